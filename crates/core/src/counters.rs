@@ -1,0 +1,101 @@
+//! Counters: EFA's hw_counters names, the protocol's own, and one per drop reason.
+//! Source of the EFA names: amzn-drivers, `efa_verbs.c` port statistics.
+
+/// Port statistics with EFA's names and meanings, then ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are EFA's port statistics")]
+pub struct Counters {
+    pub tx_bytes: u64,
+    pub tx_pkts: u64,
+    pub rx_bytes: u64,
+    pub rx_pkts: u64,
+    pub rx_drops: u64,
+    pub send_bytes: u64,
+    pub send_wrs: u64,
+    pub recv_bytes: u64,
+    pub recv_wrs: u64,
+    pub rdma_read_wrs: u64,
+    pub rdma_read_bytes: u64,
+    pub rdma_read_wr_err: u64,
+    pub rdma_read_resp_bytes: u64,
+    pub rdma_write_wrs: u64,
+    pub rdma_write_bytes: u64,
+    pub rdma_write_wr_err: u64,
+    pub rdma_write_recv_bytes: u64,
+    pub retrans_bytes: u64,
+    pub retrans_pkts: u64,
+    pub retrans_timeout_events: u64,
+    pub unresponsive_remote_events: u64,
+    pub impaired_remote_conn_events: u64,
+    pub qkey_viol: u64,
+    /// Packets declared lost that had arrived after all.
+    pub retrans_spurious_pkts: u64,
+    pub tlp_pkts: u64,
+    pub probe_pkts: u64,
+    pub ack_pkts: u64,
+    pub dup_pkts: u64,
+    pub rnr_events: u64,
+    pub ce_pkts: u64,
+    pub tombstone_pkts: u64,
+    pub opens_sent: u64,
+    pub opens_received: u64,
+    pub challenges_sent: u64,
+    pub resets_sent: u64,
+    pub resets_received: u64,
+    pub contexts_opened: u64,
+    pub contexts_closed: u64,
+    pub paths_retired: u64,
+    pub paths_returned: u64,
+    pub stalls: u64,
+    pub events_dropped: u64,
+    pub control_dropped: u64,
+    /// Per drop reason, indexed by [`Drop`].
+    pub drops: [u64; Drop::COUNT],
+}
+
+/// Why a well-formed packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Drop {
+    /// No context has this tag.
+    UnknownTag,
+    /// The packet does not belong to the state of the context (data before open, …).
+    BadState,
+    /// Transmission number seen before, or too old to tell.
+    Replay,
+    /// PSN already received: acknowledged again, not delivered again.
+    Duplicate,
+    /// PSN beyond the window.
+    TooFar,
+    /// Acknowledges what was never sent.
+    BadAck,
+    /// A datagram for no queue pair, with a wrong Q_Key, or without a receive posted (UD).
+    UdUndeliverable,
+    /// Handshake packet that contradicts what is known (wrong cookie, wrong echo).
+    BadHandshake,
+    /// The table of contexts is full.
+    NoRoom,
+    /// Sender's address is not one the context belongs to.
+    BadSource,
+    /// Longer than the device's MTU.
+    TooLong,
+}
+
+impl Drop {
+    /// Number of reasons.
+    pub const COUNT: usize = 11;
+    /// All of them, in order.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::UnknownTag,
+        Self::BadState,
+        Self::Replay,
+        Self::Duplicate,
+        Self::TooFar,
+        Self::BadAck,
+        Self::UdUndeliverable,
+        Self::BadHandshake,
+        Self::NoRoom,
+        Self::BadSource,
+        Self::TooLong,
+    ];
+}

@@ -1,0 +1,54 @@
+//! The one seam for looking inside: an observer chosen at compile time. `()` observes nothing and
+//! compiles to nothing.
+
+use crate::{api::Endpoint, time::Time};
+
+/// What happens inside an engine, as seen by tests, traces and the fault checker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs, reason = "field names say it; the variants are documented")]
+pub enum Event {
+    /// A reliable packet left (first time or again).
+    Sent { ctx: u32, psn: u32, tx_num: u64, path: u8, bytes: u32, retransmit: bool },
+    /// A PSN was acknowledged.
+    Acked { ctx: u32, psn: u32 },
+    /// A PSN was declared lost by a rule.
+    Lost { ctx: u32, psn: u32, path: u8, rule: LossRule },
+    /// A loss turned out to be none.
+    Spurious { ctx: u32, psn: u32, path: u8 },
+    /// A PSN arrived for the first time and was judged.
+    Judged { ctx: u32, psn: u32, verdict: srd_wire::Verdict },
+    /// An RTT sample without the receiver's delay.
+    Rtt { ctx: u32, path: u8, rtt_ns: u64, ce: bool },
+    /// The rate policy decided.
+    Rate { bytes_per_sec: u64, inflight_max: u64, inflight: u64 },
+    /// A context changed state.
+    Context { ctx: u32, peer: Endpoint, from: &'static str, to: &'static str },
+    /// A path changed state.
+    Path { path: u8, from: &'static str, to: &'static str },
+    /// All paths are silent: the peer has stalled.
+    Stalled { ctx: u32 },
+    /// It is heard again.
+    Resumed { ctx: u32 },
+}
+
+/// Which rule declared a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossRule {
+    /// A later packet of the same path was acknowledged.
+    SamePath,
+    /// Later packets of other paths were acknowledged.
+    CrossPath,
+    /// The retransmission timer fired.
+    Timeout,
+}
+
+/// Receives events.
+pub trait Observer {
+    /// Something happened at `now`.
+    fn event(&mut self, now: Time, event: Event);
+}
+
+impl Observer for () {
+    #[inline(always)]
+    fn event(&mut self, _: Time, _: Event) {}
+}

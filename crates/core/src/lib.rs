@@ -1,0 +1,34 @@
+//! The SRD protocol core: reliability, multipath and congestion control without any I/O.
+//!
+//! ```text
+//!   post_send ──▶ ┌──────────────────────────────────────────────┐ ──▶ cq_poll (completions)
+//!   post_recv ──▶ │ Engine                                       │ ──▶ poll_event
+//!                 │  tx: post → schedule → gate → path → emit    │
+//!   handle ─────▶ │  rx: demux → window → deliver → ack          │ ──▶ poll_transmit (packets)
+//!   handle_timeout│  loss, paths, rate, handshake                │ ──▶ next_timeout
+//!                 └──────────────────────────────────────────────┘
+//! ```
+//!
+//! Time is an argument, randomness is seeded by the caller, payload never enters: a packet to send
+//! is headers plus a reference to the work request's bytes, a packet received turns into a
+//! placement that the caller carries out. No clock, thread, socket or allocation per packet.
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod config;
+pub mod counters;
+pub mod events;
+pub mod limits;
+pub mod path;
+pub mod rate;
+pub mod rng;
+pub mod time;
+
+mod engine;
+
+pub use api::*;
+pub use config::EngineConfig;
+pub use engine::{Engine, ObjectError, QpAttr, QpInit, QpModify, QpState};
+pub use rng::Rng;
+pub use srd_wire as wire;
+pub use time::{Span, Time};
