@@ -1,0 +1,388 @@
+//! The [`Datapath`] trait and what crosses it.
+
+use crate::{Part, Waker};
+use core::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+use std::{error::Error, fmt, io, marker::PhantomData};
+
+/// Sends and receives UDP datagrams for one engine.
+///
+/// The order of use, once per turn of the engine: [`rx`](Self::rx), then
+/// [`tx_push`](Self::tx_push) as often as [`tx_room`](Self::tx_room) allows, then
+/// [`tx_flush`](Self::tx_flush), then, when there is nothing to do, [`wait`](Self::wait).
+///
+/// No error of the network ends a datapath: a packet that the kernel refuses is counted by kind in
+/// [`Counters`] and dropped. An `Err` from a method means that the datapath itself is broken.
+///
+/// # Safety
+/// Once [`tx_flush`](Self::tx_flush) or [`tx_discard`](Self::tx_discard) has returned, an
+/// implementation must never again look at a [`Part`] that it was given before: its memory may be
+/// gone. One that wraps another must hand both calls on.
+#[allow(unsafe_code, reason = "payload is passed by address; callers rely on when it is let go")]
+pub unsafe trait Datapath: Send {
+    /// Address that peers reach this datapath at.
+    fn local_ip(&self) -> IpAddr;
+
+    /// UDP port that peers send to.
+    fn port(&self) -> u16;
+
+    /// Number of paths, at least 1 and at most 256; valid path numbers are below it.
+    fn paths(&self) -> usize;
+
+    /// Most bytes of UDP payload in one datagram: the link MTU less the IP and UDP headers.
+    fn udp_payload_max(&self) -> usize;
+
+    /// Datagrams that [`tx_push`](Self::tx_push) will take before the next flush; 0 while a
+    /// backlog of refused packets waits for the kernel (call [`tx_flush`](Self::tx_flush) to try).
+    fn tx_room(&self) -> usize;
+
+    /// Whether no backlog is waiting: the kernel took everything pushed before.
+    fn tx_ready(&self) -> bool;
+
+    /// Queues one datagram. Its header bytes are copied; its payload is only referenced, until the
+    /// next [`tx_flush`](Self::tx_flush) or [`tx_discard`](Self::tx_discard) returns.
+    ///
+    /// Packets of one path to one destination and of one size, pushed in a row, become one
+    /// segmented send where the datapath can do that; the last of them may be shorter.
+    ///
+    /// # Errors
+    /// The packet was not queued: see [`TxPushError`].
+    fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError>;
+
+    /// Sends what was queued. What the kernel would not take now is copied into pooled buffers, so
+    /// that no payload memory is referenced after this returns; later calls send it first.
+    ///
+    /// # Errors
+    /// Only when the datapath itself is broken; the queue is empty then, too.
+    fn tx_flush(&mut self) -> io::Result<TxReport>;
+
+    /// Forgets what was queued since the last flush. The backlog stays.
+    fn tx_discard(&mut self);
+
+    /// Hands waiting datagrams to `sink`, a bounded batch of them, and never blocks.
+    ///
+    /// # Errors
+    /// Only when the datapath itself is broken.
+    fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
+
+    /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
+    /// `timeout` has passed (`None` = no timeout). May return early for no reason.
+    ///
+    /// # Errors
+    /// Only when the datapath itself is broken.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Ends [`wait`](Self::wait) from other threads.
+    fn waker(&self) -> Waker;
+
+    /// What happened so far.
+    fn counters(&self) -> Counters;
+}
+
+#[allow(unsafe_code, reason = "see the trait")]
+// SAFETY: every call is handed on.
+unsafe impl<D: Datapath + ?Sized> Datapath for Box<D> {
+    fn local_ip(&self) -> IpAddr {
+        (**self).local_ip()
+    }
+    fn port(&self) -> u16 {
+        (**self).port()
+    }
+    fn paths(&self) -> usize {
+        (**self).paths()
+    }
+    fn udp_payload_max(&self) -> usize {
+        (**self).udp_payload_max()
+    }
+    fn tx_room(&self) -> usize {
+        (**self).tx_room()
+    }
+    fn tx_ready(&self) -> bool {
+        (**self).tx_ready()
+    }
+    fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
+        (**self).tx_push(packet)
+    }
+    fn tx_flush(&mut self) -> io::Result<TxReport> {
+        (**self).tx_flush()
+    }
+    fn tx_discard(&mut self) {
+        (**self).tx_discard();
+    }
+    fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport> {
+        (**self).rx(sink)
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        (**self).wait(timeout)
+    }
+    fn waker(&self) -> Waker {
+        (**self).waker()
+    }
+    fn counters(&self) -> Counters {
+        (**self).counters()
+    }
+}
+
+/// One datagram to send: `headers`, then `payload`, then zeros up to `padded_len` bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct TxPacket<'a> {
+    /// Address and port of the receiver.
+    pub dst: SocketAddr,
+    /// Path to send it over, below [`Datapath::paths`].
+    pub path: u8,
+    /// First bytes of the datagram; copied when pushed.
+    pub headers: &'a [u8],
+    /// The rest of it, gathered when flushed.
+    pub payload: &'a [Part],
+    /// Fill with zeros up to this many bytes; no effect where the datagram is as long already.
+    pub padded_len: usize,
+}
+
+impl TxPacket<'_> {
+    /// Bytes of the datagram on the wire, without IP and UDP headers.
+    pub fn wire_len(&self) -> usize {
+        let body = self.payload.iter().map(Part::len).sum::<usize>();
+        (self.headers.len() + body).max(self.padded_len)
+    }
+
+    /// Appends the whole datagram to `out`.
+    pub fn gather_into(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.wire_len();
+        out.extend_from_slice(self.headers);
+        for part in self.payload {
+            part.copy_into(out);
+        }
+        out.resize(end, 0);
+    }
+}
+
+/// Why a datagram was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxPushError {
+    /// The batch is full or a backlog waits: flush, and wait if that does not help.
+    Full,
+    /// Longer than [`Datapath::udp_payload_max`].
+    TooLong {
+        /// Bytes of the datagram.
+        len: usize,
+        /// Bytes that are allowed.
+        max: usize,
+    },
+    /// No such path.
+    BadPath {
+        /// The path asked for.
+        path: u8,
+        /// Number of paths there are.
+        paths: usize,
+    },
+    /// The destination's address family is not that of this datapath.
+    BadFamily,
+}
+
+impl fmt::Display for TxPushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("transmit batch full: flush it, then push again"),
+            Self::TooLong { len, max } => {
+                write!(f, "datagram of {len} bytes; at most {max} fit the link: lower the MTU")
+            }
+            Self::BadPath { path, paths } => {
+                write!(f, "path {path} does not exist: use one below {paths}")
+            }
+            Self::BadFamily => f.write_str(
+                "destination and local address differ in family: use IPv4 with IPv4, IPv6 with IPv6",
+            ),
+        }
+    }
+}
+
+impl Error for TxPushError {}
+
+/// What a flush did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxReport {
+    /// Datagrams that the kernel took, backlog included.
+    pub sent: usize,
+    /// Datagrams that wait in the backlog now.
+    pub backlog: usize,
+    /// Datagrams dropped with an error; [`Counters`] tell the kind.
+    pub dropped: usize,
+    /// The last of them that was too long for its route.
+    pub too_long: Option<TooLong>,
+}
+
+/// A datagram did not fit the route's MTU and was dropped (fragmentation is forbidden).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// Where it was sent to.
+    pub dst: SocketAddr,
+    /// Its UDP payload in bytes.
+    pub len: usize,
+    /// MTU of the route in bytes with IP and UDP headers, if the kernel tells.
+    pub mtu: Option<u32>,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers = if self.dst.is_ipv4() { 28 } else { 48 };
+        write!(f, "datagram of {} bytes to {} is too long: ", self.len, self.dst)?;
+        match self.mtu {
+            Some(mtu) => write!(
+                f,
+                "the route's MTU of {mtu} leaves {}; lower the device MTU",
+                (mtu as usize).saturating_sub(headers)
+            ),
+            None => f.write_str("the route's MTU is smaller; lower the device MTU"),
+        }
+    }
+}
+
+impl Error for TooLong {}
+
+/// One received datagram. Merged ones (GRO) have been split again.
+#[derive(Clone, Copy, Debug)]
+pub struct RxDatagram<'a> {
+    /// Address and port it came from; the port is the sender's path.
+    pub src: SocketAddr,
+    /// The IP header carried the mark "congestion experienced".
+    pub ce: bool,
+    /// Datagrams that the receive socket has dropped so far for lack of buffer (wraps around).
+    pub rxq_drops: u32,
+    /// Datagrams known to wait behind this one: the rest of the batch.
+    pub behind: u16,
+    /// The datagram.
+    pub bytes: &'a [u8],
+}
+
+/// What a receive did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxReport {
+    /// Datagrams handed to the sink.
+    pub datagrams: usize,
+    /// The batch was full: more may be waiting.
+    pub more: bool,
+}
+
+/// What a datapath has done since it was made. Datagrams and bytes are of UDP payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams that the kernel took.
+    pub tx_packets: u64,
+    /// Bytes of them.
+    pub tx_bytes: u64,
+    /// System calls made to send.
+    pub tx_syscalls: u64,
+    /// Segmented sends (GSO) of two or more datagrams.
+    pub tx_gso_batches: u64,
+    /// Datagrams in them.
+    pub tx_gso_packets: u64,
+    /// Segmented sends that the kernel refused and that were repeated unsegmented.
+    pub tx_gso_refused: u64,
+    /// Times that a socket's send buffer was full (EAGAIN).
+    pub tx_would_block: u64,
+    /// Times that the kernel had no buffer (ENOBUFS, ENOMEM).
+    pub tx_nobufs: u64,
+    /// Datagrams that were copied into the backlog.
+    pub tx_backlogged: u64,
+    /// Datagrams dropped: longer than the route's MTU (EMSGSIZE).
+    pub tx_too_long: u64,
+    /// Datagrams dropped: nobody listens (ECONNREFUSED).
+    pub tx_refused: u64,
+    /// Datagrams dropped: no route or no answer (EHOSTUNREACH, ENETUNREACH, ENETDOWN).
+    pub tx_unreachable: u64,
+    /// Datagrams dropped: forbidden by a firewall (EPERM, EACCES).
+    pub tx_forbidden: u64,
+    /// Datagrams dropped for any other error.
+    pub tx_other: u64,
+    /// `errno` of the last of those, 0 = none.
+    pub tx_other_errno: i32,
+    /// Datagrams received.
+    pub rx_packets: u64,
+    /// Bytes of them.
+    pub rx_bytes: u64,
+    /// System calls made to receive.
+    pub rx_syscalls: u64,
+    /// Receives that held two or more merged datagrams (GRO).
+    pub rx_gro_batches: u64,
+    /// Datagrams in them.
+    pub rx_gro_packets: u64,
+    /// Datagrams that carried the mark "congestion experienced".
+    pub rx_ce: u64,
+    /// Receives dropped because they were longer than the buffer.
+    pub rx_truncated: u64,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    pub rxq_drops: u64,
+    /// Times that `wait` really slept.
+    pub waits: u64,
+}
+
+/// Pushes packets whose payload is borrowed, then flushes. This is the safe way to send: whatever
+/// `fill` does, no payload is referenced after this returns.
+///
+/// ```
+/// use srd_datapath::{send_batch, Datapath, mem::MemNet};
+/// let net = MemNet::new();
+/// let (mut a, b) = (net.endpoint("10.0.0.1:1".parse()?)?, net.endpoint("10.0.0.2:1".parse()?)?);
+/// let text = String::from("payload");
+/// let dst = (b.local_ip(), b.port()).into();
+/// let (pushed, report) = send_batch(&mut a, |batch| batch.push(dst, 0, b"head", &[text.as_bytes()]))?;
+/// assert!(pushed.is_ok());
+/// assert_eq!(report.sent, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Datapath::tx_flush`].
+pub fn send_batch<'p, D: Datapath + ?Sized, R>(
+    datapath: &mut D,
+    fill: impl FnOnce(&mut TxBatch<'_, 'p, D>) -> R,
+) -> io::Result<(R, TxReport)> {
+    let mut batch = TxBatch { datapath, borrowed: PhantomData };
+    let value = fill(&mut batch);
+    let report = batch.datapath.tx_flush()?;
+    Ok((value, report))
+}
+
+/// Takes packets with borrowed payload; see [`send_batch`].
+pub struct TxBatch<'d, 'p, D: Datapath + ?Sized> {
+    datapath: &'d mut D,
+    borrowed: PhantomData<&'p [u8]>,
+}
+
+impl<'p, D: Datapath + ?Sized> TxBatch<'_, 'p, D> {
+    /// Most pieces of payload in one packet.
+    pub const PIECES_MAX: usize = 4;
+
+    /// Queues `headers` followed by at most [`PIECES_MAX`](Self::PIECES_MAX) pieces of payload.
+    ///
+    /// # Errors
+    /// Those of [`Datapath::tx_push`].
+    ///
+    /// # Panics
+    /// When there are more pieces.
+    pub fn push(
+        &mut self,
+        dst: SocketAddr,
+        path: u8,
+        headers: &[u8],
+        payload: &[&'p [u8]],
+    ) -> Result<(), TxPushError> {
+        assert!(payload.len() <= Self::PIECES_MAX, "at most {} pieces", Self::PIECES_MAX);
+        let mut parts = [Part::EMPTY; 4];
+        for (part, piece) in parts.iter_mut().zip(payload) {
+            *part = Part::of_batch(piece);
+        }
+        let payload = &parts[..payload.len()];
+        self.datapath.tx_push(&TxPacket { dst, path, headers, payload, padded_len: 0 })
+    }
+}
+
+impl<D: Datapath + ?Sized> Drop for TxBatch<'_, '_, D> {
+    /// After a panic in `fill`, nothing that borrows payload may stay queued.
+    fn drop(&mut self) {
+        self.datapath.tx_discard();
+    }
+}

@@ -1,0 +1,23 @@
+//! How packets enter and leave: a [`Datapath`] takes opaque UDP payloads with a path index and hands
+//! received ones to a closure. It knows nothing of the protocol in them.
+//!
+//! A *path* is a number below [`Datapath::paths`]. Each path stands for one UDP source port, so that
+//! equal-cost multipath routing in the network sends different paths over different links.
+//!
+//! Everything is driven by one caller: push packets, flush, receive, wait. Only a [`Waker`] may be
+//! used from other threads.
+//!
+//! - [`api`]: the trait and its types
+#![deny(unsafe_code)]
+
+pub mod api;
+pub mod clock;
+mod part;
+mod waker;
+
+pub use api::{
+    Counters, Datapath, RxDatagram, RxReport, TooLong, TxBatch, TxPacket, TxPushError, TxReport,
+    send_batch,
+};
+pub use part::Part;
+pub use waker::Waker;

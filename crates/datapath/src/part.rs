@@ -1,0 +1,56 @@
+//! A piece of payload, by address.
+#![allow(unsafe_code, reason = "the one place that turns payload addresses into bytes")]
+
+/// A piece of payload memory that a datapath reads when it flushes.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    ptr: *const u8,
+    len: usize,
+}
+
+// SAFETY: a Part is an address; the promise made to `Part::new` holds on every thread.
+unsafe impl Send for Part {}
+// SAFETY: as above; a shared Part offers reading only.
+unsafe impl Sync for Part {}
+
+impl Part {
+    /// No bytes.
+    pub const EMPTY: Self = Self { ptr: core::ptr::NonNull::dangling().as_ptr(), len: 0 };
+
+    /// The `len` bytes at `ptr`. With a length of 0 the address does not matter.
+    ///
+    /// # Safety
+    /// The bytes must be readable for as long as the part is used: until the last
+    /// [`Datapath`](crate::Datapath) that it was pushed into has returned from `tx_flush` or
+    /// `tx_discard`, or was dropped. Nobody may write to them during these calls.
+    pub const unsafe fn new(ptr: *const u8, len: usize) -> Self {
+        if len == 0 { Self::EMPTY } else { Self { ptr, len } }
+    }
+
+    /// For [`TxBatch`](crate::TxBatch) only, which flushes or discards before the borrow ends.
+    pub(crate) const fn of_batch(bytes: &[u8]) -> Self {
+        // SAFETY: `send_batch` keeps the promise, panics included.
+        unsafe { Self::new(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Its length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts.
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.ptr
+    }
+
+    /// Appends its bytes to `out`.
+    pub fn copy_into(&self, out: &mut Vec<u8>) {
+        // SAFETY: whoever made the part promised that the bytes are readable while it is in use.
+        out.extend_from_slice(unsafe { core::slice::from_raw_parts(self.ptr, self.len) });
+    }
+}
