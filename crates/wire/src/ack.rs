@@ -1,0 +1,227 @@
+//! The acknowledgment block: rides on any packet with room, or alone.
+
+use crate::bytes::{put, reserved3_at, u8_at, u16_at, u32_at};
+use crate::{ParseError, Verdict};
+use arrayvec::ArrayVec;
+
+/// Most 64-bit bitmap words in one block (512 PSNs).
+pub const ACK_WORDS_MAX: usize = 8;
+/// Most verdicts in one block.
+pub const ACK_VERDICTS_MAX: usize = 16;
+/// Most echoes in one block.
+pub const ACK_ECHOES_MAX: usize = 8;
+/// Bytes of a block whose lists are empty.
+pub const ACK_FIXED_BYTES: usize = 28;
+/// Bytes that each bitmap word adds.
+pub const ACK_WORD_BYTES: usize = 8;
+/// Bytes that each verdict adds.
+pub const ACK_VERDICT_BYTES: usize = 8;
+/// Bytes that each echo adds.
+pub const ACK_ECHO_BYTES: usize = 12;
+/// Bytes of the largest block.
+pub const ACK_BYTES_MAX: usize = ACK_FIXED_BYTES
+    + ACK_WORDS_MAX * ACK_WORD_BYTES
+    + ACK_VERDICTS_MAX * ACK_VERDICT_BYTES
+    + ACK_ECHOES_MAX * ACK_ECHO_BYTES;
+/// Unit of [`AckBlock::credit`].
+pub const CREDIT_UNIT_BYTES: u32 = 64;
+/// Unit of [`Echo::delay`].
+pub const ECHO_DELAY_UNIT_NS: u64 = 64;
+
+// The lists' lengths travel in 4, 5 and 4 bits.
+const _: () = assert!(ACK_WORDS_MAX < 16 && ACK_VERDICTS_MAX < 32 && ACK_ECHOES_MAX < 16);
+
+/// What the receiver knows, in 28 fixed bytes and three short lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckBlock {
+    /// Every PSN before this one was received, and its verdict is OK or among `verdicts`.
+    pub cum: u32,
+    /// PSN of bit 0 of `words[0]`.
+    pub base: u32,
+    /// Receiver's cumulative credit grant, in units of 64 bytes (wraps). Meaningful only when the
+    /// credit feature was negotiated.
+    pub credit: u32,
+    /// Bytes the receiver's buffers allow this sender to have in flight; `u32::MAX` = no limit.
+    pub rx_budget: u32,
+    /// Datagrams the receiver's socket has dropped so far (SO_RXQ_OVFL), modulo 2^32.
+    pub rxq_drops: u32,
+    /// Packets of this context that arrived with the CE mark so far, modulo 2^32.
+    pub ce_count: u32,
+    /// Packets waiting in the receiver when the block was made (saturating).
+    pub rxq_depth: u16,
+    /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
+    pub words: ArrayVec<u64, ACK_WORDS_MAX>,
+    /// Verdicts other than OK, each repeated until the sender's `una` has passed it.
+    pub verdicts: ArrayVec<VerdictEntry, ACK_VERDICTS_MAX>,
+    /// Timing of recently received packets.
+    pub echoes: ArrayVec<Echo, ACK_ECHOES_MAX>,
+}
+
+/// The verdict on one PSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerdictEntry {
+    /// Which PSN.
+    pub psn: u32,
+    /// What the responder decided.
+    pub verdict: Verdict,
+}
+
+/// One received packet given back to its sender: RTT = now - timestamp - delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Low 32 bits of its transmission number.
+    pub tx_num: u32,
+    /// Its timestamp, copied.
+    pub timestamp: u32,
+    /// How long the receiver held it before this block left, in units of 64 ns; `u16::MAX` = longer
+    /// than can be said, so no RTT can be taken.
+    pub delay: u16,
+    /// The path it came on.
+    pub path: u8,
+    /// It carried the CE mark.
+    pub ce: bool,
+}
+
+impl AckBlock {
+    /// Bytes that the block takes in a packet.
+    ///
+    /// ```
+    /// use srd_wire::{ACK_FIXED_BYTES, AckBlock};
+    /// let mut ack = AckBlock::default();
+    /// assert_eq!(ack.encoded_len(), ACK_FIXED_BYTES);
+    /// ack.words.push(0b1011);
+    /// assert_eq!(ack.encoded_len(), ACK_FIXED_BYTES + 8);
+    /// ```
+    #[inline]
+    pub fn encoded_len(&self) -> usize {
+        ACK_FIXED_BYTES
+            + self.words.len() * ACK_WORD_BYTES
+            + self.verdicts.len() * ACK_VERDICT_BYTES
+            + self.echoes.len() * ACK_ECHO_BYTES
+    }
+
+    /// Back to the default, without touching the unused room of the lists.
+    #[inline]
+    pub fn clear(&mut self) {
+        let Self { cum, base, credit, rx_budget, rxq_drops, ce_count, .. } = self;
+        for field in [cum, base, credit, rx_budget, rxq_drops, ce_count] {
+            *field = 0;
+        }
+        self.rxq_depth = 0;
+        self.words.clear();
+        self.verdicts.clear();
+        self.echoes.clear();
+    }
+
+    /// Reads a block from the start of `bytes` into `self`, whose lists are empty, and returns what
+    /// follows it.
+    pub(crate) fn read<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ParseError> {
+        let (fixed, rest) =
+            bytes.split_first_chunk::<ACK_FIXED_BYTES>().ok_or(ParseError::Truncated)?;
+        self.cum = u32_at::<0, _>(fixed);
+        self.base = u32_at::<4, _>(fixed);
+        self.credit = u32_at::<8, _>(fixed);
+        self.rx_budget = u32_at::<12, _>(fixed);
+        self.rxq_drops = u32_at::<16, _>(fixed);
+        self.ce_count = u32_at::<20, _>(fixed);
+        self.rxq_depth = u16_at::<24, _>(fixed);
+
+        let counts = usize::from(u16_at::<26, _>(fixed));
+        let (words, verdicts, echoes) = (counts >> 12, (counts >> 7) & 0x1f, (counts >> 3) & 0xf);
+        if words > ACK_WORDS_MAX || verdicts > ACK_VERDICTS_MAX || echoes > ACK_ECHOES_MAX {
+            return Err(ParseError::ListTooLong);
+        }
+        if counts & 0b111 != 0 {
+            return Err(ParseError::Value);
+        }
+        let rest = read_list(rest, words, &mut self.words, |b| Some(u64::from_be_bytes(*b)))?;
+        let rest = read_list(rest, verdicts, &mut self.verdicts, VerdictEntry::read)?;
+        read_list(rest, echoes, &mut self.echoes, Echo::read)
+    }
+
+    /// Writes the block to the start of `out` and returns what follows it, or `None` if it does not
+    /// fit.
+    pub(crate) fn write<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        let (fixed, rest) = out.split_first_chunk_mut::<ACK_FIXED_BYTES>()?;
+        put::<0, 4, _>(fixed, self.cum.to_be_bytes());
+        put::<4, 4, _>(fixed, self.base.to_be_bytes());
+        put::<8, 4, _>(fixed, self.credit.to_be_bytes());
+        put::<12, 4, _>(fixed, self.rx_budget.to_be_bytes());
+        put::<16, 4, _>(fixed, self.rxq_drops.to_be_bytes());
+        put::<20, 4, _>(fixed, self.ce_count.to_be_bytes());
+        put::<24, 2, _>(fixed, self.rxq_depth.to_be_bytes());
+        let (words, verdicts, echoes) = (self.words.len(), self.verdicts.len(), self.echoes.len());
+        let counts = (words << 12 | verdicts << 7 | echoes << 3) as u16;
+        put::<26, 2, _>(fixed, counts.to_be_bytes());
+
+        let rest = write_list(rest, &self.words, |word, b| *b = word.to_be_bytes())?;
+        let rest = write_list(rest, &self.verdicts, VerdictEntry::write)?;
+        write_list(rest, &self.echoes, Echo::write)
+    }
+}
+
+impl VerdictEntry {
+    fn read(b: &[u8; ACK_VERDICT_BYTES]) -> Option<Self> {
+        let verdict = Verdict::from_wire(u8_at::<4, _>(b)).filter(|&v| v != Verdict::Ok)?;
+        reserved3_at::<5, _>(b).then_some(Self { psn: u32_at::<0, _>(b), verdict })
+    }
+
+    fn write(&self, b: &mut [u8; ACK_VERDICT_BYTES]) {
+        debug_assert!(self.verdict != Verdict::Ok, "an accepted PSN is a set bit, not an entry");
+        put::<0, 4, _>(b, self.psn.to_be_bytes());
+        put::<4, 4, _>(b, [self.verdict as u8, 0, 0, 0]);
+    }
+}
+
+impl Echo {
+    const CE: u8 = 1;
+
+    fn read(b: &[u8; ACK_ECHO_BYTES]) -> Option<Self> {
+        let flags = u8_at::<11, _>(b);
+        (flags & !Self::CE == 0).then_some(Self {
+            tx_num: u32_at::<0, _>(b),
+            timestamp: u32_at::<4, _>(b),
+            delay: u16_at::<8, _>(b),
+            path: u8_at::<10, _>(b),
+            ce: flags & Self::CE != 0,
+        })
+    }
+
+    fn write(&self, b: &mut [u8; ACK_ECHO_BYTES]) {
+        put::<0, 4, _>(b, self.tx_num.to_be_bytes());
+        put::<4, 4, _>(b, self.timestamp.to_be_bytes());
+        put::<8, 2, _>(b, self.delay.to_be_bytes());
+        put::<10, 2, _>(b, [self.path, u8::from(self.ce) * Self::CE]);
+    }
+}
+
+/// Appends `count` entries of `W` bytes to `list` and returns what follows them. `read` refuses an
+/// entry by `None`.
+#[inline]
+fn read_list<'b, T, const W: usize, const CAP: usize>(
+    bytes: &'b [u8],
+    count: usize,
+    list: &mut ArrayVec<T, CAP>,
+    read: impl Fn(&[u8; W]) -> Option<T>,
+) -> Result<&'b [u8], ParseError> {
+    let (entries, rest) = bytes.split_at_checked(count * W).ok_or(ParseError::Truncated)?;
+    for entry in entries.as_chunks::<W>().0 {
+        let value = read(entry).ok_or(ParseError::Value)?;
+        list.try_push(value).map_err(|_| ParseError::ListTooLong)?;
+    }
+    Ok(rest)
+}
+
+/// Writes the entries of `list` to the start of `out` and returns what follows them.
+#[inline]
+fn write_list<'b, T, const W: usize>(
+    out: &'b mut [u8],
+    list: &[T],
+    write: impl Fn(&T, &mut [u8; W]),
+) -> Option<&'b mut [u8]> {
+    let (entries, rest) = out.split_at_mut_checked(list.len() * W)?;
+    for (value, entry) in list.iter().zip(entries.as_chunks_mut::<W>().0) {
+        write(value, entry);
+    }
+    Some(rest)
+}

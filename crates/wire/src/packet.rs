@@ -1,0 +1,209 @@
+//! A whole packet: parse and emit.
+
+use crate::bytes::wire_enum;
+use crate::{AckBlock, Body, Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use core::fmt;
+
+/// The headers of one packet. Payload is never here, only its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The common header.
+    pub header: Header,
+    /// The acknowledgment block, if the packet carries one.
+    pub ack: Option<&'a AckBlock>,
+    /// The type-specific header.
+    pub body: Body,
+    /// Bytes of payload after the headers (the padding of an Open is none).
+    pub payload_len: u16,
+}
+
+/// Why bytes are not a packet. Each is a counter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ParseError {
+    /// Shorter than its headers say.
+    Truncated,
+    /// Another version of the format.
+    Version,
+    /// Unknown packet type.
+    Type,
+    /// A list longer than the format allows.
+    ListTooLong,
+    /// A field has a value that means nothing (verdict, status, code, reserved bits).
+    Value,
+    /// Sealed, and this context has no key; or not sealed, and it must be. This version has no keys:
+    /// every sealed packet ends here.
+    Sealed,
+    /// Bytes where none may be.
+    TrailingBytes,
+}
+
+impl Packet<'_> {
+    /// Bytes before the payload: common header, acknowledgment block, type-specific header.
+    ///
+    /// An acknowledgment block fits a packet when this with the block, plus the payload, plus
+    /// [`crate::AEAD_TAG_BYTES`] is not more than the UDP payload of the link.
+    #[inline]
+    pub fn headers_len(&self) -> usize {
+        HEADER_BYTES + self.ack.map_or(0, AckBlock::encoded_len) + self.body.encoded_len()
+    }
+}
+
+wire_enum!(ParseError: Truncated, Version, Type, ListTooLong, Value, Sealed, TrailingBytes);
+
+impl ParseError {
+    /// Name of its counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::Version => "version",
+            Self::Type => "type",
+            Self::ListTooLong => "list_too_long",
+            Self::Value => "value",
+            Self::Sealed => "sealed",
+            Self::TrailingBytes => "trailing_bytes",
+        }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "packet shorter than its headers say",
+            Self::Version => "packet of another version of the format",
+            Self::Type => "unknown packet type",
+            Self::ListTooLong => "acknowledgment block with a list longer than the format allows",
+            Self::Value => "a field or reserved bits hold a value that means nothing",
+            Self::Sealed => "sealed packet, and there is no key to open it",
+            Self::TrailingBytes => "bytes after the headers where none may be",
+        })
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+/// Reads one packet: all the bytes of one UDP datagram.
+///
+/// The acknowledgment block is decoded into `ack`, which is cleared first (and means nothing after
+/// an error). Payload starts at the returned offset and is `payload_len` long. What is returned
+/// gives the same bytes again when it is emitted: no two byte strings mean the same headers.
+///
+/// # Errors
+/// The first [`ParseError`] found, reading from the front. Nothing a peer can send panics.
+///
+/// ```
+/// use srd_wire::{AckBlock, ParseError, parse};
+/// let mut ack = AckBlock::default();
+/// assert_eq!(parse(b"not a packet of this protocol", &mut ack), Err(ParseError::Version));
+/// ```
+#[inline]
+pub fn parse<'a>(bytes: &[u8], ack: &'a mut AckBlock) -> Result<(Packet<'a>, usize), ParseError> {
+    ack.clear();
+    let Some((head, mut rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(too_short(bytes));
+    };
+    let header = Header::read(head)?;
+    let mut block = None;
+    if header.flags.has(Flags::ACK_BLOCK) {
+        rest = ack.read(rest)?;
+        block = Some(&*ack);
+    }
+    let (body, tail) = Body::read(header.kind, rest)?;
+    let payload_len = if body.may_have_payload() {
+        u16::try_from(tail.len()).map_err(|_| ParseError::TrailingBytes)?
+    } else {
+        padding_check(header.kind, tail)?;
+        0
+    };
+    Ok((Packet { header, ack: block, body, payload_len }, bytes.len() - tail.len()))
+}
+
+/// Why less than a common header is no packet: the version comes first, because another version may
+/// have shorter headers.
+#[cold]
+fn too_short(bytes: &[u8]) -> ParseError {
+    match bytes.first() {
+        Some(first) if first >> 5 != VERSION => ParseError::Version,
+        _ => ParseError::Truncated,
+    }
+}
+
+/// Only an Open may be followed by bytes that are not payload, and only by zeros.
+#[inline]
+fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
+    let ok = tail.is_empty() || (kind == PacketType::Open && tail.iter().all(|&b| b == 0));
+    if ok { Ok(()) } else { Err(ParseError::TrailingBytes) }
+}
+
+/// Writes the headers of `packet` into `out` and returns how many bytes they take, which is
+/// [`Packet::headers_len`]. Payload, and the padding of an Open, are appended by the caller.
+///
+/// Room of [`crate::HEADERS_BYTES_MAX`] always suffices; with too little, 0 is returned (and a debug
+/// build panics). The type follows from the body and the `ACK_BLOCK` flag from the block.
+///
+/// ```
+/// use srd_wire::{
+///     AckBlock, Backlog, Body, Flags, HEADERS_BYTES_MAX, Header, Message, Packet, PacketType, emit,
+///     parse,
+/// };
+/// let packet = Packet {
+///     header: Header {
+///         kind: PacketType::Send,
+///         flags: Flags(Flags::ACK_REQUEST),
+///         backlog: Backlog::from_packets(1),
+///         path: 17,
+///         slot: 0,
+///         dst_tag: 0x5eed_0001,
+///         tx_num: 7,
+///         timestamp: 1000,
+///         psn: 41,
+///         una_delta: 1,
+///         ack_echo: 0,
+///     },
+///     ack: None,
+///     body: Body::Send(Message { src_qpn: 1, dst_qpn: 2, qkey: 3, msg_id: 4 }),
+///     payload_len: 5,
+/// };
+/// let mut bytes = [0; HEADERS_BYTES_MAX];
+/// let len = emit(&packet, &mut bytes);
+/// bytes[len..len + 5].copy_from_slice(b"hello");
+///
+/// let mut ack = AckBlock::default();
+/// let (read, payload_at) = parse(&bytes[..len + 5], &mut ack).unwrap();
+/// assert_eq!(read, packet);
+/// assert_eq!(&bytes[payload_at..][..usize::from(read.payload_len)], b"hello");
+/// ```
+#[inline]
+pub fn emit(packet: &Packet<'_>, out: &mut [u8]) -> usize {
+    debug_assert_consistent(packet);
+    let written = try_emit(packet, out);
+    debug_assert!(written.is_some(), "{} bytes hold no {:?}", out.len(), packet.body.kind());
+    written.unwrap_or(0)
+}
+
+#[inline]
+fn try_emit(packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
+    let (head, mut rest) = out.split_first_chunk_mut::<HEADER_BYTES>()?;
+    packet.header.write(packet.body.kind(), packet.ack.is_some(), head);
+    if let Some(ack) = packet.ack {
+        rest = ack.write(rest)?;
+    }
+    packet.body.write(rest)?;
+    Some(packet.headers_len())
+}
+
+/// What a packet must fulfil so that a receiver accepts it; a violation is a mistake in the caller.
+fn debug_assert_consistent(packet: &Packet<'_>) {
+    let kind = packet.body.kind();
+    debug_assert_eq!(packet.header.kind, kind, "header and body are of different types");
+    debug_assert!(
+        !packet.header.flags.has(Flags::SEALED) && !packet.header.flags.has(Flags::KEY_PHASE),
+        "this version cannot seal"
+    );
+    debug_assert!(packet.ack.is_none() || kind.may_carry_ack(), "{kind:?} with an ack block");
+    debug_assert!(packet.ack.is_some() || kind != PacketType::Ack, "Ack without an ack block");
+    debug_assert!(
+        packet.payload_len == 0 || packet.body.may_have_payload(),
+        "{kind:?} has no payload"
+    );
+}
