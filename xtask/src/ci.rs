@@ -1,0 +1,70 @@
+//! `ci`: every check in order, with a table of what was done and how long it took.
+
+use crate::{Result, args::Args, fuzz, instructions, steps, tidy};
+use std::time::{Duration, Instant};
+
+type Step = (&'static str, fn() -> Result);
+
+/// Cheap and telling first. The seconds of fuzzing are those of the gate.
+const STEPS: [Step; 7] = [
+    ("lockfile", steps::lockfile),
+    ("fmt", steps::fmt_check),
+    ("tidy", tidy::run),
+    ("lint", steps::lint),
+    ("test", || steps::test_all(false)),
+    ("bench-instructions", || instructions::compare(false)),
+    ("fuzz", || fuzz::all(30)),
+];
+
+/// How a step ended.
+enum Outcome {
+    Passed(Duration),
+    Failed(Duration),
+    Skipped,
+    NotRun,
+}
+
+/// `ci [--skip STEP]...`.
+pub fn run(args: &mut Args) -> Result {
+    let skip = args.values("--skip")?;
+    args.end()?;
+    if let Some(unknown) = skip.iter().find(|s| !STEPS.iter().any(|(name, _)| name == s)) {
+        return Err(format!("--skip {unknown}: there is no such step"));
+    }
+    let mut error = None;
+    let mut table = Vec::new();
+    for (name, step) in STEPS {
+        let outcome = if error.is_some() {
+            Outcome::NotRun
+        } else if skip.iter().any(|s| s == name) {
+            Outcome::Skipped
+        } else {
+            println!("\n== {name} ==");
+            let start = Instant::now();
+            match step() {
+                Ok(()) => Outcome::Passed(start.elapsed()),
+                Err(e) => {
+                    eprintln!("xtask: {e}");
+                    error = Some(format!("step `{name}` failed; `cargo xtask {name}` repeats it"));
+                    Outcome::Failed(start.elapsed())
+                }
+            }
+        };
+        table.push((name, outcome));
+    }
+    print_table(&table);
+    error.map_or(Ok(()), Err)
+}
+
+fn print_table(table: &[(&str, Outcome)]) {
+    println!("\n{:<20} {:>8}  result", "step", "seconds");
+    for (name, outcome) in table {
+        let (time, word) = match outcome {
+            Outcome::Passed(t) => (format!("{:.1}", t.as_secs_f64()), "pass"),
+            Outcome::Failed(t) => (format!("{:.1}", t.as_secs_f64()), "FAIL"),
+            Outcome::Skipped => ("-".into(), "skipped"),
+            Outcome::NotRun => ("-".into(), "not run"),
+        };
+        println!("{name:<20} {time:>8}  {word}");
+    }
+}

@@ -1,0 +1,92 @@
+//! `fuzz`: runs every target of fuzz/ for a bounded time.
+//!
+//! The layout is cargo-fuzz's, so `cargo fuzz run TARGET` works for those who have it. This
+//! command needs neither it nor a nightly toolchain: coverage instrumentation is a pass that the
+//! stable compiler knows, and the address sanitizer, which it lacks, has little to find in crates
+//! that forbid `unsafe`.
+
+use crate::{
+    Result,
+    args::Args,
+    process::{self, cargo, command, run},
+    tools,
+};
+use std::fs;
+use toml::de::DeTable;
+
+/// What cargo-fuzz passes too, less the sanitizer.
+const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 \
+    -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
+
+/// `fuzz [--seconds N]`.
+pub fn run_command(args: &mut Args) -> Result {
+    let seconds = args.value("--seconds")?.unwrap_or(30);
+    args.end()?;
+    all(seconds)
+}
+
+/// Runs each target for `seconds`. What earlier runs found in `fuzz/corpus` is the start.
+pub fn all(seconds: u64) -> Result {
+    let targets = targets()?;
+    tools::ensure(&["c++"])?;
+    let host = host()?;
+    let built = process::target_dir().join("fuzz");
+    let mut build = cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    // A named target keeps build scripts and macros free of the instrumentation.
+    build.args(["--target", &host, "--bins", "--target-dir"]).arg(&built);
+    run(build.env("RUSTFLAGS", RUSTFLAGS))?;
+    for target in &targets {
+        let corpus = format!("fuzz/corpus/{target}");
+        let artifacts = format!("fuzz/artifacts/{target}/");
+        for folder in [&corpus, &artifacts] {
+            fs::create_dir_all(process::root().join(folder))
+                .map_err(|e| format!("cannot make folder {folder}: {e}"))?;
+        }
+        let program = built.join(&host).join("release").join(target);
+        let mut c = command(&program.to_string_lossy(), &[&corpus]);
+        let seeds = format!("fuzz/seeds/{target}");
+        if process::root().join(&seeds).is_dir() {
+            c.arg(seeds);
+        }
+        c.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={artifacts}"));
+        c.args(["-print_final_stats=1", "-verbosity=1"]);
+        run(&mut c).map_err(|e| format!("{e}\nthe input that failed lies in {artifacts}"))?;
+    }
+    Ok(())
+}
+
+/// Names of the binaries in fuzz/Cargo.toml.
+fn targets() -> Result<Vec<String>> {
+    let path = process::root().join("fuzz/Cargo.toml");
+    let text = fs::read_to_string(path).map_err(|e| format!("cannot read fuzz/Cargo.toml: {e}"))?;
+    let names = target_names(&text).map_err(|e| format!("fuzz/Cargo.toml: {e}"))?;
+    if names.is_empty() { Err("fuzz/Cargo.toml names no [[bin]]".into()) } else { Ok(names) }
+}
+
+fn target_names(text: &str) -> std::result::Result<Vec<String>, toml::de::Error> {
+    let table = DeTable::parse(text)?;
+    let bins = table.get_ref().get("bin").and_then(|b| b.get_ref().as_array());
+    let name = |b: &toml::Spanned<toml::de::DeValue<'_>>| {
+        b.get_ref().get("name")?.get_ref().as_str().map(String::from)
+    };
+    Ok(bins.into_iter().flat_map(|b| b.iter()).filter_map(name).collect())
+}
+
+/// The machine's target triple, as rustc names it.
+fn host() -> Result<String> {
+    let version = process::output(&mut command("rustc", &["-vV"]))?;
+    let host = version.lines().find_map(|l| l.strip_prefix("host: "));
+    host.map(String::from).ok_or_else(|| "`rustc -vV` names no host".into())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reads_targets() {
+        let text = "[[bin]]\nname = \"a\"\n[[bin]]\nname = \"b\"\npath = \"x.rs\"\n";
+        assert_eq!(super::target_names(text).unwrap(), ["a", "b"]);
+        assert!(super::target_names("[package]\n").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! `bench-instructions`: instructions per operation of the protocol core, counted by callgrind.
+//!
+//! Counts hardly depend on the machine or its load, so a growth of a few percent is a fact and
+//! not noise. Each scenario of `bench/instructions` runs for N and for 2N operations; the
+//! difference, divided by N, holds no set-up.
+
+use crate::{
+    Result,
+    args::Args,
+    process::{self, command, output, run},
+    tools,
+};
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Where the figures of the last accepted state stand.
+const TABLE: &str = "bench/instructions/table.csv";
+/// First line of the table.
+const TITLE: &str = "scenario,instructions_per_operation";
+/// Growth that fails, in percent of the table's figure.
+const GROWTH_MAX_PERCENT: f64 = 5.0;
+
+type Table = BTreeMap<String, f64>;
+
+/// `bench-instructions [--update]`.
+pub fn run_command(args: &mut Args) -> Result {
+    let update = args.flag("--update");
+    args.end()?;
+    compare(update)
+}
+
+/// Counts and compares with the table, or rewrites the table.
+pub fn compare(update: bool) -> Result {
+    tools::ensure(&["valgrind"])?;
+    let program = tools::build_release("srd-bench", "srd-bench")?;
+    let program = program.to_string_lossy().into_owned();
+    let path = process::root().join(TABLE);
+    let old = match fs::read_to_string(&path) {
+        Ok(text) => parse(&text)?,
+        Err(_) if update => Table::new(),
+        Err(e) => return Err(format!("cannot read {TABLE}: {e}")),
+    };
+    let mut new = Table::new();
+    for line in output(&mut command(&program, &["scenarios"]))?.lines() {
+        let scenario = Scenario::parse(line)?;
+        let once = count(&program, &scenario, scenario.operations)?;
+        let twice = count(&program, &scenario, 2 * scenario.operations)?;
+        let each = twice.saturating_sub(once) as f64 / scenario.operations as f64;
+        println!("{:<16} {each:>10.1} instructions per operation", scenario.name);
+        new.insert(scenario.name, each);
+    }
+    if update {
+        fs::write(&path, print(&new)).map_err(|e| format!("cannot write {TABLE}: {e}"))?;
+        println!("wrote {TABLE}");
+        return Ok(());
+    }
+    let wrong = judge(&old, &new);
+    for line in &wrong {
+        println!("{line}");
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err("instruction counts differ from the table; if that is meant: \
+         `cargo xtask bench-instructions --update`, and say why in the commit"
+        .into())
+}
+
+/// `bench-core [--seconds N]`.
+pub fn bench_core(args: &mut Args) -> Result {
+    let seconds: u64 = args.value("--seconds")?.unwrap_or(3);
+    args.end()?;
+    let program = tools::build_release("srd-bench", "srd-bench")?;
+    run(&mut command(&program.to_string_lossy(), &["core", &seconds.to_string()]))
+}
+
+/// What the bench program says about one scenario: `name operations function...`.
+struct Scenario {
+    name: String,
+    operations: u64,
+    /// Functions at whose entry and exit counting is switched on or off; none = count all.
+    toggles: Vec<String>,
+}
+
+impl Scenario {
+    fn parse(line: &str) -> Result<Self> {
+        let fail = || format!("srd-bench scenarios: cannot read `{line}`");
+        let mut words = line.split_whitespace();
+        let name = words.next().ok_or_else(fail)?.into();
+        let operations = words.next().and_then(|w| w.parse().ok()).ok_or_else(fail)?;
+        Ok(Self { name, operations, toggles: words.map(String::from).collect() })
+    }
+}
+
+/// Instructions of one run.
+fn count(program: &str, scenario: &Scenario, operations: u64) -> Result<u64> {
+    let file = process::target_dir().join(format!("callgrind.{}", scenario.name));
+    let mut c = command("valgrind", &["--tool=callgrind", "--quiet"]);
+    c.arg(format!("--callgrind-out-file={}", file.display()));
+    for function in &scenario.toggles {
+        // Names are mangled; the wildcards skip what surrounds the function's own.
+        c.arg(format!("--toggle-collect=*{function}*"));
+    }
+    c.args([program, "run", &scenario.name, &operations.to_string()]);
+    output(&mut c)?;
+    totals(&file)
+}
+
+/// The sum that callgrind writes at the end of its file.
+fn totals(file: &Path) -> Result<u64> {
+    let text = fs::read_to_string(file)
+        .map_err(|e| format!("cannot read callgrind's {}: {e}", file.display()))?;
+    let sum = text.lines().find_map(|l| l.strip_prefix("totals: ")?.trim().parse().ok());
+    match sum {
+        Some(n) if n > 0 => Ok(n),
+        _ => Err(format!("callgrind counted nothing ({})", file.display())),
+    }
+}
+
+fn parse(text: &str) -> Result<Table> {
+    let mut lines = text.lines();
+    if lines.next() != Some(TITLE) {
+        return Err(format!("{TABLE} must begin with `{TITLE}`"));
+    }
+    let entry = |line: &str| {
+        let (name, figure) = line.split_once(',')?;
+        Some((name.to_string(), figure.parse().ok()?))
+    };
+    lines.map(|l| entry(l).ok_or_else(|| format!("{TABLE}: cannot read `{l}`"))).collect()
+}
+
+fn print(table: &Table) -> String {
+    let line = |(name, figure): (&String, &f64)| format!("{name},{figure:.1}\n");
+    format!("{TITLE}\n{}", table.iter().map(line).collect::<String>())
+}
+
+/// What fails: growth, and scenarios that only one side knows. A gain is only told.
+fn judge(old: &Table, new: &Table) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, now) in new {
+        let Some(before) = old.get(name) else {
+            wrong.push(format!("{name}: not in the table"));
+            continue;
+        };
+        let percent = (now - before) / before * 100.0;
+        if percent > GROWTH_MAX_PERCENT {
+            wrong.push(format!("{name}: {before:.1} -> {now:.1} instructions (+{percent:.1} %)"));
+        } else if percent < -GROWTH_MAX_PERCENT {
+            println!("{name}: {before:.1} -> {now:.1} ({percent:.1} %): --update keeps the gain");
+        }
+    }
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    wrong.extend(gone.map(|name| format!("{name}: in the table, but no such scenario")));
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(entries: &[(&str, f64)]) -> Table {
+        entries.iter().map(|(n, f)| ((*n).to_string(), *f)).collect()
+    }
+
+    #[test]
+    fn table_survives_writing_and_reading() {
+        let t = table(&[("ack", 120.5), ("send", 300.0)]);
+        assert_eq!(parse(&print(&t)).unwrap(), t);
+        assert!(parse("send,1\n").is_err());
+        assert!(parse(&format!("{TITLE}\nsend\n")).is_err());
+    }
+
+    #[test]
+    fn growth_fails_and_gains_do_not() {
+        let old = table(&[("send", 100.0)]);
+        assert!(judge(&old, &table(&[("send", 104.9)])).is_empty());
+        assert!(judge(&old, &table(&[("send", 60.0)])).is_empty());
+        assert!(judge(&old, &table(&[("send", 105.2)]))[0].contains("+5.2 %"));
+        assert_eq!(judge(&old, &table(&[("recv", 1.0)])).len(), 2);
+    }
+}

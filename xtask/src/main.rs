@@ -1,0 +1,79 @@
+//! `cargo xtask`: the one entry for everything that is done to this repository.
+#![forbid(unsafe_code)]
+
+mod args;
+mod ci;
+mod demo;
+mod fuzz;
+mod instructions;
+mod process;
+mod steps;
+mod tidy;
+mod tools;
+
+use args::Args;
+use std::process::ExitCode;
+
+/// What a command ends with: nothing, or the sentence to print.
+type Result<T = ()> = std::result::Result<T, String>;
+
+const HELP: &str = "\
+cargo xtask COMMAND [OPTIONS]      (or ./x COMMAND, which first looks for a C compiler)
+
+Checks
+  ci [--skip STEP]...          all checks below in order, with a table; stops at the first failure
+  fmt [--check]                format the code, or only say what is not formatted
+  lint                         clippy and rustdoc, every warning an error
+  tidy                         house rules: lengths, layers, unsafe, links, banned words
+  test [--quick]               all tests; --quick: unit tests only
+  bench-instructions [--update]  count instructions per operation, compare with the table
+  fuzz [--seconds N]           every fuzz target for N seconds (default 30)
+
+Runs
+  demo [OPTIONS]               copy a file between two processes over 64 paths with losses
+  bench-core [--seconds N]     packets per CPU-second of the protocol core alone
+
+Machine
+  install-deps [--all]         install (or name) the apt packages that are missing
+
+Every command: --help. Steps of ci: lockfile fmt lint tidy test bench-instructions fuzz.";
+
+fn main() -> ExitCode {
+    let mut args = Args::new(std::env::args().skip(1));
+    match dispatch(&mut args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &mut Args) -> Result {
+    let Some(command) = args.command() else {
+        println!("{HELP}");
+        return if args.flag("--help") || args.flag("-h") {
+            Ok(())
+        } else {
+            Err("name a command".into())
+        };
+    };
+    if args.flag("--help") || args.flag("-h") {
+        println!("{HELP}");
+        return Ok(());
+    }
+    match command.as_str() {
+        "ci" => ci::run(args),
+        "fmt" => steps::fmt(args),
+        "lockfile" => args.end().and_then(|()| steps::lockfile()),
+        "lint" => args.end().and_then(|()| steps::lint()),
+        "tidy" => args.end().and_then(|()| tidy::run()),
+        "test" => steps::test(args),
+        "bench-instructions" => instructions::run_command(args),
+        "bench-core" => instructions::bench_core(args),
+        "fuzz" => fuzz::run_command(args),
+        "demo" => demo::run_command(args),
+        "install-deps" => tools::install(args),
+        other => Err(format!("there is no command `{other}`; `cargo xtask --help` lists them")),
+    }
+}

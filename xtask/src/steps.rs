@@ -1,0 +1,92 @@
+//! Format, lints and tests.
+
+use crate::{
+    Result,
+    args::Args,
+    process::{cargo, run, watch},
+};
+
+/// `fmt [--check]`.
+pub fn fmt(args: &mut Args) -> Result {
+    let check = args.flag("--check");
+    args.end()?;
+    if check { fmt_check() } else { run(&mut cargo(&["fmt", "--all"])) }
+}
+
+/// Says what is not formatted.
+pub fn fmt_check() -> Result {
+    run(&mut cargo(&["fmt", "--all", "--check"]))
+        .map_err(|_| "not formatted; `cargo xtask fmt` does it".into())
+}
+
+/// `Cargo.lock` fits the manifests, so that everybody builds the same.
+pub fn lockfile() -> Result {
+    crate::process::output(&mut cargo(&["metadata", "--locked", "--format-version", "1"]))
+        .map(|_| ())
+        .map_err(|e| format!("{e}\nCargo.lock is behind: run `cargo check` and commit it"))
+}
+
+/// Clippy on everything, then the documentation; every warning is an error.
+pub fn lint() -> Result {
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    run(&mut cargo(&clippy))?;
+    // Libraries only: the tool `srd` and the library `srd` would write the same page.
+    run(cargo(&["doc", "--workspace", "--no-deps", "--lib"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// `test [--quick]`.
+pub fn test(args: &mut Args) -> Result {
+    let quick = args.flag("--quick");
+    args.end()?;
+    test_all(quick)
+}
+
+/// Runs the tests of the workspace and prints one closing line with the sums.
+pub fn test_all(quick: bool) -> Result {
+    let mut line = vec!["test", "--workspace", "--no-fail-fast"];
+    if quick {
+        line.extend(["--lib", "--bins"]);
+    }
+    let mut sum = Sum::default();
+    let ended = watch(&mut cargo(&line), |text| sum.add(text));
+    println!("\ntests: {} passed, {} failed, {} ignored", sum.passed, sum.failed, sum.ignored);
+    ended?;
+    // A runner that finds nothing ends well, too.
+    if sum.passed == 0 { Err("no test was run".into()) } else { Ok(()) }
+}
+
+/// Sums of libtest's result lines.
+#[derive(Default)]
+struct Sum {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Sum {
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; …`
+    fn add(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        let count = |word: &str| {
+            let before = rest.split(word).next().filter(|b| b.len() < rest.len())?;
+            before.split_whitespace().next_back()?.parse::<u64>().ok()
+        };
+        self.passed += count(" passed").unwrap_or(0);
+        self.failed += count(" failed").unwrap_or(0);
+        self.ignored += count(" ignored").unwrap_or(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sum;
+
+    #[test]
+    fn sums_result_lines() {
+        let mut sum = Sum::default();
+        sum.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
+        sum.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured");
+        sum.add("test foo ... ok");
+        assert_eq!((sum.passed, sum.failed, sum.ignored), (15, 2, 1));
+    }
+}

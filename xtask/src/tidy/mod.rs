@@ -1,0 +1,61 @@
+//! `tidy`: the house rules that no compiler checks. Each rule is a function from the tree of
+//! files to findings; `xtask/tidy.toml` holds the layers and the exceptions with their reasons.
+
+mod layers;
+mod lengths;
+mod markdown;
+mod safety;
+mod settings;
+mod source;
+mod text;
+mod tree;
+
+use crate::{Result, process};
+use settings::Settings;
+use tree::Tree;
+
+/// One thing that is wrong.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    /// File, relative to the root.
+    path: String,
+    /// Line from 1; 0 = the whole file.
+    line: usize,
+    /// What is wrong and what to do.
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+/// Runs every rule on the working tree.
+pub fn run() -> Result {
+    let root = process::root();
+    let tree = Tree::read(&root)?;
+    let settings = Settings::parse(tree.text("xtask/tidy.toml").unwrap_or_default())?;
+    let mut findings = check(&tree, &settings);
+    findings.sort();
+    for f in &findings {
+        match f.line {
+            0 => println!("{}: {}", f.path, f.message),
+            line => println!("{}:{line}: {}", f.path, f.message),
+        }
+    }
+    println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
+    if findings.is_empty() { Ok(()) } else { Err("the tree is not tidy".into()) }
+}
+
+/// Every rule.
+fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
+    let mut out = Vec::new();
+    text::check(tree, &mut out);
+    markdown::check(tree, &mut out);
+    layers::check(tree, settings, &mut out);
+    let sources = source::parse_all(tree, &mut out);
+    lengths::check(tree, &sources, settings, &mut out);
+    safety::check(tree, &sources, settings, &mut out);
+    out
+}

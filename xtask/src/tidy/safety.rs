@@ -1,0 +1,189 @@
+//! `unsafe`: forbidden in the protocol, elsewhere only in listed files, each use with its reason.
+
+use super::{Finding, settings::Settings, source::Source, text::DETERMINISTIC, tree::Tree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// Other crates that have no need of it.
+const FORBIDDEN_TOO: [&str; 1] = ["xtask"];
+
+/// All rules of this file.
+pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut Vec<Finding>) {
+    let mut used = vec![false; settings.unsafe_files.len()];
+    for source in sources {
+        check_forbid(source, out);
+        let mut uses = Vec::new();
+        collect(&source.tokens, &mut uses);
+        if uses.is_empty() {
+            continue;
+        }
+        match settings.unsafe_files.iter().position(|p| p == source.path) {
+            Some(at) => used[at] = true,
+            None => {
+                let message = "`unsafe` in a file that xtask/tidy.toml does not list";
+                out.push(Finding::new(source.path, uses[0].line, message));
+            }
+        }
+        let lines: Vec<&str> = source.text.lines().collect();
+        for found in uses.iter().filter(|u| !has_reason(&lines, u)) {
+            let message = match found.kind {
+                Kind::Function => "unsafe fn without `# Safety` in its doc or `// SAFETY:` above",
+                _ => "no `// SAFETY:` comment right above this `unsafe`",
+            };
+            out.push(Finding::new(source.path, found.line, message));
+        }
+    }
+    for (path, _) in settings.unsafe_files.iter().zip(used).filter(|(_, used)| !used) {
+        let gone = if tree.has(path) { "holds no `unsafe` any more" } else { "does not exist" };
+        out.push(Finding::new(path, 0, format!("[[unsafe]] is stale: the file {gone}")));
+    }
+}
+
+/// Roots of the crates that forbid it say so.
+fn check_forbid(source: &Source<'_>, out: &mut Vec<Finding>) {
+    let crates = DETERMINISTIC.iter().map(|c| format!("crates/{c}"));
+    let mut crates = crates.chain(FORBIDDEN_TOO.iter().map(|c| (*c).into()));
+    let root = |c: String| {
+        let inside = source.path.strip_prefix(&c).unwrap_or_default();
+        inside == "/src/lib.rs" || inside == "/src/main.rs" || inside.starts_with("/src/bin/")
+    };
+    if crates.any(root) && !source.forbidden.iter().any(|f| f == "unsafe_code") {
+        out.push(Finding::new(source.path, 0, "must begin with #![forbid(unsafe_code)]"));
+    }
+}
+
+/// What `unsafe` stands before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A block, an impl, a trait, a block of foreign functions.
+    Block,
+    /// A function.
+    Function,
+    /// An attribute (`#[unsafe(no_mangle)]`): counted, but needs no comment.
+    Attribute,
+}
+
+#[derive(Debug)]
+struct Use {
+    line: usize,
+    kind: Kind,
+}
+
+/// Every `unsafe` among the tokens, also within macros.
+fn collect(tokens: &TokenStream, out: &mut Vec<Use>) {
+    let list: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    for (at, token) in list.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => collect(&group.stream(), out),
+            TokenTree::Ident(word) if word == "unsafe" => {
+                let line = word.span().start().line;
+                out.extend(kind_of(&list[at + 1..]).map(|kind| Use { line, kind }));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// From what follows; `None` where it is only the type of a function pointer.
+fn kind_of(after: &[TokenTree]) -> Option<Kind> {
+    let mut kind = Kind::Block;
+    for token in after {
+        match token {
+            TokenTree::Ident(word) if word == "fn" => kind = Kind::Function,
+            TokenTree::Ident(word) if word == "extern" => {}
+            // The name of the ABI.
+            TokenTree::Literal(_) => {}
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+                return if kind == Kind::Function { None } else { Some(Kind::Attribute) };
+            }
+            _ => return Some(kind),
+        }
+    }
+    Some(kind)
+}
+
+/// Whether a reason stands right above: comments and attributes directly before the statement.
+fn has_reason(lines: &[&str], found: &Use) -> bool {
+    if found.kind == Kind::Attribute {
+        return true;
+    }
+    let says =
+        |l: &str| l.contains("SAFETY:") || (found.kind == Kind::Function && l.contains("# Safety"));
+    let mut at = found.line - 1;
+    // Up to where the statement begins, then through what is written above it.
+    let mut above = false;
+    while at > 0 {
+        at -= 1;
+        let line = lines[at].trim();
+        let note = line.starts_with("//") || line.starts_with("#[");
+        if note && says(line) {
+            return true;
+        }
+        let ended = line.is_empty() || line.ends_with([';', '{', '}']);
+        if !note && (above || ended) {
+            return false;
+        }
+        above |= note;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::source, *};
+
+    const LISTED: &str = "[[unsafe]]\npath = \"a.rs\"\nreason = \"system calls have no safe form\"";
+
+    fn messages(path: &str, text: &str, settings: &str) -> Vec<String> {
+        let tree = Tree::sample(&[(path, text)]);
+        let mut out = Vec::new();
+        let sources = source::parse_all(&tree, &mut out);
+        check(&tree, &sources, &Settings::parse(settings).unwrap(), &mut out);
+        out.into_iter().map(|f| f.message).collect()
+    }
+
+    #[test]
+    fn only_in_listed_files() {
+        let text = "fn f() {\n    // SAFETY: nothing is done.\n    unsafe {}\n}";
+        assert!(messages("a.rs", text, LISTED).is_empty());
+        assert!(messages("b.rs", text, "")[0].contains("does not list"));
+        assert!(messages("a.rs", "fn f() {}", LISTED)[0].contains("holds no"));
+        assert!(messages("b.rs", "fn f() {}", LISTED)[0].contains("does not exist"));
+        assert!(messages("b.rs", "// unsafe\nconst A: &str = \"unsafe {}\";", "").is_empty());
+    }
+
+    #[test]
+    fn every_use_has_its_reason() {
+        let good = [
+            "fn f() {\n    // SAFETY: a\n    let x = unsafe { g() };\n}",
+            "fn f() {\n    // SAFETY: a\n    // and b\n    let x =\n        unsafe { g() };\n}",
+            "// SAFETY: a\nunsafe impl Send for X {}",
+            "/// Doc.\n///\n/// # Safety\n/// a\n#[inline]\npub unsafe fn f() {}",
+            "type F = unsafe extern \"C\" fn(i32);\n#[unsafe(no_mangle)]\nfn g() {}",
+            "macro_rules! m { () => {\n    // SAFETY: a\n    unsafe { g() }\n} }",
+            "// SAFETY: as in the C header\nunsafe extern \"C\" { fn g(); }",
+        ];
+        for text in good {
+            assert_eq!(messages("a.rs", text, LISTED), Vec::<String>::new(), "{text}");
+        }
+        let bad = [
+            "fn f() {\n    let x = unsafe { g() };\n}",
+            "fn f() {\n    // SAFETY: a\n    h();\n    unsafe { g() }\n}",
+            "fn f() {\n    // SAFETY: a\n\n    unsafe { g() }\n}",
+            "unsafe impl Send for X {}",
+            "/// Doc.\npub unsafe fn f() {}",
+            "macro_rules! m { () => { unsafe { g() } } }",
+            "unsafe extern \"C\" { fn g(); }",
+        ];
+        for text in bad {
+            assert_eq!(messages("a.rs", text, LISTED).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_protocol_forbids_it() {
+        assert!(messages("crates/core/src/lib.rs", "fn f() {}", "")[0].contains("forbid"));
+        assert!(messages("crates/core/src/bin/a.rs", "fn f() {}", "")[0].contains("forbid"));
+        assert!(messages("crates/core/src/lib.rs", "#![forbid(unsafe_code)]", "").is_empty());
+        assert!(messages("crates/core/src/a.rs", "fn f() {}", "").is_empty());
+    }
+}
