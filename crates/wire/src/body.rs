@@ -121,7 +121,7 @@ pub struct OpenParams {
     pub echo_tag: u32,
     /// First PSN the sender will use.
     pub psn_start: u32,
-    /// Low 64 bits of the first transmission number it will use.
+    /// First transmission number it will use.
     pub tx_num_start: u64,
     /// Receive window in PSNs.
     pub window: u16,

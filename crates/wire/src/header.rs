@@ -115,7 +115,7 @@ impl Flags {
 
 /// How many packets the sender still has to send to this peer, in 4 bits: 0 to 8 exactly,
 /// then at most 16, 32, 64, 256, 1024, 4096, or more. Receiver credits are granted from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backlog(pub u8);
 
 impl Backlog {
