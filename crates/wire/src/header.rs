@@ -153,7 +153,8 @@ pub struct Header {
     pub path: u8,
     /// The sender's engine slot: it receives at its address, UDP port `base + slot`.
     pub slot: u8,
-    /// The receiver's tag of the context (0 in an Open).
+    /// The receiver's tag of the context (0 in an Open, and in a Reset whose sender does not know
+    /// it).
     pub dst_tag: u32,
     /// Low 32 bits of the transmission number.
     pub tx_num: u32,

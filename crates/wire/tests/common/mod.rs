@@ -49,14 +49,20 @@ fn sample(name: &'static str, body: Body, ack: Option<AckBlock>, tail: &'static 
     if matches!(kind, PacketType::Probe | PacketType::Send) {
         flags |= Flags::ACK_REQUEST;
     }
-    let handshake = matches!(kind, PacketType::Open | PacketType::Challenge);
+    // The requester (tag 5eed0001) sends everything but the answers to its Open. It is not known
+    // to the sender of the Reset.
+    let dst_tag = match kind {
+        PacketType::Open | PacketType::Reset => 0,
+        PacketType::OpenAck | PacketType::Challenge => 0x5eed_0001,
+        _ => 0xd57a_6001,
+    };
     let header = Header {
         kind,
         flags: Flags(flags),
         backlog: Backlog::from_packets(if kind.has_payload() { 40 } else { 0 }),
         path: 0x2a,
         slot: 3,
-        dst_tag: if handshake { 0 } else { 0xd57a_6001 },
+        dst_tag,
         tx_num: 0x0102_0304,
         timestamp: 0x1122_3344,
         psn: 0xffff_fffe,
