@@ -8,11 +8,19 @@
 //! used from other threads.
 //!
 //! - [`api`]: the trait and its types
+//! - [`udp`]: UDP sockets, with segmentation and merging by the kernel
+//! - [`mem`]: a network in memory
+//! - [`route`]: MTU, interface and speed of the way to a peer
+//! - [`clock`]: the clock
 #![deny(unsafe_code)]
 
 pub mod api;
 pub mod clock;
+pub mod mem;
 mod part;
+pub mod route;
+mod sys;
+pub mod udp;
 mod waker;
 
 pub use api::{
@@ -20,4 +28,6 @@ pub use api::{
     send_batch,
 };
 pub use part::Part;
+pub use sys::{process_cpu_ns, timer_slack_ns_set};
+pub use udp::{OpenError, UdpConfig, UdpDatapath};
 pub use waker::Waker;

@@ -3,6 +3,7 @@
 
 /// A piece of payload memory that a datapath reads when it flushes.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Part {
     ptr: *const u8,
     len: usize,

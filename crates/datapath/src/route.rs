@@ -1,0 +1,115 @@
+//! What the host knows about the way to a peer: MTU, interface, speed.
+
+use crate::sys;
+use core::net::{IpAddr, SocketAddr};
+use std::{fs, io, net::UdpSocket, os::fd::AsFd};
+
+/// Bytes of the IPv4 and UDP headers.
+pub const HEADERS_V4_BYTES: usize = 28;
+/// Bytes of the IPv6 and UDP headers.
+pub const HEADERS_V6_BYTES: usize = 48;
+/// Most UDP payload over IPv4: its length field counts the headers, too.
+const PAYLOAD_V4_BYTES_MAX: usize = 65_535 - HEADERS_V4_BYTES;
+
+/// Most bytes of UDP payload in one packet on a link of `mtu` bytes, to or from `ip`.
+pub fn udp_payload_max(mtu: u32, ip: IpAddr) -> usize {
+    let headers = if ip.is_ipv4() { HEADERS_V4_BYTES } else { HEADERS_V6_BYTES };
+    (mtu as usize).saturating_sub(headers).min(PAYLOAD_V4_BYTES_MAX)
+}
+
+/// MTU in bytes, IP header included: that of the route from `local` to `remote` as far as this host
+/// knows it, or without a `remote` that of the interface which has the address `local`.
+///
+/// No packet is sent.
+///
+/// # Errors
+/// `local` is no address of this host, or there is no route to `remote`.
+pub fn mtu_of_route(local: IpAddr, remote: Option<IpAddr>) -> io::Result<u32> {
+    match remote {
+        Some(remote) => mtu_to(local, SocketAddr::new(remote, 9)),
+        None => {
+            let mtu = sys::interface_mtu(&interface_of(local)?)?;
+            // The length field of IPv4 has 16 bits, also on a loopback link of 64 KiB.
+            Ok(if local.is_ipv4() { mtu.min(65_535) } else { mtu })
+        }
+    }
+}
+
+/// As [`mtu_of_route`], for an address that may carry a scope.
+pub(crate) fn mtu_to(local: IpAddr, remote: SocketAddr) -> io::Result<u32> {
+    let fail = |error: io::Error| {
+        let what = format!("no route from {local} to {}: {error}", remote.ip());
+        io::Error::new(error.kind(), what)
+    };
+    let mut from = SocketAddr::new(local, 0);
+    if let (SocketAddr::V6(from), SocketAddr::V6(remote)) = (&mut from, remote) {
+        from.set_scope_id(remote.scope_id());
+    }
+    let socket = UdpSocket::bind(from).map_err(fail)?;
+    socket.connect(remote).map_err(fail)?;
+    let (level, name) = match remote {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MTU),
+    };
+    let mtu = sys::option_get(socket.as_fd(), level, name).map_err(fail)?;
+    Ok(u32::try_from(mtu).unwrap_or(0))
+}
+
+/// Name of the interface that has the address `ip`.
+///
+/// # Errors
+/// No interface has it; the message lists the addresses there are.
+pub fn interface_of(ip: IpAddr) -> io::Result<String> {
+    let all = sys::interface_addresses()?;
+    // All of 127/8 is local though only one address of it is listed.
+    let found = all.iter().find(|a| a.ip == ip);
+    let found = found.or_else(|| all.iter().find(|a| ip.is_loopback() && a.loopback));
+    found.map(|a| a.name.clone()).ok_or_else(|| {
+        let list = all.iter().map(|a| a.ip.to_string()).collect::<Vec<_>>().join(", ");
+        let what = format!("no interface has the address {ip}; this host has: {list}");
+        io::Error::new(io::ErrorKind::AddrNotAvailable, what)
+    })
+}
+
+/// Speed of the link that has the address `ip`, in bits per second, where its driver tells.
+/// Virtual and loopback interfaces often do not.
+pub fn link_bits_per_sec(ip: IpAddr) -> Option<u64> {
+    let name = interface_of(ip).ok()?;
+    let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+    let mbits = text.trim().parse::<i64>().ok()?;
+    u64::try_from(mbits).ok().filter(|&mbits| mbits > 0).map(|mbits| mbits * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    const LO4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn payload_is_what_the_headers_leave() {
+        let v6 = "::1".parse().unwrap();
+        assert_eq!(udp_payload_max(1500, LO4), 1472);
+        assert_eq!(udp_payload_max(9000, v6), 8952);
+        assert_eq!(udp_payload_max(65_536, LO4), 65_507);
+        assert_eq!(udp_payload_max(65_536, v6), 65_488);
+        assert_eq!(udp_payload_max(20, LO4), 0);
+    }
+
+    #[test]
+    fn route_and_interface_agree_on_loopback() {
+        let interface = mtu_of_route(LO4, None).unwrap();
+        assert!(interface >= 1280);
+        assert_eq!(mtu_of_route(LO4, Some(LO4)).unwrap(), interface);
+        assert_eq!(mtu_of_route("127.9.9.9".parse().unwrap(), None).unwrap(), interface);
+        assert_eq!(interface_of(LO4).unwrap(), "lo");
+    }
+
+    #[test]
+    fn a_foreign_address_is_refused_with_the_list_of_ours() {
+        // 192.0.2.0/24 is reserved for documentation: no host has it.
+        let error = mtu_of_route("192.0.2.7".parse().unwrap(), None).unwrap_err().to_string();
+        assert!(error.contains("192.0.2.7") && error.contains("127.0.0.1"), "{error}");
+    }
+}

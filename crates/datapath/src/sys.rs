@@ -1,0 +1,171 @@
+//! The system calls that std does not wrap, each as a safe function.
+#![allow(unsafe_code, reason = "system calls; nothing else is in here")]
+
+use core::{ffi::CStr, mem, net::IpAddr, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    ptr,
+};
+
+/// Sets an integer socket option.
+pub fn option_set(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option value is an i32 on this stack frame, and `len` is its size.
+    let rc =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an integer socket option.
+pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = mem::size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`.
+    let rc = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+    };
+    if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor to wait for, and whether it came.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Poll(libc::pollfd);
+
+impl Poll {
+    /// Waits until `fd` can be read.
+    pub fn readable(fd: RawFd) -> Self {
+        Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+    }
+
+    /// Waits until `fd` can be written.
+    pub fn writable(fd: RawFd) -> Self {
+        Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
+    }
+
+    /// Whether it came (or the descriptor is in error).
+    pub fn fired(&self) -> bool {
+        self.0.revents != 0
+    }
+}
+
+/// Waits for any of `fds`; returns how many came. A signal counts as none.
+pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
+    let spec = timeout.map(|t| libc::timespec {
+        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let spec = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let count = fds.len() as libc::nfds_t;
+    // SAFETY: `Poll` is transparent over `pollfd`, `count` is the length of the slice, `spec` is
+    // null or points to a timespec that lives until the end of this function.
+    let rc = unsafe { libc::ppoll(fds.as_mut_ptr().cast(), count, spec, ptr::null()) };
+    if rc >= 0 {
+        return Ok(rc as usize);
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) }
+}
+
+/// Sets how much later than asked the kernel may end this thread's sleeps. Linux starts threads
+/// with 50 µs, which is longer than a round trip; a driving thread wants 1 ns.
+///
+/// # Errors
+/// None on Linux for a calling thread's own value.
+pub fn timer_slack_ns_set(ns: u32) -> io::Result<()> {
+    // SAFETY: PR_SET_TIMERSLACK takes one number and no pointer.
+    let rc = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(ns)) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Processor time that this process has used so far, user and system, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: `usage` is a writable rusage.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+        return 0;
+    }
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// One address of one network interface.
+pub struct InterfaceAddress {
+    /// Name of the interface.
+    pub name: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// It is the loopback interface.
+    pub loopback: bool,
+}
+
+/// All IP addresses of this host (of this network namespace).
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut head: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `head` is a writable pointer; the list is freed below.
+    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = head;
+    while !next.is_null() {
+        // SAFETY: `next` is a node of the list that getifaddrs made and that is not freed yet.
+        let node = unsafe { &*next };
+        next = node.ifa_next;
+        // SAFETY: ifa_addr is null or a socket address of the family that it names.
+        if let Some(ip) = unsafe { ip_of(node.ifa_addr) } {
+            // SAFETY: ifa_name is a nul-terminated string of the same list.
+            let name = unsafe { CStr::from_ptr(node.ifa_name) }.to_string_lossy().into_owned();
+            let loopback = node.ifa_flags & libc::IFF_LOOPBACK as u32 != 0;
+            found.push(InterfaceAddress { name, ip, loopback });
+        }
+    }
+    // SAFETY: the list came from getifaddrs; nothing points into it any more.
+    unsafe { libc::freeifaddrs(head) };
+    Ok(found)
+}
+
+/// # Safety
+/// `addr` is null or points to a socket address as long as its family says.
+unsafe fn ip_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
+    if addr.is_null() {
+        return None;
+    }
+    // SAFETY: not null, hence at least a sockaddr.
+    match i32::from(unsafe { (*addr).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is a sockaddr_in.
+            let v4 = unsafe { addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that it is a sockaddr_in6.
+            let v6 = unsafe { addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::from(v6.sin6_addr.s6_addr))
+        }
+        _ => None,
+    }
+}
+
+/// MTU of the interface `name`, in bytes with the IP header.
+pub fn interface_mtu(name: &str) -> io::Result<u32> {
+    let socket =
+        std::net::UdpSocket::bind("0.0.0.0:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;
+    // SAFETY: an all-zero ifreq is a valid value of that plain struct.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name from and writes the MTU into an ifreq.
+    let rc = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: SIOCGIFMTU succeeded, hence the union holds the MTU.
+    Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}

@@ -1,0 +1,239 @@
+//! Arrays for one `sendmmsg` or `recvmmsg`.
+#![allow(unsafe_code, reason = "the two calls and the message headers they take")]
+
+use super::{
+    addr::SockAddr,
+    control::{ReceiveControl, SegmentControl},
+};
+use crate::Part;
+use core::{mem::MaybeUninit, net::SocketAddr};
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+    ptr,
+};
+
+/// Messages in one system call.
+pub const MESSAGES_MAX: usize = 64;
+/// Bytes of one receive buffer: the longest merged datagram.
+pub const BUFFER_BYTES: usize = 65_536;
+
+const _: () = {
+    assert!(size_of::<Part>() == size_of::<libc::iovec>());
+    assert!(align_of::<Part>() == align_of::<libc::iovec>());
+};
+
+/// Messages to send from one socket: each is one datagram, or several of one size back to back.
+#[derive(Default)]
+pub struct SendRing {
+    parts: Vec<Part>,
+    messages: Vec<Message>,
+}
+
+/// One message of a [`SendRing`].
+pub struct Message {
+    /// Where to.
+    pub dst: SocketAddr,
+    /// Datagrams in it.
+    pub packets: usize,
+    /// Bytes in it.
+    pub bytes: usize,
+    /// Bytes of each datagram but the last.
+    pub segment_len: usize,
+    parts_at: usize,
+    addr: SockAddr,
+    control: SegmentControl,
+}
+
+impl SendRing {
+    /// Room for `packets` datagrams without allocation.
+    pub fn with_capacity(packets: usize) -> Self {
+        Self { parts: Vec::with_capacity(packets * 4), messages: Vec::with_capacity(packets) }
+    }
+
+    /// Forgets all messages.
+    pub fn clear(&mut self) {
+        self.parts.clear();
+        self.messages.clear();
+    }
+
+    /// Starts a message of datagrams of `segment_len` bytes.
+    pub fn message_start(&mut self, dst: SocketAddr, segment_len: usize) {
+        let segment = u16::try_from(segment_len).unwrap_or(u16::MAX);
+        self.messages.push(Message {
+            dst,
+            packets: 0,
+            bytes: 0,
+            segment_len,
+            parts_at: self.parts.len(),
+            addr: SockAddr::new(dst),
+            control: SegmentControl::new(segment),
+        });
+    }
+
+    /// Adds `packets` datagrams of `bytes` bytes together, made of `parts`, to the last message.
+    pub fn packets_add(&mut self, packets: usize, bytes: usize, parts: impl Iterator<Item = Part>) {
+        self.parts.extend(parts.filter(|part| !part.is_empty()));
+        if let Some(message) = self.messages.last_mut() {
+            message.packets += packets;
+            message.bytes += bytes;
+        }
+    }
+
+    /// The messages.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Appends the bytes of message `index` to `out`.
+    pub fn message_copy(&self, index: usize, out: &mut Vec<u8>) {
+        for part in self.parts_of(index) {
+            part.copy_into(out);
+        }
+    }
+
+    fn parts_of(&self, index: usize) -> &[Part] {
+        let end = self.messages.get(index + 1).map_or(self.parts.len(), |next| next.parts_at);
+        &self.parts[self.messages[index].parts_at..end]
+    }
+
+    /// Sends messages from the one at `from` on, at most [`MESSAGES_MAX`]. Returns how many the
+    /// kernel took (at least one), or the error number for the first.
+    pub fn send(&self, fd: BorrowedFd<'_>, from: usize) -> Result<usize, i32> {
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES_MAX];
+        let count = (self.messages.len() - from).min(MESSAGES_MAX);
+        for (i, header) in headers[..count].iter_mut().enumerate() {
+            let (message, parts) = (&self.messages[from + i], self.parts_of(from + i));
+            // SAFETY: an all-zero mmsghdr is a valid value of that plain struct.
+            let mut h: libc::mmsghdr = unsafe { core::mem::zeroed() };
+            h.msg_hdr.msg_name = message.addr.as_ptr().cast_mut().cast();
+            h.msg_hdr.msg_namelen = message.addr.len();
+            h.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
+            h.msg_hdr.msg_iovlen = parts.len();
+            if message.packets > 1 {
+                h.msg_hdr.msg_control = message.control.as_ptr().cast_mut().cast();
+                h.msg_hdr.msg_controllen = SegmentControl::BYTES;
+            }
+            header.write(h);
+        }
+        // SAFETY: the first `count` headers are initialised. They point to addresses, controls and
+        // parts of `self`, which the kernel only reads here; a Part has the layout of an iovec
+        // (`repr(C)`, pointer then length), and its bytes are readable by the promise of
+        // `Part::new`.
+        let rc = unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                headers.as_mut_ptr().cast(),
+                count as u32,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        };
+        if rc > 0 { Ok(rc as usize) } else { Err(errno()) }
+    }
+}
+
+/// Buffers to receive into.
+pub struct RecvRing {
+    buffers: Vec<u8>,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    addr: SockAddr,
+    control: ReceiveControl,
+    control_len: usize,
+    len: usize,
+    truncated: bool,
+}
+
+/// One received message.
+pub struct RecvMessage<'a> {
+    /// Where from, if that is an IP address.
+    pub src: Option<SocketAddr>,
+    /// The datagram, or several merged.
+    pub bytes: &'a [u8],
+    /// Control messages.
+    pub control: &'a [u8],
+    /// The datagram or its control messages were longer than the buffers.
+    pub truncated: bool,
+}
+
+impl RecvRing {
+    /// Buffers for `messages` messages, at most [`MESSAGES_MAX`]. Memory is touched when used.
+    pub fn new(messages: usize) -> Self {
+        let messages = messages.clamp(1, MESSAGES_MAX);
+        let slot = || Slot {
+            addr: SockAddr::EMPTY,
+            control: ReceiveControl([0; ReceiveControl::BYTES]),
+            control_len: 0,
+            len: 0,
+            truncated: false,
+        };
+        let slots = core::iter::repeat_with(slot).take(messages).collect();
+        Self { buffers: vec![0; messages * BUFFER_BYTES], slots }
+    }
+
+    /// Number of messages that fit.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Receives at most `want` messages without blocking; returns how many, or the error number.
+    pub fn receive(&mut self, fd: BorrowedFd<'_>, want: usize) -> Result<usize, i32> {
+        let count = want.clamp(1, self.slots.len());
+        let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; MESSAGES_MAX];
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES_MAX];
+        let buffers = self.buffers.chunks_exact_mut(BUFFER_BYTES);
+        for (i, (slot, buffer)) in self.slots[..count].iter_mut().zip(buffers).enumerate() {
+            let iovec = iovecs[i]
+                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() });
+            // SAFETY: an all-zero mmsghdr is a valid value of that plain struct.
+            let mut h: libc::mmsghdr = unsafe { core::mem::zeroed() };
+            h.msg_hdr.msg_name = slot.addr.as_mut_ptr().cast();
+            h.msg_hdr.msg_namelen = super::addr::BYTES_MAX as u32;
+            h.msg_hdr.msg_iov = ptr::from_mut(iovec);
+            h.msg_hdr.msg_iovlen = 1;
+            h.msg_hdr.msg_control = slot.control.0.as_mut_ptr().cast();
+            h.msg_hdr.msg_controllen = ReceiveControl::BYTES;
+            headers[i].write(h);
+        }
+        // SAFETY: the first `count` headers are initialised; each points to an address, a control
+        // buffer, an iovec and a data buffer of its own, of the lengths given, all alive here.
+        let rc = unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                headers.as_mut_ptr().cast(),
+                count as u32,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        if rc < 0 {
+            return Err(errno());
+        }
+        for (slot, header) in self.slots.iter_mut().zip(&headers[..rc as usize]) {
+            // SAFETY: all of the first `count` headers were initialised, and `rc` <= `count`.
+            let h = unsafe { header.assume_init_ref() };
+            slot.addr.len_set(h.msg_hdr.msg_namelen);
+            slot.control_len = h.msg_hdr.msg_controllen.min(ReceiveControl::BYTES);
+            slot.len = (h.msg_len as usize).min(BUFFER_BYTES);
+            slot.truncated = h.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+        }
+        Ok(rc as usize)
+    }
+
+    /// Message `index` of the last receive.
+    pub fn message(&self, index: usize) -> RecvMessage<'_> {
+        let slot = &self.slots[index];
+        RecvMessage {
+            src: slot.addr.get(),
+            bytes: &self.buffers[index * BUFFER_BYTES..][..slot.len],
+            control: &slot.control.0[..slot.control_len],
+            truncated: slot.truncated,
+        }
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

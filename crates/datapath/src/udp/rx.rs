@@ -1,0 +1,94 @@
+//! Receives a batch, splits what the kernel has merged, hands the datagrams on.
+
+use super::{control::Received, ring::RecvRing};
+use crate::{Counters, RxDatagram, RxReport};
+use std::{io, os::fd::BorrowedFd};
+
+/// Receive buffers and what has to be remembered between batches.
+pub struct RxQueue {
+    ring: RecvRing,
+    told: Vec<Received>,
+    /// Messages to ask for next. Grows while batches come back full: a lone packet then costs no
+    /// second, empty look at the socket.
+    want: usize,
+    drops: u32,
+}
+
+impl RxQueue {
+    /// Receives at most `batch_max` messages at once.
+    pub fn new(batch_max: usize) -> Self {
+        let told = Vec::with_capacity(batch_max);
+        Self { ring: RecvRing::new(batch_max), told, want: 1, drops: 0 }
+    }
+
+    /// Receives one batch.
+    pub fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        counters: &mut Counters,
+        sink: &mut dyn FnMut(RxDatagram<'_>),
+    ) -> io::Result<RxReport> {
+        counters.rx_syscalls += 1;
+        let asked = self.want;
+        let count = match self.ring.receive(fd, asked) {
+            Ok(count) => count,
+            // An error that an earlier packet caused (ICMP) says nothing about what waits here.
+            Err(libc::EAGAIN | libc::EINTR | libc::ECONNREFUSED | libc::ENOMEM | libc::ENOBUFS) => {
+                0
+            }
+            Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+        };
+        self.want = (2 * count + 1).min(self.ring.capacity());
+        let mut behind = self.told_read(count, counters);
+        let total = behind;
+        for index in 0..count {
+            let told = self.told[index];
+            let message = self.ring.message(index);
+            let Some(src) = message.src.filter(|_| !message.truncated) else { continue };
+            let segment_len = told.segment_len.unwrap_or(usize::MAX);
+            let mut rest = message.bytes;
+            loop {
+                let (bytes, after) = rest.split_at(rest.len().min(segment_len));
+                behind = behind.saturating_sub(1);
+                let waiting = u16::try_from(behind).unwrap_or(u16::MAX);
+                let rxq_drops = self.drops;
+                sink(RxDatagram { src, ce: told.ce, rxq_drops, behind: waiting, bytes });
+                if after.is_empty() {
+                    break;
+                }
+                rest = after;
+            }
+        }
+        Ok(RxReport { datagrams: total, more: count == asked })
+    }
+
+    /// Reads the control messages of `count` messages, counts, and returns the number of datagrams.
+    fn told_read(&mut self, count: usize, counters: &mut Counters) -> usize {
+        self.told.clear();
+        let mut total = 0;
+        for index in 0..count {
+            let message = self.ring.message(index);
+            let told = Received::parse(message.control);
+            self.told.push(told);
+            if let Some(drops) = told.drops {
+                counters.rxq_drops += u64::from(drops.wrapping_sub(self.drops));
+                self.drops = drops;
+            }
+            if message.truncated || message.src.is_none() {
+                counters.rx_truncated += 1;
+                continue;
+            }
+            let segment_len = told.segment_len.unwrap_or(usize::MAX);
+            let packets = message.bytes.len().div_ceil(segment_len).max(1);
+            total += packets;
+            counters.rx_packets += packets as u64;
+            counters.rx_bytes += message.bytes.len() as u64;
+            counters.rx_ce += if told.ce { packets as u64 } else { 0 };
+            if packets > 1 {
+                counters.rx_gro_batches += 1;
+                counters.rx_gro_packets += packets as u64;
+            }
+        }
+        total
+    }
+}

@@ -1,0 +1,327 @@
+//! The transmit queue: packets in, as few system calls as possible out.
+//!
+//! Packets are sorted by path when flushed (stable: packets of one path keep their order), because
+//! each path has a socket of its own. On one path, packets in a row with the same destination and
+//! size become one segmented message; all messages of a path go in one system call.
+
+use super::{backlog::Backlog, ring::SendRing};
+use crate::{Counters, Part, TooLong, TxPacket, TxPushError, TxReport};
+use core::net::SocketAddr;
+
+/// Most bytes of one segmented message: below the 64 KiB of an IP datagram with its headers.
+const MESSAGE_BYTES_MAX: usize = 65_000;
+/// Longest datagram: what padding can be made of.
+pub const PAYLOAD_BYTES_MAX: usize = 65_507;
+static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
+const NONE: u32 = u32::MAX;
+
+/// Sends messages; the sockets, or a script in tests.
+pub trait Kernel {
+    /// Sends messages of `ring` from the one at `from` on over `path`'s socket. Returns how many
+    /// were taken (at least one), or the error number for the first.
+    fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32>;
+
+    /// MTU of the route to `dst`, if known.
+    fn route_mtu(&self, dst: SocketAddr) -> Option<u32>;
+}
+
+/// What to do after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing was wrong: call again.
+    Retry,
+    /// No room now: keep it for later.
+    Later,
+    /// Longer than the route allows.
+    TooLong,
+    /// It will never go.
+    Drop,
+}
+
+impl Refusal {
+    /// Judges an error number, and counts it unless packets have to be counted.
+    pub fn of(errno: i32, counters: &mut Counters) -> Self {
+        match errno {
+            libc::EINTR => Self::Retry,
+            libc::EAGAIN => {
+                counters.tx_would_block += 1;
+                Self::Later
+            }
+            libc::ENOBUFS | libc::ENOMEM => {
+                counters.tx_nobufs += 1;
+                Self::Later
+            }
+            libc::EMSGSIZE => Self::TooLong,
+            _ => Self::Drop,
+        }
+    }
+}
+
+struct Queued {
+    dst: SocketAddr,
+    len: usize,
+    pad: usize,
+    head_at: usize,
+    head_len: usize,
+    parts_at: usize,
+    parts_len: usize,
+    /// Next packet of the same path.
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct PathList {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY_LIST: PathList = PathList { first: NONE, last: NONE };
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct TxLimits {
+    /// Packets between two flushes.
+    pub batch_max: usize,
+    /// Packets in one segmented message; 1 = no segmentation.
+    pub segments_max: usize,
+    /// Bytes in one datagram.
+    pub payload_max: usize,
+    /// Destinations are IPv4.
+    pub v4: bool,
+}
+
+/// Packets queued since the last flush, and those that the kernel refused.
+pub struct TxQueue {
+    limits: TxLimits,
+    queue: Vec<Queued>,
+    parts: Vec<Part>,
+    heads: Vec<u8>,
+    lists: Vec<PathList>,
+    /// Paths with packets, in the order of their first.
+    active: Vec<u8>,
+    ring: SendRing,
+    backlog: Backlog,
+}
+
+impl TxQueue {
+    /// An empty queue for `paths` paths.
+    pub fn new(limits: TxLimits, paths: usize) -> Self {
+        Self {
+            limits,
+            queue: Vec::with_capacity(limits.batch_max),
+            parts: Vec::with_capacity(limits.batch_max * 2),
+            heads: Vec::with_capacity(limits.batch_max * 128),
+            lists: vec![EMPTY_LIST; paths],
+            active: Vec::with_capacity(paths),
+            ring: SendRing::with_capacity(limits.batch_max),
+            backlog: Backlog::new(limits.segments_max > 1),
+        }
+    }
+
+    /// Packets that may be pushed.
+    pub fn room(&self) -> usize {
+        if self.backlog.is_empty() { self.limits.batch_max - self.queue.len() } else { 0 }
+    }
+
+    /// What the kernel refused.
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// Queues a packet.
+    pub fn push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
+        let (len, max) = (packet.wire_len(), self.limits.payload_max);
+        if len > max {
+            return Err(TxPushError::TooLong { len, max });
+        }
+        if packet.dst.is_ipv4() != self.limits.v4 {
+            return Err(TxPushError::BadFamily);
+        }
+        let Some(list) = self.lists.get_mut(usize::from(packet.path)) else {
+            return Err(TxPushError::BadPath { path: packet.path, paths: self.lists.len() });
+        };
+        if !self.backlog.is_empty() || self.queue.len() >= self.limits.batch_max {
+            return Err(TxPushError::Full);
+        }
+        let index = self.queue.len() as u32;
+        if list.first == NONE {
+            list.first = index;
+            self.active.push(packet.path);
+        } else {
+            self.queue[list.last as usize].next = index;
+        }
+        list.last = index;
+        let body = packet.payload.iter().map(Part::len).sum::<usize>();
+        self.queue.push(Queued {
+            dst: packet.dst,
+            len,
+            pad: len - packet.headers.len() - body,
+            head_at: self.heads.len(),
+            head_len: packet.headers.len(),
+            parts_at: self.parts.len(),
+            parts_len: packet.payload.len(),
+            next: NONE,
+        });
+        self.heads.extend_from_slice(packet.headers);
+        self.parts.extend_from_slice(packet.payload);
+        Ok(())
+    }
+
+    /// Forgets the packets pushed since the last flush.
+    pub fn discard(&mut self) {
+        for path in self.active.drain(..) {
+            self.lists[usize::from(path)] = EMPTY_LIST;
+        }
+        self.queue.clear();
+        self.parts.clear();
+        self.heads.clear();
+        self.ring.clear();
+    }
+
+    /// Sends the backlog, then the queue. Afterwards the queue is empty.
+    pub fn flush<K: Kernel>(&mut self, kernel: &mut K, counters: &mut Counters) -> TxReport {
+        let mut report = TxReport::default();
+        if !self.backlog.is_empty() {
+            self.backlog.drain(kernel, counters, &mut report);
+        }
+        for i in 0..self.active.len() {
+            let path = self.active[i];
+            self.ring_fill(path);
+            self.ring_send(path, kernel, counters, &mut report);
+        }
+        self.discard();
+        report.backlog = self.backlog.packets();
+        report
+    }
+
+    /// Puts the packets of one path into the ring as messages.
+    fn ring_fill(&mut self, path: u8) {
+        self.ring.clear();
+        let segments_max = if self.backlog.segments() { self.limits.segments_max } else { 1 };
+        let mut next = self.lists[usize::from(path)].first;
+        while let Some(first) = self.queue.get(next as usize) {
+            self.ring.message_start(first.dst, first.len);
+            let (mut packets, mut bytes) = (0, 0);
+            while let Some(packet) = self.queue.get(next as usize) {
+                let fits = packet.dst == first.dst
+                    && packet.len <= first.len
+                    && packet.len > 0
+                    && packets < segments_max
+                    && bytes + packet.len <= MESSAGE_BYTES_MAX;
+                if packets > 0 && !fits {
+                    break;
+                }
+                let head = &self.heads[packet.head_at..][..packet.head_len];
+                let body = &self.parts[packet.parts_at..][..packet.parts_len];
+                let parts = core::iter::once(Part::of_batch(head))
+                    .chain(body.iter().copied())
+                    .chain(core::iter::once(Part::of_batch(&ZEROS[..packet.pad])));
+                self.ring.packets_add(1, packet.len, parts);
+                (packets, bytes, next) = (packets + 1, bytes + packet.len, packet.next);
+                if packet.len < first.len {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Sends the ring over `path`. What is refused for now goes to the backlog.
+    fn ring_send<K: Kernel>(
+        &mut self,
+        path: u8,
+        kernel: &mut K,
+        counters: &mut Counters,
+        report: &mut TxReport,
+    ) {
+        let mut at = 0;
+        while at < self.ring.messages().len() {
+            counters.tx_syscalls += 1;
+            match kernel.send(path, &self.ring, at) {
+                Ok(taken) => {
+                    for message in &self.ring.messages()[at..at + taken] {
+                        sent_count(message.packets, message.bytes, counters, report);
+                    }
+                    at += taken;
+                }
+                Err(errno) => {
+                    let message = &self.ring.messages()[at];
+                    let segmented = message.packets > 1;
+                    match Refusal::of(errno, counters) {
+                        Refusal::Retry => {}
+                        Refusal::Later => {
+                            for index in at..self.ring.messages().len() {
+                                self.backlog.push(path, &self.ring, index, counters);
+                            }
+                            self.backlog.blocked(path, errno);
+                            return;
+                        }
+                        _ if segmented && segmentation_refused(errno) => {
+                            self.backlog.push(path, &self.ring, at, counters);
+                            self.backlog.last_split(errno, counters);
+                            self.backlog.drain(kernel, counters, report);
+                            at += 1;
+                        }
+                        Refusal::TooLong => {
+                            let (dst, len) = (message.dst, message.segment_len);
+                            too_long(kernel, dst, len, counters, report);
+                            at += 1;
+                        }
+                        Refusal::Drop => {
+                            drop_count(errno, message.packets, counters, report);
+                            at += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Errors of a segmented send that single datagrams may not meet: EIO = the device cannot checksum
+/// for us; EINVAL, EMSGSIZE = a segment exceeds the MTU, or a kernel with narrower limits.
+pub fn segmentation_refused(errno: i32) -> bool {
+    matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
+}
+
+/// Counts `packets` datagrams that the kernel took in one message.
+pub fn sent_count(packets: usize, bytes: usize, counters: &mut Counters, report: &mut TxReport) {
+    report.sent += packets;
+    counters.tx_packets += packets as u64;
+    counters.tx_bytes += bytes as u64;
+    if packets > 1 {
+        counters.tx_gso_batches += 1;
+        counters.tx_gso_packets += packets as u64;
+    }
+}
+
+/// Counts a datagram that its route cannot carry.
+pub fn too_long<K: Kernel>(
+    kernel: &K,
+    dst: SocketAddr,
+    len: usize,
+    counters: &mut Counters,
+    report: &mut TxReport,
+) {
+    counters.tx_too_long += 1;
+    report.dropped += 1;
+    // The MTU costs system calls: ask once for a destination and flush.
+    let known = report.too_long.filter(|t| t.dst == dst).and_then(|t| t.mtu);
+    report.too_long = Some(TooLong { dst, len, mtu: known.or_else(|| kernel.route_mtu(dst)) });
+}
+
+/// Counts datagrams that will never go, by the kind of error.
+pub fn drop_count(errno: i32, packets: usize, counters: &mut Counters, report: &mut TxReport) {
+    report.dropped += packets;
+    let counter = match errno {
+        libc::ECONNREFUSED => &mut counters.tx_refused,
+        libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => {
+            &mut counters.tx_unreachable
+        }
+        libc::EPERM | libc::EACCES => &mut counters.tx_forbidden,
+        _ => {
+            counters.tx_other_errno = errno;
+            &mut counters.tx_other
+        }
+    };
+    *counter += packets as u64;
+}
