@@ -1,0 +1,270 @@
+//! Faults taking effect. Rare, so each may look at the whole event queue: the packet path carries no
+//! bookkeeping for them.
+
+use crate::fault::{Effect, Fault, Target};
+use crate::impair::Impair;
+use crate::link::{CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, TO_DEAD, TO_HOLE, UNUSABLE};
+use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net, TIMER};
+use crate::stats::DropReason;
+use crate::topo::{HostId, LinkId, Node, Ps, SwitchId};
+use crate::wheel::Entry;
+
+impl<P> Net<P> {
+    /// Applies a fault now. It was checked.
+    pub fn fault_apply(&mut self, fault: Fault) {
+        match fault {
+            Fault::Down { at, routing } => self.flag(&self.links_of(at), DOWN, true, routing),
+            Fault::Up { at, routing } => self.flag(&self.links_of(at), DOWN, false, routing),
+            Fault::Flap { at, down_ps, up_ps, times, routing } => {
+                if times > 0 {
+                    self.flag(&self.links_of(at), DOWN, true, routing);
+                    let up = self.now.saturating_add(down_ps);
+                    self.fault_schedule(up, Fault::Up { at, routing });
+                    let again = Fault::Flap { at, down_ps, up_ps, times: times - 1, routing };
+                    self.fault_schedule(up.saturating_add(up_ps), again);
+                }
+            }
+            Fault::BlackHole { at, routing } => self.flag(&self.links_of(at), HOLE, true, routing),
+            Fault::BlackHoleEnd { at, routing } => {
+                self.flag(&self.links_of(at), HOLE, false, routing);
+            }
+            Fault::SwitchHole { switch, routing } => {
+                self.flag(&self.links_into(switch), TO_HOLE, true, routing);
+            }
+            Fault::SwitchHoleEnd { switch, routing } => {
+                self.flag(&self.links_into(switch), TO_HOLE, false, routing);
+            }
+            Fault::SwitchDown { switch, routing } => self.switch_set(switch, true, routing),
+            Fault::SwitchUp { switch, hash_seed, routing } => {
+                self.routes.rehash(switch.0, hash_seed);
+                self.switch_set(switch, false, routing);
+            }
+            Fault::Rehash { switch, hash_seed } => self.routes.rehash(switch.0, hash_seed),
+            Fault::Rate { at, percent } => self.rate_set(&self.links_of(at), percent),
+            Fault::Buffer { at, bytes } => {
+                for link in self.links_of(at) {
+                    self.cold[link.0 as usize].buffer = bytes;
+                    self.profile_renew(link);
+                }
+            }
+            Fault::Impair { at, effect } => {
+                for link in self.links_of(at) {
+                    self.effect_set(link, effect);
+                }
+            }
+            Fault::HostStall { host, for_ps } => {
+                let until = self.now.saturating_add(for_ps);
+                let port = &mut self.hosts[host.0 as usize];
+                port.stalled_until = port.stalled_until.max(until);
+            }
+            Fault::HealAll => self.heal_all(),
+        }
+    }
+
+    /// Queues a checked fault.
+    pub fn fault_schedule(&mut self, at: Ps, fault: Fault) {
+        let place = self.faults.put(fault);
+        self.schedule(at, Event::new(FAULT, 0, place));
+    }
+
+    fn links_of(&self, at: Target) -> Vec<LinkId> {
+        at.links(&self.topo)
+    }
+
+    fn links_into(&self, switch: SwitchId) -> Vec<LinkId> {
+        let to = Node::Switch(switch);
+        self.links_of(Target::Switch(switch))
+            .into_iter()
+            .filter(|l| self.topo.to(*l) == to)
+            .collect()
+    }
+
+    /// Sets or clears a flag of links, loses what a lost carrier loses, tells routing later.
+    fn flag(&mut self, links: &[LinkId], flag: u32, on: bool, routing: Option<Ps>) {
+        for link in links {
+            self.flag_one(*link, flag, on);
+        }
+        if on && flag & (DOWN | FROM_DEAD | TO_DEAD) != 0 {
+            self.cut(links);
+        }
+        if let Some(after) = routing {
+            let place = self.converges.put(links.to_vec());
+            self.schedule(self.now.saturating_add(after), Event::new(CONVERGE, 0, place));
+        }
+    }
+
+    pub fn flag_one(&mut self, link: LinkId, flag: u32, on: bool) {
+        for flags in [&mut self.links[link.0 as usize].flags, &mut self.ends[link.0 as usize].flags]
+        {
+            *flags = if on { *flags | flag } else { *flags & !flag };
+        }
+    }
+
+    fn switch_set(&mut self, switch: SwitchId, dead: bool, routing: Option<Ps>) {
+        let all = self.links_of(Target::Switch(switch));
+        let into = |l: &LinkId| self.topo.to(*l) == Node::Switch(switch);
+        let (into, out): (Vec<_>, Vec<_>) = all.iter().copied().partition(into);
+        self.flag(&into, TO_DEAD, dead, None);
+        self.flag(&out, FROM_DEAD, dead, None);
+        self.flag(&all, 0, dead, routing);
+    }
+
+    /// Routing looks at links as they are now and computes its tables anew if anything changed.
+    pub fn converge(&mut self, links: &[LinkId]) {
+        let mut changed = false;
+        for link in links {
+            let usable = self.links[link.0 as usize].flags & UNUSABLE == 0;
+            changed |= std::mem::replace(&mut self.routed[link.0 as usize], usable) != usable;
+        }
+        if changed {
+            let routed = &self.routed;
+            self.routes.rebuild(|l| routed[l as usize]);
+        }
+    }
+
+    /// Takes the arrivals of these links off the queue, in order.
+    fn arrivals_take(&mut self, links: &[LinkId]) -> Vec<Entry<Event>> {
+        for link in links {
+            self.ends[link.0 as usize].flags |= CHOSEN;
+        }
+        let ends = &self.ends;
+        let out =
+            self.wheel.extract(|e| e.kind() == ARRIVE && ends[e.id() as usize].flags & CHOSEN != 0);
+        for link in links {
+            self.ends[link.0 as usize].flags &= !CHOSEN;
+        }
+        out
+    }
+
+    /// Loses everything queued or on the wire of these links.
+    fn cut(&mut self, links: &[LinkId]) {
+        for entry in self.arrivals_take(links) {
+            self.discard(Some(entry.event.id()), entry.event.b, DropReason::Cut);
+        }
+        for link in links {
+            let link = &mut self.links[link.0 as usize];
+            link.busy_until = link.busy_until.min(self.now);
+        }
+    }
+
+    /// Sets the rate of links; bytes still queued leave at the new one.
+    fn rate_set(&mut self, links: &[LinkId], percent: u32) {
+        let mut links = links.to_vec();
+        links.retain(|l| self.cold[l.0 as usize].percent != percent);
+        let arrivals = self.arrivals_take(&links);
+        // Per link: the old and the new time at which the packet before left.
+        let mut left = vec![(self.now, self.now); links.len()];
+        let mut place = vec![0usize; self.links.len()];
+        let mut old_profile = Vec::with_capacity(links.len());
+        for (i, link) in links.iter().enumerate() {
+            place[link.0 as usize] = i;
+            old_profile.push(self.profiles[self.links[link.0 as usize].profile as usize]);
+            self.cold[link.0 as usize].percent = percent;
+            self.profile_renew(*link);
+        }
+        for entry in arrivals {
+            let link = entry.event.id() as usize;
+            let old = &old_profile[place[link]];
+            let new = &self.profiles[self.links[link].profile as usize];
+            let departs = entry.time.saturating_sub(old.delay_ps);
+            let mut time = entry.time;
+            if departs > self.now {
+                let (left_old, left_new) = &mut left[place[link]];
+                *left_new += old.rescale(departs - *left_old, new);
+                *left_old = departs;
+                time = *left_new + old.delay_ps;
+                self.links[link].busy_until = *left_new;
+            }
+            self.wheel.push(time, entry.order, entry.event);
+        }
+    }
+
+    /// Gives a link the profile that its rate and buffer now ask for.
+    fn profile_renew(&mut self, link: LinkId) {
+        let cold = &mut self.cold[link.0 as usize];
+        let hot = &mut self.links[link.0 as usize];
+        let queue = self.profiles[hot.profile as usize].ps_to_bytes(hot.backlog_max_ps);
+        cold.queue_bytes_max = cold.queue_bytes_max.max(queue);
+        hot.backlog_max_ps = 0;
+        let port = cold.port();
+        let profile = self.profile_of(port);
+        self.links[link.0 as usize].profile = profile;
+    }
+
+    fn effect_set(&mut self, link: LinkId, effect: Effect) {
+        let seed = self.seed;
+        let impair = &mut self.cold[link.0 as usize].impair;
+        let impair = impair.get_or_insert_with(|| Box::new(Impair::new(seed, link.0)));
+        impair.set(effect);
+        let active = impair.active();
+        self.flag_one(link, IMPAIRED, active);
+    }
+
+    fn heal_all(&mut self) {
+        let all = self.links_of(Target::All);
+        self.rate_set(&all, 100);
+        for link in &all {
+            self.cold[link.0 as usize].buffer = None;
+            if let Some(impair) = &mut self.cold[link.0 as usize].impair {
+                impair.clear();
+            }
+            self.profile_renew(*link);
+            self.flag_one(*link, !MONITORED, false);
+        }
+        self.converge(&all);
+        for host in 0..self.hosts.len() as u32 {
+            self.stall_end(HostId(host));
+        }
+        // Held things were queued for the end of the stall; they are due now, in their order.
+        for entry in self.wheel.extract(|e| matches!(e.kind(), HELD | HELD_CALL)) {
+            self.schedule(self.now, entry.event);
+        }
+    }
+
+    fn stall_end(&mut self, host: HostId) {
+        let port = &mut self.hosts[host.0 as usize];
+        if port.stalled_until > self.now {
+            port.stalled_until = self.now;
+            if port.timer != Ps::MAX {
+                let due = port.timer.max(self.now);
+                port.timer_queued = due;
+                self.schedule(due, Event::new(TIMER, host.0, 0));
+            }
+        }
+    }
+
+    /// Keeps a packet for a stalled host, or drops it if too much is held. False if not stalled.
+    pub fn packet_hold(&mut self, host: u32, link: Option<u32>, packet: u32) -> bool {
+        let port = &mut self.hosts[host as usize];
+        if port.stalled_until <= self.now {
+            return false;
+        }
+        let bytes = u64::from(self.slab.headers[packet as usize].bytes);
+        if link.is_some() {
+            if port.held_bytes + bytes > self.config.host_hold_bytes {
+                self.discard(link, packet, DropReason::HostFull);
+                return true;
+            }
+            port.held_bytes += bytes;
+        }
+        let until = port.stalled_until;
+        self.schedule(until, Event::new(HELD, host, packet));
+        true
+    }
+
+    /// Keeps a call for a stalled host. False if not stalled.
+    pub fn call_hold(&mut self, event: Event) -> bool {
+        let until = self.hosts[event.id() as usize].stalled_until;
+        let stalled = until > self.now;
+        if stalled {
+            self.schedule(until, Event::new(HELD_CALL, event.id(), event.b));
+        }
+        stalled
+    }
+
+    /// Queues a call to a host.
+    pub fn call_schedule(&mut self, at: Ps, host: HostId, token: u64) {
+        let place = self.calls.put(token);
+        self.schedule(at, Event::new(CALL, host.0, place));
+    }
+}

@@ -1,0 +1,320 @@
+//! What can go wrong, and when. A fault is plain data; the world applies it at its time.
+
+use crate::rng::Chance;
+use crate::topo::{CableId, HostId, LinkId, Ps, SwitchId, Topology};
+use std::fmt;
+
+/// Which links a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One direction of a cable: a one-way fault.
+    Link(LinkId),
+    /// Both directions.
+    Cable(CableId),
+    /// Every link into and out of a switch.
+    Switch(SwitchId),
+    /// Both directions of a host's cable.
+    Host(HostId),
+    /// Every link between switches.
+    Core,
+    /// Every link.
+    All,
+}
+
+/// Loss in bursts (Gilbert-Elliott): a link is in a good or a bad state and may change with every
+/// packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Burst {
+    /// Probability of entering the bad state, per packet.
+    pub enter: f64,
+    /// Probability of leaving it, per packet: bursts last `1 / leave` packets on average.
+    pub leave: f64,
+    /// Loss probability in the good state.
+    pub loss_good: f64,
+    /// Loss probability in the bad state.
+    pub loss_bad: f64,
+}
+
+/// What a link does to the ECN bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnFault {
+    /// Nothing: as it should be.
+    None,
+    /// Marks every ECN-capable packet.
+    Set,
+    /// Wipes every mark.
+    Clear,
+}
+
+/// One way in which a link mistreats the packets that crossed its wire. Each kind is set on its own
+/// and draws from its own random stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    /// Loses each packet with this probability (gray failure). 0 ends it.
+    Loss(f64),
+    /// Loses packets in bursts. `None` ends it.
+    Burst(Option<Burst>),
+    /// Loses every packet of this share of flows (by hash of addresses and ports) and none of the
+    /// others. 0 ends it.
+    FlowHole(f64),
+    /// Damages each packet with this probability. 0 ends it.
+    Corrupt(f64),
+    /// Delivers a second copy with this probability, up to `delay_ps` later. 0 ends it.
+    Duplicate {
+        /// Probability per packet.
+        prob: f64,
+        /// The copy comes uniformly `0..=delay_ps` after the original.
+        delay_ps: Ps,
+    },
+    /// Delays packets, so that they overtake each other. Zeros end it.
+    Delay {
+        /// Probability that a packet is delayed.
+        prob: f64,
+        /// Added to every delayed packet.
+        fixed_ps: Ps,
+        /// Added too, uniform in `0..=jitter_ps`.
+        jitter_ps: Ps,
+    },
+    /// Wrong or missing ECN marks.
+    Ecn(EcnFault),
+    /// Drops packets larger than this on the wire. `None` ends it.
+    Mtu(Option<u32>),
+}
+
+/// A change of the network at a moment. `routing` is how long until routing knows: after that the
+/// link leaves (or rejoins) the ECMP groups; `None` = routing never notices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// Carrier lost: what is queued or on the wire is lost, what comes is dropped.
+    Down {
+        /// Links.
+        at: Target,
+        /// Delay until routing avoids them.
+        routing: Option<Ps>,
+    },
+    /// Carrier back.
+    Up {
+        /// Links.
+        at: Target,
+        /// Delay until routing uses them.
+        routing: Option<Ps>,
+    },
+    /// Down for `down_ps`, up for `up_ps`, `times` times.
+    Flap {
+        /// Links.
+        at: Target,
+        /// Length of an outage.
+        down_ps: Ps,
+        /// Time between outages.
+        up_ps: Ps,
+        /// Number of outages.
+        times: u32,
+        /// Delay until routing notices each change (it acts on the state it then finds).
+        routing: Option<Ps>,
+    },
+    /// Links look up and take packets, which vanish.
+    BlackHole {
+        /// Links.
+        at: Target,
+        /// Delay until routing avoids them.
+        routing: Option<Ps>,
+    },
+    /// Ends [`Fault::BlackHole`].
+    BlackHoleEnd {
+        /// Links.
+        at: Target,
+        /// Delay until routing uses them.
+        routing: Option<Ps>,
+    },
+    /// A switch takes packets and loses all of them.
+    SwitchHole {
+        /// Switch.
+        switch: SwitchId,
+        /// Delay until routing avoids it.
+        routing: Option<Ps>,
+    },
+    /// Ends [`Fault::SwitchHole`].
+    SwitchHoleEnd {
+        /// Switch.
+        switch: SwitchId,
+        /// Delay until routing uses it.
+        routing: Option<Ps>,
+    },
+    /// A switch dies: its links lose carrier and its queues are gone.
+    SwitchDown {
+        /// Switch.
+        switch: SwitchId,
+        /// Delay until routing avoids it.
+        routing: Option<Ps>,
+    },
+    /// A dead switch comes back with another hash seed (flows take other paths).
+    SwitchUp {
+        /// Switch.
+        switch: SwitchId,
+        /// Its new hash seed; `None` = drawn from its own stream.
+        hash_seed: Option<u64>,
+        /// Delay until routing uses it.
+        routing: Option<Ps>,
+    },
+    /// A switch hashes anew: live flows change paths.
+    Rehash {
+        /// Switch.
+        switch: SwitchId,
+        /// Its new hash seed; `None` = drawn from its own stream.
+        hash_seed: Option<u64>,
+    },
+    /// Links run at a share of their built rate, in percent, 1 to 1000; 100 ends it. Queued bytes
+    /// leave at the new rate.
+    Rate {
+        /// Links.
+        at: Target,
+        /// Percent of the built rate.
+        percent: u32,
+    },
+    /// Queues shrink to `bytes` (what is queued stays); `None` = as built.
+    Buffer {
+        /// Links.
+        at: Target,
+        /// New limit.
+        bytes: Option<u64>,
+    },
+    /// Sets one [`Effect`].
+    Impair {
+        /// Links.
+        at: Target,
+        /// The effect, or its neutral value to end it.
+        effect: Effect,
+    },
+    /// A host stops for a while: packets, timers and calls wait until the end; packets beyond
+    /// [`crate::WorldConfig::host_hold_bytes`] are dropped.
+    HostStall {
+        /// Host.
+        host: HostId,
+        /// For how long.
+        for_ps: Ps,
+    },
+    /// Everything works again and routing knows: links, switches, rates, buffers, effects. Stalled
+    /// hosts go on at once. Hash seeds stay. Outages of a [`Fault::Flap`] still to come do come.
+    HealAll,
+}
+
+/// Faults in time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultPlan {
+    /// `(when, what)`, in any order; those of the same moment happen in the order given.
+    pub events: Vec<(Ps, Fault)>,
+}
+
+/// Why a fault was refused. The text says what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultError(String);
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for FaultError {}
+
+impl Target {
+    /// The links it names, in order.
+    pub(crate) fn links(self, topo: &Topology) -> Vec<LinkId> {
+        let both = |cables: &mut dyn Iterator<Item = CableId>| -> Vec<LinkId> {
+            cables.flat_map(|c| [c.up(), c.down()]).collect()
+        };
+        match self {
+            Self::Link(link) => vec![link],
+            Self::Cable(cable) => vec![cable.up(), cable.down()],
+            Self::Switch(s) => both(&mut topo.cables_of(crate::topo::Node::Switch(s))),
+            Self::Host(h) => both(&mut topo.cables_of(crate::topo::Node::Host(h))),
+            Self::Core => both(&mut topo.core_cables()),
+            Self::All => (0..topo.links()).map(LinkId).collect(),
+        }
+    }
+
+    fn check(self, topo: &Topology) -> Result<(), FaultError> {
+        let ok = match self {
+            Self::Link(l) => l.0 < topo.links(),
+            Self::Cable(c) => c.0 < topo.links() / 2,
+            Self::Switch(s) => s.0 < topo.switches(),
+            Self::Host(h) => h.0 < topo.hosts(),
+            Self::Core | Self::All => true,
+        };
+        ok.then_some(()).ok_or_else(|| {
+            FaultError(format!("{self:?} is not in the topology, which has {}", sizes(topo)))
+        })
+    }
+}
+
+fn sizes(topo: &Topology) -> String {
+    let (h, s, l) = (topo.hosts(), topo.switches(), topo.links());
+    format!("{h} hosts, {s} switches and {l} links")
+}
+
+impl Fault {
+    /// Checks numbers and targets.
+    ///
+    /// # Errors
+    /// A target outside the topology, a probability outside `0..=1`, a percentage outside `1..=1000`,
+    /// a flap of zero length.
+    pub fn check(&self, topo: &Topology) -> Result<(), FaultError> {
+        match *self {
+            Self::Down { at, .. }
+            | Self::Up { at, .. }
+            | Self::BlackHole { at, .. }
+            | Self::BlackHoleEnd { at, .. }
+            | Self::Buffer { at, .. } => at.check(topo),
+            Self::SwitchHole { switch, .. }
+            | Self::SwitchHoleEnd { switch, .. }
+            | Self::SwitchDown { switch, .. }
+            | Self::SwitchUp { switch, .. }
+            | Self::Rehash { switch, .. } => Target::Switch(switch).check(topo),
+            Self::HostStall { host, .. } => Target::Host(host).check(topo),
+            Self::Flap { at, down_ps, up_ps, .. } => {
+                at.check(topo)?;
+                if down_ps == 0 || up_ps == 0 {
+                    return Err(FaultError("a flap needs down_ps and up_ps above 0".into()));
+                }
+                Ok(())
+            }
+            Self::Rate { at, percent } => {
+                at.check(topo)?;
+                rate_check(&at.links(topo), percent, topo)
+            }
+            Self::Impair { at, effect } => {
+                at.check(topo)?;
+                effect.check()
+            }
+            Self::HealAll => Ok(()),
+        }
+    }
+}
+
+fn rate_check(links: &[LinkId], percent: u32, topo: &Topology) -> Result<(), FaultError> {
+    if !(1..=1000).contains(&percent) {
+        return Err(FaultError(format!("rate {percent} %: give 1 to 1000")));
+    }
+    let slow = |l: &&LinkId| topo.port(**l).bits_per_s as u128 * (percent as u128) < 100_000_000;
+    match links.iter().find(slow) {
+        Some(l) => {
+            let name = topo.link_name(*l);
+            Err(FaultError(format!("{percent} % of {name} is below 1 Mb/s: give a larger share")))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Effect {
+    fn check(&self) -> Result<(), FaultError> {
+        let probs: [f64; 4] = match *self {
+            Self::Loss(p) | Self::FlowHole(p) | Self::Corrupt(p) => [p; 4],
+            Self::Duplicate { prob, .. } | Self::Delay { prob, .. } => [prob; 4],
+            Self::Burst(Some(b)) => [b.enter, b.leave, b.loss_good, b.loss_bad],
+            Self::Burst(None) | Self::Ecn(_) | Self::Mtu(_) => [0.0; 4],
+        };
+        match probs.iter().find(|p| Chance::new(**p).is_none()) {
+            Some(p) => Err(FaultError(format!("probability {p} in {self:?}: give 0 to 1"))),
+            None => Ok(()),
+        }
+    }
+}

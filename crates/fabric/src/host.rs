@@ -1,0 +1,119 @@
+//! The program on a host, and what it may ask of the network.
+
+use crate::net::Net;
+use crate::topo::{HostId, Ps};
+
+/// A packet to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outbound {
+    /// To whom.
+    pub dst: HostId,
+    /// Source port: the entropy that ECMP hashes.
+    pub sport: u16,
+    /// Destination port, hashed too.
+    pub dport: u16,
+    /// Bytes on the wire with all headers, at most [`PACKET_BYTES_MAX`].
+    pub bytes: u32,
+    /// Whether switches may mark it (ECN-capable).
+    pub ect: bool,
+}
+
+/// Largest packet: keeps all arithmetic within 64 bits.
+pub const PACKET_BYTES_MAX: u32 = 1 << 20;
+
+/// A packet that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered<P> {
+    /// Who sent it.
+    pub src: HostId,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Bytes on the wire.
+    pub bytes: u32,
+    /// Marked "congestion experienced".
+    pub ce: bool,
+    /// 0 = intact; otherwise damaged on the way, and the value is random: it chooses the damage.
+    pub corrupt: u16,
+    /// When it was handed to the sender's card.
+    pub sent_ps: Ps,
+    /// What the sender put in.
+    pub payload: P,
+}
+
+/// The program on a host. Called one event at a time; it sees the network only through `io`.
+pub trait Host<P> {
+    /// A packet arrived.
+    fn on_packet(&mut self, now: Ps, packet: Delivered<P>, io: &mut HostIo<'_, P>);
+    /// The timer set with [`HostIo::timer_set`] is due. It is off now.
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>);
+    /// A call scheduled from outside with [`crate::World::call_at`] is due.
+    fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, P>);
+}
+
+/// What a host may ask of the network during a call.
+#[derive(Debug)]
+pub struct HostIo<'a, P> {
+    pub(crate) net: &'a mut Net<P>,
+    pub(crate) host: HostId,
+}
+
+impl<P> HostIo<'_, P> {
+    /// This host.
+    pub const fn host(&self) -> HostId {
+        self.host
+    }
+
+    /// Present time.
+    pub const fn now(&self) -> Ps {
+        self.net.now
+    }
+
+    /// Hands a packet to the card, which sends it when those before it have left.
+    ///
+    /// # Errors
+    /// Gives the payload back if the card's queue has no room; nothing was sent or counted.
+    ///
+    /// # Panics
+    /// If `out.dst` does not exist or `out.bytes` is 0 or above [`PACKET_BYTES_MAX`].
+    #[inline]
+    pub fn send(&mut self, out: Outbound, payload: P) -> Result<(), P> {
+        self.net.send(self.host, out, payload)
+    }
+
+    /// When the card will have sent all it holds (at or before now if it is idle).
+    pub fn nic_free_at(&self) -> Ps {
+        self.net.nic_free_at(self.host)
+    }
+
+    /// Bytes that the card has not sent yet.
+    pub fn nic_backlog_bytes(&self) -> u64 {
+        self.net.nic_backlog_bytes(self.host)
+    }
+
+    /// Sets this host's one timer, replacing what was set; a time that has passed means now. Moving a
+    /// timer later, the common case, costs two stores.
+    #[inline]
+    pub fn timer_set(&mut self, at: Ps) {
+        self.net.timer_set(self.host, at);
+    }
+
+    /// Sets the timer only if that makes it earlier.
+    #[inline]
+    pub fn timer_set_earlier(&mut self, at: Ps) {
+        if at < self.net.timer(self.host) {
+            self.net.timer_set(self.host, at);
+        }
+    }
+
+    /// Turns the timer off.
+    pub fn timer_clear(&mut self) {
+        self.net.timer_set(self.host, Ps::MAX);
+    }
+
+    /// When the timer is due; [`Ps::MAX`] if it is off.
+    pub fn timer(&self) -> Ps {
+        self.net.timer(self.host)
+    }
+}

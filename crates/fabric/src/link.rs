@@ -1,0 +1,149 @@
+//! A link and the queue that feeds it, in virtual time: the queue is one number, the moment it will
+//! be empty. A packet's departure is known when it arrives, so a hop costs one event.
+
+use crate::impair::Impair;
+use crate::rng::Chance;
+use crate::stats::Drops;
+use crate::topo::{Port, Ps};
+
+/// Binary places of [`Profile::ps_per_byte`]: rounding stays below 1 ps for the largest packet.
+const FRACTION: u32 = 20;
+
+/// Set by hand.
+pub(crate) const DOWN: u32 = 1;
+/// The switch it starts at is dead.
+pub(crate) const FROM_DEAD: u32 = 2;
+/// The switch it ends at is dead.
+pub(crate) const TO_DEAD: u32 = 4;
+/// Swallows packets.
+pub(crate) const HOLE: u32 = 8;
+/// The switch it ends at swallows packets.
+pub(crate) const TO_HOLE: u32 = 16;
+/// Has an [`Impair`].
+pub(crate) const IMPAIRED: u32 = 32;
+/// Watched over time.
+pub(crate) const MONITORED: u32 = 64;
+/// Mark used while faults are applied.
+pub(crate) const CHOSEN: u32 = 128;
+
+/// No carrier.
+pub(crate) const DEAD: u32 = DOWN | FROM_DEAD | TO_DEAD;
+/// Needs a closer look when a packet is queued.
+pub(crate) const SLOW_QUEUE: u32 = DEAD | MONITORED;
+/// Needs a closer look when a packet arrives at the far end.
+pub(crate) const SLOW_ARRIVE: u32 = HOLE | TO_HOLE | IMPAIRED;
+/// Routing, once it knows, avoids it.
+pub(crate) const UNUSABLE: u32 = DEAD | HOLE | TO_HOLE;
+
+/// What a packet's queueing touches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// When the last queued bit will have left.
+    pub busy_until: Ps,
+    pub bytes: u64,
+    pub packets: u64,
+    /// Largest backlog since the profile was set.
+    pub backlog_max_ps: Ps,
+    pub profile: u32,
+    pub flags: u32,
+}
+
+/// Where a link ends: a host below the number of hosts, else a switch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkEnd {
+    pub to: u32,
+    pub flags: u32,
+}
+
+/// The rest of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkCold {
+    pub built: Port,
+    pub percent: u32,
+    pub buffer: Option<u64>,
+    /// Largest backlog under earlier profiles.
+    pub queue_bytes_max: u64,
+    pub marked: u64,
+    pub drops: Drops,
+    pub impair: Option<Box<Impair>>,
+}
+
+impl LinkCold {
+    pub const fn new(built: Port) -> Self {
+        let drops = Drops([0; crate::stats::DROP_REASONS]);
+        Self {
+            built,
+            percent: 100,
+            buffer: None,
+            queue_bytes_max: 0,
+            marked: 0,
+            drops,
+            impair: None,
+        }
+    }
+    /// The port as it is now.
+    pub fn port(&self) -> Port {
+        let bits_per_s = (self.built.bits_per_s as u128 * self.percent as u128 / 100) as u64;
+        let buffer_bytes = self.buffer.unwrap_or(self.built.buffer_bytes);
+        Port { bits_per_s, buffer_bytes, ..self.built }
+    }
+}
+
+/// A port's numbers in time units, shared by all links that are alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    /// In units of `2^-FRACTION` ps.
+    ps_per_byte: u64,
+    pub delay_ps: Ps,
+    pub limit_ps: Ps,
+    pub ecn_min_ps: Ps,
+    ecn_max_ps: Ps,
+    ecn_prob_max: f64,
+    pub port: Port,
+}
+
+impl Profile {
+    pub fn new(port: Port) -> Self {
+        let per_byte = (8_000_000_000_000u128 << FRACTION) / u128::from(port.bits_per_s);
+        let mut p = Self {
+            ps_per_byte: per_byte as u64,
+            delay_ps: port.delay_ps,
+            limit_ps: 0,
+            ecn_min_ps: 0,
+            ecn_max_ps: 0,
+            ecn_prob_max: port.ecn.prob_max,
+            port,
+        };
+        p.limit_ps = p.bytes_to_ps(port.buffer_bytes);
+        p.ecn_min_ps = p.bytes_to_ps(port.ecn.min_bytes);
+        p.ecn_max_ps = p.bytes_to_ps(port.ecn.max_bytes);
+        p
+    }
+    /// Time to send a packet.
+    #[inline]
+    pub const fn serialise_ps(&self, bytes: u32) -> Ps {
+        (bytes as u64 * self.ps_per_byte) >> FRACTION
+    }
+    /// Time to send any number of bytes, at most a quarter of all time.
+    fn bytes_to_ps(&self, bytes: u64) -> Ps {
+        let ps = (u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION;
+        ps.min(u128::from(u64::MAX / 4)) as u64
+    }
+    /// Bytes that take this long.
+    pub const fn ps_to_bytes(&self, ps: Ps) -> u64 {
+        (((ps as u128) << FRACTION).div_ceil(self.ps_per_byte as u128)) as u64
+    }
+    /// Whether a packet that finds this backlog is marked, given 64 random bits.
+    pub fn marks(&self, backlog_ps: Ps, bits: u64) -> bool {
+        if backlog_ps >= self.ecn_max_ps {
+            return true;
+        }
+        let over = backlog_ps.saturating_sub(self.ecn_min_ps) as f64;
+        let p = self.ecn_prob_max * over / (self.ecn_max_ps - self.ecn_min_ps) as f64;
+        Chance::new(p).is_some_and(|c| c.hit(bits))
+    }
+    /// A length of queue sent at this profile's rate, as it takes at `new`'s.
+    pub fn rescale(&self, ps: Ps, new: &Self) -> Ps {
+        (u128::from(ps) * u128::from(new.ps_per_byte) / u128::from(self.ps_per_byte)) as u64
+    }
+}

@@ -1,0 +1,493 @@
+//! The way of a packet: card → queue → wire → switch → … → host. One event per hop.
+
+use crate::host::{Outbound, PACKET_BYTES_MAX};
+use crate::link::{
+    DEAD, HOLE, Link, LinkCold, LinkEnd, MONITORED, Profile, SLOW_ARRIVE, SLOW_QUEUE, TO_HOLE,
+};
+use crate::rng::mix64;
+use crate::route::Routes;
+use crate::slab::{CE, ECT, Header, Slab};
+use crate::stats::{DropReason, HOPS_MAX, Monitor, Tap, TapEvent, TapWhat, Totals};
+use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology};
+use crate::wheel::Wheel;
+use crate::{fault::Fault, world::WorldConfig};
+
+/// What an event is, in the top bits of its first word.
+pub(crate) const KIND_SHIFT: u32 = 28;
+/// The rest of the first word: a link, a host or nothing.
+pub(crate) const ID_MASK: u32 = (1 << KIND_SHIFT) - 1;
+/// A packet reaches the end of a link: link, packet.
+pub(crate) const ARRIVE: u32 = 0;
+/// A delayed packet reaches the end of a link: link, packet.
+pub(crate) const LATE: u32 = 1;
+/// A packet held for a stalled host: host, packet.
+pub(crate) const HELD: u32 = 2;
+/// A host's timer: host.
+pub(crate) const TIMER: u32 = 3;
+/// A call from outside: host, place in `calls`.
+pub(crate) const CALL: u32 = 4;
+/// A fault: place in `faults`.
+pub(crate) const FAULT: u32 = 5;
+/// Routing notices changed links: place in `converges`.
+pub(crate) const CONVERGE: u32 = 6;
+/// A call held for a stalled host: as [`CALL`].
+pub(crate) const HELD_CALL: u32 = 7;
+
+/// An event: kind and id, and a second number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event {
+    pub a: u32,
+    pub b: u32,
+}
+
+impl Event {
+    #[inline]
+    pub const fn new(kind: u32, id: u32, b: u32) -> Self {
+        Self { a: kind << KIND_SHIFT | id, b }
+    }
+    #[inline]
+    pub const fn kind(self) -> u32 {
+        self.a >> KIND_SHIFT
+    }
+    #[inline]
+    pub const fn id(self) -> u32 {
+        self.a & ID_MASK
+    }
+}
+
+/// The network's side of a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostPort {
+    /// When its timer is due.
+    pub timer: Ps,
+    /// Earliest timer event queued for it; others of its are stale.
+    pub timer_queued: Ps,
+    pub stalled_until: Ps,
+    pub held_bytes: u64,
+    /// Its card.
+    pub nic: u32,
+}
+
+/// Values kept under a number until their event comes.
+#[derive(Clone, Debug)]
+pub(crate) struct Shelf<T> {
+    items: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Shelf<T> {
+    pub const fn new() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+    pub fn put(&mut self, item: T) -> u32 {
+        if let Some(at) = self.free.pop() {
+            self.items[at as usize] = Some(item);
+            return at;
+        }
+        self.items.push(Some(item));
+        (self.items.len() - 1) as u32
+    }
+    pub fn take(&mut self, at: u32) -> Option<T> {
+        let item = self.items.get_mut(at as usize)?.take();
+        if item.is_some() {
+            self.free.push(at);
+        }
+        item
+    }
+}
+
+/// Everything but the programs on the hosts.
+pub(crate) struct Net<P> {
+    pub now: Ps,
+    pub seed: u64,
+    pub config: WorldConfig,
+    pub topo: Topology,
+    pub wheel: Wheel<Event>,
+    seq: u64,
+    pub slab: Slab<P>,
+    pub links: Vec<Link>,
+    pub ends: Vec<LinkEnd>,
+    pub cold: Vec<LinkCold>,
+    pub profiles: Vec<Profile>,
+    pub routes: Routes,
+    pub hosts: Vec<HostPort>,
+    pub calls: Shelf<u64>,
+    pub faults: Shelf<Fault>,
+    pub converges: Shelf<Vec<LinkId>>,
+    /// Links that routing believes usable.
+    pub routed: Vec<bool>,
+    pub totals: Totals,
+    pub run_hash: u64,
+    pub tap: Option<Box<dyn Tap<P> + Send>>,
+    pub monitor: Monitor,
+}
+
+impl<P> std::fmt::Debug for Net<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net").field("now", &self.now).field("totals", &self.totals).finish()
+    }
+}
+
+impl<P> Net<P> {
+    /// A network at time 0. The topology was validated.
+    pub fn new(topo: Topology, config: WorldConfig) -> Self {
+        let links = topo.links();
+        let hosts = topo.hosts();
+        let mut net = Self {
+            now: 0,
+            seed: config.seed,
+            wheel: Wheel::new(config.slot_shift.unwrap_or_else(|| slot_shift(&topo))),
+            config,
+            seq: 0,
+            slab: Slab::new(),
+            links: Vec::with_capacity(links as usize),
+            ends: Vec::with_capacity(links as usize),
+            cold: (0..links).map(|l| LinkCold::new(*topo.port(LinkId(l)))).collect(),
+            profiles: Vec::new(),
+            routes: Routes::new(&topo, config.seed),
+            hosts: Vec::with_capacity(hosts as usize),
+            calls: Shelf::new(),
+            faults: Shelf::new(),
+            converges: Shelf::new(),
+            routed: vec![true; links as usize],
+            totals: Totals::default(),
+            run_hash: config.seed,
+            tap: None,
+            monitor: Monitor::default(),
+            topo,
+        };
+        for link in (0..links).map(LinkId) {
+            let profile = net.profile_of(*net.topo.port(link));
+            let to = match net.topo.to(link) {
+                Node::Host(h) => h.0,
+                Node::Switch(s) => hosts + s.0,
+            };
+            net.ends.push(LinkEnd { to, flags: 0 });
+            let (busy_until, bytes, packets, backlog_max_ps, flags) = (0, 0, 0, 0, 0);
+            net.links.push(Link { busy_until, bytes, packets, backlog_max_ps, profile, flags });
+        }
+        let idle = HostPort {
+            timer: Ps::MAX,
+            timer_queued: Ps::MAX,
+            stalled_until: 0,
+            held_bytes: 0,
+            nic: 0,
+        };
+        net.hosts.resize(hosts as usize, idle);
+        for link in 0..links {
+            if let Node::Host(h) = net.topo.from(LinkId(link)) {
+                net.hosts[h.0 as usize].nic = link;
+            }
+        }
+        net
+    }
+
+    /// Number of the profile of such ports.
+    pub fn profile_of(&mut self, port: Port) -> u32 {
+        let found = self.profiles.iter().position(|p| p.port == port);
+        found.unwrap_or_else(|| {
+            self.profiles.push(Profile::new(port));
+            self.profiles.len() - 1
+        }) as u32
+    }
+
+    /// Queues an event behind all others of its moment but packets.
+    pub fn schedule(&mut self, at: Ps, event: Event) {
+        self.seq += 1;
+        self.wheel.push(at.max(self.now), self.seq, event);
+    }
+
+    /// Order of a packet among events of the same picosecond: seeded by link and packet, so that of
+    /// two senders in step neither always comes first.
+    #[inline]
+    fn packet_order(&mut self, link: u32, packets: u64) -> u64 {
+        self.seq += 1;
+        let bits = mix64(self.seed.wrapping_add(u64::from(link) << 40).wrapping_add(packets));
+        (bits & (0xFFFF << 48)) | self.seq
+    }
+
+    /// A host hands a packet to its card.
+    #[inline]
+    pub fn send(&mut self, from: HostId, out: Outbound, payload: P) -> Result<(), P> {
+        let Outbound { dst, sport, dport, bytes, ect } = out;
+        assert!((dst.0 as usize) < self.hosts.len(), "host {} does not exist", dst.0);
+        assert!(
+            bytes > 0 && bytes <= PACKET_BYTES_MAX,
+            "a packet of {bytes} bytes: use 1 to {PACKET_BYTES_MAX}"
+        );
+        let nic = self.hosts[from.0 as usize].nic;
+        let link = &self.links[nic as usize];
+        let profile = &self.profiles[link.profile as usize];
+        let backlog = link.busy_until.saturating_sub(self.now);
+        if link.flags & DEAD == 0 && backlog + profile.serialise_ps(bytes) > profile.limit_ps {
+            return Err(payload);
+        }
+        let header = Header {
+            src: from.0,
+            dst: dst.0,
+            bytes,
+            hash: flow_hash(from, &out),
+            sport,
+            dport,
+            corrupt: 0,
+            flags: if ect { ECT } else { 0 },
+            hops: 0,
+            sent_ps: self.now,
+        };
+        let packet = self.slab.insert(header, payload);
+        self.totals.sent += 1;
+        if self.tap.is_some() {
+            self.tap_call(TapWhat::Sent, None, packet);
+        }
+        self.enqueue(nic, packet);
+        Ok(())
+    }
+
+    /// Puts a packet into a link's queue; its arrival at the far end is then certain but for faults.
+    #[inline]
+    pub fn enqueue(&mut self, at: u32, packet: u32) {
+        let header = &mut self.slab.headers[packet as usize];
+        let bytes = header.bytes;
+        let link = &mut self.links[at as usize];
+        let profile = &self.profiles[link.profile as usize];
+        if link.flags & DEAD != 0 {
+            return self.discard(Some(at), packet, DropReason::LinkDown);
+        }
+        let backlog = link.busy_until.saturating_sub(self.now);
+        let own = profile.serialise_ps(bytes);
+        if backlog + own > profile.limit_ps {
+            return self.discard(Some(at), packet, DropReason::BufferFull);
+        }
+        link.busy_until = self.now.max(link.busy_until) + own;
+        link.bytes += u64::from(bytes);
+        link.packets += 1;
+        link.backlog_max_ps = link.backlog_max_ps.max(backlog + own);
+        let (arrival, packets) = (link.busy_until + profile.delay_ps, link.packets);
+        if backlog >= profile.ecn_min_ps {
+            self.mark(at, packet, backlog);
+        }
+        if self.links[at as usize].flags & SLOW_QUEUE != 0 {
+            self.watch(at, bytes, backlog + own);
+        }
+        let order = self.packet_order(at, packets);
+        self.wheel.push(arrival, order, Event::new(ARRIVE, at, packet));
+    }
+
+    /// Marks a packet that found `backlog` ahead of it, if the queue's rule says so.
+    #[cold]
+    fn mark(&mut self, at: u32, packet: u32, backlog: Ps) {
+        let link = &self.links[at as usize];
+        let header = &mut self.slab.headers[packet as usize];
+        let bits = mix64(!self.seed ^ mix64(u64::from(at) << 40 | link.packets));
+        if header.flags & ECT == 0 || !self.profiles[link.profile as usize].marks(backlog, bits) {
+            return;
+        }
+        header.flags |= CE;
+        self.cold[at as usize].marked += 1;
+        self.totals.marked += 1;
+        if self.tap.is_some() {
+            self.tap_call(TapWhat::Marked, Some(at), packet);
+        }
+    }
+
+    /// Notes a queued packet in a watched link's series.
+    #[cold]
+    fn watch(&mut self, at: u32, bytes: u32, backlog: Ps) {
+        let link = &self.links[at as usize];
+        let queue = self.profiles[link.profile as usize].ps_to_bytes(backlog);
+        let sent = link.busy_until;
+        if let Some(bucket) = self.monitor.at(at, sent) {
+            bucket.bytes += u64::from(bytes);
+        }
+        if let Some(bucket) = self.monitor.at(at, self.now) {
+            bucket.queue_bytes_max = bucket.queue_bytes_max.max(queue);
+        }
+    }
+
+    /// A packet is at the far end of a link: onwards, or `Some(host)` that gets it.
+    #[inline]
+    fn forward(&mut self, link: u32, packet: u32) -> Option<u32> {
+        let to = self.ends[link as usize].to;
+        let header = &mut self.slab.headers[packet as usize];
+        if (to as usize) < self.hosts.len() {
+            if header.dst == to {
+                return Some(to);
+            }
+            self.discard(Some(link), packet, DropReason::NoRoute);
+            return None;
+        }
+        header.hops += 1;
+        if header.hops > HOPS_MAX {
+            self.discard(Some(link), packet, DropReason::HopLimit);
+            return None;
+        }
+        match self.routes.next(to - self.hosts.len() as u32, header.dst, header.hash) {
+            Some(next) => self.enqueue(next, packet),
+            None => self.discard(Some(link), packet, DropReason::NoRoute),
+        }
+        None
+    }
+
+    /// Loses a packet.
+    #[cold]
+    pub fn discard(&mut self, link: Option<u32>, packet: u32, reason: DropReason) {
+        if self.tap.is_some() {
+            self.tap_call(TapWhat::Dropped(reason), link, packet);
+        }
+        self.totals.drops.0[reason as usize] += 1;
+        if let Some(at) = link {
+            self.cold[at as usize].drops.0[reason as usize] += 1;
+            if self.links[at as usize].flags & MONITORED != 0
+                && let Some(bucket) = self.monitor.at(at, self.now)
+            {
+                bucket.drops += 1;
+            }
+        }
+        self.slab.remove(packet);
+    }
+
+    /// Tells the tap.
+    #[cold]
+    pub fn tap_call(&mut self, what: TapWhat, link: Option<u32>, packet: u32) {
+        let (Some(tap), Some(payload)) = (&mut self.tap, self.slab.payload(packet)) else {
+            return;
+        };
+        let h = &self.slab.headers[packet as usize];
+        let event = TapEvent {
+            now: self.now,
+            what,
+            link: link.map(LinkId),
+            src: HostId(h.src),
+            dst: HostId(h.dst),
+            sport: h.sport,
+            dport: h.dport,
+            bytes: h.bytes,
+            sent_ps: h.sent_ps,
+            packet,
+        };
+        tap.on_event(&event, payload);
+    }
+
+    /// Sets a host's timer; a queued event that is too early moves on when it comes.
+    #[inline]
+    pub fn timer_set(&mut self, host: HostId, at: Ps) {
+        let port = &mut self.hosts[host.0 as usize];
+        port.timer = at;
+        let at = at.max(self.now);
+        if at < port.timer_queued {
+            port.timer_queued = at;
+            self.schedule(at, Event::new(TIMER, host.0, 0));
+        }
+    }
+
+    pub fn timer(&self, host: HostId) -> Ps {
+        self.hosts[host.0 as usize].timer
+    }
+
+    /// A timer event: true if the host's timer is due.
+    pub fn timer_due(&mut self, host: u32) -> bool {
+        let now = self.now;
+        let port = &mut self.hosts[host as usize];
+        if port.timer_queued != now {
+            return false;
+        }
+        let next = port.timer.max(port.stalled_until);
+        if next <= now {
+            (port.timer, port.timer_queued) = (Ps::MAX, Ps::MAX);
+            return true;
+        }
+        port.timer_queued = Ps::MAX;
+        if port.timer != Ps::MAX {
+            port.timer_queued = next;
+            self.schedule(next, Event::new(TIMER, host, 0));
+        }
+        false
+    }
+
+    fn nic(&self, host: HostId) -> &Link {
+        &self.links[self.hosts[host.0 as usize].nic as usize]
+    }
+
+    pub fn nic_free_at(&self, host: HostId) -> Ps {
+        self.nic(host).busy_until
+    }
+
+    pub fn nic_backlog_bytes(&self, host: HostId) -> u64 {
+        let nic = self.nic(host);
+        let backlog = nic.busy_until.saturating_sub(self.now);
+        self.profiles[nic.profile as usize].ps_to_bytes(backlog)
+    }
+}
+
+impl<P: Clone> Net<P> {
+    /// A packet comes off a link's wire. `Some(host)` if a host gets it.
+    #[inline]
+    pub fn arrive(&mut self, link: u32, packet: u32) -> Option<u32> {
+        if self.ends[link as usize].flags & SLOW_ARRIVE != 0 && !self.survives(link, packet) {
+            return None;
+        }
+        self.forward(link, packet)
+    }
+
+    /// A delayed packet or copy is there at last.
+    pub fn arrive_late(&mut self, link: u32, packet: u32) -> Option<u32> {
+        self.forward(link, packet)
+    }
+
+    /// What a faulty link does to a packet; false if it does not go on now.
+    #[cold]
+    fn survives(&mut self, link: u32, packet: u32) -> bool {
+        if self.ends[link as usize].flags & (HOLE | TO_HOLE) != 0 {
+            self.discard(Some(link), packet, DropReason::BlackHole);
+            return false;
+        }
+        let Some(impair) = &mut self.cold[link as usize].impair else { return true };
+        let fate = impair.judge(&mut self.slab.headers[packet as usize]);
+        if let Some(reason) = fate.drop {
+            self.discard(Some(link), packet, reason);
+            return false;
+        }
+        if fate.corrupted {
+            self.totals.corrupted += 1;
+            self.tap_call(TapWhat::Corrupted, Some(link), packet);
+        }
+        if let Some(after) = fate.copy_after_ps
+            && let Some(copy) = self.slab.duplicate(packet)
+        {
+            self.totals.duplicated += 1;
+            self.tap_call(TapWhat::Duplicated, Some(link), copy);
+            self.late(link, copy, fate.delay_ps.saturating_add(after));
+        }
+        if fate.delay_ps > 0 {
+            self.tap_call(TapWhat::Delayed(fate.delay_ps), Some(link), packet);
+            self.late(link, packet, fate.delay_ps);
+            return false;
+        }
+        true
+    }
+
+    fn late(&mut self, link: u32, packet: u32, after: Ps) {
+        let order = self.packet_order(link, self.links[link as usize].packets);
+        self.wheel.push(self.now.saturating_add(after), order, Event::new(LATE, link, packet));
+    }
+}
+
+/// Hash of addresses and ports, the same for every switch; each adds its own seed.
+#[inline]
+fn flow_hash(from: HostId, out: &Outbound) -> u32 {
+    let hosts = u64::from(from.0) << 32 | u64::from(out.dst.0);
+    let ports = u64::from(out.sport) << 16 | u64::from(out.dport);
+    (mix64(mix64(hosts).wrapping_add(ports)) >> 32) as u32
+}
+
+/// Width of the event queue's slots: about ten events per slot if every link carried 4 KiB packets,
+/// between 0.5 ns and 65 ns.
+fn slot_shift(topo: &Topology) -> u32 {
+    let per_second: f64 = topo
+        .cables()
+        .iter()
+        .map(|c| (c.up.bits_per_s as f64 + c.down.bits_per_s as f64) / (8.0 * 4096.0))
+        .sum();
+    let slot_ps = 10.0e12 / per_second.max(1.0);
+    (slot_ps.log2().round() as u32).clamp(9, 16)
+}

@@ -1,0 +1,204 @@
+//! Next hops: shortest paths to the switch of each host, all equal ones in an ECMP group, computed
+//! when the network is built and when routing converges after a fault.
+
+use crate::rng::{mix64, stream_seed};
+use crate::topo::{LinkId, Node, Topology};
+
+/// Kind of the stream of a switch's hash seeds.
+const STREAM: u64 = 1;
+/// No link, no leaf.
+const NONE: u32 = u32::MAX;
+/// No group.
+const NO_GROUP: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct HostRoute {
+    /// Number of its switch among those with hosts.
+    leaf: u32,
+    /// The link from its switch to it.
+    link: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SwitchRoute {
+    hash_seed: u64,
+    /// Where its groups start.
+    groups: u32,
+    /// Its own number among the leaves.
+    leaf: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    first: u32,
+    len: u32,
+}
+
+/// The routing tables of all switches.
+#[derive(Clone, Debug)]
+pub(crate) struct Routes {
+    seed: u64,
+    hosts: Vec<HostRoute>,
+    switches: Vec<SwitchRoute>,
+    reboots: Vec<u64>,
+    /// Switch of each leaf number.
+    leaves: Vec<u32>,
+    /// Group of `(switch, leaf)`, counted from the switch's first.
+    table: Vec<u16>,
+    groups: Vec<Group>,
+    members: Vec<u32>,
+    /// Links between switches that leave each switch: `(link, switch)`.
+    out: Vec<Vec<(u32, u32)>>,
+}
+
+impl Routes {
+    /// Tables for a network in which everything works.
+    pub fn new(topo: &Topology, seed: u64) -> Self {
+        let none = HostRoute { leaf: NONE, link: NONE };
+        let mut r = Self {
+            seed,
+            hosts: vec![none; topo.hosts() as usize],
+            switches: (0..topo.switches())
+                .map(|s| SwitchRoute { hash_seed: switch_seed(seed, s, 0), groups: 0, leaf: NONE })
+                .collect(),
+            reboots: vec![0; topo.switches() as usize],
+            leaves: Vec::new(),
+            table: Vec::new(),
+            groups: Vec::new(),
+            members: Vec::new(),
+            out: vec![Vec::new(); topo.switches() as usize],
+        };
+        for i in 0..topo.links() {
+            match (topo.from(LinkId(i)), topo.to(LinkId(i))) {
+                (Node::Switch(a), Node::Switch(b)) => r.out[a.0 as usize].push((i, b.0)),
+                (Node::Switch(s), Node::Host(h)) => {
+                    let leaf = r.leaf_of(s.0);
+                    r.hosts[h.0 as usize] = HostRoute { leaf, link: i };
+                }
+                _ => {}
+            }
+        }
+        r.rebuild(|_| true);
+        r
+    }
+
+    fn leaf_of(&mut self, switch: u32) -> u32 {
+        let s = &mut self.switches[switch as usize];
+        if s.leaf == NONE {
+            s.leaf = self.leaves.len() as u32;
+            self.leaves.push(switch);
+        }
+        s.leaf
+    }
+
+    /// The link a packet takes from `switch`, or `None` if nothing leads to `dst`.
+    #[inline]
+    pub fn next(&self, switch: u32, dst: u32, hash: u32) -> Option<u32> {
+        let host = self.hosts[dst as usize];
+        let s = self.switches[switch as usize];
+        if host.leaf == s.leaf {
+            return (host.link != NONE).then_some(host.link);
+        }
+        if host.leaf == NONE {
+            return None;
+        }
+        let group = self.table[switch as usize * self.leaves.len() + host.leaf as usize];
+        if group == NO_GROUP {
+            return None;
+        }
+        let group = self.groups[s.groups as usize + group as usize];
+        if group.len == 1 {
+            return Some(self.members[group.first as usize]);
+        }
+        let bits = mix64(s.hash_seed ^ u64::from(hash)) >> 32;
+        let at = (bits * u64::from(group.len)) >> 32;
+        Some(self.members[group.first as usize + at as usize])
+    }
+
+    /// Gives a switch another hash seed: the given one, or the next of its own stream.
+    pub fn rehash(&mut self, switch: u32, hash_seed: Option<u64>) {
+        self.reboots[switch as usize] += 1;
+        let next = switch_seed(self.seed, switch, self.reboots[switch as usize]);
+        self.switches[switch as usize].hash_seed = hash_seed.unwrap_or(next);
+    }
+
+    /// Computes all tables anew over the links for which `usable` holds.
+    pub fn rebuild(&mut self, usable: impl Fn(u32) -> bool) {
+        let (n, leaves) = (self.switches.len(), self.leaves.len());
+        let mut groups: Vec<Vec<Group>> = vec![Vec::new(); n];
+        self.table.clear();
+        self.table.resize(n * leaves, NO_GROUP);
+        self.members.clear();
+        let mut distance = vec![NONE; n];
+        let mut queue = Vec::with_capacity(n);
+        for leaf in 0..leaves {
+            self.distances(self.leaves[leaf], &usable, &mut distance, &mut queue);
+            for switch in &queue[1..] {
+                let switch = *switch as usize;
+                let first = self.members.len();
+                let nearer = distance[switch] - 1;
+                for (link, to) in &self.out[switch] {
+                    if distance[*to as usize] == nearer && usable(*link) {
+                        self.members.push(*link);
+                    }
+                }
+                let group = group_find(&groups[switch], &mut self.members, first);
+                let number = group.unwrap_or_else(|new: Group| {
+                    groups[switch].push(new);
+                    groups[switch].len() - 1
+                });
+                assert!(number < usize::from(NO_GROUP), "more than 65,534 ECMP groups in a switch");
+                self.table[switch * leaves + leaf] = number as u16;
+            }
+        }
+        self.groups.clear();
+        for (switch, mut own) in groups.into_iter().enumerate() {
+            self.switches[switch].groups = self.groups.len() as u32;
+            self.groups.append(&mut own);
+        }
+    }
+
+    /// Hops from every switch to `to`, and the switches that reach it, nearest first.
+    fn distances(
+        &self,
+        to: u32,
+        usable: &impl Fn(u32) -> bool,
+        distance: &mut [u32],
+        queue: &mut Vec<u32>,
+    ) {
+        distance.fill(NONE);
+        queue.clear();
+        distance[to as usize] = 0;
+        queue.push(to);
+        let mut next = 0;
+        while next < queue.len() {
+            let at = queue[next] as usize;
+            next += 1;
+            let farther = distance[at] + 1;
+            for (link, neighbour) in &self.out[at] {
+                // The way to `to` is the cable's other direction.
+                if distance[*neighbour as usize] == NONE && usable(link ^ 1) {
+                    distance[*neighbour as usize] = farther;
+                    queue.push(*neighbour);
+                }
+            }
+        }
+    }
+}
+
+/// Number of the group equal to `members[first..]`, which is then taken off again; else the new group.
+fn group_find(groups: &[Group], members: &mut Vec<u32>, first: usize) -> Result<usize, Group> {
+    let (old, new) = members.split_at(first);
+    let same = |g: &Group| &old[g.first as usize..(g.first + g.len) as usize] == new;
+    let new = Group { first: first as u32, len: new.len() as u32 };
+    let found = groups.iter().position(same);
+    if found.is_some() {
+        members.truncate(first);
+    }
+    found.ok_or(new)
+}
+
+/// Hash seed of a switch after its `reboots`-th restart.
+const fn switch_seed(seed: u64, switch: u32, reboots: u64) -> u64 {
+    stream_seed(seed, STREAM, (switch as u64) << 32 | reboots)
+}

@@ -1,0 +1,304 @@
+//! A simulated network with a program on every host.
+
+use crate::fault::{Fault, FaultError, FaultPlan};
+use crate::host::{Delivered, Host, HostIo};
+use crate::link::MONITORED;
+use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, LATE, Net, TIMER};
+use crate::slab::CE;
+use crate::stats::{LinkStats, Monitor, Tap, TapWhat, Totals};
+use crate::topo::{HostId, LinkId, Ps, Topology, TopologyError};
+use std::marker::PhantomData;
+
+/// Settings of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorldConfig {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Bytes that a stalled host's card holds before it drops.
+    pub host_hold_bytes: u64,
+    /// Width of the event queue's slots, log2 of picoseconds; `None` = from the topology. Changes speed,
+    /// never results.
+    pub slot_shift: Option<u32>,
+}
+
+impl WorldConfig {
+    /// Defaults: 4 MiB held for a stalled host.
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, host_hold_bytes: 4 << 20, slot_shift: None }
+    }
+}
+
+/// A network and the programs on its hosts. Single-threaded; run several at once for several cores.
+pub struct World<P, H> {
+    net: Net<P>,
+    hosts: Vec<H>,
+    payload: PhantomData<P>,
+}
+
+impl<P, H> std::fmt::Debug for World<P, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.net.fmt(f)
+    }
+}
+
+impl<P: Clone, H: Host<P>> World<P, H> {
+    /// A world at time 0; `host` makes the program of each host.
+    ///
+    /// # Errors
+    /// If the topology cannot be simulated; see [`Topology::validate`].
+    pub fn new(
+        topology: Topology,
+        config: WorldConfig,
+        host: impl FnMut(HostId) -> H,
+    ) -> Result<Self, TopologyError> {
+        topology.validate()?;
+        let hosts = (0..topology.hosts()).map(HostId).map(host).collect();
+        Ok(Self { net: Net::new(topology, config), hosts, payload: PhantomData })
+    }
+
+    /// Present time.
+    pub const fn now(&self) -> Ps {
+        self.net.now
+    }
+
+    /// The network's shape, as built.
+    pub const fn topology(&self) -> &Topology {
+        &self.net.topo
+    }
+
+    /// The programs; index = [`HostId`].
+    pub fn hosts(&self) -> &[H] {
+        &self.hosts
+    }
+
+    /// One program, to look at or to change between events. To let it send, use [`World::with_host`].
+    pub fn host_mut(&mut self, host: HostId) -> &mut H {
+        &mut self.hosts[host.0 as usize]
+    }
+
+    /// Acts as a host at the present time, between events: post work, send, set its timer.
+    pub fn with_host<R>(
+        &mut self,
+        host: HostId,
+        act: impl FnOnce(&mut H, &mut HostIo<'_, P>) -> R,
+    ) -> R {
+        let mut io = HostIo { net: &mut self.net, host };
+        act(&mut self.hosts[host.0 as usize], &mut io)
+    }
+
+    /// Calls [`Host::on_call`] of `host` with `token` at a time (now, if that has passed).
+    ///
+    /// # Panics
+    /// If the host does not exist.
+    pub fn call_at(&mut self, at: Ps, host: HostId, token: u64) {
+        assert!((host.0 as usize) < self.hosts.len(), "host {} does not exist", host.0);
+        self.net.call_schedule(at, host, token);
+    }
+
+    /// Applies a fault at a time (now, if that has passed).
+    ///
+    /// # Errors
+    /// If the fault makes no sense in this network; see [`Fault::check`].
+    pub fn fault_at(&mut self, at: Ps, fault: Fault) -> Result<(), FaultError> {
+        fault.check(&self.net.topo)?;
+        self.net.fault_schedule(at, fault);
+        Ok(())
+    }
+
+    /// Applies a fault before anything else happens.
+    ///
+    /// # Errors
+    /// As [`World::fault_at`].
+    pub fn fault_now(&mut self, fault: Fault) -> Result<(), FaultError> {
+        fault.check(&self.net.topo)?;
+        self.net.fault_apply(fault);
+        Ok(())
+    }
+
+    /// Schedules all faults of a plan, or none if one is wrong.
+    ///
+    /// # Errors
+    /// The first fault that makes no sense in this network.
+    pub fn plan(&mut self, plan: &FaultPlan) -> Result<(), FaultError> {
+        plan.events.iter().try_for_each(|(_, fault)| fault.check(&self.net.topo))?;
+        for (at, fault) in &plan.events {
+            self.net.fault_schedule(*at, *fault);
+        }
+        Ok(())
+    }
+
+    /// Time of the next event; `None` if nothing will ever happen again.
+    pub fn next_event_at(&mut self) -> Option<Ps> {
+        self.net.wheel.next_time()
+    }
+
+    /// Handles one event. False if there is none.
+    pub fn step(&mut self) -> bool {
+        self.events_run(Ps::MAX, 1) == 1
+    }
+
+    /// Handles all events up to and including `end` and moves time there. Returns their number.
+    pub fn run_until(&mut self, end: Ps) -> u64 {
+        let n = self.events_run(end, u64::MAX);
+        self.net.now = self.net.now.max(end);
+        n
+    }
+
+    /// Handles events up to `end`, at most `events` of them; time stays at the last one. Returns their
+    /// number: fewer than `events` means that none is left before `end`.
+    pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
+        let mut n = 0;
+        while n < events {
+            let Some(entry) = self.net.wheel.pop_until(end) else { break };
+            self.net.now = entry.time;
+            self.dispatch(entry.event);
+            n += 1;
+        }
+        self.net.totals.events += n;
+        n
+    }
+
+    #[inline]
+    fn dispatch(&mut self, event: Event) {
+        let id = event.id();
+        match event.kind() {
+            ARRIVE => {
+                if let Some(host) = self.net.arrive(id, event.b) {
+                    self.deliver(host, Some(id), event.b);
+                }
+            }
+            LATE => {
+                if let Some(host) = self.net.arrive_late(id, event.b) {
+                    self.deliver(host, Some(id), event.b);
+                }
+            }
+            HELD => self.deliver(id, None, event.b),
+            TIMER => {
+                if self.net.timer_due(id) {
+                    let mut io = HostIo { net: &mut self.net, host: HostId(id) };
+                    let now = io.now();
+                    self.hosts[id as usize].on_timer(now, &mut io);
+                }
+            }
+            _ => self.dispatch_rare(event),
+        }
+    }
+
+    #[cold]
+    fn dispatch_rare(&mut self, event: Event) {
+        match event.kind() {
+            CALL | HELD_CALL => {
+                if self.net.call_hold(event) {
+                    return;
+                }
+                if let Some(token) = self.net.calls.take(event.b) {
+                    let mut io = HostIo { net: &mut self.net, host: HostId(event.id()) };
+                    let now = io.now();
+                    self.hosts[event.id() as usize].on_call(now, token, &mut io);
+                }
+            }
+            FAULT => {
+                if let Some(fault) = self.net.faults.take(event.b) {
+                    self.net.fault_apply(fault);
+                }
+            }
+            CONVERGE => {
+                if let Some(links) = self.net.converges.take(event.b) {
+                    self.net.converge(&links);
+                }
+            }
+            kind => unreachable!("event kind {kind}"),
+        }
+    }
+
+    /// Gives a packet to its host; `link` = the one it came from, `None` if it was held.
+    #[inline]
+    fn deliver(&mut self, host: u32, link: Option<u32>, packet: u32) {
+        let net = &mut self.net;
+        if net.packet_hold(host, link, packet) {
+            return;
+        }
+        if net.tap.is_some() {
+            net.tap_call(TapWhat::Delivered, None, packet);
+        }
+        let (h, payload) = net.slab.remove(packet);
+        if link.is_none() {
+            net.hosts[host as usize].held_bytes -= u64::from(h.bytes);
+        }
+        net.totals.delivered += 1;
+        net.totals.delivered_bytes += u64::from(h.bytes);
+        let what = u64::from(h.bytes) << 32 | u64::from(h.corrupt) << 16 | u64::from(h.flags);
+        let who = u64::from(h.src) << 32 | u64::from(h.dst);
+        let ports = u64::from(h.sport) << 16 | u64::from(h.dport);
+        net.run_hash = fold(net.run_hash, [net.now, who, what, h.sent_ps ^ ports << 32]);
+        let delivered = Delivered {
+            src: HostId(h.src),
+            sport: h.sport,
+            dport: h.dport,
+            bytes: h.bytes,
+            ce: h.flags & CE != 0,
+            corrupt: h.corrupt,
+            sent_ps: h.sent_ps,
+            payload,
+        };
+        let now = net.now;
+        let mut io = HostIo { net, host: HostId(host) };
+        self.hosts[host as usize].on_packet(now, delivered, &mut io);
+    }
+
+    /// Counters of the whole network.
+    pub fn totals(&self) -> Totals {
+        Totals { in_flight: self.net.slab.live(), ..self.net.totals }
+    }
+
+    /// Counters of a link.
+    pub fn link_stats(&self, link: LinkId) -> LinkStats {
+        let hot = &self.net.links[link.0 as usize];
+        let cold = &self.net.cold[link.0 as usize];
+        let queue = self.net.profiles[hot.profile as usize].ps_to_bytes(hot.backlog_max_ps);
+        LinkStats {
+            packets: hot.packets,
+            bytes: hot.bytes,
+            queue_bytes_max: cold.queue_bytes_max.max(queue),
+            marked: cold.marked,
+            drops: cold.drops,
+        }
+    }
+
+    /// Hash of every delivery so far, in order: when, from whom, to whom, what. Equal hashes mean equal
+    /// runs, whatever the machine or the number of threads.
+    pub const fn run_hash(&self) -> u64 {
+        self.net.run_hash
+    }
+
+    /// Watches links over time from now on, in intervals of `bucket_ps`; replaces what was watched.
+    pub fn monitor(&mut self, links: Vec<LinkId>, bucket_ps: Ps) {
+        for link in self.net.monitor.links().to_vec() {
+            self.net.flag_one(link, MONITORED, false);
+        }
+        for link in &links {
+            self.net.flag_one(*link, MONITORED, true);
+        }
+        self.net.monitor = Monitor::new(links, bucket_ps);
+    }
+
+    /// What the watched links did.
+    pub const fn monitored(&self) -> &Monitor {
+        &self.net.monitor
+    }
+
+    /// Sets or removes the observer of packets.
+    pub fn tap_set(&mut self, tap: Option<Box<dyn Tap<P> + Send>>) {
+        self.net.tap = tap;
+    }
+}
+
+/// Folds four words into the run hash; the multiplications of the words do not wait for each other.
+#[inline]
+const fn fold(hash: u64, words: [u64; 4]) -> u64 {
+    let a =
+        words[0].wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ words[1].wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let b =
+        words[2].wrapping_mul(0xA076_1D64_78BD_642F) ^ words[3].wrapping_mul(0xE703_7ED1_A0B4_28DB);
+    (hash.rotate_left(7) ^ a ^ b.rotate_left(32)).wrapping_mul(0x8EBC_6AF0_9C88_C6E3)
+}
