@@ -2,13 +2,15 @@
 
 mod common;
 
-use common::document::{hex_blocks, table_rows, text};
+use common::document::{hex_blocks, seeds, table_rows, text};
 use common::samples;
 use srd_wire::{
     ACK_BYTES_MAX, ACK_ECHOES_MAX, ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock, Backlog, CloseCode,
     Features, Flags, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, PacketType,
     ParseError, ReadStatus, Verdict, parse, payload_bytes_max,
 };
+use std::collections::BTreeMap;
+use std::path::Path;
 
 #[test]
 fn vectors_are_the_samples() {
@@ -153,4 +155,21 @@ fn sizes_in_the_text() {
     ] {
         assert!(text.contains(&phrase), "{phrase}");
     }
+}
+
+#[test]
+fn seeds_of_the_fuzz_target_are_the_vectors() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/wire_parse");
+    let files = std::fs::read_dir(&folder).expect("seeds");
+    let found: BTreeMap<String, Vec<u8>> = files
+        .map(|file| {
+            let path = file.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read(path).unwrap())
+        })
+        .collect();
+    let expected: BTreeMap<String, Vec<u8>> = seeds(&text()).into_iter().collect();
+    let remedy = "empty fuzz/seeds/wire_parse, then run \
+        `cargo run -p srd-wire --example seeds -- fuzz/seeds/wire_parse`";
+    assert!(found == expected, "seeds differ from the vectors of docs/wire.md: {remedy}");
 }

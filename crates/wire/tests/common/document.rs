@@ -44,3 +44,12 @@ pub fn table_rows(text: &str) -> Vec<Vec<String>> {
         .map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect()
 }
+
+/// Every vector under a name of its own: the seeds of the fuzz target.
+pub fn seeds(text: &str) -> Vec<(String, Vec<u8>)> {
+    let name = |at: usize, b: &HexBlock| match b.key.as_str() {
+        "vector" => b.value.clone(),
+        key => format!("{key}-{}-{at}", b.value),
+    };
+    hex_blocks(text).into_iter().enumerate().map(|(at, b)| (name(at, &b), b.bytes)).collect()
+}

@@ -1,0 +1,28 @@
+//! Whatever arrives: `parse` does not panic, and what it accepts gives the same headers when it is
+//! emitted again, into exactly the room that they say they need.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use srd_wire::{AckBlock, HEADERS_BYTES_MAX, emit, parse};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut ack = AckBlock::default();
+    let Ok((packet, payload_at)) = parse(bytes, &mut ack) else { return };
+
+    let (headers, tail) = bytes.split_at(payload_at);
+    assert_eq!(packet.headers_len(), payload_at);
+    let mut room = [0xa5; HEADERS_BYTES_MAX];
+    let emitted = emit(&packet, &mut room[..payload_at]);
+    assert_eq!(&room[..emitted], headers, "emitted differs from what was parsed");
+
+    if packet.body.may_have_payload() {
+        assert_eq!(usize::from(packet.payload_len), tail.len());
+    } else {
+        assert_eq!(packet.payload_len, 0);
+        assert!(tail.iter().all(|&byte| byte == 0), "bytes that mean nothing");
+    }
+
+    // A second reading, into a block that is not empty, gives the same.
+    let mut used = packet.ack.cloned().unwrap_or_default();
+    assert_eq!(parse(bytes, &mut used), Ok((packet, payload_at)));
+});
