@@ -51,7 +51,7 @@ pub fn all(seconds: u64) -> Result {
             c.arg(seeds);
         }
         c.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={artifacts}"));
-        c.args(["-print_final_stats=1", "-verbosity=1"]);
+        c.args(["-timeout=5", "-rss_limit_mb=1024", "-print_final_stats=1", "-verbosity=1"]);
         run(&mut c).map_err(|e| format!("{e}\nthe input that failed lies in {artifacts}"))?;
     }
     Ok(())

@@ -26,7 +26,9 @@ pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut
         let lines: Vec<&str> = source.text.lines().collect();
         for found in uses.iter().filter(|u| !has_reason(&lines, u)) {
             let message = match found.kind {
-                Kind::Function => "unsafe fn without `# Safety` in its doc or `// SAFETY:` above",
+                Kind::Contract => {
+                    "unsafe contract without `# Safety` in its doc or `// SAFETY:` above"
+                }
                 _ => "no `// SAFETY:` comment right above this `unsafe`",
             };
             out.push(Finding::new(source.path, found.line, message));
@@ -54,10 +56,10 @@ fn check_forbid(source: &Source<'_>, out: &mut Vec<Finding>) {
 /// What `unsafe` stands before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A block, an impl, a trait, a block of foreign functions.
+    /// A block, an impl, a block of foreign functions.
     Block,
-    /// A function.
-    Function,
+    /// A function or trait: its contract may stand in its doc.
+    Contract,
     /// An attribute (`#[unsafe(no_mangle)]`): counted, but needs no comment.
     Attribute,
 }
@@ -88,12 +90,13 @@ fn kind_of(after: &[TokenTree]) -> Option<Kind> {
     let mut kind = Kind::Block;
     for token in after {
         match token {
-            TokenTree::Ident(word) if word == "fn" => kind = Kind::Function,
+            TokenTree::Ident(word) if word == "trait" => return Some(Kind::Contract),
+            TokenTree::Ident(word) if word == "fn" => kind = Kind::Contract,
             TokenTree::Ident(word) if word == "extern" => {}
             // The name of the ABI.
             TokenTree::Literal(_) => {}
             TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
-                return if kind == Kind::Function { None } else { Some(Kind::Attribute) };
+                return if kind == Kind::Contract { None } else { Some(Kind::Attribute) };
             }
             _ => return Some(kind),
         }
@@ -107,7 +110,7 @@ fn has_reason(lines: &[&str], found: &Use) -> bool {
         return true;
     }
     let says =
-        |l: &str| l.contains("SAFETY:") || (found.kind == Kind::Function && l.contains("# Safety"));
+        |l: &str| l.contains("SAFETY:") || (found.kind == Kind::Contract && l.contains("# Safety"));
     let mut at = found.line - 1;
     // Up to where the statement begins, then through what is written above it.
     let mut above = false;
@@ -158,6 +161,7 @@ mod tests {
             "fn f() {\n    // SAFETY: a\n    // and b\n    let x =\n        unsafe { g() };\n}",
             "// SAFETY: a\nunsafe impl Send for X {}",
             "/// Doc.\n///\n/// # Safety\n/// a\n#[inline]\npub unsafe fn f() {}",
+            "/// # Safety\n/// a\npub unsafe trait T {}",
             "type F = unsafe extern \"C\" fn(i32);\n#[unsafe(no_mangle)]\nfn g() {}",
             "macro_rules! m { () => {\n    // SAFETY: a\n    unsafe { g() }\n} }",
             "// SAFETY: as in the C header\nunsafe extern \"C\" { fn g(); }",
@@ -171,6 +175,7 @@ mod tests {
             "fn f() {\n    // SAFETY: a\n\n    unsafe { g() }\n}",
             "unsafe impl Send for X {}",
             "/// Doc.\npub unsafe fn f() {}",
+            "pub unsafe trait T {}",
             "macro_rules! m { () => { unsafe { g() } } }",
             "unsafe extern \"C\" { fn g(); }",
         ];
