@@ -31,8 +31,8 @@ pub enum ParseError {
     ListTooLong,
     /// A field has a value that means nothing (verdict, status, code, reserved bits).
     Value,
-    /// Sealed, and this context has no key; or not sealed, and it must be. This version has no keys:
-    /// every sealed packet ends here.
+    /// Sealed, and this context has no key; or not sealed, and it must be. This version has no
+    /// keys: every sealed packet ends here.
     Sealed,
     /// Bytes where none may be.
     TrailingBytes,
@@ -138,13 +138,13 @@ fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
 /// Writes the headers of `packet` into `out` and returns how many bytes they take, which is
 /// [`Packet::headers_len`]. Payload, and the padding of an Open, are appended by the caller.
 ///
-/// Room of [`crate::HEADERS_BYTES_MAX`] always suffices; with too little, 0 is returned (and a debug
-/// build panics). The type follows from the body and the `ACK_BLOCK` flag from the block.
+/// Room of [`crate::HEADERS_BYTES_MAX`] always suffices; with too little, 0 is returned (and a
+/// debug build panics). The type follows from the body and the `ACK_BLOCK` flag from the block.
 ///
 /// ```
 /// use srd_wire::{
-///     AckBlock, Backlog, Body, Flags, HEADERS_BYTES_MAX, Header, Message, Packet, PacketType, emit,
-///     parse,
+///     AckBlock, Backlog, Body, Flags, HEADERS_BYTES_MAX, Header, Message, Packet, PacketType,
+///     emit, parse,
 /// };
 /// let packet = Packet {
 ///     header: Header {

@@ -6,9 +6,9 @@ use common::emitted;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use srd_wire::{
-    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADERS_BYTES_MAX, Header, Message,
-    OpenParams, Packet, PacketType, ParseError, Rdma, ReadReq, ReadResp, ReadStatus, Verdict,
-    VerdictEntry, parse,
+    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADERS_BYTES_MAX, Header,
+    IPV4_BYTES, IPV6_BYTES, Message, OpenParams, Packet, PacketType, ParseError, Rdma, ReadReq,
+    ReadResp, ReadStatus, Verdict, VerdictEntry, parse, payload_bytes_max,
 };
 
 fn message() -> impl Strategy<Value = Message> {
@@ -172,7 +172,10 @@ proptest! {
     }
 
     #[test]
-    fn any_truncation_is_refused((header, ack, body) in parts(), cut in any::<prop::sample::Index>()) {
+    fn any_truncation_is_refused(
+        (header, ack, body) in parts(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let bytes = emitted(&Packet { header, ack: ack.as_ref(), body, payload_len: 0 });
         let cut = cut.index(bytes.len());
         let mut room = AckBlock::default();
@@ -254,5 +257,24 @@ fn too_little_room_to_emit_is_found_in_debug_builds() {
         } else {
             assert_eq!(short.ok(), Some(0), "{}", sample.name);
         }
+    }
+}
+
+#[test]
+fn backlog_classes_end_exactly_at_their_limit() {
+    for class in 0..Backlog::MAX.0 {
+        let packets_max = u64::from(Backlog(class).packets_max());
+        assert_eq!(Backlog::from_packets(packets_max), Backlog(class));
+        assert_eq!(Backlog::from_packets(packets_max + 1), Backlog(class + 1));
+    }
+}
+
+#[test]
+fn smallest_and_largest_links() {
+    for (ip_bytes, spent, largest) in [(IPV4_BYTES, 100, 65_435), (IPV6_BYTES, 120, 65_455)] {
+        assert_eq!(payload_bytes_max(0, ip_bytes), None);
+        assert_eq!(payload_bytes_max(spent, ip_bytes), None);
+        assert_eq!(payload_bytes_max(spent + 1, ip_bytes), Some(1));
+        assert_eq!(payload_bytes_max(u32::MAX, ip_bytes), Some(largest));
     }
 }
