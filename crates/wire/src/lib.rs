@@ -45,7 +45,8 @@ pub const IPV6_BYTES: usize = 40;
 pub const UDP_BYTES: usize = 8;
 
 /// Largest payload of one packet on a link whose IP packets have at most `link_mtu` bytes, or
-/// `None` if the link has no room for a single byte of it. `ip_bytes` is [`IPV4_BYTES`] or [`IPV6_BYTES`].
+/// `None` if the link has no room for a single byte of it. `ip_bytes` is [`IPV4_BYTES`] or
+/// [`IPV6_BYTES`].
 ///
 /// A link larger than any UDP datagram counts as one of the largest datagram (both protocols give
 /// lengths in 16 bits; in IPv6 the length does not include the IP header).
