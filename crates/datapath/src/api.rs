@@ -31,6 +31,9 @@ pub unsafe trait Datapath: Send {
     /// Number of paths, at least 1 and at most 256; valid path numbers are below it.
     fn paths(&self) -> usize;
 
+    /// UDP source port that packets of `path` leave from; 0 if there is no such path.
+    fn path_port(&self, path: u8) -> u16;
+
     /// Most bytes of UDP payload in one datagram: the link MTU less the IP and UDP headers.
     fn udp_payload_max(&self) -> usize;
 
@@ -92,6 +95,9 @@ unsafe impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
     fn paths(&self) -> usize {
         (**self).paths()
+    }
+    fn path_port(&self, path: u8) -> u16 {
+        (**self).path_port(path)
     }
     fn udp_payload_max(&self) -> usize {
         (**self).udp_payload_max()

@@ -11,13 +11,18 @@
 //! - [`udp`]: UDP sockets, with segmentation and merging by the kernel
 //! - [`mem`]: a network in memory
 //! - [`route`]: MTU, interface and speed of the way to a peer
+//! - [`fault`]: loses, repeats, reorders and corrupts packets of any datapath, on purpose
+//! - [`capture`]: records any datapath; [`pcapng`]: the format
 //! - [`clock`]: the clock
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod capture;
 pub mod clock;
+pub mod fault;
 pub mod mem;
 mod part;
+pub mod pcapng;
 pub mod route;
 mod sys;
 pub mod udp;

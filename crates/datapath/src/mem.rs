@@ -197,6 +197,10 @@ unsafe impl Datapath for MemDatapath {
         self.inbox.config.paths
     }
 
+    fn path_port(&self, path: u8) -> u16 {
+        if usize::from(path) < self.paths() { PATH_PORT_BASE + u16::from(path) } else { 0 }
+    }
+
     fn udp_payload_max(&self) -> usize {
         self.inbox.config.udp_payload_max
     }
@@ -226,7 +230,7 @@ unsafe impl Datapath for MemDatapath {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         packet.gather_into(&mut bytes);
-        let src = SocketAddr::new(self.addr.ip(), PATH_PORT_BASE + u16::from(packet.path));
+        let src = SocketAddr::new(self.addr.ip(), self.path_port(packet.path));
         self.queued.push((packet.dst, Datagram { src, bytes }));
         Ok(())
     }

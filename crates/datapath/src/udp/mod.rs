@@ -63,7 +63,6 @@ impl UdpDatapath {
         let payload_max = route::udp_payload_max(link_mtu, config.ip);
         let receive = socket::receive_open(&config)?;
         let local = receive.local_addr().map_err(OpenError::system("read the receive port"))?;
-        let paths = (0..config.paths).map(|_| socket::path_open(&config)).collect::<Result<_, _>>();
         let limits = TxLimits {
             batch_max: config.tx_batch_max,
             segments_max: if config.gso { config.gso_segments_max } else { 1 },
@@ -75,7 +74,7 @@ impl UdpDatapath {
             link_mtu,
             payload_max,
             receive,
-            sockets: PathSockets { paths: paths?, local: config.ip },
+            sockets: PathSockets::open(&config)?,
             tx: TxQueue::new(limits, config.paths),
             rx: RxQueue::new(config.rx_batch_max),
             waker: Waker::new().map_err(OpenError::system("make an event descriptor"))?,
@@ -93,12 +92,6 @@ impl UdpDatapath {
     /// MTU in use in bytes, IP header included.
     pub fn link_mtu(&self) -> u32 {
         self.link_mtu
-    }
-
-    /// Source port of each path.
-    pub fn path_ports(&self) -> Vec<u16> {
-        let port = |s: &UdpSocket| s.local_addr().map_or(0, |addr| addr.port());
-        self.sockets.paths.iter().map(port).collect()
     }
 
     /// Bytes that the receive buffer may hold, the kernel's overhead per packet included.
@@ -151,6 +144,10 @@ unsafe impl Datapath for UdpDatapath {
 
     fn paths(&self) -> usize {
         self.config.paths
+    }
+
+    fn path_port(&self, path: u8) -> u16 {
+        self.sockets.ports.get(usize::from(path)).copied().unwrap_or(0)
     }
 
     fn udp_payload_max(&self) -> usize {
@@ -222,7 +219,19 @@ unsafe impl Datapath for UdpDatapath {
 /// One socket per path.
 struct PathSockets {
     paths: Vec<UdpSocket>,
+    ports: Vec<u16>,
     local: IpAddr,
+}
+
+impl PathSockets {
+    fn open(config: &UdpConfig) -> Result<Self, OpenError> {
+        let paths = (0..config.paths).map(|_| socket::path_open(config));
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let port = |s: &UdpSocket| s.local_addr().map(|addr| addr.port());
+        let ports = paths.iter().map(port).collect::<Result<_, _>>();
+        let ports = ports.map_err(OpenError::system("read a path's port"))?;
+        Ok(Self { paths, ports, local: config.ip })
+    }
 }
 
 impl Kernel for PathSockets {

@@ -325,3 +325,6 @@ pub fn drop_count(errno: i32, packets: usize, counters: &mut Counters, report: &
     };
     *counter += packets as u64;
 }
+
+#[cfg(test)]
+mod tests;

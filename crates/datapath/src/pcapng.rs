@@ -1,0 +1,189 @@
+//! Writes packet traces that Wireshark and tcpdump read: pcapng with raw IP packets.
+//!
+//! The IP and UDP headers are made up around the payload from what is known: addresses, ports, ECN
+//! field, a TTL of 64, correct checksums. Format: IETF draft-ietf-opsawg-pcapng.
+
+use core::net::{IpAddr, SocketAddr};
+use std::io::{self, Write};
+
+/// Link type "raw IP", version by the first four bits (tcpdump.org, LINKTYPE_RAW).
+const LINKTYPE_RAW: u16 = 101;
+/// "This interface counts in units of 10^-9 s."
+const OPTION_IF_TSRESOL: u16 = 9;
+/// Direction of a packet.
+const OPTION_EPB_FLAGS: u16 = 2;
+const TTL: u8 = 64;
+const PROTOCOL_UDP: u8 = 17;
+
+/// Which way a packet went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It was received.
+    In,
+    /// It was sent.
+    Out,
+}
+
+/// One packet to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// Which way it went.
+    pub way: Way,
+    /// Where from.
+    pub src: SocketAddr,
+    /// Where to; of the family of `src`.
+    pub dst: SocketAddr,
+    /// ECN field, 0 to 3.
+    pub ecn: u8,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// Writes a trace.
+pub struct PcapNg<W> {
+    out: W,
+    block: Vec<u8>,
+    packet: Vec<u8>,
+}
+
+impl<W: Write> PcapNg<W> {
+    /// Starts a trace with its section and interface blocks.
+    ///
+    /// # Errors
+    /// Those of writing to `out`.
+    pub fn new(out: W) -> io::Result<Self> {
+        let mut trace = Self { out, block: Vec::new(), packet: Vec::new() };
+        trace.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
+        trace.block.extend_from_slice(&[1, 0, 0, 0]);
+        // The length of the section is not known in advance.
+        trace.block.extend_from_slice(&u64::MAX.to_le_bytes());
+        trace.block_end(0x0a0d_0d0a)?;
+        trace.block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+        trace.block.extend_from_slice(&[0; 6]);
+        trace.option(OPTION_IF_TSRESOL, &[9]);
+        trace.block_end(1)?;
+        Ok(trace)
+    }
+
+    /// Writes one packet.
+    ///
+    /// # Errors
+    /// Those of writing to the output; source and destination of different families.
+    pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
+        self.packet.clear();
+        ip_packet(record, &mut self.packet)?;
+        let len = self.packet.len() as u32;
+        self.block.extend_from_slice(&0u32.to_le_bytes());
+        self.block.extend_from_slice(&((record.unix_ns >> 32) as u32).to_le_bytes());
+        self.block.extend_from_slice(&(record.unix_ns as u32).to_le_bytes());
+        self.block.extend_from_slice(&len.to_le_bytes());
+        self.block.extend_from_slice(&len.to_le_bytes());
+        self.block.extend_from_slice(&self.packet);
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+        let way: u32 = if record.way == Way::In { 1 } else { 2 };
+        self.option(OPTION_EPB_FLAGS, &way.to_le_bytes());
+        self.block_end(6)
+    }
+
+    /// Hands everything to the operating system.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// The output, everything written.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn into_inner(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// The one option of a block, and the end of its options.
+    fn option(&mut self, code: u16, value: &[u8]) {
+        self.block.extend_from_slice(&code.to_le_bytes());
+        self.block.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        self.block.extend_from_slice(value);
+        self.block.resize(self.block.len().next_multiple_of(4) + 4, 0);
+    }
+
+    /// Writes the collected body as a block of `kind`: its length stands before and after it.
+    fn block_end(&mut self, kind: u32) -> io::Result<()> {
+        let len = (self.block.len() as u32 + 12).to_le_bytes();
+        self.out.write_all(&kind.to_le_bytes())?;
+        self.out.write_all(&len)?;
+        self.out.write_all(&self.block)?;
+        self.out.write_all(&len)?;
+        self.block.clear();
+        Ok(())
+    }
+}
+
+fn ip_packet(record: &Record<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let udp_len = u16::try_from(record.payload.len() + 8)
+        .map_err(|_| bad("payload is longer than a UDP datagram can be: 65527 bytes"))?;
+    match (record.src.ip(), record.dst.ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let total = udp_len
+                .checked_add(20)
+                .ok_or_else(|| bad("payload is longer than IPv4 can carry: 65507 bytes"))?;
+            out.extend_from_slice(&[0x45, record.ecn & 3]);
+            out.extend_from_slice(&total.to_be_bytes());
+            // No identification, "don't fragment", then the checksum's place.
+            out.extend_from_slice(&[0, 0, 0x40, 0, TTL, PROTOCOL_UDP, 0, 0]);
+            out.extend_from_slice(&src.octets());
+            out.extend_from_slice(&dst.octets());
+            let sum = checksum(ones_sum(0, out));
+            out[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            out.extend_from_slice(&[0x60, (record.ecn & 3) << 4, 0, 0]);
+            out.extend_from_slice(&udp_len.to_be_bytes());
+            out.extend_from_slice(&[PROTOCOL_UDP, TTL]);
+            out.extend_from_slice(&src.octets());
+            out.extend_from_slice(&dst.octets());
+        }
+        _ => return Err(bad("source and destination are of different families")),
+    }
+    udp_header(record, udp_len, out);
+    out.extend_from_slice(record.payload);
+    Ok(())
+}
+
+/// Appends the UDP header with its checksum; `out` ends with both IP addresses (RFC 768, 8200).
+fn udp_header(record: &Record<'_>, udp_len: u16, out: &mut Vec<u8>) {
+    let addresses = if record.src.is_ipv4() { 8 } else { 32 };
+    let pseudo =
+        ones_sum(u32::from(PROTOCOL_UDP) + u32::from(udp_len), &out[out.len() - addresses..]);
+    let at = out.len();
+    out.extend_from_slice(&record.src.port().to_be_bytes());
+    out.extend_from_slice(&record.dst.port().to_be_bytes());
+    out.extend_from_slice(&udp_len.to_be_bytes());
+    let sum = checksum(ones_sum(ones_sum(pseudo, &out[at..]), record.payload));
+    // 0 would mean "no checksum".
+    out.extend_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+}
+
+/// Adds big-endian 16-bit words to `sum` (RFC 1071).
+fn ones_sum(sum: u32, bytes: &[u8]) -> u32 {
+    let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |&b| b.into()));
+    // Folded as we go: 65535 bytes of 0xff would otherwise overflow.
+    words.fold(sum, |sum, word| {
+        let sum = sum + word;
+        (sum & 0xffff) + (sum >> 16)
+    })
+}
+
+fn checksum(sum: u32) -> u16 {
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !(((folded & 0xffff) + (folded >> 16)) as u16)
+}
+
+#[cfg(test)]
+mod tests;
