@@ -1,1 +1,114 @@
-//! Placeholder while the crate is being laid out.
+//! Devices, queue pairs and completion queues over software SRD: reliable datagrams, RDMA reads
+//! and writes between any two hosts with an IP network in between, sprayed over many paths.
+//!
+//! The objects and their meanings are those of verbs and of EFA: a [`Device`] makes
+//! [`ProtectionDomain`]s and [`CompletionQueue`]s; a protection domain makes [`MemoryRegion`]s,
+//! [`AddressHandle`]s and [`QueuePair`]s. One queue pair reaches any number of peers. A message
+//! ([`SendWr::send`]) is one datagram of at most the device's MTU, delivered at most once and in
+//! no order; RDMA operations go up to 1 GiB. A send completes when the peer has accepted it, or
+//! with the reason why not ([`Status`]).
+//!
+//! ```
+//! use srd::{Access, Device, DeviceConfig, Progress, QpInit, SendWr};
+//! use std::time::Duration;
+//!
+//! let open = || {
+//!     let mut config = DeviceConfig::loopback();
+//!     config.progress = Progress::Thread { spin: Duration::ZERO };
+//!     Device::open(config)
+//! };
+//! let (a, b) = (open()?, open()?);
+//! let (pd_a, pd_b) = (a.pd_create()?, b.pd_create()?);
+//! let (cq_a, cq_b) = (a.cq_create(16)?, b.cq_create(16)?);
+//! let qp_a = pd_a.qp_create(&QpInit::srd(&cq_a, &cq_a))?;
+//! let qp_b = pd_b.qp_create(&QpInit::srd(&cq_b, &cq_b))?;
+//! qp_a.activate(1)?;
+//! qp_b.activate(1)?;
+//!
+//! // RDMA needs an address handle for the requester at the responder.
+//! let (to_b, _to_a) = (pd_a.ah_create(b.ip())?, pd_b.ah_create(a.ip())?);
+//! let source = pd_a.mr_allocate(1 << 20, Access::LOCAL_WRITE)?;
+//! let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+//! let target = pd_b.mr_allocate(1 << 20, all)?;
+//! source.write_at(0, &[0xAB; 1 << 20])?;
+//!
+//! // Write a mebibyte into B's memory, then read half of it back.
+//! let write = SendWr::write(1, &to_b, qp_b.qpn(), 1).remote(target.addr(), target.rkey());
+//! qp_a.post_send(&write.sges(&[source.sge(0, 1 << 20)]))?;
+//! cq_a.wait(Duration::from_secs(20))?.expect("in time").ok()?;
+//! assert_eq!(target.to_vec(0, 1 << 20)?, [0xAB; 1 << 20]);
+//!
+//! target.write_at(0, &[0xCD; 1 << 19])?;
+//! let read = SendWr::read(2, &to_b, qp_b.qpn(), 1).remote(target.addr(), target.rkey());
+//! qp_a.post_send(&read.sges(&[source.sge(0, 1 << 19)]))?;
+//! cq_a.wait(Duration::from_secs(20))?.expect("in time").ok()?;
+//! assert_eq!(source.to_vec(0, 1 << 19)?, [0xCD; 1 << 19]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it runs
+//!
+//! An engine without I/O ([`srd_core`]) and a datapath ([`srd_datapath`]) meet in one function,
+//! the *turn*: posts in from the rings, packets in, timers, packets out, completions out to the
+//! rings. A thread of the device takes turns, or the caller does ([`Progress`]). Posting threads
+//! and the turn share only bounded single-producer rings and counted slots.
+
+mod ah;
+mod budget;
+mod channel;
+mod completion;
+mod config;
+mod copy;
+mod counters;
+mod cq;
+mod deliver;
+mod device;
+mod dirty;
+mod entropy;
+mod error;
+mod eventfd;
+mod events;
+mod fork;
+mod interface;
+mod mem;
+mod mr;
+mod nic;
+mod open;
+mod pd;
+mod place;
+mod post;
+mod posts;
+mod qp;
+mod queue;
+mod sync;
+mod thread;
+mod turn;
+
+pub use ah::AddressHandle;
+pub use channel::{CompletionChannel, CqEvent};
+pub use completion::{CompletionError, CompletionOp, WorkCompletion, status_text};
+pub use config::{
+    Bind, DatapathWrap, DeviceAttr, DeviceConfig, EngineTune, PortAttr, Progress, UdpTune, caps,
+    gid_from_ip, ip_from_gid,
+};
+pub use counters::{DeviceCounters, PARSE_ERROR_KINDS};
+pub use cq::{CompletionQueue, CqInit};
+pub use device::Device;
+pub use error::{DeviceError, Error, PostError};
+pub use events::AsyncEvent;
+pub use mr::{MemoryRegion, Sge};
+pub use pd::ProtectionDomain;
+pub use post::{Data, RecvWr, SendWr};
+pub use qp::{QpInit, QueuePair};
+pub use queue::{
+    CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX, RECV_SGES_MAX,
+    SEND_SGES_MAX,
+};
+
+pub use srd_core::{
+    Access, AhId, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState, QpType, Qpn, Status,
+    config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
+    limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE},
+    path::PathStats,
+};
+pub use srd_datapath as datapath;

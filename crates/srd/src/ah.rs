@@ -1,0 +1,70 @@
+//! Address handles: remote hosts by address.
+
+use crate::{Error, ProtectionDomain};
+use srd_core::AhId;
+use std::{net::IpAddr, sync::Arc};
+
+/// A remote host that requests can be sent to. Cheap to clone.
+///
+/// When the last handle is dropped, outstanding requests through it end with status 4
+/// ([`Status::LocalInvalidAh`](crate::Status::LocalInvalidAh)): keep it until they have completed.
+#[derive(Clone, Debug)]
+pub struct AddressHandle(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pd: ProtectionDomain,
+    id: AhId,
+    ip: IpAddr,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let shared = self.pd.device().shared();
+        if let Ok(mut nic) = shared.nic_to_destroy() {
+            let now = crate::nic::Nic::now();
+            nic.take_posts(shared, now);
+            let _ = nic.engine.ah_destroy(now, self.id);
+            nic.deliver(shared);
+        }
+    }
+}
+
+impl AddressHandle {
+    pub(crate) fn create(pd: &ProtectionDomain, ip: IpAddr) -> Result<Self, Error> {
+        let ip = ip.to_canonical();
+        if ip.is_ipv4() != pd.device().ip().is_ipv4() {
+            return Err(Error::Invalid("an address of the other family than the device's"));
+        }
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(Error::Invalid("the address must be that of one host"));
+        }
+        let id = {
+            let mut nic = pd.device().shared().nic()?;
+            nic.engine
+                .ah_create(crate::nic::Nic::now(), pd.id(), ip)
+                .map_err(|e| Error::from_core(e, "address handle"))?
+        };
+        Ok(Self(Arc::new(Inner { pd: pd.clone(), id, ip })))
+    }
+
+    /// Its number, as completions name senders.
+    pub fn id(&self) -> AhId {
+        self.0.id
+    }
+
+    /// The remote address.
+    pub fn ip(&self) -> IpAddr {
+        self.0.ip
+    }
+
+    /// The remote address as a GID.
+    pub fn gid(&self) -> [u8; 16] {
+        crate::gid_from_ip(self.0.ip)
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.0.pd
+    }
+}

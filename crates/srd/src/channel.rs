@@ -1,0 +1,155 @@
+//! Completion channels: a file descriptor that becomes readable when an armed completion queue
+//! gets a completion.
+
+use crate::{Device, Error, eventfd::EventFd, eventfd::poll_readable, sync::lock};
+use srd_core::CqId;
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+/// What a channel reports: a completion queue that was armed has a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqEvent {
+    /// Which completion queue.
+    pub cq: CqId,
+    /// The number given when it was created.
+    pub context: u64,
+}
+
+/// The part of a channel that the engine's turn writes to.
+#[derive(Debug)]
+pub(crate) struct ChannelCore {
+    fd: EventFd,
+    waiting: Mutex<VecDeque<CqEvent>>,
+}
+
+impl ChannelCore {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { fd: EventFd::new()?, waiting: Mutex::new(VecDeque::new()) })
+    }
+
+    /// One event. A queue is armed once per event, so there are never more than queues times the
+    /// number of times that their users armed them without reading the channel.
+    pub(crate) fn push(&self, cq: CqId, context: u64) {
+        lock(&self.waiting).push_back(CqEvent { cq, context });
+        self.fd.add();
+    }
+
+    pub(crate) fn pop(&self) -> Option<CqEvent> {
+        let event = lock(&self.waiting).pop_front();
+        if event.is_some() {
+            self.fd.take();
+        }
+        event
+    }
+
+    /// Forgets the events of a queue that was destroyed.
+    pub(crate) fn purge(&self, cq: CqId) {
+        let mut waiting = lock(&self.waiting);
+        let before = waiting.len();
+        waiting.retain(|e| e.cq != cq);
+        (waiting.len()..before).for_each(|_| self.fd.take());
+    }
+}
+
+/// A completion channel (verbs: `ibv_comp_channel`).
+///
+/// Arm a queue with [`CompletionQueue::req_notify`](crate::CompletionQueue::req_notify), poll it
+/// once more, then wait: the next completion that arrives makes one event. The descriptor is
+/// readable while events wait. With [`Progress::Caller`](crate::Progress::Caller) somebody must
+/// drive the device meanwhile; [`CompletionChannel::get`] does.
+#[derive(Clone, Debug)]
+pub struct CompletionChannel {
+    device: Device,
+    core: Arc<ChannelCore>,
+}
+
+impl CompletionChannel {
+    pub(crate) fn new(device: Device) -> Result<Self, Error> {
+        let core = ChannelCore::new().map_err(|_| Error::NoRoom("file descriptor"))?;
+        Ok(Self { device, core: Arc::new(core) })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<ChannelCore> {
+        &self.core
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The oldest event, if one waits.
+    pub fn try_get(&self) -> Option<CqEvent> {
+        self.core.pop()
+    }
+
+    /// The oldest event; waits for one up to `timeout` (`None` = as long as it takes).
+    ///
+    /// # Errors
+    /// In a child of `fork`, or when the device is shut down.
+    pub fn get(&self, timeout: Option<Duration>) -> Result<Option<CqEvent>, Error> {
+        let deadline = timeout.map(|t| Instant::now() + t);
+        loop {
+            self.device.shared().check()?;
+            if let Some(event) = self.core.pop() {
+                return Ok(Some(event));
+            }
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            if self.device.shared().caller_driven {
+                self.device.progress()?;
+                if let Some(event) = self.core.pop() {
+                    return Ok(Some(event));
+                }
+                self.device.wait(left)?;
+            } else {
+                // Bounded, so that a device that is shut down meanwhile is noticed.
+                let ms = left.map_or(1000, |l| l.as_millis().clamp(1, 1000) as i32);
+                poll_readable(self.core.fd.as_raw_fd(), ms)
+                    .map_err(|_| Error::Invalid("channel descriptor"))?;
+            }
+        }
+    }
+
+    /// Whether a completion queue reports to it.
+    pub fn in_use(&self) -> bool {
+        Arc::strong_count(&self.core) > 1
+    }
+}
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.core.fd.as_fd()
+    }
+}
+
+impl AsRawFd for CompletionChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.core.fd.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_and_purge_takes_the_readiness_along() {
+        let c = ChannelCore::new().unwrap();
+        for (cq, context) in [(1, 10), (2, 20), (1, 11)] {
+            c.push(CqId(cq), context);
+        }
+        c.purge(CqId(1));
+        assert!(poll_readable(c.fd.as_raw_fd(), 0).unwrap());
+        assert_eq!(c.pop(), Some(CqEvent { cq: CqId(2), context: 20 }));
+        assert_eq!(c.pop(), None);
+        assert!(!poll_readable(c.fd.as_raw_fd(), 0).unwrap());
+    }
+}

@@ -1,0 +1,128 @@
+//! Work completions as the user sees them.
+
+use core::fmt;
+use srd_core::{AhId, Qpn, Status};
+use std::net::IpAddr;
+
+/// What a completion is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompletionOp {
+    /// A message sent.
+    Send,
+    /// An RDMA write.
+    Write,
+    /// An RDMA read.
+    Read,
+    /// A message received.
+    Recv,
+    /// A peer's write with immediate; the posted receive was consumed, its buffers are untouched.
+    RecvRdmaImm,
+    /// A peer's write with immediate that consumed no receive; `wr_id` is 0.
+    RecvUnsolicited,
+}
+
+impl CompletionOp {
+    /// Whether it belongs to the receive side.
+    pub const fn is_recv(self) -> bool {
+        matches!(self, Self::Recv | Self::RecvRdmaImm | Self::RecvUnsolicited)
+    }
+}
+
+/// The end of a work request (or an unsolicited write with immediate).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// The number given when it was posted.
+    pub wr_id: u64,
+    /// How it ended. Unless [`Status::Ok`], only `wr_id`, `op` and `qpn` mean something.
+    pub status: Status,
+    /// What it is for.
+    pub op: CompletionOp,
+    /// Local queue pair.
+    pub qpn: Qpn,
+    /// Bytes received, sent, read or written. A UD receive counts its 40-byte GRH area.
+    pub byte_len: u32,
+    /// Immediate data, if the message carried some.
+    pub imm: Option<u32>,
+    /// Receive: the sender's queue pair.
+    pub src_qpn: Qpn,
+    /// Receive: a local address handle of the sender; [`AhId::UNKNOWN`] if there is none.
+    pub src_ah: AhId,
+    /// Receive: the sender's address.
+    pub src_ip: Option<IpAddr>,
+}
+
+impl Default for WorkCompletion {
+    /// A completion of nothing, to fill an array for polling.
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            status: Status::Ok,
+            op: CompletionOp::Send,
+            qpn: Qpn(0),
+            byte_len: 0,
+            imm: None,
+            src_qpn: Qpn(0),
+            src_ah: AhId::UNKNOWN,
+            src_ip: None,
+        }
+    }
+}
+
+impl WorkCompletion {
+    /// Whether the request succeeded.
+    pub fn is_ok(&self) -> bool {
+        self.status == Status::Ok
+    }
+
+    /// The completion, or what went wrong as an error.
+    ///
+    /// # Errors
+    /// When the status is not [`Status::Ok`].
+    pub fn ok(self) -> Result<Self, CompletionError> {
+        if self.is_ok() { Ok(self) } else { Err(CompletionError(self)) }
+    }
+}
+
+/// A work request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionError(pub WorkCompletion);
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkCompletion { wr_id, op, qpn, status, .. } = self.0;
+        write!(f, "{op:?} request {wr_id} of queue pair {}: {}", qpn.0, status_text(status))
+    }
+}
+
+impl std::error::Error for CompletionError {}
+
+/// What a status means and, where it helps, what to do.
+pub const fn status_text(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "success",
+        Status::Flushed => "flushed: the queue pair went to the error state",
+        Status::LocalQpInternalError => "local error inside the queue pair",
+        Status::LocalUnsupportedOp => "the queue pair does not support the operation",
+        Status::LocalInvalidAh => "the address handle was destroyed",
+        Status::LocalInvalidLkey => "the local memory region was deregistered",
+        Status::LocalBadLength => "longer than the operation allows",
+        Status::RemoteBadAddress => {
+            "the peer refused the rkey: unknown, out of bounds, or without that access"
+        }
+        Status::RemoteAbort => "the peer was restarted or reset; it may or may not have happened",
+        Status::RemoteBadDestQpn => {
+            "the peer has no such queue pair, or it is not ready, or the Q_Key is wrong"
+        }
+        Status::RemoteRnr => "the peer had no receive posted in time",
+        Status::RemoteBadLength => "the peer's posted receive is too short",
+        Status::RemoteBadStatus => "the peer answered with something unexpected",
+        Status::LocalUnrespRemote => "the peer answered before but has stopped",
+        Status::RemoteUnknownPeer => {
+            "the peer holds no address handle for this host (needed for RDMA)"
+        }
+        Status::LocalUnreachRemote => {
+            "the peer never answered: is it running, and does a firewall drop its UDP port?"
+        }
+        Status::RemoteFeatureMismatch => "the peer does not offer the operation",
+    }
+}

@@ -1,0 +1,247 @@
+//! How to open a device.
+
+use core::time::Duration;
+use srd_core::{
+    EngineConfig,
+    config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
+};
+use srd_datapath::{Datapath, UdpConfig};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+};
+
+/// Which local address a device uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// This address of this host.
+    Ip(IpAddr),
+    /// The first address of this network interface: IPv4 before IPv6, global before link-local.
+    Interface(String),
+}
+
+/// Who drives the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
+    /// waits. Lowest latency and no thread, but while nobody calls, nothing is received,
+    /// acknowledged or retransmitted, RDMA from peers included.
+    Caller,
+    /// A thread of the device. It sleeps when nothing is to be done.
+    Thread {
+        /// How long it keeps looking for work before it goes to sleep. Zero saves CPU time; tens
+        /// of microseconds save the wake-up (5 to 50 µs) in a dialogue.
+        spin: Duration,
+    },
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self::Thread { spin: Duration::ZERO }
+    }
+}
+
+/// Puts a datapath around another one: faults, capture, trace.
+pub type DatapathWrap = Box<dyn FnOnce(Box<dyn Datapath>) -> Box<dyn Datapath> + Send>;
+
+/// Changes any field of the sockets' configuration before they are opened.
+pub type UdpTune = Box<dyn FnOnce(&mut UdpConfig) + Send>;
+
+/// Changes any field of the engine's configuration before it is checked.
+pub type EngineTune = Box<dyn FnOnce(&mut EngineConfig) + Send>;
+
+/// How to open a [`Device`](crate::Device). Start from [`DeviceConfig::loopback`],
+/// [`DeviceConfig::ip`], [`DeviceConfig::interface`] or [`DeviceConfig::custom`], then change
+/// fields.
+///
+/// ```
+/// use srd::{DeviceConfig, PathPolicy, Progress};
+/// let mut config = DeviceConfig::loopback();
+/// config.paths = 16;
+/// config.path_policy = PathPolicy::RttP2c;
+/// config.progress = Progress::Caller;
+/// ```
+#[non_exhaustive]
+pub struct DeviceConfig {
+    /// Local address. Unused with `datapath`, which has its own.
+    pub bind: Bind,
+    /// Engine slot, which is also the distance of the UDP port from `port_base`; `None` = the
+    /// first that is free. Peers find the slot in the QPN.
+    pub slot: Option<u8>,
+    /// First of the 256 UDP ports of engines; the same on all hosts that talk to each other.
+    pub port_base: u16,
+    /// Largest message in bytes; `None` = what the link carries. The link must carry
+    /// [`srd_wire::OVERHEAD_BYTES`] more.
+    pub mtu: Option<u16>,
+    /// Paths per peer: a power of two up to 256; 64 by default.
+    pub paths: u16,
+    /// How a path is chosen.
+    pub path_policy: PathPolicy,
+    /// How the rate is set.
+    pub rate_policy: RatePolicy,
+    /// Who drives the protocol.
+    pub progress: Progress,
+    /// A ready datapath instead of UDP sockets. Its port must be `port_base` + slot.
+    pub datapath: Option<Box<dyn Datapath>>,
+    /// What to put around the datapath.
+    pub wrap: Option<DatapathWrap>,
+    /// What else to change in the UDP sockets: buffers, segmentation, busy polling.
+    pub tune_udp: Option<UdpTune>,
+    /// What else to change in the engine.
+    pub tune: Option<EngineTune>,
+}
+
+impl DeviceConfig {
+    /// UDP sockets on an address of this host.
+    pub fn ip(ip: IpAddr) -> Self {
+        Self {
+            bind: Bind::Ip(ip),
+            slot: None,
+            port_base: PORT_BASE_DEFAULT,
+            mtu: None,
+            paths: 64,
+            path_policy: PathPolicy::default(),
+            rate_policy: RatePolicy::default(),
+            progress: Progress::default(),
+            datapath: None,
+            wrap: None,
+            tune_udp: None,
+            tune: None,
+        }
+    }
+
+    /// UDP sockets on 127.0.0.1.
+    pub fn loopback() -> Self {
+        Self::ip(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// UDP sockets on the first address of a network interface.
+    pub fn interface(name: &str) -> Self {
+        Self { bind: Bind::Interface(name.to_owned()), ..Self::loopback() }
+    }
+
+    /// A datapath of the caller's: in memory, or one of their own making.
+    pub fn custom(datapath: Box<dyn Datapath>) -> Self {
+        let mut config = Self::ip(datapath.local_ip());
+        config.datapath = Some(datapath);
+        config
+    }
+}
+
+impl fmt::Debug for DeviceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceConfig")
+            .field("bind", &self.bind)
+            .field("slot", &self.slot)
+            .field("port_base", &self.port_base)
+            .field("mtu", &self.mtu)
+            .field("paths", &self.paths)
+            .field("path_policy", &self.path_policy)
+            .field("rate_policy", &self.rate_policy)
+            .field("progress", &self.progress)
+            .field("datapath", &self.datapath.as_ref().map(|_| "custom"))
+            .field("wrap", &self.wrap.is_some())
+            .field("tune_udp", &self.tune_udp.is_some())
+            .field("tune", &self.tune.is_some())
+            .finish()
+    }
+}
+
+/// Limits of a device, with EFA's names (`efadv_device_attr`, `ibv_device_attr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceAttr {
+    /// Deepest send queue.
+    pub max_sq_wr: u32,
+    /// Deepest receive queue.
+    pub max_rq_wr: u32,
+    /// Scatter/gather entries of a send request.
+    pub max_sq_sge: u32,
+    /// Scatter/gather entries of a receive request.
+    pub max_rq_sge: u32,
+    /// Scatter/gather entries of an RDMA request.
+    pub max_sge_rd: u32,
+    /// Inline bytes of a queue pair as created by default (EFA: 64-byte requests).
+    pub inline_buf_size: u32,
+    /// Inline bytes that a queue pair can ask for (EFA: 128-byte requests).
+    pub inline_buf_size_ex: u32,
+    /// Largest RDMA operation in bytes.
+    pub max_rdma_size: u32,
+    /// What the device can do: bits of [`caps`].
+    pub device_caps: u32,
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Slots of one completion queue.
+    pub max_cqe: u32,
+    /// Bytes of the largest memory region.
+    pub max_mr_size: u64,
+    /// Send requests outstanding on the whole device.
+    pub max_wr: u32,
+}
+
+/// Bits of [`DeviceAttr::device_caps`]; numbers as in `efadv`.
+pub mod caps {
+    /// Serves and issues RDMA reads.
+    pub const RDMA_READ: u32 = 1 << 0;
+    /// `rnr_retry` can be set.
+    pub const RNR_RETRY: u32 = 1 << 1;
+    /// Completions name the sender's address when no address handle does.
+    pub const CQ_WITH_SGID: u32 = 1 << 3;
+    /// Written memory may be polled: aligned blocks of 128 bytes arrive once and in order.
+    pub const DATA_POLLING_128: u32 = 1 << 4;
+    /// Serves and issues RDMA writes.
+    pub const RDMA_WRITE: u32 = 1 << 5;
+    /// A write with immediate can complete without a posted receive.
+    pub const UNSOLICITED_WRITE_RECV: u32 = 1 << 6;
+}
+
+/// The device's one port, with the names of `ibv_port_attr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PortAttr {
+    /// Largest message in bytes: the device MTU.
+    pub max_msg_sz: u32,
+    /// Largest `ibv_mtu` that is not above it, in bytes (256 to 4096).
+    pub active_mtu: u32,
+    /// UDP port that the device receives on.
+    pub udp_port: u16,
+    /// Address peers use.
+    pub ip: IpAddr,
+    /// The address as a GID.
+    pub gid: [u8; 16],
+    /// Paths per peer.
+    pub paths: u16,
+    /// Entries of the GID table.
+    pub gid_tbl_len: u32,
+    /// Entries of the partition key table (one, always 0xffff).
+    pub pkey_tbl_len: u16,
+}
+
+/// An address as a GID: IPv6 as it is, IPv4 mapped (`::ffff:a.b.c.d`).
+pub fn gid_from_ip(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The address that a GID stands for.
+pub fn ip_from_gid(gid: [u8; 16]) -> IpAddr {
+    IpAddr::from(gid).to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gids_go_both_ways() {
+        for text in ["10.1.2.3", "fe80::1", "2001:db8::7"] {
+            let ip: IpAddr = text.parse().unwrap();
+            assert_eq!(ip_from_gid(gid_from_ip(ip)), ip);
+        }
+        assert_eq!(gid_from_ip("1.2.3.4".parse().unwrap())[10..], [255, 255, 1, 2, 3, 4]);
+    }
+}

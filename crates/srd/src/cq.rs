@@ -1,0 +1,245 @@
+//! Completion queues.
+
+use crate::{
+    CompletionChannel, Device, Error, WorkCompletion,
+    nic::CqSide,
+    queue::{CqCore, CqEntry, CqReader},
+    sync::lock,
+    thread::HANDOVER,
+};
+use crate::{budget::Budget, queue::CQS_MAX};
+use srd_core::CqId;
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+    },
+    time::{Duration, Instant},
+};
+
+/// Longest sleep before a thread looks whether the device still lives.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+/// How to create a completion queue.
+#[derive(Clone, Copy, Debug)]
+pub struct CqInit<'a> {
+    /// Slots: a post takes one, a polled completion gives it back.
+    pub depth: u32,
+    /// Channel that [`CompletionQueue::req_notify`] makes events on.
+    pub channel: Option<&'a CompletionChannel>,
+    /// A number of the caller's, given back in events.
+    pub context: u64,
+}
+
+/// A completion queue. Cheap to clone.
+///
+/// Every post promises its completion a slot, so a queue never overruns: when no slot is left to
+/// promise, the post fails with [`PostError::CqFull`](crate::PostError::CqFull).
+#[derive(Clone, Debug)]
+pub struct CompletionQueue(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: Device,
+    core: Arc<CqCore>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
+            // Queue pairs hold their queues, so none uses it any more.
+            let _ = nic.engine.cq_destroy(self.core.id);
+            if let Some(side) = nic.tables.cqs.get_mut(usize::from(self.core.id.0)) {
+                *side = None;
+            }
+        }
+        if let Some(channel) = &self.core.channel {
+            channel.purge(self.core.id);
+        }
+    }
+}
+
+impl CompletionQueue {
+    pub(crate) fn create(device: &Device, init: &CqInit<'_>) -> Result<Self, Error> {
+        let shared = device.shared();
+        if init.depth == 0 || init.depth > shared.attr.max_cqe {
+            return Err(Error::Invalid("completion queue depth must be from 1 to max_cqe"));
+        }
+        if init.channel.is_some_and(|c| !c.device().is_same(device)) {
+            return Err(Error::Invalid("the channel belongs to another device"));
+        }
+        let mut nic = shared.nic()?;
+        let id = nic
+            .engine
+            .cq_create(init.depth)
+            .map_err(|e| Error::from_core(e, "completion queue"))?;
+        let index = usize::from(id.0);
+        if index >= CQS_MAX {
+            let _ = nic.engine.cq_destroy(id);
+            return Err(Error::NoRoom("completion queue"));
+        }
+        let (ring, consumer) = rtrb::RingBuffer::<CqEntry>::new(2 * init.depth as usize);
+        let core = Arc::new(CqCore {
+            id,
+            reader: Mutex::new(CqReader { ring: consumer, stash: VecDeque::new() }),
+            slots: Budget::new(init.depth),
+            released: AtomicU32::new(0),
+            armed: AtomicBool::new(false),
+            channel: init.channel.map(|c| Arc::clone(c.core())),
+            context: init.context,
+            sleepers: AtomicU32::new(0),
+            bed: (Mutex::new(()), Condvar::new()),
+        });
+        if index >= nic.tables.cqs.len() {
+            nic.tables.cqs.resize_with(index + 1, || None);
+        }
+        nic.tables.cqs[index] = Some(CqSide { core: Arc::clone(&core), ring, fresh: false });
+        Ok(Self(Arc::new(Inner { device: device.clone(), core })))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<CqCore> {
+        &self.0.core
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Its number, as events name it.
+    pub fn id(&self) -> CqId {
+        self.0.core.id
+    }
+
+    /// Slots.
+    pub fn depth(&self) -> u32 {
+        self.0.core.slots.limit()
+    }
+
+    /// The number given when it was created.
+    pub fn context(&self) -> u64 {
+        self.0.core.context
+    }
+
+    /// Whether a queue pair (or another handle) refers to it.
+    pub fn in_use(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Takes completions into `out`, as many as there are or fit; returns how many. With
+    /// [`Progress::Caller`](crate::Progress::Caller) an empty queue makes the engine take a turn.
+    ///
+    /// # Errors
+    /// In a child of `fork`; when the device is shut down and no completion is left.
+    pub fn poll(&self, out: &mut [WorkCompletion]) -> Result<usize, Error> {
+        let shared = self.0.device.shared();
+        match shared.check() {
+            Err(Error::Forked) => return Err(Error::Forked),
+            alive => {
+                let n = self.take(out);
+                if n > 0 || out.is_empty() {
+                    return Ok(n);
+                }
+                alive?;
+            }
+        }
+        if shared.caller_driven && self.0.device.progress()? {
+            return Ok(self.take(out));
+        }
+        Ok(0)
+    }
+
+    /// Takes the oldest completion.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    pub fn poll_one(&self) -> Result<Option<WorkCompletion>, Error> {
+        let mut one = [WorkCompletion::default()];
+        Ok((self.poll(&mut one)? == 1).then_some(one[0]))
+    }
+
+    /// Takes the oldest completion; sleeps for one up to `timeout`. Drives the engine if nobody
+    /// else does.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    pub fn wait(&self, timeout: Duration) -> Result<Option<WorkCompletion>, Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(wc) = self.poll_one()? {
+                return Ok(Some(wc));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let shared = self.0.device.shared();
+            if !shared.caller_driven {
+                self.sleep(left.min(SLEEP_MAX));
+            } else if let Some(mut nic) = shared.try_nic() {
+                shared.sleep(&mut nic, Some(left));
+                nic.turn(shared);
+            } else {
+                // Another thread drives; should it stop, this one takes over soon.
+                self.sleep(left.min(HANDOVER));
+            }
+        }
+    }
+
+    /// Arms the queue: the next completion that arrives makes one event on its channel. Poll once
+    /// more after this, because what has arrived before makes none.
+    ///
+    /// # Errors
+    /// The queue has no channel, or the device is not usable.
+    pub fn req_notify(&self) -> Result<(), Error> {
+        self.0.device.shared().check()?;
+        if self.0.core.channel.is_none() {
+            return Err(Error::Invalid("the completion queue was created without a channel"));
+        }
+        self.0.core.armed.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Sleeps until the turn has put a completion in, `limit` at most.
+    fn sleep(&self, limit: Duration) {
+        let core = &self.0.core;
+        core.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let guard = lock(&core.bed.0);
+        // The waker takes the same lock after it has put the completion in: either it is seen
+        // here, or the notification comes while this thread waits.
+        let empty = {
+            let reader = lock(&core.reader);
+            reader.stash.is_empty() && reader.ring.is_empty()
+        };
+        if empty {
+            drop(core.bed.1.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner));
+        }
+        core.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Takes what has arrived.
+    fn take(&self, out: &mut [WorkCompletion]) -> usize {
+        let core = &self.0.core;
+        let (mut n, mut engine) = (0, 0);
+        {
+            let mut reader = lock(&core.reader);
+            while n < out.len()
+                && let Some(entry) = reader.pop()
+            {
+                out[n] = entry.wc;
+                n += 1;
+                engine += u32::from(entry.engine_slot);
+            }
+        }
+        if n > 0 {
+            // The engine first: a post that gets the slot must find it free there, too.
+            core.released.fetch_add(engine, Ordering::AcqRel);
+            core.slots.give(n as u32);
+            self.0.device.shared().note_poll(usize::from(core.id.0));
+        }
+        n
+    }
+}

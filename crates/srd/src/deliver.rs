@@ -1,0 +1,160 @@
+//! From the engine to the user: completions, events, wake-ups.
+
+use crate::{
+    completion::{CompletionOp, WorkCompletion},
+    device::Shared,
+    events::AsyncEvent,
+    nic::{CqSide, Nic, Tables},
+    place::{grh, scatter},
+    posts::completion_op,
+    queue::{CqEntry, WrData},
+    sync::lock,
+};
+use srd_core::{
+    AsyncEvent as CoreEvent, Completion, CompletionKind, QpState, QpType, Status, WrHandle,
+    limits::GRH_BYTES,
+};
+use std::sync::atomic::{Ordering, fence};
+
+impl Nic {
+    /// Moves completions to the rings and events to their queue, and wakes who waits for them.
+    /// Returns how many completions.
+    pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
+        // Events first: a withdrawn request's handle may be in use again after the next post.
+        while let Some(event) = self.engine.poll_event() {
+            self.on_event(shared, event);
+        }
+        let mut delivered = 0;
+        for index in 0..self.tables.cqs.len() {
+            let Some(Some(id)) = self.tables.cqs.get(index).map(|c| c.as_ref().map(|c| c.core.id))
+            else {
+                continue;
+            };
+            while let Some(c) = self.engine.cq_poll(id) {
+                let wc = self.tables.finish(shared, &c);
+                let Some(Some(side)) = self.tables.cqs.get_mut(index) else { break };
+                if matches!(c.kind, CompletionKind::RecvUnsolicited) {
+                    side.core.slots.take_anyway();
+                }
+                side.push(CqEntry { wc, engine_slot: true });
+                delivered += 1;
+            }
+            if let Some(Some(side)) = self.tables.cqs.get_mut(index)
+                && side.fresh
+            {
+                side.fresh = false;
+                side.notify();
+            }
+        }
+        delivered
+    }
+
+    fn on_event(&mut self, shared: &Shared, event: CoreEvent) {
+        shared.events.push(match event {
+            CoreEvent::WrReleased(handle) => {
+                self.tables.withdraw(shared, handle);
+                return;
+            }
+            CoreEvent::PeerUnresponsive(peer) => AsyncEvent::PeerUnresponsive(peer),
+            CoreEvent::PeerUnreachable(peer) => AsyncEvent::PeerUnreachable(peer),
+            CoreEvent::PeerReset(peer) => AsyncEvent::PeerReset(peer),
+            CoreEvent::PathChanged(ip, path, retired) => {
+                AsyncEvent::PathChanged { ip, path, retired }
+            }
+            CoreEvent::QpFatal(qpn) => {
+                if let Some(qp) = self.tables.qp(qpn) {
+                    qp.core.set_state(QpState::Err);
+                }
+                AsyncEvent::QpFatal(qpn)
+            }
+            CoreEvent::SqDrained(qpn) => AsyncEvent::SqDrained(qpn),
+        });
+    }
+}
+
+impl CqSide {
+    /// Tells who waits: the channel if armed, and sleeping threads.
+    fn notify(&self) {
+        // The completion is in the ring before `armed` and `sleepers` are looked at; the other
+        // side sets them before it looks into the ring a last time.
+        fence(Ordering::SeqCst);
+        if let Some(channel) = &self.core.channel
+            && self.core.armed.swap(false, Ordering::SeqCst)
+        {
+            channel.push(self.core.id, self.core.context);
+        }
+        if self.core.sleepers.load(Ordering::SeqCst) > 0 {
+            let _asleep = lock(&self.core.bed.0);
+            self.core.bed.1.notify_all();
+        }
+    }
+}
+
+impl Tables {
+    /// Frees what a completion ends and gives the user's view of it.
+    fn finish(&mut self, shared: &Shared, c: &Completion) -> WorkCompletion {
+        let mut wc = WorkCompletion {
+            wr_id: c.wr_id,
+            status: c.status,
+            op: CompletionOp::RecvUnsolicited,
+            qpn: c.qpn,
+            byte_len: c.byte_len,
+            imm: c.imm,
+            src_qpn: c.src_qpn,
+            src_ah: c.src_ah,
+            src_ip: c.src_ip,
+        };
+        match c.kind {
+            CompletionKind::Send(handle, op) => {
+                wc.op = completion_op(op);
+                if let Some(slot) = self.wr(handle) {
+                    slot.live = false;
+                    slot.data = WrData::Empty;
+                    shared.wr_slots.give(1);
+                }
+                if let Some(qp) = self.qp(c.qpn) {
+                    qp.core.sq_slots.give(1);
+                }
+            }
+            CompletionKind::Recv(handle) | CompletionKind::RecvRdmaImm(handle) => {
+                let filled = matches!(c.kind, CompletionKind::Recv(_));
+                wc.op = if filled { CompletionOp::Recv } else { CompletionOp::RecvRdmaImm };
+                self.finish_recv(handle.index as usize, filled, &mut wc);
+            }
+            CompletionKind::RecvUnsolicited => {}
+        }
+        wc
+    }
+
+    /// Frees a receive's slot; writes the GRH of a datagram; reports memory that went away.
+    fn finish_recv(&mut self, index: usize, filled: bool, wc: &mut WorkCompletion) {
+        let local_ip = self.local_ip;
+        let Some(qp) = self.qp(wc.qpn) else { return };
+        let kind = qp.core.kind;
+        let Some(slot) = qp.recv_slots.get_mut(index).filter(|s| s.live) else { return };
+        slot.live = false;
+        let pieces = std::mem::take(&mut slot.pieces);
+        if slot.lost_memory && filled && wc.status == Status::Ok {
+            wc.status = Status::LocalInvalidLkey;
+        }
+        qp.core.rq_slots.give(1);
+        if filled && kind == QpType::Ud && wc.status == Status::Ok {
+            let payload = wc.byte_len.saturating_sub(GRH_BYTES) as u16;
+            let header = grh(wc.src_ip.unwrap_or(local_ip), local_ip, payload);
+            scatter(&pieces, 0, &header);
+        }
+    }
+
+    /// A request was withdrawn without completion: its slots are free.
+    pub(crate) fn withdraw(&mut self, shared: &Shared, handle: WrHandle) {
+        let Some(slot) = self.wr(handle) else { return };
+        slot.live = false;
+        slot.data = WrData::Empty;
+        let qpn = slot.qpn;
+        shared.wr_slots.give(1);
+        if let Some(qp) = self.qp(qpn) {
+            qp.core.sq_slots.give(1);
+            qp.core.send_cq.slots.give(1);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The device: one engine on one datapath, and the objects made from it.
+
+use crate::{
+    AsyncEvent, CompletionChannel, CompletionQueue, CqInit, DeviceAttr, DeviceConfig, DeviceError,
+    Error, PortAttr, Progress, ProtectionDomain,
+    budget::Budget,
+    counters::DeviceCounters,
+    dirty::DirtySet,
+    events::EventQueue,
+    fork::Process,
+    mem::{Memory, Regions},
+    nic::{Nic, Turn},
+    open,
+    queue::CQS_MAX,
+    sync::lock,
+    thread,
+};
+use srd_core::{Span, limits, path::PathStats};
+use srd_datapath::Waker;
+use std::{
+    fmt,
+    net::IpAddr,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// How long closing a device may take to tell its peers.
+const GOODBYE_MAX: Span = Span::from_ms(20);
+
+/// What every handle, the driving thread and the turn share.
+pub(crate) struct Shared {
+    pub attr: DeviceAttr,
+    pub port: PortAttr,
+    pub slot: u8,
+    process: Process,
+    nic: Mutex<Nic>,
+    /// Threads that want the lock while its holder may be asleep in the datapath.
+    pub control_waiting: AtomicU32,
+    /// Somebody sleeps in the datapath and must be woken for new work.
+    pub sleeping: AtomicBool,
+    pub waker: Waker,
+    /// Queue pairs with new posts.
+    pub posted: DirtySet,
+    /// Completion queues with freed slots.
+    pub polled: DirtySet,
+    /// Some queue pair's posts wait for freed slots.
+    pub held: AtomicBool,
+    pub wr_slots: Budget,
+    pub regions: RwLock<Regions>,
+    pub events: EventQueue,
+    pub stop: AtomicBool,
+    pub caller_driven: bool,
+}
+
+impl Shared {
+    /// Whether the device can be used at all.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.process.is_left() {
+            return Err(Error::Forked);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// The lock, for a command. Wakes its holder if that sleeps.
+    pub(crate) fn nic(&self) -> Result<MutexGuard<'_, Nic>, Error> {
+        self.check()?;
+        self.nic_to_destroy()
+    }
+
+    /// The lock, to take something apart: also on a device that is shut down, which may still say
+    /// goodbye with what it has.
+    pub(crate) fn nic_to_destroy(&self) -> Result<MutexGuard<'_, Nic>, Error> {
+        if self.process.is_left() {
+            return Err(Error::Forked);
+        }
+        self.control_waiting.fetch_add(1, Ordering::SeqCst);
+        let nic = match self.try_nic() {
+            Some(nic) => nic,
+            None => {
+                self.waker.wake();
+                lock(&self.nic)
+            }
+        };
+        self.control_waiting.fetch_sub(1, Ordering::SeqCst);
+        Ok(nic)
+    }
+
+    /// The lock, if nobody has it.
+    pub(crate) fn try_nic(&self) -> Option<MutexGuard<'_, Nic>> {
+        match self.nic.try_lock() {
+            Ok(nic) => Some(nic),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The lock, for the thread that drives the device.
+    pub(crate) fn nic_for_driver(&self) -> MutexGuard<'_, Nic> {
+        lock(&self.nic)
+    }
+
+    /// A queue pair has new posts.
+    #[inline]
+    pub(crate) fn note_post(&self, qp_index: usize) {
+        self.posted.insert(qp_index);
+        if self.sleeping.load(Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// A completion queue has freed slots.
+    #[inline]
+    pub(crate) fn note_poll(&self, cq_index: usize) {
+        self.polled.insert(cq_index);
+        if self.held.load(Ordering::SeqCst) && self.sleeping.load(Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Whether there is work that no packet or timer announces.
+    pub(crate) fn has_work(&self) -> bool {
+        self.posted.any()
+            || (self.held.load(Ordering::SeqCst) && self.polled.any())
+            || self.control_waiting.load(Ordering::SeqCst) > 0
+            || self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps in the datapath until something can be done, `limit` at most.
+    pub(crate) fn sleep(&self, nic: &mut Nic, limit: Option<Duration>) {
+        self.sleeping.store(true, Ordering::SeqCst);
+        let idle = nic.idle_time(limit);
+        if idle != Some(Duration::ZERO)
+            && !self.has_work()
+            && let Err(e) = nic.net.wait(idle)
+        {
+            nic.net_failed(self, &e);
+        }
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// The region with this key.
+    #[inline]
+    pub(crate) fn region(&self, key: u32) -> Option<Arc<Memory>> {
+        self.regions.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+}
+
+/// Owns the device; dropped with the last handle on it or on one of its objects.
+pub(crate) struct Owner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    warnings: Vec<String>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.shared.process.is_left() {
+            // The parent's thread is not in this process, and its peers must not hear from here.
+            std::mem::forget(Arc::clone(&self.shared));
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by its message; the device is closed either way.
+            let _ = thread.join();
+        }
+        let mut nic = lock(&self.shared.nic);
+        nic.say_goodbye(&self.shared, Nic::now() + GOODBYE_MAX);
+    }
+}
+
+/// An SRD device: an engine with its sockets, and the maker of all other objects.
+///
+/// Cheap to clone; every object holds it, and the device closes (telling its peers) when the last
+/// handle is gone. A child of `fork` cannot use it.
+///
+/// ```
+/// use srd::{Access, Device, DeviceConfig, Progress, QpInit, RecvWr, SendWr};
+/// use std::time::Duration;
+///
+/// // Two devices on the loopback interface; each takes a free slot.
+/// let (a, b) = (Device::open(DeviceConfig::loopback())?, Device::open(DeviceConfig::loopback())?);
+/// let (pd_a, pd_b) = (a.pd_create()?, b.pd_create()?);
+/// let (cq_a, cq_b) = (a.cq_create(64)?, b.cq_create(64)?);
+/// let qp_a = pd_a.qp_create(&QpInit::srd(&cq_a, &cq_a))?;
+/// let qp_b = pd_b.qp_create(&QpInit::srd(&cq_b, &cq_b))?;
+/// qp_a.activate(0x11)?;
+/// qp_b.activate(0x11)?;
+///
+/// // B posts a receive, A sends into it.
+/// let buffer = pd_b.mr_allocate(4096, Access::LOCAL_WRITE)?;
+/// qp_b.post_recv(&RecvWr { wr_id: 7, sges: &[buffer.sge(0, 4096)] })?;
+/// let to_b = pd_a.ah_create(b.ip())?;
+/// qp_a.post_send(&SendWr::send(1, &to_b, qp_b.qpn(), 0x11).inline(b"hello"))?;
+///
+/// let sent = cq_a.wait(Duration::from_secs(10))?.expect("in time").ok()?;
+/// let received = cq_b.wait(Duration::from_secs(10))?.expect("in time").ok()?;
+/// assert_eq!((sent.wr_id, received.wr_id, received.byte_len), (1, 7, 5));
+/// assert_eq!(buffer.to_vec(0, 5)?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Device(Arc<Owner>);
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// See [`DeviceError`]; the text says what to do.
+    pub fn open(config: DeviceConfig) -> Result<Self, DeviceError> {
+        let progress = config.progress;
+        let parts = open::open(config)?;
+        let shared = Arc::new(Shared {
+            slot: parts.nic.engine.config().slot,
+            process: Process::current(),
+            control_waiting: AtomicU32::new(0),
+            sleeping: AtomicBool::new(false),
+            waker: parts.nic.net.waker(),
+            posted: DirtySet::new(limits::QPS_MAX),
+            polled: DirtySet::new(CQS_MAX),
+            held: AtomicBool::new(false),
+            wr_slots: Budget::new(parts.attr.max_wr),
+            regions: RwLock::default(),
+            events: EventQueue::new()
+                .map_err(|source| DeviceError::Os { what: "making an event counter", source })?,
+            stop: AtomicBool::new(false),
+            caller_driven: progress == Progress::Caller,
+            attr: parts.attr,
+            port: parts.port,
+            nic: Mutex::new(parts.nic),
+        });
+        let thread = match progress {
+            Progress::Caller => None,
+            Progress::Thread { spin } => Some(thread::start(Arc::clone(&shared), spin)?),
+        };
+        Ok(Self(Arc::new(Owner { shared, thread, warnings: parts.warnings })))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    /// Whether both handles are of one device.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What is not as good as it could be on this host, each with the command that mends it.
+    pub fn warnings(&self) -> &[String] {
+        &self.0.warnings
+    }
+
+    /// Limits and abilities.
+    pub fn attr(&self) -> &DeviceAttr {
+        &self.shared().attr
+    }
+
+    /// The device's port: MTU, addresses.
+    pub fn port(&self) -> &PortAttr {
+        &self.shared().port
+    }
+
+    /// Address that peers name in [`ProtectionDomain::ah_create`].
+    pub fn ip(&self) -> IpAddr {
+        self.shared().port.ip
+    }
+
+    /// The address as a GID.
+    pub fn gid(&self) -> [u8; 16] {
+        self.shared().port.gid
+    }
+
+    /// Largest message in bytes.
+    pub fn mtu(&self) -> usize {
+        self.shared().port.max_msg_sz as usize
+    }
+
+    /// Engine slot: the high byte of every QPN of this device.
+    pub fn slot(&self) -> u8 {
+        self.shared().slot
+    }
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// The table is full, or the device is not usable.
+    pub fn pd_create(&self) -> Result<ProtectionDomain, Error> {
+        ProtectionDomain::create(self)
+    }
+
+    /// Makes a completion queue of `depth` slots without a channel.
+    ///
+    /// # Errors
+    /// As [`Device::cq_create_ex`].
+    pub fn cq_create(&self, depth: u32) -> Result<CompletionQueue, Error> {
+        self.cq_create_ex(&CqInit { depth, channel: None, context: 0 })
+    }
+
+    /// Makes a completion queue.
+    ///
+    /// # Errors
+    /// A depth of 0 or above `max_cqe`, a full table, or a device that is not usable.
+    pub fn cq_create_ex(&self, init: &CqInit<'_>) -> Result<CompletionQueue, Error> {
+        CompletionQueue::create(self, init)
+    }
+
+    /// Makes a completion channel.
+    ///
+    /// # Errors
+    /// No file descriptor is left, or the device is not usable.
+    pub fn channel_create(&self) -> Result<CompletionChannel, Error> {
+        self.shared().check()?;
+        CompletionChannel::new(self.clone())
+    }
+
+    /// One turn of the engine: takes posts, receives, sends, delivers completions. Returns whether
+    /// anything was done. Does nothing when another thread is at it.
+    ///
+    /// Needed with [`Progress::Caller`]; allowed with a thread.
+    ///
+    /// # Errors
+    /// In a child of `fork`, or when the device is shut down.
+    pub fn progress(&self) -> Result<bool, Error> {
+        let shared = self.shared();
+        shared.check()?;
+        let Some(mut nic) = shared.try_nic() else { return Ok(false) };
+        Ok(nic.turn(shared) != Turn::default())
+    }
+
+    /// Sleeps until there may be something to do, `timeout` at most (`None` = no limit), then
+    /// takes a turn. For callers that drive the device and have nothing else to do.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        let shared = self.shared();
+        shared.check()?;
+        let deadline = timeout.map(|t| Instant::now() + t);
+        let Some(mut nic) = shared.try_nic() else {
+            // Another thread drives; look again soon, it may stop to.
+            std::thread::sleep(timeout.map_or(thread::HANDOVER, |t| t.min(thread::HANDOVER)));
+            return Ok(false);
+        };
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        shared.sleep(&mut nic, left);
+        Ok(nic.turn(shared) != Turn::default())
+    }
+
+    /// The oldest asynchronous event, if there is one.
+    pub fn event_get(&self) -> Option<AsyncEvent> {
+        self.shared().events.pop()
+    }
+
+    /// A descriptor that is readable while asynchronous events wait.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.shared().events.fd()
+    }
+
+    /// All counters: engine, datapath, device.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn counters(&self) -> Result<DeviceCounters, Error> {
+        let shared = self.shared();
+        let nic = shared.nic()?;
+        Ok(DeviceCounters::collect(&nic, shared.events.dropped()))
+    }
+
+    /// The paths to an address, one entry per path; empty if nothing was ever sent there.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn path_stats(&self, ip: IpAddr) -> Result<Vec<PathStats>, Error> {
+        Ok(self.shared().nic()?.engine.path_stats(ip))
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = self.shared();
+        f.debug_struct("Device")
+            .field("ip", &shared.port.ip)
+            .field("slot", &shared.slot)
+            .field("mtu", &shared.port.max_msg_sz)
+            .finish_non_exhaustive()
+    }
+}

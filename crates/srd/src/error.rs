@@ -1,0 +1,217 @@
+//! What can go wrong, by who can mend it: opening ([`DeviceError`]), objects ([`Error`]), posting
+//! ([`PostError`]). Each maps to the errno that the verbs call of the same purpose gives.
+
+use core::fmt;
+use srd_datapath::OpenError;
+use std::io;
+
+/// Why a device could not be opened. The text says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The network interface does not exist, or has no usable address.
+    Interface {
+        /// Its name as asked for.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The sockets could not be opened; the source says why and what to do.
+    Datapath(OpenError),
+    /// The MTU asked for does not fit the link, or the link's is too small.
+    Mtu {
+        /// Bytes of payload asked for (0 = from the route).
+        asked: u16,
+        /// Bytes of payload that the link carries.
+        link: u16,
+    },
+    /// A value of the configuration is out of range.
+    Config(&'static str),
+    /// The operating system refused something.
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl DeviceError {
+    /// The errno that stands for it (positive).
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Interface { .. } => libc::ENODEV,
+            Self::Datapath(e) => match e {
+                OpenError::SlotTaken { .. } | OpenError::SlotsFull { .. } => libc::EADDRINUSE,
+                OpenError::Address { .. } => libc::EADDRNOTAVAIL,
+                OpenError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+                _ => libc::EINVAL,
+            },
+            Self::Mtu { .. } => libc::EMSGSIZE,
+            Self::Config(_) => libc::EINVAL,
+            Self::Os { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface { name, problem } => {
+                write!(f, "interface {name}: {problem}; `ip -br addr` lists what there is")
+            }
+            Self::Datapath(e) => fmt::Display::fmt(e, f),
+            Self::Mtu { asked: 0, link } => {
+                write!(f, "the link carries only {link} bytes of payload; at least 64 are needed")
+            }
+            Self::Mtu { asked, link } => write!(
+                f,
+                "an MTU of {asked} bytes does not fit the link, which carries {link} bytes of \
+                 payload; ask for at most that or leave it out"
+            ),
+            Self::Config(text) => write!(f, "configuration: {text}"),
+            Self::Os { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Os { source, .. } => Some(source),
+            Self::Datapath(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// Why a call on an object was refused. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Error {
+    /// A table is full (ENOMEM).
+    NoRoom(&'static str),
+    /// A value, or a move between states, is not allowed (EINVAL).
+    Invalid(&'static str),
+    /// Something still uses the object (EBUSY).
+    Busy(&'static str),
+    /// The device belongs to the parent process: a child of `fork` opens its own (ENODEV).
+    Forked,
+    /// The device has been shut down (ENODEV).
+    Closed,
+}
+
+impl Error {
+    /// The errno that stands for it (positive).
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::NoRoom(_) => libc::ENOMEM,
+            Self::Invalid(_) => libc::EINVAL,
+            Self::Busy(_) => libc::EBUSY,
+            Self::Forked | Self::Closed => libc::ENODEV,
+        }
+    }
+
+    /// The core's refusal, with the object it is about.
+    pub(crate) fn from_core(error: srd_core::ObjectError, what: &'static str) -> Self {
+        match error {
+            srd_core::ObjectError::NoRoom => Self::NoRoom(what),
+            srd_core::ObjectError::Busy => Self::Busy(what),
+            _ => Self::Invalid(what),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoom(what) => write!(f, "no room for another {what}; destroy one first"),
+            Self::Invalid(what) => write!(f, "invalid: {what}"),
+            Self::Busy(what) => write!(f, "still in use: {what}; destroy what uses it first"),
+            Self::Forked => {
+                f.write_str("the device belongs to the parent process; open another one after fork")
+            }
+            Self::Closed => f.write_str("the device has been shut down"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Why a work request was refused. Nothing was taken in: no slot, no memory, no completion follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The queue pair's state takes no such request: sends need RTS or SQD, receives anything but
+    /// RESET and ERR (EINVAL).
+    BadState,
+    /// The address handle belongs to another protection domain (EINVAL).
+    BadAh,
+    /// The send or receive queue is full: poll the completion queue (ENOMEM).
+    QueueFull,
+    /// The completion queue has no slot left to promise: poll it (ENOMEM).
+    CqFull,
+    /// The device's table of send requests is full: poll completion queues (ENOMEM).
+    NoRoom,
+    /// Longer than the operation allows: a message has at most one MTU, an RDMA operation 1 GiB
+    /// (EINVAL).
+    BadLength,
+    /// The queue pair's type cannot do the operation, or the device does not offer it (EINVAL).
+    BadOpcode,
+    /// No such memory region (EINVAL).
+    BadLkey,
+    /// The piece does not lie within its memory region (EINVAL).
+    OutOfBounds,
+    /// The region was registered without the right that the operation needs (EINVAL).
+    BadAccess,
+    /// The region belongs to another protection domain than the queue pair (EINVAL).
+    WrongPd,
+    /// More scatter/gather entries than the queue pair was created for (EINVAL).
+    TooManySges,
+    /// More inline bytes than the queue pair was created for, or inline data for a read (EINVAL).
+    BadInline,
+    /// The device belongs to the parent process (ENODEV).
+    Forked,
+    /// The device has been shut down (ENODEV).
+    Closed,
+}
+
+impl PostError {
+    /// The errno that stands for it (positive).
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::QueueFull | Self::CqFull | Self::NoRoom => libc::ENOMEM,
+            Self::Forked | Self::Closed => libc::ENODEV,
+            _ => libc::EINVAL,
+        }
+    }
+
+    /// Whether the same request can succeed once completions have been polled.
+    pub const fn is_full(self) -> bool {
+        matches!(self, Self::QueueFull | Self::CqFull | Self::NoRoom)
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadState => "the queue pair is not in a state that takes this request",
+            Self::BadAh => "the address handle belongs to another protection domain",
+            Self::QueueFull => "the queue is full; poll its completion queue",
+            Self::CqFull => "the completion queue has no free slot; poll it",
+            Self::NoRoom => "the device's table of send requests is full; poll completions",
+            Self::BadLength => "longer than the operation allows (message: MTU, RDMA: 1 GiB)",
+            Self::BadOpcode => "the queue pair or the device does not offer this operation",
+            Self::BadLkey => "no memory region has this lkey",
+            Self::OutOfBounds => "a piece lies outside its memory region",
+            Self::BadAccess => "the memory region was registered without local write access",
+            Self::WrongPd => "the memory region belongs to another protection domain",
+            Self::TooManySges => "more scatter/gather entries than the queue pair allows",
+            Self::BadInline => "more inline data than the queue pair allows",
+            Self::Forked => "the device belongs to the parent process",
+            Self::Closed => "the device has been shut down",
+        })
+    }
+}
+
+impl std::error::Error for PostError {}

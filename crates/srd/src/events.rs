@@ -1,0 +1,120 @@
+//! Asynchronous events: what happens outside of work requests.
+
+use crate::{eventfd::EventFd, sync::lock};
+use srd_core::{Endpoint, Qpn};
+use std::{
+    collections::VecDeque,
+    io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Events kept for the user at most; later ones are dropped and counted.
+pub(crate) const EVENTS_MAX: usize = 4096;
+
+/// Something that is not the end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsyncEvent {
+    /// The peer answered before and is silent now. Its outstanding requests ended with status 13.
+    PeerUnresponsive(Endpoint),
+    /// The peer never answered. Requests to it ended with status 15.
+    PeerUnreachable(Endpoint),
+    /// The peer lost its state: restart or shutdown. Outstanding requests ended with status 8.
+    PeerReset(Endpoint),
+    /// A path to an address was retired, or returned to use.
+    PathChanged {
+        /// The address.
+        ip: IpAddr,
+        /// The path.
+        path: u8,
+        /// True when it was taken out of use.
+        retired: bool,
+    },
+    /// The queue pair entered the error state by itself.
+    QpFatal(Qpn),
+    /// All requests of a queue pair in SQD have ended.
+    SqDrained(Qpn),
+    /// The datapath is broken (not just a lost packet); the number is an errno. The device goes on
+    /// trying.
+    DatapathError(i32),
+}
+
+/// The queue between the engine's turn and the user.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    fd: EventFd,
+    waiting: Mutex<VecDeque<AsyncEvent>>,
+    dropped: AtomicU64,
+}
+
+impl EventQueue {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            fd: EventFd::new()?,
+            waiting: Mutex::new(VecDeque::new()),
+            dropped: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn push(&self, event: AsyncEvent) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.len() >= EVENTS_MAX {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.push_back(event);
+        self.fd.add();
+    }
+
+    pub(crate) fn pop(&self) -> Option<AsyncEvent> {
+        let mut waiting = lock(&self.waiting);
+        let event = waiting.pop_front();
+        if event.is_some() {
+            self.fd.take();
+        }
+        event
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eventfd::poll_readable;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn the_descriptor_is_readable_while_events_wait() {
+        let q = EventQueue::new().unwrap();
+        assert!(!poll_readable(q.fd().as_raw_fd(), 0).unwrap());
+        q.push(AsyncEvent::QpFatal(Qpn(1)));
+        q.push(AsyncEvent::SqDrained(Qpn(2)));
+        assert_eq!(q.pop(), Some(AsyncEvent::QpFatal(Qpn(1))));
+        assert!(poll_readable(q.fd().as_raw_fd(), 0).unwrap());
+        assert_eq!(q.pop(), Some(AsyncEvent::SqDrained(Qpn(2))));
+        assert!(!poll_readable(q.fd().as_raw_fd(), 0).unwrap());
+        assert_eq!(q.pop(), None);
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let q = EventQueue::new().unwrap();
+        for i in 0..EVENTS_MAX + 3 {
+            q.push(AsyncEvent::DatapathError(i as i32));
+        }
+        assert_eq!(q.dropped(), 3);
+        assert_eq!(q.pop(), Some(AsyncEvent::DatapathError(0)));
+    }
+}

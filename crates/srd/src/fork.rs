@@ -1,0 +1,37 @@
+//! A child of `fork` has no engine: its copy of the sockets and of the protocol state belongs to
+//! the parent, and must neither be used nor said goodbye with.
+
+use std::sync::{
+    Once,
+    atomic::{AtomicU32, Ordering},
+};
+
+/// How many forks lie between the first device's process and this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static HOOK: Once = Once::new();
+
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process a device was opened in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// This process; from now on forks are noticed.
+    pub(crate) fn current() -> Self {
+        HOOK.call_once(|| {
+            // SAFETY: the handler only adds to an atomic, which is async-signal-safe. When the
+            // registration fails for lack of memory, forks stay unnoticed, as without the hook.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        Self(GENERATION.load(Ordering::Relaxed))
+    }
+
+    /// Whether this code runs in a child forked since.
+    #[inline]
+    pub(crate) fn is_left(self) -> bool {
+        self.0 != GENERATION.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,220 @@
+//! Memory regions: what the device and peers may read and write.
+
+use crate::{
+    Device, Error, ProtectionDomain,
+    mem::Memory,
+    nic::Nic,
+    queue::{Piece, WrData},
+};
+use srd_core::{Access, MrKey, Status, WrHandle};
+use std::sync::{Arc, PoisonError};
+
+/// A piece of registered memory in a work request, by the region's own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sge {
+    /// Address of the first byte.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Key of the region.
+    pub lkey: u32,
+}
+
+/// A registered memory region.
+///
+/// The safe way is memory that the region owns ([`ProtectionDomain::mr_allocate`]), read and
+/// written by copying: [`MemoryRegion::read_at`], [`MemoryRegion::write_at`]. The device may write
+/// at the same time, when a receive arrives or a peer writes; then the copy may hold old and new
+/// bytes mixed, as with any RDMA device, until the completion (or whatever the two sides agreed
+/// on) says that the data is there. Nothing else can happen: the memory stays valid as long as
+/// any work request refers to it, whatever is dropped first.
+///
+/// Dropping it deregisters it.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    pd: ProtectionDomain,
+    memory: Arc<Memory>,
+    key: MrKey,
+}
+
+impl MemoryRegion {
+    pub(crate) fn allocate(
+        pd: &ProtectionDomain,
+        len: usize,
+        access: Access,
+    ) -> Result<Self, Error> {
+        check(pd, len, access)?;
+        let memory = Memory::owned(len, access, pd.id())
+            .map_err(|_| Error::NoRoom("memory region of this size"))?;
+        Self::enter(pd, memory)
+    }
+
+    /// # Safety
+    /// As [`ProtectionDomain::mr_register`].
+    pub(crate) unsafe fn register(
+        pd: &ProtectionDomain,
+        base: *mut u8,
+        len: usize,
+        addr: u64,
+        access: Access,
+    ) -> Result<Self, Error> {
+        check(pd, len, access)?;
+        if base.is_null() || addr.checked_add(len as u64).is_none() {
+            return Err(Error::Invalid("memory region address"));
+        }
+        // SAFETY: promised by the caller.
+        let memory = unsafe { Memory::borrowed(base, len, addr, access, pd.id()) };
+        Self::enter(pd, memory)
+    }
+
+    fn enter(pd: &ProtectionDomain, memory: Memory) -> Result<Self, Error> {
+        let shared = pd.device().shared();
+        let mut nic = shared.nic()?;
+        let key = nic
+            .engine
+            .mr_register(pd.id(), memory.addr(), memory.len() as u64, memory.access())
+            .map_err(|e| Error::from_core(e, "memory region"))?;
+        let memory = Arc::new(memory);
+        nic.tables.regions.insert(key.0, Arc::clone(&memory));
+        drop(nic);
+        let mut regions = shared.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.insert(key.0, Arc::clone(&memory));
+        Ok(Self { pd: pd.clone(), memory, key })
+    }
+
+    /// Key for local use, in an [`Sge`].
+    pub fn lkey(&self) -> u32 {
+        self.key.0
+    }
+
+    /// Key that peers name in RDMA requests.
+    pub fn rkey(&self) -> u32 {
+        self.key.0
+    }
+
+    /// Address of the first byte, as work requests and peers name it.
+    pub fn addr(&self) -> u64 {
+        self.memory.addr()
+    }
+
+    /// Bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Access rights.
+    pub fn access(&self) -> Access {
+        self.memory.access()
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    /// Where the first byte lies in this process. Reads and writes through it race with the device
+    /// unless completions order them; Rust references to the memory must not be held meanwhile.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.memory.base()
+    }
+
+    /// The piece of `len` bytes from `offset` on, for a work request. Bounds are checked when it
+    /// is posted.
+    pub fn sge(&self, offset: usize, len: u32) -> Sge {
+        Sge { addr: self.addr().wrapping_add(offset as u64), len, lkey: self.lkey() }
+    }
+
+    /// Copies `bytes` into the region at `offset`.
+    ///
+    /// # Errors
+    /// They do not fit; nothing was copied.
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        if self.memory.write(offset, bytes) { Ok(()) } else { Err(OUTSIDE) }
+    }
+
+    /// Copies bytes from `offset` on into `out`.
+    ///
+    /// # Errors
+    /// The region is shorter; nothing was copied.
+    pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
+        if self.memory.read(offset, out) { Ok(()) } else { Err(OUTSIDE) }
+    }
+
+    /// A copy of `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The region is shorter.
+    pub fn to_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>, Error> {
+        if offset > self.len() || len > self.len() - offset {
+            return Err(OUTSIDE);
+        }
+        let mut out = vec![0; len];
+        self.read_at(offset, &mut out)?;
+        Ok(out)
+    }
+
+    /// Deregisters it. When this returns, the device reads and writes nothing of it any more:
+    /// outstanding requests that use it end with status 5
+    /// ([`Status::LocalInvalidLkey`]) — a receive when it would have been filled — and peers'
+    /// requests with status 7.
+    pub fn deregister(self) {}
+}
+
+const OUTSIDE: Error = Error::Invalid("the range lies outside the memory region");
+
+fn check(pd: &ProtectionDomain, len: usize, access: Access) -> Result<(), Error> {
+    const ALL: u8 = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    pd.device().shared().check()?;
+    if len == 0 || len as u64 > pd.device().attr().max_mr_size {
+        return Err(Error::Invalid("the length of a memory region must be from 1 to max_mr_size"));
+    }
+    if access.0 & !ALL != 0 {
+        return Err(Error::Invalid("unknown access right"));
+    }
+    if access.allows(Access::REMOTE_WRITE) && !access.allows(Access::LOCAL_WRITE) {
+        return Err(Error::Invalid("REMOTE_WRITE needs LOCAL_WRITE"));
+    }
+    Ok(())
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        let device: &Device = self.pd.device();
+        let shared = device.shared();
+        let Ok(mut nic) = shared.nic_to_destroy() else { return };
+        shared.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&self.key.0);
+        // Posts on their way get the status that later ones get.
+        let now = Nic::now();
+        nic.take_posts(shared, now);
+        let _ = nic.engine.mr_deregister(now, self.key);
+        nic.tables.regions.remove(&self.key.0);
+        nic.forget_memory(&self.memory);
+        nic.deliver(shared);
+    }
+}
+
+impl Nic {
+    /// Takes a region out of every work request. The datapath references no payload between
+    /// turns, so nothing else can still look at it.
+    fn forget_memory(&mut self, memory: &Arc<Memory>) {
+        let uses = |pieces: &[Piece]| pieces.iter().any(|p| Arc::ptr_eq(&p.memory, memory));
+        let now = Self::now();
+        for (index, slot) in self.tables.wrs.iter_mut().enumerate() {
+            if let WrData::Pieces(pieces) = &slot.data
+                && slot.live
+                && uses(pieces)
+            {
+                slot.data = WrData::Empty;
+                self.engine.wr_abort(now, WrHandle(index as u32), Status::LocalInvalidLkey);
+            }
+        }
+        for slot in self.tables.qps.iter_mut().flatten().flat_map(|q| &mut q.recv_slots) {
+            if slot.live && uses(&slot.pieces) {
+                slot.lost_memory = true;
+                slot.pieces.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the engine's turn works on: engine, datapath and the tables that tie the engine's handles
+//! to memory and rings. All of it is behind the device's one lock.
+
+use crate::{
+    mem::Regions,
+    queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
+};
+use arrayvec::ArrayVec;
+use rtrb::{Consumer, Producer};
+use srd_core::{Engine, Qpn, RecvHandle, Time, WrHandle, limits};
+use srd_datapath::{Datapath, clock};
+use srd_wire::{AckBlock, ParseError};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+/// Number of kinds of [`ParseError`].
+pub(crate) const PARSE_ERRORS: usize = 7;
+
+/// Packets handed to the datapath in one turn at most: bounds how long received packets wait.
+pub(crate) const TX_BATCH: usize = 64;
+
+/// Where a parse error is counted.
+pub(crate) const fn parse_error_index(e: ParseError) -> usize {
+    match e {
+        ParseError::Truncated => 0,
+        ParseError::Version => 1,
+        ParseError::Type => 2,
+        ParseError::ListTooLong => 3,
+        ParseError::Value => 4,
+        ParseError::Sealed => 5,
+        ParseError::TrailingBytes => 6,
+    }
+}
+
+/// A send request that the engine holds, by its handle.
+#[derive(Debug)]
+pub(crate) struct WrSlot {
+    pub qpn: Qpn,
+    pub data: WrData,
+    pub live: bool,
+}
+
+/// A posted receive that the engine holds, by its index.
+#[derive(Debug, Default)]
+pub(crate) struct RecvSlot {
+    pub pieces: ArrayVec<Piece, { crate::queue::RECV_SGES_MAX }>,
+    pub live: bool,
+    /// A region of it was deregistered: nothing is placed, and it ends with status 5.
+    pub lost_memory: bool,
+}
+
+/// The turn's side of a queue pair.
+#[derive(Debug)]
+pub(crate) struct QpSide {
+    pub core: Arc<QpCore>,
+    pub sends: Consumer<SendEntry>,
+    pub recvs: Consumer<RecvEntry>,
+    pub recv_slots: Vec<RecvSlot>,
+    /// The engine had no room: the oldest entry of a ring waits for the next turn.
+    pub held: bool,
+}
+
+/// The turn's side of a completion queue.
+#[derive(Debug)]
+pub(crate) struct CqSide {
+    pub core: Arc<CqCore>,
+    pub ring: Producer<CqEntry>,
+    /// Something was put into the ring since the user was last told.
+    pub fresh: bool,
+}
+
+/// The tables, apart from the engine so that both can be borrowed at once.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub local_ip: IpAddr,
+    pub wrs: Vec<WrSlot>,
+    pub qps: Vec<Option<Box<QpSide>>>,
+    pub cqs: Vec<Option<CqSide>>,
+    pub regions: Regions,
+}
+
+impl Tables {
+    pub(crate) fn new(local_ip: IpAddr) -> Self {
+        Self {
+            local_ip,
+            wrs: Vec::new(),
+            qps: (0..limits::QPS_MAX).map(|_| None).collect(),
+            cqs: Vec::new(),
+            regions: Regions::default(),
+        }
+    }
+
+    /// The queue pair with this number.
+    #[inline]
+    pub(crate) fn qp(&mut self, qpn: Qpn) -> Option<&mut QpSide> {
+        self.qps[usize::from(qpn.index())].as_deref_mut().filter(|q| q.core.qpn == qpn)
+    }
+
+    /// The posted receive.
+    #[inline]
+    pub(crate) fn recv(&mut self, handle: RecvHandle) -> Option<&mut RecvSlot> {
+        self.qp(handle.qp)?.recv_slots.get_mut(handle.index as usize).filter(|s| s.live)
+    }
+
+    /// The send request.
+    #[inline]
+    pub(crate) fn wr(&mut self, handle: WrHandle) -> Option<&mut WrSlot> {
+        self.wrs.get_mut(handle.0 as usize).filter(|s| s.live)
+    }
+
+    /// Files a send request under its handle. The table grows to the largest handle ever used.
+    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, data: WrData) {
+        let index = handle.0 as usize;
+        if index >= self.wrs.len() {
+            self.wrs.resize_with(index + 1, || WrSlot {
+                qpn: Qpn(0),
+                data: WrData::Empty,
+                live: false,
+            });
+        }
+        self.wrs[index] = WrSlot { qpn, data, live: true };
+    }
+
+    /// Whether all the regions are still registered (and not others under the same key).
+    pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().all(|p| self.regions.get(&p.key).is_some_and(|m| Arc::ptr_eq(m, &p.memory)))
+    }
+}
+
+/// Counts that neither the engine nor the datapath has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NicCounters {
+    /// By [`parse_error_index`].
+    pub parse_errors: [u64; PARSE_ERRORS],
+    /// Packets not handed to the datapath: its refusal, or payload memory that was gone.
+    pub tx_refused: u64,
+    /// Placements that found no memory (receive or region gone between verdict and copy).
+    pub rx_unplaced: u64,
+    pub turns: u64,
+}
+
+/// Everything behind the lock.
+pub(crate) struct Nic {
+    pub engine: Engine,
+    pub net: Box<dyn Datapath>,
+    pub tables: Tables,
+    pub counters: NicCounters,
+    /// Scratch for the acknowledgment block of a received packet.
+    pub ack: AckBlock,
+    /// Last errno of the datapath that was reported; 0 = it works.
+    pub net_errno: i32,
+}
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Work requests taken, packets received and sent, completions delivered.
+    pub done: usize,
+    /// There is more at once: a full batch was received or sent.
+    pub more: bool,
+}
+
+impl Nic {
+    /// The one clock.
+    #[inline]
+    pub(crate) fn now() -> Time {
+        Time(clock::now_ns())
+    }
+
+    /// How long nothing happens by itself; `None` = until something arrives.
+    pub(crate) fn idle_time(&self, limit: Option<Duration>) -> Option<Duration> {
+        let next = self.engine.next_timeout();
+        if next == Time::NEVER {
+            return limit;
+        }
+        let own = Duration::from_nanos(next.since(Self::now()).0);
+        Some(limit.map_or(own, |l| l.min(own)))
+    }
+}

@@ -1,0 +1,177 @@
+//! From a configuration to an engine with a datapath.
+
+use crate::{
+    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr, caps,
+    entropy::rng_from_os,
+    gid_from_ip, interface,
+    nic::{Nic, NicCounters, Tables},
+    queue::{
+        CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
+        RECV_SGES_MAX, SEND_SGES_MAX,
+    },
+};
+use srd_core::{Engine, EngineConfig, limits};
+use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
+use srd_wire::{AckBlock, OVERHEAD_BYTES};
+
+/// Least MTU of a device in bytes.
+const MTU_MIN: u16 = 64;
+
+/// An engine ready to run.
+pub(crate) struct Opened {
+    pub nic: Nic,
+    pub attr: DeviceAttr,
+    pub port: PortAttr,
+    pub warnings: Vec<String>,
+}
+
+/// What opening the datapath tells about the machine.
+struct Net {
+    datapath: Box<dyn Datapath>,
+    warnings: Vec<String>,
+    rx_budget_bytes: Option<u32>,
+    line_bytes_per_sec: Option<u64>,
+}
+
+/// Opens sockets (or takes the ready datapath) and makes the engine.
+pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
+    if config.port_base == 0 || config.port_base > u16::MAX - 255 {
+        return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
+    }
+    let mut net = match config.datapath.take() {
+        Some(datapath) => {
+            Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
+        }
+        None => udp_open(&mut config)?,
+    };
+    if let Some(wrap) = config.wrap.take() {
+        net.datapath = wrap(net.datapath);
+    }
+    let slot = slot_of(net.datapath.as_ref(), &config)?;
+    let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;
+    if net.datapath.paths() < usize::from(config.paths) {
+        return Err(DeviceError::Config("the datapath has fewer paths than `paths` asks for"));
+    }
+    let mut engine = EngineConfig::sockets(net.datapath.local_ip(), slot, mtu);
+    engine.port_base = config.port_base;
+    engine.path.paths = config.paths;
+    engine.path.live_min = engine.path.live_min.min(config.paths);
+    engine.path.policy = config.path_policy;
+    engine.rate.policy = config.rate_policy;
+    if let Some(bytes) = net.rx_budget_bytes {
+        engine.rx_budget_bytes = bytes;
+    }
+    if let Some(rate) = net.line_bytes_per_sec {
+        engine.rate.line_bytes_per_sec = rate;
+    }
+    if let Some(tune) = config.tune.take() {
+        tune(&mut engine);
+    }
+    engine.validate().map_err(DeviceError::Config)?;
+    let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
+    let tables = Tables::new(engine.ip);
+    let engine =
+        Engine::new(engine, rng_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
+    let nic = Nic {
+        engine,
+        net: net.datapath,
+        tables,
+        counters: NicCounters::default(),
+        ack: AckBlock::default(),
+        net_errno: 0,
+    };
+    Ok(Opened { nic, attr, port, warnings: net.warnings })
+}
+
+fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {
+    let local = match &config.bind {
+        Bind::Ip(ip) => interface::Local { ip: *ip, scope_id: interface::scope_of(*ip) },
+        Bind::Interface(name) => interface::address_of(name)?,
+    };
+    let mut udp = UdpConfig::new(local.ip);
+    udp.scope_id = local.scope_id;
+    udp.port_base = config.port_base;
+    udp.slot = config.slot;
+    udp.paths = usize::from(config.paths);
+    if let Some(tune) = config.tune_udp.take() {
+        tune(&mut udp);
+    }
+    let datapath = UdpDatapath::open(udp).map_err(DeviceError::Datapath)?;
+    // The kernel counts its own overhead per packet: about half of the buffer holds data.
+    let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
+    Ok(Net {
+        warnings: datapath.rcvbuf_warning().into_iter().collect(),
+        rx_budget_bytes: Some(rx_budget),
+        line_bytes_per_sec: route::link_bits_per_sec(local.ip).map(|bits| bits / 8),
+        datapath: Box::new(datapath),
+    })
+}
+
+/// The slot that the datapath's port stands for.
+fn slot_of(datapath: &dyn Datapath, config: &DeviceConfig) -> Result<u8, DeviceError> {
+    let slot = datapath.port().checked_sub(config.port_base).and_then(|s| u8::try_from(s).ok());
+    match slot {
+        Some(slot) if config.slot.is_none_or(|asked| asked == slot) => Ok(slot),
+        _ => Err(DeviceError::Config(
+            "the datapath's port must be port_base + slot, with a slot from 0 to 255",
+        )),
+    }
+}
+
+/// The device MTU: as asked for if that fits the link.
+fn mtu_of(datapath: &dyn Datapath, asked: Option<u16>) -> Result<u16, DeviceError> {
+    let room = datapath.udp_payload_max().saturating_sub(OVERHEAD_BYTES);
+    let link = u16::try_from(room).unwrap_or(u16::MAX);
+    let mtu = asked.unwrap_or(link);
+    if mtu > link || link < MTU_MIN {
+        return Err(DeviceError::Mtu { asked: asked.unwrap_or(0), link });
+    }
+    if mtu < MTU_MIN {
+        return Err(DeviceError::Config("mtu must be at least 64 bytes"));
+    }
+    Ok(mtu)
+}
+
+fn attr_of(engine: &EngineConfig) -> DeviceAttr {
+    let mut device_caps = caps::RNR_RETRY
+        | caps::CQ_WITH_SGID
+        | caps::DATA_POLLING_128
+        | caps::UNSOLICITED_WRITE_RECV;
+    if engine.rdma_read {
+        device_caps |= caps::RDMA_READ;
+    }
+    if engine.rdma_write {
+        device_caps |= caps::RDMA_WRITE;
+    }
+    DeviceAttr {
+        max_sq_wr: QUEUE_DEPTH_MAX.min(engine.wrs_max),
+        max_rq_wr: QUEUE_DEPTH_MAX,
+        max_sq_sge: SEND_SGES_MAX as u32,
+        max_rq_sge: RECV_SGES_MAX as u32,
+        max_sge_rd: SEND_SGES_MAX as u32,
+        inline_buf_size: INLINE_BYTES_DEFAULT,
+        inline_buf_size_ex: INLINE_BYTES_MAX as u32,
+        max_rdma_size: limits::RDMA_BYTES_MAX,
+        device_caps,
+        max_qp: limits::QPS_MAX as u32,
+        max_cq: CQS_MAX as u32,
+        max_cqe: CQ_DEPTH_MAX,
+        max_mr_size: 1 << 46,
+        max_wr: engine.wrs_max,
+    }
+}
+
+fn port_of(engine: &EngineConfig, udp_port: u16) -> PortAttr {
+    let mtu = u32::from(engine.mtu);
+    let active_mtu = [4096, 2048, 1024, 512].into_iter().find(|&m| m <= mtu).unwrap_or(256);
+    PortAttr {
+        max_msg_sz: mtu,
+        active_mtu,
+        udp_port,
+        ip: engine.ip,
+        gid: gid_from_ip(engine.ip),
+        paths: engine.path.paths,
+        gid_tbl_len: 1,
+        pkey_tbl_len: 1,
+    }
+}

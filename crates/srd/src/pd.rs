@@ -1,0 +1,115 @@
+//! Protection domains: what may be used together.
+
+use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair};
+use srd_core::{Access, PdId};
+use std::{net::IpAddr, sync::Arc};
+
+/// A protection domain: memory regions, address handles and queue pairs made from one may be used
+/// together. Cheap to clone; gone with its last handle.
+#[derive(Clone, Debug)]
+pub struct ProtectionDomain(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: Device,
+    id: PdId,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
+            // Whatever was made from it held it, so nothing is left that could use it.
+            let _ = nic.engine.pd_destroy(self.id);
+        }
+    }
+}
+
+impl ProtectionDomain {
+    pub(crate) fn create(device: &Device) -> Result<Self, Error> {
+        let id = {
+            let mut nic = device.shared().nic()?;
+            nic.engine.pd_create().map_err(|e| Error::from_core(e, "protection domain"))?
+        };
+        Ok(Self(Arc::new(Inner { device: device.clone(), id })))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Its number.
+    pub fn id(&self) -> PdId {
+        self.0.id
+    }
+
+    /// Whether memory regions, address handles or queue pairs (or other handles) refer to it.
+    pub fn in_use(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Allocates and registers `len` zeroed bytes. `access` is a sum of bits of [`Access`].
+    ///
+    /// # Errors
+    /// A length of 0, memory that cannot be had, a full table, or a device that is not usable.
+    pub fn mr_allocate(&self, len: usize, access: u8) -> Result<MemoryRegion, Error> {
+        MemoryRegion::allocate(self, len, Access(access))
+    }
+
+    /// Registers memory of the caller's, to be named by its own address.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::mr_allocate`].
+    ///
+    /// # Safety
+    /// From now until [`MemoryRegion::deregister`] has returned (or the region was dropped), the
+    /// `len` bytes at `base` must stay valid: readable, and writable if `access` has
+    /// [`Access::LOCAL_WRITE`] or [`Access::REMOTE_WRITE`]. Rust references to the range must not
+    /// be used while the device may write to it.
+    pub unsafe fn mr_register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: u8,
+    ) -> Result<MemoryRegion, Error> {
+        // SAFETY: promised by the caller.
+        unsafe { self.mr_register_at(base, len, base.addr() as u64, access) }
+    }
+
+    /// As [`ProtectionDomain::mr_register`], with the first byte named `addr` in work requests
+    /// and by peers (verbs: `ibv_reg_mr_iova`).
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::mr_allocate`]; also when `addr + len` overflows.
+    ///
+    /// # Safety
+    /// As [`ProtectionDomain::mr_register`].
+    pub unsafe fn mr_register_at(
+        &self,
+        base: *mut u8,
+        len: usize,
+        addr: u64,
+        access: u8,
+    ) -> Result<MemoryRegion, Error> {
+        // SAFETY: promised by the caller.
+        unsafe { MemoryRegion::register(self, base, len, addr, Access(access)) }
+    }
+
+    /// Makes an address handle for the host at `ip`. Which engine of that host is meant follows
+    /// from the queue pair number of each request.
+    ///
+    /// # Errors
+    /// A full table, an address of the other family, or a device that is not usable.
+    pub fn ah_create(&self, ip: IpAddr) -> Result<AddressHandle, Error> {
+        AddressHandle::create(self, ip)
+    }
+
+    /// Makes a queue pair in the state RESET.
+    ///
+    /// # Errors
+    /// Values beyond [`Device::attr`], completion queues of another device, a full table, or a
+    /// device that is not usable.
+    pub fn qp_create(&self, init: &QpInit<'_>) -> Result<QueuePair, Error> {
+        QueuePair::create(self, init)
+    }
+}

@@ -1,0 +1,226 @@
+//! Scatter and gather: from the engine's references to bytes in registered memory.
+
+use crate::{
+    nic::{NicCounters, Tables},
+    queue::{Piece, SEND_SGES_MAX, WrData},
+};
+use arrayvec::ArrayVec;
+use srd_core::{MrKey, Payload, Placement, Source, Target, Transmit, TxSink, limits::GRH_BYTES};
+use srd_datapath::{Datapath, Part, TxPacket};
+use srd_wire::{HEADERS_BYTES_MAX, emit};
+use std::net::{IpAddr, SocketAddr};
+
+/// The pieces of one packet's payload.
+pub(crate) type Parts = ArrayVec<Part, SEND_SGES_MAX>;
+
+/// Copies `bytes` into a list of pieces, `offset` bytes into it. False if it is too short; what
+/// fits has been copied then.
+pub(crate) fn scatter(pieces: &[Piece], mut offset: u64, mut bytes: &[u8]) -> bool {
+    for piece in pieces {
+        if bytes.is_empty() {
+            return true;
+        }
+        let len = u64::from(piece.len);
+        if offset >= len {
+            offset -= len;
+            continue;
+        }
+        let here = bytes.len().min((len - offset) as usize);
+        if !piece.memory.write(piece.offset + offset as usize, &bytes[..here]) {
+            return false;
+        }
+        bytes = &bytes[here..];
+        offset = 0;
+    }
+    bytes.is_empty()
+}
+
+/// The parts of a list of pieces from `offset` on; `None` if it is shorter than that.
+fn gather(pieces: &[Piece], mut offset: u64, mut len: usize) -> Option<Parts> {
+    let mut parts = Parts::new();
+    for piece in pieces {
+        if len == 0 {
+            break;
+        }
+        let piece_len = u64::from(piece.len);
+        if offset >= piece_len {
+            offset -= piece_len;
+            continue;
+        }
+        let here = len.min((piece_len - offset) as usize);
+        parts.push(piece.memory.part(piece.offset + offset as usize, here)?);
+        len -= here;
+        offset = 0;
+    }
+    (len == 0).then_some(parts)
+}
+
+impl Tables {
+    /// Where the payload of a packet lies. The parts are good until the tables change.
+    #[inline]
+    fn gather(&self, payload: &Payload) -> Option<Parts> {
+        let len = usize::from(payload.len);
+        match payload.source {
+            Source::Region(MrKey(key)) => {
+                let memory = self.regions.get(&key)?;
+                let offset = memory.offset_of(payload.offset, len as u64)?;
+                Some(Parts::from_iter([memory.part(offset, len)?]))
+            }
+            Source::Wr(handle) => {
+                let slot = self.wrs.get(handle.0 as usize).filter(|s| s.live)?;
+                match &slot.data {
+                    WrData::Empty => (len == 0).then(Parts::new),
+                    WrData::Pieces(pieces) => gather(pieces, payload.offset, len),
+                    WrData::Inline(bytes) => {
+                        let from = usize::try_from(payload.offset).ok()?;
+                        let bytes = bytes.get(from..from.checked_add(len)?)?;
+                        // SAFETY: the bytes are part of the table, which does not change before
+                        // the datapath's queue is flushed: both happen in one call (transmit).
+                        Some(Parts::from_iter([unsafe { Part::new(bytes.as_ptr(), len) }]))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out a placement. False if the memory is gone.
+    #[inline]
+    pub(crate) fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+        let Some(bytes) = payload.get(..placement.len as usize) else { return false };
+        match placement.target {
+            Target::Region(MrKey(key)) => self.regions.get(&key).is_some_and(|memory| {
+                memory
+                    .offset_of(placement.offset, bytes.len() as u64)
+                    .is_some_and(|offset| memory.write(offset, bytes))
+            }),
+            Target::Recv(handle) => match self.recv(handle) {
+                Some(slot) if !slot.lost_memory => scatter(&slot.pieces, placement.offset, bytes),
+                _ => false,
+            },
+            Target::Wr(handle) => match self.wr(handle).map(|s| &s.data) {
+                Some(WrData::Pieces(pieces)) => scatter(pieces, placement.offset, bytes),
+                _ => bytes.is_empty(),
+            },
+        }
+    }
+}
+
+/// The 40 bytes in front of a received UD message, laid out as an IPv6 header with both GIDs, as
+/// `struct ibv_grh` has it.
+pub(crate) fn grh(src: IpAddr, dst: IpAddr, payload_len: u16) -> [u8; GRH_BYTES as usize] {
+    /// Next header: InfiniBand transport.
+    const NEXT_HEADER_IBA: u8 = 0x1B;
+    const HOP_LIMIT: u8 = 64;
+    let mut g = [0; GRH_BYTES as usize];
+    g[0] = 6 << 4;
+    g[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    g[6] = NEXT_HEADER_IBA;
+    g[7] = HOP_LIMIT;
+    g[8..24].copy_from_slice(&crate::gid_from_ip(src));
+    g[24..40].copy_from_slice(&crate::gid_from_ip(dst));
+    g
+}
+
+/// Turns the engine's packets into datagrams: headers written out, payload by reference.
+pub(crate) struct Emitter<'a> {
+    pub net: &'a mut dyn Datapath,
+    pub tables: &'a Tables,
+    pub counters: &'a mut NicCounters,
+}
+
+impl TxSink for Emitter<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let parts = match &t.payload {
+            None => Parts::new(),
+            Some(payload) => match self.tables.gather(payload) {
+                Some(parts) => parts,
+                None => {
+                    // A packet that is not sent is a packet lost: the engine copes.
+                    self.counters.tx_refused += 1;
+                    return;
+                }
+            },
+        };
+        let mut headers = [0; HEADERS_BYTES_MAX];
+        let len = emit(&t.packet, &mut headers);
+        let packet = TxPacket {
+            dst: SocketAddr::new(t.dst.ip, t.dst.port),
+            path: t.path,
+            headers: &headers[..len],
+            payload: &parts,
+            padded_len: usize::from(t.padded_len),
+        };
+        if self.net.tx_push(&packet).is_err() {
+            self.counters.tx_refused += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::Memory;
+    use srd_core::{Access, PdId};
+    use std::sync::Arc;
+
+    fn pieces(lens: &[u32]) -> Vec<Piece> {
+        lens.iter()
+            .map(|&len| {
+                let memory =
+                    Memory::owned(len as usize + 8, Access(Access::LOCAL_WRITE), PdId(0)).unwrap();
+                Piece { memory: Arc::new(memory), key: 1, offset: 4, len }
+            })
+            .collect()
+    }
+
+    fn bytes_of(parts: &Parts) -> Vec<u8> {
+        let mut out = Vec::new();
+        parts.iter().for_each(|p| p.copy_into(&mut out));
+        out
+    }
+
+    #[test]
+    fn any_range_of_a_list_comes_back_as_it_went_in() {
+        let list = pieces(&[5, 11]);
+        let data: Vec<u8> = (1..=16).collect();
+        assert!(scatter(&list, 0, &data));
+        for from in 0..=16_usize {
+            for len in 0..=16 - from {
+                let parts = gather(&list, from as u64, len).unwrap();
+                assert_eq!(bytes_of(&parts), data[from..from + len]);
+            }
+        }
+        assert!(gather(&list, 10, 7).is_none());
+        let mut frame = [0xFF; 4];
+        assert!(list[1].memory.read(0, &mut frame));
+        assert_eq!(frame, [0; 4], "nothing before the piece was touched");
+        assert!(list[1].memory.read(15, &mut frame));
+        assert_eq!(frame, [0; 4], "nothing after it");
+    }
+
+    #[test]
+    fn scatter_in_steps_equals_scatter_at_once() {
+        let (a, b) = (pieces(&[3, 0, 4, 9]), pieces(&[3, 0, 4, 9]));
+        let data: Vec<u8> = (10..26).collect();
+        assert!(scatter(&a, 0, &data));
+        for (i, byte) in data.iter().enumerate().rev() {
+            assert!(scatter(&b, i as u64, &[*byte]));
+        }
+        for (x, y) in a.iter().zip(&b) {
+            let (mut p, mut q) = (vec![0; x.len as usize], vec![0; y.len as usize]);
+            assert!(x.memory.read(4, &mut p) && y.memory.read(4, &mut q));
+            assert_eq!(p, q);
+        }
+        assert!(!scatter(&a, 15, &[1, 2]), "the list has 16 bytes");
+        assert!(scatter(&a, 16, &[]));
+    }
+
+    #[test]
+    fn the_grh_names_both_ends() {
+        let (src, dst) = ("10.0.0.1".parse().unwrap(), "fe80::2".parse().unwrap());
+        let g = grh(src, dst, 100);
+        assert_eq!((g[0] >> 4, g[4..6].to_vec()), (6, vec![0, 100]));
+        assert_eq!(g[8..24], crate::gid_from_ip(src));
+        assert_eq!(g[24..], crate::gid_from_ip(dst));
+    }
+}

@@ -1,0 +1,268 @@
+//! Posting work: every check that needs no engine, then into the ring. Never blocks.
+
+use crate::{
+    AddressHandle, PostError, QueuePair, Sge, caps,
+    queue::{Piece, RecvEntry, SEND_SGES_MAX, SendEntry, WrData},
+    sync::lock,
+};
+use arrayvec::ArrayVec;
+use srd_core::{
+    Access, Opcode, QpState, QpType, Qpn,
+    limits::{GRH_BYTES, RDMA_BYTES_MAX},
+};
+
+/// Local data of a send request.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Registered memory: read when the request is transmitted (written, for an RDMA read), so it
+    /// must not change before the completion.
+    Sges(&'a [Sge]),
+    /// Bytes that are copied at once.
+    Inline(&'a [u8]),
+}
+
+/// A send request.
+///
+/// ```
+/// # fn f(ah: &srd::AddressHandle, peer: srd::Qpn, mr: &srd::MemoryRegion) {
+/// use srd::SendWr;
+/// let hello = SendWr::send(1, ah, peer, 0x11).inline(b"hello");
+/// let block = SendWr::write(2, ah, peer, 0x11).remote(0x7f00_0000_1000, 42).sges(&[mr.sge(0, 4096)]).imm(9);
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// A number of the caller's, given back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: Opcode,
+    /// To which host.
+    pub ah: &'a AddressHandle,
+    /// To which queue pair there.
+    pub dst_qpn: Qpn,
+    /// The destination's Q_Key.
+    pub qkey: u32,
+    /// Local data.
+    pub data: Data<'a>,
+    /// RDMA: key of the remote region.
+    pub rkey: u32,
+    /// RDMA: first byte there, in the region's own addresses.
+    pub raddr: u64,
+    /// Immediate data, for the operations that carry some.
+    pub imm: u32,
+}
+
+impl<'a> SendWr<'a> {
+    fn new(op: Opcode, wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+        let data = Data::Sges(&[]);
+        Self { wr_id, op, ah, dst_qpn, qkey, data, rkey: 0, raddr: 0, imm: 0 }
+    }
+
+    /// A message of at most one MTU; empty until data is given.
+    pub fn send(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+        Self::new(Opcode::Send, wr_id, ah, dst_qpn, qkey)
+    }
+
+    /// An RDMA write of at most 1 GiB.
+    pub fn write(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+        Self::new(Opcode::Write, wr_id, ah, dst_qpn, qkey)
+    }
+
+    /// An RDMA read of at most 1 GiB into the local data's memory.
+    pub fn read(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
+        Self::new(Opcode::Read, wr_id, ah, dst_qpn, qkey)
+    }
+
+    /// Where to write to or read from: address and rkey of the peer's region.
+    pub fn remote(mut self, raddr: u64, rkey: u32) -> Self {
+        (self.raddr, self.rkey) = (raddr, rkey);
+        self
+    }
+
+    /// Local data in registered memory.
+    pub fn sges(mut self, sges: &'a [Sge]) -> Self {
+        self.data = Data::Sges(sges);
+        self
+    }
+
+    /// Local data copied at the post.
+    pub fn inline(mut self, bytes: &'a [u8]) -> Self {
+        self.data = Data::Inline(bytes);
+        self
+    }
+
+    /// Makes a send or write carry immediate data; a read stays as it is.
+    pub fn imm(mut self, imm: u32) -> Self {
+        self.imm = imm;
+        self.op = match self.op {
+            Opcode::Send => Opcode::SendImm,
+            Opcode::Write => Opcode::WriteImm,
+            other => other,
+        };
+        self
+    }
+}
+
+/// A receive request. A UD receive needs 40 bytes more than the message.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// A number of the caller's, given back in the completion.
+    pub wr_id: u64,
+    /// Where the message goes, in order. May be empty for messages without data.
+    pub sges: &'a [Sge],
+}
+
+impl QueuePair {
+    /// Posts a send request. Exactly one completion follows, unless the queue pair is destroyed or
+    /// reset before.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was taken in.
+    pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let shared = self.device().shared();
+        check_alive(shared)?;
+        if !matches!(self.core.state(), QpState::Rts | QpState::Sqd) {
+            return Err(PostError::BadState);
+        }
+        if wr.ah.pd().id() != self.core.pd || !wr.ah.pd().device().is_same(self.device()) {
+            return Err(PostError::BadAh);
+        }
+        self.check_op(wr.op)?;
+        let (data, len) = self.send_data(wr)?;
+        let rdma = matches!(wr.op, Opcode::Write | Opcode::WriteImm | Opcode::Read);
+        let max = if rdma { u64::from(RDMA_BYTES_MAX) } else { self.device().mtu() as u64 };
+        if len > max {
+            return Err(PostError::BadLength);
+        }
+        let entry = SendEntry {
+            wr: srd_core::SendWr {
+                wr_id: wr.wr_id,
+                op: wr.op,
+                ah: wr.ah.id(),
+                dst_qpn: wr.dst_qpn,
+                qkey: wr.qkey,
+                len: len as u32,
+                rkey: wr.rkey,
+                raddr: wr.raddr,
+                imm: wr.imm,
+            },
+            data,
+        };
+        let core = &self.core;
+        if !core.sq_slots.take() {
+            return Err(PostError::QueueFull);
+        }
+        if !core.send_cq.slots.take() {
+            core.sq_slots.give(1);
+            return Err(PostError::CqFull);
+        }
+        if !shared.wr_slots.take() {
+            core.send_cq.slots.give(1);
+            core.sq_slots.give(1);
+            return Err(PostError::NoRoom);
+        }
+        // Has room: the ring is as long as the queue is deep, and a slot was just taken.
+        let pushed = lock(&core.sq).push(entry).is_ok();
+        debug_assert!(pushed, "send ring overrun");
+        shared.note_post(usize::from(core.qpn.index()));
+        Ok(())
+    }
+
+    /// Posts a receive request. Exactly one completion follows, unless the queue pair is destroyed
+    /// or reset before.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was taken in.
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let shared = self.device().shared();
+        check_alive(shared)?;
+        let core = &self.core;
+        if matches!(core.state(), QpState::Reset | QpState::Err) {
+            return Err(PostError::BadState);
+        }
+        if wr.sges.len() > core.recv_sges_max {
+            return Err(PostError::TooManySges);
+        }
+        let mut pieces = ArrayVec::new();
+        let mut len = 0_u64;
+        for sge in wr.sges {
+            len += u64::from(sge.len);
+            pieces.push(self.piece(sge, true)?);
+        }
+        let len = u32::try_from(len).map_err(|_| PostError::BadLength)?;
+        if core.kind == QpType::Ud && len < GRH_BYTES {
+            return Err(PostError::BadLength);
+        }
+        if !core.rq_slots.take() {
+            return Err(PostError::QueueFull);
+        }
+        if !core.recv_cq.slots.take() {
+            core.rq_slots.give(1);
+            return Err(PostError::CqFull);
+        }
+        let entry = RecvEntry { wr: srd_core::RecvWr { wr_id: wr.wr_id, len }, pieces };
+        let pushed = lock(&core.rq).push(entry).is_ok();
+        debug_assert!(pushed, "receive ring overrun");
+        shared.note_post(usize::from(core.qpn.index()));
+        Ok(())
+    }
+
+    fn check_op(&self, op: Opcode) -> Result<(), PostError> {
+        let offered = match op {
+            Opcode::Send | Opcode::SendImm => true,
+            _ if self.core.kind == QpType::Ud => false,
+            Opcode::Read => self.device().attr().device_caps & caps::RDMA_READ != 0,
+            Opcode::Write | Opcode::WriteImm => {
+                self.device().attr().device_caps & caps::RDMA_WRITE != 0
+            }
+        };
+        if offered { Ok(()) } else { Err(PostError::BadOpcode) }
+    }
+
+    /// The local data, checked, and its length in bytes.
+    fn send_data(&self, wr: &SendWr<'_>) -> Result<(WrData, u64), PostError> {
+        let sges = match wr.data {
+            Data::Sges([]) => return Ok((WrData::Empty, 0)),
+            Data::Sges(sges) => sges,
+            Data::Inline(bytes) => {
+                if bytes.len() > self.core.inline_bytes_max || wr.op == Opcode::Read {
+                    return Err(PostError::BadInline);
+                }
+                let copy = ArrayVec::try_from(bytes).map_err(|_| PostError::BadInline)?;
+                return Ok((WrData::Inline(copy), bytes.len() as u64));
+            }
+        };
+        if sges.len() > self.core.send_sges_max {
+            return Err(PostError::TooManySges);
+        }
+        let mut pieces = ArrayVec::<Piece, SEND_SGES_MAX>::new();
+        let mut len = 0;
+        for sge in sges {
+            len += u64::from(sge.len);
+            pieces.push(self.piece(sge, wr.op == Opcode::Read)?);
+        }
+        Ok((WrData::Pieces(pieces), len))
+    }
+
+    /// A scatter/gather entry, checked against its region.
+    fn piece(&self, sge: &Sge, written: bool) -> Result<Piece, PostError> {
+        let memory = self.device().shared().region(sge.lkey).ok_or(PostError::BadLkey)?;
+        if memory.pd() != self.core.pd {
+            return Err(PostError::WrongPd);
+        }
+        if written && !memory.access().allows(Access::LOCAL_WRITE) {
+            return Err(PostError::BadAccess);
+        }
+        let offset =
+            memory.offset_of(sge.addr, u64::from(sge.len)).ok_or(PostError::OutOfBounds)?;
+        Ok(Piece { memory, key: sge.lkey, offset, len: sge.len })
+    }
+}
+
+#[inline]
+fn check_alive(shared: &crate::device::Shared) -> Result<(), PostError> {
+    shared.check().map_err(|e| match e {
+        crate::Error::Forked => PostError::Forked,
+        _ => PostError::Closed,
+    })
+}

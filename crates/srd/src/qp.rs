@@ -1,0 +1,291 @@
+//! Queue pairs.
+
+use crate::{
+    CompletionQueue, Device, Error, ProtectionDomain,
+    budget::Budget,
+    device::Shared,
+    nic::{Nic, QpSide},
+    queue::{
+        INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QpCore, RECV_SGES_MAX, SEND_SGES_MAX, state_to_u8,
+    },
+    sync::lock,
+};
+use srd_core::{QpAttr, QpModify, QpState, QpType, Qpn, WrHandle, limits};
+use std::sync::{Arc, Mutex, atomic::AtomicU8};
+
+/// How to create a queue pair. Start from [`QpInit::srd`] or [`QpInit::ud`], then change fields.
+#[derive(Clone, Copy, Debug)]
+pub struct QpInit<'a> {
+    /// Reliable (SRD) or unreliable (UD) datagrams.
+    pub kind: QpType,
+    /// Completions of sends, writes and reads go here.
+    pub send_cq: &'a CompletionQueue,
+    /// Completions of receives go here; may be the same.
+    pub recv_cq: &'a CompletionQueue,
+    /// Send requests outstanding at most.
+    pub sq_depth: u32,
+    /// Receives posted at most.
+    pub rq_depth: u32,
+    /// Scatter/gather entries per send request, 1 to 2.
+    pub send_sges_max: u32,
+    /// Scatter/gather entries per receive, 1 to 4.
+    pub recv_sges_max: u32,
+    /// Inline bytes per send request, up to 80.
+    pub inline_bytes_max: u32,
+    /// A peer's write with immediate consumes no receive (EFA: unsolicited write receive).
+    pub unsolicited_write_recv: bool,
+}
+
+impl<'a> QpInit<'a> {
+    /// An SRD queue pair with 256 sends and 256 receives.
+    pub fn srd(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
+        Self {
+            kind: QpType::Srd,
+            send_cq,
+            recv_cq,
+            sq_depth: 256,
+            rq_depth: 256,
+            send_sges_max: SEND_SGES_MAX as u32,
+            recv_sges_max: RECV_SGES_MAX as u32,
+            inline_bytes_max: INLINE_BYTES_DEFAULT,
+            unsolicited_write_recv: false,
+        }
+    }
+
+    /// A UD queue pair with 256 sends and 256 receives.
+    pub fn ud(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
+        Self { kind: QpType::Ud, ..Self::srd(send_cq, recv_cq) }
+    }
+
+    fn check(&self, device: &Device) -> Result<(), Error> {
+        let attr = device.attr();
+        let within = |n: u32, max: u32| (1..=max).contains(&n);
+        if !self.send_cq.device().is_same(device) || !self.recv_cq.device().is_same(device) {
+            return Err(Error::Invalid("a completion queue belongs to another device"));
+        }
+        if !within(self.sq_depth, attr.max_sq_wr) || !within(self.rq_depth, attr.max_rq_wr) {
+            return Err(Error::Invalid("queue depths must be from 1 to max_sq_wr and max_rq_wr"));
+        }
+        if !within(self.send_sges_max, attr.max_sq_sge)
+            || !within(self.recv_sges_max, attr.max_rq_sge)
+        {
+            return Err(Error::Invalid("scatter/gather entries: 1 to 2 for sends, 1 to 4 else"));
+        }
+        if self.inline_bytes_max as usize > INLINE_BYTES_MAX {
+            return Err(Error::Invalid("inline_bytes_max must be at most 80"));
+        }
+        if self.unsolicited_write_recv && self.kind == QpType::Ud {
+            return Err(Error::Invalid("unsolicited_write_recv is for SRD queue pairs"));
+        }
+        Ok(())
+    }
+}
+
+/// A queue pair. Posting is safe from several threads; dropping it destroys it: outstanding
+/// requests are withdrawn without completion, and completions not yet polled are removed.
+#[derive(Debug)]
+pub struct QueuePair {
+    pub(crate) pd: ProtectionDomain,
+    pub(crate) core: Arc<QpCore>,
+    send_cq: CompletionQueue,
+    recv_cq: CompletionQueue,
+}
+
+impl QueuePair {
+    pub(crate) fn create(pd: &ProtectionDomain, init: &QpInit<'_>) -> Result<Self, Error> {
+        let device = pd.device();
+        init.check(device)?;
+        let (sends_tx, sends) = rtrb::RingBuffer::new(init.sq_depth as usize);
+        let (recvs_tx, recvs) = rtrb::RingBuffer::new(init.rq_depth as usize);
+        let mut nic = device.shared().nic()?;
+        let qpn = nic
+            .engine
+            .qp_create(
+                Nic::now(),
+                srd_core::QpInit {
+                    kind: init.kind,
+                    pd: pd.id(),
+                    send_cq: init.send_cq.id(),
+                    recv_cq: init.recv_cq.id(),
+                    sq_depth: init.sq_depth,
+                    rq_depth: init.rq_depth,
+                    unsolicited_write_recv: init.unsolicited_write_recv,
+                },
+            )
+            .map_err(|e| Error::from_core(e, "queue pair"))?;
+        let core = Arc::new(QpCore {
+            qpn,
+            kind: init.kind,
+            pd: pd.id(),
+            state: AtomicU8::new(state_to_u8(QpState::Reset)),
+            sq: Mutex::new(sends_tx),
+            rq: Mutex::new(recvs_tx),
+            sq_slots: Budget::new(init.sq_depth),
+            rq_slots: Budget::new(init.rq_depth),
+            send_cq: Arc::clone(init.send_cq.core()),
+            recv_cq: Arc::clone(init.recv_cq.core()),
+            send_sges_max: init.send_sges_max as usize,
+            recv_sges_max: init.recv_sges_max as usize,
+            inline_bytes_max: init.inline_bytes_max as usize,
+        });
+        nic.tables.qps[usize::from(qpn.index())] = Some(Box::new(QpSide {
+            core: Arc::clone(&core),
+            sends,
+            recvs,
+            recv_slots: Vec::new(),
+            held: false,
+        }));
+        drop(nic);
+        Ok(Self {
+            pd: pd.clone(),
+            core,
+            send_cq: init.send_cq.clone(),
+            recv_cq: init.recv_cq.clone(),
+        })
+    }
+
+    /// Its number, as peers name it.
+    pub fn qpn(&self) -> Qpn {
+        self.core.qpn
+    }
+
+    /// Its type.
+    pub fn kind(&self) -> QpType {
+        self.core.kind
+    }
+
+    /// Its protection domain.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.pd.device()
+    }
+
+    /// Where completions of sends go.
+    pub fn send_cq(&self) -> &CompletionQueue {
+        &self.send_cq
+    }
+
+    /// Where completions of receives go.
+    pub fn recv_cq(&self) -> &CompletionQueue {
+        &self.recv_cq
+    }
+
+    /// Its state, without a lock.
+    pub fn state(&self) -> QpState {
+        self.core.state()
+    }
+
+    /// Sends posted and not completed.
+    pub fn sends_outstanding(&self) -> u32 {
+        self.core.sq_slots.used()
+    }
+
+    /// Receives posted and not completed.
+    pub fn recvs_outstanding(&self) -> u32 {
+        self.core.rq_slots.used()
+    }
+
+    /// Takes a fresh queue pair to RTS with this Q_Key; an SRD queue pair retries RNR for ever.
+    ///
+    /// # Errors
+    /// It is not in RESET, or the device is not usable.
+    pub fn activate(&self, qkey: u32) -> Result<(), Error> {
+        self.activate_with(qkey, limits::RNR_RETRY_INFINITE)
+    }
+
+    /// As [`QueuePair::activate`] with a limit of RNR retries, 0 to 7 (7 = for ever). Ignored by UD
+    /// queue pairs, which retry nothing.
+    ///
+    /// # Errors
+    /// As [`QueuePair::activate`]; also when `rnr_retry` is above 7.
+    pub fn activate_with(&self, qkey: u32, rnr_retry: u8) -> Result<(), Error> {
+        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
+        let rnr_retry = (self.kind() == QpType::Srd).then_some(rnr_retry);
+        self.modify(QpModify { qkey: Some(qkey), ..to(QpState::Init) })?;
+        self.modify(to(QpState::Rtr))?;
+        self.modify(QpModify { rnr_retry, ..to(QpState::Rts) })
+    }
+
+    /// Changes state, Q_Key or RNR retries, as EFA's table of moves allows. To ERR: outstanding
+    /// requests end with status 1 (flushed). To RESET: they are withdrawn, and completions not
+    /// yet polled are removed.
+    ///
+    /// # Errors
+    /// The move or a value is not allowed, or the device is not usable.
+    pub fn modify(&self, change: QpModify) -> Result<(), Error> {
+        let shared = self.device().shared();
+        let mut nic = shared.nic()?;
+        let now = Nic::now();
+        let index = usize::from(self.core.qpn.index());
+        nic.take_posts_of(shared, now, index);
+        nic.engine
+            .qp_modify(now, self.core.qpn, change)
+            .map_err(|e| Error::from_core(e, "queue pair state or attribute"))?;
+        if let Some(state) = change.state {
+            self.core.set_state(state);
+        }
+        // After the change, so that held posts of a queue pair in ERR are flushed at once.
+        nic.take_posts_of(shared, now, index);
+        nic.deliver(shared);
+        if change.state == Some(QpState::Reset) {
+            nic.qp_forget(shared, self.core.qpn);
+        }
+        Ok(())
+    }
+
+    /// State, Q_Key and how it was created.
+    ///
+    /// # Errors
+    /// The device is not usable.
+    pub fn query(&self) -> Result<QpAttr, Error> {
+        let nic = self.device().shared().nic()?;
+        nic.engine.qp_query(self.core.qpn).map_err(|e| Error::from_core(e, "queue pair"))
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        let shared = self.pd.device().shared();
+        let Ok(mut nic) = shared.nic_to_destroy() else { return };
+        let _ = nic.engine.qp_destroy(Nic::now(), self.core.qpn);
+        nic.deliver(shared);
+        nic.qp_forget(shared, self.core.qpn);
+        nic.tables.qps[usize::from(self.core.qpn.index())] = None;
+    }
+}
+
+impl Nic {
+    /// Drops all work of a queue pair that the engine knows no more: what is in the rings, what
+    /// is in the tables, and what waits to be polled.
+    fn qp_forget(&mut self, shared: &Shared, qpn: Qpn) {
+        for index in 0..self.tables.wrs.len() {
+            if self.tables.wrs[index].live && self.tables.wrs[index].qpn == qpn {
+                self.tables.withdraw(shared, WrHandle(index as u32));
+            }
+        }
+        let Some(qp) = self.tables.qp(qpn) else { return };
+        let core = Arc::clone(&qp.core);
+        qp.held = false;
+        let sends = std::iter::from_fn(|| qp.sends.pop().ok()).count() as u32;
+        shared.wr_slots.give(sends);
+        core.sq_slots.give(sends);
+        core.send_cq.slots.give(sends);
+        let mut recvs = std::iter::from_fn(|| qp.recvs.pop().ok()).count() as u32;
+        for slot in qp.recv_slots.iter_mut().filter(|s| s.live) {
+            slot.live = false;
+            slot.pieces.clear();
+            recvs += 1;
+        }
+        core.rq_slots.give(recvs);
+        core.recv_cq.slots.give(recvs);
+        for cq in [&core.send_cq, &core.recv_cq] {
+            let (engine, all) = lock(&cq.reader).purge(qpn);
+            self.engine.cq_release(cq.id, engine);
+            cq.slots.give(all);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The rings between user threads and the engine's turn, one pair per queue pair and one per
+//! completion queue, with the counted slots that make a full queue an error of the post.
+
+use crate::{budget::Budget, channel::ChannelCore, completion::WorkCompletion, mem::Memory};
+use arrayvec::ArrayVec;
+use rtrb::{Consumer, Producer};
+use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvWr, SendWr};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU8, AtomicU32},
+    },
+};
+
+/// Scatter/gather entries of a send request (EFA: 2).
+pub const SEND_SGES_MAX: usize = 2;
+/// Scatter/gather entries of a receive request.
+pub const RECV_SGES_MAX: usize = 4;
+/// Inline bytes of a queue pair unless more is asked for (EFA: requests of 64 bytes).
+pub const INLINE_BYTES_DEFAULT: u32 = 32;
+/// Most inline bytes (EFA: requests of 128 bytes).
+pub const INLINE_BYTES_MAX: usize = 80;
+/// Deepest send or receive queue.
+pub const QUEUE_DEPTH_MAX: u32 = 16_384;
+/// Slots of the largest completion queue.
+pub const CQ_DEPTH_MAX: u32 = 1 << 20;
+/// Completion queues of one device.
+pub const CQS_MAX: usize = 1024;
+
+/// One checked piece of a scatter/gather list; keeps its memory alive.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub memory: Arc<Memory>,
+    pub key: u32,
+    pub offset: usize,
+    pub len: u32,
+}
+
+/// Local data of a send request.
+#[derive(Debug, Default)]
+pub(crate) enum WrData {
+    #[default]
+    Empty,
+    Pieces(ArrayVec<Piece, SEND_SGES_MAX>),
+    Inline(ArrayVec<u8, INLINE_BYTES_MAX>),
+}
+
+impl WrData {
+    /// Its pieces of registered memory.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        if let Self::Pieces(pieces) = self { pieces } else { &[] }
+    }
+}
+
+/// A send request on its way to the engine.
+#[derive(Debug)]
+pub(crate) struct SendEntry {
+    pub wr: SendWr,
+    pub data: WrData,
+}
+
+/// A receive request on its way to the engine.
+#[derive(Debug)]
+pub(crate) struct RecvEntry {
+    pub wr: RecvWr,
+    pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
+}
+
+/// A completion on its way to the user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CqEntry {
+    pub wc: WorkCompletion,
+    /// The engine promised a slot for it, too, and wants to hear when it is free.
+    pub engine_slot: bool,
+}
+
+/// The user's side of a completion queue's ring.
+#[derive(Debug)]
+pub(crate) struct CqReader {
+    pub ring: Consumer<CqEntry>,
+    /// Taken out of the ring when a queue pair was destroyed; older than what is in the ring.
+    pub stash: VecDeque<CqEntry>,
+}
+
+impl CqReader {
+    /// The oldest completion.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<CqEntry> {
+        if let Some(entry) = self.stash.pop_front() {
+            return Some(entry);
+        }
+        self.ring.pop().ok()
+    }
+
+    /// Removes the completions of one queue pair: how many the engine counts, how many in all.
+    pub(crate) fn purge(&mut self, qpn: Qpn) -> (u32, u32) {
+        let mut kept = std::mem::take(&mut self.stash);
+        kept.extend(std::iter::from_fn(|| self.ring.pop().ok()));
+        let all = kept.len();
+        let mut engine = 0;
+        kept.retain(|e| {
+            let gone = e.wc.qpn == qpn;
+            engine += u32::from(gone && e.engine_slot);
+            !gone
+        });
+        let removed = (all - kept.len()) as u32;
+        self.stash = kept;
+        (engine, removed)
+    }
+}
+
+/// What the user's and the engine's side of a completion queue share.
+#[derive(Debug)]
+pub(crate) struct CqCore {
+    pub id: CqId,
+    pub reader: Mutex<CqReader>,
+    /// Slots promised to posts and to the engine.
+    pub slots: Budget,
+    /// Polled completions that the engine has not been told of.
+    pub released: AtomicU32,
+    /// The next completion makes an event of `channel`.
+    pub armed: AtomicBool,
+    pub channel: Option<Arc<ChannelCore>>,
+    /// The user's number, given back in events.
+    pub context: u64,
+    /// Threads asleep until a completion arrives.
+    pub sleepers: AtomicU32,
+    pub bed: (Mutex<()>, Condvar),
+}
+
+/// What the user's and the engine's side of a queue pair share.
+#[derive(Debug)]
+pub(crate) struct QpCore {
+    pub qpn: Qpn,
+    pub kind: QpType,
+    pub pd: PdId,
+    pub state: AtomicU8,
+    pub sq: Mutex<Producer<SendEntry>>,
+    pub rq: Mutex<Producer<RecvEntry>>,
+    pub sq_slots: Budget,
+    pub rq_slots: Budget,
+    pub send_cq: Arc<CqCore>,
+    pub recv_cq: Arc<CqCore>,
+    pub send_sges_max: usize,
+    pub recv_sges_max: usize,
+    pub inline_bytes_max: usize,
+}
+
+impl QpCore {
+    /// The state as last set; posts are checked against it.
+    #[inline]
+    pub(crate) fn state(&self) -> QpState {
+        state_from_u8(self.state.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    pub(crate) fn set_state(&self, state: QpState) {
+        self.state.store(state_to_u8(state), std::sync::atomic::Ordering::Release);
+    }
+}
+
+/// Numbers of the states: EFA's (`efa_admin_qp_state`).
+pub(crate) const fn state_to_u8(state: QpState) -> u8 {
+    match state {
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::Rtr => 2,
+        QpState::Rts => 3,
+        QpState::Sqd => 4,
+        QpState::Sqe => 5,
+        QpState::Err => 6,
+    }
+}
+
+/// The state with that number; anything unknown counts as the error state.
+pub(crate) const fn state_from_u8(n: u8) -> QpState {
+    match n {
+        0 => QpState::Reset,
+        1 => QpState::Init,
+        2 => QpState::Rtr,
+        3 => QpState::Rts,
+        4 => QpState::Sqd,
+        5 => QpState::Sqe,
+        _ => QpState::Err,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(qpn: u16, wr_id: u64, engine_slot: bool) -> CqEntry {
+        let wc = WorkCompletion { wr_id, qpn: Qpn(qpn), ..WorkCompletion::default() };
+        CqEntry { wc, engine_slot }
+    }
+
+    #[test]
+    fn purge_removes_one_queue_pair_and_keeps_the_order() {
+        let (mut tx, ring) = rtrb::RingBuffer::new(16);
+        let mut reader = CqReader { ring, stash: VecDeque::new() };
+        for (i, qpn) in [1, 2, 1, 3, 2].into_iter().enumerate() {
+            tx.push(entry(qpn, i as u64, i != 2)).unwrap();
+        }
+        assert_eq!(reader.purge(Qpn(1)), (1, 2));
+        tx.push(entry(1, 9, true)).unwrap();
+        assert_eq!(reader.purge(Qpn(3)), (1, 1));
+        let left: Vec<u64> = std::iter::from_fn(|| reader.pop()).map(|e| e.wc.wr_id).collect();
+        assert_eq!(left, [1, 4, 9]);
+    }
+
+    #[test]
+    fn states_have_their_numbers() {
+        for n in 0..=6 {
+            assert_eq!(state_to_u8(state_from_u8(n)), n);
+        }
+        assert_eq!(state_from_u8(200), QpState::Err);
+    }
+}

@@ -1,0 +1,56 @@
+//! The thread that drives a device with [`Progress::Thread`](crate::Progress::Thread).
+
+use crate::{DeviceError, device::Shared, nic::Turn};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How soon one of several threads that wait notices that the one that drove the device stopped.
+pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
+
+/// Starts the thread.
+pub(crate) fn start(shared: Arc<Shared>, spin: Duration) -> Result<JoinHandle<()>, DeviceError> {
+    thread::Builder::new()
+        .name("srd-engine".to_owned())
+        .spawn(move || {
+            let closing = CloseOnExit(&shared);
+            run(closing.0, spin);
+        })
+        .map_err(|source| DeviceError::Os { what: "starting the engine's thread", source })
+}
+
+/// Marks the device closed however the thread ends, so that nobody waits for it in vain.
+struct CloseOnExit<'a>(&'a Shared);
+
+impl Drop for CloseOnExit<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Turns until the device stops.
+fn run(shared: &Shared, spin: Duration) {
+    let mut busy_until = Instant::now() + spin;
+    while !shared.stop.load(Ordering::SeqCst) {
+        if shared.control_waiting.load(Ordering::SeqCst) > 0 {
+            // The lock is not fair: let commands have it.
+            thread::yield_now();
+            continue;
+        }
+        let mut nic = shared.nic_for_driver();
+        if nic.turn(shared) != Turn::default() {
+            if !spin.is_zero() {
+                busy_until = Instant::now() + spin;
+            }
+            continue;
+        }
+        if !spin.is_zero() && Instant::now() < busy_until {
+            drop(nic);
+            std::hint::spin_loop();
+            continue;
+        }
+        shared.sleep(&mut nic, None);
+    }
+}
