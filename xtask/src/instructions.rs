@@ -77,7 +77,7 @@ pub fn bench_core(args: &mut Args) -> Result {
 struct Scenario {
     name: String,
     operations: u64,
-    /// Functions at whose entry and exit counting is switched on or off; none = count all.
+    /// Functions at whose entry and exit counting is switched.
     toggles: Vec<String>,
 }
 
