@@ -1,121 +1,303 @@
-//! The engine. (Signatures first; the machinery follows.)
+//! The engine: one object, five calls, and the order in which things happen.
+//!
+//! Work of each stage is in the file named after it; this one holds the state and the order.
 
-use crate::{api::*, config::EngineConfig, counters::Counters, events::Observer, path::PathStats, rng::Rng, time::Time};
+use crate::api::{
+    AsyncEvent, Completion, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle, RecvWr, Rx, RxMeta,
+    SendWr, TxSink, WrHandle,
+};
+use crate::config::EngineConfig;
+use crate::context::{Active, ContextTable, CookieJar};
+use crate::counters::Counters;
+use crate::cq::CqTable;
+use crate::events::Observer;
+use crate::limits::{EVENTS_MAX, WRS_MAX};
+use crate::memory::{AhTable, MrTable};
+use crate::path::PathStats;
+use crate::path_table::PathTable;
+use crate::qp::QpTable;
+use crate::rate::Granter;
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::timer::Timers;
+use crate::tx::{Out, control::Control};
+use crate::wr::WrTable;
 use core::net::IpAddr;
+use srd_wire::AckBlock;
+use std::collections::VecDeque;
 
-/// State of a queue pair (verbs names; the table of moves is EFA's for SRD).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "verbs states")]
-pub enum QpState { Reset, Init, Rtr, Rts, Sqd, Sqe, Err }
-
-/// How to create a queue pair.
-#[derive(Clone, Copy, Debug)]
-pub struct QpInit {
-    /// SRD or UD.
-    pub kind: QpType,
-    /// Protection domain.
-    pub pd: PdId,
-    /// Completions of sends go here.
-    pub send_cq: CqId,
-    /// Completions of receives go here.
-    pub recv_cq: CqId,
-    /// Send requests outstanding at most.
-    pub sq_depth: u32,
-    /// Receives posted at most.
-    pub rq_depth: u32,
-    /// A write with immediate consumes no receive (EFA: unsolicited write receive).
-    pub unsolicited_write_recv: bool,
-}
-
-/// What to change. `None` = leave.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct QpModify {
-    /// Move to this state; refused when the table has no such move.
-    pub state: Option<QpState>,
-    /// Q_Key (needed Reset to Init).
-    pub qkey: Option<u32>,
-    /// 0 to 7, 7 = for ever (only Rtr to Rts).
-    pub rnr_retry: Option<u8>,
-}
-
-/// What a queue pair is.
-#[derive(Clone, Copy, Debug)]
-pub struct QpAttr {
-    /// Its state.
-    pub state: QpState,
-    /// Its Q_Key.
-    pub qkey: u32,
-    /// Its RNR retry count.
-    pub rnr_retry: u8,
-    /// How it was created.
-    pub init: QpInit,
-}
-
-/// Why an object call was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ObjectError {
-    /// The table is full (ENOMEM).
-    NoRoom,
-    /// No such object (EINVAL).
-    Unknown,
-    /// Something still uses it (EBUSY).
-    Busy,
-    /// The value or the move is not allowed (EINVAL).
-    Invalid,
-}
-
-/// One engine: the protocol state of one device (or one simulated host).
+/// One engine: the protocol state of one device, or of one simulated host.
 pub struct Engine<O: Observer = ()> {
-    observer: O,
-    cfg: EngineConfig,
+    pub(crate) cfg: EngineConfig,
+    pub(crate) observer: O,
+    pub(crate) rng: Rng,
+    pub(crate) incarnation: u64,
+    pub(crate) counters: Counters,
+    // Objects.
+    pub(crate) pds: Vec<bool>,
+    pub(crate) cqs: CqTable,
+    pub(crate) qps: QpTable,
+    pub(crate) mrs: MrTable,
+    pub(crate) ahs: AhTable,
+    pub(crate) wrs: WrTable,
+    // Peers.
+    pub(crate) contexts: ContextTable,
+    pub(crate) paths: PathTable,
+    pub(crate) cookies: CookieJar,
+    pub(crate) granter: Granter,
+    pub(crate) pool: Vec<Box<Active>>,
+    pub(crate) evict_hand: u32,
+    // What waits to leave.
+    pub(crate) control: VecDeque<Control>,
+    pub(crate) ack_ready: VecDeque<u32>,
+    pub(crate) probes: VecDeque<(u32, u8)>,
+    pub(crate) closes: VecDeque<u32>,
+    pub(crate) ready: VecDeque<u32>,
+    pub(crate) timers: Timers,
+    pub(crate) events: VecDeque<AsyncEvent>,
+    // Receive side.
+    pub(crate) ack_scratch: AckBlock,
+    /// Senders with more to come; they share the receive budget.
+    pub(crate) rx_flowing: u32,
+    pub(crate) rxq_drops: u32,
+    pub(crate) rxq_depth: u16,
+    pub(crate) jobs_live: u32,
+    pub(crate) job_id_next: u32,
 }
 
-#[allow(unused_variables, missing_docs, reason = "signatures first")]
 impl<O: Observer> Engine<O> {
-    pub fn new(cfg: EngineConfig, rng: Rng, now: Time, observer: O) -> Result<Self, &'static str> { todo!() }
-    pub fn config(&self) -> &EngineConfig { &self.cfg }
-    pub fn observer(&mut self) -> &mut O { &mut self.observer }
-    pub fn counters(&self) -> &Counters { todo!() }
-    // objects
-    pub fn pd_create(&mut self) -> Result<PdId, ObjectError> { todo!() }
-    pub fn pd_destroy(&mut self, pd: PdId) -> Result<(), ObjectError> { todo!() }
-    pub fn cq_create(&mut self, depth: u32) -> Result<CqId, ObjectError> { todo!() }
-    pub fn cq_destroy(&mut self, cq: CqId) -> Result<(), ObjectError> { todo!() }
-    /// Takes the next completion. Its slot stays promised until `cq_release`.
-    pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> { todo!() }
+    /// An engine without objects. `rng` must be seeded from operating-system entropy where peers are
+    /// not trusted: tags and cookies come from it. Errors name the configuration field at fault.
+    pub fn new(
+        cfg: EngineConfig,
+        mut rng: Rng,
+        now: Time,
+        observer: O,
+    ) -> Result<Self, &'static str> {
+        cfg.validate()?;
+        let _ = now;
+        Ok(Self {
+            observer,
+            incarnation: rng.next_u64(),
+            counters: Counters::default(),
+            pds: Vec::new(),
+            cqs: CqTable::default(),
+            qps: QpTable::new(cfg.slot),
+            mrs: MrTable::default(),
+            ahs: AhTable::default(),
+            wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
+            contexts: ContextTable::new(cfg.contexts_max, &mut rng),
+            paths: PathTable::default(),
+            cookies: CookieJar::new(&mut rng),
+            granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu),
+            pool: Vec::new(),
+            evict_hand: 0,
+            control: VecDeque::new(),
+            ack_ready: VecDeque::new(),
+            probes: VecDeque::new(),
+            closes: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            ack_scratch: AckBlock::default(),
+            rx_flowing: 0,
+            rxq_drops: 0,
+            rxq_depth: 0,
+            jobs_live: 0,
+            job_id_next: 0,
+            rng,
+            cfg,
+        })
+    }
+
+    // ---- work in -------------------------------------------------------------------------------
+
+    /// Takes a send request in. It ends with exactly one completion, or with
+    /// [`AsyncEvent::WrReleased`] if its queue pair is destroyed first.
+    pub fn post_send(&mut self, now: Time, qp: Qpn, wr: &SendWr) -> Result<WrHandle, PostError> {
+        self.send_post(now, qp, wr)
+    }
+
+    /// Takes a receive in.
+    pub fn post_recv(&mut self, qp: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> {
+        self.recv_post(qp, wr)
+    }
+
+    // ---- packets in ----------------------------------------------------------------------------
+
+    /// Handles one packet. If the answer is a placement, copy the payload before any other call.
+    pub fn handle(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>) -> Rx {
+        self.counters.rx_pkts += 1;
+        let bytes = packet.headers_len() + usize::from(packet.payload_len);
+        self.counters.rx_bytes += bytes as u64;
+        self.rxq_drops = meta.rxq_drops;
+        self.rxq_depth = meta.rxq_depth;
+        match self.packet_in(now, meta, packet) {
+            Ok(rx) => rx,
+            Err(reason) => {
+                self.counters.rx_drops += 1;
+                self.counters.drops[reason as usize] += 1;
+                Rx::Dropped(reason)
+            }
+        }
+    }
+
+    /// The datapath has handed over all it had.
+    pub fn rx_burst_end(&mut self, now: Time) {
+        self.rxq_depth = 0;
+        self.grants_poll(now);
+    }
+
+    // ---- packets out ---------------------------------------------------------------------------
+
+    /// Puts up to `max` packets into `sink` and returns how many. This is the order of a turn:
+    /// who wants in or out, what the peers must know, what paths must be asked, then the work.
+    pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
+        let mut out = Out { sink, left: max, sent: 0 };
+        self.emit_control(now, &mut out);
+        self.emit_acks(now, &mut out);
+        self.emit_probes(now, &mut out);
+        self.emit_closes(now, &mut out);
+        self.emit_ready(now, &mut out);
+        out.sent
+    }
+
+    // ---- time ----------------------------------------------------------------------------------
+
+    /// When [`Self::handle_timeout`] next has something to do (`Time::NEVER`: not before input).
+    /// `Time(0)` while [`Self::poll_transmit`] has something to send now.
+    pub fn next_timeout(&self) -> Time {
+        let waiting = !self.control.is_empty()
+            || !self.ack_ready.is_empty()
+            || !self.probes.is_empty()
+            || !self.closes.is_empty()
+            || !self.ready.is_empty();
+        if waiting {
+            return Time(0);
+        }
+        self.timers.next().min(self.granter.next())
+    }
+
+    /// Lets every deadline up to `now` fire.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(owner) = self.timers.pop(now) {
+            if owner & 1 == 0 {
+                self.context_timer_fire(now, owner / 2);
+            } else {
+                self.path_timer_fire(now, owner / 2);
+            }
+        }
+        self.grants_poll(now);
+    }
+
+    // ---- completions and events out ------------------------------------------------------------
+
+    /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
+    pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
+        self.cqs.get_mut(cq)?.pop()
+    }
+
     /// Gives `n` slots of polled completions back: room for new posts.
-    pub fn cq_release(&mut self, cq: CqId, n: u32) { todo!() }
-    pub fn ah_create(&mut self, now: Time, pd: PdId, ip: IpAddr) -> Result<AhId, ObjectError> { todo!() }
-    /// Outstanding sends through it end with status 4 (LocalInvalidAh).
-    pub fn ah_destroy(&mut self, now: Time, ah: AhId) -> Result<(), ObjectError> { todo!() }
-    /// Registers `len` bytes at address `addr` (the address space peers use in `raddr`).
-    pub fn mr_register(&mut self, pd: PdId, addr: u64, len: u64, access: Access) -> Result<MrKey, ObjectError> { todo!() }
-    /// After this nothing is read from or placed into the region any more; reads being served fail at the requester.
-    pub fn mr_deregister(&mut self, now: Time, key: MrKey) -> Result<(), ObjectError> { todo!() }
-    pub fn qp_create(&mut self, now: Time, init: QpInit) -> Result<Qpn, ObjectError> { todo!() }
-    pub fn qp_modify(&mut self, now: Time, qp: Qpn, m: QpModify) -> Result<(), ObjectError> { todo!() }
-    pub fn qp_query(&self, qp: Qpn) -> Result<QpAttr, ObjectError> { todo!() }
-    /// Outstanding sends are withdrawn without completion (`AsyncEvent::WrReleased` for each), receives are dropped,
-    /// completions of this queue pair not yet polled are removed.
-    pub fn qp_destroy(&mut self, now: Time, qp: Qpn) -> Result<(), ObjectError> { todo!() }
-    // work
-    pub fn post_send(&mut self, now: Time, qp: Qpn, wr: &SendWr) -> Result<WrHandle, PostError> { todo!() }
-    pub fn post_recv(&mut self, qp: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> { todo!() }
-    /// Ends a send request early with `status` (its local memory went away).
-    pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) { todo!() }
-    // packets
-    pub fn handle(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>) -> Rx { todo!() }
-    /// The datapath has handed over all it had: time to decide about acknowledgments.
-    pub fn rx_burst_end(&mut self, now: Time) { todo!() }
-    /// Puts up to `max` packets into `sink`; returns how many.
-    pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize { todo!() }
-    /// When `handle_timeout` or `poll_transmit` next has something to do by itself (`Time::NEVER` = not before input).
-    pub fn next_timeout(&self) -> Time { todo!() }
-    pub fn handle_timeout(&mut self, now: Time) { todo!() }
-    pub fn poll_event(&mut self) -> Option<AsyncEvent> { todo!() }
-    /// Tells every open peer that this engine goes away (packets come out of `poll_transmit`).
-    pub fn shutdown(&mut self, now: Time) { todo!() }
-    /// State of each path to `ip`, for tools.
-    pub fn path_stats(&self, ip: IpAddr) -> Vec<PathStats> { todo!() }
+    pub fn cq_release(&mut self, cq: CqId, n: u32) {
+        if let Some(cq) = self.cqs.get_mut(cq) {
+            cq.release(n);
+        }
+    }
+
+    /// Takes the next asynchronous event.
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn event_push(&mut self, e: AsyncEvent) {
+        let release = matches!(e, AsyncEvent::WrReleased(_));
+        // Releases are owed one for one; their number is bounded by the table of requests.
+        if self.events.len() >= EVENTS_MAX && !release {
+            self.counters.events_dropped += 1;
+            return;
+        }
+        self.events.push_back(e);
+    }
+
+    // ---- looking in ----------------------------------------------------------------------------
+
+    /// Its configuration.
+    pub fn config(&self) -> &EngineConfig {
+        &self.cfg
+    }
+    /// Its observer.
+    pub fn observer(&mut self) -> &mut O {
+        &mut self.observer
+    }
+    /// Its counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// Random number of this run; peers tell a restart by it.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// State of each path to `ip`, for tools. Empty if there is no context to it.
+    pub fn path_stats(&self, ip: IpAddr) -> Vec<PathStats> {
+        let mut v = Vec::new();
+        if let Some(i) = self.paths.by_ip(&ip) {
+            self.paths.get(i).ctx.stats(&mut v);
+        }
+        v
+    }
+
+    /// What is known of each peer, for tools and oracles.
+    pub fn context_stats(&self) -> Vec<ContextStats> {
+        let stats = |(i, c): (u32, &crate::context::Context)| {
+            let pc = &self.paths.get(c.path_ctx).ctx;
+            ContextStats {
+                ctx: i,
+                peer: c.peer,
+                state: c.state.name(),
+                outstanding: c.outstanding,
+                psns_unresolved: c.active.as_ref().map_or(0, |a| a.board.span()),
+                packets_in_flight: c.active.as_ref().map_or(0, |a| a.board.in_flight()),
+                stalled: c.active.as_ref().is_some_and(|a| a.loss.stalled),
+                is_active: c.active.is_some(),
+                inflight_bytes: pc.inflight(),
+                inflight_bytes_max: pc.inflight_max(),
+                rate_bytes_per_sec: pc.rate_bytes_per_sec(),
+                srtt_ns: pc.srtt().0,
+                rtt_ns_min: pc.rtt_min().0,
+            }
+        };
+        self.contexts.iter().map(stats).collect()
+    }
+}
+
+/// What a tool shows of one peer. Rate and inflight are those of the peer's address.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextStats {
+    /// Number of the context in this engine.
+    pub ctx: u32,
+    /// The remote engine.
+    pub peer: Endpoint,
+    /// "Opening", "HalfOpen", "Open" or "Closing".
+    pub state: &'static str,
+    /// Send requests not ended.
+    pub outstanding: u32,
+    /// PSNs between the edges.
+    pub psns_unresolved: u32,
+    /// Transmissions in flight.
+    pub packets_in_flight: u32,
+    /// The peer is silent on all paths.
+    pub stalled: bool,
+    /// Window state is leased.
+    pub is_active: bool,
+    /// Bytes in flight to the address.
+    pub inflight_bytes: u64,
+    /// Cap of the former.
+    pub inflight_bytes_max: u64,
+    /// Paced rate.
+    pub rate_bytes_per_sec: u64,
+    /// Smoothed RTT.
+    pub srtt_ns: u64,
+    /// Base RTT.
+    pub rtt_ns_min: u64,
 }

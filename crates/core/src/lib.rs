@@ -24,11 +24,27 @@ pub mod rate;
 pub mod rng;
 pub mod time;
 
+mod context;
+mod cq;
 mod engine;
+mod housekeeping;
+mod memory;
+mod objects;
+mod path_table;
+mod psn;
+mod qp;
+mod rx;
+mod state;
+mod timer;
+mod tx;
+mod wr;
 
 pub use api::*;
 pub use config::EngineConfig;
-pub use engine::{Engine, ObjectError, QpAttr, QpInit, QpModify, QpState};
+pub use context::ContextState;
+pub use engine::{ContextStats, Engine};
+pub use objects::ObjectError;
+pub use qp::{QpAttr, QpInit, QpModify, QpState};
 pub use rng::Rng;
 pub use srd_wire as wire;
 pub use time::{Span, Time};

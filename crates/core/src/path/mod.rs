@@ -1,9 +1,30 @@
 //! Paths to one remote address, and what is known of sending to it: the path and rate context.
+//!
+//! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
+//! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
+//! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement and
+//! probes, `ack_path` the paths of pure acknowledgments, `active` what ties them together; `rate/`
+//! decides how fast.
+
+mod ack_path;
+mod active;
+mod choose;
+mod health;
+mod params;
+mod rtt;
+mod set;
+
+pub(crate) use params::Params;
+pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
 use crate::events::LossRule;
+use crate::rate::credit::Credit;
+use crate::rate::{RatePolicy, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use active::Active;
+use rtt::Smoothed;
 
 /// What a tool shows of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,23 +69,25 @@ pub struct PathChange {
 }
 
 /// The path and rate context of one remote IP address.
+///
+/// Idle ones shrink to a summary of RTTs, credits and retired paths.
 #[derive(Debug)]
 pub struct PathContext {
-    paths: u16,
-    cursor: u16,
-    ack_cursor: u16,
-    mtu: u16,
-    inflight: u64,
-    cap: u64,
-    srtt: Span,
-    rtt_min: Span,
-    rate: u64,
-    next: Time,
-    loss: LossConfig,
+    params: Params,
+    active: Option<Box<Active>>,
+    /// RTTs as left behind by the last active time.
+    rtt: Smoothed,
+    rtt_ns_min: u32,
+    /// Fixed random number: hashing of flows, order of paths.
+    salt: u32,
+    /// Which of the first 64 paths were retired when the context shrank.
+    retired: u64,
+    rx_budget: u32,
+    credit: Credit,
 }
 
 impl PathContext {
-    /// A context to a peer of which nothing is known yet.
+    /// A context to a peer of which nothing is known yet. Allocates nothing until it is used.
     pub fn new(
         _now: Time,
         path: &PathConfig,
@@ -74,183 +97,278 @@ impl PathContext {
         rng: &mut Rng,
     ) -> Self {
         Self {
-            paths: path.paths,
-            cursor: rng.below(u32::from(path.paths)) as u16,
-            ack_cursor: 0,
-            mtu,
-            inflight: 0,
-            cap: 1 << 20,
-            srtt: rate.rtt_initial,
-            rtt_min: rate.rtt_initial,
-            rate: rate.line_bytes_per_sec,
-            next: Time(0),
-            loss: *loss,
+            params: Params::new(path, rate, loss, mtu),
+            active: None,
+            rtt: Smoothed::default(),
+            rtt_ns_min: 0,
+            salt: rng.next_u32(),
+            retired: 0,
+            rx_budget: u32::MAX,
+            credit: Credit::default(),
         }
+    }
+
+    /// The active part, created anew if the context had shrunk.
+    fn grow(&mut self, now: Time) -> (&Params, &mut Active, &mut Credit) {
+        let (p, rtt, min, salt) = (&self.params, self.rtt, self.rtt_ns_min, self.salt);
+        let (retired, budget) = (&mut self.retired, self.rx_budget);
+        let active = self.active.get_or_insert_with(|| {
+            let mut active = Box::new(Active::new(p, now, rtt, min, salt, budget));
+            active.retire_all(p, now, core::mem::take(retired));
+            active
+        });
+        (p, active, &mut self.credit)
     }
 
     /// Whether data may be sent now.
     pub fn gate(&self, now: Time) -> Gate {
-        if self.inflight + u64::from(self.mtu) > self.cap {
-            Gate::Blocked
-        } else if self.next > now {
-            Gate::Until(self.next)
-        } else {
-            Gate::Open { bytes: u32::from(self.mtu) * 8 }
-        }
-    }
-
-    /// The path of the next packet or burst of reliability context `flow`, not `avoid` if possible.
-    pub fn path_choose(&mut self, _: Time, _flow: u32, avoid: Option<u8>, _: &mut Rng) -> u8 {
-        loop {
-            self.cursor = (self.cursor + 1) & (self.paths - 1);
-            if avoid != Some(self.cursor as u8) || self.paths == 1 {
-                return self.cursor as u8;
+        let p = &self.params;
+        match &self.active {
+            Some(active) => active.gate(p, now, &self.credit),
+            None => {
+                let rate = RateState::rate_initial(p);
+                Gate::Open { bytes: pacing::burst_bytes(rate, p.burst_bytes, p.mtu) }
             }
         }
     }
 
-    /// The path of the next packet that carries only acknowledgments.
-    pub fn ack_path_choose(&mut self, _: Time, _: &mut Rng) -> u8 {
-        self.ack_cursor = (self.ack_cursor + 1) & (self.paths - 1);
-        self.ack_cursor as u8
+    /// The path of the next packet or burst of reliability context `flow`. `avoid`: the path that
+    /// lost the packet, not taken while there is another (except by plain ECMP).
+    pub fn path_choose(&mut self, now: Time, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+        let salt = self.salt;
+        let (p, active, _) = self.grow(now);
+        let age_max = active.srtt(p).scale(2, 1);
+        let need = choose::Need { now, flow, avoid, age_max, salt };
+        choose::choose(p.path_policy, &mut active.set, &need, rng)
     }
 
-    /// A pure acknowledgment left; `tx_num_low`: low bits of its transmission number.
-    pub fn ack_sent(&mut self, _path: u8, _tx_num_low: u16) {}
+    /// The path of the next packet that carries only acknowledgments.
+    pub fn ack_path_choose(&mut self, now: Time, rng: &mut Rng) -> u8 {
+        let (_, active, _) = self.grow(now);
+        active.ack_paths.choose(&mut active.set, rng)
+    }
 
-    /// The peer saw the acknowledgment with these low bits.
-    pub fn ack_echoed(&mut self, _tx_num_low: u16) {}
+    /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
+    pub fn ack_sent(&mut self, path: u8, tx_num_low: u16) {
+        if let Some(active) = &mut self.active {
+            active.ack_paths.on_sent(path, tx_num_low);
+        }
+    }
 
-    /// A reliable packet left.
-    pub fn on_sent(&mut self, now: Time, _path: u8, bytes: u32, _retransmit: bool) {
-        self.inflight += u64::from(bytes);
-        self.next = now.max(self.next) + Span(u64::from(bytes) * 1_000_000_000 / self.rate);
+    /// The peer said that the acknowledgment with these low bits reached it.
+    pub fn ack_echoed(&mut self, tx_num_low: u16) {
+        if let Some(active) = &mut self.active {
+            active.ack_paths.on_echoed(tx_num_low);
+        }
+    }
+
+    /// A reliable packet left: it counts as in flight until one of [`Self::on_acked`],
+    /// [`Self::on_lost`], [`Self::on_forgotten`] is called for it.
+    pub fn on_sent(&mut self, now: Time, path: u8, bytes: u32, retransmit: bool) {
+        let (p, active, credit) = self.grow(now);
+        active.on_sent(p, now, path, bytes, retransmit, credit);
     }
 
     /// A packet left that does not count as in flight (acknowledgment, probe, UD).
-    pub fn on_uncounted_sent(&mut self, _now: Time, _path: u8, _bytes: u32) {}
+    pub fn on_uncounted_sent(&mut self, now: Time, path: u8, bytes: u32) {
+        let (_, active, _) = self.grow(now);
+        active.set.get_mut(path).count_sent();
+        active.pacing.on_sent(now, bytes);
+    }
 
     /// A packet sent at `sent` was acknowledged.
-    pub fn on_acked(&mut self, _now: Time, _path: u8, bytes: u32, _sent: Time) {
-        self.inflight = self.inflight.saturating_sub(u64::from(bytes));
+    pub fn on_acked(&mut self, now: Time, path: u8, bytes: u32, sent: Time) {
+        let (_, active, _) = self.grow(now);
+        active.leave_flight(bytes);
+        active.meter.on_acked(bytes, sent);
+        active.health.on_acked(&mut active.set, now, path);
     }
 
-    /// RTT sample of one packet without the receiver's delay.
-    pub fn on_echo(&mut self, _now: Time, _path: u8, rtt: Span, _ce: bool) {
-        self.rtt_min = self.rtt_min.min(rtt);
-        self.srtt = Span((self.srtt.0 * 7 + rtt.0) / 8);
+    /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
+    pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
+        let (p, active, _) = self.grow(now);
+        active.on_echo(p, now, path, rtt, ce);
     }
 
-    /// An acknowledgment block was handled.
-    pub fn on_ack_end(&mut self, _now: Time, _newly_acked_bytes: u32, _app_limited: bool) {}
+    /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
+    pub fn on_ack_end(&mut self, now: Time, _newly_acked_bytes: u32, app_limited: bool) {
+        let (p, active, _) = self.grow(now);
+        active.on_ack_end(p, now, app_limited);
+    }
 
     /// A packet was declared lost.
-    pub fn on_lost(&mut self, _now: Time, _path: u8, bytes: u32, _rule: LossRule) {
-        self.inflight = self.inflight.saturating_sub(u64::from(bytes));
+    pub fn on_lost(&mut self, now: Time, path: u8, bytes: u32, rule: LossRule) {
+        let (p, active, _) = self.grow(now);
+        active.on_lost(p, now, path, bytes, rule);
     }
 
-    /// A loss on `path` turned out to be none.
-    pub fn on_spurious(&mut self, _now: Time, _path: u8) {}
+    /// A loss on `path` turned out to be none: takes the blame back and widens the slack.
+    pub fn on_spurious(&mut self, now: Time, path: u8) {
+        let (p, active, _) = self.grow(now);
+        active.rtt.on_spurious();
+        active.health.on_spurious(p, &mut active.set, now, path);
+    }
 
     /// A packet in flight was given up without a verdict on its path.
     pub fn on_forgotten(&mut self, bytes: u32) {
-        self.inflight = self.inflight.saturating_sub(u64::from(bytes));
+        if let Some(active) = &mut self.active {
+            active.leave_flight(bytes);
+        }
     }
 
-    /// The peer's receive queue dropped packets: lowers the cap, blames no path.
-    pub fn on_receiver_drops(&mut self, _now: Time, _drops: u32) {}
+    /// The peer's receive queue dropped so many packets: lowers the cap, blames no path.
+    pub fn on_receiver_drops(&mut self, now: Time, drops: u32) {
+        let (p, active, _) = self.grow(now);
+        if drops > 0 {
+            active.on_receiver_drops(p, now);
+        }
+    }
 
-    /// The peer's receive buffer for us, in bytes; `u32::MAX` = not a limit.
+    /// The peer's receive buffer for us in bytes caps what is in flight; `u32::MAX` = not a limit.
     pub fn on_rx_budget(&mut self, bytes: u32) {
-        self.cap = self.cap.min(u64::from(bytes)).max(4 * u64::from(self.mtu));
+        self.rx_budget = bytes;
+        if let Some(active) = &mut self.active {
+            active.rx_budget_set(&self.params, bytes);
+        }
     }
 
-    /// All paths are silent: path health stays as it is until [`Self::thaw`].
-    pub fn freeze(&mut self, _now: Time) {}
+    /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
+    pub fn freeze(&mut self, now: Time) {
+        let (_, active, _) = self.grow(now);
+        active.health.freeze();
+    }
 
-    /// First sign of life.
-    pub fn thaw(&mut self, _now: Time) {}
+    /// First sign of life after [`Self::freeze`].
+    pub fn thaw(&mut self, now: Time) {
+        let (p, active, _) = self.grow(now);
+        active.health.thaw(p, &mut active.set, now);
+    }
 
-    /// Smoothed RTT over all paths.
+    /// Smoothed RTT over all paths; the assumed one before the first sample.
     pub fn srtt(&self) -> Span {
-        self.srtt
+        match self.smoothed().srtt_ns {
+            0 => Span(u64::from(self.params.rtt_ns_initial)),
+            ns => Span(u64::from(ns)),
+        }
     }
 
-    /// Windowed minimum of the RTT.
+    fn smoothed(&self) -> Smoothed {
+        self.active.as_ref().map_or(self.rtt, |a| a.rtt.all)
+    }
+
+    /// Least RTT of the last 5 to 10 s; the assumed one before the first sample.
     pub fn rtt_min(&self) -> Span {
-        self.rtt_min
+        match self.active.as_ref().map_or(self.rtt_ns_min, |a| a.rtt.min_ns()) {
+            0 => Span(u64::from(self.params.rtt_ns_initial)),
+            ns => Span(u64::from(ns)),
+        }
     }
 
-    /// Retransmission timeout of a packet on `path`.
-    pub fn rto(&self, _path: u8) -> Span {
-        self.srtt.scale(4, 1).max(self.loss.rto_min).min(self.loss.rto_max)
+    /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from the
+    /// configuration, doubled by each timeout of the path in a row.
+    pub fn rto(&self, path: u8) -> Span {
+        let known = self.active.as_ref().map(|a| a.set.get(path));
+        let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
+        rtt::rto(&self.params, rtt, self.smoothed(), timeouts)
     }
 
-    /// How much later than a packet another one of its path must have been sent to prove it lost.
-    pub fn reorder_slack_same_path(&self, _path: u8) -> Span {
-        self.srtt.scale(1, 4)
+    fn widening(&self) -> Span {
+        self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
     }
 
-    /// The same for packets of other paths.
+    /// How much later than a packet another one of its path must have been sent to prove, by its
+    /// acknowledgment, that the first is lost: RTT/4, more after spurious losses.
+    pub fn reorder_slack_same_path(&self, path: u8) -> Span {
+        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
+        let rtt = if known == 0 { self.srtt() } else { Span(u64::from(known)) };
+        rtt.scale(1, 4) + self.widening()
+    }
+
+    /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
     pub fn reorder_slack_cross(&self) -> Span {
-        self.srtt.scale(1, 2).max(self.loss.reorder_min)
+        let floor = Span(u64::from(self.params.reorder_ns_min));
+        self.srtt().scale(1, 2).max(floor) + self.widening()
     }
 
-    /// Silence after which the tail of a burst is probed for loss.
+    /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
-        self.srtt.scale(3, 2).max(self.loss.tlp_min)
+        self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min)))
     }
 
-    /// When [`Self::probe_poll`] has something to do next.
+    /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.
     pub fn probe_next(&self) -> Time {
-        Time::NEVER
+        self.active.as_ref().map_or(Time::NEVER, |a| a.health.probe_next())
     }
 
-    /// A retired path that is to be probed now.
-    pub fn probe_poll(&mut self, _now: Time) -> Option<u8> {
-        None
+    /// A retired path that is to be probed now. At most four per ms; a probe that is not echoed by
+    /// the time of the path's next one has failed; two in a row that are bring the path back.
+    pub fn probe_poll(&mut self, now: Time) -> Option<u8> {
+        let active = self.active.as_mut()?;
+        active.health.probe_poll(&self.params, &mut active.set, now)
     }
 
-    /// A change of state that nobody was told of yet.
+    /// A path that was retired or came back since this was last asked for it.
     pub fn change_take(&mut self) -> Option<PathChange> {
-        None
+        let (path, live) = self.active.as_mut()?.set.change_take()?;
+        Some(PathChange { path, live })
     }
 
-    /// Whether the peer grants credits that must be obeyed.
-    pub fn credits_set(&mut self, _on: bool) {}
+    /// Whether the peer grants credits, which are then obeyed.
+    pub fn credits_set(&mut self, on: bool) {
+        self.credit.set(on, Active::window_first(&self.params, self.rtt_ns_min));
+    }
 
-    /// The peer's counter of granted bytes, in units of 64, wrapping.
-    pub fn on_credit(&mut self, _granted_64b: u32) {}
+    /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.
+    pub fn on_credit(&mut self, granted_64b: u32) {
+        let most = Active::window_first(&self.params, self.rtt_ns_min);
+        self.credit.on_counter(granted_64b, most.max(self.inflight_max()));
+    }
 
     /// Bytes in flight.
     pub fn inflight(&self) -> u64 {
-        self.inflight
+        self.active.as_ref().map_or(0, |a| a.inflight)
     }
 
     /// Most bytes in flight.
     pub fn inflight_max(&self) -> u64 {
-        self.cap
+        let first = || Active::window_first(&self.params, self.rtt_ns_min);
+        self.active.as_ref().map_or_else(first, |a| a.inflight_max)
     }
 
     /// Paced rate.
     pub fn rate_bytes_per_sec(&self) -> u64 {
-        self.rate
+        let first = || RateState::rate_initial(&self.params);
+        self.active.as_ref().map_or_else(first, |a| a.rate.rate())
     }
 
-    /// Nothing is in flight.
+    /// Nothing is in flight and there is no change to be told.
     pub fn is_idle(&self) -> bool {
-        self.inflight == 0
+        self.active.as_ref().is_none_or(|a| a.inflight == 0 && !a.set.changes())
     }
 
-    /// Gives the state of the paths back; a summary stays. Does nothing unless idle.
-    pub fn shrink(&mut self) {}
+    /// Gives the state of the paths back; a summary stays, and the next use creates the rest anew.
+    /// Does nothing unless idle.
+    pub fn shrink(&mut self) {
+        if !self.is_idle() {
+            return;
+        }
+        if let Some(active) = self.active.take() {
+            self.rtt = active.rtt.all;
+            self.rtt_ns_min = active.rtt.min_ns();
+            let paths = active.set.paths.iter().take(64).enumerate();
+            self.retired = paths.fold(0, |r, (i, e)| r | u64::from(!e.is_live()) << i);
+        }
+    }
 
     /// Appends what is known of each path.
     pub fn stats(&self, out: &mut Vec<PathStats>) {
-        out.extend((0..self.paths).map(|p| PathStats {
-            path: p as u8,
-            state: "live",
-            ..PathStats::default()
-        }));
+        match &self.active {
+            Some(active) => active.stats(out),
+            None => out.extend((0..self.params.paths).map(|i| PathStats {
+                path: i as u8,
+                state: if i < 64 && self.retired >> i & 1 == 1 { "retired" } else { "live" },
+                ..PathStats::default()
+            })),
+        }
     }
 }

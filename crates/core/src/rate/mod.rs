@@ -1,54 +1,120 @@
 //! Rate, inflight and credits towards one remote address.
+//!
+//! Once per round trip a [`Round`] sums up what came back, and a [`RatePolicy`] turns it into a rate
+//! and an inflight cap. `pacing` spaces packets by that rate; credits, where both
+//! ends grant them, bound what the last hop may be sent.
 
-use crate::time::{Span, Time};
+pub(crate) mod credit;
+mod fixed;
+mod grant;
+pub(crate) mod pacing;
+pub(crate) mod round;
+mod srd;
 
-/// The receiver's side of credits: hands out the link to the peers that have something to send.
-#[derive(Debug)]
-pub struct Granter {
-    rate: u64,
-    grant: u32,
-    next: Time,
-    ring: std::collections::VecDeque<(u32, u64)>,
+pub use grant::Granter;
+pub(crate) use round::{Round, RoundMeter};
+
+use crate::config;
+use crate::path::Params;
+use fixed::FixedRate;
+use srd::SrdRate;
+
+/// What a policy knows of its surroundings besides the round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Line rate of the local port.
+    pub line: u64,
+    /// Least RTT in ns: measured, or assumed until the first sample.
+    pub base_ns: u64,
+    /// Whether `base_ns` was measured.
+    pub base_known: bool,
+    /// Queueing-delay target in ns.
+    pub target_ns: u64,
+    /// Payload of a full packet.
+    pub mtu: u64,
 }
 
-impl Granter {
-    /// For a link of this rate.
-    pub fn new(line_bytes_per_sec: u64, mtu: u16) -> Self {
-        let rate = (line_bytes_per_sec / 100 * 98).max(1);
-        Self { rate, grant: 4 * u32::from(mtu), next: Time(0), ring: Default::default() }
+impl Link {
+    /// Bytes that `rate` moves in `ns`.
+    pub(crate) fn bytes(rate: u64, ns: u64) -> u64 {
+        (u128::from(rate) * u128::from(ns) / 1_000_000_000) as u64
     }
 
-    /// Peer `ctx` has up to `packets_max` more packets to send; `arrived_bytes` of it just came.
-    pub fn on_backlog(&mut self, _now: Time, ctx: u32, packets_max: u32, _arrived_bytes: u32) {
-        let want = u64::from(packets_max) * u64::from(self.grant) / 4;
-        match self.ring.iter_mut().find(|e| e.0 == ctx) {
-            Some(e) => e.1 = want,
-            None if want > 0 => self.ring.push_back((ctx, want)),
-            None => {}
+    /// Rate that moves `bytes` in `ns`.
+    pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
+        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// Least rate of any policy: one packet in eight round trips.
+    pub(crate) fn rate_min(&self) -> u64 {
+        Self::rate(self.mtu, 8 * self.base_ns).clamp(1, self.line)
+    }
+}
+
+/// How fast to send: asked once per round.
+pub(crate) trait RatePolicy {
+    /// Paced rate in bytes per second.
+    fn rate(&self) -> u64;
+    /// Most bytes in flight.
+    fn inflight_max(&self, link: &Link) -> u64;
+    /// A round trip is over.
+    fn on_round(&mut self, link: &Link, round: &Round);
+    /// Sending starts again after so long that the network has forgotten us.
+    fn on_restart(&mut self, link: &Link);
+}
+
+/// The policy in use.
+#[derive(Debug)]
+pub(crate) enum RateState {
+    Srd(SrdRate),
+    Fixed(FixedRate),
+}
+
+impl RateState {
+    pub(crate) fn new(p: &Params) -> Self {
+        match p.rate_policy {
+            config::RatePolicy::Srd => Self::Srd(SrdRate::new(p.line_bytes_per_sec)),
+            config::RatePolicy::Fixed => Self::Fixed(FixedRate::new(p)),
         }
     }
 
-    /// Peer `ctx` is gone.
-    pub fn forget(&mut self, ctx: u32) {
-        self.ring.retain(|e| e.0 != ctx);
+    /// The rate with which a new context starts.
+    pub(crate) fn rate_initial(p: &Params) -> u64 {
+        match p.rate_policy {
+            config::RatePolicy::Srd => p.line_bytes_per_sec,
+            config::RatePolicy::Fixed => p.rate_fixed_bytes_per_sec,
+        }
     }
 
-    /// When [`Self::poll`] has something to do next.
-    pub fn next(&self) -> Time {
-        if self.ring.is_empty() { Time::NEVER } else { self.next }
+    fn policy(&mut self) -> &mut dyn RatePolicy {
+        match self {
+            Self::Srd(s) => s,
+            Self::Fixed(f) => f,
+        }
+    }
+}
+
+impl RatePolicy for RateState {
+    fn rate(&self) -> u64 {
+        match self {
+            Self::Srd(s) => s.rate(),
+            Self::Fixed(f) => f.rate(),
+        }
     }
 
-    /// The next grant: which peer, how many bytes.
-    pub fn poll(&mut self, now: Time) -> Option<(u32, u32)> {
-        if now < self.next {
-            return None;
+    fn inflight_max(&self, link: &Link) -> u64 {
+        match self {
+            Self::Srd(s) => s.inflight_max(link),
+            Self::Fixed(f) => f.inflight_max(link),
         }
-        let (ctx, left) = self.ring.pop_front()?;
-        let bytes = left.min(u64::from(self.grant)) as u32;
-        if left > u64::from(bytes) {
-            self.ring.push_back((ctx, left - u64::from(bytes)));
-        }
-        self.next = now.max(self.next) + Span(u64::from(bytes) * 1_000_000_000 / self.rate);
-        (bytes > 0).then_some((ctx, bytes))
+    }
+
+    fn on_round(&mut self, link: &Link, round: &Round) {
+        self.policy().on_round(link, round);
+    }
+
+    fn on_restart(&mut self, link: &Link) {
+        self.policy().on_restart(link);
     }
 }

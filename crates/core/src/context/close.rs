@@ -1,0 +1,221 @@
+//! How contexts go: mutual close, reset, silence; and what becomes of the work that was outstanding.
+
+use crate::api::{AsyncEvent, Endpoint, Rx, Status};
+use crate::context::ContextState;
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::time::Time;
+use crate::tx::scoreboard::{Kind, SentState};
+use srd_wire::{Body, CloseCode};
+
+/// Closes sent without an answer before the context stays open.
+const CLOSE_ROUNDS: u8 = 5;
+/// Contexts looked at for eviction whenever one is made.
+const EVICT_SCAN: u32 = 8;
+
+impl<O: Observer> Engine<O> {
+    /// Beyond three quarters of the table, idle contexts are asked to close, a few at a time.
+    pub(crate) fn contexts_evict(&mut self, now: Time) {
+        if !self.contexts.is_nearly_full() {
+            return;
+        }
+        for _ in 0..EVICT_SCAN.min(self.contexts.slots()) {
+            self.evict_hand = (self.evict_hand + 1) % self.contexts.slots();
+            let ci = self.evict_hand;
+            let idle = self.contexts.find(ci).is_some_and(|c| {
+                c.state == ContextState::Open && c.active.is_none() && c.outstanding == 0
+            });
+            if idle {
+                self.close_begin(now, ci);
+            }
+        }
+    }
+
+    fn close_begin(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if let Ok(from) = c.state.close_begun() {
+            c.handshake_round = 0;
+            self.context_event(now, ci, from);
+            self.close_retry(now, ci);
+        }
+    }
+
+    /// Sends a Close (again), or gives up wanting to.
+    pub(crate) fn close_retry(&mut self, now: Time, ci: u32) {
+        let retry = self.cfg.loss.open_retry;
+        let c = self.contexts.get_mut(ci);
+        if c.handshake_round >= CLOSE_ROUNDS {
+            return self.close_withdraw(now, ci);
+        }
+        c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
+        c.handshake_round += 1;
+        self.closes.push_back(ci);
+        self.context_rearm(now, ci);
+    }
+
+    /// The peer is not done with us: stay open.
+    pub(crate) fn close_withdraw(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if let Ok(from) = c.state.close_withdrawn() {
+            c.handshake_at = Time::NEVER;
+            c.handshake_round = 0;
+            self.context_event(now, ci, from);
+            if self.contexts.get(ci).active.is_some() {
+                self.ready_push(ci);
+            }
+        }
+    }
+
+    pub(crate) fn close_received(&mut self, now: Time, ci: u32) -> Result<Rx, Drop> {
+        let c = self.contexts.get(ci);
+        let done = c.outstanding == 0
+            && c.active.as_ref().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
+        if done {
+            let (peer, tag) = (c.peer, c.peer_tag);
+            self.control_push(peer, tag, Body::CloseAck);
+            self.context_end(now, ci);
+        }
+        Ok(Rx::Done)
+    }
+
+    pub(crate) fn close_acked(&mut self, now: Time, ci: u32) -> Result<Rx, Drop> {
+        if self.contexts.get(ci).state != ContextState::Closing {
+            return Err(Drop::BadState);
+        }
+        self.closed(now, ci);
+        Ok(Rx::Done)
+    }
+
+    /// Both sides have dropped it. Work posted meanwhile opens a new context.
+    fn closed(&mut self, now: Time, ci: u32) {
+        if self.contexts.get(ci).outstanding == 0 {
+            return self.context_end(now, ci);
+        }
+        let tag = self.contexts.tag_draw(&mut self.rng);
+        self.contexts.retag(ci, tag);
+        let psn = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
+        let c = self.contexts.get_mut(ci);
+        let from = c.state;
+        c.state = ContextState::Opening;
+        (c.peer_tag, c.peer_incarnation, c.cookie) = (0, 0, 0);
+        c.handshake_round = 0;
+        c.psn_idle = psn;
+        if let Some(a) = c.active.as_mut() {
+            a.board.reset(psn);
+            a.ack.clear();
+            a.verdicts.clear();
+            a.imms.clear();
+        }
+        self.context_event(now, ci, from);
+        self.open_send(now, ci);
+        self.context_rearm(now, ci);
+    }
+
+    pub(crate) fn reset_received(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        echo_tag: u32,
+        code: CloseCode,
+    ) -> Result<Rx, Drop> {
+        let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(Drop::UnknownTag) };
+        let c = self.contexts.get(ci);
+        // An answer to our Open knows our tag only; every other reset must show the peer's.
+        let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
+        if refusal && c.state == ContextState::Opening && c.peer_tag == 0 {
+            // Not believed at once: anybody could say it. The Open goes on until its time is over.
+            return Ok(Rx::Done);
+        }
+        if echo_tag == 0 || echo_tag != c.peer_tag {
+            return Err(Drop::BadHandshake);
+        }
+        self.counters.resets_received += 1;
+        if c.state == ContextState::Closing {
+            self.closed(now, ci);
+        } else {
+            self.context_abort(now, ci);
+        }
+        Ok(Rx::Done)
+    }
+
+    /// The peer has lost the context: outstanding work ends with status 8, the context goes.
+    pub(crate) fn context_abort(&mut self, now: Time, ci: u32) {
+        let peer = self.contexts.get(ci).peer;
+        self.work_end(ci, Status::RemoteAbort);
+        self.event_push(AsyncEvent::PeerReset(peer));
+        self.context_end(now, ci);
+    }
+
+    /// The peer never answered.
+    pub(crate) fn peer_unreachable(&mut self, now: Time, ci: u32) {
+        let peer = self.contexts.get(ci).peer;
+        self.work_end(ci, Status::LocalUnreachRemote);
+        self.counters.unresponsive_remote_events += 1;
+        self.event_push(AsyncEvent::PeerUnreachable(peer));
+        self.context_end(now, ci);
+    }
+
+    /// The peer answered once and is silent. Its work ends; the context, and with it the memory of
+    /// what was delivered, stays.
+    pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get(ci);
+        let peer = c.peer;
+        self.work_end(ci, Status::LocalUnrespRemote);
+        self.counters.unresponsive_remote_events += 1;
+        self.event_push(AsyncEvent::PeerUnresponsive(peer));
+        self.context_rearm(now, ci);
+    }
+
+    /// Ends every request of the context with `status`; their PSNs become tombstones.
+    fn work_end(&mut self, ci: u32, status: Status) {
+        let Some(a) = self.contexts.get_mut(ci).active.as_mut() else { return };
+        let psns = a.board.psns();
+        for p in psns {
+            let e = a.board.get_mut(p);
+            let own = matches!(e.kind, Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq);
+            if own && e.state != SentState::Acked {
+                (e.kind, e.len) = (Kind::Tombstone, 0);
+            }
+        }
+        a.flows.clear();
+        a.datagrams = crate::wr::WrQueue::default();
+        a.backoff.clear();
+        a.backoff_at = Time::NEVER;
+        a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
+        for wi in self.wrs.select(|w| w.ctx == ci) {
+            let w = self.wrs.get_mut(wi);
+            w.open = 0;
+            w.failed = Some(status);
+            self.wr_end(wi, status);
+        }
+    }
+
+    /// The context ceases to exist. It has no work outstanding.
+    pub(crate) fn context_end(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        debug_assert_eq!(c.outstanding, 0);
+        let path_ctx = c.path_ctx;
+        if let Ok(from) = c.state.ended() {
+            self.context_event(now, ci, from);
+        }
+        self.timers.disarm(Self::timer_of_context(ci));
+        self.granter.forget(ci);
+        let mut c = self.contexts.remove(ci);
+        self.counters.contexts_closed += 1;
+        if c.rx_flowing {
+            self.rx_flowing -= 1;
+        }
+        if let Some(mut a) = c.active.take() {
+            self.jobs_live -= a.jobs.len() as u32;
+            let flying: u32 = a.board.drain();
+            let entry = self.paths.get_mut(path_ctx);
+            entry.ctx.on_forgotten(flying);
+            entry.active -= 1;
+            a.clear();
+            self.pool_return(a);
+        }
+        self.inflight_freed(path_ctx);
+        self.path_context_release(path_ctx);
+    }
+}

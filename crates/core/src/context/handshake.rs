@@ -1,0 +1,303 @@
+//! How contexts come to be: Open, Open-Ack, Challenge.
+//!
+//! No data leaves before the peer has shown that it holds our tag. Restart and overload are answered
+//! by the same stateless challenge: who wants in must echo a cookie from the address it claims.
+
+use crate::api::{Endpoint, Rx};
+use crate::context::{Active, Context, ContextState, Negotiated};
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::{Event, Observer};
+use crate::limits::{WINDOW_MAX, WINDOW_MIN};
+use crate::time::Time;
+use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
+
+impl<O: Observer> Engine<O> {
+    /// The context for `peer`, made and opening if there is none. `None`: the table is full.
+    pub(crate) fn context_for(&mut self, now: Time, peer: Endpoint) -> Option<u32> {
+        if let Some(ci) = self.contexts.by_endpoint(&peer) {
+            self.context_activate(ci);
+            return Some(ci);
+        }
+        let ci = self.context_create(now, peer, ContextState::Opening)?;
+        self.context_activate(ci);
+        self.open_send(now, ci);
+        Some(ci)
+    }
+
+    fn context_create(&mut self, now: Time, peer: Endpoint, state: ContextState) -> Option<u32> {
+        self.contexts_evict(now);
+        if self.contexts.is_full() {
+            return None;
+        }
+        let tag = self.contexts.tag_draw(&mut self.rng);
+        let path_ctx = self.path_context_for(now, peer.ip);
+        let mut c = Context::new(peer, state, tag, path_ctx, now);
+        c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
+        let random = u64::from(self.rng.next_u32() >> 1);
+        c.tx_num_next = self.cfg.tx_num_start.unwrap_or(random);
+        let ci = self.contexts.insert(c);
+        self.paths.get_mut(path_ctx).contexts += 1;
+        let event = Event::Context { ctx: ci, peer, from: "", to: state.name() };
+        self.observer.event(now, event);
+        Some(ci)
+    }
+
+    /// Leases window state.
+    pub(crate) fn context_activate(&mut self, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if c.active.is_some() {
+            return;
+        }
+        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Active::new(&self.cfg)));
+        a.start(c.psn_idle, c.rx_cum_idle, c.rx_tx_num_max);
+        c.active = Some(a);
+        let path_ctx = c.path_ctx;
+        self.paths.get_mut(path_ctx).active += 1;
+    }
+
+    fn open_params(&self, ci: u32) -> OpenParams {
+        let c = self.contexts.get(ci);
+        let cfg = &self.cfg;
+        let mut features = Features::ECN;
+        features |= if cfg.rdma_read { Features::RDMA_READ } else { 0 };
+        features |= if cfg.rdma_write { Features::RDMA_WRITE } else { 0 };
+        features |= if cfg.rate.credits { Features::CREDITS } else { 0 };
+        OpenParams {
+            tag: c.local_tag,
+            incarnation: self.incarnation,
+            echo_tag: 0,
+            psn_start: c.psn_next(),
+            tx_num_start: c.tx_num_next,
+            window: cfg.window,
+            mtu: cfg.mtu,
+            reads_max: if cfg.rdma_read { cfg.reads_per_context_max } else { 0 },
+            write_imms_max: cfg.write_imms_per_context_max,
+            rx_budget: cfg.rx_budget_bytes,
+            features: Features(features),
+            cookie: c.cookie,
+        }
+    }
+
+    /// Sends an Open and arms its retry.
+    pub(crate) fn open_send(&mut self, now: Time, ci: u32) {
+        let params = self.open_params(ci);
+        let retry = self.cfg.loss.open_retry;
+        let max = self.cfg.loss.rto_max.max(retry);
+        let padded = self.cfg.open_padded_len;
+        let c = self.contexts.get_mut(ci);
+        let wait = retry.scale(1 << c.handshake_round.min(16), 1).min(max);
+        c.handshake_round = c.handshake_round.saturating_add(1);
+        c.handshake_at = now + wait;
+        let peer = c.peer;
+        self.counters.opens_sent += 1;
+        self.control_push_padded(peer, 0, Body::Open(params), padded);
+    }
+
+    /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
+    pub(crate) fn context_open_too(&mut self, now: Time, ci: u32) {
+        let from = self.contexts.get_mut(ci).state.open_wanted();
+        if from.is_ok() {
+            self.context_event(now, ci, ContextState::HalfOpen);
+            self.open_send(now, ci);
+        }
+    }
+
+    pub(crate) fn open_received(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        h: &Header,
+        p: &OpenParams,
+    ) -> Result<Rx, Drop> {
+        self.counters.opens_received += 1;
+        if h.dst_tag != 0 || p.tag == 0 {
+            return Err(Drop::BadHandshake);
+        }
+        if !(WINDOW_MIN..=WINDOW_MAX).contains(&p.window) || p.mtu < 64 {
+            self.control_push(from, p.tag, Body::Reset { echo_tag: 0, code: CloseCode::BadParams });
+            return Err(Drop::BadHandshake);
+        }
+        if let Some(ci) = self.contexts.by_endpoint(&from) {
+            return self.open_again(now, ci, from, p);
+        }
+        let proven = self.cookies.check(now, from, p.tag, p.incarnation, p.cookie);
+        if self.contexts.is_nearly_full() && !proven {
+            self.challenge(now, from, p);
+            return Ok(Rx::Done);
+        }
+        self.open_accept(now, from, p)
+    }
+
+    /// An Open from a peer with whom a context exists.
+    fn open_again(
+        &mut self,
+        now: Time,
+        ci: u32,
+        from: Endpoint,
+        p: &OpenParams,
+    ) -> Result<Rx, Drop> {
+        let c = self.contexts.get(ci);
+        let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
+        // Both sides opened at once, or the peer tries a newer Open: ours is still unanswered.
+        let unanswered = c.state == ContextState::Opening;
+        if same || unanswered {
+            if !same {
+                self.peer_params_set(ci, p);
+            }
+            self.open_ack_send(ci);
+            return Ok(Rx::Done);
+        }
+        if !self.cookies.check(now, from, p.tag, p.incarnation, p.cookie) {
+            self.challenge(now, from, p);
+            return Ok(Rx::Done);
+        }
+        // Proven: the peer has lost what it knew of the old context.
+        self.context_abort(now, ci);
+        self.open_accept(now, from, p)
+    }
+
+    fn open_accept(&mut self, now: Time, from: Endpoint, p: &OpenParams) -> Result<Rx, Drop> {
+        let Some(ci) = self.context_create(now, from, ContextState::HalfOpen) else {
+            self.control_push(from, p.tag, Body::Reset { echo_tag: 0, code: CloseCode::NoRoom });
+            return Err(Drop::NoRoom);
+        };
+        self.peer_params_set(ci, p);
+        self.open_ack_send(ci);
+        self.half_open_arm(now, ci);
+        Ok(Rx::Done)
+    }
+
+    /// A context that is never confirmed goes after a while.
+    fn half_open_arm(&mut self, now: Time, ci: u32) {
+        self.contexts.get_mut(ci).handshake_at = now + self.cfg.loss.unreachable_after;
+        self.context_rearm(now, ci);
+    }
+
+    fn challenge(&mut self, now: Time, from: Endpoint, p: &OpenParams) {
+        let cookie = self.cookies.make(now, from, p.tag, p.incarnation);
+        self.counters.challenges_sent += 1;
+        self.control_push(from, p.tag, Body::Challenge { echo_tag: p.tag, cookie });
+    }
+
+    fn open_ack_send(&mut self, ci: u32) {
+        let mut params = self.open_params(ci);
+        let c = self.contexts.get(ci);
+        let (peer, tag) = (c.peer, c.peer_tag);
+        params.echo_tag = tag;
+        self.control_push(peer, tag, Body::OpenAck(params));
+    }
+
+    fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
+        let own_mtu = self.cfg.mtu;
+        let c = self.contexts.get_mut(ci);
+        c.peer_tag = p.tag;
+        c.peer_incarnation = p.incarnation;
+        c.rx_cum_idle = p.psn_start;
+        c.rx_una = p.psn_start;
+        c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
+        c.limits = Negotiated {
+            mtu: own_mtu.min(p.mtu),
+            window: p.window,
+            reads_max: p.reads_max,
+            imms_max: p.write_imms_max,
+            features: p.features,
+        };
+        let (cum, newest) = (c.rx_cum_idle, c.rx_tx_num_max);
+        if let Some(a) = c.active.as_mut() {
+            a.window.reset(cum);
+            a.replay.reset(newest);
+        }
+        let credits = p.features.has(Features::CREDITS) && self.cfg.rate.credits;
+        let path_ctx = c.path_ctx;
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        pc.credits_set(credits);
+        pc.on_rx_budget(p.rx_budget);
+    }
+
+    pub(crate) fn open_acked(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
+        let c = self.contexts.get(ci);
+        if p.echo_tag != c.local_tag || p.tag == 0 {
+            return Err(Drop::BadHandshake);
+        }
+        match c.state {
+            ContextState::Opening => {
+                if c.peer_tag != p.tag || c.peer_incarnation != p.incarnation {
+                    self.peer_params_set(ci, p);
+                }
+                self.contexts.get_mut(ci).last_heard = now;
+                self.context_confirm(now, ci);
+                // The peer holds back until it sees our tag used.
+                self.context_activate(ci);
+                self.contexts.get_mut(ci).act().ack.hasten(now, crate::time::Span::ZERO);
+                self.ack_schedule(now, ci);
+                Ok(Rx::Done)
+            }
+            _ if c.peer_tag == p.tag => Ok(Rx::Done),
+            _ => Err(Drop::BadHandshake),
+        }
+    }
+
+    pub(crate) fn challenged(
+        &mut self,
+        now: Time,
+        ci: u32,
+        echo_tag: u32,
+        cookie: u64,
+    ) -> Result<Rx, Drop> {
+        let c = self.contexts.get_mut(ci);
+        if echo_tag != c.local_tag || c.state != ContextState::Opening {
+            return Err(Drop::BadHandshake);
+        }
+        if c.cookie != cookie {
+            c.cookie = cookie;
+            self.open_send(now, ci);
+            self.context_rearm(now, ci);
+        }
+        Ok(Rx::Done)
+    }
+
+    /// The peer holds our tag: data may flow.
+    pub(crate) fn context_confirm(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        let Ok(from) = c.state.confirmed() else { return };
+        c.handshake_at = Time::NEVER;
+        c.handshake_round = 0;
+        c.cookie = 0;
+        c.last_heard = now;
+        self.counters.contexts_opened += 1;
+        self.context_event(now, ci, from);
+        self.ready_push(ci);
+        self.context_rearm(now, ci);
+    }
+
+    /// The handshake timer fired.
+    pub(crate) fn handshake_fire(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get(ci);
+        if c.handshake_at > now {
+            return;
+        }
+        match c.state {
+            ContextState::Opening => {
+                let since = c.outstanding_since;
+                if since == Time::NEVER || now.since(since) >= self.cfg.loss.unreachable_after {
+                    self.peer_unreachable(now, ci);
+                } else {
+                    self.open_send(now, ci);
+                }
+            }
+            ContextState::HalfOpen => self.context_end(now, ci),
+            ContextState::Closing => self.close_retry(now, ci),
+            ContextState::Open | ContextState::Closed => {
+                self.contexts.get_mut(ci).handshake_at = Time::NEVER;
+            }
+        }
+    }
+
+    /// Tells the observer of a move.
+    pub(crate) fn context_event(&mut self, now: Time, ci: u32, from: ContextState) {
+        let c = self.contexts.get(ci);
+        let (peer, to) = (c.peer, c.state.name());
+        self.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
+    }
+}

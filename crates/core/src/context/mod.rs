@@ -1,0 +1,304 @@
+//! Reliability context: everything between this engine and one remote engine.
+//!
+//! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Active`]) is leased from
+//! a pool while there is something to send, to receive or to remember beyond the edges.
+
+mod close;
+mod cookie;
+mod handshake;
+mod table;
+
+pub(crate) use cookie::CookieJar;
+pub(crate) use table::ContextTable;
+
+use crate::api::{Endpoint, Qpn};
+use crate::config::EngineConfig;
+use crate::rx::write_imm::ImmTable;
+use crate::rx::{
+    ack::AckState, read::ReadJob, replay::Replay, verdicts::Verdicts, window::RxWindow,
+};
+use crate::state::state_machine;
+use crate::time::Time;
+use crate::tx::{loss::LossState, scoreboard::Scoreboard};
+use crate::wr::WrQueue;
+use srd_wire::Features;
+use std::collections::VecDeque;
+
+state_machine! {
+    /// Life of a reliability context.
+    pub enum ContextState {
+        /// Our Open is on its way; the peer may or may not have opened by itself.
+        Opening,
+        /// We answered an Open; nothing with our tag has come back yet, so no data leaves.
+        HalfOpen,
+        /// Both sides hold the other's tag: data flows.
+        Open,
+        /// We asked for a mutual close; nothing of ours is outstanding.
+        Closing,
+        /// Gone; the slot is free.
+        Closed,
+    }
+    /// The peer accepted our Open, or used our tag: it holds it.
+    confirmed: Opening | HalfOpen => Open;
+    /// Work was posted before the peer confirmed: we open from our side, too.
+    open_wanted: HalfOpen => Opening;
+    /// Idle and wanted gone.
+    close_begun: Open => Closing;
+    /// The peer still had something to say, or new work came.
+    close_withdrawn: Closing => Open;
+    /// Dropped for good.
+    ended: Opening | HalfOpen | Open | Closing => Closed;
+}
+
+/// The part that exists for every peer.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub peer: Endpoint,
+    pub state: ContextState,
+    pub local_tag: u32,
+    /// 0 until the peer's parameters are known.
+    pub peer_tag: u32,
+    pub peer_incarnation: u64,
+    /// Cookie of the last challenge, for our next Open.
+    pub cookie: u64,
+    /// Path-and-rate context of the peer's address.
+    pub path_ctx: u32,
+    pub limits: Negotiated,
+    /// Lower edge and next number while no window state is leased.
+    pub psn_idle: u32,
+    pub rx_cum_idle: u32,
+    pub tx_num_next: u64,
+    pub rx_tx_num_max: u64,
+    /// The peer's lower edge.
+    pub rx_una: u32,
+    pub rx_ce_count: u32,
+    /// Socket drops of the peer as last reported.
+    pub peer_rxq_drops: u32,
+    /// Cumulative credit granted to the peer, units of 64 bytes.
+    pub credit_granted: u32,
+    pub last_heard: Time,
+    /// Since when work is outstanding without break (`Time::NEVER`: none is).
+    pub outstanding_since: Time,
+    /// Live work requests through this context.
+    pub outstanding: u32,
+    pub reads_out: u16,
+    pub imms_out: u16,
+    /// Next handshake packet of ours.
+    pub handshake_at: Time,
+    pub handshake_round: u8,
+    /// When the rate gate opens.
+    pub pace_at: Time,
+    /// When the window state may be given back.
+    pub idle_at: Time,
+    pub ack_echo: u16,
+    /// The peer has answered at least once in this life.
+    pub queued_ready: bool,
+    pub queued_ack: bool,
+    pub queued_wait: bool,
+    pub rx_flowing: bool,
+    pub active: Option<Box<Active>>,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Negotiated {
+    /// Largest payload of one packet in either direction.
+    pub mtu: u16,
+    /// PSNs the peer's window holds.
+    pub window: u16,
+    /// Reads the peer serves at once for us.
+    pub reads_max: u16,
+    /// Multi-segment writes with immediate it tracks at once for us.
+    pub imms_max: u16,
+    /// What it can do.
+    pub features: Features,
+}
+
+/// Requests of one queue pair to one peer, waiting for PSNs.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub qp: Qpn,
+    pub queue: WrQueue,
+}
+
+/// Window state, leased while there is traffic.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub board: Scoreboard,
+    pub loss: LossState,
+    pub flows: Vec<Flow>,
+    pub flow_cursor: usize,
+    /// Packets cut from the flow whose turn it is.
+    pub flow_turn: u16,
+    /// Unreliable datagrams waiting to leave.
+    pub datagrams: WrQueue,
+    /// Requests in back-off (RNR, busy), in no particular order.
+    pub backoff: Vec<u32>,
+    pub backoff_at: Time,
+    /// Messages the peer must be told to forget.
+    pub cancels: VecDeque<u32>,
+    /// Regions being served to the peer.
+    pub jobs: Vec<ReadJob>,
+    pub job_cursor: usize,
+    /// Bytes posted that have no PSN yet (requests and read responses).
+    pub unsent_bytes: u64,
+    pub window: RxWindow,
+    pub replay: Replay,
+    pub verdicts: Verdicts,
+    pub imms: ImmTable,
+    pub ack: AckState,
+}
+
+impl Active {
+    pub fn new(cfg: &EngineConfig) -> Self {
+        Self {
+            board: Scoreboard::new(0, usize::from(cfg.path.paths)),
+            loss: LossState::default(),
+            flows: Vec::new(),
+            flow_cursor: 0,
+            flow_turn: 0,
+            datagrams: WrQueue::default(),
+            backoff: Vec::new(),
+            backoff_at: Time::NEVER,
+            cancels: VecDeque::new(),
+            jobs: Vec::new(),
+            job_cursor: 0,
+            unsent_bytes: 0,
+            window: RxWindow::new(0, cfg.window.max(64)),
+            replay: Replay::new(),
+            verdicts: Verdicts::default(),
+            imms: ImmTable::default(),
+            ack: AckState::default(),
+        }
+    }
+
+    /// Takes the idle context's numbers up.
+    pub fn start(&mut self, psn: u32, rx_cum: u32, rx_tx_num_max: u64) {
+        self.board.reset(psn);
+        self.window.reset(rx_cum);
+        self.replay.reset(rx_tx_num_max);
+    }
+
+    /// Forgets everything, ready for another context.
+    pub fn clear(&mut self) {
+        self.loss = LossState::default();
+        self.flows.clear();
+        self.datagrams = WrQueue::default();
+        self.backoff.clear();
+        self.backoff_at = Time::NEVER;
+        self.cancels.clear();
+        self.jobs.clear();
+        self.unsent_bytes = 0;
+        self.verdicts.clear();
+        self.imms.clear();
+        self.ack.clear();
+    }
+
+    /// Whether only numbers need to be remembered.
+    pub fn is_idle(&self) -> bool {
+        self.board.is_empty()
+            && self.flows.is_empty()
+            && self.datagrams.is_empty()
+            && self.backoff.is_empty()
+            && self.cancels.is_empty()
+            && self.jobs.is_empty()
+            && !self.window.has_gap()
+            && self.verdicts.is_empty()
+            && self.imms.is_empty()
+            && self.ack.is_quiet()
+    }
+
+    /// Whether anything waits for a PSN or to be sent again.
+    pub fn has_to_send(&self) -> bool {
+        self.board.lost_len() > 0
+            || !self.flows.is_empty()
+            || !self.datagrams.is_empty()
+            || !self.cancels.is_empty()
+            || self.jobs.iter().any(|j| j.has_to_send())
+    }
+
+    /// The flow of `qp`, made if there is none.
+    pub fn flow(&mut self, qp: Qpn) -> &mut Flow {
+        let at = self.flows.iter().position(|f| f.qp == qp).unwrap_or_else(|| {
+            self.flows.push(Flow { qp, queue: WrQueue::default() });
+            self.flows.len() - 1
+        });
+        &mut self.flows[at]
+    }
+}
+
+impl Context {
+    pub fn new(
+        peer: Endpoint,
+        state: ContextState,
+        local_tag: u32,
+        path_ctx: u32,
+        now: Time,
+    ) -> Self {
+        Self {
+            peer,
+            state,
+            local_tag,
+            peer_tag: 0,
+            peer_incarnation: 0,
+            cookie: 0,
+            path_ctx,
+            limits: Negotiated {
+                mtu: 0,
+                window: 0,
+                reads_max: 0,
+                imms_max: 0,
+                features: Features(0),
+            },
+            psn_idle: 0,
+            rx_cum_idle: 0,
+            tx_num_next: 0,
+            rx_tx_num_max: 0,
+            rx_una: 0,
+            rx_ce_count: 0,
+            peer_rxq_drops: 0,
+            credit_granted: 0,
+            last_heard: now,
+            outstanding_since: Time::NEVER,
+            outstanding: 0,
+            reads_out: 0,
+            imms_out: 0,
+            handshake_at: Time::NEVER,
+            handshake_round: 0,
+            pace_at: Time::NEVER,
+            idle_at: Time::NEVER,
+            ack_echo: 0,
+            queued_ready: false,
+            queued_ack: false,
+            queued_wait: false,
+            rx_flowing: false,
+            active: None,
+        }
+    }
+
+    /// The window state. Only called where the context is known to be active.
+    pub fn act(&mut self) -> &mut Active {
+        self.active.as_mut().expect("window state is leased before traffic")
+    }
+
+    /// Lower edge of what we send.
+    pub fn una(&self) -> u32 {
+        self.active.as_ref().map_or(self.psn_idle, |a| a.board.una())
+    }
+
+    /// Next PSN we use.
+    pub fn psn_next(&self) -> u32 {
+        self.active.as_ref().map_or(self.psn_idle, |a| a.board.next())
+    }
+
+    /// Takes the next transmission number.
+    pub fn tx_num_take(&mut self) -> u64 {
+        let n = self.tx_num_next;
+        self.tx_num_next = n.wrapping_add(1);
+        n
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! The table of contexts: found by tag (packets), by endpoint (posts, Opens), by number.
+
+use super::Context;
+use crate::api::Endpoint;
+use crate::rng::Rng;
+use core::hash::BuildHasher;
+use rustc_hash::FxHashMap;
+use siphasher::sip::SipHasher13;
+use std::collections::HashMap;
+
+/// Keyed hashing for endpoints: strangers choose them.
+#[derive(Clone, Debug)]
+pub(crate) struct Keyed(u64, u64);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ContextTable {
+    slots: Vec<Option<Context>>,
+    free: Vec<u32>,
+    /// Tags are random numbers of ours: no keyed hash needed.
+    by_tag: FxHashMap<u32, u32>,
+    by_endpoint: HashMap<Endpoint, u32, Keyed>,
+    max: u32,
+}
+
+impl ContextTable {
+    pub fn new(max: u32, rng: &mut Rng) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_tag: FxHashMap::default(),
+            by_endpoint: HashMap::with_hasher(Keyed(rng.next_u64(), rng.next_u64())),
+            max,
+        }
+    }
+
+    pub fn len(&self) -> u32 {
+        (self.slots.len() - self.free.len()) as u32
+    }
+    /// Beyond three quarters, strangers must prove their address first.
+    pub fn is_nearly_full(&self) -> bool {
+        self.len() >= self.max - self.max / 4
+    }
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.max
+    }
+
+    /// A tag that no context has; never 0.
+    pub fn tag_draw(&self, rng: &mut Rng) -> u32 {
+        loop {
+            let tag = rng.next_u32();
+            if tag != 0 && !self.by_tag.contains_key(&tag) {
+                return tag;
+            }
+        }
+    }
+
+    /// Takes a context in; the caller has made sure that there is room and no other for its peer.
+    pub fn insert(&mut self, c: Context) -> u32 {
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.by_tag.insert(c.local_tag, i);
+        self.by_endpoint.insert(c.peer, i);
+        self.slots[i as usize] = Some(c);
+        i
+    }
+
+    pub fn remove(&mut self, i: u32) -> Context {
+        let c = self.slots[i as usize].take().expect("a context ends once");
+        self.by_tag.remove(&c.local_tag);
+        self.by_endpoint.remove(&c.peer);
+        self.free.push(i);
+        c
+    }
+
+    /// Gives a context another tag: packets with the old one are strangers' from now on.
+    pub fn retag(&mut self, i: u32, tag: u32) {
+        let old = core::mem::replace(&mut self.get_mut(i).local_tag, tag);
+        self.by_tag.remove(&old);
+        self.by_tag.insert(tag, i);
+    }
+
+    pub fn by_tag(&self, tag: u32) -> Option<u32> {
+        self.by_tag.get(&tag).copied()
+    }
+    pub fn by_endpoint(&self, e: &Endpoint) -> Option<u32> {
+        self.by_endpoint.get(e).copied()
+    }
+    pub fn get(&self, i: u32) -> &Context {
+        self.slots[i as usize].as_ref().expect("only live contexts are referred to")
+    }
+    pub fn get_mut(&mut self, i: u32) -> &mut Context {
+        self.slots[i as usize].as_mut().expect("only live contexts are referred to")
+    }
+    pub fn find(&self, i: u32) -> Option<&Context> {
+        self.slots.get(i as usize)?.as_ref()
+    }
+    pub fn find_mut(&mut self, i: u32) -> Option<&mut Context> {
+        self.slots.get_mut(i as usize)?.as_mut()
+    }
+    /// Slots in use or free: numbers run below this.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Context)> {
+        self.slots.iter().enumerate().filter_map(|(i, s)| s.as_ref().map(|c| (i as u32, c)))
+    }
+}

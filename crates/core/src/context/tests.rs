@@ -1,0 +1,18 @@
+use super::*;
+
+#[test]
+fn idle_context_is_small() {
+    assert!(core::mem::size_of::<Context>() <= 320, "{}", core::mem::size_of::<Context>());
+}
+
+#[test]
+fn state_machine_draws_itself_and_refuses_wrong_moves() {
+    let dot = ContextState::dot();
+    assert!(dot.contains("HalfOpen -> Open [label=\"confirmed\"]"), "{dot}");
+    let mut s = ContextState::Closed;
+    assert_eq!(s.confirmed(), Err(ContextState::Closed));
+    let mut s = ContextState::Opening;
+    assert_eq!(s.confirmed(), Ok(ContextState::Opening));
+    assert_eq!(s.close_begun(), Ok(ContextState::Open));
+    assert_eq!(s.ended(), Ok(ContextState::Closing));
+}

@@ -1,0 +1,215 @@
+//! Timers of contexts and paths, leases of window state, credits to grant, going away.
+
+use crate::api::{AsyncEvent, TxSink};
+use crate::context::{Active, ContextState};
+use crate::engine::Engine;
+use crate::events::{Event, Observer};
+use crate::path::PathContext;
+use crate::time::{Span, Time};
+use crate::tx::Out;
+use core::net::IpAddr;
+use srd_wire::{Body, CloseCode, Features};
+
+/// Window states kept for the next peer that becomes active; more are freed.
+const POOL_MAX: usize = 256;
+
+impl<O: Observer> Engine<O> {
+    pub(crate) const fn timer_of_context(ci: u32) -> u32 {
+        2 * ci
+    }
+    const fn timer_of_path(pi: u32) -> u32 {
+        2 * pi + 1
+    }
+
+    /// The next thing context `ci` has to do by itself.
+    fn context_deadline(&self, ci: u32) -> Time {
+        let c = self.contexts.get(ci);
+        let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(self.loss_deadline(ci));
+        if let Some(a) = c.active.as_ref() {
+            at = at.min(a.backoff_at);
+            if !c.queued_ack {
+                at = at.min(a.ack.due());
+            }
+        }
+        at
+    }
+
+    /// Sets the context's timer after anything about it may have changed.
+    pub(crate) fn context_rearm(&mut self, now: Time, ci: u32) {
+        let idle_after = self.cfg.idle_after;
+        let c = self.contexts.get_mut(ci);
+        if let Some(a) = c.active.as_ref() {
+            let idle = c.outstanding == 0 && a.is_idle();
+            if !idle {
+                c.idle_at = Time::NEVER;
+            } else if c.idle_at == Time::NEVER {
+                c.idle_at = now + idle_after;
+            }
+        }
+        let at = self.context_deadline(ci);
+        self.timers.arm(Self::timer_of_context(ci), at);
+    }
+
+    pub(crate) fn context_timer_fire(&mut self, now: Time, ci: u32) {
+        if self.contexts.find(ci).is_none() {
+            return;
+        }
+        if self.contexts.get(ci).active.is_some() {
+            self.backoff_poll(now, ci);
+            self.ack_schedule(now, ci);
+            self.loss_fire(now, ci);
+        }
+        let c = self.contexts.get_mut(ci);
+        if c.pace_at <= now {
+            c.pace_at = Time::NEVER;
+            self.ready_push(ci);
+        }
+        if self.contexts.get(ci).idle_at <= now {
+            self.context_rest(ci);
+        }
+        self.handshake_fire(now, ci);
+        if self.contexts.find(ci).is_some() {
+            let at = self.context_deadline(ci).max(now + Span(1));
+            if at != Time::NEVER {
+                self.timers.arm(Self::timer_of_context(ci), at);
+            }
+        }
+    }
+
+    /// Gives the window state of an idle context back; its numbers stay.
+    fn context_rest(&mut self, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        c.idle_at = Time::NEVER;
+        let Some(a) = c.active.take() else { return };
+        c.psn_idle = a.board.next();
+        c.rx_cum_idle = a.window.cum();
+        let path_ctx = c.path_ctx;
+        self.pool_return(a);
+        let entry = self.paths.get_mut(path_ctx);
+        entry.active -= 1;
+        if entry.active == 0 && entry.ctx.is_idle() {
+            entry.ctx.shrink();
+            entry.waiters = Vec::new();
+            self.timers.disarm(Self::timer_of_path(path_ctx));
+        }
+    }
+
+    pub(crate) fn pool_return(&mut self, a: Box<Active>) {
+        if self.pool.len() < POOL_MAX && a.board.ring_len() <= 256 {
+            self.pool.push(a);
+        }
+    }
+
+    // ---- paths ---------------------------------------------------------------------------------
+
+    pub(crate) fn path_context_for(&mut self, now: Time, ip: IpAddr) -> u32 {
+        if let Some(i) = self.paths.by_ip(&ip) {
+            return i;
+        }
+        let cfg = &self.cfg;
+        let pc = PathContext::new(now, &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, &mut self.rng);
+        self.paths.insert(ip, pc)
+    }
+
+    pub(crate) fn path_context_release(&mut self, path_ctx: u32) {
+        let entry = self.paths.get_mut(path_ctx);
+        entry.contexts -= 1;
+        if entry.contexts == 0 {
+            self.timers.disarm(Self::timer_of_path(path_ctx));
+            self.paths.remove(path_ctx);
+        }
+    }
+
+    /// Paths that were retired or returned, and the timer of their probes.
+    pub(crate) fn path_changes(&mut self, now: Time, path_ctx: u32) {
+        let entry = self.paths.get_mut(path_ctx);
+        let ip = entry.ip;
+        while let Some(change) = self.paths.get_mut(path_ctx).ctx.change_take() {
+            let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
+            if change.live {
+                self.counters.paths_returned += 1;
+            } else {
+                self.counters.paths_retired += 1;
+            }
+            self.observer.event(now, Event::Path { path: change.path, from, to });
+            self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
+        }
+        let at = self.paths.get(path_ctx).ctx.probe_next();
+        self.timers.arm(Self::timer_of_path(path_ctx), at);
+    }
+
+    pub(crate) fn path_timer_fire(&mut self, now: Time, pi: u32) {
+        let Some(entry) = self.paths.find_mut(pi) else { return };
+        if entry.active == 0 {
+            return;
+        }
+        let carrier = entry.carrier;
+        while let Some(path) = self.paths.get_mut(pi).ctx.probe_poll(now) {
+            let carries = self
+                .contexts
+                .find(carrier)
+                .is_some_and(|c| c.path_ctx == pi && c.state == ContextState::Open);
+            if carries {
+                self.probes.push_back((carrier, path));
+            }
+        }
+        self.path_changes(now, pi);
+        let at = self.paths.get(pi).ctx.probe_next();
+        if at != Time::NEVER {
+            self.timers.arm(Self::timer_of_path(pi), at.max(now + Span(1)));
+        }
+    }
+
+    // ---- credits -------------------------------------------------------------------------------
+
+    /// Whether credits are granted to the peer of `ci`.
+    pub(crate) fn granting(&self, ci: u32) -> bool {
+        self.cfg.rate.credits && self.contexts.get(ci).limits.features.has(Features::CREDITS)
+    }
+
+    /// Credits that are due go out with the next acknowledgments.
+    pub(crate) fn grants_poll(&mut self, now: Time) {
+        if !self.cfg.rate.credits {
+            return;
+        }
+        while let Some((ci, bytes)) = self.granter.poll(now) {
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            if c.active.is_none() {
+                continue;
+            }
+            c.credit_granted = c.credit_granted.wrapping_add(bytes.div_ceil(64));
+            c.act().ack.hasten(now, Span::ZERO);
+            self.ack_schedule(now, ci);
+        }
+    }
+
+    // ---- going away ----------------------------------------------------------------------------
+
+    pub(crate) fn emit_closes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.closes.pop_front() else { return };
+            let Some(c) = self.contexts.find(ci) else { continue };
+            if c.state != ContextState::Closing {
+                continue;
+            }
+            let path_ctx = c.path_ctx;
+            let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
+            self.emit_alone(now, ci, Body::Close, 0, path, out);
+        }
+    }
+
+    /// Tells every peer that this engine goes away; the packets come out of
+    /// [`Self::poll_transmit`]. Peers end their outstanding requests at once instead of timing out.
+    pub fn shutdown(&mut self, now: Time) {
+        let _ = now;
+        for ci in 0..self.contexts.slots() {
+            let Some(c) = self.contexts.find(ci) else { continue };
+            if c.peer_tag != 0 {
+                self.counters.resets_sent += 1;
+                let (peer, tag) = (c.peer, c.peer_tag);
+                let body = Body::Reset { echo_tag: c.local_tag, code: CloseCode::GoingAway };
+                self.control_push(peer, tag, body);
+            }
+        }
+    }
+}

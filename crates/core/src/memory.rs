@@ -1,0 +1,141 @@
+//! Protection domains, memory regions and address handles: numbers and rights, no pointers.
+
+use crate::api::{Access, AhId, MrKey, PdId};
+use crate::rng::Rng;
+use crate::time::Time;
+use core::net::IpAddr;
+use rustc_hash::FxHashMap;
+
+/// A registered range of addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mr {
+    pub pd: PdId,
+    pub addr: u64,
+    pub len: u64,
+    pub access: Access,
+}
+
+impl Mr {
+    /// Whether `len` bytes at `addr` lie inside.
+    pub fn covers(&self, addr: u64, len: u64) -> bool {
+        addr >= self.addr && addr.checked_add(len).is_some_and(|end| end - self.addr <= self.len)
+    }
+}
+
+/// The table of regions. A key is a slot number (low 20 bits) under 12 random bits that change with
+/// each registration, so that a stale key finds nothing.
+#[derive(Debug, Default)]
+pub(crate) struct MrTable {
+    slots: Vec<Option<(u32, Mr)>>,
+    free: Vec<u32>,
+}
+
+const MR_SLOT_BITS: u32 = 20;
+
+impl MrTable {
+    pub fn register(&mut self, mr: Mr, rng: &mut Rng) -> Option<MrKey> {
+        let slot = match self.free.pop() {
+            Some(s) => s,
+            None if self.slots.len() < 1 << MR_SLOT_BITS => {
+                self.slots.push(None);
+                self.slots.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let key = rng.next_u32() << MR_SLOT_BITS | slot;
+        self.slots[slot as usize] = Some((key, mr));
+        Some(MrKey(key))
+    }
+    pub fn get(&self, key: MrKey) -> Option<&Mr> {
+        let slot = key.0 & ((1 << MR_SLOT_BITS) - 1);
+        match self.slots.get(slot as usize)? {
+            Some((k, mr)) if *k == key.0 => Some(mr),
+            _ => None,
+        }
+    }
+    pub fn deregister(&mut self, key: MrKey) -> bool {
+        if self.get(key).is_none() {
+            return false;
+        }
+        let slot = key.0 & ((1 << MR_SLOT_BITS) - 1);
+        self.slots[slot as usize] = None;
+        self.free.push(slot);
+        true
+    }
+    pub fn iter(&self) -> impl Iterator<Item = &Mr> {
+        self.slots.iter().filter_map(|s| s.as_ref().map(|(_, m)| m))
+    }
+}
+
+/// An address handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ah {
+    pub pd: PdId,
+    pub ip: IpAddr,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum AhSlot {
+    Free(Time),
+    Used(Ah),
+}
+
+/// The table of address handles, with the way back from address to handle.
+#[derive(Debug, Default)]
+pub(crate) struct AhTable {
+    slots: Vec<AhSlot>,
+    cursor: usize,
+    /// Address to (a handle for it, how many there are). Local calls alone add to it.
+    by_ip: FxHashMap<IpAddr, (AhId, u32)>,
+}
+
+impl AhTable {
+    pub fn create(&mut self, now: Time, ah: Ah) -> Option<AhId> {
+        let used = self.slots.len();
+        let free = (0..used)
+            .map(|k| (self.cursor + k) % used.max(1))
+            .find(|&i| matches!(self.slots[i], AhSlot::Free(t) if t <= now));
+        let i = match free {
+            Some(i) => i,
+            None if used < usize::from(AhId::UNKNOWN.0) => {
+                self.slots.push(AhSlot::Free(Time(0)));
+                used
+            }
+            None => return None,
+        };
+        self.cursor = i + 1;
+        self.slots[i] = AhSlot::Used(ah);
+        let id = AhId(i as u16);
+        self.by_ip.entry(ah.ip).or_insert((id, 0)).1 += 1;
+        Some(id)
+    }
+    pub fn get(&self, id: AhId) -> Option<&Ah> {
+        match self.slots.get(usize::from(id.0))? {
+            AhSlot::Used(a) => Some(a),
+            AhSlot::Free(_) => None,
+        }
+    }
+    pub fn destroy(&mut self, id: AhId, free_at: Time) -> bool {
+        let Some(&Ah { ip, .. }) = self.get(id) else { return false };
+        self.slots[usize::from(id.0)] = AhSlot::Free(free_at);
+        let entry = self.by_ip.get_mut(&ip);
+        if let Some((first, count)) = entry {
+            *count -= 1;
+            if *count == 0 {
+                self.by_ip.remove(&ip);
+            } else if *first == id {
+                let other =
+                    self.slots.iter().position(|s| matches!(s, AhSlot::Used(a) if a.ip == ip));
+                *first = AhId(other.unwrap_or(usize::from(AhId::UNKNOWN.0)) as u16);
+            }
+        }
+        true
+    }
+    /// A handle for `ip`, or `AhId::UNKNOWN`.
+    pub fn find(&self, ip: &IpAddr) -> AhId {
+        self.by_ip.get(ip).map_or(AhId::UNKNOWN, |e| e.0)
+    }
+    pub fn uses_pd(&self, pd: PdId) -> bool {
+        self.slots.iter().any(|s| matches!(s, AhSlot::Used(a) if a.pd == pd))
+    }
+}

@@ -1,0 +1,257 @@
+//! Objects: protection domains, completion queues, regions, address handles, queue pairs.
+
+use crate::api::{Access, AhId, AsyncEvent, CqId, MrKey, PdId, Qpn, Status, WrHandle};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::RNR_RETRY_INFINITE;
+use crate::memory::{Ah, Mr};
+use crate::qp::{QpAttr, QpInit, QpModify, QpState};
+use crate::time::Time;
+use crate::tx::Ending;
+use core::net::IpAddr;
+
+/// Most protection domains (their numbers have 16 bits).
+const PDS_MAX: usize = 65_535;
+/// Deepest receive or send queue.
+const QUEUE_DEPTH_MAX: u32 = 1 << 16;
+/// Deepest completion queue.
+const CQ_DEPTH_MAX: u32 = 1 << 22;
+
+/// Why an object call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// The table is full (ENOMEM).
+    NoRoom,
+    /// No such object (EINVAL).
+    Unknown,
+    /// Something still uses it (EBUSY).
+    Busy,
+    /// The value or the move is not allowed (EINVAL).
+    Invalid,
+}
+
+impl<O: Observer> Engine<O> {
+    /// Makes a protection domain.
+    pub fn pd_create(&mut self) -> Result<PdId, ObjectError> {
+        if let Some(i) = self.pds.iter().position(|used| !used) {
+            self.pds[i] = true;
+            return Ok(PdId(i as u16));
+        }
+        if self.pds.len() >= PDS_MAX {
+            return Err(ObjectError::NoRoom);
+        }
+        self.pds.push(true);
+        Ok(PdId(self.pds.len() as u16 - 1))
+    }
+
+    fn pd_check(&self, pd: PdId) -> Result<(), ObjectError> {
+        let live = self.pds.get(usize::from(pd.0)).copied().unwrap_or(false);
+        live.then_some(()).ok_or(ObjectError::Unknown)
+    }
+
+    /// Frees a protection domain that nothing uses.
+    pub fn pd_destroy(&mut self, pd: PdId) -> Result<(), ObjectError> {
+        self.pd_check(pd)?;
+        let used = self.qps.iter().any(|q| q.init.pd == pd)
+            || self.mrs.iter().any(|m| m.pd == pd)
+            || self.ahs.uses_pd(pd);
+        if used {
+            return Err(ObjectError::Busy);
+        }
+        self.pds[usize::from(pd.0)] = false;
+        Ok(())
+    }
+
+    /// Makes a completion queue of `depth` slots, 1 to 4,194,304.
+    pub fn cq_create(&mut self, depth: u32) -> Result<CqId, ObjectError> {
+        if depth == 0 || depth > CQ_DEPTH_MAX {
+            return Err(ObjectError::Invalid);
+        }
+        self.cqs.create(depth).ok_or(ObjectError::NoRoom)
+    }
+
+    /// Frees a completion queue that no queue pair uses.
+    pub fn cq_destroy(&mut self, cq: CqId) -> Result<(), ObjectError> {
+        self.cqs.get(cq).ok_or(ObjectError::Unknown)?;
+        if self.qps.iter().any(|q| q.init.send_cq == cq || q.init.recv_cq == cq) {
+            return Err(ObjectError::Busy);
+        }
+        self.cqs.destroy(cq);
+        Ok(())
+    }
+
+    /// Slots of a completion queue that are promised or filled.
+    pub fn cq_reserved(&self, cq: CqId) -> Option<u32> {
+        self.cqs.get(cq).map(crate::cq::Cq::reserved)
+    }
+
+    /// Makes an address handle. Packets to it need no further set-up; a peer that uses RDMA on us
+    /// needs one of ours for its address ([`crate::EngineConfig::rdma_needs_ah`]).
+    pub fn ah_create(&mut self, now: Time, pd: PdId, ip: IpAddr) -> Result<AhId, ObjectError> {
+        self.pd_check(pd)?;
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(ObjectError::Invalid);
+        }
+        self.ahs.create(now, Ah { pd, ip }).ok_or(ObjectError::NoRoom)
+    }
+
+    /// Frees an address handle; outstanding sends through it end with status 4.
+    pub fn ah_destroy(&mut self, now: Time, ah: AhId) -> Result<(), ObjectError> {
+        self.ahs.get(ah).ok_or(ObjectError::Unknown)?;
+        if self.wrs.uses_ah(ah) {
+            let list = self.wrs.select(|w| w.wr.ah == ah);
+            self.wrs_cancel(now, &list, Ending::Complete(Status::LocalInvalidAh));
+        }
+        self.ahs.destroy(ah, now + self.cfg.reuse_delay);
+        Ok(())
+    }
+
+    /// Address of a handle.
+    pub fn ah_ip(&self, ah: AhId) -> Option<IpAddr> {
+        self.ahs.get(ah).map(|a| a.ip)
+    }
+
+    /// Registers `len` bytes at `addr`, the address space that peers use in `raddr`.
+    pub fn mr_register(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        access: Access,
+    ) -> Result<MrKey, ObjectError> {
+        self.pd_check(pd)?;
+        if addr.checked_add(len).is_none() {
+            return Err(ObjectError::Invalid);
+        }
+        let mr = Mr { pd, addr, len, access };
+        self.mrs.register(mr, &mut self.rng).ok_or(ObjectError::NoRoom)
+    }
+
+    /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
+    /// that are being served fail at their requester.
+    pub fn mr_deregister(&mut self, now: Time, key: MrKey) -> Result<(), ObjectError> {
+        let _ = now;
+        if !self.mrs.deregister(key) {
+            return Err(ObjectError::Unknown);
+        }
+        self.jobs_region_gone(key);
+        Ok(())
+    }
+
+    /// Makes a queue pair in state Reset. Depths from 1 to 65,536 (a send-only or receive-only queue
+    /// pair still has one slot).
+    pub fn qp_create(&mut self, now: Time, init: QpInit) -> Result<Qpn, ObjectError> {
+        self.pd_check(init.pd)?;
+        self.cqs.get(init.send_cq).ok_or(ObjectError::Unknown)?;
+        self.cqs.get(init.recv_cq).ok_or(ObjectError::Unknown)?;
+        let depths = 1..=QUEUE_DEPTH_MAX;
+        if !depths.contains(&init.sq_depth) || !depths.contains(&init.rq_depth) {
+            return Err(ObjectError::Invalid);
+        }
+        self.qps.create(now, init).ok_or(ObjectError::NoRoom)
+    }
+
+    /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to 7)
+    /// belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
+    /// withdrawn without completion.
+    pub fn qp_modify(&mut self, now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
+        let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
+        let mut state = qp.state;
+        if let Some(to) = m.state {
+            let moved = match to {
+                QpState::Reset => state.to_reset(),
+                QpState::Init if m.qkey.is_none() => return Err(ObjectError::Invalid),
+                QpState::Init => state.to_init(),
+                QpState::Rtr => state.to_rtr(),
+                QpState::Rts => state.to_rts(),
+                QpState::Sqd => state.to_sqd(),
+                QpState::Err => state.to_err(),
+                QpState::Sqe => return Err(ObjectError::Invalid),
+            };
+            moved.map_err(|_| ObjectError::Invalid)?;
+        }
+        if let Some(retry) = m.rnr_retry {
+            let to_rts = qp.state == QpState::Rtr && m.state == Some(QpState::Rts);
+            if retry > RNR_RETRY_INFINITE || !to_rts {
+                return Err(ObjectError::Invalid);
+            }
+            qp.rnr_retry = retry;
+        }
+        if let Some(qkey) = m.qkey {
+            qp.qkey = qkey;
+        }
+        qp.state = state;
+        match m.state {
+            Some(QpState::Err) => self.qp_flush(now, qpn, Status::Flushed),
+            Some(QpState::Reset) => self.qp_withdraw(now, qpn),
+            Some(QpState::Sqd) => {
+                if qp.sq_used == 0 {
+                    self.event_push(AsyncEvent::SqDrained(qpn));
+                } else {
+                    qp.drain_event = true;
+                }
+            }
+            Some(QpState::Rts) => self.qp_wake(now, qpn),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Requests held back while the queue pair drained may start.
+    fn qp_wake(&mut self, now: Time, qpn: Qpn) {
+        for wi in self.wrs.select(|w| w.qp == qpn) {
+            let ci = self.wrs.get(wi).ctx;
+            self.ready_push(ci);
+            self.context_rearm(now, ci);
+        }
+    }
+
+    /// What a queue pair is now.
+    pub fn qp_query(&self, qpn: Qpn) -> Result<QpAttr, ObjectError> {
+        let qp = self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
+        Ok(QpAttr { state: qp.state, qkey: qp.qkey, rnr_retry: qp.rnr_retry, init: qp.init })
+    }
+
+    /// Destroys a queue pair: outstanding sends are withdrawn (one [`AsyncEvent::WrReleased`] each),
+    /// receives dropped, completions not yet polled removed. Other queue pairs notice nothing.
+    pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
+        self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
+        self.qp_withdraw(now, qpn);
+        self.qps.destroy(qpn, now + self.cfg.reuse_delay);
+        Ok(())
+    }
+
+    /// Takes all work of a queue pair back without completions.
+    fn qp_withdraw(&mut self, now: Time, qpn: Qpn) {
+        let list = self.wrs.select(|w| w.qp == qpn);
+        self.wrs_cancel(now, &list, Ending::Release);
+        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        let (send_cq, recv_cq) = (qp.init.send_cq, qp.init.recv_cq);
+        let mut receives = 0;
+        while qp.rq.pop().is_some() {
+            receives += 1;
+        }
+        if let Some(cq) = self.cqs.get_mut(recv_cq) {
+            cq.release(receives);
+            cq.purge(qpn);
+        }
+        if send_cq != recv_cq
+            && let Some(cq) = self.cqs.get_mut(send_cq)
+        {
+            cq.purge(qpn);
+        }
+    }
+
+    /// Receives posted to a queue pair and not consumed.
+    pub fn recvs_posted(&self, qpn: Qpn) -> u32 {
+        self.qps.get(qpn).map_or(0, |q| q.rq.len())
+    }
+
+    /// Ends a send request early with `status` (its local memory went away).
+    pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) {
+        if self.wrs.find(wr).is_some() {
+            self.wrs_cancel(now, &[wr.0], Ending::Complete(status));
+        }
+    }
+}

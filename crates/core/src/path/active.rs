@@ -1,0 +1,256 @@
+//! The part of a path and rate context that exists while it is used.
+
+use super::ack_path::AckPaths;
+use super::health::{Health, Loss};
+use super::params::Params;
+use super::rtt::{self, Rtt, Smoothed};
+use super::set::{PathSet, PathState};
+use super::{Gate, PathStats};
+use crate::events::LossRule;
+use crate::rate::credit::Credit;
+use crate::rate::pacing::Pacing;
+use crate::rate::{Link, RatePolicy, RateState, RoundMeter};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// Idle round trips after which the rate of before says nothing about the network of now.
+const RESTART_RTTS: u64 = 16;
+/// Smallest rise of the cap after drops of the peer's receive queue: 1/8 per round.
+const DROP_CAP_RISE: u64 = 8;
+
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub set: PathSet,
+    pub rtt: Rtt,
+    pub health: Health,
+    pub ack_paths: AckPaths,
+    pub pacing: Pacing,
+    pub meter: RoundMeter,
+    pub rate: RateState,
+    pub inflight: u64,
+    /// In effect: the policy's, the peer's budget, and what its drops taught.
+    pub inflight_max: u64,
+    /// Cap after drops of the peer's receive queue; `u64::MAX` = none.
+    drop_cap: u64,
+    drop_cap_at: Time,
+    rx_budget: u32,
+}
+
+impl Active {
+    pub(crate) fn new(
+        p: &Params,
+        now: Time,
+        all: Smoothed,
+        rtt_ns_min: u32,
+        salt: u32,
+        rx_budget: u32,
+    ) -> Self {
+        let mut set = PathSet::new(p.paths, salt);
+        let mut order = Rng::from_seed(u64::from(salt));
+        let rate = RateState::new(p);
+        let mut active = Self {
+            ack_paths: AckPaths::new(&mut set, &mut order),
+            set,
+            rtt: Rtt::new(now, all, rtt_ns_min),
+            health: Health::new(now),
+            pacing: Pacing::new(now, rate.rate(), p.burst_bytes, p.mtu),
+            meter: RoundMeter::new(now),
+            rate,
+            inflight: 0,
+            inflight_max: 0,
+            drop_cap: u64::MAX,
+            drop_cap_at: now,
+            rx_budget,
+        };
+        active.cap_update(p);
+        active
+    }
+
+    /// Retires the paths of a bitmap, without telling anybody.
+    pub(crate) fn retire_all(&mut self, p: &Params, now: Time, mut bits: u64) {
+        while bits != 0 {
+            self.health.retire(p, &mut self.set, now, bits.trailing_zeros() as u8);
+            bits &= bits - 1;
+        }
+    }
+
+    fn link(p: &Params, rtt_ns_min: u32) -> Link {
+        let base = if rtt_ns_min == 0 { p.rtt_ns_initial } else { rtt_ns_min };
+        Link {
+            line: p.line_bytes_per_sec,
+            base_ns: u64::from(base),
+            base_known: rtt_ns_min != 0,
+            target_ns: rtt::target(p, base).0,
+            mtu: u64::from(p.mtu),
+        }
+    }
+
+    /// Bytes that a new context may have in flight, and that need no credit.
+    pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
+        RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min))
+    }
+
+    pub(crate) fn srtt(&self, p: &Params) -> Span {
+        let ns = self.rtt.all.srtt_ns;
+        Span(u64::from(if ns == 0 { p.rtt_ns_initial } else { ns }))
+    }
+
+    fn cap_update(&mut self, p: &Params) {
+        let policy = self.rate.inflight_max(&Self::link(p, self.rtt.min_ns()));
+        let peer = self.drop_cap.min(match self.rx_budget {
+            u32::MAX => u64::MAX,
+            bytes => u64::from(bytes),
+        });
+        self.inflight_max = policy.min(peer).max(u64::from(p.mtu));
+    }
+
+    pub(crate) fn rx_budget_set(&mut self, p: &Params, bytes: u32) {
+        if self.rx_budget != bytes {
+            self.rx_budget = bytes;
+            self.cap_update(p);
+        }
+    }
+
+    pub(crate) fn gate(&self, p: &Params, now: Time, credit: &Credit) -> Gate {
+        let mtu = u64::from(p.mtu);
+        let room = self.inflight_max.saturating_sub(self.inflight);
+        if room < mtu && self.inflight > 0 {
+            return Gate::Blocked;
+        }
+        let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
+        let mut open_at = self.pacing.next();
+        if credit.is_on() {
+            match credit.room(p.mtu) {
+                0 if self.inflight > 0 => return Gate::Blocked,
+                0 => open_at = open_at.max(self.meter.last_sent() + self.credit_patience(p)),
+                granted => bytes = bytes.min(granted),
+            }
+        }
+        if open_at > now {
+            return Gate::Until(open_at);
+        }
+        Gate::Open { bytes: bytes.max(mtu) as u32 }
+    }
+
+    /// With nothing in flight, no acknowledgment brings credit: after this long the first window is
+    /// free again.
+    fn credit_patience(&self, p: &Params) -> Span {
+        self.srtt(p).scale(2, 1)
+    }
+
+    pub(crate) fn on_sent(
+        &mut self,
+        p: &Params,
+        now: Time,
+        path: u8,
+        bytes: u32,
+        retransmit: bool,
+        credit: &mut Credit,
+    ) {
+        if credit.is_on() {
+            let idle = now.since(self.meter.last_sent()) >= self.credit_patience(p);
+            if self.inflight == 0 && idle {
+                credit.refill(Self::window_first(p, self.rtt.min_ns()));
+            }
+            credit.on_sent(bytes);
+        }
+        self.set.get_mut(path).count_sent();
+        let gap = self.meter.on_sent(now, bytes);
+        let srtt = self.srtt(p);
+        if self.inflight == 0 && gap > srtt && !retransmit {
+            self.meter.restart(now, bytes);
+            if gap.0 > RESTART_RTTS * srtt.0 {
+                self.rate.on_restart(&Self::link(p, self.rtt.min_ns()));
+                self.rate_apply(p);
+            }
+        }
+        self.inflight += u64::from(bytes);
+        self.pacing.on_sent(now, bytes);
+    }
+
+    fn rate_apply(&mut self, p: &Params) {
+        self.pacing.rate_set(self.rate.rate(), p.burst_bytes, p.mtu);
+        self.cap_update(p);
+    }
+
+    pub(crate) fn leave_flight(&mut self, bytes: u32) {
+        debug_assert!(self.inflight >= u64::from(bytes), "more left flight than was sent");
+        self.inflight = self.inflight.saturating_sub(u64::from(bytes));
+    }
+
+    pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, rtt: Span, ce: bool) {
+        let ns = rtt::sample_ns(rtt);
+        let base_before = self.rtt.min_ns();
+        let queue_ns = self.rtt.on_sample(now, ns);
+        let base = self.rtt.min_ns();
+        let target = rtt::target(p, base).0;
+        let entry = self.set.get_mut(path);
+        entry.rtt.on_sample(ns);
+        entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
+        entry.ce = entry.ce.saturating_add(u32::from(ce));
+        let bad = ce || u64::from(queue_ns) > target / 2;
+        self.health.on_echo(p, &mut self.set, now, path, bad);
+        if self.set.get(path).is_live() {
+            // A mark says "no faster" even where the delay does not show it yet.
+            let least = if ce { u32::try_from(target).unwrap_or(u32::MAX) } else { 0 };
+            self.set.touch(path, queue_ns.max(least));
+        }
+        if base != base_before {
+            self.cap_update(p);
+        }
+    }
+
+    pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, app_limited: bool) {
+        let mtu = u64::from(p.mtu);
+        let Some(mut round) = self.meter.on_ack_end(now, app_limited, mtu) else { return };
+        round.queue_ns = self.set.median_take().map(u64::from);
+        self.health.on_round();
+        self.rtt.on_round();
+        if self.drop_cap != u64::MAX {
+            let risen = self.drop_cap + (self.drop_cap / DROP_CAP_RISE).max(1);
+            self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
+        }
+        self.rate.on_round(&Self::link(p, self.rtt.min_ns()), &round);
+        self.rate_apply(p);
+    }
+
+    pub(crate) fn on_lost(&mut self, p: &Params, now: Time, path: u8, bytes: u32, rule: LossRule) {
+        self.leave_flight(bytes);
+        let entry = self.set.get(path);
+        let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
+        let silence_max = self.srtt(p).scale(2, 1).max(Span(rto.0 / 2));
+        let loss = Loss { rule, permille: self.meter.lost_permille(), silence_max };
+        let first = self.health.on_lost(p, &mut self.set, now, path, loss);
+        if first {
+            self.meter.on_lost(bytes);
+        }
+    }
+
+    /// Halves what is in flight, at most once per round trip.
+    pub(crate) fn on_receiver_drops(&mut self, p: &Params, now: Time) {
+        if self.drop_cap != u64::MAX && now.since(self.drop_cap_at) < self.srtt(p) {
+            return;
+        }
+        self.drop_cap_at = now;
+        let half = self.inflight.min(self.inflight_max) / 2;
+        self.drop_cap = half.max(4 * u64::from(p.mtu));
+        self.cap_update(p);
+    }
+
+    pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {
+        out.extend(self.set.paths.iter().enumerate().map(|(i, e)| PathStats {
+            path: i as u8,
+            rtt_ns_smoothed: u64::from(e.rtt.srtt_ns),
+            rtt_ns_min: if e.rtt_ns_min == u32::MAX { 0 } else { u64::from(e.rtt_ns_min) },
+            packets_sent: e.sent(),
+            packets_lost: u64::from(e.lost),
+            packets_ce: u64::from(e.ce),
+            state: match e.state {
+                PathState::Live if e.level > 0 => "penalised",
+                PathState::Live => "live",
+                PathState::Retired => "retired",
+                PathState::Probing => "probing",
+            },
+        }));
+    }
+}

@@ -1,0 +1,130 @@
+//! Which path the next packet or burst takes: one small policy each.
+
+use super::set::PathSet;
+use crate::config::PathPolicy;
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+
+/// Healthy paths that a choice looks at before it takes the least penalised of them.
+const SCAN_MAX: u32 = 16;
+
+/// What a choice may depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    pub now: Time,
+    /// Number of the reliability context.
+    pub flow: u32,
+    /// The path that just lost the packet.
+    pub avoid: Option<u8>,
+    /// A clean path older than this is no longer known to be clean.
+    pub age_max: Span,
+    /// Fixed random number of the context.
+    pub salt: u32,
+}
+
+/// A way to choose.
+trait Choose {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8;
+}
+
+/// Chooses by the policy named.
+pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+    match policy {
+        PathPolicy::Srd => Srd::choose(set, need, rng),
+        PathPolicy::Oblivious => Oblivious::choose(set, need, rng),
+        PathPolicy::Ecmp => Ecmp::choose(set, need, rng),
+        PathPolicy::RttP2c => RttP2c::choose(set, need, rng),
+    }
+}
+
+/// Recycle first, else scan with penalties.
+struct Srd;
+
+impl Choose for Srd {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+        if let Some(path) = set.queue_pop(need.now, need.age_max) {
+            if need.avoid != Some(path) {
+                return path;
+            }
+            let other = set.queue_pop(need.now, need.age_max);
+            set.queue_push(need.now, path);
+            if let Some(other) = other {
+                return other;
+            }
+        }
+        scan(set, need.avoid, rng)
+    }
+}
+
+/// Round robin over live paths; a penalised one is passed over and loses one penalty.
+fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
+    let mut best: Option<(u8, u8)> = None;
+    let mut seen = 0;
+    // The order changes at each wrap, so that one turn may miss some paths: two do not miss all.
+    for _ in 0..2 * set.paths.len() {
+        let path = set.scan_next(rng);
+        let entry = set.get_mut(path);
+        if !entry.is_live() || avoid == Some(path) {
+            continue;
+        }
+        if entry.level == 0 {
+            return path;
+        }
+        entry.level -= 1;
+        if best.is_none_or(|(level, _)| entry.level < level) {
+            best = Some((entry.level, path));
+        }
+        seen += 1;
+        if seen == SCAN_MAX {
+            break;
+        }
+    }
+    best.map_or_else(|| fallback(set, avoid), |(_, path)| path)
+}
+
+/// Any live path, the avoided one if there is no other.
+fn fallback(set: &PathSet, avoid: Option<u8>) -> u8 {
+    let live = |i: &usize| set.paths[*i].is_live();
+    let other = (0..set.paths.len()).find(|i| live(i) && avoid != Some(*i as u8));
+    other.map_or_else(|| avoid.map_or(0, |p| p & set.mask() as u8), |i| i as u8)
+}
+
+/// Round robin, whatever happens to the paths.
+struct Oblivious;
+
+impl Choose for Oblivious {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+        let path = set.scan_next(rng);
+        if need.avoid == Some(path) { set.scan_next(rng) } else { path }
+    }
+}
+
+/// One path per flow for ever, as a hash of the flow decides.
+struct Ecmp;
+
+impl Choose for Ecmp {
+    fn choose(set: &mut PathSet, need: &Need, _: &mut Rng) -> u8 {
+        // Fibonacci hashing: the high bits of a product with 2^32 / golden ratio.
+        let hash = (need.flow ^ need.salt).wrapping_mul(0x9E37_79B1) >> 24;
+        (hash as usize & set.mask()) as u8
+    }
+}
+
+/// The lower smoothed RTT of two live paths drawn at random; an unknown RTT counts as zero.
+struct RttP2c;
+
+impl Choose for RttP2c {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+        let Some(first) = draw(set, need.avoid, rng) else { return fallback(set, need.avoid) };
+        let Some(second) = draw(set, need.avoid, rng) else { return first };
+        let rtt = |p: u8| set.get(p).rtt.srtt_ns;
+        if rtt(second) < rtt(first) { second } else { first }
+    }
+}
+
+/// A live path at random; `None` after as many misses as only a nearly empty set can cause.
+fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
+    let paths = set.paths.len() as u32;
+    let drawn = (0..8).map(|_| rng.below(paths) as u8);
+    drawn.into_iter().find(|&p| set.get(p).is_live() && avoid != Some(p))
+}

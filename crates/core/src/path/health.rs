@@ -1,0 +1,231 @@
+//! Health of paths: penalties, retirement, probes, and the freeze while the peer is silent.
+
+use super::params::Params;
+use super::set::{PathSet, PathState};
+use crate::events::LossRule;
+use crate::time::{Span, Time};
+
+/// Highest penalty: a path is passed over at most this many times.
+const PENALTY_MAX: u8 = 15;
+/// What a loss adds to the penalty (a late or marked packet adds 1).
+const PENALTY_LOSS: u8 = 4;
+/// Loss events without an acknowledgment between them that retire a path.
+const LOSSES_RETIRE: u8 = 2;
+/// The same while the whole connection loses more than [`LOSS_COMMON_PERMILLE`].
+const LOSSES_RETIRE_COMMON: u8 = 4;
+/// Losses beyond this are likely those of congestion, and say less about the path.
+const LOSS_COMMON_PERMILLE: u32 = 100;
+/// Least distance between two probes to one peer, whatever the number of retired paths.
+const PROBE_DISTANCE: Span = Span(250_000);
+
+/// What is common to all paths.
+#[derive(Debug)]
+pub(crate) struct Health {
+    /// When something last came back.
+    heard: Time,
+    /// Next probe of any path.
+    probe_at: Time,
+    frozen: bool,
+    /// Counts rounds, so that a burst lost in one piece is one loss event.
+    round: u8,
+}
+
+/// Circumstances of a loss.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    pub rule: LossRule,
+    /// Share of the last round's packets that was lost.
+    pub permille: u32,
+    /// Silence this long means that the peer has stalled rather than the path.
+    pub silence_max: Span,
+}
+
+impl Health {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { heard: now, probe_at: Time::NEVER, frozen: false, round: 0 }
+    }
+
+    pub(crate) fn on_round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+    }
+
+    /// Something came back on `path`; `bad`: late or marked.
+    pub(crate) fn on_echo(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        path: u8,
+        bad: bool,
+    ) {
+        self.heard = now;
+        let entry = set.get_mut(path);
+        match entry.state {
+            PathState::Live if bad => entry.level = (entry.level + 1).min(PENALTY_MAX),
+            PathState::Live => set.queue_push(now, path),
+            // Without a probe under way it is a packet from before the retirement.
+            _ if entry.probe_out() => self.on_probe_echo(p, set, now, path),
+            _ => {}
+        }
+    }
+
+    fn on_probe_echo(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
+        let entry = set.get_mut(path);
+        entry.probe_out_set(false);
+        if entry.state.probe_good().is_ok() {
+            entry.at = (now + Span(u64::from(p.probe_ns_first))).to_wire();
+        } else if entry.state.returned().is_ok() {
+            Self::return_to_use(set, path);
+        }
+        self.probe_schedule(p, set, now);
+    }
+
+    /// A packet sent on `path` was acknowledged.
+    pub(crate) fn on_acked(&mut self, set: &mut PathSet, now: Time, path: u8) {
+        self.heard = now;
+        let entry = set.get_mut(path);
+        entry.losses = 0;
+        entry.timeouts = 0;
+    }
+
+    /// A packet sent on `path` was declared lost. Returns whether it was the first loss of the path
+    /// since an acknowledgment: later ones speak of the path, not of the connection.
+    pub(crate) fn on_lost(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        path: u8,
+        loss: Loss,
+    ) -> bool {
+        let stalled = self.frozen || now.since(self.heard) > loss.silence_max;
+        let round = self.round;
+        let entry = set.get_mut(path);
+        entry.lost = entry.lost.saturating_add(1);
+        let timeout = loss.rule == LossRule::Timeout;
+        if timeout {
+            entry.timeouts = entry.timeouts.saturating_add(1);
+        }
+        let first = entry.losses == 0;
+        if stalled || !entry.is_live() {
+            return first;
+        }
+        entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
+        if first || timeout || entry.loss_round != round {
+            entry.loss_round = round;
+            entry.losses = entry.losses.saturating_add(if timeout { 2 } else { 1 });
+        }
+        let common = loss.permille > LOSS_COMMON_PERMILLE;
+        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
+        if entry.losses >= retire_at && set.live() > usize::from(p.live_min) {
+            self.retire(p, set, now, path);
+            set.change_note(path);
+        }
+        first
+    }
+
+    /// Takes `path` out of use and schedules its first probe.
+    pub(crate) fn retire(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
+        let entry = set.get_mut(path);
+        if entry.state.retired().is_err() {
+            return;
+        }
+        entry.level = 0;
+        entry.probe_out_set(false);
+        entry.at = (now + Span(u64::from(p.probe_ns_first))).to_wire();
+        set.out += 1;
+        self.probe_schedule(p, set, now);
+    }
+
+    fn return_to_use(set: &mut PathSet, path: u8) {
+        let entry = set.get_mut(path);
+        entry.level = 0;
+        entry.losses = 0;
+        entry.timeouts = 0;
+        set.out -= 1;
+        set.change_note(path);
+    }
+
+    /// A loss on `path` was none.
+    pub(crate) fn on_spurious(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
+        self.heard = now;
+        let entry = set.get_mut(path);
+        entry.lost = entry.lost.saturating_sub(1);
+        entry.losses = 0;
+        entry.timeouts = 0;
+        if entry.is_live() {
+            entry.level = entry.level.saturating_sub(PENALTY_LOSS);
+        } else if entry.state.acquitted().is_ok() {
+            entry.probe_out_set(false);
+            Self::return_to_use(set, path);
+            self.probe_schedule(p, set, now);
+        }
+    }
+
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = true;
+        self.probe_at = Time::NEVER;
+    }
+
+    /// Ends a freeze: probes start over, since those under way were lost to the stall.
+    pub(crate) fn thaw(&mut self, p: &Params, set: &mut PathSet, now: Time) {
+        self.heard = now;
+        if !core::mem::take(&mut self.frozen) {
+            return;
+        }
+        let due = (now + Span(u64::from(p.probe_ns_first))).to_wire();
+        for path in set.paths.iter_mut() {
+            if !path.is_live() {
+                path.at = due;
+                path.probe_out_set(false);
+            }
+            path.timeouts = 0;
+        }
+        self.probe_schedule(p, set, now);
+    }
+
+    pub(crate) fn probe_next(&self) -> Time {
+        self.probe_at
+    }
+
+    /// The retired path whose probe is due first, once its time has come. A probe still out is one
+    /// that failed.
+    pub(crate) fn probe_poll(&mut self, p: &Params, set: &mut PathSet, now: Time) -> Option<u8> {
+        if now < self.probe_at {
+            return None;
+        }
+        let path = Self::probe_first(p, set, now)?.1;
+        let entry = set.get_mut(path);
+        if entry.probe_out() {
+            let _ = entry.state.probe_failed();
+        }
+        let wait = (u64::from(p.probe_ns_first) << entry.level.min(20)).min(p.probe_ns_max.into());
+        entry.level = (entry.level + 1).min(20);
+        entry.probe_out_set(true);
+        entry.at = (now + Span(wait)).to_wire();
+        self.probe_schedule(p, set, now);
+        if self.probe_at != Time::NEVER {
+            self.probe_at = self.probe_at.max(now + PROBE_DISTANCE);
+        }
+        Some(path)
+    }
+
+    /// Time to the earliest probe, and its path.
+    fn probe_first(p: &Params, set: &PathSet, now: Time) -> Option<(Span, u8)> {
+        let out = set.paths.iter().enumerate().filter(|(_, e)| !e.is_live());
+        out.map(|(i, e)| {
+            // The 32-bit clock may have wrapped while nobody asked: what is further away than a
+            // probe can be is overdue.
+            let ahead = Span(u64::from(e.at.wrapping_sub(now.to_wire())) << 4);
+            let overdue = ahead.0 > u64::from(p.probe_ns_max) + 16;
+            (if overdue { Span::ZERO } else { ahead }, i as u8)
+        })
+        .min_by_key(|&(ahead, path)| (ahead, path))
+    }
+
+    fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
+        let none = self.frozen || set.out == 0;
+        let first = if none { None } else { Self::probe_first(p, set, now) };
+        self.probe_at = first.map_or(Time::NEVER, |(ahead, _)| now + ahead);
+    }
+}

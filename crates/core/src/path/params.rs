@@ -1,0 +1,56 @@
+//! Configuration as a context keeps it: compact, because every peer has one, idle or not.
+
+use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
+use crate::time::Span;
+
+/// The fields of three configurations that a path and rate context needs. Spans are in ns and end
+/// at 4.29 s.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    pub line_bytes_per_sec: u64,
+    pub rate_fixed_bytes_per_sec: u64,
+    pub inflight_fixed_bytes: u64,
+    pub rtt_ns_initial: u32,
+    pub target_ns_min: u32,
+    pub burst_bytes: u32,
+    pub probe_ns_first: u32,
+    pub probe_ns_max: u32,
+    pub reorder_ns_min: u32,
+    pub rto_ns_min: u32,
+    pub rto_ns_max: u32,
+    pub tlp_ns_min: u32,
+    pub paths: u16,
+    pub live_min: u16,
+    pub mtu: u16,
+    pub path_policy: PathPolicy,
+    pub rate_policy: RatePolicy,
+}
+
+/// A span as 32 bits of ns.
+pub(crate) fn ns32(span: Span) -> u32 {
+    u32::try_from(span.0).unwrap_or(u32::MAX)
+}
+
+impl Params {
+    pub(crate) fn new(path: &PathConfig, rate: &RateConfig, loss: &LossConfig, mtu: u16) -> Self {
+        Self {
+            line_bytes_per_sec: rate.line_bytes_per_sec.max(1),
+            rate_fixed_bytes_per_sec: rate.rate_fixed_bytes_per_sec.max(1),
+            inflight_fixed_bytes: rate.inflight_fixed_bytes,
+            rtt_ns_initial: ns32(rate.rtt_initial).max(1),
+            target_ns_min: ns32(rate.target_min).max(1),
+            burst_bytes: rate.burst_bytes.max(u32::from(mtu)),
+            probe_ns_first: ns32(path.probe_first).max(1),
+            probe_ns_max: ns32(path.probe_max.max(path.probe_first)),
+            reorder_ns_min: ns32(loss.reorder_min),
+            rto_ns_min: ns32(loss.rto_min),
+            rto_ns_max: ns32(loss.rto_max),
+            tlp_ns_min: ns32(loss.tlp_min),
+            paths: path.paths.clamp(1, 256),
+            live_min: path.live_min.clamp(1, path.paths.max(1)),
+            mtu,
+            path_policy: path.policy,
+            rate_policy: rate.policy,
+        }
+    }
+}

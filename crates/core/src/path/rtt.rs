@@ -1,0 +1,121 @@
+//! Round-trip times: smoothed per path and per peer, least per peer, and the slack for reordering.
+
+use super::params::{Params, ns32};
+use crate::time::{Span, Time};
+
+/// The least RTT is the least of this span and the one before it: it forgets after 5 to 10 s.
+const BASE_WINDOW_HALF: Span = Span::from_secs(5);
+/// Largest number of times that the slack for reordering is widened by a quarter RTT.
+const WIDEN_MAX: u8 = 12;
+/// Rounds without a spurious loss after which the slack narrows by one step.
+const NARROW_ROUNDS: u8 = 64;
+
+/// Smoothed RTT and its mean deviation in ns. Gains 1/8 and 1/4 (RFC 6298).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Smoothed {
+    /// 0 = no sample yet.
+    pub srtt_ns: u32,
+    pub var_ns: u32,
+}
+
+impl Smoothed {
+    pub(crate) fn on_sample(&mut self, ns: u32) {
+        if self.srtt_ns == 0 {
+            *self = Self { srtt_ns: ns.max(1), var_ns: ns / 2 };
+            return;
+        }
+        let off = self.srtt_ns.abs_diff(ns);
+        self.var_ns = self.var_ns - self.var_ns / 4 + off / 4;
+        self.srtt_ns = (self.srtt_ns - self.srtt_ns / 8 + ns / 8).max(1);
+    }
+
+    /// `srtt + 4 var`, the base of a retransmission timeout.
+    pub(crate) fn timeout_ns(self) -> u64 {
+        u64::from(self.srtt_ns) + 4 * u64::from(self.var_ns)
+    }
+}
+
+/// RTTs of a peer over all its paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rtt {
+    pub all: Smoothed,
+    min_ns_now: u32,
+    min_ns_before: u32,
+    half_began: Time,
+    widened: u8,
+    rounds_quiet: u8,
+}
+
+impl Rtt {
+    /// With what an earlier life of the context knew (zeros: nothing).
+    pub(crate) fn new(now: Time, all: Smoothed, min_ns: u32) -> Self {
+        let min_ns_before = if min_ns == 0 { u32::MAX } else { min_ns };
+        Self {
+            all,
+            min_ns_now: u32::MAX,
+            min_ns_before,
+            half_began: now,
+            widened: 0,
+            rounds_quiet: 0,
+        }
+    }
+
+    /// Takes a sample; returns by how many ns it exceeds the least RTT.
+    pub(crate) fn on_sample(&mut self, now: Time, ns: u32) -> u32 {
+        self.all.on_sample(ns);
+        if now.since(self.half_began) > BASE_WINDOW_HALF {
+            self.half_began = now;
+            // A standing queue must not become the base: it may rise by an eighth per half window.
+            let risen = u64::from(self.min_ns_before) * 9 / 8;
+            self.min_ns_before = self.min_ns_now.min(u32::try_from(risen).unwrap_or(u32::MAX));
+            self.min_ns_now = u32::MAX;
+        }
+        self.min_ns_now = self.min_ns_now.min(ns.max(1));
+        ns.saturating_sub(self.min_ns_now.min(self.min_ns_before))
+    }
+
+    /// Least RTT in ns; 0 before the first sample.
+    pub(crate) fn min_ns(&self) -> u32 {
+        let least = self.min_ns_now.min(self.min_ns_before);
+        if least == u32::MAX { 0 } else { least }
+    }
+
+    /// A loss was none: be more patient.
+    pub(crate) fn on_spurious(&mut self) {
+        self.widened = (self.widened + 1).min(WIDEN_MAX);
+        self.rounds_quiet = 0;
+    }
+
+    /// An RTT has passed.
+    pub(crate) fn on_round(&mut self) {
+        self.rounds_quiet += 1;
+        if self.rounds_quiet >= NARROW_ROUNDS {
+            self.rounds_quiet = 0;
+            self.widened = self.widened.saturating_sub(1);
+        }
+    }
+
+    /// What reordering feedback adds to the slack of both rules.
+    pub(crate) fn widening(&self, srtt: Span) -> Span {
+        srtt.scale(u64::from(self.widened), 4)
+    }
+}
+
+/// Retransmission timeout of a path: never under what all paths together suggest, backed off by the
+/// timeouts in a row. A ceiling below two RTTs would only repeat what is still under way.
+pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Span {
+    let first = if all.srtt_ns == 0 { 3 * u64::from(p.rtt_ns_initial) } else { all.timeout_ns() };
+    let base = first.max(path.timeout_ns()).max(u64::from(p.rto_ns_min));
+    let ceiling = u64::from(p.rto_ns_max).max(2 * u64::from(all.srtt_ns));
+    Span((base << timeouts.min(16)).min(ceiling))
+}
+
+/// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
+pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
+    Span((u64::from(base_ns) * 3 / 4).max(u64::from(p.target_ns_min)))
+}
+
+/// An RTT sample as 32 bits; zero would read as "none".
+pub(crate) fn sample_ns(rtt: Span) -> u32 {
+    ns32(rtt).max(1)
+}

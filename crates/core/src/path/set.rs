@@ -1,0 +1,248 @@
+//! The table of paths: what is known of each, which are in use, which came back clean.
+
+use super::rtt::Smoothed;
+use crate::rng::Rng;
+use crate::state::state_machine;
+use crate::time::{Span, Time};
+
+state_machine! {
+    /// Life of a path.
+    pub enum PathState {
+        /// In use.
+        Live,
+        /// Out of use; its last probe was not answered yet.
+        Retired,
+        /// Out of use; one probe came back, one more brings it back.
+        Probing,
+    }
+    /// It lost packets while others did not.
+    retired: Live => Retired;
+    /// A probe came back.
+    probe_good: Retired => Probing;
+    /// The second probe did not.
+    probe_failed: Probing => Retired;
+    /// The second probe came back.
+    returned: Probing => Live;
+    /// The losses were none.
+    acquitted: Retired | Probing => Live;
+}
+
+/// End of the queue of clean paths.
+const QUEUED: u8 = 1;
+const CHANGED: u8 = 2;
+const PROBE_OUT: u8 = 4;
+
+/// What is known of one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub rtt: Smoothed,
+    pub rtt_ns_min: u32,
+    /// Least queueing delay of the present round in ns; meaningful while touched.
+    pub queue_ns: u32,
+    /// Clock in units of 16 ns. Live: last clean echo. Else: when the next probe is due.
+    pub at: u32,
+    pub lost: u32,
+    pub ce: u32,
+    sent_low: u32,
+    sent_high: u8,
+    /// Next path in the queue of clean ones.
+    next: u8,
+    /// Live: penalty, 0 to 15. Else: probes sent so far.
+    pub level: u8,
+    /// Loss events since the last acknowledgment.
+    pub losses: u8,
+    /// Timeouts since the last acknowledgment.
+    pub timeouts: u8,
+    /// Round of the last loss event.
+    pub loss_round: u8,
+    pub state: PathState,
+    flags: u8,
+}
+
+impl Path {
+    const NEW: Self = Self {
+        rtt: Smoothed { srtt_ns: 0, var_ns: 0 },
+        rtt_ns_min: u32::MAX,
+        queue_ns: 0,
+        at: 0,
+        lost: 0,
+        ce: 0,
+        sent_low: 0,
+        sent_high: 0,
+        next: 0,
+        level: 0,
+        losses: 0,
+        timeouts: 0,
+        loss_round: 0,
+        state: PathState::Live,
+        flags: 0,
+    };
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.state == PathState::Live
+    }
+
+    /// Packets sent, to 40 bits.
+    pub(crate) fn sent(&self) -> u64 {
+        u64::from(self.sent_high) << 32 | u64::from(self.sent_low)
+    }
+
+    pub(crate) fn count_sent(&mut self) {
+        let (low, carry) = self.sent_low.overflowing_add(1);
+        self.sent_low = low;
+        self.sent_high = self.sent_high.wrapping_add(u8::from(carry));
+    }
+
+    pub(crate) fn probe_out(&self) -> bool {
+        self.flags & PROBE_OUT != 0
+    }
+
+    pub(crate) fn probe_out_set(&mut self, on: bool) {
+        self.flags = if on { self.flags | PROBE_OUT } else { self.flags & !PROBE_OUT };
+    }
+}
+
+/// All paths to one address.
+#[derive(Debug)]
+pub(crate) struct PathSet {
+    pub paths: Box<[Path]>,
+    /// Paths that are not live.
+    pub out: u16,
+    changes: u16,
+    cursor: u16,
+    scramble: u8,
+    queue_head: u8,
+    queue_tail: u8,
+    queue_len: u16,
+    /// Which paths were acknowledged in the present round.
+    touched: [u64; 4],
+}
+
+impl PathSet {
+    pub(crate) fn new(paths: u16, salt: u32) -> Self {
+        Self {
+            paths: vec![Path::NEW; usize::from(paths)].into_boxed_slice(),
+            out: 0,
+            changes: 0,
+            cursor: (salt >> 8) as u16 & (paths - 1),
+            scramble: salt as u8,
+            queue_head: 0,
+            queue_tail: 0,
+            queue_len: 0,
+            touched: [0; 4],
+        }
+    }
+
+    /// Index mask: the number of paths is a power of two.
+    pub(crate) fn mask(&self) -> usize {
+        self.paths.len() - 1
+    }
+
+    /// A path by number; numbers beyond the table (a peer may send any) fold into it.
+    pub(crate) fn get(&self, path: u8) -> &Path {
+        &self.paths[usize::from(path) & self.mask()]
+    }
+
+    pub(crate) fn get_mut(&mut self, path: u8) -> &mut Path {
+        let i = usize::from(path) & self.mask();
+        &mut self.paths[i]
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.paths.len() - usize::from(self.out)
+    }
+
+    /// The next path of the round robin, in an order that changes with every turn.
+    pub(crate) fn scan_next(&mut self, rng: &mut Rng) -> u8 {
+        self.cursor += 1;
+        if usize::from(self.cursor) >= self.paths.len() {
+            self.cursor = 0;
+            self.scramble = rng.next_u32() as u8;
+        }
+        (usize::from(self.cursor as u8 ^ self.scramble) & self.mask()) as u8
+    }
+
+    /// Remembers that `path` came back clean. At most once each: bursts on one path come back as
+    /// many acknowledgments and must not crowd out the others.
+    pub(crate) fn queue_push(&mut self, now: Time, path: u8) {
+        let entry = self.get_mut(path);
+        entry.at = now.to_wire();
+        if entry.flags & QUEUED != 0 {
+            return;
+        }
+        entry.flags |= QUEUED;
+        if self.queue_len == 0 {
+            self.queue_head = path;
+        } else {
+            self.get_mut(self.queue_tail).next = path;
+        }
+        self.queue_tail = path;
+        self.queue_len += 1;
+    }
+
+    /// The path that came back clean the longest ago, if it is younger than `age_max` and healthy.
+    pub(crate) fn queue_pop(&mut self, now: Time, age_max: Span) -> Option<u8> {
+        while self.queue_len > 0 {
+            let path = self.queue_head;
+            self.queue_len -= 1;
+            let entry = self.get_mut(path);
+            entry.flags &= !QUEUED;
+            let next = entry.next;
+            let good = entry.is_live() && entry.level == 0 && now.since_wire(entry.at) < age_max;
+            self.queue_head = next;
+            if good {
+                return Some(path);
+            }
+        }
+        None
+    }
+
+    /// Notes a queueing delay for the median of the round.
+    pub(crate) fn touch(&mut self, path: u8, queue_ns: u32) {
+        let i = usize::from(path) & self.mask();
+        let (word, bit) = (i / 64, 1u64 << (i % 64));
+        let seen = self.touched[word] & bit != 0;
+        self.touched[word] |= bit;
+        let least = &mut self.paths[i].queue_ns;
+        *least = if seen { queue_ns.min(*least) } else { queue_ns };
+    }
+
+    /// Median of the least queueing delays of the paths acknowledged since the last call, in ns.
+    pub(crate) fn median_take(&mut self) -> Option<u32> {
+        let mut delays = [0u32; 256];
+        let mut n = 0;
+        for (word, bits) in self.touched.iter_mut().enumerate() {
+            while *bits != 0 {
+                delays[n] = self.paths[word * 64 + bits.trailing_zeros() as usize].queue_ns;
+                n += 1;
+                *bits &= *bits - 1;
+            }
+        }
+        let delays = &mut delays[..n];
+        // The lower median: a tie between good and bad paths is no majority.
+        (n > 0).then(|| *delays.select_nth_unstable((n - 1) / 2).1)
+    }
+
+    /// Notes that the liveness of `path` changed, for [`Self::change_take`].
+    pub(crate) fn change_note(&mut self, path: u8) {
+        let entry = self.get_mut(path);
+        // Twice before anybody asked: back where it was, nothing to tell.
+        entry.flags ^= CHANGED;
+        let noted = entry.flags & CHANGED != 0;
+        self.changes = if noted { self.changes + 1 } else { self.changes - 1 };
+    }
+
+    pub(crate) fn change_take(&mut self) -> Option<(u8, bool)> {
+        if self.changes == 0 {
+            return None;
+        }
+        let i = self.paths.iter().position(|p| p.flags & CHANGED != 0)?;
+        self.changes -= 1;
+        self.paths[i].flags &= !CHANGED;
+        Some((i as u8, self.paths[i].is_live()))
+    }
+
+    pub(crate) fn changes(&self) -> bool {
+        self.changes > 0
+    }
+}

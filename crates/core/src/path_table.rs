@@ -1,0 +1,59 @@
+//! One path-and-rate context per remote address, shared by all reliability contexts to it.
+
+use crate::path::PathContext;
+use core::net::IpAddr;
+use rustc_hash::FxHashMap;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PathEntry {
+    pub ip: IpAddr,
+    pub ctx: PathContext,
+    /// Reliability contexts that use it.
+    pub contexts: u32,
+    /// Those of them with window state.
+    pub active: u32,
+    /// Contexts parked until inflight is freed.
+    pub waiters: Vec<u32>,
+    /// The context that sent last: it carries the probes.
+    pub carrier: u32,
+}
+
+/// See the module. Its addresses come from contexts that were accepted, bounded in number.
+#[derive(Debug, Default)]
+pub(crate) struct PathTable {
+    slots: Vec<Option<PathEntry>>,
+    free: Vec<u32>,
+    by_ip: FxHashMap<IpAddr, u32>,
+}
+
+impl PathTable {
+    pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
+        self.by_ip.get(ip).copied()
+    }
+    pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
+        let entry = PathEntry { ip, ctx, contexts: 0, active: 0, waiters: Vec::new(), carrier: 0 };
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[i as usize] = Some(entry);
+        self.by_ip.insert(ip, i);
+        i
+    }
+    pub fn remove(&mut self, i: u32) {
+        if let Some(e) = self.slots[i as usize].take() {
+            self.by_ip.remove(&e.ip);
+            self.free.push(i);
+        }
+    }
+    pub fn get(&self, i: u32) -> &PathEntry {
+        self.slots[i as usize].as_ref().expect("only live path contexts are referred to")
+    }
+    pub fn get_mut(&mut self, i: u32) -> &mut PathEntry {
+        self.slots[i as usize].as_mut().expect("only live path contexts are referred to")
+    }
+    pub fn find_mut(&mut self, i: u32) -> Option<&mut PathEntry> {
+        self.slots.get_mut(i as usize)?.as_mut()
+    }
+}

@@ -1,0 +1,224 @@
+//! Queue pairs: state machine, receive queue, limits.
+
+use crate::api::{CqId, PdId, QpType, Qpn, RecvWr};
+use crate::limits;
+use crate::state::state_machine;
+use crate::time::Time;
+
+state_machine! {
+    /// State of a queue pair (verbs names; moves as EFA's table for SRD allows them).
+    pub enum QpState {
+        /// Just created: takes no work.
+        Reset,
+        /// Has a Q_Key; takes receives.
+        Init,
+        /// Ready to receive.
+        Rtr,
+        /// Ready to send.
+        Rts,
+        /// Draining: started sends end, no new ones start.
+        Sqd,
+        /// A send failed locally (kept for verbs; SRD never enters it by itself).
+        Sqe,
+        /// Everything outstanding is flushed.
+        Err,
+    }
+    /// Reset to Init.
+    to_init: Reset => Init;
+    /// Init to ready-to-receive.
+    to_rtr: Init => Rtr;
+    /// Ready to send, or back to it.
+    to_rts: Rtr | Rts | Sqd | Sqe => Rts;
+    /// Drain the send queue.
+    to_sqd: Rts => Sqd;
+    /// Give up everything.
+    to_err: Reset | Init | Rtr | Rts | Sqd | Sqe | Err => Err;
+    /// Start over.
+    to_reset: Reset | Init | Rtr | Rts | Sqd | Sqe | Err => Reset;
+}
+
+impl QpState {
+    /// Whether messages from the network are taken.
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
+    }
+    /// Whether new sends may be posted (EFA: Rts and Sqd).
+    pub const fn posts_send(self) -> bool {
+        matches!(self, Self::Rts | Self::Sqd)
+    }
+    /// Whether receives may be posted.
+    pub const fn posts_recv(self) -> bool {
+        !matches!(self, Self::Reset | Self::Err)
+    }
+}
+
+/// How to create a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct QpInit {
+    /// SRD or UD.
+    pub kind: QpType,
+    /// Protection domain.
+    pub pd: PdId,
+    /// Completions of sends go here.
+    pub send_cq: CqId,
+    /// Completions of receives go here.
+    pub recv_cq: CqId,
+    /// Send requests outstanding at most.
+    pub sq_depth: u32,
+    /// Receives posted at most.
+    pub rq_depth: u32,
+    /// A write with immediate consumes no receive (EFA: unsolicited write receive).
+    pub unsolicited_write_recv: bool,
+}
+
+/// What to change. `None` = leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpModify {
+    /// Move to this state; refused when the table has no such move.
+    pub state: Option<QpState>,
+    /// Q_Key (needed from Reset to Init).
+    pub qkey: Option<u32>,
+    /// 0 to 7, 7 = for ever.
+    pub rnr_retry: Option<u8>,
+}
+
+/// What a queue pair is.
+#[derive(Clone, Copy, Debug)]
+pub struct QpAttr {
+    /// Its state.
+    pub state: QpState,
+    /// Its Q_Key.
+    pub qkey: u32,
+    /// Its RNR retry count.
+    pub rnr_retry: u8,
+    /// How it was created.
+    pub init: QpInit,
+}
+
+/// Posted receives: a ring of `rq_depth` slots with a free list, because a receive is consumed in
+/// order but its slot number is what the device keeps the buffers under.
+#[derive(Debug)]
+pub(crate) struct RecvQueue {
+    slots: Vec<RecvWr>,
+    head: u32,
+    len: u32,
+}
+
+impl RecvQueue {
+    fn new(depth: u32) -> Self {
+        Self { slots: vec![RecvWr { wr_id: 0, len: 0 }; depth as usize], head: 0, len: 0 }
+    }
+    /// Takes a receive in; its slot, or `None` when full.
+    pub fn push(&mut self, wr: RecvWr) -> Option<u32> {
+        let depth = self.slots.len() as u32;
+        if self.len == depth {
+            return None;
+        }
+        let slot = (self.head + self.len) % depth;
+        self.slots[slot as usize] = wr;
+        self.len += 1;
+        Some(slot)
+    }
+    /// The receive that the next message gets.
+    pub fn front(&self) -> Option<(u32, RecvWr)> {
+        (self.len > 0).then(|| (self.head, self.slots[self.head as usize]))
+    }
+    /// Consumes it.
+    pub fn pop(&mut self) -> Option<(u32, RecvWr)> {
+        let front = self.front()?;
+        self.head = (self.head + 1) % self.slots.len() as u32;
+        self.len -= 1;
+        Some(front)
+    }
+    /// Receives posted and not consumed.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub init: QpInit,
+    pub state: QpState,
+    pub qkey: u32,
+    pub rnr_retry: u8,
+    pub rq: RecvQueue,
+    /// Send requests posted and not ended.
+    pub sq_used: u32,
+    /// `AsyncEvent::SqDrained` is owed when `sq_used` reaches zero.
+    pub drain_event: bool,
+}
+
+/// The table of queue pairs: 256 slots, each refused for a while after its queue pair is gone.
+#[derive(Debug)]
+pub(crate) struct QpTable {
+    slots: Vec<QpSlot>,
+    engine_slot: u8,
+    cursor: u8,
+}
+
+#[derive(Debug)]
+enum QpSlot {
+    Free(Time),
+    Used(Box<Qp>),
+}
+
+impl QpTable {
+    pub fn new(engine_slot: u8) -> Self {
+        let slots = (0..limits::QPS_MAX).map(|_| QpSlot::Free(Time(0))).collect();
+        Self { slots, engine_slot, cursor: 0 }
+    }
+
+    /// The next free number, or `None` when all are used or too freshly freed.
+    pub fn create(&mut self, now: Time, init: QpInit) -> Option<Qpn> {
+        for step in 0..limits::QPS_MAX {
+            let i = self.cursor.wrapping_add(step as u8);
+            if matches!(self.slots[usize::from(i)], QpSlot::Free(t) if t <= now) {
+                self.cursor = i.wrapping_add(1);
+                self.slots[usize::from(i)] = QpSlot::Used(Box::new(Qp {
+                    init,
+                    state: QpState::Reset,
+                    qkey: 0,
+                    rnr_retry: 0,
+                    rq: RecvQueue::new(init.rq_depth),
+                    sq_used: 0,
+                    drain_event: false,
+                }));
+                return Some(Qpn(u16::from(self.engine_slot) << 8 | u16::from(i)));
+            }
+        }
+        None
+    }
+
+    pub fn destroy(&mut self, qpn: Qpn, free_at: Time) {
+        self.slots[usize::from(qpn.index())] = QpSlot::Free(free_at);
+    }
+
+    pub fn get(&self, qpn: Qpn) -> Option<&Qp> {
+        if qpn.slot() != self.engine_slot {
+            return None;
+        }
+        match &self.slots[usize::from(qpn.index())] {
+            QpSlot::Used(q) => Some(q),
+            QpSlot::Free(_) => None,
+        }
+    }
+
+    pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
+        if qpn.slot() != self.engine_slot {
+            return None;
+        }
+        match &mut self.slots[usize::from(qpn.index())] {
+            QpSlot::Used(q) => Some(q),
+            QpSlot::Free(_) => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Qp> {
+        self.slots.iter().filter_map(|s| match s {
+            QpSlot::Used(q) => Some(&**q),
+            QpSlot::Free(_) => None,
+        })
+    }
+}

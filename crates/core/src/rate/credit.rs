@@ -1,0 +1,57 @@
+//! Credits at the sender: what the peer's link has granted and what was sent of it.
+
+use srd_wire::CREDIT_UNIT_BYTES;
+
+/// Balance of granted bytes. The peer's counter is cumulative, so a lost acknowledgment loses none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Credit {
+    on: bool,
+    granted: u32,
+    balance: i64,
+}
+
+impl Credit {
+    /// Obeys credits from now on or no more. Starts with `first` bytes that nobody granted.
+    pub(crate) fn set(&mut self, on: bool, first: u64) {
+        if on != self.on {
+            *self = Self { on, granted: 0, balance: i64::try_from(first).unwrap_or(i64::MAX) };
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The peer's counter. One that runs backwards is older than the newest and says nothing.
+    /// What piles up unused ends at `balance_max`: it was granted for a moment that has passed.
+    pub(crate) fn on_counter(&mut self, granted_64b: u32, balance_max: u64) {
+        let units = granted_64b.wrapping_sub(self.granted);
+        if units == 0 || units > u32::MAX / 2 {
+            return;
+        }
+        self.granted = granted_64b;
+        let most = i64::try_from(balance_max).unwrap_or(i64::MAX);
+        let bytes = i64::from(units) * i64::from(CREDIT_UNIT_BYTES);
+        self.balance = self.balance.max(self.balance.saturating_add(bytes).min(most));
+    }
+
+    pub(crate) fn on_sent(&mut self, bytes: u32) {
+        if self.on {
+            self.balance -= i64::from(bytes);
+        }
+    }
+
+    /// The peer owes us nothing and knows nothing of us: `first` bytes are free again.
+    pub(crate) fn refill(&mut self, first: u64) {
+        self.balance = self.balance.max(i64::try_from(first).unwrap_or(i64::MAX));
+    }
+
+    /// Bytes that may be sent, 0 when a packet of `mtu` may not. Unlimited when off.
+    pub(crate) fn room(&self, mtu: u16) -> u64 {
+        match self.on {
+            false => u64::MAX,
+            true if self.balance < i64::from(mtu) => 0,
+            true => self.balance as u64,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Credits at the receiver: the last hop, handed out in turn to the peers that want it.
+
+use crate::time::{Span, Time};
+use srd_wire::CREDIT_UNIT_BYTES;
+
+/// Grants leave at this share of the line, so that the last hop's queue drains.
+const SHARE_PERCENT: u64 = 98;
+/// Packets of one grant.
+const GRANT_PACKETS: u32 = 4;
+/// Most bytes that one peer may hold unused, as time at line rate: some round trips.
+const AHEAD: Span = Span::from_us(200);
+/// Grants unused this long were lost with packets, or are not wanted.
+const STALE: Span = Span::from_ms(1);
+/// End of the ring, and "not in it".
+const NONE: u32 = u32::MAX;
+
+/// A peer that may want grants.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    /// Bytes it said it still has to send.
+    wanted: u32,
+    /// Bytes granted that have not arrived.
+    ahead: u32,
+    /// Clock of the last arrival in units of 16 ns.
+    heard: u32,
+    /// Next in the ring.
+    next: u32,
+}
+
+impl Peer {
+    const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
+}
+
+/// Hands out the receiver's link, at 98 % of the line, four packets to each peer in turn. One per
+/// engine; peers are numbered by reliability context.
+#[derive(Debug)]
+pub struct Granter {
+    peers: Vec<Peer>,
+    /// Last of the circular ring of peers that want something; `NONE` = empty.
+    tail: u32,
+    next: Time,
+    next_fraction: u64,
+    rate: u64,
+    mtu: u32,
+    ahead_max: u32,
+}
+
+impl Granter {
+    /// For a link of this rate (bytes per second, above zero) and packets of up to `mtu` bytes.
+    pub fn new(line_bytes_per_sec: u64, mtu: u16) -> Self {
+        let ahead = u128::from(line_bytes_per_sec) * u128::from(AHEAD.0) / 1_000_000_000;
+        let grant = GRANT_PACKETS * u32::from(mtu);
+        Self {
+            peers: Vec::new(),
+            tail: NONE,
+            next: Time(0),
+            next_fraction: 0,
+            rate: (line_bytes_per_sec / 100 * SHARE_PERCENT).max(1),
+            mtu: u32::from(mtu),
+            ahead_max: u32::try_from(ahead).unwrap_or(u32::MAX / 2).max(4 * grant),
+        }
+    }
+
+    /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
+    /// to come (`u32::MAX`: no bound known).
+    pub fn on_backlog(&mut self, now: Time, ctx: u32, packets_max: u32, arrived_bytes: u32) {
+        let i = ctx as usize;
+        if i >= self.peers.len() {
+            if packets_max == 0 {
+                return;
+            }
+            self.peers.resize(i + 1, Peer::NEW);
+        }
+        let mtu = self.mtu;
+        let peer = &mut self.peers[i];
+        if peer.wanted == 0 && now.since_wire(peer.heard) > STALE {
+            peer.ahead = 0;
+        }
+        peer.heard = now.to_wire();
+        peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
+        peer.wanted = packets_max.saturating_mul(mtu);
+        if peer.wanted > peer.ahead && peer.next == NONE {
+            self.insert(ctx);
+        }
+    }
+
+    fn insert(&mut self, ctx: u32) {
+        let head = if self.tail == NONE { ctx } else { self.peers[self.tail as usize].next };
+        self.peers[ctx as usize].next = head;
+        if self.tail != NONE {
+            self.peers[self.tail as usize].next = ctx;
+        }
+        self.tail = ctx;
+    }
+
+    /// Takes the head out of the ring.
+    fn pop(&mut self) -> Option<u32> {
+        let tail = *self.peers.get(self.tail as usize)?;
+        let head = tail.next;
+        let after = core::mem::replace(&mut self.peers[head as usize].next, NONE);
+        if head == self.tail {
+            self.tail = NONE;
+        } else {
+            self.peers[self.tail as usize].next = after;
+        }
+        Some(head)
+    }
+
+    /// Peer `ctx` is gone, or grants no longer concern it.
+    pub fn forget(&mut self, ctx: u32) {
+        let Some(peer) = self.peers.get_mut(ctx as usize) else { return };
+        // It leaves the ring at its turn.
+        *peer = Peer { next: peer.next, ..Peer::NEW };
+    }
+
+    /// When [`Self::poll`] has something to do next; [`Time::NEVER`] while nobody wants anything.
+    pub fn next(&self) -> Time {
+        if self.tail == NONE { Time::NEVER } else { self.next }
+    }
+
+    /// The next grant that is due: reliability context and bytes (a multiple of 64).
+    pub fn poll(&mut self, now: Time) -> Option<(u32, u32)> {
+        if now < self.next {
+            return None;
+        }
+        while let Some(ctx) = self.pop() {
+            let grant = GRANT_PACKETS * self.mtu;
+            let peer = &mut self.peers[ctx as usize];
+            if peer.ahead > 0 && now.since_wire(peer.heard) > STALE {
+                // Silent with grants in hand: it must speak before it gets more.
+                peer.wanted = 0;
+                continue;
+            }
+            let most = peer.wanted.min(self.ahead_max).saturating_sub(peer.ahead);
+            if most == 0 {
+                continue;
+            }
+            let bytes = most.min(grant).next_multiple_of(CREDIT_UNIT_BYTES);
+            peer.ahead += bytes;
+            if peer.wanted.min(self.ahead_max) > peer.ahead {
+                self.insert(ctx);
+            }
+            self.pace(now, bytes);
+            return Some((ctx, bytes));
+        }
+        None
+    }
+
+    /// Advances the clock of grants; the remainder of the division stays for the next one.
+    fn pace(&mut self, now: Time, bytes: u32) {
+        if self.next < now {
+            self.next = now;
+            self.next_fraction = 0;
+        }
+        let exact = u64::from(bytes) * 1_000_000_000 + self.next_fraction;
+        self.next += Span(exact / self.rate);
+        self.next_fraction = exact % self.rate;
+    }
+}

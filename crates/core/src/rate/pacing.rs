@@ -1,0 +1,81 @@
+//! Pacing: the time of the next send, exact to fractions of a nanosecond, with a bounded memory of
+//! sends that came late.
+
+use crate::time::{Span, Time};
+
+/// A burst lasts at most this long at the paced rate: what the queue of a switch gets in one piece.
+const BURST: Span = Span::from_us(20);
+
+#[derive(Debug)]
+pub(crate) struct Pacing {
+    next: Time,
+    /// Fraction of a ns of `next`, in units of 2^-32 ns.
+    next_fraction: u32,
+    /// Bytes that may leave in one piece.
+    burst_bytes: u32,
+    /// How far the clock may lag: what a late sender may catch up at once.
+    lag_max: Span,
+    /// ns per byte in units of 2^-32.
+    ns_per_byte: u64,
+}
+
+/// ns per byte at `rate`, in units of 2^-32 ns.
+fn ns_per_byte(rate: u64) -> u64 {
+    let exact = (1_000_000_000u128 << 32) / u128::from(rate.max(1));
+    u64::try_from(exact).unwrap_or(u64::MAX)
+}
+
+/// Bytes that may leave in one piece at `rate`.
+pub(crate) fn burst_bytes(rate: u64, burst_max: u32, mtu: u16) -> u32 {
+    let timed = u128::from(rate) * u128::from(BURST.0) / 1_000_000_000;
+    let bytes = timed.min(u128::from(burst_max)) as u32;
+    bytes.max(u32::from(mtu))
+}
+
+impl Pacing {
+    pub(crate) fn new(now: Time, rate: u64, burst_max: u32, mtu: u16) -> Self {
+        let mut pacing = Self {
+            next: now,
+            next_fraction: 0,
+            burst_bytes: 0,
+            lag_max: Span::ZERO,
+            ns_per_byte: 0,
+        };
+        pacing.rate_set(rate, burst_max, mtu);
+        pacing
+    }
+
+    /// A new rate; `burst_max` bounds what leaves faster than it.
+    pub(crate) fn rate_set(&mut self, rate: u64, burst_max: u32, mtu: u16) {
+        self.ns_per_byte = ns_per_byte(rate);
+        self.burst_bytes = burst_bytes(rate, burst_max, mtu);
+        let (lag, _) = self.cost(burst_max.saturating_sub(u32::from(mtu)));
+        self.lag_max = lag;
+    }
+
+    /// Time that `bytes` take: whole ns and the fraction.
+    fn cost(&self, bytes: u32) -> (Span, u32) {
+        let exact = u128::from(bytes) * u128::from(self.ns_per_byte);
+        (Span(u64::try_from(exact >> 32).unwrap_or(u64::MAX)), exact as u32)
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u32) {
+        if now.since(self.next) > self.lag_max {
+            self.next = Time(now.0 - self.lag_max.0.min(now.0));
+            self.next_fraction = 0;
+        }
+        let (span, fraction) = self.cost(bytes);
+        let (fraction, carry) = self.next_fraction.overflowing_add(fraction);
+        self.next_fraction = fraction;
+        self.next = self.next + span + Span(u64::from(carry));
+    }
+
+    /// When the next packet may leave.
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
+    pub(crate) fn burst_bytes(&self) -> u32 {
+        self.burst_bytes
+    }
+}

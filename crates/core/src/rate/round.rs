@@ -1,0 +1,124 @@
+//! What one round trip brought: bytes delivered and sent, share lost, and over which time.
+
+use super::Link;
+use crate::time::{Span, Time};
+
+/// The sum of one round trip, as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// Median over the paths of the least queueing delay in ns; `None` = no sample.
+    pub queue_ns: Option<u64>,
+    /// Bytes per second acknowledged.
+    pub delivered: u64,
+    /// Bytes per second sent in the round before: what was acknowledged in this one.
+    pub sent: u64,
+    /// Packets behind `delivered`, rounded down: how much the rate can be trusted.
+    pub packets: u64,
+    /// Lost bytes per thousand of lost and delivered.
+    pub lost_permille: u32,
+    /// The sender had nothing to send for a part of it.
+    pub app_limited: bool,
+}
+
+/// Measures rounds. A round ends when a packet sent after its start is acknowledged.
+#[derive(Debug)]
+pub(crate) struct RoundMeter {
+    began: Time,
+    acked: u64,
+    lost: u64,
+    sent: u64,
+    sent_before: u64,
+    last_sent: Time,
+    /// Newest send time acknowledged.
+    newest: Time,
+    lost_permille: u32,
+    app_limited: bool,
+    /// No acknowledgment has come since sending started again: nothing to measure from.
+    starting: bool,
+}
+
+impl RoundMeter {
+    pub(crate) fn new(now: Time) -> Self {
+        Self {
+            began: now,
+            acked: 0,
+            lost: 0,
+            sent: 0,
+            sent_before: 0,
+            last_sent: now,
+            newest: Time(0),
+            lost_permille: 0,
+            app_limited: false,
+            starting: true,
+        }
+    }
+
+    /// Bytes leave. Returns how long nothing had left.
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u32) -> Span {
+        let gap = now.since(self.last_sent);
+        self.last_sent = now;
+        self.sent += u64::from(bytes);
+        gap
+    }
+
+    /// Sending starts again: what was measured before belongs to another time.
+    pub(crate) fn restart(&mut self, now: Time, bytes: u32) {
+        *self = Self { last_sent: now, sent: u64::from(bytes), ..Self::new(now) };
+    }
+
+    pub(crate) fn on_acked(&mut self, bytes: u32, sent: Time) {
+        self.acked += u64::from(bytes);
+        self.newest = self.newest.max(sent);
+    }
+
+    pub(crate) fn on_lost(&mut self, bytes: u32) {
+        self.lost += u64::from(bytes);
+    }
+
+    /// Share lost in the last whole round.
+    pub(crate) fn lost_permille(&self) -> u32 {
+        self.lost_permille
+    }
+
+    /// Time of the last send.
+    pub(crate) fn last_sent(&self) -> Time {
+        self.last_sent
+    }
+
+    /// An acknowledgment block is complete. Returns the round if it ended with it, without its
+    /// queueing delay.
+    pub(crate) fn on_ack_end(&mut self, now: Time, app_limited: bool, mtu: u64) -> Option<Round> {
+        self.app_limited |= app_limited;
+        if self.acked == 0 {
+            return None;
+        }
+        if self.starting {
+            // The bytes of the first block came in a time that was not measured.
+            self.starting = false;
+            self.began = now;
+            self.acked = 0;
+            self.sent_before = 0;
+            return None;
+        }
+        if self.newest < self.began || now <= self.began {
+            return None;
+        }
+        let ns = now.since(self.began).0;
+        self.lost_permille = (self.lost * 1000 / (self.lost + self.acked)) as u32;
+        let round = Round {
+            queue_ns: None,
+            delivered: Link::rate(self.acked, ns),
+            sent: self.sent_before,
+            packets: self.acked / mtu.max(1),
+            lost_permille: self.lost_permille,
+            app_limited: self.app_limited,
+        };
+        self.sent_before = Link::rate(self.sent, ns);
+        self.began = now;
+        self.acked = 0;
+        self.lost = 0;
+        self.sent = 0;
+        self.app_limited = app_limited;
+        Some(round)
+    }
+}

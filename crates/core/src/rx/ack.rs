@@ -1,0 +1,166 @@
+//! When to acknowledge, and what has to go into the next acknowledgment.
+
+use crate::config::AckConfig;
+use crate::psn;
+use crate::time::{Span, Time};
+use arrayvec::ArrayVec;
+use srd_wire::{ACK_ECHOES_MAX, Echo, Header};
+
+/// A received packet whose timing will be echoed.
+#[derive(Clone, Copy, Debug)]
+struct PendingEcho {
+    tx_num: u32,
+    timestamp: u32,
+    at: Time,
+    path: u8,
+    ce: bool,
+}
+
+/// Acknowledgment state of one context.
+#[derive(Debug)]
+pub(crate) struct AckState {
+    /// Reliable packets taken since the last acknowledgment.
+    unacked: u16,
+    /// When the next one is due (`Time::NEVER`: nothing to say).
+    due: Time,
+    echoes: ArrayVec<PendingEcho, ACK_ECHOES_MAX>,
+    /// PSNs that changed since the last acknowledgment: first and one past the last.
+    changed: Option<(u32, u32)>,
+}
+
+impl Default for AckState {
+    fn default() -> Self {
+        Self { unacked: 0, due: Time::NEVER, echoes: ArrayVec::new(), changed: None }
+    }
+}
+
+impl AckState {
+    /// Nothing waits to be acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.due == Time::NEVER
+    }
+    /// When the next acknowledgment must leave.
+    pub fn due(&self) -> Time {
+        self.due
+    }
+    /// What changed since the last one.
+    pub fn changed(&self) -> Option<(u32, u32)> {
+        self.changed
+    }
+
+    /// A packet of this context arrived whose timing should be echoed.
+    pub fn note_echo(&mut self, now: Time, h: &Header, ce: bool) {
+        let e = PendingEcho { tx_num: h.tx_num, timestamp: h.timestamp, at: now, path: h.path, ce };
+        // One echo speaks for a burst on one path: the newest, with any mark.
+        if let Some(last) = self.echoes.last_mut()
+            && last.path == e.path
+            && last.ce == e.ce
+        {
+            *last = e;
+            return;
+        }
+        if self.echoes.is_full() {
+            self.echoes.remove(0);
+        }
+        self.echoes.push(e);
+    }
+
+    /// A reliable packet was taken (or seen again).
+    pub fn note_psn(&mut self, now: Time, p: u32, cfg: &AckConfig) {
+        self.unacked = self.unacked.saturating_add(1);
+        self.changed = Some(match self.changed {
+            None => (p, p.wrapping_add(1)),
+            Some((lo, hi)) => {
+                let lo = if psn::before(p, lo) { p } else { lo };
+                let hi = if psn::before(p, hi) { hi } else { p.wrapping_add(1) };
+                (lo, hi)
+            }
+        });
+        let delay = if self.unacked >= cfg.every { Span::ZERO } else { cfg.delay_max };
+        self.due = self.due.min(now + delay);
+    }
+
+    /// The sender (or the state of things) wants to hear soon.
+    pub fn hasten(&mut self, now: Time, delay: Span) {
+        self.due = self.due.min(now + delay);
+    }
+
+    /// The echoes as they leave now.
+    pub fn echoes(&self, now: Time) -> ArrayVec<Echo, ACK_ECHOES_MAX> {
+        let echo = |e: &PendingEcho| Echo {
+            tx_num: e.tx_num,
+            timestamp: e.timestamp,
+            delay: u16::try_from(now.since(e.at).0 >> 6).unwrap_or(u16::MAX),
+            path: e.path,
+            ce: e.ce,
+        };
+        self.echoes.iter().map(echo).collect()
+    }
+
+    /// An acknowledgment left. `rest`: PSNs it could not speak of; another one is due at once.
+    pub fn sent(&mut self, now: Time, rest: Option<(u32, u32)>) {
+        self.unacked = 0;
+        self.echoes.clear();
+        self.changed = rest;
+        self.due = if rest.is_some() { now } else { Time::NEVER };
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_wire::{Backlog, Flags, PacketType};
+
+    const CFG: AckConfig = AckConfig { every: 2, delay_max: Span(1000), delay_requested: Span(10) };
+
+    fn header(path: u8, tx_num: u32) -> Header {
+        Header {
+            kind: PacketType::Send,
+            flags: Flags(0),
+            backlog: Backlog(0),
+            path,
+            slot: 0,
+            dst_tag: 1,
+            tx_num,
+            timestamp: tx_num,
+            psn: 0,
+            una_delta: 0,
+            ack_echo: 0,
+        }
+    }
+
+    #[test]
+    fn coalesces_until_enough_or_late() {
+        let mut a = AckState::default();
+        assert!(a.is_quiet());
+        a.note_psn(Time(0), 5, &CFG);
+        assert_eq!(a.due(), Time(1000));
+        a.note_psn(Time(10), 3, &CFG);
+        assert_eq!((a.due(), a.changed()), (Time(10), Some((3, 6))));
+        a.sent(Time(20), None);
+        assert!(a.is_quiet());
+        a.hasten(Time(30), Span(5));
+        assert_eq!(a.due(), Time(35));
+    }
+
+    #[test]
+    fn one_echo_per_burst_and_delay_saturates() {
+        let mut a = AckState::default();
+        for n in 0..5 {
+            a.note_echo(Time(0), &header(1, n), false);
+        }
+        a.note_echo(Time(64), &header(2, 9), true);
+        let e = a.echoes(Time(128));
+        assert_eq!((e.len(), e[0].tx_num, e[0].delay), (2, 4, 2));
+        assert_eq!((e[1].delay, e[1].ce), (1, true));
+        assert_eq!(a.echoes(Time(1 << 40))[0].delay, u16::MAX);
+        for n in 0..20 {
+            a.note_echo(Time(0), &header(n, 0), false);
+        }
+        assert_eq!(a.echoes(Time(0)).len(), ACK_ECHOES_MAX);
+    }
+}

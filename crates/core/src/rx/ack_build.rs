@@ -1,0 +1,77 @@
+//! Fills an acknowledgment block from the context's state.
+
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::psn;
+use crate::time::Time;
+use srd_wire::{ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock};
+
+/// PSNs that one block's bitmap can speak of.
+const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
+
+impl<O: Observer> Engine<O> {
+    /// Writes the block for context `ci` into the scratch block. Returns the PSNs it could not
+    /// speak of, for [`crate::rx::ack::AckState::sent`].
+    pub(crate) fn ack_build(&mut self, now: Time, ci: u32) -> Option<(u32, u32)> {
+        let rx_budget = self.rx_budget_share();
+        let c = self.contexts.get_mut(ci);
+        let (credit, ce_count) = (c.credit_granted, c.rx_ce_count);
+        let a = c.act();
+        let b = &mut self.ack_scratch;
+        b.credit = credit;
+        b.rx_budget = rx_budget;
+        b.rxq_drops = self.rxq_drops;
+        b.rxq_depth = self.rxq_depth;
+        b.ce_count = ce_count;
+        b.echoes = a.ack.echoes(now);
+        b.verdicts.clear();
+        b.cum = a.window.cum();
+        // A verdict that finds no room must not be spoken of at all.
+        for v in a.verdicts.iter() {
+            if b.verdicts.len() == ACK_VERDICTS_MAX {
+                if psn::before(v.psn, b.cum) {
+                    b.cum = v.psn;
+                }
+                break;
+            }
+            b.verdicts.push(*v);
+        }
+        let top = a.window.top();
+        let mut rest = None;
+        b.base = b.cum;
+        if top.wrapping_sub(b.cum) > BITMAP_PSNS {
+            // More than fits: speak of what changed, and come back for what lies beyond.
+            let (lo, hi) = a.ack.changed().unwrap_or((b.cum, top));
+            b.base = if psn::before(lo, b.cum) { b.cum } else { lo };
+            let end = b.base.wrapping_add(BITMAP_PSNS);
+            rest = psn::before(end, hi).then_some((end, hi));
+        }
+        b.words.clear();
+        let mut at = b.base;
+        while psn::before(at, top) && !b.words.is_full() {
+            b.words.push(a.window.word(at));
+            at = at.wrapping_add(64);
+        }
+        for v in a.verdicts.iter().skip(ACK_VERDICTS_MAX) {
+            mask(b, v.psn);
+        }
+        rest
+    }
+
+    /// What one sender may have in flight: the receive buffers, shared among those who send now.
+    fn rx_budget_share(&self) -> u32 {
+        if self.cfg.rx_budget_bytes == u32::MAX {
+            return u32::MAX;
+        }
+        let share = self.cfg.rx_budget_bytes / self.rx_flowing.max(1);
+        share.max(2 * u32::from(self.cfg.mtu))
+    }
+}
+
+/// Takes the bit of `p` out of the bitmap.
+fn mask(b: &mut AckBlock, p: u32) {
+    let k = p.wrapping_sub(b.base);
+    if let Some(w) = b.words.get_mut((k / 64) as usize) {
+        *w &= !(1 << (k % 64));
+    }
+}

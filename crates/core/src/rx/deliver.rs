@@ -1,0 +1,191 @@
+//! A reliable packet is judged once: new to the window, then by the queue pair it is for.
+
+use crate::api::{
+    AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, RxMeta, Status,
+    Target,
+};
+use crate::context::ContextState;
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::{Event, Observer};
+use crate::limits::GRH_BYTES;
+use crate::qp::Qp;
+use crate::rx::window::Seen;
+use crate::time::{Span, Time};
+use core::net::IpAddr;
+use srd_wire::{Body, Message, Packet, Verdict};
+
+/// The decision on one packet, and what to do with its payload.
+pub(crate) struct Judged {
+    pub verdict: Verdict,
+    pub rx: Rx,
+}
+
+impl Judged {
+    pub fn refuse(verdict: Verdict) -> Self {
+        Self { verdict, rx: Rx::Done }
+    }
+    pub fn accept(rx: Rx) -> Self {
+        Self { verdict: Verdict::Ok, rx }
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn reliable_received(
+        &mut self,
+        now: Time,
+        ci: u32,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, Drop> {
+        let p = packet.header.psn;
+        let cfg = self.cfg.ack;
+        match self.contexts.get_mut(ci).act().window.check(p) {
+            Seen::New => {}
+            Seen::Duplicate => {
+                // The acknowledgment (and verdict) that the sender missed goes out again.
+                self.counters.dup_pkts += 1;
+                let a = self.contexts.get_mut(ci).act();
+                a.ack.note_psn(now, p, &cfg);
+                a.ack.hasten(now, cfg.delay_requested);
+                return Err(Drop::Duplicate);
+            }
+            Seen::TooFar => return Err(Drop::TooFar),
+        }
+        if self.contexts.get(ci).state == ContextState::Closing {
+            self.close_withdraw(now, ci);
+        }
+        let judged = self.judge(ci, meta, packet);
+        let a = self.contexts.get_mut(ci).act();
+        a.window.insert(p);
+        a.ack.note_psn(now, p, &cfg);
+        if judged.verdict != Verdict::Ok {
+            a.verdicts.insert(p, judged.verdict);
+            a.ack.hasten(now, Span::ZERO);
+        }
+        self.rx_flow_note(ci, packet.header.backlog.0 > 0);
+        self.observer.event(now, Event::Judged { ctx: ci, psn: p, verdict: judged.verdict });
+        Ok(judged.rx)
+    }
+
+    fn judge(&mut self, ci: u32, meta: &RxMeta, packet: &Packet<'_>) -> Judged {
+        let len = packet.payload_len;
+        match packet.body {
+            Body::Send(msg) => self.judge_send(meta, &msg, None, len),
+            Body::SendImm(msg, imm) => self.judge_send(meta, &msg, Some(imm), len),
+            Body::Write(msg, rdma) => self.judge_write(meta, &msg, &rdma, len),
+            Body::WriteImm { msg, rdma, msg_len, imm } => {
+                self.judge_write_imm(ci, meta, &msg, &rdma, (msg_len, imm), len)
+            }
+            Body::ReadReq(msg, req) => self.judge_read_req(ci, meta, &msg, &req),
+            Body::ReadResp(resp) => self.judge_read_resp(ci, &resp, len),
+            Body::Cancel { msg_id } => {
+                self.contexts.get_mut(ci).act().imms.remove(msg_id);
+                Judged::accept(Rx::Done)
+            }
+            _ => Judged::accept(Rx::Done),
+        }
+    }
+
+    /// The queue pair a request is for, if it exists, is ready and has this key.
+    pub(crate) fn qp_for(&mut self, msg: &Message, kind: QpType) -> Result<&mut Qp, Verdict> {
+        let qp = self.qps.get_mut(Qpn(msg.dst_qpn)).ok_or(Verdict::BadQpn)?;
+        if !qp.state.receives() || qp.init.kind != kind {
+            return Err(Verdict::BadQpn);
+        }
+        if qp.qkey != msg.qkey {
+            self.counters.qkey_viol += 1;
+            return Err(Verdict::BadQkey);
+        }
+        Ok(qp)
+    }
+
+    fn judge_send(&mut self, meta: &RxMeta, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
+        let qp = match self.qp_for(msg, QpType::Srd) {
+            Ok(qp) => qp,
+            Err(verdict) => return Judged::refuse(verdict),
+        };
+        let Some((index, recv)) = qp.rq.front() else {
+            self.counters.rnr_events += 1;
+            return Judged::refuse(Verdict::Rnr);
+        };
+        if u32::from(len) > recv.len {
+            return Judged::refuse(Verdict::BadLength);
+        }
+        qp.rq.pop();
+        self.recv_complete(meta.src_ip, msg, (index, recv.wr_id), imm, u32::from(len));
+        let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
+        Judged::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
+    }
+
+    pub(crate) fn ud_received(
+        &mut self,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+        msg: &Message,
+        imm: Option<u32>,
+    ) -> Result<Rx, Drop> {
+        let len = u32::from(packet.payload_len);
+        let qp = self.qp_for(msg, QpType::Ud).map_err(|_| Drop::UdUndeliverable)?;
+        match qp.rq.front() {
+            Some((_, recv)) if len + GRH_BYTES <= recv.len => {}
+            _ => return Err(Drop::UdUndeliverable),
+        }
+        let (index, recv) = qp.rq.pop().expect("there is a front");
+        self.recv_complete(meta.src_ip, msg, (index, recv.wr_id), imm, len + GRH_BYTES);
+        let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
+        Ok(Rx::Place(Placement { target, offset: u64::from(GRH_BYTES), len }))
+    }
+
+    /// Completes a consumed receive of a send or a datagram.
+    fn recv_complete(
+        &mut self,
+        src_ip: IpAddr,
+        msg: &Message,
+        (index, wr_id): (u32, u64),
+        imm: Option<u32>,
+        byte_len: u32,
+    ) {
+        self.counters.recv_wrs += 1;
+        self.counters.recv_bytes += u64::from(byte_len);
+        let qpn = Qpn(msg.dst_qpn);
+        let kind = CompletionKind::Recv(RecvHandle { qp: qpn, index });
+        self.recv_completion_push(src_ip, msg, kind, wr_id, imm, byte_len);
+    }
+
+    /// Puts a receive-side completion into its queue; the slot was reserved before.
+    pub(crate) fn recv_completion_push(
+        &mut self,
+        src_ip: IpAddr,
+        msg: &Message,
+        kind: CompletionKind,
+        wr_id: u64,
+        imm: Option<u32>,
+        byte_len: u32,
+    ) {
+        let qpn = Qpn(msg.dst_qpn);
+        let src_ah: AhId = self.ahs.find(&src_ip);
+        let Some(qp) = self.qps.get(qpn) else { return };
+        let Some(cq) = self.cqs.get_mut(qp.init.recv_cq) else { return };
+        cq.push(Completion {
+            wr_id,
+            status: Status::Ok,
+            kind,
+            qpn,
+            byte_len,
+            imm,
+            src_qpn: Qpn(msg.src_qpn),
+            src_ah,
+            src_ip: Some(src_ip),
+        });
+    }
+
+    /// Counts the senders that have more to come; the receive budget is shared among them.
+    fn rx_flow_note(&mut self, ci: u32, more: bool) {
+        let c = self.contexts.get_mut(ci);
+        if c.rx_flowing != more {
+            c.rx_flowing = more;
+            self.rx_flowing = if more { self.rx_flowing + 1 } else { self.rx_flowing - 1 };
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! From packet to context: tag, source, replay; then on to whoever the packet is for.
+
+use crate::api::{Endpoint, Rx, RxMeta};
+use crate::context::ContextState;
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::{Event, Observer};
+use crate::psn;
+use crate::time::Time;
+use srd_wire::{Body, CloseCode, Flags, Header, Packet, PacketType};
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn packet_in(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, Drop> {
+        let h = &packet.header;
+        let from = Endpoint { ip: meta.src_ip, port: self.cfg.port_base + u16::from(h.slot) };
+        match packet.body {
+            Body::Open(p) => return self.open_received(now, from, h, &p),
+            Body::Reset { echo_tag, code } => {
+                return self.reset_received(now, from, echo_tag, code);
+            }
+            _ => {}
+        }
+        let Some(ci) = self.contexts.by_tag(h.dst_tag) else {
+            self.stranger(from, h);
+            return Err(Drop::UnknownTag);
+        };
+        if self.contexts.get(ci).peer != from {
+            return Err(Drop::BadSource);
+        }
+        match packet.body {
+            Body::OpenAck(p) => return self.open_acked(now, ci, &p),
+            Body::Challenge { echo_tag, cookie } => {
+                return self.challenged(now, ci, echo_tag, cookie);
+            }
+            _ => {}
+        }
+        if packet.payload_len > self.cfg.mtu {
+            return Err(Drop::TooLong);
+        }
+        self.context_proven(now, ci)?;
+        self.tx_num_take_in(ci, h)?;
+        self.context_heard(now, ci, meta, h);
+        if let Some(ack) = packet.ack {
+            self.contexts.get_mut(ci).ack_echo = h.tx_num as u16;
+            self.ack_received(now, ci, ack)?;
+        }
+        self.body_received(now, ci, meta, packet)
+    }
+
+    /// A packet for a tag nobody has: its sender talks to an engine that is gone. Tell it, unless
+    /// it is itself the end of something.
+    fn stranger(&mut self, from: Endpoint, h: &Header) {
+        let ends = matches!(h.kind, PacketType::CloseAck | PacketType::Challenge);
+        if !ends && h.dst_tag != 0 {
+            self.counters.resets_sent += 1;
+            let body = Body::Reset { echo_tag: h.dst_tag, code: CloseCode::UnknownTag };
+            self.control_push(from, 0, body);
+        }
+    }
+
+    /// A packet that carries our tag proves that its sender took part in the handshake.
+    fn context_proven(&mut self, now: Time, ci: u32) -> Result<(), Drop> {
+        let c = self.contexts.get(ci);
+        match c.state {
+            ContextState::Open | ContextState::Closing => Ok(()),
+            _ if c.peer_tag == 0 => Err(Drop::BadState),
+            _ => {
+                self.context_confirm(now, ci);
+                Ok(())
+            }
+        }
+    }
+
+    fn tx_num_take_in(&mut self, ci: u32, h: &Header) -> Result<(), Drop> {
+        self.context_activate(ci);
+        let c = self.contexts.get_mut(ci);
+        let a = c.act();
+        let n = psn::expand(h.tx_num, a.replay.newest());
+        if !a.replay.take(n) {
+            return Err(Drop::Replay);
+        }
+        c.rx_tx_num_max = c.act().replay.newest();
+        Ok(())
+    }
+
+    /// Whatever it is, the peer is alive.
+    fn context_heard(&mut self, now: Time, ci: u32, meta: &RxMeta, h: &Header) {
+        let una = h.una();
+        let c = self.contexts.get_mut(ci);
+        c.last_heard = now;
+        if meta.ce {
+            c.rx_ce_count = c.rx_ce_count.wrapping_add(1);
+            self.counters.ce_pkts += 1;
+        }
+        if psn::before(c.rx_una, una) {
+            c.rx_una = una;
+            c.act().verdicts.retire(una);
+        }
+        let path_ctx = c.path_ctx;
+        self.paths.get_mut(path_ctx).ctx.ack_echoed(h.ack_echo);
+        if self.contexts.get_mut(ci).act().loss.stalled {
+            self.context_resume(now, ci);
+        }
+        if self.granting(ci) {
+            self.granter.on_backlog(now, ci, h.backlog.packets_max(), 0);
+        }
+    }
+
+    fn body_received(
+        &mut self,
+        now: Time,
+        ci: u32,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, Drop> {
+        let h = &packet.header;
+        let requested = h.flags.has(Flags::ACK_REQUEST);
+        if h.kind.is_reliable() || h.kind == PacketType::Probe {
+            let a = self.contexts.get_mut(ci).act();
+            a.ack.note_echo(now, h, meta.ce);
+            if requested {
+                let delay = self.cfg.ack.delay_requested;
+                self.contexts.get_mut(ci).act().ack.hasten(now, delay);
+            }
+        }
+        let result = match packet.body {
+            Body::Ack => Ok(Rx::Done),
+            Body::Probe => {
+                self.contexts.get_mut(ci).act().ack.hasten(now, crate::time::Span::ZERO);
+                Ok(Rx::Done)
+            }
+            Body::Close => self.close_received(now, ci),
+            Body::CloseAck => self.close_acked(now, ci),
+            Body::Ud(msg) => self.ud_received(meta, packet, &msg, None),
+            Body::UdImm(msg, imm) => self.ud_received(meta, packet, &msg, Some(imm)),
+            _ => self.reliable_received(now, ci, meta, packet),
+        };
+        if self.contexts.find(ci).is_some() {
+            self.ack_schedule(now, ci);
+            self.context_rearm(now, ci);
+        }
+        result
+    }
+
+    /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
+    pub(crate) fn context_resume(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        c.act().loss.resume(now);
+        let path_ctx = c.path_ctx;
+        self.paths.get_mut(path_ctx).ctx.thaw(now);
+        self.observer.event(now, Event::Resumed { ctx: ci });
+        self.ready_push(ci);
+    }
+}

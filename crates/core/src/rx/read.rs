@@ -1,0 +1,178 @@
+//! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
+
+use crate::api::{
+    Access, AhId, MrKey, Opcode, Placement, QpType, Rx, RxMeta, Status, Target, WrHandle,
+};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::RDMA_BYTES_MAX;
+use crate::rx::deliver::Judged;
+use srd_wire::{Message, ReadReq, ReadResp, ReadStatus, Verdict};
+
+/// One region being sent to a requester.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadJob {
+    /// Number among this engine's jobs (what the scoreboard refers to).
+    pub id: u32,
+    /// The requester's message.
+    pub msg_id: u32,
+    pub key: MrKey,
+    pub addr: u64,
+    pub len: u32,
+    /// Bytes that have PSNs.
+    pub cut: u32,
+    /// PSNs unresolved.
+    pub open: u32,
+    /// The region went away: an error response is owed (`false`: it has a PSN).
+    pub error_owed: bool,
+    /// Nothing more to cut: aborted by either side.
+    pub dead: bool,
+}
+
+impl ReadJob {
+    /// Whether a packet of it can leave.
+    pub fn has_to_send(&self) -> bool {
+        self.error_owed || (!self.dead && self.cut < self.len)
+    }
+    /// Whether it can be forgotten.
+    pub fn is_done(&self) -> bool {
+        self.open == 0 && !self.has_to_send()
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn judge_read_req(
+        &mut self,
+        ci: u32,
+        meta: &RxMeta,
+        msg: &Message,
+        req: &ReadReq,
+    ) -> Judged {
+        match self.read_check(ci, meta, msg, req) {
+            Ok(()) => {}
+            Err(verdict) => return Judged::refuse(verdict),
+        }
+        if req.len > 0 {
+            self.job_id_next = self.job_id_next.wrapping_add(1);
+            self.jobs_live += 1;
+            let job = ReadJob {
+                id: self.job_id_next,
+                msg_id: msg.msg_id,
+                key: MrKey(req.rkey),
+                addr: req.raddr,
+                len: req.len,
+                cut: 0,
+                open: 0,
+                error_owed: false,
+                dead: false,
+            };
+            let a = self.contexts.get_mut(ci).act();
+            a.jobs.push(job);
+            a.unsent_bytes += u64::from(req.len);
+            self.ready_push(ci);
+        }
+        Judged::accept(Rx::Done)
+    }
+
+    fn read_check(
+        &mut self,
+        ci: u32,
+        meta: &RxMeta,
+        msg: &Message,
+        req: &ReadReq,
+    ) -> Result<(), Verdict> {
+        let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
+        if !self.cfg.rdma_read {
+            return Err(Verdict::FeatureMismatch);
+        }
+        if self.cfg.rdma_needs_ah && self.ahs.find(&meta.src_ip) == AhId::UNKNOWN {
+            return Err(Verdict::UnknownPeer);
+        }
+        if req.len == 0 {
+            return Ok(());
+        }
+        if req.len > RDMA_BYTES_MAX {
+            return Err(Verdict::BadLength);
+        }
+        let mr = self.mrs.get(MrKey(req.rkey)).ok_or(Verdict::BadRkey)?;
+        let allowed = mr.pd == pd && mr.access.allows(Access::REMOTE_READ);
+        if !allowed || !mr.covers(req.raddr, u64::from(req.len)) {
+            return Err(Verdict::BadRkey);
+        }
+        // Twice the promise: the requester counts a read done before our last acknowledgment is in.
+        let jobs = self.contexts.get_mut(ci).act().jobs.len();
+        if jobs >= 2 * usize::from(self.cfg.reads_per_context_max)
+            || self.jobs_live >= self.cfg.reads_max
+        {
+            return Err(Verdict::Busy);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn judge_read_resp(&mut self, ci: u32, resp: &ReadResp, len: u16) -> Judged {
+        let Some(wi) = self.wrs.by_msg_id(resp.msg_id, ci) else {
+            return Judged::refuse(Verdict::NoRequest);
+        };
+        let w = self.wrs.get_mut(wi);
+        if w.wr.op != Opcode::Read || w.failed.is_some() {
+            return Judged::refuse(Verdict::NoRequest);
+        }
+        if resp.status == ReadStatus::RegionGone {
+            w.awaited = 0;
+            w.failed = Some(Status::RemoteBadAddress);
+            self.wr_check_done(wi);
+            return Judged::accept(Rx::Done);
+        }
+        let (offset, len) = (u64::from(resp.offset), u32::from(len));
+        if offset + u64::from(len) > u64::from(w.wr.len) || len > w.awaited || len == 0 {
+            return Judged::refuse(Verdict::BadLength);
+        }
+        w.awaited -= len;
+        self.counters.rdma_read_bytes += u64::from(len);
+        let target = Target::Wr(WrHandle(wi));
+        let rx = Rx::Place(Placement { target, offset, len });
+        self.wr_check_done(wi);
+        Judged::accept(rx)
+    }
+
+    /// A response segment is resolved: by `verdict`, or given up (`None`).
+    pub(crate) fn job_segment_done(&mut self, ci: u32, id: u32, verdict: Option<Verdict>) {
+        let a = self.contexts.get_mut(ci).act();
+        let Some(at) = a.jobs.iter().position(|j| j.id == id) else { return };
+        let job = &mut a.jobs[at];
+        job.open -= 1;
+        if verdict != Some(Verdict::Ok) {
+            job_abort(job, &mut a.unsent_bytes);
+        }
+        if a.jobs[at].is_done() {
+            a.jobs.remove(at);
+            self.jobs_live -= 1;
+        }
+    }
+
+    /// The region `key` goes away: each read of it ends with an error at its requester.
+    pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
+        for ci in 0..self.contexts.slots() {
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            let Some(a) = c.active.as_mut() else { continue };
+            let mut owed = false;
+            for job in a.jobs.iter_mut().filter(|j| j.key == key && !j.dead) {
+                job_abort(job, &mut a.unsent_bytes);
+                job.error_owed = true;
+                owed = true;
+            }
+            if owed {
+                self.ready_push(ci);
+            }
+        }
+    }
+}
+
+/// Nothing more of the region is cut into packets.
+fn job_abort(job: &mut ReadJob, unsent: &mut u64) {
+    if !job.dead {
+        *unsent -= u64::from(job.len - job.cut);
+        job.dead = true;
+        job.cut = job.len;
+    }
+}

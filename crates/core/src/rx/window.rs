@@ -1,0 +1,142 @@
+//! Which PSNs have arrived: the dedup state that makes delivery at most once.
+
+use crate::psn;
+
+/// What a PSN is to the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Not seen before: judge it.
+    New,
+    /// Seen before.
+    Duplicate,
+    /// Beyond the window: the sender does not keep to it.
+    TooFar,
+}
+
+/// Receive window: everything below `cum`, and a ring of bits from there.
+#[derive(Debug)]
+pub(crate) struct RxWindow {
+    cum: u32,
+    /// One past the highest PSN seen.
+    top: u32,
+    bits: Vec<u64>,
+}
+
+impl RxWindow {
+    /// An empty window of `size` PSNs (a power of two, at least 64) from `cum` on.
+    pub fn new(cum: u32, size: u16) -> Self {
+        Self { cum, top: cum, bits: vec![0; usize::from(size).div_ceil(64)] }
+    }
+    /// Starts over at `cum` with no bit set.
+    pub fn reset(&mut self, cum: u32) {
+        (self.cum, self.top) = (cum, cum);
+        self.bits.fill(0);
+    }
+    fn size(&self) -> u32 {
+        self.bits.len() as u32 * 64
+    }
+    /// Every PSN below this has arrived.
+    pub fn cum(&self) -> u32 {
+        self.cum
+    }
+    /// One past the highest PSN that has arrived.
+    pub fn top(&self) -> u32 {
+        self.top
+    }
+    /// Whether PSNs below `top` are missing.
+    pub fn has_gap(&self) -> bool {
+        self.cum != self.top
+    }
+
+    fn bit(&self, p: u32) -> bool {
+        let i = p & (self.size() - 1);
+        self.bits[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    /// What `p` is; nothing changes.
+    pub fn check(&self, p: u32) -> Seen {
+        let d = psn::diff(p, self.cum);
+        if d < 0 {
+            Seen::Duplicate
+        } else if d as u32 >= self.size() {
+            Seen::TooFar
+        } else if self.bit(p) {
+            Seen::Duplicate
+        } else {
+            Seen::New
+        }
+    }
+
+    /// `p`, which must be new, has arrived.
+    pub fn insert(&mut self, p: u32) {
+        debug_assert_eq!(self.check(p), Seen::New);
+        if !psn::before(p, self.top) {
+            self.top = p.wrapping_add(1);
+        }
+        if p != self.cum {
+            let i = p & (self.size() - 1);
+            self.bits[(i / 64) as usize] |= 1 << (i % 64);
+            return;
+        }
+        self.cum = p.wrapping_add(1);
+        while self.cum != self.top && self.bit(self.cum) {
+            let i = self.cum & (self.size() - 1);
+            self.bits[(i / 64) as usize] &= !(1 << (i % 64));
+            self.cum = self.cum.wrapping_add(1);
+        }
+    }
+
+    /// The 64 bits from `base` on: 1 = arrived. PSNs below `cum` read as arrived.
+    pub fn word(&self, base: u32) -> u64 {
+        let mut w = 0;
+        for k in 0..64 {
+            let p = base.wrapping_add(k);
+            let arrived = psn::before(p, self.cum) || (psn::before(p, self.top) && self.bit(p));
+            w |= u64::from(arrived) << k;
+        }
+        w
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_set_across_the_wrap() {
+        for seed in 0..50 {
+            let mut rng = Rng::from_seed(seed);
+            let start = u32::MAX - 100;
+            let mut w = RxWindow::new(start, 256);
+            let mut seen = BTreeSet::new();
+            for _ in 0..2000 {
+                let base = psn::diff(w.cum(), start) as i64;
+                let offset = base - 20 + i64::from(rng.below(300));
+                if offset < 0 {
+                    continue;
+                }
+                let p = start.wrapping_add(offset as u32);
+                let expected = if seen.contains(&offset) {
+                    Seen::Duplicate
+                } else if offset - base >= 256 {
+                    Seen::TooFar
+                } else {
+                    Seen::New
+                };
+                assert_eq!(w.check(p), expected, "seed {seed}");
+                if expected == Seen::New {
+                    w.insert(p);
+                    seen.insert(offset);
+                }
+                let cum = (0..).find(|k| !seen.contains(k)).unwrap();
+                assert_eq!(i64::from(psn::diff(w.cum(), start)), cum);
+                let word = w.word(w.cum());
+                for k in 0..64 {
+                    assert_eq!(word >> k & 1 == 1, seen.contains(&(cum + i64::from(k))));
+                }
+            }
+        }
+    }
+}

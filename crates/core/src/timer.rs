@@ -1,0 +1,161 @@
+//! Deadlines of contexts and paths: an indexed 4-ary heap with one entry per owner.
+//!
+//! Moving a deadline earlier costs a sift; moving it later is left to the moment it fires (the owner
+//! then names its real deadline), because retransmission timers move later with every
+//! acknowledgment.
+
+use crate::time::Time;
+
+const NONE: u32 = u32::MAX;
+
+/// The heap. Owners are small dense numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    heap: Vec<(Time, u32)>,
+    /// Position in the heap of each owner, or `NONE`.
+    position: Vec<u32>,
+}
+
+impl Timers {
+    /// Makes sure `owner` fires at `at` or before. `Time::NEVER` leaves things as they are.
+    pub fn arm(&mut self, owner: u32, at: Time) {
+        if at == Time::NEVER {
+            return;
+        }
+        if self.position.len() <= owner as usize {
+            self.position.resize(owner as usize + 1, NONE);
+        }
+        match self.position[owner as usize] {
+            NONE => {
+                self.heap.push((at, owner));
+                self.position[owner as usize] = self.heap.len() as u32 - 1;
+                self.sift_up(self.heap.len() - 1);
+            }
+            pos => {
+                if at < self.heap[pos as usize].0 {
+                    self.heap[pos as usize].0 = at;
+                    self.sift_up(pos as usize);
+                }
+            }
+        }
+    }
+
+    /// Forgets `owner`.
+    pub fn disarm(&mut self, owner: u32) {
+        let Some(&pos) = self.position.get(owner as usize) else { return };
+        if pos != NONE {
+            self.remove(pos as usize);
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Time {
+        self.heap.first().map_or(Time::NEVER, |e| e.0)
+    }
+
+    /// Takes an owner whose deadline is `now` or earlier.
+    pub fn pop(&mut self, now: Time) -> Option<u32> {
+        let &(at, owner) = self.heap.first()?;
+        if at > now {
+            return None;
+        }
+        self.remove(0);
+        Some(owner)
+    }
+
+    fn remove(&mut self, pos: usize) {
+        let (_, owner) = self.heap.swap_remove(pos);
+        self.position[owner as usize] = NONE;
+        if pos < self.heap.len() {
+            self.position[self.heap[pos].1 as usize] = pos as u32;
+            self.sift_down(pos);
+            self.sift_up(pos);
+        }
+    }
+
+    fn sift_up(&mut self, mut i: usize) {
+        while i > 0 {
+            let parent = (i - 1) / 4;
+            if self.heap[parent] <= self.heap[i] {
+                break;
+            }
+            self.swap(i, parent);
+            i = parent;
+        }
+    }
+
+    fn sift_down(&mut self, mut i: usize) {
+        loop {
+            let first = 4 * i + 1;
+            let last = (first + 4).min(self.heap.len());
+            let Some(least) = (first..last).min_by_key(|&c| self.heap[c]) else { return };
+            if self.heap[i] <= self.heap[least] {
+                return;
+            }
+            self.swap(i, least);
+            i = least;
+        }
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.position[self.heap[a].1 as usize] = a as u32;
+        self.position[self.heap[b].1 as usize] = b as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn fires_in_order_and_keeps_the_earlier_deadline() {
+        let mut t = Timers::default();
+        t.arm(3, Time(30));
+        t.arm(1, Time(10));
+        t.arm(3, Time(50));
+        t.arm(2, Time(20));
+        t.arm(2, Time(5));
+        assert_eq!(t.next(), Time(5));
+        assert_eq!(t.pop(Time(4)), None);
+        assert_eq!(t.pop(Time(100)), Some(2));
+        t.disarm(1);
+        assert_eq!(t.pop(Time(100)), Some(3));
+        assert_eq!(t.pop(Time(100)), None);
+        assert_eq!(t.next(), Time::NEVER);
+    }
+
+    #[test]
+    fn agrees_with_a_sorted_list() {
+        let mut rng = Rng::from_seed(7);
+        let mut t = Timers::default();
+        let mut model = [Time::NEVER; 64];
+        for step in 0..20_000 {
+            let owner = rng.below(64);
+            match rng.below(3) {
+                0 => {
+                    t.disarm(owner);
+                    model[owner as usize] = Time::NEVER;
+                }
+                1 => {
+                    let now = Time(u64::from(rng.below(1000)));
+                    let least = *model.iter().min().unwrap();
+                    match t.pop(now) {
+                        Some(o) => {
+                            assert_eq!(model[o as usize], least, "step {step}");
+                            model[o as usize] = Time::NEVER;
+                        }
+                        None => assert!(least > now),
+                    }
+                }
+                _ => {
+                    let at = Time(u64::from(rng.below(1000)));
+                    t.arm(owner, at);
+                    model[owner as usize] = model[owner as usize].min(at);
+                }
+            }
+            assert_eq!(t.next(), *model.iter().min().unwrap());
+        }
+    }
+}

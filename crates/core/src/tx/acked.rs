@@ -1,0 +1,157 @@
+//! An acknowledgment comes in: timing to paths and rate, PSNs off the scoreboard, verdicts to requests.
+
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::{Event, LossRule, Observer};
+use crate::psn;
+use crate::time::{Span, Time};
+use crate::tx::scoreboard::{Kind, Sent, SentState, within};
+use srd_wire::{AckBlock, Echo, Features, Verdict};
+
+/// What one acknowledgment amounted to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    bytes: u32,
+    psns: u32,
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn ack_received(&mut self, now: Time, ci: u32, ack: &AckBlock) -> Result<(), Drop> {
+        let board = &self.contexts.get_mut(ci).act().board;
+        let (una, next) = (board.una(), board.next());
+        if psn::before(next, ack.cum) {
+            return Err(Drop::BadAck);
+        }
+        for e in &ack.echoes {
+            self.echo_received(now, ci, e);
+        }
+        let mut tally = Tally::default();
+        let mut p = una;
+        while psn::before(p, ack.cum) {
+            self.psn_acked(now, ci, p, ack, &mut tally);
+            p = p.wrapping_add(1);
+        }
+        for (k, &word) in ack.words.iter().enumerate() {
+            let base = ack.base.wrapping_add(64 * k as u32);
+            let mut bits = word;
+            while bits != 0 {
+                let p = base.wrapping_add(bits.trailing_zeros());
+                bits &= bits - 1;
+                if within(p, una, next) {
+                    self.psn_acked(now, ci, p, ack, &mut tally);
+                }
+            }
+        }
+        // Completions may have ended the context's work, never the context itself.
+        let c = self.contexts.get_mut(ci);
+        c.act().board.advance();
+        self.ack_peer_state(now, ci, ack);
+        self.ack_finish(now, ci, tally);
+        Ok(())
+    }
+
+    /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
+    fn echo_received(&mut self, now: Time, ci: u32, e: &Echo) {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let age = now.since_wire(e.timestamp);
+        let a = c.act();
+        if let Some(lost) = a.loss.recall(e.tx_num)
+            && !lost.tail_probe
+        {
+            self.counters.retrans_spurious_pkts += 1;
+            self.paths.get_mut(path_ctx).ctx.on_spurious(now, lost.path);
+            self.observer.event(now, Event::Spurious { ctx: ci, psn: lost.psn, path: lost.path });
+        }
+        if age.0 > now.0 || e.delay == u16::MAX {
+            return;
+        }
+        let a = self.contexts.get_mut(ci).act();
+        a.board.note_arrival(e.path, Time(now.0 - age.0));
+        let rtt = age - Span(u64::from(e.delay) << 6);
+        if u16::from(e.path) < self.cfg.path.paths {
+            self.paths.get_mut(path_ctx).ctx.on_echo(now, e.path, rtt, e.ce);
+            let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
+            self.observer.event(now, Event::Rtt { ctx: ci, path, rtt_ns, ce });
+        }
+    }
+
+    fn psn_acked(&mut self, now: Time, ci: u32, p: u32, ack: &AckBlock, tally: &mut Tally) {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let Some(was) = c.act().board.mark_acked(p) else { return };
+        tally.psns += 1;
+        if was.state == SentState::InFlight {
+            tally.bytes += was.wire_bytes;
+            let pc = &mut self.paths.get_mut(path_ctx).ctx;
+            pc.on_acked(now, was.path, was.wire_bytes, was.sent);
+        }
+        if was.again > 0
+            && let Some(first) = self.contexts.get_mut(ci).act().loss.tail_original(p)
+        {
+            // The copy arrived and the original was never echoed: its path lost it.
+            let pc = &mut self.paths.get_mut(path_ctx).ctx;
+            pc.on_lost(now, first.path, 0, LossRule::CrossPath);
+        }
+        self.observer.event(now, Event::Acked { ctx: ci, psn: p });
+        let listed = ack.verdicts.iter().find(|v| v.psn == p);
+        let verdict = listed.map_or(Verdict::Ok, |v| v.verdict);
+        self.entry_resolved(now, ci, &was, verdict);
+    }
+
+    /// What a PSN carried has been judged by the peer.
+    fn entry_resolved(&mut self, now: Time, ci: u32, was: &Sent, verdict: Verdict) {
+        match was.kind {
+            Kind::Tombstone => {}
+            Kind::Cancel => {
+                let c = self.contexts.get_mut(ci);
+                c.imms_out -= 1;
+                self.ready_push(ci);
+            }
+            Kind::ReadResp | Kind::ReadError => self.job_segment_done(ci, was.wr, Some(verdict)),
+            Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
+                self.wr_segment_done(now, was.wr, was.kind, verdict);
+            }
+        }
+    }
+
+    /// What the block says about the peer itself.
+    fn ack_peer_state(&mut self, now: Time, ci: u32, ack: &AckBlock) {
+        let c = self.contexts.get_mut(ci);
+        let drops = ack.rxq_drops.wrapping_sub(c.peer_rxq_drops);
+        let known = c.peer_rxq_drops != 0 || ack.rxq_drops == 0;
+        c.peer_rxq_drops = ack.rxq_drops;
+        let credits = c.limits.features.has(Features::CREDITS) && self.cfg.rate.credits;
+        let path_ctx = c.path_ctx;
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        // The counter runs since the peer's socket was opened; only its growth is news.
+        if known && drops > 0 && drops < 1 << 31 {
+            pc.on_receiver_drops(now, drops);
+        }
+        pc.on_rx_budget(ack.rx_budget);
+        if credits {
+            pc.on_credit(ack.credit);
+        }
+    }
+
+    fn ack_finish(&mut self, now: Time, ci: u32, tally: Tally) {
+        let a = self.contexts.get_mut(ci).act();
+        let app_limited = !a.has_to_send();
+        if tally.psns > 0 {
+            a.loss.progress(now);
+        }
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        pc.on_ack_end(now, tally.bytes, app_limited);
+        let event = Event::Rate {
+            bytes_per_sec: pc.rate_bytes_per_sec(),
+            inflight_max: pc.inflight_max(),
+            inflight: pc.inflight(),
+        };
+        self.observer.event(now, event);
+        self.loss_detect(now, ci);
+        self.inflight_freed(path_ctx);
+        self.ready_push(ci);
+        self.path_changes(now, path_ctx);
+    }
+}

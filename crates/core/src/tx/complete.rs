@@ -1,0 +1,218 @@
+//! The end of a work request: every PSN resolved, the verdict turned into a status, once.
+
+use crate::api::{AhId, AsyncEvent, Completion, CompletionKind, Opcode, Qpn, Status, WrHandle};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::RNR_RETRY_INFINITE;
+use crate::time::{Span, Time};
+use crate::tx::scoreboard::Kind;
+use crate::wr::WrState;
+use srd_wire::Verdict;
+
+/// EFA's status for a verdict that ends a request.
+pub(crate) const fn status_of(verdict: Verdict) -> Status {
+    match verdict {
+        Verdict::Ok => Status::Ok,
+        Verdict::Rnr => Status::RemoteRnr,
+        // EFA has no status for a Q_Key mismatch; like an unknown queue pair, the message has no taker.
+        Verdict::BadQpn | Verdict::BadQkey => Status::RemoteBadDestQpn,
+        Verdict::BadLength => Status::RemoteBadLength,
+        Verdict::BadRkey => Status::RemoteBadAddress,
+        Verdict::UnknownPeer => Status::RemoteUnknownPeer,
+        Verdict::FeatureMismatch => Status::RemoteFeatureMismatch,
+        Verdict::Busy | Verdict::NoRequest => Status::RemoteBadStatus,
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    /// One PSN of request `wi` was judged.
+    pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
+        let w = self.wrs.get_mut(wi);
+        w.open -= 1;
+        match verdict {
+            Verdict::Ok => {}
+            Verdict::Rnr if w.failed.is_none() && w.rnr_left > 0 => {
+                if w.rnr_left != RNR_RETRY_INFINITE {
+                    w.rnr_left -= 1;
+                }
+                return self.wr_back_off(now, wi, kind);
+            }
+            Verdict::Busy if w.failed.is_none() && kind == Kind::ReadReq => {
+                return self.wr_back_off(now, wi, kind);
+            }
+            refused => {
+                let status = status_of(refused);
+                return self.wr_fail(wi, status);
+            }
+        }
+        self.wr_check_done(wi);
+    }
+
+    /// Ends the request if nothing of it is open.
+    pub(crate) fn wr_check_done(&mut self, wi: u32) {
+        let w = self.wrs.get(wi);
+        if w.open > 0 {
+            return;
+        }
+        if let Some(status) = w.failed {
+            return self.wr_end(wi, status);
+        }
+        if w.state == WrState::Sent && w.awaited == 0 {
+            self.wr_end(wi, Status::Ok);
+        }
+    }
+
+    /// Parks a refused request; it comes back with a new PSN and the same message id.
+    fn wr_back_off(&mut self, now: Time, wi: u32, kind: Kind) {
+        let cfg = self.cfg.rnr;
+        let w = self.wrs.get_mut(wi);
+        let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
+        // Half fixed, half random: peers that collided do not collide again.
+        let random = u64::from(self.rng.next_u32()) * (full / 2) >> 32;
+        let at = now + Span(full / 2 + random);
+        w.rnr_round = w.rnr_round.saturating_add(1);
+        let ci = w.ctx;
+        match kind {
+            Kind::Write | Kind::ImmRetry => w.imm_only = w.cut > 0 && w.credited,
+            _ => {}
+        }
+        let single = !w.imm_only;
+        let all_cut = w.state == WrState::Sent;
+        let c = self.contexts.get_mut(ci);
+        let a = c.active.as_mut().expect("an acknowledgment came through it");
+        if single {
+            // The whole packet goes again.
+            let again = if w.wr.op == Opcode::Read { w.wr.len } else { w.cut };
+            a.unsent_bytes += u64::from(again);
+            w.cut = 0;
+            if w.credited {
+                w.credited = false;
+                c.reads_out -= 1;
+            }
+        }
+        debug_assert!(all_cut, "only whole messages can be refused with RNR");
+        w.state = WrState::Backoff(at);
+        let a = c.act();
+        a.backoff.push(wi);
+        a.backoff_at = a.backoff_at.min(at);
+    }
+
+    /// Back-offs that are over: the requests join their flows again, in front.
+    pub(crate) fn backoff_poll(&mut self, now: Time, ci: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        if a.backoff_at > now {
+            return;
+        }
+        let mut next = Time::NEVER;
+        let mut k = 0;
+        while k < a.backoff.len() {
+            let wi = a.backoff[k];
+            let WrState::Backoff(at) = self.wrs.get(wi).state else {
+                unreachable!("the list holds requests in back-off only")
+            };
+            if at > now {
+                next = next.min(at);
+                k += 1;
+                continue;
+            }
+            a.backoff.swap_remove(k);
+            let w = self.wrs.get_mut(wi);
+            w.state = WrState::Queued;
+            let qp = w.qp;
+            a.flow(qp).queue.push_front(&mut self.wrs, wi);
+        }
+        a.backoff_at = next;
+        self.ready_push(ci);
+    }
+
+    /// The request will end with `status` (the first one given) once none of its PSNs is open;
+    /// what is not cut yet never will be.
+    pub(crate) fn wr_fail(&mut self, wi: u32, status: Status) {
+        self.wr_uncut(wi);
+        let w = self.wrs.get_mut(wi);
+        if w.failed.is_none() {
+            w.failed = Some(status);
+        }
+        w.awaited = 0;
+        w.state = WrState::Sent;
+        self.wr_check_done(wi);
+    }
+
+    /// Takes what is not cut out of the queues.
+    pub(crate) fn wr_uncut(&mut self, wi: u32) {
+        let w = *self.wrs.get(wi);
+        let a = self.contexts.get_mut(w.ctx).act();
+        match w.state {
+            WrState::Sent => return,
+            WrState::Backoff(_) => a.backoff.retain(|&b| b != wi),
+            WrState::Queued => {
+                a.datagrams.retain(&mut self.wrs, |q| q.msg_id != w.msg_id);
+                for f in &mut a.flows {
+                    f.queue.retain(&mut self.wrs, |q| q.msg_id != w.msg_id);
+                }
+                a.flows.retain(|f| !f.queue.is_empty());
+            }
+        }
+        if !w.imm_only {
+            a.unsent_bytes -= u64::from(w.wr.len - w.cut);
+        }
+    }
+
+    /// The request ends now: its slot is freed and its completion delivered.
+    pub(crate) fn wr_end(&mut self, wi: u32, status: Status) {
+        let w = self.wr_retire(wi);
+        self.count_ended(w.wr.op, status);
+        let Some(qp) = self.qps.get(w.qp) else { return };
+        let Some(cq) = self.cqs.get_mut(qp.init.send_cq) else { return };
+        cq.push(Completion {
+            wr_id: w.wr.wr_id,
+            status,
+            kind: CompletionKind::Send(WrHandle(wi), w.wr.op),
+            qpn: w.qp,
+            byte_len: w.wr.len,
+            imm: None,
+            src_qpn: Qpn(0),
+            src_ah: AhId::UNKNOWN,
+            src_ip: None,
+        });
+    }
+
+    /// Frees the slot and every account that the request stood in. No PSN refers to it.
+    pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::wr::Wqe {
+        let w = self.wrs.free(wi);
+        let failed = w.failed.is_some();
+        let c = self.contexts.get_mut(w.ctx);
+        c.outstanding -= 1;
+        if c.outstanding == 0 {
+            c.outstanding_since = Time::NEVER;
+        }
+        if w.credited {
+            match w.wr.op {
+                Opcode::Read => c.reads_out -= 1,
+                // The peer still tracks a message that failed: its credit returns with the Cancel.
+                _ if failed => c.act().cancels.push_back(w.msg_id),
+                _ => c.imms_out -= 1,
+            }
+            self.ready_push(w.ctx);
+        }
+        if let Some(qp) = self.qps.get_mut(w.qp) {
+            qp.sq_used -= 1;
+            if qp.sq_used == 0 && qp.drain_event {
+                qp.drain_event = false;
+                self.event_push(AsyncEvent::SqDrained(w.qp));
+            }
+        }
+        w
+    }
+
+    fn count_ended(&mut self, op: Opcode, status: Status) {
+        if status == Status::Ok {
+            return;
+        }
+        match op {
+            Opcode::Read => self.counters.rdma_read_wr_err += 1,
+            Opcode::Write | Opcode::WriteImm => self.counters.rdma_write_wr_err += 1,
+            Opcode::Send | Opcode::SendImm => {}
+        }
+    }
+}

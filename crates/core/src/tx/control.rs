@@ -1,0 +1,149 @@
+//! Packets that carry no work: handshake answers, pure acknowledgments, probes.
+
+use crate::api::{Endpoint, Transmit, TxSink};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::CONTROL_QUEUE_MAX;
+use crate::time::Time;
+use crate::tx::Out;
+use srd_wire::{Backlog, Body, Flags, HEADER_BYTES, Header, Packet};
+
+/// A packet to someone with whom there may be no context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    pub dst: Endpoint,
+    pub dst_tag: u32,
+    pub body: Body,
+    pub padded_len: u16,
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn control_push(&mut self, dst: Endpoint, dst_tag: u32, body: Body) {
+        self.control_push_padded(dst, dst_tag, body, 0);
+    }
+
+    pub(crate) fn control_push_padded(
+        &mut self,
+        dst: Endpoint,
+        dst_tag: u32,
+        body: Body,
+        padded_len: u16,
+    ) {
+        if self.control.len() >= CONTROL_QUEUE_MAX {
+            self.counters.control_dropped += 1;
+            return;
+        }
+        self.control.push_back(Control { dst, dst_tag, body, padded_len });
+    }
+
+    /// Handshake packets. Each takes a path at random, so that a dead path costs one try.
+    pub(crate) fn emit_control(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(c) = self.control.pop_front() else { return };
+            let path = self.rng.below(u32::from(self.cfg.path.paths)) as u8;
+            let header = Header {
+                kind: c.body.kind(),
+                flags: Flags(0),
+                backlog: Backlog(0),
+                path,
+                slot: self.cfg.slot,
+                dst_tag: c.dst_tag,
+                tx_num: 0,
+                timestamp: now.to_wire(),
+                psn: 0,
+                una_delta: 0,
+                ack_echo: 0,
+            };
+            let packet = Packet { header, ack: None, body: c.body, payload_len: 0 };
+            self.counters.tx_pkts += 1;
+            let bytes = (HEADER_BYTES + c.body.encoded_len()).max(usize::from(c.padded_len));
+            self.counters.tx_bytes += bytes as u64;
+            let padded_len = c.padded_len;
+            out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
+        }
+    }
+
+    /// Puts the context into the queue of those with an acknowledgment due, or arms its timer.
+    pub(crate) fn ack_schedule(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        let Some(a) = c.active.as_ref() else { return };
+        if a.ack.due() <= now && !c.queued_ack {
+            c.queued_ack = true;
+            self.ack_ready.push_back(ci);
+        }
+    }
+
+    /// Acknowledgments that are due, each as a packet of its own.
+    pub(crate) fn emit_acks(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.ack_ready.pop_front() else { return };
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            c.queued_ack = false;
+            if c.peer_tag == 0 || c.active.as_ref().is_none_or(|a| a.ack.due() > now) {
+                continue;
+            }
+            let path_ctx = c.path_ctx;
+            let pc = &mut self.paths.get_mut(path_ctx).ctx;
+            let path = pc.ack_path_choose(now, &mut self.rng);
+            let rest = self.ack_build(now, ci);
+            self.emit_alone(now, ci, Body::Ack, Flags::ACK_BLOCK, path, out);
+            self.counters.ack_pkts += 1;
+            let tx_num = self.contexts.get(ci).tx_num_next.wrapping_sub(1);
+            self.ack_left(now, ci, path, tx_num, rest);
+            self.ack_schedule(now, ci);
+            self.context_rearm(now, ci);
+        }
+    }
+
+    /// An acknowledgment block has left on `path`.
+    pub(crate) fn ack_left(
+        &mut self,
+        now: Time,
+        ci: u32,
+        path: u8,
+        tx_num: u64,
+        rest: Option<(u32, u32)>,
+    ) {
+        let c = self.contexts.get_mut(ci);
+        c.act().ack.sent(now, rest);
+        let path_ctx = c.path_ctx;
+        self.paths.get_mut(path_ctx).ctx.ack_sent(path, tx_num as u16);
+    }
+
+    /// A packet without PSN and payload: acknowledgment or probe. An acknowledgment block, if
+    /// flagged, is taken from the scratch block.
+    pub(crate) fn emit_alone(
+        &mut self,
+        now: Time,
+        ci: u32,
+        body: Body,
+        flags: u8,
+        path: u8,
+        out: &mut Out<'_, impl TxSink>,
+    ) {
+        let c = self.contexts.get_mut(ci);
+        let tx_num = c.tx_num_take();
+        let (psn, dst, path_ctx) = (c.psn_next(), c.peer, c.path_ctx);
+        let header = self.header_of(now, ci, body.kind(), flags, path, tx_num, psn);
+        let ack = (flags & Flags::ACK_BLOCK != 0).then_some(&self.ack_scratch);
+        let bytes = HEADER_BYTES + body.encoded_len() + ack.map_or(0, |a| a.encoded_len());
+        self.paths.get_mut(path_ctx).ctx.on_uncounted_sent(now, path, bytes as u32);
+        self.counters.tx_pkts += 1;
+        self.counters.tx_bytes += bytes as u64;
+        let packet = Packet { header, ack, body, payload_len: 0 };
+        out.push(&Transmit { dst, path, packet, payload: None, padded_len: 0 });
+    }
+
+    /// Probes: of retired paths, and of peers that have fallen silent.
+    pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some((ci, path)) = self.probes.pop_front() else { return };
+            let Some(c) = self.contexts.find(ci) else { continue };
+            if c.peer_tag == 0 || c.active.is_none() {
+                continue;
+            }
+            self.counters.probe_pkts += 1;
+            self.emit_alone(now, ci, Body::Probe, Flags::ACK_REQUEST, path, out);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Cutting work into packets: which request or read is next, and which bytes of it.
+
+use crate::api::{Opcode, Status};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::qp::QpState;
+use crate::tx::scoreboard::{Kind, Sent};
+use crate::wr::WrState;
+use srd_wire::Features;
+
+/// May the request at the head of a flow be cut?
+enum Admit {
+    Yes,
+    /// Not now (peer's credits used up, queue pair draining).
+    Later,
+    /// Never: it ends with this status.
+    Refuse(Status),
+}
+
+impl<O: Observer> Engine<O> {
+    /// Gives the next piece of work a PSN. `None`: nothing can be cut now.
+    pub(crate) fn cut_next(&mut self, ci: u32) -> Option<u32> {
+        let c = self.contexts.get_mut(ci);
+        let window = u32::from(c.limits.window);
+        let a = c.act();
+        if a.board.span() >= window {
+            return None;
+        }
+        if let Some(msg_id) = a.cancels.pop_front() {
+            return Some(a.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
+        }
+        // Reads being served and own requests take turns.
+        if a.job_cursor & 1 == 0 {
+            self.job_cut(ci).or_else(|| self.flow_cut(ci))
+        } else {
+            self.flow_cut(ci).or_else(|| self.job_cut(ci))
+        }
+    }
+
+    /// The next segment of a region being served, jobs in turn.
+    fn job_cut(&mut self, ci: u32) -> Option<u32> {
+        let c = self.contexts.get_mut(ci);
+        let mtu = u32::from(c.limits.mtu);
+        let a = c.act();
+        let n = a.jobs.len();
+        let at = (0..n).map(|k| (a.job_cursor / 2 + k) % n).find(|&j| a.jobs[j].has_to_send())?;
+        a.job_cursor = 2 * (at + 1) + 1;
+        let job = &mut a.jobs[at];
+        job.open += 1;
+        let entry = if job.error_owed {
+            job.error_owed = false;
+            Sent::new(Kind::ReadError, job.id, 0, 0)
+        } else {
+            let len = mtu.min(job.len - job.cut);
+            let entry = Sent::new(Kind::ReadResp, job.id, job.cut, len as u16);
+            job.cut += len;
+            a.unsent_bytes -= u64::from(len);
+            self.counters.rdma_read_resp_bytes += u64::from(len);
+            entry
+        };
+        Some(self.contexts.get_mut(ci).act().board.append(entry))
+    }
+
+    /// The next segment of an own request, queue pairs in turn.
+    fn flow_cut(&mut self, ci: u32) -> Option<u32> {
+        let mut tried = 0;
+        loop {
+            let a = self.contexts.get_mut(ci).act();
+            a.job_cursor &= !1;
+            let n = a.flows.len();
+            if tried >= n {
+                return None;
+            }
+            let at = a.flow_cursor % n;
+            let wi = a.flows[at].queue.front().expect("an empty flow is removed at once");
+            match self.admit(ci, wi) {
+                Admit::Yes => {
+                    let p = self.segment_cut(ci, wi);
+                    self.flow_advance(ci, at, wi);
+                    return Some(p);
+                }
+                Admit::Later => {
+                    tried += 1;
+                    self.contexts.get_mut(ci).act().flow_cursor = at + 1;
+                }
+                Admit::Refuse(status) => {
+                    self.flow_pop(ci, at);
+                    self.wr_fail(wi, status);
+                }
+            }
+        }
+    }
+
+    /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
+    /// the next flow have its turn.
+    fn flow_advance(&mut self, ci: u32, at: usize, wi: u32) {
+        if self.wrs.get(wi).state != WrState::Queued {
+            self.flow_pop(ci, at);
+        }
+        let sprayed = self.cfg.burst_packets == 1;
+        let a = self.contexts.get_mut(ci).act();
+        a.flow_turn += 1;
+        // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
+        if sprayed || a.flow_turn >= self.cfg.burst_packets {
+            a.flow_turn = 0;
+            a.flow_cursor = a.flow_cursor.wrapping_add(1);
+        }
+    }
+
+    /// Takes the head request out of flow `at`; an empty flow goes.
+    pub(crate) fn flow_pop(&mut self, ci: u32, at: usize) {
+        let a = self.contexts.get_mut(ci).act();
+        a.flows[at].queue.pop_front(&self.wrs);
+        if a.flows[at].queue.is_empty() {
+            a.flows.swap_remove(at);
+        }
+    }
+
+    fn admit(&mut self, ci: u32, wi: u32) -> Admit {
+        let w = self.wrs.get(wi);
+        let c = self.contexts.get(ci);
+        let started = w.cut > 0 || w.credited || w.imm_only;
+        if started {
+            return Admit::Yes;
+        }
+        if self.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
+            return Admit::Later;
+        }
+        let features = c.limits.features;
+        let mtu = u32::from(c.limits.mtu);
+        match w.wr.op {
+            Opcode::Send | Opcode::SendImm if w.wr.len > mtu => {
+                Admit::Refuse(Status::LocalBadLength)
+            }
+            Opcode::Read if !features.has(Features::RDMA_READ) => {
+                Admit::Refuse(Status::RemoteFeatureMismatch)
+            }
+            Opcode::Write | Opcode::WriteImm if !features.has(Features::RDMA_WRITE) => {
+                Admit::Refuse(Status::RemoteFeatureMismatch)
+            }
+            Opcode::Read if c.reads_out >= c.limits.reads_max => Admit::Later,
+            Opcode::WriteImm if w.wr.len > mtu && c.imms_out >= c.limits.imms_max => Admit::Later,
+            _ => Admit::Yes,
+        }
+    }
+
+    /// Gives the next bytes of request `wi` a PSN.
+    fn segment_cut(&mut self, ci: u32, wi: u32) -> u32 {
+        let c = self.contexts.get_mut(ci);
+        let mtu = u32::from(c.limits.mtu);
+        let w = self.wrs.get_mut(wi);
+        w.open += 1;
+        let entry = match w.wr.op {
+            Opcode::Read => {
+                w.state = WrState::Sent;
+                w.credited = true;
+                c.reads_out += 1;
+                let len = u64::from(w.wr.len);
+                c.act().unsent_bytes -= len;
+                Sent::new(Kind::ReadReq, wi, 0, 0)
+            }
+            _ if w.imm_only => {
+                w.state = WrState::Sent;
+                Sent::new(Kind::ImmRetry, wi, 0, 0)
+            }
+            op => {
+                if op == Opcode::WriteImm && w.wr.len > mtu && !w.credited {
+                    w.credited = true;
+                    c.imms_out += 1;
+                }
+                let len = mtu.min(w.wr.len - w.cut);
+                let write = matches!(op, Opcode::Write | Opcode::WriteImm);
+                let kind = if write { Kind::Write } else { Kind::Send };
+                let entry = Sent::new(kind, wi, w.cut, len as u16);
+                w.cut += len;
+                if w.cut == w.wr.len {
+                    w.state = WrState::Sent;
+                }
+                c.act().unsent_bytes -= u64::from(len);
+                entry
+            }
+        };
+        c.act().board.append(entry)
+    }
+
+    /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
+    pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        let e = *a.board.get(p);
+        let gone = e.kind == Kind::ReadResp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
+        if gone {
+            let entry = a.board.get_mut(p);
+            (entry.kind, entry.len) = (Kind::Tombstone, 0);
+            self.job_segment_done(ci, e.wr, None);
+        }
+    }
+}

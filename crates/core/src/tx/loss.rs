@@ -1,0 +1,287 @@
+//! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and the
+//! silence that is nobody's loss.
+
+use crate::context::ContextState;
+use crate::engine::Engine;
+use crate::events::{Event, LossRule, Observer};
+use crate::time::{Span, Time};
+use std::collections::VecDeque;
+
+/// Transmissions given up that may yet turn out to have arrived.
+const RECENT_MAX: usize = 64;
+
+/// A transmission that was given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenUp {
+    pub psn: u32,
+    pub tx_num: u32,
+    pub path: u8,
+    /// By a tail-loss probe: nothing was concluded about its path.
+    pub tail_probe: bool,
+}
+
+/// Loss state of one context.
+#[derive(Debug)]
+pub(crate) struct LossState {
+    /// All paths are silent: the peer has stalled. Nothing but probes leaves.
+    pub stalled: bool,
+    last_sent: Time,
+    tail_probed: bool,
+    /// Timeouts count from here at the earliest.
+    resumed_at: Time,
+    probe_at: Time,
+    probe_round: u8,
+    recent: VecDeque<GivenUp>,
+}
+
+impl Default for LossState {
+    fn default() -> Self {
+        Self {
+            stalled: false,
+            last_sent: Time(0),
+            tail_probed: false,
+            resumed_at: Time(0),
+            probe_at: Time::NEVER,
+            probe_round: 0,
+            recent: VecDeque::with_capacity(RECENT_MAX),
+        }
+    }
+}
+
+impl LossState {
+    /// A reliable packet left.
+    pub fn sent(&mut self, now: Time) {
+        self.last_sent = now;
+    }
+    /// PSNs were acknowledged: the tail moved.
+    pub fn progress(&mut self, now: Time) {
+        self.tail_probed = false;
+        self.last_sent = self.last_sent.max(now);
+    }
+    /// The peer is heard again.
+    pub fn resume(&mut self, now: Time) {
+        self.stalled = false;
+        self.tail_probed = false;
+        self.resumed_at = now;
+        self.last_sent = now;
+        self.probe_at = Time::NEVER;
+        self.probe_round = 0;
+    }
+    /// Keeps a transmission in mind that was given up.
+    fn remember(&mut self, g: GivenUp) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(g);
+    }
+    /// The transmission given up that arrived after all.
+    pub fn recall(&mut self, tx_num: u32) -> Option<GivenUp> {
+        let at = self.recent.iter().position(|g| g.tx_num == tx_num)?;
+        self.recent.remove(at)
+    }
+    /// The tail probe's original transmission of `psn`, if it was never heard of.
+    pub fn tail_original(&mut self, psn: u32) -> Option<GivenUp> {
+        let at = self.recent.iter().position(|g| g.psn == psn && g.tail_probe)?;
+        self.recent.remove(at)
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    /// Applies both rules after an acknowledgment.
+    pub(crate) fn loss_detect(&mut self, now: Time, ci: u32) {
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let cross = self.paths.get_mut(path_ctx).ctx.reorder_slack_cross();
+        loop {
+            let board = &self.contexts.get_mut(ci).act().board;
+            let Some(p) = board.oldest() else { break };
+            if board.get(p).sent + cross >= board.newest_acked {
+                break;
+            }
+            self.lose(now, ci, p, LossRule::CrossPath);
+        }
+        let touched = self.contexts.get_mut(ci).act().board.touched_take();
+        for (word, mut bits) in touched.into_iter().enumerate() {
+            while bits != 0 {
+                let path = (word as u32 * 64 + bits.trailing_zeros()) as u8;
+                bits &= bits - 1;
+                self.loss_detect_path(now, ci, path_ctx, path);
+            }
+        }
+    }
+
+    fn loss_detect_path(&mut self, now: Time, ci: u32, path_ctx: u32, path: u8) {
+        if u16::from(path) >= self.cfg.path.paths {
+            return;
+        }
+        let slack = self.paths.get_mut(path_ctx).ctx.reorder_slack_same_path(path);
+        loop {
+            let board = &self.contexts.get_mut(ci).act().board;
+            let (Some(p), newest) = board.path_oldest(path) else { return };
+            if board.get(p).sent + slack >= newest {
+                return;
+            }
+            self.lose(now, ci, p, LossRule::SamePath);
+        }
+    }
+
+    /// PSN `p`, in flight, is lost.
+    fn lose(&mut self, now: Time, ci: u32, p: u32, rule: LossRule) {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let a = c.act();
+        let e = *a.board.get(p);
+        a.board.mark_lost(p);
+        let tx_num = e.tx_num as u32;
+        a.loss.remember(GivenUp { psn: p, tx_num, path: e.path, tail_probe: false });
+        self.paths.get_mut(path_ctx).ctx.on_lost(now, e.path, e.wire_bytes, rule);
+        self.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
+        self.ready_push(ci);
+    }
+
+    /// When the loss timer of `ci` fires.
+    pub(crate) fn loss_deadline(&self, ci: u32) -> Time {
+        let c = self.contexts.get(ci);
+        let Some(a) = c.active.as_ref() else { return Time::NEVER };
+        if c.state != ContextState::Open {
+            return Time::NEVER;
+        }
+        let silent_at = if c.outstanding > 0 { self.silence_deadline(ci) } else { Time::NEVER };
+        if a.loss.stalled {
+            return if c.outstanding > 0 || !a.jobs.is_empty() {
+                a.loss.probe_at.min(silent_at)
+            } else {
+                Time::NEVER
+            };
+        }
+        let pc = &self.paths.get(c.path_ctx).ctx;
+        let Some(oldest) = a.board.oldest() else {
+            // Only responses are awaited: make sure that the peer is still there.
+            let quiet = c.last_heard.max(a.loss.last_sent);
+            let alive = quiet + pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
+            return if c.reads_out > 0 { alive.min(silent_at) } else { Time::NEVER };
+        };
+        let e = a.board.get(oldest);
+        let timeout = e.sent.max(a.loss.resumed_at) + pc.rto(e.path);
+        let tail = a.loss.last_sent + pc.tlp_delay();
+        let first = if a.loss.tail_probed { timeout } else { timeout.min(tail) };
+        first.min(silent_at)
+    }
+
+    /// When a silent peer with work outstanding counts as unresponsive.
+    fn silence_deadline(&self, ci: u32) -> Time {
+        let c = self.contexts.get(ci);
+        c.last_heard.max(c.outstanding_since) + self.cfg.loss.unresponsive_after
+    }
+
+    /// The loss timer fired.
+    pub(crate) fn loss_fire(&mut self, now: Time, ci: u32) {
+        if self.loss_deadline(ci) > now {
+            return;
+        }
+        if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= now {
+            return self.peer_unresponsive(now, ci);
+        }
+        let c = self.contexts.get_mut(ci);
+        if c.act().loss.stalled {
+            return self.stall_probe(now, ci);
+        }
+        if c.act().board.oldest().is_none() {
+            // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
+            c.act().loss.last_sent = now;
+            return self.probe_push(now, ci);
+        }
+        let (path_ctx, heard) = (c.path_ctx, c.last_heard);
+        let a = self.contexts.get_mut(ci).act();
+        let pc = &self.paths.get(path_ctx).ctx;
+        if !a.loss.tail_probed && a.loss.last_sent + pc.tlp_delay() <= now {
+            return self.tail_probe(now, ci);
+        }
+        self.timeout_scan(now, ci, heard);
+    }
+
+    /// Resends the oldest packet on another path without concluding anything about its loss.
+    fn tail_probe(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let a = c.act();
+        a.loss.tail_probed = true;
+        let Some(p) = a.board.oldest() else { return };
+        let e = *a.board.get(p);
+        a.board.mark_lost(p);
+        let tx_num = e.tx_num as u32;
+        a.loss.remember(GivenUp { psn: p, tx_num, path: e.path, tail_probe: true });
+        a.loss.last_sent = now;
+        self.counters.tlp_pkts += 1;
+        self.paths.get_mut(path_ctx).ctx.on_forgotten(e.wire_bytes);
+        self.ready_push(ci);
+    }
+
+    /// Timeouts: lost if the peer has been heard since, a stall if not.
+    fn timeout_scan(&mut self, now: Time, ci: u32, heard: Time) {
+        let mut any = false;
+        loop {
+            let c = self.contexts.get_mut(ci);
+            let path_ctx = c.path_ctx;
+            let a = c.act();
+            let Some(p) = a.board.oldest() else { break };
+            let e = *a.board.get(p);
+            let since = e.sent.max(a.loss.resumed_at);
+            let rto = self.paths.get(path_ctx).ctx.rto(e.path);
+            if since + rto > now {
+                break;
+            }
+            if heard < since {
+                self.stall(now, ci);
+                break;
+            }
+            self.lose(now, ci, p, LossRule::Timeout);
+            any = true;
+        }
+        if any {
+            self.counters.retrans_timeout_events += 1;
+            let path_ctx = self.contexts.get(ci).path_ctx;
+            self.path_changes(now, path_ctx);
+        }
+    }
+
+    /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
+    fn stall(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let a = c.act();
+        a.loss.stalled = true;
+        a.loss.probe_at = now;
+        a.loss.probe_round = 0;
+        self.counters.stalls += 1;
+        self.counters.impaired_remote_conn_events += 1;
+        self.paths.get_mut(path_ctx).ctx.freeze(now);
+        self.observer.event(now, Event::Stalled { ctx: ci });
+        self.stall_probe(now, ci);
+    }
+
+    /// One probe, on another path each time, ever more rarely.
+    fn stall_probe(&mut self, now: Time, ci: u32) {
+        let rto_max = self.cfg.loss.rto_max;
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let srtt = self.paths.get(path_ctx).ctx.srtt().max(self.cfg.loss.rto_min);
+        let a = self.contexts.get_mut(ci).act();
+        let wait = srtt.scale(1 << a.loss.probe_round.min(16), 1).min(rto_max);
+        a.loss.probe_round = a.loss.probe_round.saturating_add(1);
+        a.loss.probe_at = now + wait;
+        self.probe_push(now, ci);
+    }
+
+    /// New work for a stalled peer: ask again soon.
+    pub(crate) fn stall_probe_soon(&mut self, now: Time, ci: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        a.loss.probe_round = a.loss.probe_round.min(4);
+        let soon = now + Span::from_us(10);
+        a.loss.probe_at = a.loss.probe_at.min(soon);
+    }
+
+    fn probe_push(&mut self, now: Time, ci: u32) {
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
+        self.probes.push_back((ci, path));
+    }
+}

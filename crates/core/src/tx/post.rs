@@ -1,0 +1,106 @@
+//! Posting: check, promise a completion slot, find the context, join its queue.
+
+use crate::api::{Endpoint, Opcode, PostError, QpType, Qpn, RecvHandle, RecvWr, SendWr, WrHandle};
+use crate::context::ContextState;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::RDMA_BYTES_MAX;
+use crate::time::Time;
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn send_post(
+        &mut self,
+        now: Time,
+        qpn: Qpn,
+        wr: &SendWr,
+    ) -> Result<WrHandle, PostError> {
+        let (send_cq, rnr_retry) = self.send_check(qpn, wr)?;
+        let ip = self.ahs.get(wr.ah).ok_or(PostError::BadAh)?.ip;
+        let port = self.cfg.port_base + u16::from(wr.dst_qpn.slot());
+        let cq = self.cqs.get_mut(send_cq).ok_or(PostError::BadQp)?;
+        if !cq.has_room() {
+            return Err(PostError::CqFull);
+        }
+        if !self.wrs.has_room() {
+            return Err(PostError::NoRoom);
+        }
+        let ci = self.context_for(now, Endpoint { ip, port }).ok_or(PostError::NoRoom)?;
+        let reserved = self.cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
+        debug_assert!(reserved);
+        let i = self.wrs.alloc(*wr, qpn, ci, rnr_retry);
+        let qp = self.qps.get_mut(qpn).expect("checked above");
+        qp.sq_used += 1;
+        let datagram = qp.init.kind == QpType::Ud;
+        self.count_posted(wr);
+        let c = self.contexts.get_mut(ci);
+        c.outstanding += 1;
+        if c.outstanding_since == Time::NEVER {
+            c.outstanding_since = now;
+        }
+        let a = c.act();
+        a.unsent_bytes += u64::from(wr.len);
+        if datagram {
+            a.datagrams.push_back(&mut self.wrs, i);
+        } else {
+            a.flow(qpn).queue.push_back(&mut self.wrs, i);
+        }
+        let stalled = a.loss.stalled;
+        match c.state {
+            ContextState::HalfOpen => self.context_open_too(now, ci),
+            ContextState::Open if stalled => self.stall_probe_soon(now, ci),
+            _ => self.ready_push(ci),
+        }
+        self.context_rearm(now, ci);
+        Ok(WrHandle(i))
+    }
+
+    fn send_check(&self, qpn: Qpn, wr: &SendWr) -> Result<(crate::api::CqId, u8), PostError> {
+        let qp = self.qps.get(qpn).ok_or(PostError::BadQp)?;
+        if !qp.state.posts_send() {
+            return Err(PostError::BadState);
+        }
+        let max = match (qp.init.kind, wr.op) {
+            (_, Opcode::Send | Opcode::SendImm) => u32::from(self.cfg.mtu),
+            (QpType::Srd, _) => RDMA_BYTES_MAX,
+            (QpType::Ud, _) => return Err(PostError::BadOpcode),
+        };
+        if wr.len > max {
+            return Err(PostError::BadLength);
+        }
+        if qp.sq_used >= qp.init.sq_depth {
+            return Err(PostError::QueueFull);
+        }
+        Ok((qp.init.send_cq, qp.rnr_retry))
+    }
+
+    fn count_posted(&mut self, wr: &SendWr) {
+        let n = &mut self.counters;
+        match wr.op {
+            Opcode::Send | Opcode::SendImm => {
+                n.send_wrs += 1;
+                n.send_bytes += u64::from(wr.len);
+            }
+            Opcode::Write | Opcode::WriteImm => {
+                n.rdma_write_wrs += 1;
+                n.rdma_write_bytes += u64::from(wr.len);
+            }
+            Opcode::Read => n.rdma_read_wrs += 1,
+        }
+    }
+
+    pub(crate) fn recv_post(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> {
+        let qp = self.qps.get_mut(qpn).ok_or(PostError::BadQp)?;
+        if !qp.state.posts_recv() {
+            return Err(PostError::BadState);
+        }
+        if qp.rq.len() == qp.init.rq_depth {
+            return Err(PostError::QueueFull);
+        }
+        let cq = self.cqs.get_mut(qp.init.recv_cq).ok_or(PostError::BadQp)?;
+        if !cq.reserve() {
+            return Err(PostError::CqFull);
+        }
+        let index = qp.rq.push(*wr).expect("room was checked");
+        Ok(RecvHandle { qp: qpn, index })
+    }
+}

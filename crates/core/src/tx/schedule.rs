@@ -1,0 +1,158 @@
+//! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
+
+use crate::api::TxSink;
+use crate::context::ContextState;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::path::Gate;
+use crate::time::Time;
+use crate::tx::Out;
+
+/// What became of a context's turn.
+enum Turn {
+    /// It has more to send.
+    More,
+    /// Nothing to send now; an event will bring it back.
+    Idle,
+    /// The pacer lets it send at this time.
+    Paced(Time),
+    /// The inflight cap (or credits) must open first.
+    Blocked,
+}
+
+/// What leaves next within a burst.
+enum Next {
+    Psn(u32),
+    /// Something, but not on this burst's path.
+    OtherPath,
+    /// Nothing can be cut: no work, window full, or the peer's credits are used up.
+    Nothing,
+}
+
+impl<O: Observer> Engine<O> {
+    /// Puts a context into the round robin.
+    pub(crate) fn ready_push(&mut self, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if !c.queued_ready {
+            c.queued_ready = true;
+            self.ready.push_back(ci);
+        }
+    }
+
+    /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is full.
+    pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.ready.pop_front() else { return };
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            if !c.queued_ready {
+                continue;
+            }
+            c.queued_ready = false;
+            match self.context_turn(now, ci, out) {
+                Turn::More => self.ready_push(ci),
+                Turn::Idle => {}
+                Turn::Paced(at) => self.contexts.get_mut(ci).pace_at = at,
+                Turn::Blocked => self.wait_for_inflight(ci),
+            }
+            self.context_rearm(now, ci);
+        }
+    }
+
+    fn context_turn(&mut self, now: Time, ci: u32, out: &mut Out<'_, impl TxSink>) -> Turn {
+        let c = self.contexts.get_mut(ci);
+        if c.state != ContextState::Open || c.active.is_none() {
+            return Turn::Idle;
+        }
+        c.pace_at = Time::NEVER;
+        let a = c.act();
+        if a.loss.stalled || !a.has_to_send() {
+            return Turn::Idle;
+        }
+        if let Some(wi) = a.datagrams.pop_front(&self.wrs) {
+            return self.datagram_turn(now, ci, wi, out);
+        }
+        let lost = a.board.lost_front().map(|p| a.board.get(p).path);
+        let path_ctx = c.path_ctx;
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        let mut bytes = match pc.gate(now) {
+            Gate::Open { bytes } => bytes,
+            Gate::Until(at) => return Turn::Paced(at),
+            Gate::Blocked => return Turn::Blocked,
+        };
+        let path = pc.path_choose(now, ci, lost, &mut self.rng);
+        let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
+        let mut first = true;
+        while packets > 0 {
+            let p = match self.psn_next(ci, path, first) {
+                Next::Psn(p) => p,
+                Next::OtherPath => return Turn::More,
+                Next::Nothing => return Turn::Idle,
+            };
+            first = false;
+            let used = self.emit_reliable(now, ci, p, path, out);
+            packets -= 1;
+            bytes = bytes.saturating_sub(used);
+            if bytes == 0 {
+                break;
+            }
+        }
+        if self.contexts.get_mut(ci).act().has_to_send() { Turn::More } else { Turn::Idle }
+    }
+
+    /// One unreliable datagram leaves: paced with the rest, never blocked by what is in flight.
+    fn datagram_turn(
+        &mut self,
+        now: Time,
+        ci: u32,
+        wi: u32,
+        out: &mut Out<'_, impl TxSink>,
+    ) -> Turn {
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        if let Gate::Until(at) = self.paths.get_mut(path_ctx).ctx.gate(now) {
+            self.contexts.get_mut(ci).act().datagrams.push_front(&mut self.wrs, wi);
+            return Turn::Paced(at);
+        }
+        let len = u64::from(self.wrs.get(wi).wr.len);
+        self.contexts.get_mut(ci).act().unsent_bytes -= len;
+        self.emit_ud(now, wi, out);
+        Turn::More
+    }
+
+    /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
+    fn psn_next(&mut self, ci: u32, path: u8, first: bool) -> Next {
+        let a = self.contexts.get_mut(ci).act();
+        if let Some(p) = a.board.lost_front() {
+            // The path was chosen for the first of the burst; a packet lost on this very path waits.
+            if !first && a.board.get(p).path == path {
+                return Next::OtherPath;
+            }
+            a.board.lost_pop();
+            self.lost_refresh(ci, p);
+            return Next::Psn(p);
+        }
+        self.cut_next(ci).map_or(Next::Nothing, Next::Psn)
+    }
+
+    /// Parks the context until an acknowledgment frees inflight of its address.
+    fn wait_for_inflight(&mut self, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if !c.queued_wait {
+            c.queued_wait = true;
+            let path_ctx = c.path_ctx;
+            self.paths.get_mut(path_ctx).waiters.push(ci);
+        }
+    }
+
+    /// Inflight towards an address went down: its parked contexts may try again.
+    pub(crate) fn inflight_freed(&mut self, path_ctx: u32) {
+        while let Some(ci) = self.paths.get_mut(path_ctx).waiters.pop() {
+            if let Some(c) = self.contexts.find_mut(ci)
+                && c.queued_wait
+            {
+                c.queued_wait = false;
+                self.ready_push(ci);
+            }
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! What is in flight to one peer: a ring indexed by PSN, threaded by three intrusive lists.
+//!
+//! * the *order* list: every transmission in flight, oldest first (cross-path loss rule, timers),
+//! * one list per *path*, oldest first (same-path rule),
+//! * the *lost* list: PSNs waiting to be sent again (uses the order links; a PSN is in one or the other).
+
+use crate::psn;
+use crate::time::Time;
+
+/// No entry.
+const NIL: u16 = u16::MAX;
+
+/// What a PSN carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Send or send with immediate.
+    Send,
+    /// One segment of a write (plain or with immediate).
+    Write,
+    /// The immediate alone, again after RNR.
+    ImmRetry,
+    /// Read request.
+    ReadReq,
+    /// One segment of a region we serve; `wr` is the read job.
+    ReadResp,
+    /// The error that ends a read we serve; `wr` is the read job.
+    ReadError,
+    /// Nothing: its data was given up.
+    Tombstone,
+    /// Frees the message named in `off` at the peer.
+    Cancel,
+}
+
+/// Where a PSN is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SentState {
+    /// On its way; in the order list and in its path's list.
+    InFlight,
+    /// Declared lost; in the lost list.
+    Lost,
+    /// Acknowledged above `una`.
+    Acked,
+}
+
+/// One PSN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub kind: Kind,
+    pub state: SentState,
+    /// Path of the last transmission.
+    pub path: u8,
+    /// Transmissions after the first (saturating).
+    pub again: u8,
+    /// Payload bytes.
+    pub len: u16,
+    /// Work request or read job.
+    pub wr: u32,
+    /// Offset of the segment (message id for `Cancel`).
+    pub off: u32,
+    /// Bytes on the wire of the last transmission, as counted in flight.
+    pub wire_bytes: u32,
+    /// Transmission number of the last transmission.
+    pub tx_num: u64,
+    /// When it left.
+    pub sent: Time,
+    prev: u16,
+    next: u16,
+    path_prev: u16,
+    path_next: u16,
+}
+
+impl Sent {
+    pub fn new(kind: Kind, wr: u32, off: u32, len: u16) -> Self {
+        Self {
+            kind,
+            state: SentState::Acked,
+            path: 0,
+            again: 0,
+            len,
+            wr,
+            off,
+            wire_bytes: 0,
+            tx_num: 0,
+            sent: Time(0),
+            prev: NIL,
+            next: NIL,
+            path_prev: NIL,
+            path_next: NIL,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u16,
+    tail: u16,
+}
+
+const EMPTY: List = List { head: NIL, tail: NIL };
+
+#[derive(Clone, Copy, Debug)]
+struct PathList {
+    list: List,
+    newest_acked: Time,
+}
+
+/// The scoreboard of one context.
+#[derive(Debug)]
+pub(crate) struct Scoreboard {
+    ring: Vec<Sent>,
+    una: u32,
+    next: u32,
+    order: List,
+    lost: List,
+    paths: Vec<PathList>,
+    /// Send time of the newest transmission known to have arrived, on any path.
+    pub newest_acked: Time,
+    /// Transmissions in flight.
+    in_flight: u32,
+    lost_len: u32,
+    /// Paths with arrivals since the last look, one bit each.
+    touched: [u64; 4],
+}
+
+impl Scoreboard {
+    /// A small empty board; the ring grows with use up to the window.
+    pub fn new(psn_start: u32, paths: usize) -> Self {
+        let paths = vec![PathList { list: EMPTY, newest_acked: Time(0) }; paths];
+        Self {
+            ring: vec![Sent::new(Kind::Tombstone, 0, 0, 0); 32],
+            una: psn_start,
+            next: psn_start,
+            order: EMPTY,
+            lost: EMPTY,
+            paths,
+            newest_acked: Time(0),
+            in_flight: 0,
+            lost_len: 0,
+            touched: [0; 4],
+        }
+    }
+
+    /// Starts over at `psn` (the board must be empty).
+    pub fn reset(&mut self, psn_start: u32) {
+        debug_assert_eq!(self.una, self.next);
+        (self.una, self.next) = (psn_start, psn_start);
+        self.newest_acked = Time(0);
+        for p in &mut self.paths {
+            p.newest_acked = Time(0);
+        }
+    }
+
+    /// Lower edge: every PSN below it is resolved.
+    pub fn una(&self) -> u32 {
+        self.una
+    }
+    /// The next PSN to be used.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+    /// PSNs between the edges.
+    pub fn span(&self) -> u32 {
+        self.next.wrapping_sub(self.una)
+    }
+    /// Transmissions in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+    /// PSNs waiting to be sent again.
+    pub fn lost_len(&self) -> u32 {
+        self.lost_len
+    }
+    /// Whether nothing is unresolved.
+    pub fn is_empty(&self) -> bool {
+        self.una == self.next
+    }
+    /// Bytes of memory of the ring.
+    pub fn ring_len(&self) -> usize {
+        self.ring.len()
+    }
+
+    fn index(&self, p: u32) -> u16 {
+        (p & (self.ring.len() as u32 - 1)) as u16
+    }
+    /// PSN of ring index `i`.
+    fn psn_of(&self, i: u16) -> u32 {
+        let mask = self.ring.len() as u32 - 1;
+        self.una.wrapping_add((u32::from(i).wrapping_sub(self.una)) & mask)
+    }
+
+    /// The entry of an unresolved PSN.
+    pub fn get(&self, p: u32) -> &Sent {
+        debug_assert!(p.wrapping_sub(self.una) < self.span());
+        &self.ring[usize::from(self.index(p))]
+    }
+    /// See [`Self::get`].
+    pub fn get_mut(&mut self, p: u32) -> &mut Sent {
+        debug_assert!(p.wrapping_sub(self.una) < self.span());
+        let i = self.index(p);
+        &mut self.ring[usize::from(i)]
+    }
+
+    /// Takes the next PSN for `entry`, which is in no list until it is marked sent.
+    pub fn append(&mut self, entry: Sent) -> u32 {
+        if self.span() as usize == self.ring.len() {
+            self.grow();
+        }
+        let p = self.next;
+        let i = self.index(p);
+        self.ring[usize::from(i)] = entry;
+        self.next = p.wrapping_add(1);
+        p
+    }
+
+    /// `p` has left (again): it becomes the newest of the order list and of its path.
+    pub fn mark_sent(&mut self, p: u32, path: u8, tx_num: u64, now: Time, wire_bytes: u32) {
+        let i = self.index(p);
+        let e = &mut self.ring[usize::from(i)];
+        e.state = SentState::InFlight;
+        e.path = path;
+        e.tx_num = tx_num;
+        e.sent = now;
+        e.wire_bytes = wire_bytes;
+        self.in_flight += 1;
+        self.order = self.order_push(self.order, i);
+        let list = self.paths[usize::from(path)].list;
+        self.paths[usize::from(path)].list = self.path_push(list, i);
+    }
+
+    /// Takes `p` out of flight without judging it.
+    fn unlink_in_flight(&mut self, p: u32) {
+        let i = self.index(p);
+        let path = usize::from(self.ring[usize::from(i)].path);
+        self.order = self.order_remove(self.order, i);
+        let list = self.paths[path].list;
+        self.paths[path].list = self.path_remove(list, i);
+        self.in_flight -= 1;
+    }
+
+    /// `p`, in flight, is declared lost: it waits in the lost list.
+    pub fn mark_lost(&mut self, p: u32) {
+        self.unlink_in_flight(p);
+        let i = self.index(p);
+        self.ring[usize::from(i)].state = SentState::Lost;
+        self.lost = self.order_push(self.lost, i);
+        self.lost_len += 1;
+    }
+
+    /// The lost PSN that was declared lost first; it leaves the list and must be marked sent.
+    pub fn lost_pop(&mut self) -> Option<u32> {
+        if self.lost.head == NIL {
+            return None;
+        }
+        let i = self.lost.head;
+        self.lost = self.order_remove(self.lost, i);
+        self.lost_len -= 1;
+        let e = &mut self.ring[usize::from(i)];
+        e.again = e.again.saturating_add(1);
+        Some(self.psn_of(i))
+    }
+
+    /// The lost PSN that would be sent next.
+    pub fn lost_front(&self) -> Option<u32> {
+        (self.lost.head != NIL).then(|| self.psn_of(self.lost.head))
+    }
+
+    /// `p` is acknowledged. Returns its entry as it was, or `None` if it already was.
+    pub fn mark_acked(&mut self, p: u32) -> Option<Sent> {
+        let i = self.index(p);
+        let was = self.ring[usize::from(i)];
+        match was.state {
+            SentState::Acked => return None,
+            SentState::InFlight => {
+                self.unlink_in_flight(p);
+                // Sent once, it arrived as sent; sent again, only its echo tells which one did.
+                if was.again == 0 {
+                    self.note_arrival(was.path, was.sent);
+                }
+            }
+            SentState::Lost => {
+                self.lost = self.order_remove(self.lost, i);
+                self.lost_len -= 1;
+            }
+        }
+        self.ring[usize::from(i)].state = SentState::Acked;
+        Some(was)
+    }
+
+    /// Paths with arrivals since the last call, one bit each.
+    pub fn touched_take(&mut self) -> [u64; 4] {
+        core::mem::take(&mut self.touched)
+    }
+
+    /// A transmission (perhaps a probe, perhaps one given up) arrived: sent at `sent` on `path`.
+    pub fn note_arrival(&mut self, path: u8, sent: Time) {
+        self.touched[usize::from(path / 64)] |= 1 << (path % 64);
+        self.newest_acked = self.newest_acked.max(sent);
+        if let Some(p) = self.paths.get_mut(usize::from(path)) {
+            p.newest_acked = p.newest_acked.max(sent);
+        }
+    }
+
+    /// Forgets every PSN; the bytes that were in flight.
+    pub fn drain(&mut self) -> u32 {
+        let bytes = self.iter_in_flight().map(|p| self.get(p).wire_bytes).sum();
+        for p in &mut self.paths {
+            p.list = EMPTY;
+        }
+        (self.order, self.lost) = (EMPTY, EMPTY);
+        (self.in_flight, self.lost_len) = (0, 0);
+        self.una = self.next;
+        bytes
+    }
+
+    /// Moves the lower edge over what is acknowledged.
+    pub fn advance(&mut self) {
+        while self.una != self.next && self.get(self.una).state == SentState::Acked {
+            self.una = self.una.wrapping_add(1);
+        }
+    }
+
+    /// The oldest transmission in flight.
+    pub fn oldest(&self) -> Option<u32> {
+        (self.order.head != NIL).then(|| self.psn_of(self.order.head))
+    }
+    /// The oldest in flight on `path`, and the send time of the newest known arrival there.
+    pub fn path_oldest(&self, path: u8) -> (Option<u32>, Time) {
+        let p = &self.paths[usize::from(path)];
+        ((p.list.head != NIL).then(|| self.psn_of(p.list.head)), p.newest_acked)
+    }
+
+    fn iter_in_flight(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut i = self.order.head;
+        core::iter::from_fn(move || {
+            if i == NIL {
+                return None;
+            }
+            let p = self.psn_of(i);
+            i = self.ring[usize::from(i)].next;
+            Some(p)
+        })
+    }
+
+    /// Every unresolved PSN.
+    pub fn psns(&self) -> impl Iterator<Item = u32> + use<> {
+        let (una, span) = (self.una, self.span());
+        (0..span).map(move |k| una.wrapping_add(k))
+    }
+
+    fn grow(&mut self) {
+        let old_mask = self.ring.len() as u32 - 1;
+        let mut ring = vec![Sent::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];
+        let new_mask = ring.len() as u32 - 1;
+        let una = self.una;
+        let moved = |i: u16| {
+            if i == NIL {
+                return NIL;
+            }
+            let p = una.wrapping_add((u32::from(i).wrapping_sub(una)) & old_mask);
+            (p & new_mask) as u16
+        };
+        for k in 0..self.span() {
+            let p = una.wrapping_add(k);
+            let mut e = self.ring[(p & old_mask) as usize];
+            (e.prev, e.next) = (moved(e.prev), moved(e.next));
+            (e.path_prev, e.path_next) = (moved(e.path_prev), moved(e.path_next));
+            ring[(p & new_mask) as usize] = e;
+        }
+        let relocate = |l: List| List { head: moved(l.head), tail: moved(l.tail) };
+        self.order = relocate(self.order);
+        self.lost = relocate(self.lost);
+        for p in &mut self.paths {
+            p.list = relocate(p.list);
+        }
+        self.ring = ring;
+    }
+
+    fn order_push(&mut self, mut l: List, i: u16) -> List {
+        self.ring[usize::from(i)].prev = l.tail;
+        self.ring[usize::from(i)].next = NIL;
+        match l.tail {
+            NIL => l.head = i,
+            t => self.ring[usize::from(t)].next = i,
+        }
+        l.tail = i;
+        l
+    }
+
+    fn order_remove(&mut self, mut l: List, i: u16) -> List {
+        let Sent { prev, next, .. } = self.ring[usize::from(i)];
+        match prev {
+            NIL => l.head = next,
+            p => self.ring[usize::from(p)].next = next,
+        }
+        match next {
+            NIL => l.tail = prev,
+            n => self.ring[usize::from(n)].prev = prev,
+        }
+        l
+    }
+
+    fn path_push(&mut self, mut l: List, i: u16) -> List {
+        self.ring[usize::from(i)].path_prev = l.tail;
+        self.ring[usize::from(i)].path_next = NIL;
+        match l.tail {
+            NIL => l.head = i,
+            t => self.ring[usize::from(t)].path_next = i,
+        }
+        l.tail = i;
+        l
+    }
+
+    fn path_remove(&mut self, mut l: List, i: u16) -> List {
+        let Sent { path_prev, path_next, .. } = self.ring[usize::from(i)];
+        match path_prev {
+            NIL => l.head = path_next,
+            p => self.ring[usize::from(p)].path_next = path_next,
+        }
+        match path_next {
+            NIL => l.tail = path_prev,
+            n => self.ring[usize::from(n)].path_prev = path_prev,
+        }
+        l
+    }
+}
+
+/// Whether `p` lies in `from..to` on the circle.
+pub(crate) const fn within(p: u32, from: u32, to: u32) -> bool {
+    psn::diff(p, from) >= 0 && psn::before(p, to)
+}
+
+#[cfg(test)]
+#[path = "scoreboard_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+use super::*;
+use crate::rng::Rng;
+
+fn send(b: &mut Scoreboard, path: u8, at: u64) -> u32 {
+    let p = b.append(Sent::new(Kind::Send, 0, 0, 100));
+    b.mark_sent(p, path, at, Time(at), 128);
+    p
+}
+
+#[test]
+fn lists_follow_a_packet_through_its_life() {
+    let mut b = Scoreboard::new(u32::MAX - 1, 4);
+    let (a, c, d) = (send(&mut b, 0, 10), send(&mut b, 1, 20), send(&mut b, 0, 30));
+    assert_eq!((a, c, d), (u32::MAX - 1, u32::MAX, 0));
+    assert_eq!(b.oldest(), Some(a));
+    b.mark_lost(a);
+    assert_eq!((b.oldest(), b.lost_front(), b.in_flight()), (Some(c), Some(a), 2));
+    assert_eq!(b.path_oldest(0).0, Some(d));
+    assert!(b.mark_acked(d).is_some());
+    assert!(b.mark_acked(d).is_none());
+    b.advance();
+    assert_eq!(b.una(), a);
+    assert_eq!(b.lost_pop(), Some(a));
+    b.mark_sent(a, 2, 40, Time(40), 128);
+    assert_eq!(b.get(a).again, 1);
+    b.mark_acked(a);
+    b.mark_acked(c);
+    b.advance();
+    assert!(b.is_empty());
+    // Sent twice, which one arrived is for its echo to say.
+    assert_eq!(b.newest_acked, Time(30));
+    assert_eq!(b.touched_take()[0], 0b11);
+}
+
+/// Random life against a plain model: list orders and counts always agree, across growth and wrap.
+#[test]
+fn agrees_with_a_model() {
+    for seed in 0..20 {
+        let mut rng = Rng::from_seed(seed);
+        let mut b = Scoreboard::new(u32::MAX - 20, 4);
+        let mut flight: Vec<(u32, u8)> = Vec::new();
+        let mut lost: Vec<u32> = Vec::new();
+        for t in 0..3000u64 {
+            match rng.below(10) {
+                0..=4 if b.span() < 1000 => {
+                    let path = rng.below(4) as u8;
+                    let p = send(&mut b, path, t);
+                    flight.push((p, path));
+                }
+                5 if !flight.is_empty() => {
+                    let k = rng.below(flight.len() as u32) as usize;
+                    let (p, _) = flight.remove(k);
+                    b.mark_lost(p);
+                    lost.push(p);
+                }
+                6 if !lost.is_empty() => {
+                    let p = b.lost_pop().unwrap();
+                    assert_eq!(p, lost.remove(0), "seed {seed}");
+                    let path = rng.below(4) as u8;
+                    b.mark_sent(p, path, t, Time(t), 1);
+                    flight.push((p, path));
+                }
+                7 if !lost.is_empty() => {
+                    let k = rng.below(lost.len() as u32) as usize;
+                    assert!(b.mark_acked(lost.remove(k)).is_some());
+                }
+                _ if !flight.is_empty() => {
+                    let k = rng.below(flight.len() as u32) as usize;
+                    assert!(b.mark_acked(flight.remove(k).0).is_some());
+                }
+                _ => {}
+            }
+            b.advance();
+            assert_eq!(b.in_flight() as usize, flight.len());
+            assert_eq!(b.lost_len() as usize, lost.len());
+            assert_eq!(
+                b.iter_in_flight().collect::<Vec<_>>(),
+                flight.iter().map(|f| f.0).collect::<Vec<_>>()
+            );
+            for path in 0..4u8 {
+                let first = flight.iter().find(|f| f.1 == path).map(|f| f.0);
+                assert_eq!(b.path_oldest(path).0, first, "seed {seed} step {t}");
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The table of send work requests: one slot per request from post to completion.
+
+use crate::api::{AhId, Opcode, Qpn, SendWr, Status, WrHandle};
+use crate::time::Time;
+
+/// Where a request is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrState {
+    /// In its flow's queue; some bytes may already have PSNs.
+    Queued,
+    /// Every byte has a PSN, or (read) the response is awaited.
+    Sent,
+    /// Refused with RNR or busy; comes back at the time.
+    Backoff(Time),
+}
+
+/// A send work request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wqe {
+    pub wr: SendWr,
+    pub qp: Qpn,
+    /// Reliability context it goes through.
+    pub ctx: u32,
+    pub msg_id: u32,
+    pub state: WrState,
+    /// Bytes that have PSNs.
+    pub cut: u32,
+    /// PSNs unresolved.
+    pub open: u32,
+    /// Read: bytes still to arrive.
+    pub awaited: u32,
+    /// First error; the request ends with it once no PSN is open.
+    pub failed: Option<Status>,
+    pub rnr_left: u8,
+    pub rnr_round: u8,
+    /// The immediate alone has to go again.
+    pub imm_only: bool,
+    /// Holds one of the peer's read or write-with-immediate credits.
+    pub credited: bool,
+    /// A read whose first response has arrived counts as accepted.
+    pub next: u32,
+}
+
+const NIL: u32 = u32::MAX;
+
+/// Slots with a 16-bit generation, which makes message ids unlike for a long time.
+#[derive(Debug)]
+pub(crate) struct WrTable {
+    slots: Vec<Option<Wqe>>,
+    generation: Vec<u16>,
+    free: Vec<u32>,
+    max: u32,
+}
+
+impl WrTable {
+    pub fn new(max: u32) -> Self {
+        Self { slots: Vec::new(), generation: Vec::new(), free: Vec::new(), max }
+    }
+
+    /// Whether `alloc` would find a slot.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || (self.slots.len() as u32) < self.max
+    }
+
+    /// Takes a slot. The caller has made sure that there is one.
+    pub fn alloc(&mut self, wr: SendWr, qp: Qpn, ctx: u32, rnr_retry: u8) -> u32 {
+        let i = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.generation.push(0);
+            self.slots.len() as u32 - 1
+        });
+        let g = &mut self.generation[i as usize];
+        *g = g.wrapping_add(1);
+        self.slots[i as usize] = Some(Wqe {
+            wr,
+            qp,
+            ctx,
+            msg_id: u32::from(*g) << 16 | i,
+            state: WrState::Queued,
+            cut: 0,
+            open: 0,
+            awaited: if wr.op == Opcode::Read { wr.len } else { 0 },
+            failed: None,
+            rnr_left: rnr_retry,
+            rnr_round: 0,
+            imm_only: false,
+            credited: false,
+            next: NIL,
+        });
+        i
+    }
+
+    pub fn free(&mut self, i: u32) -> Wqe {
+        self.free.push(i);
+        self.slots[i as usize].take().expect("freed twice: a request ends once")
+    }
+
+    pub fn get(&self, i: u32) -> &Wqe {
+        self.slots[i as usize].as_ref().expect("only live requests are referred to")
+    }
+
+    pub fn get_mut(&mut self, i: u32) -> &mut Wqe {
+        self.slots[i as usize].as_mut().expect("only live requests are referred to")
+    }
+
+    /// The request behind a handle from outside.
+    pub fn find(&self, h: WrHandle) -> Option<&Wqe> {
+        self.slots.get(h.0 as usize)?.as_ref()
+    }
+
+    /// The live request with this message id, if it belongs to `ctx`.
+    pub fn by_msg_id(&self, msg_id: u32, ctx: u32) -> Option<u32> {
+        let i = msg_id & 0xFFFF;
+        let w = self.slots.get(i as usize)?.as_ref()?;
+        (w.msg_id == msg_id && w.ctx == ctx).then_some(i)
+    }
+
+    /// Live requests that `pick` picks.
+    pub fn select(&self, pick: impl Fn(&Wqe) -> bool) -> Vec<u32> {
+        let live = self.slots.iter().enumerate();
+        live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(i as u32)).collect()
+    }
+
+    /// Whether any live request goes through `ah`.
+    pub fn uses_ah(&self, ah: AhId) -> bool {
+        self.slots.iter().flatten().any(|w| w.wr.ah == ah)
+    }
+}
+
+/// A queue of requests, linked through the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WrQueue {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for WrQueue {
+    fn default() -> Self {
+        Self { head: NIL, tail: NIL }
+    }
+}
+
+impl WrQueue {
+    pub fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+    pub fn front(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
+    pub fn push_back(&mut self, t: &mut WrTable, i: u32) {
+        t.get_mut(i).next = NIL;
+        match self.tail {
+            NIL => self.head = i,
+            tail => t.get_mut(tail).next = i,
+        }
+        self.tail = i;
+    }
+    pub fn push_front(&mut self, t: &mut WrTable, i: u32) {
+        t.get_mut(i).next = self.head;
+        if self.head == NIL {
+            self.tail = i;
+        }
+        self.head = i;
+    }
+    pub fn pop_front(&mut self, t: &WrTable) -> Option<u32> {
+        let i = self.front()?;
+        self.head = t.get(i).next;
+        if self.head == NIL {
+            self.tail = NIL;
+        }
+        Some(i)
+    }
+    /// Keeps the requests that `keep` keeps. Control plane: walks the queue.
+    pub fn retain(&mut self, t: &mut WrTable, keep: impl Fn(&Wqe) -> bool) {
+        let mut rest = core::mem::take(self);
+        while let Some(i) = rest.pop_front(t) {
+            if keep(t.get(i)) {
+                self.push_back(t, i);
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Two or more engines on a network in memory, in virtual time, with faults drawn from a seed.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use core::net::{IpAddr, Ipv4Addr};
+use srd_core::wire::{AckBlock, Packet};
+use srd_core::*;
+use std::collections::{BTreeMap, HashMap};
+
+/// What the network does to packets.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// Chances in 10,000.
+    pub loss: u32,
+    pub duplicate: u32,
+    /// One-way delay: fixed part and random part.
+    pub delay_ns: u64,
+    pub jitter_ns: u64,
+    /// Paths whose packets vanish, by sender's path number.
+    pub black_paths: Vec<u8>,
+    /// Everything vanishes.
+    pub dead: bool,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            loss: 0,
+            duplicate: 0,
+            delay_ns: 5_000,
+            jitter_ns: 0,
+            black_paths: vec![],
+            dead: false,
+        }
+    }
+}
+
+/// A packet on its way.
+#[derive(Clone)]
+struct Flying {
+    dst: Endpoint,
+    src_ip: IpAddr,
+    header: wire::Header,
+    ack: Option<AckBlock>,
+    body: wire::Body,
+    payload: Vec<u8>,
+    path: u8,
+}
+
+/// Buffers of one host, as its device would keep them.
+#[derive(Default)]
+struct Memory {
+    wrs: HashMap<u32, Vec<u8>>,
+    recvs: HashMap<(u16, u32), Vec<u8>>,
+    regions: HashMap<u32, (u64, Vec<u8>)>,
+}
+
+/// One engine with its memory and its usual objects.
+pub struct Host {
+    pub engine: Engine,
+    memory: Memory,
+    pub ip: IpAddr,
+    pub pd: PdId,
+    pub cq: CqId,
+    pub done: Vec<Completion>,
+    pub events: Vec<AsyncEvent>,
+    /// Contents of completed receives, in order of completion.
+    pub received: Vec<Vec<u8>>,
+    pub sent_packets: u64,
+    pub paths_used: [u64; 256],
+}
+
+pub struct Net {
+    pub now: Time,
+    pub hosts: Vec<Host>,
+    pub faults: Faults,
+    rng: Rng,
+    flying: BTreeMap<(u64, u64), Flying>,
+    serial: u64,
+    pub dropped: u64,
+}
+
+pub fn ip(i: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, (i >> 8) as u8, i as u8 + 1))
+}
+
+pub fn config(i: usize) -> EngineConfig {
+    let mut c = EngineConfig::simulated(ip(i), 0, 1024, 12_500_000_000, Span::from_us(10));
+    c.loss.unresponsive_after = Span::from_ms(200);
+    c.loss.unreachable_after = Span::from_ms(100);
+    c
+}
+
+struct Collect<'a> {
+    memory: &'a Memory,
+    src_ip: IpAddr,
+    out: Vec<Flying>,
+    paths_used: &'a mut [u64; 256],
+}
+
+impl TxSink for Collect<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let payload = match t.payload {
+            None => Vec::new(),
+            Some(p) => {
+                let (from, start) = match p.source {
+                    Source::Wr(h) => (&self.memory.wrs[&h.0], p.offset as usize),
+                    Source::Region(k) => {
+                        let (addr, bytes) = &self.memory.regions[&k.0];
+                        (bytes, (p.offset - addr) as usize)
+                    }
+                };
+                from[start..start + usize::from(p.len)].to_vec()
+            }
+        };
+        assert_eq!(payload.len(), usize::from(t.packet.payload_len));
+        self.paths_used[usize::from(t.path)] += 1;
+        // Through bytes and back: what is checked here is what would travel.
+        let mut bytes = [0; wire::HEADERS_BYTES_MAX];
+        let n = wire::emit(&t.packet, &mut bytes);
+        let mut whole = bytes[..n].to_vec();
+        whole.extend_from_slice(&payload);
+        let mut ack = AckBlock::default();
+        let (p, at) = wire::parse(&whole, &mut ack).expect("the core emits what can be parsed");
+        assert_eq!(at, n);
+        let (header, body, has_ack) = (p.header, p.body, p.ack.is_some());
+        self.out.push(Flying {
+            dst: t.dst,
+            src_ip: self.src_ip,
+            header,
+            ack: has_ack.then_some(ack),
+            body,
+            payload,
+            path: t.path,
+        });
+    }
+}
+
+impl Host {
+    pub fn new(cfg: EngineConfig, seed: u64, now: Time) -> Self {
+        let ip = cfg.ip;
+        let mut engine = Engine::new(cfg, Rng::from_seed(seed), now, ()).unwrap();
+        let pd = engine.pd_create().unwrap();
+        let cq = engine.cq_create(100_000).unwrap();
+        Self {
+            engine,
+            memory: Memory::default(),
+            ip,
+            pd,
+            cq,
+            done: vec![],
+            events: vec![],
+            received: vec![],
+            sent_packets: 0,
+            paths_used: [0; 256],
+        }
+    }
+
+    pub fn qp(&mut self, now: Time, kind: QpType, unsolicited: bool) -> Qpn {
+        let init = QpInit {
+            kind,
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            sq_depth: 4096,
+            rq_depth: 4096,
+            unsolicited_write_recv: unsolicited,
+        };
+        let qp = self.engine.qp_create(now, init).unwrap();
+        self.qp_ready(now, qp, 7);
+        qp
+    }
+
+    pub fn qp_ready(&mut self, now: Time, qp: Qpn, rnr_retry: u8) {
+        let to = |state, qkey, rnr_retry| QpModify { state: Some(state), qkey, rnr_retry };
+        self.engine.qp_modify(now, qp, to(QpState::Init, Some(0x11), None)).unwrap();
+        self.engine.qp_modify(now, qp, to(QpState::Rtr, None, None)).unwrap();
+        self.engine.qp_modify(now, qp, to(QpState::Rts, None, Some(rnr_retry))).unwrap();
+    }
+
+    pub fn ah(&mut self, now: Time, to: IpAddr) -> AhId {
+        self.engine.ah_create(now, self.pd, to).unwrap()
+    }
+
+    pub fn region(&mut self, bytes: Vec<u8>, access: u8) -> (MrKey, u64) {
+        let addr = 0x7000_0000_0000;
+        let len = bytes.len() as u64;
+        let key = self.engine.mr_register(self.pd, addr, len, Access(access)).unwrap();
+        self.memory.regions.insert(key.0, (addr, bytes));
+        (key, addr)
+    }
+
+    pub fn region_bytes(&self, key: MrKey) -> &[u8] {
+        &self.memory.regions[&key.0].1
+    }
+
+    pub fn region_remove(&mut self, now: Time, key: MrKey) {
+        self.engine.mr_deregister(now, key).unwrap();
+        self.memory.regions.remove(&key.0);
+    }
+
+    pub fn recv(&mut self, qp: Qpn, wr_id: u64, len: u32) {
+        let h = self.engine.post_recv(qp, &RecvWr { wr_id, len }).unwrap();
+        self.memory.recvs.insert((h.qp.0, h.index), vec![0; len as usize]);
+    }
+
+    pub fn post(
+        &mut self,
+        now: Time,
+        qp: Qpn,
+        wr: SendWr,
+        data: Vec<u8>,
+    ) -> Result<WrHandle, PostError> {
+        let h = self.engine.post_send(now, qp, &wr)?;
+        self.memory.wrs.insert(h.0, data);
+        Ok(h)
+    }
+
+    pub fn wr_bytes(&self, h: WrHandle) -> &[u8] {
+        &self.memory.wrs[&h.0]
+    }
+
+    fn place(&mut self, p: Placement, payload: &[u8]) {
+        let len = p.len as usize;
+        assert_eq!(len, payload.len());
+        let (to, at) = match p.target {
+            Target::Recv(h) => {
+                (self.memory.recvs.get_mut(&(h.qp.0, h.index)).unwrap(), p.offset as usize)
+            }
+            Target::Region(k) => {
+                let (addr, bytes) = self.memory.regions.get_mut(&k.0).unwrap();
+                (bytes, (p.offset - *addr) as usize)
+            }
+            Target::Wr(h) => (self.memory.wrs.get_mut(&h.0).unwrap(), p.offset as usize),
+        };
+        to[at..at + len].copy_from_slice(payload);
+    }
+
+    fn collect(&mut self) {
+        while let Some(c) = self.engine.cq_poll(self.cq) {
+            self.engine.cq_release(self.cq, 1);
+            if let CompletionKind::Recv(h) = c.kind
+                && c.status == Status::Ok
+            {
+                let buffer = &self.memory.recvs[&(h.qp.0, h.index)];
+                self.received.push(buffer[..c.byte_len as usize].to_vec());
+            }
+            self.done.push(c);
+        }
+        while let Some(e) = self.engine.poll_event() {
+            self.events.push(e);
+        }
+    }
+
+    pub fn statuses(&self) -> Vec<Status> {
+        let sends = self.done.iter().filter(|c| matches!(c.kind, CompletionKind::Send(..)));
+        sends.map(|c| c.status).collect()
+    }
+
+    pub fn sends_done(&self) -> usize {
+        self.statuses().len()
+    }
+}
+
+/// A send request to queue pair `dst` behind `ah`.
+pub fn send_wr(wr_id: u64, ah: AhId, dst: Qpn, len: usize) -> SendWr {
+    SendWr {
+        wr_id,
+        op: Opcode::Send,
+        ah,
+        dst_qpn: dst,
+        qkey: 0x11,
+        len: len as u32,
+        rkey: 0,
+        raddr: 0,
+        imm: 0,
+    }
+}
+
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::from_seed(seed);
+    (0..len).map(|_| rng.next_u32() as u8).collect()
+}
+
+impl Net {
+    pub fn new(seed: u64, configs: Vec<EngineConfig>) -> Self {
+        let hosts = configs
+            .into_iter()
+            .enumerate()
+            .map(|(i, c)| Host::new(c, seed * 100 + i as u64, Time(1)));
+        Self {
+            now: Time(1),
+            hosts: hosts.collect(),
+            faults: Faults::default(),
+            rng: Rng::from_seed(seed ^ 0xFA),
+            flying: BTreeMap::new(),
+            serial: 0,
+            dropped: 0,
+        }
+    }
+
+    pub fn pair(seed: u64) -> Self {
+        Self::new(seed, vec![config(0), config(1)])
+    }
+
+    /// Replaces host `i` by a fresh one: a process that was killed and started again.
+    pub fn restart(&mut self, i: usize, seed: u64) {
+        let cfg = self.hosts[i].engine.config().clone();
+        self.hosts[i] = Host::new(cfg, seed, self.now);
+    }
+
+    fn launch(&mut self, f: Flying) {
+        let f1 = &self.faults;
+        if f1.dead || f1.black_paths.contains(&f.path) || self.rng.below(10_000) < f1.loss {
+            self.dropped += 1;
+            return;
+        }
+        let copies = if self.rng.below(10_000) < self.faults.duplicate { 2 } else { 1 };
+        for _ in 0..copies {
+            let jitter = match self.faults.jitter_ns {
+                0 => 0,
+                j => u64::from(self.rng.below(j as u32)),
+            };
+            self.serial += 1;
+            let at = self.now.0 + self.faults.delay_ns + jitter;
+            self.flying.insert((at, self.serial), f.clone());
+        }
+    }
+
+    /// Lets every host send what it has now.
+    fn transmit(&mut self) {
+        for i in 0..self.hosts.len() {
+            loop {
+                let host = &mut self.hosts[i];
+                let mut sink = Collect {
+                    memory: &host.memory,
+                    src_ip: host.ip,
+                    out: vec![],
+                    paths_used: &mut host.paths_used,
+                };
+                let n = host.engine.poll_transmit(self.now, 64, &mut sink);
+                let out = sink.out;
+                host.sent_packets += n as u64;
+                host.collect();
+                for f in out {
+                    self.launch(f);
+                }
+                if n == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, f: Flying) {
+        let Some(host) = self.hosts.iter_mut().find(|h| {
+            let c = h.engine.config();
+            h.ip == f.dst.ip && c.port_base + u16::from(c.slot) == f.dst.port
+        }) else {
+            return;
+        };
+        let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops: 0, rxq_depth: 0 };
+        let packet = Packet {
+            header: f.header,
+            ack: f.ack.as_ref(),
+            body: f.body,
+            payload_len: f.payload.len() as u16,
+        };
+        if let Rx::Place(p) = host.engine.handle(self.now, &meta, &packet) {
+            host.place(p, &f.payload);
+        }
+        host.engine.rx_burst_end(self.now);
+        host.collect();
+    }
+
+    /// One step to the next thing that happens. False: nothing will.
+    pub fn step(&mut self) -> bool {
+        self.transmit();
+        let timers = self.hosts.iter().map(|h| h.engine.next_timeout()).min().unwrap();
+        let packets = self.flying.keys().next().map_or(Time::NEVER, |k| Time(k.0));
+        let next = timers.min(packets);
+        if next == Time::NEVER {
+            return false;
+        }
+        self.now = self.now.max(next);
+        while let Some(entry) = self.flying.first_entry() {
+            if entry.key().0 > self.now.0 {
+                break;
+            }
+            let f = entry.remove();
+            self.deliver(f);
+        }
+        for h in &mut self.hosts {
+            h.engine.handle_timeout(self.now);
+            h.collect();
+        }
+        true
+    }
+
+    /// Runs for `span` of virtual time.
+    pub fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            if !self.step() {
+                self.now = end;
+            }
+        }
+    }
+
+    /// Runs until `done` says so; false if `limit` passed first.
+    pub fn run_until(&mut self, limit: Span, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let end = self.now + limit;
+        while self.now < end {
+            if done(self) {
+                return true;
+            }
+            if !self.step() {
+                break;
+            }
+        }
+        done(self)
+    }
+}
+
+/// Two hosts with one SRD queue pair each and address handles both ways.
+pub struct Pair {
+    pub net: Net,
+    pub qp: [Qpn; 2],
+    pub ah: [AhId; 2],
+}
+
+impl Pair {
+    pub fn with(seed: u64, configs: Vec<EngineConfig>) -> Self {
+        let mut net = Net::new(seed, configs);
+        let now = net.now;
+        let qp = [0, 1].map(|i: usize| net.hosts[i].qp(now, QpType::Srd, false));
+        let to = [net.hosts[1].ip, net.hosts[0].ip];
+        let ah = [0, 1].map(|i: usize| net.hosts[i].ah(now, to[i]));
+        Self { net, qp, ah }
+    }
+    pub fn new(seed: u64) -> Self {
+        Self::with(seed, vec![config(0), config(1)])
+    }
+    /// Posts `data` from host `from` to the other.
+    pub fn send(&mut self, from: usize, wr_id: u64, data: Vec<u8>) -> Result<WrHandle, PostError> {
+        let wr = send_wr(wr_id, self.ah[from], self.qp[1 - from], data.len());
+        let now = self.net.now;
+        self.net.hosts[from].post(now, self.qp[from], wr, data)
+    }
+}
