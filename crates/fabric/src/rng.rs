@@ -31,7 +31,7 @@ impl Chance {
     /// From a probability. Values outside `0..=1` and NaN give `None`.
     pub fn new(p: f64) -> Option<Self> {
         const ONE: f64 = (1u64 << 63) as f64;
-        (0.0..=1.0).contains(&p).then(|| Self((p * ONE) as u64))
+        (0.0..=1.0).contains(&p).then_some(Self((p * ONE) as u64))
     }
     /// True if this can ever happen.
     pub const fn possible(self) -> bool {

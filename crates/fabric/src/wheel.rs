@@ -5,11 +5,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Slots of the wheel. With a slot of 1 ns it looks 16 µs ahead.
+/// Slots of the wheel. With a slot of 8 ns it looks 134 µs ahead.
 const SLOTS: usize = 1 << 14;
 const MASK: u64 = SLOTS as u64 - 1;
-/// Entries per chunk: with 8 bytes of event a chunk is four cache lines.
-const CHUNK: usize = 10;
+/// Entries per chunk: with 8 bytes of event a chunk is 1 KiB, so that following the list is rare.
+const CHUNK: usize = 42;
 /// End of a list.
 const NIL: u32 = u32::MAX;
 
@@ -26,8 +26,8 @@ pub struct Entry<E> {
 
 impl<E> Entry<E> {
     #[inline]
-    const fn key(&self) -> (u64, u64) {
-        (self.time, self.order)
+    const fn key(&self) -> u128 {
+        (self.time as u128) << 64 | self.order as u128
     }
 }
 
@@ -55,9 +55,17 @@ impl<E> Ord for ByKey<E> {
 #[derive(Clone, Debug)]
 struct Chunk<E> {
     entries: [Entry<E>; CHUNK],
-    len: u32,
     next: u32,
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    chunk: u32,
+    len: u32,
+}
+
+/// A slot that holds nothing: its chunk is "full", so the next push takes one.
+const EMPTY: Head = Head { chunk: NIL, len: CHUNK as u32 };
 
 /// Priority queue of events in time.
 #[derive(Clone, Debug)]
@@ -70,8 +78,9 @@ pub struct Wheel<E> {
     current: Vec<Entry<E>>,
     /// Entries pushed into the present slot (or before it) after it was sorted.
     late: BinaryHeap<Reverse<ByKey<E>>>,
-    /// First chunk of each slot.
-    heads: Vec<u32>,
+    /// The chunk that fills and its length, per slot. All chunks behind it are full. Kept apart from the
+    /// chunks so that a push only stores to them and never waits for a load.
+    heads: Vec<Head>,
     /// One bit per slot that holds anything, and one per word of those.
     bits: Vec<u64>,
     summary: [u64; SLOTS / 64 / 64],
@@ -83,7 +92,7 @@ pub struct Wheel<E> {
 }
 
 impl<E: Copy + Default> Wheel<E> {
-    /// An empty queue with slots of `2^shift` time units; about ten entries per slot are best.
+    /// An empty queue with slots of `2^shift` time units; tens of entries per slot are best.
     pub fn new(shift: u32) -> Self {
         assert!(shift < 40, "a slot of 2^{shift} units leaves no slots: use a shift below 40");
         Self {
@@ -91,7 +100,7 @@ impl<E: Copy + Default> Wheel<E> {
             slot: 0,
             current: Vec::new(),
             late: BinaryHeap::new(),
-            heads: vec![NIL; SLOTS],
+            heads: vec![EMPTY; SLOTS],
             bits: vec![0; SLOTS / 64],
             summary: [0; SLOTS / 64 / 64],
             chunks: Vec::new(),
@@ -172,7 +181,7 @@ impl<E: Copy + Default> Wheel<E> {
         self.late.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         self.far.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         for slot in 0..SLOTS {
-            if self.heads[slot] == NIL {
+            if self.heads[slot].chunk == NIL {
                 continue;
             }
             let mut kept = Vec::new();
@@ -187,53 +196,57 @@ impl<E: Copy + Default> Wheel<E> {
         out
     }
 
+    #[inline]
     fn slot_push(&mut self, slot: usize, entry: Entry<E>) {
-        let head = self.heads[slot];
-        if head != NIL {
-            let chunk = &mut self.chunks[head as usize];
-            if (chunk.len as usize) < CHUNK {
-                chunk.entries[chunk.len as usize] = entry;
-                chunk.len += 1;
-                return;
-            }
-        } else {
+        let head = &mut self.heads[slot];
+        if (head.len as usize) < CHUNK {
+            self.chunks[head.chunk as usize].entries[head.len as usize] = entry;
+            head.len += 1;
+            return;
+        }
+        self.chunk_add(slot, entry);
+    }
+
+    /// Starts a chunk for a slot that has none or whose chunk is full.
+    fn chunk_add(&mut self, slot: usize, entry: Entry<E>) {
+        let next = self.heads[slot].chunk;
+        if next == NIL {
             self.bits[slot / 64] |= 1 << (slot % 64);
             self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
         }
-        self.heads[slot] = self.chunk_take(head, entry);
-    }
-
-    /// A chunk holding `entry`, in front of the list `next`.
-    fn chunk_take(&mut self, next: u32, entry: Entry<E>) -> u32 {
-        let at = self.free;
-        if at != NIL {
-            let chunk = &mut self.chunks[at as usize];
-            self.free = chunk.next;
-            chunk.entries[0] = entry;
-            chunk.len = 1;
-            chunk.next = next;
-            return at;
+        let mut at = self.free;
+        if at == NIL {
+            at = self.chunks.len() as u32;
+            self.chunks.push(Chunk { entries: [Entry::default(); CHUNK], next });
         }
-        let mut entries = [Entry::default(); CHUNK];
-        entries[0] = entry;
-        self.chunks.push(Chunk { entries, len: 1, next });
-        (self.chunks.len() - 1) as u32
+        let chunk = &mut self.chunks[at as usize];
+        self.free = if self.free == NIL { NIL } else { chunk.next };
+        chunk.entries[0] = entry;
+        chunk.next = next;
+        self.heads[slot] = Head { chunk: at, len: 1 };
     }
 
     /// Moves a slot's entries to the end of `out`, in no order.
     fn slot_drain(&mut self, slot: usize, out: &mut Vec<Entry<E>>) {
-        let mut at = std::mem::replace(&mut self.heads[slot], NIL);
+        let head = std::mem::replace(&mut self.heads[slot], EMPTY);
+        let (mut at, mut len) = (head.chunk, head.len as usize);
         while at != NIL {
             let chunk = &mut self.chunks[at as usize];
-            out.extend_from_slice(&chunk.entries[..chunk.len as usize]);
+            out.extend_from_slice(&chunk.entries[..len]);
             let next = std::mem::replace(&mut chunk.next, self.free);
             self.free = at;
-            at = next;
+            (at, len) = (next, CHUNK);
         }
         self.bits[slot / 64] &= !(1 << (slot % 64));
         if self.bits[slot / 64] == 0 {
             self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
         }
+    }
+
+    /// The next entries to be popped, soonest last, unless something is pushed before them: for looking
+    /// ahead. Empty when the present slot is used up.
+    pub fn upcoming(&self) -> &[Entry<E>] {
+        &self.current
     }
 
     /// Fills `current` from the next slot that holds anything. False if the queue is empty.

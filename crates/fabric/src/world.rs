@@ -3,7 +3,9 @@
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::host::{Delivered, Host, HostIo};
 use crate::link::MONITORED;
-use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, LATE, Net, TIMER};
+use crate::net::{
+    ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, LATE, LOOK_AHEAD, Net, TIMER,
+};
 use crate::slab::CE;
 use crate::stats::{LinkStats, Monitor, Tap, TapWhat, Totals};
 use crate::topo::{HostId, LinkId, Ps, Topology, TopologyError};
@@ -149,6 +151,10 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
         let mut n = 0;
         while n < events {
+            if n.is_multiple_of(LOOK_AHEAD as u64) {
+                let next = self.net.wheel.upcoming();
+                self.net.look_ahead(&next[next.len().saturating_sub(LOOK_AHEAD)..]);
+            }
             let Some(entry) = self.net.wheel.pop_until(end) else { break };
             self.net.now = entry.time;
             self.dispatch(entry.event);
