@@ -1,6 +1,6 @@
 //! The [`Datapath`] trait and what crosses it.
 
-use crate::{Part, Waker};
+use crate::{Part, ReleasesParts, Waker};
 use core::{
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -15,13 +15,7 @@ use std::{error::Error, fmt, io, marker::PhantomData};
 ///
 /// No error of the network ends a datapath: a packet that the kernel refuses is counted by kind in
 /// [`Counters`] and dropped. An `Err` from a method means that the datapath itself is broken.
-///
-/// # Safety
-/// Once [`tx_flush`](Self::tx_flush) or [`tx_discard`](Self::tx_discard) has returned, an
-/// implementation must never again look at a [`Part`] that it was given before: its memory may be
-/// gone. One that wraps another must hand both calls on.
-#[allow(unsafe_code, reason = "payload is passed by address; callers rely on when it is let go")]
-pub unsafe trait Datapath: Send {
+pub trait Datapath: ReleasesParts + Send {
     /// Address that peers reach this datapath at.
     fn local_ip(&self) -> IpAddr;
 
@@ -84,9 +78,7 @@ pub unsafe trait Datapath: Send {
     fn counters(&self) -> Counters;
 }
 
-#[allow(unsafe_code, reason = "see the trait")]
-// SAFETY: every call is handed on.
-unsafe impl<D: Datapath + ?Sized> Datapath for Box<D> {
+impl<D: Datapath + ?Sized> Datapath for Box<D> {
     fn local_ip(&self) -> IpAddr {
         (**self).local_ip()
     }

@@ -103,9 +103,7 @@ fn write<W: Write>(
     }
 }
 
-#[allow(unsafe_code, reason = "see the trait")]
-// SAFETY: what is recorded is a copy; flush and discard are handed on.
-unsafe impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
+impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
     fn local_ip(&self) -> IpAddr {
         self.inner.local_ip()
     }

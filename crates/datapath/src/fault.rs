@@ -1,8 +1,8 @@
 //! Faults on purpose: a wrapper that loses, repeats, delays, reorders and corrupts datagrams of any
 //! [`Datapath`], the same way for the same seed and the same packets.
 //!
-//! There is no clock in it. A held packet is let go after a number of *ticks*: one per packet of its
-//! direction, and one per flush or wait that brought none, so that the last packet comes out, too.
+//! There is no clock in it. A held packet is let go after a number of *ticks*: one per packet of
+//! its direction, and one per flush or wait that brought none, so that the last one comes out, too.
 
 use crate::{Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker};
 use core::{
@@ -365,9 +365,7 @@ fn merge(report: &mut TxReport, more: TxReport) {
     report.too_long = more.too_long.or(report.too_long);
 }
 
-#[allow(unsafe_code, reason = "see the trait")]
-// SAFETY: what is held back is a copy; flush and discard are handed on.
-unsafe impl<D: Datapath> Datapath for Fault<D> {
+impl<D: Datapath> Datapath for Fault<D> {
     fn local_ip(&self) -> IpAddr {
         self.inner.local_ip()
     }

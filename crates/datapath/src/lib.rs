@@ -1,8 +1,8 @@
-//! How packets enter and leave: a [`Datapath`] takes opaque UDP payloads with a path index and hands
-//! received ones to a closure. It knows nothing of the protocol in them.
+//! How packets enter and leave: a [`Datapath`] takes opaque UDP payloads with a path index and
+//! hands received ones to a closure. It knows nothing of the protocol in them.
 //!
-//! A *path* is a number below [`Datapath::paths`]. Each path stands for one UDP source port, so that
-//! equal-cost multipath routing in the network sends different paths over different links.
+//! A *path* is a number below [`Datapath::paths`]. Each path stands for one UDP source port, so
+//! that equal-cost multipath routing in the network sends different paths over different links.
 //!
 //! Everything is driven by one caller: push packets, flush, receive, wait. Only a [`Waker`] may be
 //! used from other threads.
@@ -32,7 +32,7 @@ pub use api::{
     Counters, Datapath, RxDatagram, RxReport, TooLong, TxBatch, TxPacket, TxPushError, TxReport,
     send_batch,
 };
-pub use part::Part;
+pub use part::{Part, ReleasesParts};
 pub use sys::{process_cpu_ns, timer_slack_ns_set};
 pub use udp::{OpenError, UdpConfig, UdpDatapath};
 pub use waker::Waker;

@@ -182,9 +182,7 @@ impl Drop for MemDatapath {
     }
 }
 
-#[allow(unsafe_code, reason = "see the trait")]
-// SAFETY: payload is copied when pushed; no part is kept.
-unsafe impl Datapath for MemDatapath {
+impl Datapath for MemDatapath {
     fn local_ip(&self) -> IpAddr {
         self.addr.ip()
     }

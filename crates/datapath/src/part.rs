@@ -1,5 +1,29 @@
 //! A piece of payload, by address.
+//!
+//! Payload stays where the user has it until a flush, which the compiler cannot watch over. What has
+//! to be promised for that, by whoever makes a [`Part`] and by every datapath, is all in here.
 #![allow(unsafe_code, reason = "the one place that turns payload addresses into bytes")]
+
+use crate::{Datapath, capture::Capture, fault::Fault, mem::MemDatapath, udp::UdpDatapath};
+use std::io::Write;
+
+/// A promise that every [`Datapath`] makes.
+///
+/// # Safety
+/// Once `tx_flush` or `tx_discard` has returned, the datapath never again looks at a [`Part`] that
+/// it was given before: its memory may be gone. One that wraps another hands both calls on.
+pub unsafe trait ReleasesParts {}
+
+// SAFETY: it makes no call of its own.
+unsafe impl<D: Datapath + ?Sized> ReleasesParts for Box<D> {}
+// SAFETY: its queue drops all parts in flush and discard; its backlog holds copies.
+unsafe impl ReleasesParts for UdpDatapath {}
+// SAFETY: it copies payload when it is pushed and keeps no part.
+unsafe impl ReleasesParts for MemDatapath {}
+// SAFETY: what it holds back is a copy; it hands flush and discard on.
+unsafe impl<D: Datapath> ReleasesParts for Fault<D> {}
+// SAFETY: what it records is a copy; it hands flush and discard on.
+unsafe impl<D: Datapath, W: Write + Send> ReleasesParts for Capture<D, W> {}
 
 /// A piece of payload memory that a datapath reads when it flushes.
 #[derive(Clone, Copy, Debug)]

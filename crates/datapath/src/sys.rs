@@ -4,7 +4,7 @@
 use core::{ffi::CStr, mem, net::IpAddr, time::Duration};
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     ptr,
 };
 
@@ -26,6 +26,17 @@ pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
     };
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Opens an event descriptor: readable when a number was written to it, until it is read.
+pub fn event() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A descriptor to wait for, and whether it came.

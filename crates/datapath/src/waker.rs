@@ -1,10 +1,10 @@
 //! Ends a wait from another thread.
-#![allow(unsafe_code, reason = "eventfd has no safe wrapper in std")]
 
+use crate::sys;
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::fd::{AsRawFd, FromRawFd, RawFd},
+    os::fd::{AsRawFd, RawFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,13 +29,7 @@ impl Waker {
     /// # Errors
     /// Those of `eventfd`: the process has too many open files.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened and belongs to nobody else.
-        let event = unsafe { File::from_raw_fd(fd) };
+        let event = File::from(sys::event()?);
         Ok(Self(Arc::new(Inner { event, pending: AtomicBool::new(false) })))
     }
 

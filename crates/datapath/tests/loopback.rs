@@ -1,10 +1,8 @@
 //! Real sockets over loopback.
 
 use core::{net::SocketAddr, time::Duration};
-use srd_datapath::{
-    Datapath, OpenError, Part, TxPacket, TxPushError, UdpConfig, UdpDatapath, send_batch,
-};
-use std::{collections::BTreeSet, net::UdpSocket};
+use srd_datapath::{Datapath, OpenError, TxPushError, UdpConfig, UdpDatapath, send_batch};
+use std::collections::BTreeSet;
 
 /// Receives give up after this long without a datagram; only failing tests wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,7 +27,6 @@ fn addr_of(d: &UdpDatapath) -> SocketAddr {
 
 struct Got {
     src: SocketAddr,
-    ce: bool,
     bytes: Vec<u8>,
 }
 
@@ -37,13 +34,13 @@ fn receive(d: &mut UdpDatapath, count: usize) -> Vec<Got> {
     let mut all = Vec::new();
     while all.len() < count {
         let before = all.len();
-        d.rx(&mut |r| all.push(Got { src: r.src, ce: r.ce, bytes: r.bytes.to_vec() })).unwrap();
+        d.rx(&mut |r| all.push(Got { src: r.src, bytes: r.bytes.to_vec() })).unwrap();
         if all.len() == before {
             let waits = d.counters().waits;
             d.wait(Some(PATIENCE)).unwrap();
             if d.counters().waits > waits
                 && d.rx(&mut |r| {
-                    all.push(Got { src: r.src, ce: r.ce, bytes: r.bytes.to_vec() });
+                    all.push(Got { src: r.src, bytes: r.bytes.to_vec() });
                 })
                 .unwrap()
                 .datagrams
@@ -67,37 +64,6 @@ fn content(number: usize, len: usize) -> Vec<u8> {
 
 fn number_of(bytes: &[u8]) -> usize {
     u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize
-}
-
-#[test]
-fn headers_payload_and_padding_arrive_as_one_v4() {
-    headers_payload_and_padding("127.0.0.1", 0);
-}
-
-#[test]
-fn headers_payload_and_padding_arrive_as_one_v6() {
-    headers_payload_and_padding("::1", 10);
-}
-
-fn headers_payload_and_padding(ip: &str, at: u16) {
-    let (mut a, mut b) = (open(ip, at, |_| {}), open(ip, at, |_| {}));
-    assert_eq!((a.slot(), b.slot()), (0, 1));
-    let (x, y) = (vec![1u8; 3000], vec![2u8; 17]);
-    // SAFETY: both vectors live, unchanged, until the flush below has returned.
-    let parts = unsafe { [Part::new(x.as_ptr(), x.len()), Part::new(y.as_ptr(), y.len())] };
-    let packet =
-        TxPacket { dst: addr_of(&b), path: 9, headers: b"head", payload: &parts, padded_len: 4000 };
-    a.tx_push(&packet).unwrap();
-    let report = a.tx_flush().unwrap();
-    assert_eq!((report.sent, report.backlog, report.dropped), (1, 0, 0));
-    let got = receive(&mut b, 1).remove(0);
-    let mut want = b"head".to_vec();
-    want.extend_from_slice(&x);
-    want.extend_from_slice(&y);
-    want.resize(4000, 0);
-    assert_eq!(got.bytes, want);
-    assert_eq!(got.src, SocketAddr::new(a.local_ip(), a.path_port(9)));
-    assert!(!got.ce);
 }
 
 /// Sends `count` datagrams of `len` bytes over paths chosen by `path`, receiving in between.
@@ -175,26 +141,6 @@ fn sizes_may_change_within_a_batch() {
     let got = receive(&mut b, sizes.len());
     assert_eq!(got.iter().map(|g| g.bytes.len()).collect::<Vec<_>>(), sizes);
     assert!(got.iter().zip(&data).all(|(g, d)| g.bytes == *d));
-}
-
-#[test]
-fn congestion_marks_are_seen_and_ect_is_set() {
-    for (ip, level, tos, at) in [
-        ("127.0.0.1", libc::SOL_IP, libc::IP_TOS, 60),
-        ("::1", libc::SOL_IPV6, libc::IPV6_TCLASS, 70),
-    ] {
-        let mut d = open(ip, at, |_| {});
-        let marker = UdpSocket::bind((d.local_ip(), 0)).unwrap();
-        for value in [0i32, 1, 2, 3] {
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&marker);
-            // SAFETY: the option is an i32 of this stack frame, 4 bytes long.
-            let rc = unsafe { libc::setsockopt(fd, level, tos, (&raw const value).cast(), 4) };
-            assert_eq!(rc, 0);
-            marker.send_to(b"x", addr_of(&d)).unwrap();
-            assert_eq!(receive(&mut d, 1)[0].ce, value == 3, "{ip} with ECN field {value}");
-        }
-        assert_eq!(d.counters().rx_ce, 1);
-    }
 }
 
 #[test]

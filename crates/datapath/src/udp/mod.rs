@@ -131,9 +131,7 @@ fn link_mtu_choose(config: &UdpConfig) -> Result<u32, OpenError> {
     Ok(mtu)
 }
 
-#[allow(unsafe_code, reason = "see the trait")]
-// SAFETY: `TxQueue` drops all parts in `flush` and `discard`; its backlog holds copies.
-unsafe impl Datapath for UdpDatapath {
+impl Datapath for UdpDatapath {
     fn local_ip(&self) -> IpAddr {
         self.config.ip
     }
@@ -243,3 +241,6 @@ impl Kernel for PathSockets {
         route::mtu_to(self.local, dst).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use super::*;
+use crate::Part;
+
+/// Ports of its own for each test and each process; see `tests/loopback.rs`.
+fn open(ip: &str, at: u16) -> UdpDatapath {
+    let mut config = UdpConfig::new(ip.parse().unwrap());
+    config.port_base = 20_000 + (std::process::id() % 60) as u16 * 200 + at;
+    config.paths = 16;
+    UdpDatapath::open(config).unwrap()
+}
+
+/// Waits for one datagram.
+fn receive(d: &mut UdpDatapath) -> (SocketAddr, bool, Vec<u8>) {
+    for _ in 0..50 {
+        let mut got = None;
+        d.rx(&mut |r| got = Some((r.src, r.ce, r.bytes.to_vec()))).unwrap();
+        if let Some(got) = got {
+            return got;
+        }
+        d.wait(Some(Duration::from_millis(100))).unwrap();
+    }
+    panic!("no datagram came");
+}
+
+#[test]
+fn headers_payload_and_padding_arrive_as_one() {
+    for (ip, at) in [("127.0.0.1", 0), ("::1", 10)] {
+        let (mut a, mut b) = (open(ip, at), open(ip, at));
+        let dst = (b.local_ip(), b.port()).into();
+        let (x, y) = (vec![1u8; 3000], vec![2u8; 17]);
+        let payload = &[Part::of_batch(&x), Part::of_batch(&y)];
+        let packet = TxPacket { dst, path: 9, headers: b"head", payload, padded_len: 4000 };
+        a.tx_push(&packet).unwrap();
+        let report = a.tx_flush().unwrap();
+        assert_eq!((report.sent, report.backlog, report.dropped), (1, 0, 0));
+        let want = [&b"head"[..], &x, &y, &[0; 4000 - 3021]].concat();
+        let src = SocketAddr::new(a.local_ip(), a.path_port(9));
+        assert_eq!(receive(&mut b), (src, false, want));
+    }
+}
+
+#[test]
+fn packets_of_many_parts_are_segmented_at_their_ends() {
+    let (mut a, mut b) = (open("127.0.0.1", 30), open("127.0.0.1", 30));
+    let dst = (b.local_ip(), b.port()).into();
+    let body: Vec<Vec<u8>> = (0..8u8).map(|i| vec![i; 500]).collect();
+    for (i, bytes) in body.iter().enumerate() {
+        // Cut differently each time; the sum is 500 + 4 + 6 of padding.
+        let (x, y) = bytes.split_at(i * 60);
+        let payload = &[Part::of_batch(x), Part::of_batch(y)];
+        let headers = &[0xee; 4][..];
+        a.tx_push(&TxPacket { dst, path: 1, headers, payload, padded_len: 510 }).unwrap();
+    }
+    a.tx_flush().unwrap();
+    assert_eq!((a.counters().tx_syscalls, a.counters().tx_gso_packets), (1, 8));
+    let mut got = Vec::new();
+    while got.len() < 8 {
+        b.wait(Some(Duration::from_secs(5))).unwrap();
+        let seen = b.rx(&mut |r| got.push((r.behind, r.bytes.to_vec()))).unwrap().datagrams;
+        assert!(seen > 0, "datagrams are missing");
+    }
+    for (i, (_, bytes)) in got.iter().enumerate() {
+        assert_eq!(*bytes, [&[0xee; 4][..], &body[i], &[0; 6]].concat());
+    }
+    assert_eq!(got.last().unwrap().0, 0);
+}
+
+#[test]
+fn congestion_marks_are_seen_and_ours_say_ect() {
+    let v4 = (libc::SOL_IP, libc::IP_TOS);
+    let v6 = (libc::SOL_IPV6, libc::IPV6_TCLASS);
+    for (ip, (level, name), at) in [("127.0.0.1", v4, 60), ("::1", v6, 70)] {
+        let mut d = open(ip, at);
+        let to = (d.local_ip(), d.port());
+        let marker = UdpSocket::bind((d.local_ip(), 0)).unwrap();
+        for field in 0..4 {
+            sys::option_set(marker.as_fd(), level, name, field).unwrap();
+            marker.send_to(b"x", to).unwrap();
+            assert_eq!(receive(&mut d).1, field == 3, "{ip} with ECN field {field}");
+        }
+        assert_eq!(d.counters().rx_ce, 1);
+        for socket in &d.sockets.paths {
+            assert_eq!(sys::option_get(socket.as_fd(), level, name).unwrap() & 3, 2);
+        }
+    }
+}
+
+#[test]
+fn strangers_cannot_fill_a_path_socket() {
+    let d = open("127.0.0.1", 180);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        stranger.send_to(&[0; 1000], (d.local_ip(), d.path_port(0))).unwrap();
+    }
+    let mut waiting = 0;
+    while d.sockets.paths[0].recv_from(&mut [0; 1000]).is_ok() {
+        waiting += 1;
+    }
+    assert!(waiting < 10, "{waiting} datagrams wait");
+}
