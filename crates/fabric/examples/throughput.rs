@@ -1,8 +1,8 @@
 //! How many packets per CPU-second the fabric carries with hosts that cost almost nothing.
 //!
-//! Every host sends to another of a random permutation: packets of 4,150 bytes, 64 at most in flight,
-//! each on another entropy, acknowledged every `ack-every` packets by 64 bytes; a timer of 100 µs per
-//! host is moved with every packet, as a retransmission timer is.
+//! Every host sends to another of a random permutation: packets of 4,150 bytes, 64 at most in
+//! flight, each on another entropy, acknowledged every `ack-every` packets by 64 bytes; a timer of
+//! 100 µs per host is moved with every packet, as a retransmission timer is.
 //!
 //! `throughput [leafspine|fat16|fat32] [packets per host] [ack-every] [slot shift]`
 
@@ -147,7 +147,7 @@ fn main() {
         world.call_at(u64::from(h) * NS / 8, HostId(h), 0);
     }
     let (start, _) = cost();
-    world.run_until(u64::MAX - 1);
+    world.run_to_end();
     let (end, mb) = cost();
     let t = world.totals();
     let data: u64 = world.hosts().iter().map(|h| h.received).sum();

@@ -1,5 +1,5 @@
-//! Faults taking effect. Rare, so each may look at the whole event queue: the packet path carries no
-//! bookkeeping for them.
+//! Faults taking effect. Rare, so each may look at the whole event queue: the packet path carries
+//! no bookkeeping for them.
 
 use crate::fault::{Effect, Fault, Target};
 use crate::impair::Impair;
@@ -52,11 +52,7 @@ impl<P> Net<P> {
                     self.effect_set(link, effect);
                 }
             }
-            Fault::HostStall { host, for_ps } => {
-                let until = self.now.saturating_add(for_ps);
-                let port = &mut self.hosts[host.0 as usize];
-                port.stalled_until = port.stalled_until.max(until);
-            }
+            Fault::HostStall { host, for_ps } => self.stall(host, for_ps),
             Fault::HealAll => self.heal_all(),
         }
     }
@@ -218,6 +214,17 @@ impl<P> Net<P> {
         // Held things were queued for the end of the stall; they are due now, in their order.
         for entry in self.wheel.extract(|e| matches!(e.kind(), HELD | HELD_CALL)) {
             self.schedule(self.now, entry.event);
+        }
+    }
+
+    /// Stalls a host. What an earlier stall holds moves to the new end, ahead of what will come.
+    fn stall(&mut self, host: HostId, for_ps: Ps) {
+        let port = &mut self.hosts[host.0 as usize];
+        port.stalled_until = port.stalled_until.max(self.now.saturating_add(for_ps));
+        let until = port.stalled_until;
+        let held = |e: &Event| matches!(e.kind(), HELD | HELD_CALL) && e.id() == host.0;
+        for entry in self.wheel.extract(held) {
+            self.schedule(until, entry.event);
         }
     }
 

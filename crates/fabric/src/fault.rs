@@ -255,8 +255,8 @@ impl Fault {
     /// Checks numbers and targets.
     ///
     /// # Errors
-    /// A target outside the topology, a probability outside `0..=1`, a percentage outside `1..=1000`,
-    /// a flap of zero length.
+    /// A target outside the topology, a probability outside `0..=1`, a percentage outside
+    /// `1..=1000`, a flap of zero length.
     pub fn check(&self, topo: &Topology) -> Result<(), FaultError> {
         match *self {
             Self::Down { at, .. }

@@ -92,8 +92,8 @@ impl<P> HostIo<'_, P> {
         self.net.nic_backlog_bytes(self.host)
     }
 
-    /// Sets this host's one timer, replacing what was set; a time that has passed means now. Moving a
-    /// timer later, the common case, costs two stores.
+    /// Sets this host's one timer, replacing what was set; a time that has passed means now. Moving
+    /// a timer later, the common case, costs two stores.
     #[inline]
     pub fn timer_set(&mut self, at: Ps) {
         self.net.timer_set(self.host, at);

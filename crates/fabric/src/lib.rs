@@ -1,13 +1,13 @@
 //! A deterministic packet-level network in simulated time.
 //!
-//! Hosts run any program that implements [`Host`]; packets carry any payload. Between them lie links
-//! with queues, switches with ECMP, and faults scripted in time. One seed decides everything: two runs
-//! of a [`World`] are equal event by event, which [`World::run_hash`] proves.
+//! Hosts run any program that implements [`Host`]; packets carry any payload. Between them lie
+//! links with queues, switches with ECMP, and faults scripted in time. One seed decides everything:
+//! two runs of a [`World`] are equal event by event, which [`World::run_hash`] proves.
 //!
-//! The way of a packet: [`HostIo::send`] → the card's queue → wire → switch → … → [`Host::on_packet`].
-//! Each hop is one event, because a FIFO's departures are known on arrival; drops and ECN marks are
-//! decided then too. Faults that break this foresight (a cable cut, a change of rate) correct the queued
-//! events.
+//! The way of a packet: [`HostIo::send`] → the card's queue → wire → switch → … →
+//! [`Host::on_packet`]. Each hop is one event, because a FIFO's departures are known on arrival;
+//! drops and ECN marks are decided then too. Faults that break this foresight (a cable cut, a
+//! change of rate) correct the queued events.
 //!
 //! ```
 //! use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Port, Ps, US, World, WorldConfig};
@@ -16,7 +16,8 @@
 //!     arrived_ps: Ps,
 //! }
 //! impl Host<&'static str> for Echo {
-//!     fn on_packet(&mut self, now: Ps, p: Delivered<&'static str>, io: &mut HostIo<'_, &'static str>) {
+//!     fn on_packet(&mut self, now: Ps, p: Delivered<&'static str>, io: &mut HostIo<'_, &'static
+//! str>) {
 //!         self.arrived_ps = now;
 //!         if p.payload == "ping" {
 //!             let back = Outbound { dst: p.src, sport: 1, dport: 2, bytes: 64, ect: false };

@@ -245,7 +245,8 @@ impl<P> Net<P> {
         Ok(())
     }
 
-    /// Puts a packet into a link's queue; its arrival at the far end is then certain but for faults.
+    /// Puts a packet into a link's queue; its arrival at the far end is then certain but for
+    /// faults.
     #[inline]
     pub fn enqueue(&mut self, at: u32, packet: u32) {
         let header = &mut self.slab.headers[packet as usize];
@@ -431,9 +432,9 @@ impl<P: Clone> Net<P> {
         self.forward(link, packet)
     }
 
-    /// Reads what the coming events will need, in passes of reads that do not depend on each other, so
-    /// that the processor fetches many lines at once where handling the events would wait for one at a
-    /// time. Changes nothing.
+    /// Reads what the coming events will need, in passes of reads that do not depend on each other,
+    /// so that the processor fetches many lines at once where handling the events would wait for
+    /// one at a time. Changes nothing.
     pub fn look_ahead(&self, entries: &[Entry<Event>]) {
         let hosts = self.hosts.len() as u32;
         let mut sum = 0;
@@ -510,8 +511,8 @@ fn flow_hash(from: HostId, out: &Outbound) -> u32 {
     (mix64(mix64(hosts).wrapping_add(ports)) >> 32) as u32
 }
 
-/// Width of the event queue's slots: some twenty events per slot if every link carried 4 KiB packets,
-/// between 8 ns (below that the lists of a slot no longer stay in cache) and 65 ns.
+/// Width of the event queue's slots: some twenty events per slot if every link carried 4 KiB
+/// packets, between 8 ns (below that the lists of a slot no longer stay in cache) and 65 ns.
 fn slot_shift(topo: &Topology) -> u32 {
     let per_second: f64 = topo
         .cables()

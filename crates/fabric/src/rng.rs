@@ -1,7 +1,7 @@
 //! Random streams. Every component (a link's loss, a link's jitter, a switch's seed …) has its own,
 //! derived from the world's seed and the component's name, so that what one component draws never
-//! changes what another sees. Kept here, not taken from a crate, so that a run recorded today replays
-//! after every dependency update.
+//! changes what another sees. Kept here, not taken from a crate, so that a run recorded today
+//! replays after every dependency update.
 
 /// Odd constant of SplitMix64 (the golden ratio in 64 bits).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -186,7 +186,8 @@ impl Routes {
     }
 }
 
-/// Number of the group equal to `members[first..]`, which is then taken off again; else the new group.
+/// Number of the group equal to `members[first..]`, which is then taken off again; else the new
+/// group.
 fn group_find(groups: &[Group], members: &mut Vec<u32>, first: usize) -> Result<usize, Group> {
     let (old, new) = members.split_at(first);
     let same = |g: &Group| &old[g.first as usize..(g.first + g.len) as usize] == new;

@@ -84,7 +84,8 @@ impl Drops {
     }
 }
 
-/// Packets of the whole network. Always `sent + duplicated = delivered + drops.total() + in_flight`.
+/// Packets of the whole network. Always `sent + duplicated = delivered + drops.total() +
+/// in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Handed to a card by a host.
@@ -223,8 +224,8 @@ pub struct TapEvent {
     pub packet: u32,
 }
 
-/// Sees everything that happens to packets: for traces and captures. It must not change the run, and
-/// cannot: it gets no access to the network.
+/// Sees everything that happens to packets: for traces and captures. It must not change the run,
+/// and cannot: it gets no access to the network.
 pub trait Tap<P> {
     /// Something happened to a packet that carries `payload`.
     fn on_event(&mut self, event: &TapEvent, payload: &P);

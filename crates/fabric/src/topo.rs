@@ -331,8 +331,8 @@ pub struct LeafSpine {
 }
 
 impl LeafSpine {
-    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then the
-    /// spines.
+    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then
+    /// the spines.
     pub fn build(&self) -> Topology {
         let mut t = Topology::new(self.leaves * self.hosts_per_leaf);
         let leaves: Vec<_> = (0..self.leaves).map(|_| Node::Switch(t.switch_add(0))).collect();
@@ -389,8 +389,8 @@ impl FatTree {
         }
     }
 
-    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then the
-    /// aggregation switches, both pod by pod, then the cores.
+    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then
+    /// the aggregation switches, both pod by pod, then the cores.
     pub fn build(&self) -> Topology {
         let mut t = Topology::new(self.pods * self.leaves_per_pod * self.hosts_per_leaf);
         let mut switches =

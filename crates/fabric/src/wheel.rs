@@ -78,8 +78,8 @@ pub struct Wheel<E> {
     current: Vec<Entry<E>>,
     /// Entries pushed into the present slot (or before it) after it was sorted.
     late: BinaryHeap<Reverse<ByKey<E>>>,
-    /// The chunk that fills and its length, per slot. All chunks behind it are full. Kept apart from the
-    /// chunks so that a push only stores to them and never waits for a load.
+    /// The chunk that fills and its length, per slot. All chunks behind it are full. Kept apart
+    /// from the chunks so that a push only stores to them and never waits for a load.
     heads: Vec<Head>,
     /// One bit per slot that holds anything, and one per word of those.
     bits: Vec<u64>,
@@ -243,8 +243,8 @@ impl<E: Copy + Default> Wheel<E> {
         }
     }
 
-    /// The next entries to be popped, soonest last, unless something is pushed before them: for looking
-    /// ahead. Empty when the present slot is used up.
+    /// The next entries to be popped, soonest last, unless something is pushed before them: for
+    /// looking ahead. Empty when the present slot is used up.
     pub fn upcoming(&self) -> &[Entry<E>] {
         &self.current
     }

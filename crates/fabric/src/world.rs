@@ -18,8 +18,8 @@ pub struct WorldConfig {
     pub seed: u64,
     /// Bytes that a stalled host's card holds before it drops.
     pub host_hold_bytes: u64,
-    /// Width of the event queue's slots, log2 of picoseconds; `None` = from the topology. Changes speed,
-    /// never results.
+    /// Width of the event queue's slots, log2 of picoseconds; `None` = from the topology. Changes
+    /// speed, never results.
     pub slot_shift: Option<u32>,
 }
 
@@ -73,7 +73,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         &self.hosts
     }
 
-    /// One program, to look at or to change between events. To let it send, use [`World::with_host`].
+    /// One program, to look at or to change between events. To let it send, use
+    /// [`World::with_host`].
     pub fn host_mut(&mut self, host: HostId) -> &mut H {
         &mut self.hosts[host.0 as usize]
     }
@@ -146,8 +147,14 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         n
     }
 
-    /// Handles events up to `end`, at most `events` of them; time stays at the last one. Returns their
-    /// number: fewer than `events` means that none is left before `end`.
+    /// Handles events until none is left: for worlds whose hosts fall silent. Time stays at the
+    /// last one. Returns their number.
+    pub fn run_to_end(&mut self) -> u64 {
+        self.events_run(Ps::MAX, u64::MAX)
+    }
+
+    /// Handles events up to `end`, at most `events` of them; time stays at the last one. Returns
+    /// their number: fewer than `events` means that none is left before `end`.
     pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
         let mut n = 0;
         while n < events {
@@ -271,8 +278,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Hash of every delivery so far, in order: when, from whom, to whom, what. Equal hashes mean equal
-    /// runs, whatever the machine or the number of threads.
+    /// Hash of every delivery so far, in order: when, from whom, to whom, what. Equal hashes mean
+    /// equal runs, whatever the machine or the number of threads.
     pub const fn run_hash(&self) -> u64 {
         self.net.run_hash
     }

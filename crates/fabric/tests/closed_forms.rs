@@ -135,8 +135,8 @@ fn a_burst_overflows_by_what_does_not_fit() {
 
 #[test]
 fn overload_loses_all_but_the_rate_and_the_buffer() {
-    // Three senders at line rate for 100 packet times into one link that holds 16 packets: the first
-    // packet time takes three, every later one as many as left meanwhile until the end.
+    // Three senders at line rate for 100 packet times into one link that holds 16 packets: the
+    // first packet time takes three, every later one as many as left meanwhile until the end.
     let (w, link) = incast(3, 16_000, Ecn::OFF, 100, 1);
     let s = w.link_stats(link);
     assert_eq!(s.packets, 16 + 99);

@@ -48,10 +48,10 @@ impl Host<u64> for Probe {
     }
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, u64>) {
         self.calls.push((now, token));
-        if let Some((out, id)) = self.queued.get(token as usize) {
-            if let Err(id) = io.send(*out, *id) {
-                self.refused.push(id);
-            }
+        if let Some((out, id)) = self.queued.get(token as usize)
+            && let Err(id) = io.send(*out, *id)
+        {
+            self.refused.push(id);
         }
     }
 }
@@ -98,7 +98,7 @@ pub fn leaf_spine(leaves: u32, spines: u32, per_leaf: u32) -> Topology {
 
 /// Runs to the end and checks that every packet is accounted for and none is left.
 pub fn finish(w: &mut Net) {
-    w.run_until(Ps::MAX - 1);
+    w.run_to_end();
     let t = w.totals();
     assert!(t.conserved(), "{t:?}");
     assert_eq!(t.in_flight, 0, "{t:?}");
