@@ -74,12 +74,18 @@ impl Active {
         }
     }
 
-    fn link(p: &Params, rtt_ns_min: u32) -> Link {
+    fn link_now(&self, p: &Params) -> Link {
+        Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns)
+    }
+
+    fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
         let base = if rtt_ns_min == 0 { p.rtt_ns_initial } else { rtt_ns_min };
         Link {
             line: p.line_bytes_per_sec,
             base_ns: u64::from(base),
             base_known: rtt_ns_min != 0,
+            srtt_ns: u64::from(srtt_ns.max(base)),
+            burst: u64::from(p.burst_bytes),
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
         }
@@ -87,7 +93,7 @@ impl Active {
 
     /// Bytes that a new context may have in flight, and that need no credit.
     pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
-        RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min))
+        RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min, 0))
     }
 
     pub(crate) fn srtt(&self, p: &Params) -> Span {
@@ -96,7 +102,7 @@ impl Active {
     }
 
     fn cap_update(&mut self, p: &Params) {
-        let policy = self.rate.inflight_max(&Self::link(p, self.rtt.min_ns()));
+        let policy = self.rate.inflight_max(&self.link_now(p));
         let peer = self.drop_cap.min(match self.rx_budget {
             u32::MAX => u64::MAX,
             bytes => u64::from(bytes),
@@ -160,7 +166,7 @@ impl Active {
         if self.inflight == 0 && gap > srtt && !retransmit {
             self.meter.restart(now, bytes);
             if gap.0 > RESTART_RTTS * srtt.0 {
-                self.rate.on_restart(&Self::link(p, self.rtt.min_ns()));
+                self.rate.on_restart(&self.link_now(p));
                 self.rate_apply(p);
             }
         }
@@ -188,8 +194,8 @@ impl Active {
         entry.rtt.on_sample(ns);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
         entry.ce = entry.ce.saturating_add(u32::from(ce));
-        let bad = ce || u64::from(queue_ns) > target / 2;
-        self.health.on_echo(p, &mut self.set, now, path, bad);
+        let late = (u64::from(queue_ns) / (target / 2).max(1)).max(u64::from(ce));
+        self.health.on_echo(p, &mut self.set, now, path, late);
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
             let least = if ce { u32::try_from(target).unwrap_or(u32::MAX) } else { 0 };
@@ -203,14 +209,18 @@ impl Active {
     pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, app_limited: bool) {
         let mtu = u64::from(p.mtu);
         let Some(mut round) = self.meter.on_ack_end(now, app_limited, mtu) else { return };
-        round.queue_ns = self.set.median_take().map(u64::from);
-        self.health.on_round();
+        round.queue_ns = self.set.quartiles_take().map(|(median, quartile)| {
+            // A queue that all share delays all alike. What differs between paths is the host's
+            // noise, up to what the datapath is known for, or an uneven fabric.
+            let uneven = 2 * u64::from(median - quartile);
+            u64::from(median).saturating_sub(uneven.min(u64::from(p.target_ns_min)))
+        });
         self.rtt.on_round();
         if self.drop_cap != u64::MAX {
             let risen = self.drop_cap + (self.drop_cap / DROP_CAP_RISE).max(1);
             self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
         }
-        self.rate.on_round(&Self::link(p, self.rtt.min_ns()), &round);
+        self.rate.on_round(&self.link_now(p), &round);
         self.rate_apply(p);
     }
 
@@ -218,8 +228,10 @@ impl Active {
         self.leave_flight(bytes);
         let entry = self.set.get(path);
         let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
-        let silence_max = self.srtt(p).scale(2, 1).max(Span(rto.0 / 2));
-        let loss = Loss { rule, permille: self.meter.lost_permille(), silence_max };
+        let srtt = self.srtt(p);
+        // A peer that stalls just before an acknowledgment is silent for `rto - srtt` at the timeout.
+        let silence_max = (rto - srtt).scale(3, 4).max(srtt.scale(1, 2));
+        let loss = Loss { rule, permille: self.meter.lost_permille(), silence_max, srtt };
         let first = self.health.on_lost(p, &mut self.set, now, path, loss);
         if first {
             self.meter.on_lost(bytes);

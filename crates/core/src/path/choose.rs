@@ -95,7 +95,12 @@ struct Oblivious;
 impl Choose for Oblivious {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
         let path = set.scan_next(rng);
-        if need.avoid == Some(path) { set.scan_next(rng) } else { path }
+        if need.avoid != Some(path) {
+            return path;
+        }
+        // At a wrap the order changes, and the next may be the same path once more.
+        let next = set.scan_next(rng);
+        if next == path { (path ^ 1) & set.mask() as u8 } else { next }
     }
 }
 

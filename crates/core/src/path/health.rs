@@ -26,8 +26,9 @@ pub(crate) struct Health {
     /// Next probe of any path.
     probe_at: Time,
     frozen: bool,
-    /// Counts rounds, so that a burst lost in one piece is one loss event.
-    round: u8,
+    /// Counts spans of an RTT with losses: what a path loses within one is one event.
+    period: u8,
+    period_began: Time,
 }
 
 /// Circumstances of a loss.
@@ -38,31 +39,32 @@ pub(crate) struct Loss {
     pub permille: u32,
     /// Silence this long means that the peer has stalled rather than the path.
     pub silence_max: Span,
+    pub srtt: Span,
 }
 
 impl Health {
     pub(crate) fn new(now: Time) -> Self {
-        Self { heard: now, probe_at: Time::NEVER, frozen: false, round: 0 }
+        Self { heard: now, probe_at: Time::NEVER, frozen: false, period: 0, period_began: now }
     }
 
-    pub(crate) fn on_round(&mut self) {
-        self.round = self.round.wrapping_add(1);
-    }
-
-    /// Something came back on `path`; `bad`: late or marked.
+    /// Something came back on `path`; `late`: 0 = clean, else by how many times what a path may be
+    /// late (1 for a mark).
     pub(crate) fn on_echo(
         &mut self,
         p: &Params,
         set: &mut PathSet,
         now: Time,
         path: u8,
-        bad: bool,
+        late: u64,
     ) {
         self.heard = now;
         let entry = set.get_mut(path);
         match entry.state {
-            PathState::Live if bad => entry.level = (entry.level + 1).min(PENALTY_MAX),
-            PathState::Live => set.queue_push(now, path),
+            PathState::Live if late == 0 => set.queue_push(now, path),
+            PathState::Live => {
+                let step = u64::from(entry.level) + 1;
+                entry.level = step.max(late).min(PENALTY_MAX.into()) as u8;
+            }
             // Without a probe under way it is a packet from before the retirement.
             _ if entry.probe_out() => self.on_probe_echo(p, set, now, path),
             _ => {}
@@ -99,20 +101,24 @@ impl Health {
         loss: Loss,
     ) -> bool {
         let stalled = self.frozen || now.since(self.heard) > loss.silence_max;
-        let round = self.round;
+        if now.since(self.period_began) > loss.srtt {
+            self.period_began = now;
+            self.period = self.period.wrapping_add(1);
+        }
         let entry = set.get_mut(path);
         entry.lost = entry.lost.saturating_add(1);
         let timeout = loss.rule == LossRule::Timeout;
-        if timeout {
+        let first = entry.losses == 0;
+        let event = first || entry.loss_period != self.period;
+        entry.loss_period = self.period;
+        if timeout && (event || entry.timeouts == 0) {
             entry.timeouts = entry.timeouts.saturating_add(1);
         }
-        let first = entry.losses == 0;
         if stalled || !entry.is_live() {
             return first;
         }
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
-        if first || timeout || entry.loss_round != round {
-            entry.loss_round = round;
+        if event {
             entry.losses = entry.losses.saturating_add(if timeout { 2 } else { 1 });
         }
         let common = loss.permille > LOSS_COMMON_PERMILLE;

@@ -372,3 +372,6 @@ impl PathContext {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

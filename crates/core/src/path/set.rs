@@ -53,8 +53,8 @@ pub(crate) struct Path {
     pub losses: u8,
     /// Timeouts since the last acknowledgment.
     pub timeouts: u8,
-    /// Round of the last loss event.
-    pub loss_round: u8,
+    /// Period (of [`super::health`]) of the last loss.
+    pub loss_period: u8,
     pub state: PathState,
     flags: u8,
 }
@@ -73,7 +73,7 @@ impl Path {
         level: 0,
         losses: 0,
         timeouts: 0,
-        loss_round: 0,
+        loss_period: 0,
         state: PathState::Live,
         flags: 0,
     };
@@ -162,6 +162,12 @@ impl PathSet {
         (usize::from(self.cursor as u8 ^ self.scramble) & self.mask()) as u8
     }
 
+    /// Whether the next turn of the round robin is about to begin.
+    #[cfg(test)]
+    pub(crate) fn at_wrap(&self) -> bool {
+        usize::from(self.cursor) + 1 == self.paths.len()
+    }
+
     /// Remembers that `path` came back clean. At most once each: bursts on one path come back as
     /// many acknowledgments and must not crowd out the others.
     pub(crate) fn queue_push(&mut self, now: Time, path: u8) {
@@ -207,8 +213,9 @@ impl PathSet {
         *least = if seen { queue_ns.min(*least) } else { queue_ns };
     }
 
-    /// Median of the least queueing delays of the paths acknowledged since the last call, in ns.
-    pub(crate) fn median_take(&mut self) -> Option<u32> {
+    /// Of the least queueing delays of the paths acknowledged since the last call, in ns: the lower
+    /// median and the lower quartile.
+    pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32)> {
         let mut delays = [0u32; 256];
         let mut n = 0;
         for (word, bits) in self.touched.iter_mut().enumerate() {
@@ -218,9 +225,14 @@ impl PathSet {
                 *bits &= *bits - 1;
             }
         }
-        let delays = &mut delays[..n];
+        if n == 0 {
+            return None;
+        }
         // The lower median: a tie between good and bad paths is no majority.
-        (n > 0).then(|| *delays.select_nth_unstable((n - 1) / 2).1)
+        let half = (n - 1) / 2;
+        let median = *delays[..n].select_nth_unstable(half).1;
+        let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
+        Some((median, quartile))
     }
 
     /// Notes that the liveness of `path` changed, for [`Self::change_take`].

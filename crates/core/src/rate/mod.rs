@@ -28,6 +28,10 @@ pub(crate) struct Link {
     pub base_ns: u64,
     /// Whether `base_ns` was measured.
     pub base_known: bool,
+    /// Smoothed RTT in ns.
+    pub srtt_ns: u64,
+    /// Bytes that may leave back to back.
+    pub burst: u64,
     /// Queueing-delay target in ns.
     pub target_ns: u64,
     /// Payload of a full packet.
@@ -118,3 +122,8 @@ impl RatePolicy for RateState {
         self.policy().on_restart(link);
     }
 }
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

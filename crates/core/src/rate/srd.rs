@@ -1,7 +1,8 @@
 //! SRD's own control: a rate from the delivery rate and the median path's queueing delay.
 //!
 //! Congested is when the *majority of paths* is late, or when less comes back than was sent. One
-//! bad path is a matter of path choice and must not slow the connection.
+//! bad path is a matter of path choice and must not slow the connection. A decrease is followed by
+//! a round without another: its effect is seen only then.
 
 use super::{Link, RatePolicy, Round};
 
@@ -11,6 +12,12 @@ const HEAVY_TARGETS: u64 = 4;
 const HEAVY_PERMILLE: u32 = 50;
 /// Packets in a round under which its delivery rate is too coarse to accuse the network.
 const PACKETS_TRUSTED: u64 = 8;
+/// Rounds with no loss after which delay alone does not bring the rate below one burst per RTT.
+const LOSSLESS_ROUNDS: u8 = 8;
+/// Rounds in a row without a queue after which increases quicken fourfold.
+const CLEAR_ROUNDS: u8 = 4;
+/// An increase per round, at no queue at all: line rate over this.
+const STEP_SHARE: u64 = 64;
 /// First window where the RTT is not known yet.
 const FIRST_UNKNOWN_MAX: u64 = 1 << 20;
 
@@ -19,17 +26,44 @@ pub(crate) struct SrdRate {
     rate: u64,
     /// Rounds in a row that delivered less than was sent.
     short: u8,
-    /// Rounds in a row without a queue: increases quicken.
+    /// Rounds in a row without a queue, to [`CLEAR_ROUNDS`].
     clear: u8,
-    /// The last round was cut to what was delivered: its echo must not be cut again.
+    /// Rounds since the last with a loss, to [`LOSSLESS_ROUNDS`].
+    lossless: u8,
+    /// The last round ended in a decrease.
     hold: bool,
     /// No round has ended yet: the first window.
     first: bool,
 }
 
+/// log2(a / b) in units of 1/256, linear between the powers of two; `a >= b > 0`.
+fn log2_256(a: u64, b: u64) -> u64 {
+    let ratio = (u128::from(a) << 8) / u128::from(b);
+    let whole = u64::from(ratio.max(256).ilog2());
+    let fraction = (ratio << 8 >> whole) as u64 & 0xFF;
+    (whole << 8 | fraction) - (8 << 8)
+}
+
 impl SrdRate {
     pub(crate) fn new(line: u64) -> Self {
-        Self { rate: line, short: 0, clear: 0, hold: false, first: true }
+        Self { rate: line, short: 0, clear: 0, lossless: 0, hold: false, first: true }
+    }
+
+    /// The queueing delay that this rate tolerates: half the link's target at line rate, a quarter
+    /// of it more for each halving. Without that slope, the one of two senders whose least RTT is
+    /// the worse estimate would take all.
+    fn target(&self, link: &Link) -> u64 {
+        let halvings = log2_256(link.line, self.rate).min(6 * 256);
+        (link.target_ns * (512 + halvings) / 1024).max(1)
+    }
+
+    /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
+    /// the delay is a queue and not the hosts' noise.
+    fn rate_least(&self, link: &Link) -> u64 {
+        match self.lossless >= LOSSLESS_ROUNDS {
+            true => Link::rate(link.burst, link.srtt_ns).min(self.rate),
+            false => 0,
+        }
     }
 
     /// The rate after heavy congestion: what was delivered, at most eight times less at once.
@@ -38,46 +72,53 @@ impl SrdRate {
         round.delivered.max(floor).min(self.rate)
     }
 
-    fn increase(&mut self, link: &Link, queue: u64) -> u64 {
-        self.clear = if queue * 4 < link.target_ns { (self.clear + 1).min(4) } else { 0 };
-        // Additive, the same for all senders whatever they have: that is what makes them equal.
-        let share = if self.clear >= 4 { 16 } else { 64 };
-        let room = link.target_ns - queue;
-        let step = u128::from(link.line / share) * u128::from(room) / u128::from(link.target_ns);
+    /// The rate after a queue of the majority of paths: less in proportion to the excess.
+    fn decrease(&self, round: &Round, queue: u64, target: u64) -> u64 {
+        // A rate that the inflight cap kept from being used is no rate to come down from.
+        let used = if round.app_limited { self.rate } else { round.delivered.saturating_mul(2) };
+        let from = self.rate.min(used);
+        let less = u128::from(from) * u128::from(queue - target) / (2 * u128::from(queue));
+        from - less as u64
+    }
+
+    /// Additive, the same for all senders whatever they have: that is what makes them equal.
+    fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
+        let quick = if self.clear >= CLEAR_ROUNDS { 4 } else { 1 };
+        let most = u128::from(link.line / STEP_SHARE * quick);
+        let step = most * u128::from(target - queue) / u128::from(target);
         let packet = Link::rate(link.mtu, link.base_ns) * 3 / 20;
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
     fn decide(&mut self, link: &Link, round: &Round, queue: u64) -> u64 {
-        let target = link.target_ns;
+        let target = self.target(link);
         let lossy = round.lost_permille > HEAVY_PERMILLE;
+        let heavy = queue > HEAVY_TARGETS * target || (lossy && queue > target / 2);
         let held = core::mem::take(&mut self.hold);
-        if queue > HEAVY_TARGETS * target || (lossy && queue > target / 2) {
-            if held {
-                return self.rate;
-            }
-            self.hold = true;
-            return self.cut(round);
-        }
-        if queue > target {
-            // A rate that the inflight cap kept from being used is no rate to come down from.
-            let used = if round.app_limited { self.rate } else { round.delivered * 2 };
-            let from = self.rate.min(used);
-            let less = u128::from(from) * u128::from(queue - target) * 4 / (u128::from(queue) * 5);
-            return (from - less as u64).max(from / 2);
-        }
-        if lossy {
-            return (self.rate / 20 * 17).max(round.delivered.min(self.rate));
-        }
         let short = round.packets >= PACKETS_TRUSTED
             && !round.app_limited
             && round.delivered < round.sent / 10 * 9;
         self.short = if short { self.short.saturating_add(1) } else { 0 };
-        if self.short >= 2 && queue > target / 4 {
-            let up = round.delivered / 20 * 21;
-            return up.max(self.rate / 20 * 17).min(self.rate);
+        self.clear = if queue * 8 < target { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
+        if heavy || lossy || queue > target {
+            if held {
+                return self.rate;
+            }
+            self.hold = true;
+            return match () {
+                () if heavy => self.cut(round).max(self.rate_least(link)),
+                () if queue > target => {
+                    self.decrease(round, queue, target).max(self.rate_least(link))
+                }
+                // Losses without delay: a shallow buffer, or a part of the fabric going dark.
+                () => (self.rate / 20 * 17).max(round.delivered.min(self.rate)),
+            };
         }
-        self.increase(link, queue)
+        if self.short >= 2 && queue > target / 4 {
+            let delivered = round.delivered / 20 * 21;
+            return delivered.max(self.rate / 20 * 17).min(self.rate);
+        }
+        self.increase(link, queue, target)
     }
 }
 
@@ -92,18 +133,21 @@ impl RatePolicy for SrdRate {
             let most = if link.base_known { bdp } else { bdp.min(FIRST_UNKNOWN_MAX) };
             return most.max(4 * link.mtu);
         }
+        let quiet = if self.lossless >= LOSSLESS_ROUNDS { link.burst } else { 0 };
+        let least = quiet.max(2 * link.mtu);
         let most = (bdp + bdp / 2).max(Link::bytes(link.line, link.base_ns + link.target_ns));
         let wanted = Link::bytes(self.rate, link.base_ns + link.target_ns);
-        wanted.clamp(2 * link.mtu, most.max(2 * link.mtu))
+        wanted.clamp(least, most.max(least))
     }
 
     fn on_round(&mut self, link: &Link, round: &Round) {
+        self.lossless = match round.lost_permille {
+            0 => (self.lossless + 1).min(LOSSLESS_ROUNDS),
+            _ => 0,
+        };
         let Some(queue) = round.queue_ns else { return };
         self.first = false;
         let rate = self.decide(link, round, queue);
-        if rate < self.rate {
-            self.clear = 0;
-        }
         self.rate = rate.clamp(link.rate_min(), link.line);
     }
 

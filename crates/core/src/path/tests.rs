@@ -1,0 +1,389 @@
+//! Policies, health, times and sizes.
+
+use super::*;
+use crate::config::{EngineConfig, PathPolicy};
+use core::net::{IpAddr, Ipv4Addr};
+
+const US: u64 = 1000;
+
+struct Bench {
+    context: PathContext,
+    rng: Rng,
+    now: Time,
+}
+
+impl Bench {
+    fn new(policy: PathPolicy, paths: u16) -> Self {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let rtt = Span::from_us(10);
+        let mut c = EngineConfig::simulated(ip, 0, 4096, 12_500_000_000, rtt);
+        c.path.policy = policy;
+        c.path.paths = paths;
+        c.path.live_min = c.path.live_min.min(paths);
+        let mut rng = Rng::from_seed(1);
+        let now = Time(1_000_000);
+        let context = PathContext::new(now, &c.path, &c.rate, &c.loss, c.mtu, &mut rng);
+        Self { context, rng, now }
+    }
+
+    fn choose(&mut self, flow: u32, avoid: Option<u8>) -> u8 {
+        self.context.path_choose(self.now, flow, avoid, &mut self.rng)
+    }
+
+    fn wait_us(&mut self, us: u64) {
+        self.now += Span(us * US);
+    }
+
+    fn echo(&mut self, path: u8, rtt_us: u64) {
+        self.context.on_echo(self.now, path, Span(rtt_us * US), false);
+    }
+
+    /// Sends one packet and loses it; something else is heard meanwhile.
+    fn lose(&mut self, path: u8, rule: LossRule) {
+        self.context.on_sent(self.now, path, 4096, false);
+        self.wait_us(30);
+        let other = if path == 9 { 10 } else { 9 };
+        self.echo(other, 10);
+        self.context.on_lost(self.now, path, 4096, rule);
+    }
+
+    fn state(&self, path: u8) -> &'static str {
+        let mut stats = Vec::new();
+        self.context.stats(&mut stats);
+        stats[usize::from(path)].state
+    }
+}
+
+#[test]
+fn sizes_are_within_budget() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.choose(0, None);
+    let active = size_of::<Active>() + 64 * size_of::<set::Path>();
+    let summary = size_of::<PathContext>();
+    assert!(summary <= 160, "{summary} bytes when idle");
+    assert!(summary + active <= 3 * 1024, "{} bytes when active", summary + active);
+    b.context.shrink();
+    assert!(b.context.active.is_none());
+}
+
+#[test]
+fn all_paths_are_used_before_one_comes_back() {
+    for policy in [PathPolicy::Srd, PathPolicy::Oblivious] {
+        let mut b = Bench::new(policy, 64);
+        let mut seen = [0; 64];
+        // From the first wrap on, each turn visits each path once.
+        while b.context.active.as_ref().is_none_or(|a| !a.set.at_wrap()) {
+            b.choose(0, None);
+        }
+        for _ in 0..64 {
+            seen[usize::from(b.choose(0, None))] += 1;
+        }
+        assert_eq!(seen, [1; 64], "{policy:?}");
+    }
+}
+
+#[test]
+fn clean_paths_come_first_and_late_ones_wait() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    for path in [7, 5, 30] {
+        b.echo(path, 10);
+    }
+    b.echo(5, 10);
+    b.echo(40, 60);
+    assert_eq!(b.state(40), "penalised");
+    assert_eq!([b.choose(0, None), b.choose(0, None), b.choose(0, None)], [7, 5, 30]);
+    let next: Vec<u8> = (0..63).map(|_| b.choose(0, None)).collect();
+    assert!(!next.contains(&40), "a penalised path is passed over");
+    b.echo(12, 10);
+    b.wait_us(1000);
+    let stale = (0..8).filter(|_| b.choose(0, None) == 12).count();
+    assert!(stale <= 1, "what was clean long ago is one path among others");
+}
+
+#[test]
+fn a_retransmission_takes_another_path() {
+    for policy in [PathPolicy::Srd, PathPolicy::Oblivious, PathPolicy::RttP2c] {
+        let mut b = Bench::new(policy, 64);
+        for i in 0..2000 {
+            b.echo((i % 64) as u8, 10);
+            let avoid = (i * 7 % 64) as u8;
+            assert_ne!(b.choose(0, Some(avoid)), avoid, "{policy:?}");
+        }
+    }
+    let mut single = Bench::new(PathPolicy::Srd, 1);
+    assert_eq!(single.choose(0, Some(0)), 0, "there is no other");
+    let mut pair = Bench::new(PathPolicy::Oblivious, 2);
+    assert!((0..100).all(|_| pair.choose(0, Some(1)) == 0));
+}
+
+#[test]
+fn ecmp_stays_and_spreads_flows() {
+    let mut b = Bench::new(PathPolicy::Ecmp, 64);
+    let home: Vec<u8> = (0..64).map(|flow| b.choose(flow, None)).collect();
+    for (flow, path) in home.iter().enumerate() {
+        assert_eq!(b.choose(flow as u32, Some(*path)), *path);
+    }
+    let mut distinct = home.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() >= 16, "{} of 64 paths for 64 flows", distinct.len());
+}
+
+#[test]
+fn two_choices_prefer_the_lower_rtt() {
+    let mut b = Bench::new(PathPolicy::RttP2c, 64);
+    for path in 0..64 {
+        b.echo(path, if path < 32 { 10 } else { 40 });
+    }
+    let low = (0..1000).filter(|_| b.choose(0, None) < 32).count();
+    assert!((680..820).contains(&low), "{low} of 1000: three quarters expected");
+}
+
+#[test]
+fn repeated_loss_retires_and_two_probes_bring_back() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(3, 10);
+    b.lose(3, LossRule::SamePath);
+    assert_eq!(b.state(3), "penalised");
+    b.lose(3, LossRule::CrossPath);
+    assert_eq!(b.state(3), "retired");
+    assert_eq!(b.context.change_take(), Some(PathChange { path: 3, live: false }));
+    assert_eq!(b.context.change_take(), None);
+    assert!((0..500).all(|_| b.choose(0, None) != 3));
+    // The first probe is lost, the two after it come back.
+    let mut waits = Vec::new();
+    for good in [false, true, true] {
+        let due = b.context.probe_next();
+        waits.push(due.since(b.now).0 / 1_000_000);
+        assert_eq!(b.context.probe_poll(Time(due.0 - 1)), None);
+        b.now = due;
+        assert_eq!(b.context.probe_poll(b.now), Some(3));
+        if good {
+            b.echo(3, 10);
+        }
+    }
+    assert_eq!(waits, [1, 1, 1]);
+    assert_eq!(b.state(3), "live");
+    assert_eq!(b.context.change_take(), Some(PathChange { path: 3, live: true }));
+    assert_eq!(b.context.probe_next(), Time::NEVER);
+}
+
+#[test]
+fn probes_back_off_and_are_few() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(3, 10);
+    b.lose(3, LossRule::Timeout);
+    assert_eq!(b.state(3), "retired", "a timeout while others are heard is enough");
+    let mut last = b.now;
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        b.now = b.context.probe_next();
+        waits.push(b.now.since(last).0.div_ceil(1_000_000));
+        last = b.now;
+        assert_eq!(b.context.probe_poll(b.now), Some(3));
+    }
+    assert_eq!(waits, [1, 1, 2, 4, 8, 16, 32, 64, 100, 100]);
+    for path in 11..40 {
+        b.lose(path, LossRule::Timeout);
+    }
+    let end = b.now + Span::from_ms(4);
+    let mut probes = 0;
+    while b.context.probe_next() <= end {
+        b.now = b.context.probe_next();
+        probes += u32::from(b.context.probe_poll(b.now).is_some());
+    }
+    assert!((8..=17).contains(&probes), "{probes} probes in 4 ms");
+}
+
+#[test]
+fn a_minimum_of_paths_stays() {
+    let mut b = Bench::new(PathPolicy::Srd, 16);
+    for turn in 0..20 {
+        for path in 0..16 {
+            b.lose((path + turn) % 16, LossRule::Timeout);
+        }
+    }
+    let live = (0..16).filter(|&p| b.state(p) == "live" || b.state(p) == "penalised").count();
+    assert_eq!(live, 4);
+    let path = b.choose(0, None);
+    assert_ne!(b.state(path), "retired");
+}
+
+#[test]
+fn acknowledged_losses_do_not_add_up() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    for _ in 0..100 {
+        b.lose(3, LossRule::SamePath);
+        b.context.on_sent(b.now, 3, 4096, false);
+        b.context.on_acked(b.now, 3, 4096, b.now);
+        b.echo(3, 10);
+    }
+    assert_ne!(b.state(3), "retired");
+    // A burst that is lost in one piece is one event.
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(9, 10);
+    for _ in 0..8 {
+        b.context.on_sent(b.now, 3, 4096, false);
+    }
+    for _ in 0..8 {
+        b.context.on_lost(b.now, 3, 4096, LossRule::CrossPath);
+    }
+    assert_eq!(b.state(3), "penalised");
+    assert_eq!(b.context.inflight(), 0);
+}
+
+#[test]
+fn spurious_losses_acquit_and_widen() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(3, 10);
+    let (same, cross) = (b.context.reorder_slack_same_path(3), b.context.reorder_slack_cross());
+    b.lose(3, LossRule::CrossPath);
+    b.lose(3, LossRule::CrossPath);
+    assert_eq!(b.state(3), "retired");
+    b.context.on_spurious(b.now, 3);
+    assert_eq!(b.state(3), "live");
+    assert_eq!(b.context.change_take(), None, "gone and back before anybody asked");
+    assert!(b.context.reorder_slack_same_path(3) > same);
+    assert!(b.context.reorder_slack_cross() > cross);
+    for _ in 0..100 {
+        b.context.on_spurious(b.now, 3);
+    }
+    assert!(b.context.reorder_slack_same_path(3) < b.context.srtt().scale(4, 1), "bounded");
+}
+
+#[test]
+fn timeouts_double_per_path_and_end() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    assert_eq!(b.context.rto(3), Span(30 * US), "three assumed RTTs");
+    for _ in 0..40 {
+        b.echo(3, 10);
+        b.echo(9, 10);
+    }
+    let first = b.context.rto(3);
+    assert_eq!(first, Span(30 * US), "the floor: there is no variance");
+    b.lose(3, LossRule::Timeout);
+    assert_eq!(b.context.rto(3), first.scale(2, 1));
+    assert!(b.context.rto(9) <= first, "the others are not concerned");
+    for _ in 0..30 {
+        b.lose(3, LossRule::Timeout);
+    }
+    assert_eq!(b.context.rto(3), Span::from_ms(100));
+    b.context.on_sent(b.now, 3, 100, false);
+    b.context.on_acked(b.now, 3, 100, b.now);
+    assert_eq!(b.context.rto(3), first);
+}
+
+#[test]
+fn the_least_rtt_forgets() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(0, 10);
+    assert_eq!(b.context.rtt_min(), Span(10 * US));
+    for _ in 0..40 {
+        b.now += Span::from_secs(6);
+        b.echo(0, 30);
+        b.echo(0, 30);
+    }
+    assert_eq!(b.context.rtt_min(), Span(30 * US));
+}
+
+#[test]
+fn acknowledgments_rotate_and_leave_dead_paths() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let dead = b.context.ack_path_choose(b.now, &mut b.rng);
+    let mut used = Vec::new();
+    for i in 0..2000u16 {
+        let path = b.context.ack_path_choose(b.now, &mut b.rng);
+        b.context.ack_sent(path, i);
+        // The peer echoes every fourth of those that arrive.
+        if path != dead && i % 4 == 0 {
+            b.context.ack_echoed(i);
+        }
+        used.push(path);
+    }
+    let mut distinct = used[..16].to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() >= 4, "{distinct:?}");
+    assert!(used[..16].contains(&dead));
+    let late = used[1000..].iter().filter(|&&p| p == dead).count();
+    assert!(late <= 60, "{late} of 1000 acknowledgments into a black hole");
+}
+
+#[test]
+fn unechoed_acknowledgments_alone_prove_nothing() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let mut used = Vec::new();
+    for i in 0..1000u16 {
+        let path = b.context.ack_path_choose(b.now, &mut b.rng);
+        b.context.ack_sent(path, i);
+        used.push(path);
+    }
+    used.sort_unstable();
+    used.dedup();
+    assert!((4..=16).contains(&used.len()), "{} paths", used.len());
+}
+
+#[test]
+fn the_gate_follows_inflight_budget_and_drops() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(0, 10);
+    let fill = |b: &mut Bench| {
+        let mut sent = 0;
+        loop {
+            match b.context.gate(b.now) {
+                Gate::Open { bytes } => {
+                    assert!(bytes >= 4096);
+                    b.context.on_sent(b.now, 0, 4096, false);
+                    sent += 4096;
+                }
+                Gate::Until(t) => b.now = t,
+                Gate::Blocked => return sent,
+            }
+        }
+    };
+    let bdp = 12_500_000_000 / 100_000;
+    let first = fill(&mut b);
+    assert!(first <= bdp && first + 4096 > bdp, "{first}: one bandwidth-delay product");
+    b.context.on_receiver_drops(b.now, 10);
+    assert_eq!(b.context.inflight_max(), first / 2);
+    assert!((0..9).all(|p| b.state(p) == "live"), "no path is blamed");
+    b.context.on_forgotten(first as u32);
+    assert_eq!(fill(&mut b) / 4096, first / 2 / 4096);
+    b.context.on_forgotten((first / 2 / 4096 * 4096) as u32);
+    b.context.on_rx_budget(10_000);
+    assert_eq!(fill(&mut b), 8192);
+    b.context.on_forgotten(8192);
+    b.context.on_rx_budget(0);
+    assert_eq!(fill(&mut b), 4096, "one packet may always be under way");
+    assert!(!b.context.is_idle());
+}
+
+#[test]
+fn a_shrunk_context_remembers_what_matters() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.echo(0, 12);
+    b.lose(3, LossRule::Timeout);
+    b.context.shrink();
+    assert_eq!(b.state(3), "retired", "a change untold keeps it active");
+    assert!(b.context.change_take().is_some());
+    let (srtt, min) = (b.context.srtt(), b.context.rtt_min());
+    assert!(b.context.is_idle());
+    b.context.shrink();
+    assert!(b.context.active.is_none());
+    assert_eq!((b.context.srtt(), b.context.rtt_min()), (srtt, min));
+    assert_eq!(b.state(3), "retired");
+    assert_eq!(b.context.probe_next(), Time::NEVER, "an idle peer is not probed");
+    assert!(matches!(b.context.gate(b.now), Gate::Open { .. }));
+    assert!((0..200).all(|_| b.choose(0, None) != 3));
+    assert_eq!((b.context.srtt(), b.context.rtt_min()), (srtt, min));
+    assert_eq!(b.context.change_take(), None);
+    assert!(b.context.probe_next() > b.now);
+}
+
+#[test]
+fn the_path_machine_is_declared() {
+    let dot = PathState::dot();
+    for edge in ["Live -> Retired", "Retired -> Probing", "Probing -> Live", "Probing -> Retired"] {
+        assert!(dot.contains(edge), "{edge} in {dot}");
+    }
+}

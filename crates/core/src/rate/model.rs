@@ -1,0 +1,319 @@
+//! A network small enough to reason about: senders, paths with a fixed extra delay, one queue.
+//!
+//! Packets of one size; each is acknowledged by itself after half a base RTT. Loss is detected by
+//! the two rules and the timeout that the context's spans define.
+
+use crate::config::EngineConfig;
+use crate::events::LossRule;
+use crate::path::{Gate, PathContext};
+use crate::rng::Rng;
+use crate::time::{Span, Time};
+use core::cmp::Reverse;
+use core::net::{IpAddr, Ipv4Addr};
+use std::collections::{BTreeMap, BinaryHeap};
+
+pub(crate) const MTU: u32 = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Wake(usize),
+    Queue(usize, u64),
+    Ack(usize, u64),
+    Timers(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flying {
+    path: u8,
+    sent: Time,
+}
+
+pub(crate) struct Sender {
+    pub context: PathContext,
+    flying: BTreeMap<u64, Flying>,
+    lost: BTreeMap<u64, u8>,
+    resend: u32,
+    avoid: Option<u8>,
+    nic_free: Time,
+    wake_at: Time,
+    /// Last send or acknowledgment: silence after it is probed for loss.
+    heard: Time,
+    pub active: bool,
+    pub delivered: u64,
+    pub losses: u64,
+    pub spurious: u64,
+}
+
+pub(crate) struct Model {
+    pub now: Time,
+    pub senders: Vec<Sender>,
+    pub path_extra: [Span; 256],
+    pub path_dead: [bool; 256],
+    /// Everything is lost while set.
+    pub silent: bool,
+    pub loss_permille: u32,
+    /// Up to this much is added to each RTT sample.
+    pub noise: Span,
+    pub buffer: u64,
+    pub queue_ns_max: u64,
+    line: u64,
+    rate: u64,
+    base: Span,
+    queue_free: Time,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    seq: u64,
+    packets: u64,
+    rng: Rng,
+}
+
+fn time_of(bytes: u32, rate: u64) -> Span {
+    Span(u64::from(bytes) * 1_000_000_000 / rate)
+}
+
+impl Model {
+    /// `n` senders with NICs of `line` share a queue of `rate`.
+    pub(crate) fn new(n: usize, line: u64, rate: u64, base: Span, seed: u64) -> Self {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self::with_config(
+            n,
+            &EngineConfig::simulated(ip, 0, MTU as u16, line, base),
+            rate,
+            base,
+            seed,
+        )
+    }
+
+    pub(crate) fn with_config(
+        n: usize,
+        config: &EngineConfig,
+        rate: u64,
+        base: Span,
+        seed: u64,
+    ) -> Self {
+        let mut rng = Rng::from_seed(seed);
+        let sender = |rng: &mut Rng| Sender {
+            context: PathContext::new(
+                Time(0),
+                &config.path,
+                &config.rate,
+                &config.loss,
+                config.mtu,
+                rng,
+            ),
+            flying: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            resend: 0,
+            avoid: None,
+            nic_free: Time(0),
+            wake_at: Time::NEVER,
+            heard: Time(0),
+            active: true,
+            delivered: 0,
+            losses: 0,
+            spurious: 0,
+        };
+        let mut model = Self {
+            now: Time(1_000_000),
+            senders: (0..n).map(|_| sender(&mut rng)).collect(),
+            path_extra: [Span::ZERO; 256],
+            path_dead: [false; 256],
+            silent: false,
+            loss_permille: 0,
+            noise: Span::ZERO,
+            buffer: 1 << 20,
+            queue_ns_max: 0,
+            line: config.rate.line_bytes_per_sec,
+            rate,
+            base,
+            queue_free: Time(0),
+            events: BinaryHeap::new(),
+            seq: 0,
+            packets: 0,
+            rng,
+        };
+        for s in 0..n {
+            model.at(model.now, Event::Wake(s));
+            model.at(model.now, Event::Timers(s));
+        }
+        model
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.seq += 1;
+        self.events.push(Reverse((time, self.seq, event)));
+    }
+
+    /// Gives each sender the sample of an undisturbed handshake.
+    pub(crate) fn handshakes(&mut self) {
+        for sender in &mut self.senders {
+            let rtt = self.base + time_of(MTU, self.line) + time_of(MTU, self.rate);
+            sender.context.on_echo(self.now, 0, rtt, false);
+        }
+    }
+
+    /// Lets a sender that rested send again.
+    pub(crate) fn start(&mut self, s: usize) {
+        self.senders[s].active = true;
+        self.at(self.now, Event::Wake(s));
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn counters_reset(&mut self) {
+        self.queue_ns_max = 0;
+        for s in &mut self.senders {
+            s.delivered = 0;
+        }
+    }
+
+    pub(crate) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while let Some(&Reverse((time, _, event))) = self.events.peek() {
+            if time > end {
+                break;
+            }
+            self.events.pop();
+            self.now = time;
+            match event {
+                Event::Wake(s) => self.wake(s),
+                Event::Queue(s, id) => self.queue(s, id),
+                Event::Ack(s, id) => self.ack(s, id),
+                Event::Timers(s) => self.timers(s),
+            }
+        }
+        self.now = end;
+    }
+
+    fn wake(&mut self, s: usize) {
+        let now = self.now;
+        if self.senders[s].wake_at <= now {
+            self.senders[s].wake_at = Time::NEVER;
+        }
+        while self.senders[s].active {
+            match self.senders[s].context.gate(now) {
+                Gate::Open { bytes } => {
+                    assert!(bytes >= MTU, "an open gate has room for a packet");
+                    self.send(s);
+                }
+                Gate::Until(t) => {
+                    assert!(t > now, "a pause ends in the future");
+                    if t < self.senders[s].wake_at {
+                        self.senders[s].wake_at = t;
+                        self.at(t, Event::Wake(s));
+                    }
+                    return;
+                }
+                Gate::Blocked => return,
+            }
+        }
+    }
+
+    fn send(&mut self, s: usize) {
+        let (now, sender) = (self.now, &mut self.senders[s]);
+        sender.heard = now;
+        let again = sender.resend > 0;
+        sender.resend -= u32::from(again);
+        let avoid = if again { sender.avoid } else { None };
+        let path = sender.context.path_choose(now, s as u32, avoid, &mut self.rng);
+        sender.context.on_sent(now, path, MTU, again);
+        self.packets += 1;
+        let id = self.packets;
+        sender.flying.insert(id, Flying { path, sent: now });
+        sender.nic_free = sender.nic_free.max(now) + time_of(MTU, self.line);
+        let extra = self.path_extra[usize::from(path)];
+        let arrival = sender.nic_free + extra + self.base.scale(1, 2);
+        let unlucky = self.rng.below(1000) < self.loss_permille;
+        if !unlucky && !self.silent && !self.path_dead[usize::from(path)] {
+            self.at(arrival, Event::Queue(s, id));
+        }
+    }
+
+    fn queue(&mut self, s: usize, id: u64) {
+        let wait = self.queue_free.since(self.now);
+        if wait.0 * (self.rate / 1_000_000) / 1000 > self.buffer {
+            return;
+        }
+        self.queue_ns_max = self.queue_ns_max.max(wait.0);
+        self.queue_free = self.queue_free.max(self.now) + time_of(MTU, self.rate);
+        let noise = Span((u64::from(self.rng.next_u32()) * self.noise.0) >> 32);
+        self.at(self.queue_free + self.base.scale(1, 2) + noise, Event::Ack(s, id));
+    }
+
+    fn ack(&mut self, s: usize, id: u64) {
+        let (now, sender) = (self.now, &mut self.senders[s]);
+        if self.silent {
+            return;
+        }
+        if let Some(path) = sender.lost.remove(&id) {
+            sender.spurious += 1;
+            sender.context.on_spurious(now, path);
+            return;
+        }
+        sender.heard = now;
+        let Some(f) = sender.flying.remove(&id) else { return };
+        sender.delivered += u64::from(MTU);
+        sender.context.on_acked(now, f.path, MTU, f.sent);
+        sender.context.on_echo(now, f.path, now.since(f.sent), false);
+        let cross = sender.context.reorder_slack_cross();
+        let same = sender.context.reorder_slack_same_path(f.path);
+        let late = |o: &Flying| {
+            let slack = if o.path == f.path { same } else { cross };
+            o.sent + slack < f.sent
+        };
+        let gone: Vec<u64> = sender.flying.iter().filter(|o| late(o.1)).map(|o| *o.0).collect();
+        for id in gone {
+            let rule = if sender.flying[&id].path == f.path {
+                LossRule::SamePath
+            } else {
+                LossRule::CrossPath
+            };
+            sender.lose(now, id, rule);
+        }
+        sender.context.on_ack_end(now, MTU, false);
+        self.wake(s);
+    }
+
+    fn timers(&mut self, s: usize) {
+        let (now, sender) = (self.now, &mut self.senders[s]);
+        let late: Vec<u64> = sender
+            .flying
+            .iter()
+            .filter(|(_, f)| now.since(f.sent) > sender.context.rto(f.path))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            sender.lose(now, id, LossRule::Timeout);
+        }
+        while let Some(path) = sender.context.probe_poll(now) {
+            sender.context.on_uncounted_sent(now, path, 64);
+            if !self.path_dead[usize::from(path)] && !self.silent {
+                // Answered within the time to the next look at the timers.
+                sender.context.on_echo(now, path, self.base, false);
+            }
+        }
+        self.wake(s);
+        let sender = &self.senders[s];
+        let quiet = now.since(sender.heard) > sender.context.tlp_delay();
+        if quiet && !sender.flying.is_empty() {
+            self.send(s);
+        }
+        self.at(now + Span::from_us(20), Event::Timers(s));
+    }
+}
+
+impl Sender {
+    fn lose(&mut self, now: Time, id: u64, rule: LossRule) {
+        let Some(f) = self.flying.remove(&id) else { return };
+        self.context.on_lost(now, f.path, MTU, rule);
+        self.lost.insert(id, f.path);
+        self.losses += 1;
+        self.resend += 1;
+        self.avoid = Some(f.path);
+    }
+
+    /// Paths in use.
+    pub(crate) fn live(&self) -> usize {
+        let mut stats = Vec::new();
+        self.context.stats(&mut stats);
+        stats.iter().filter(|p| p.state == "live" || p.state == "penalised").count()
+    }
+}

@@ -1,0 +1,373 @@
+//! The controller in a small model of a network, and the parts by themselves.
+
+use super::credit::Credit;
+use super::model::{MTU, Model};
+use super::pacing::Pacing;
+use super::{Granter, RoundMeter};
+use crate::config::{EngineConfig, PathPolicy, RatePolicy};
+use crate::time::{Span, Time};
+use core::net::{IpAddr, Ipv4Addr};
+
+const GB: u64 = 1_000_000_000;
+const LINE: u64 = 12_500_000_000;
+const BASE: Span = Span::from_us(10);
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// `n` senders after a handshake each, with half a microsecond of noise.
+fn model(n: usize, rate: u64) -> Model {
+    let mut m = Model::new(n, LINE, rate, BASE, 7);
+    m.noise = Span(500);
+    m.handshakes();
+    m
+}
+
+/// Runs; returns delivered bytes over what the queue could have moved, in percent.
+fn used_percent(m: &mut Model, rate: u64, span: Span) -> u64 {
+    m.counters_reset();
+    m.run(span);
+    let delivered: u64 = m.senders.iter().map(|s| s.delivered).sum();
+    delivered * 100 / (rate / 1_000_000 * (span.0 / 1000))
+}
+
+/// The largest distance of a sender from the equal share, in percent.
+fn unfair_percent(m: &Model) -> u64 {
+    let each = m.senders.iter().map(|s| s.delivered);
+    let mean = each.clone().sum::<u64>() / m.senders.len() as u64;
+    each.map(|d| d.abs_diff(mean) * 100 / mean).max().unwrap_or(0)
+}
+
+#[test]
+fn one_sender_fills_any_bottleneck_with_a_short_queue() {
+    for rate in [LINE, 5 * GB, GB] {
+        let mut m = model(1, rate);
+        m.run(Span::from_ms(2));
+        let used = used_percent(&mut m, rate, Span::from_ms(5));
+        assert!(used >= 95, "{used} % of {rate}");
+        assert!(m.queue_ns_max < 25_000, "queue of {} ns at {rate}", m.queue_ns_max);
+        assert_eq!(m.senders[0].losses, 0);
+    }
+}
+
+#[test]
+fn senders_share_equally() {
+    for (n, rate) in [(2, 5 * GB), (2, 12 * GB), (4, 12 * GB), (16, 12 * GB)] {
+        let mut m = model(n, rate);
+        m.run(Span::from_ms(2));
+        let used = used_percent(&mut m, rate, Span::from_ms(5));
+        assert!(used >= 95, "{n} senders use {used} %");
+        assert!(unfair_percent(&m) <= 10, "{n} senders differ by {} %", unfair_percent(&m));
+        assert!(m.queue_ns_max < 25_000, "queue of {} ns with {n} senders", m.queue_ns_max);
+    }
+}
+
+#[test]
+fn a_late_comer_gets_its_share() {
+    let mut m = model(2, 5 * GB);
+    m.senders[1].active = false;
+    m.run(Span::from_ms(2));
+    m.start(1);
+    m.run(Span::from_ms(3));
+    assert!(used_percent(&mut m, 5 * GB, Span::from_ms(3)) >= 95);
+    assert!(unfair_percent(&m) <= 10, "{} %", unfair_percent(&m));
+}
+
+#[test]
+fn nobody_starves_where_the_least_rtt_is_never_seen() {
+    let mut m = Model::new(2, LINE, 5 * GB, BASE, 7);
+    m.run(Span::from_ms(2));
+    assert!(used_percent(&mut m, 5 * GB, Span::from_ms(5)) >= 95);
+    assert!(unfair_percent(&m) <= 40, "{} %", unfair_percent(&m));
+}
+
+#[test]
+fn a_slow_path_does_not_slow_the_connection() {
+    for slow in [1, 16] {
+        let mut m = model(1, LINE);
+        m.path_extra[..slow].fill(Span::from_us(50));
+        m.run(Span::from_ms(3));
+        let used = used_percent(&mut m, LINE, Span::from_ms(3));
+        assert!(used >= 95, "{used} % with {slow} slow paths");
+        let rate = m.senders[0].context.rate_bytes_per_sec();
+        assert!(rate > LINE / 10 * 9, "rate {rate} with {slow} slow paths");
+    }
+}
+
+#[test]
+fn black_holes_are_retired_and_return() {
+    let mut m = Model::new(1, LINE, LINE, BASE, 7);
+    m.path_dead[3..19].fill(true);
+    // Clean paths are recycled for as long as data flows; after a pause all get their turn again.
+    for _ in 0..24 {
+        m.run(Span(200_000));
+        m.senders[0].active = false;
+        m.run(Span(200_000));
+        m.start(0);
+    }
+    assert_eq!(m.senders[0].live(), 48);
+    let used = used_percent(&mut m, LINE, Span::from_ms(2));
+    assert!(used >= 95, "{used} % with a quarter of the paths dead");
+    let losses = m.senders[0].losses;
+    m.run(Span::from_ms(20));
+    assert_eq!(m.senders[0].losses, losses, "data goes to dead paths");
+    let mut change = 0;
+    while let Some(c) = m.senders[0].context.change_take() {
+        assert!((3..19).contains(&c.path) && !c.live, "{c:?}");
+        change += 1;
+    }
+    assert_eq!(change, 16);
+    m.path_dead.fill(false);
+    m.run(Span::from_ms(120));
+    assert_eq!(m.senders[0].live(), 64);
+    assert!(m.senders[0].context.change_take().is_some_and(|c| c.live));
+}
+
+#[test]
+fn random_loss_keeps_paths_and_rate() {
+    let mut m = model(1, LINE);
+    m.loss_permille = 10;
+    let mut least = 64;
+    for _ in 0..50 {
+        m.run(Span(200_000));
+        least = least.min(m.senders[0].live());
+    }
+    assert!(m.senders[0].losses > 100, "the model lost {}", m.senders[0].losses);
+    assert!(least * 10 >= 64 * 9, "{least} paths live");
+    let used = used_percent(&mut m, LINE, Span::from_ms(5));
+    assert!(used >= 95, "{used} % under 1 % loss");
+}
+
+#[test]
+fn silence_of_all_paths_keeps_them() {
+    let mut m = model(1, LINE);
+    m.run(Span::from_ms(1));
+    m.silent = true;
+    m.run(Span(30_000));
+    let now = m.now;
+    m.senders[0].context.freeze(now);
+    m.run(Span::from_ms(50));
+    assert_eq!(m.senders[0].live(), 64, "no path is to blame");
+    assert_eq!(m.senders[0].context.probe_next(), Time::NEVER);
+    m.silent = false;
+    let now = m.now;
+    m.senders[0].context.thaw(now);
+    m.run(Span::from_ms(120));
+    assert!(used_percent(&mut m, LINE, Span::from_ms(3)) >= 95);
+    assert_eq!(m.senders[0].live(), 64);
+}
+
+#[test]
+fn silence_retires_nothing_even_before_it_is_noticed() {
+    let mut m = model(1, LINE);
+    m.run(Span::from_ms(1));
+    m.silent = true;
+    m.run(Span::from_ms(20));
+    assert!(m.senders[0].losses > 20);
+    assert!(m.senders[0].live() >= 58, "{} live", m.senders[0].live());
+}
+
+#[test]
+fn noise_of_hosts_does_not_collapse_the_rate() {
+    let config = EngineConfig::sockets(LOCAL, 0, MTU as u16);
+    for (noise_us, least) in [(50, 95), (100, 70), (500, 10)] {
+        let mut m = Model::with_config(1, &config, 2 * GB, Span::from_us(20), 7);
+        m.noise = Span::from_us(noise_us);
+        m.run(Span::from_ms(30));
+        let used = used_percent(&mut m, 2 * GB, Span::from_ms(30));
+        assert!(used >= least, "{used} % with {noise_us} us of noise");
+    }
+}
+
+#[test]
+fn heavy_incast_shares_a_shallow_buffer() {
+    let mut m = model(64, 12 * GB);
+    m.run(Span::from_ms(5));
+    let losses = |m: &Model| m.senders.iter().map(|s| s.losses).sum::<u64>();
+    let before = losses(&m);
+    let used = used_percent(&mut m, 12 * GB, Span::from_ms(5));
+    assert!(used >= 95, "{used} %");
+    let sent = 12 * GB / 200 / u64::from(MTU);
+    assert!((losses(&m) - before) * 100 < sent, "{} of {sent} lost", losses(&m) - before);
+}
+
+#[test]
+fn every_policy_carries_traffic() {
+    use PathPolicy::{Ecmp, Oblivious, RttP2c, Srd};
+    for policy in [Srd, Oblivious, Ecmp, RttP2c] {
+        let mut config = EngineConfig::simulated(LOCAL, 0, MTU as u16, LINE, BASE);
+        config.path.policy = policy;
+        let mut m = Model::with_config(2, &config, LINE, BASE, 7);
+        m.run(Span::from_ms(2));
+        let used = used_percent(&mut m, LINE, Span::from_ms(2));
+        assert!(used >= 90, "{used} % with {policy:?}");
+    }
+}
+
+#[test]
+fn a_fixed_rate_is_kept_exactly() {
+    let mut config = EngineConfig::simulated(LOCAL, 0, MTU as u16, LINE, BASE);
+    config.rate.policy = RatePolicy::Fixed;
+    config.rate.rate_fixed_bytes_per_sec = 3 * GB;
+    let mut m = Model::with_config(1, &config, LINE, BASE, 7);
+    m.run(Span::from_ms(1));
+    m.counters_reset();
+    m.run(Span::from_ms(10));
+    let expected = 3 * GB / 100;
+    assert!(m.senders[0].delivered.abs_diff(expected) <= 2 * u64::from(MTU));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut m = model(4, 5 * GB);
+        m.loss_permille = 5;
+        m.run(Span::from_ms(3));
+        m.senders.iter().map(|s| (s.delivered, s.losses)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn pacing_is_exact_over_a_second() {
+    // 1400 bytes at 100 Gb/s are 112 ns; 1437 are 114.96 ns: rounding would show.
+    for (bytes, rate) in [(1400u32, LINE), (1437, LINE), (9000, 1_250_000_123), (1400, 3)] {
+        let mut pacing = Pacing::new(Time(0), rate, 2 * bytes, bytes as u16);
+        let packets = (rate / u64::from(bytes)).clamp(2, 100_000);
+        for _ in 0..packets {
+            let now = pacing.next();
+            pacing.on_sent(now, bytes);
+        }
+        let exact = u128::from(packets) * u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+        let off = u128::from(pacing.next().0).abs_diff(exact);
+        assert!(off * 1_000_000 <= exact.max(1_000_000), "{off} ns off at {rate}");
+    }
+}
+
+#[test]
+fn pacing_forgives_a_late_sender_only_its_allowance() {
+    let mut pacing = Pacing::new(Time(0), GB, 10_000, 1000);
+    let late = Time(1_000_000);
+    let mut sent = 0;
+    while pacing.next() <= late {
+        pacing.on_sent(late, 1000);
+        sent += 1;
+    }
+    assert_eq!(sent, 10, "burst_bytes leave at once");
+    assert_eq!(pacing.burst_bytes(), 10_000, "20 us at 1 GB/s are more than the allowance");
+    pacing.rate_set(GB / 10, 10_000, 1000);
+    assert_eq!(pacing.burst_bytes(), 2000, "a burst lasts 20 us");
+}
+
+#[test]
+fn a_round_measures_between_acknowledgments() {
+    let mut meter = RoundMeter::new(Time(0));
+    let step = |meter: &mut RoundMeter, at: u64| {
+        meter.on_sent(Time(at), 1000);
+        meter.on_acked(1000, Time(at.saturating_sub(5000)));
+        meter.on_ack_end(Time(at), false, 1000)
+    };
+    let rounds: Vec<_> = (5..40).filter_map(|i| step(&mut meter, i * 1000)).collect();
+    assert!(rounds.len() >= 5, "{} rounds of 5 us in 35 us", rounds.len());
+    for round in &rounds {
+        assert_eq!(round.delivered, GB, "1000 bytes each us");
+        assert_eq!(round.lost_permille, 0);
+    }
+    meter.on_lost(1000);
+    let lossy = (40..50).find_map(|i| step(&mut meter, i * 1000)).expect("a round ends");
+    assert!(lossy.lost_permille > 100, "{}", lossy.lost_permille);
+}
+
+#[test]
+fn credit_counts_across_the_wrap_and_ignores_the_past() {
+    let mut credit = Credit::default();
+    assert_eq!(credit.room(1000), u64::MAX, "off: no limit");
+    credit.set(true, 2000);
+    credit.on_sent(1500);
+    assert_eq!(credit.room(1000), 0, "500 bytes are no packet");
+    credit.on_counter(100, 1 << 20);
+    assert_eq!(credit.room(1000), 500 + 6400);
+    credit.on_counter(90, 1 << 20);
+    credit.on_counter(100, 1 << 20);
+    assert_eq!(credit.room(1000), 6900, "an older counter and a repeated one grant nothing");
+    credit.on_counter(1_000_000, 10_000);
+    assert_eq!(credit.room(1000), 10_000, "what piles up is bounded");
+    let mut wrapped = Credit::default();
+    wrapped.set(true, 0);
+    for counter in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 9, 10] {
+        wrapped.on_sent(1 << 20);
+        wrapped.on_counter(counter, 1 << 40);
+    }
+    assert_eq!(wrapped.room(1000), ((1u64 << 32) + 10) * 64 - (5 << 20));
+}
+
+/// Serves all that is due until `end`; bytes for each of `n` peers.
+fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
+    let mut got = vec![0; n];
+    while granter.next() <= end {
+        let now = granter.next();
+        if let Some((ctx, bytes)) = granter.poll(now) {
+            got[ctx as usize] += u64::from(bytes);
+            granter.on_backlog(now, ctx, u32::MAX, bytes);
+        }
+    }
+    got
+}
+
+#[test]
+fn grants_are_paced_and_equal() {
+    let mut granter = Granter::new(LINE, 4096);
+    assert_eq!(granter.next(), Time::NEVER);
+    for ctx in [0, 3, 1] {
+        granter.on_backlog(Time(0), ctx, u32::MAX, 0);
+    }
+    let got = granted(&mut granter, 4, Time(1_000_000));
+    let total: u64 = got.iter().sum();
+    let exact = LINE / 1000 / 100 * 98;
+    assert!(total.abs_diff(exact) <= 2 * 4 * 4096, "{total} of {exact}");
+    assert_eq!(got[2], 0);
+    for ctx in [0, 1, 3] {
+        assert!(got[ctx].abs_diff(total / 3) <= 4 * 4096, "{got:?}");
+    }
+}
+
+#[test]
+fn grants_end_with_the_backlog_and_with_silence() {
+    let mut granter = Granter::new(LINE, 1000);
+    granter.on_backlog(Time(0), 5, 6, 0);
+    let mut sum = 0;
+    while let Some((5, bytes)) = granter.poll(granter.next()) {
+        sum += bytes;
+    }
+    assert!((6000..6128).contains(&sum), "{sum}: six packets, in units of 64");
+    assert_eq!(granter.next(), Time::NEVER);
+    // An open backlog gets some way ahead of the arrivals, no further.
+    granter.on_backlog(Time(20_000), 7, u32::MAX, 0);
+    let mut ahead = 0;
+    while let Some((7, bytes)) = granter.poll(granter.next()) {
+        ahead += u64::from(bytes);
+    }
+    assert!(ahead <= LINE / 5000 + 4064, "{ahead} bytes ahead of a silent peer");
+    granter.on_backlog(Time(9_000_000), 7, 100, 0);
+    granter.forget(7);
+    granter.forget(70_000);
+    assert_eq!(granter.poll(Time(9_000_000)), None, "a peer forgotten gets nothing");
+}
+
+#[test]
+fn a_sender_without_credit_waits_and_recovers() {
+    let run = |granted: bool| {
+        let mut m = model(1, LINE);
+        m.senders[0].context.credits_set(true);
+        for i in 1..=100u32 {
+            // Half of what the line could carry.
+            let counter = if granted { i * 10_000 * (LINE / GB) as u32 / 2 / 64 } else { 0 };
+            m.senders[0].context.on_credit(counter);
+            m.run(Span(10_000));
+        }
+        m.senders[0].delivered * 100 / (LINE / 1000)
+    };
+    // Nobody grants: one first window each time that nothing has been under way for two RTTs.
+    let free = run(false);
+    assert!((10..40).contains(&free), "{free} % of the line without any credit");
+    let granted = run(true);
+    assert!((45..60).contains(&granted), "{granted} % of the line with credits for a half");
+}
