@@ -65,7 +65,7 @@ impl<O: Observer> Engine<O> {
             self.ready_push(ci);
         }
         if self.contexts.get(ci).idle_at <= now {
-            self.context_rest(ci);
+            self.idle_fire(now, ci);
         }
         self.handshake_fire(now, ci);
         if self.contexts.find(ci).is_some() {
@@ -74,6 +74,20 @@ impl<O: Observer> Engine<O> {
                 self.timers.arm(Self::timer_of_context(ci), at);
             }
         }
+    }
+
+    /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a probe
+    /// asks for its lower edge, ever more rarely.
+    fn idle_fire(&mut self, now: Time, ci: u32) {
+        let idle_after = self.cfg.idle_after;
+        let c = self.contexts.get_mut(ci);
+        let a = c.act();
+        if a.verdicts.is_empty() {
+            return self.context_rest(ci);
+        }
+        let round = a.loss.idle_round_take();
+        c.idle_at = now + idle_after.scale(1 << round, 1);
+        self.probe_push(now, ci);
     }
 
     /// Gives the window state of an idle context back; its numbers stay.

@@ -194,7 +194,7 @@ impl Active {
         self.ack.clear();
     }
 
-    /// Whether only numbers need to be remembered.
+    /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
             && self.flows.is_empty()
@@ -203,7 +203,6 @@ impl Active {
             && self.cancels.is_empty()
             && self.jobs.is_empty()
             && !self.window.has_gap()
-            && self.verdicts.is_empty()
             && self.imms.is_empty()
             && self.ack.is_quiet()
     }

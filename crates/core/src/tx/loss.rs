@@ -31,6 +31,8 @@ pub(crate) struct LossState {
     resumed_at: Time,
     probe_at: Time,
     probe_round: u8,
+    /// Probes of an idle peer in a row.
+    idle_round: u8,
     recent: VecDeque<GivenUp>,
 }
 
@@ -43,6 +45,7 @@ impl Default for LossState {
             resumed_at: Time(0),
             probe_at: Time::NEVER,
             probe_round: 0,
+            idle_round: 0,
             recent: VecDeque::with_capacity(RECENT_MAX),
         }
     }
@@ -52,6 +55,13 @@ impl LossState {
     /// A reliable packet left.
     pub fn sent(&mut self, now: Time) {
         self.last_sent = now;
+        self.idle_round = 0;
+    }
+    /// How often an idle peer was asked for its lower edge (at most 7), and counts one more.
+    pub fn idle_round_take(&mut self) -> u8 {
+        let round = self.idle_round;
+        self.idle_round = (round + 1).min(7);
+        round
     }
     /// PSNs were acknowledged: the tail moved.
     pub fn progress(&mut self, now: Time) {
@@ -279,7 +289,7 @@ impl<O: Observer> Engine<O> {
         a.loss.probe_at = a.loss.probe_at.min(soon);
     }
 
-    fn probe_push(&mut self, now: Time, ci: u32) {
+    pub(crate) fn probe_push(&mut self, now: Time, ci: u32) {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
         self.probes.push_back((ci, path));
