@@ -120,6 +120,13 @@ impl<P> Net<P> {
 
     /// Takes the arrivals of these links off the queue, in order.
     fn arrivals_take(&mut self, links: &[LinkId]) -> Vec<Entry<Event>> {
+        let idle = |l: &LinkId| {
+            let link = &self.links[l.0 as usize];
+            link.busy_until + self.profiles[link.profile as usize].delay_ps < self.now
+        };
+        if links.iter().all(idle) {
+            return Vec::new();
+        }
         for link in links {
             self.ends[link.0 as usize].flags |= CHOSEN;
         }
@@ -208,6 +215,9 @@ impl<P> Net<P> {
             self.flag_one(*link, !MONITORED, false);
         }
         self.converge(&all);
+        if self.hosts.iter().all(|h| h.stalled_until <= self.now) {
+            return;
+        }
         for host in 0..self.hosts.len() as u32 {
             self.stall_end(HostId(host));
         }

@@ -434,8 +434,8 @@ impl<P: Clone> Net<P> {
 
     /// Reads what the coming events will need, in passes of reads that do not depend on each other,
     /// so that the processor fetches many lines at once where handling the events would wait for
-    /// one at a time. Changes nothing.
-    pub fn look_ahead(&self, entries: &[Entry<Event>]) {
+    /// one at a time. Calls `host` with every host that gets a packet. Changes nothing.
+    pub fn look_ahead(&self, entries: &[Entry<Event>], host: impl Fn(u32) -> u64) {
         let hosts = self.hosts.len() as u32;
         let mut sum = 0;
         let arrivals = || entries.iter().map(|e| e.event).filter(|e| e.kind() == ARRIVE);
@@ -451,7 +451,7 @@ impl<P: Clone> Net<P> {
                 *link = self.routes.next(to - hosts, header.dst, header.hash).unwrap_or(0);
             } else {
                 sum ^= u64::from(self.slab.payload(event.b).is_some());
-                sum ^= self.hosts[to as usize].stalled_until;
+                sum ^= self.hosts[to as usize].stalled_until ^ host(to);
             }
         }
         for link in links {

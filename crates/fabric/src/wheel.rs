@@ -180,16 +180,13 @@ impl<E: Copy + Default> Wheel<E> {
         self.current.retain(|e| keep(e, &mut pred, &mut out));
         self.late.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         self.far.retain(|e| keep(&e.0.0, &mut pred, &mut out));
-        for slot in 0..SLOTS {
-            if self.heads[slot].chunk == NIL {
-                continue;
-            }
-            let mut kept = Vec::new();
+        let mut kept = Vec::new();
+        let mut next = self.bit_from(0);
+        while let Some(slot) = next {
             self.slot_drain(slot, &mut kept);
             kept.retain(|e| keep(e, &mut pred, &mut out));
-            for entry in kept {
-                self.slot_push(slot, entry);
-            }
+            kept.drain(..).for_each(|e| self.slot_push(slot, e));
+            next = if slot + 1 < SLOTS { self.bit_from(slot + 1) } else { None };
         }
         self.len -= out.len();
         out.sort_unstable_by_key(Entry::key);

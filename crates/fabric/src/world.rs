@@ -160,7 +160,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         while n < events {
             if n.is_multiple_of(LOOK_AHEAD as u64) {
                 let next = self.net.wheel.upcoming();
-                self.net.look_ahead(&next[next.len().saturating_sub(LOOK_AHEAD)..]);
+                let next = &next[next.len().saturating_sub(LOOK_AHEAD)..];
+                self.net.look_ahead(next, |host| self.hosts[host as usize].look_ahead());
             }
             let Some(entry) = self.net.wheel.pop_until(end) else { break };
             self.net.now = entry.time;

@@ -487,3 +487,27 @@ fn senseless_faults_are_refused_with_the_reason() {
     }
     assert!(w.fault_at(0, Fault::HealAll).is_ok());
 }
+
+#[test]
+fn a_packet_led_in_circles_is_dropped_in_the_end() {
+    // Two switches, each with a way to the third; whenever the packet is at one, that way is down.
+    let mut t = srd_fabric::Topology::new(2);
+    let [a, b, l] = [0, 0, 0].map(|tier| Node::Switch(t.switch_add(tier)));
+    t.cable_add(Node::Host(HostId(0)), a, port(), port());
+    t.cable_add(Node::Host(HostId(1)), l, port(), port());
+    t.cable_add(a, b, port(), port());
+    let ways = [t.cable_add(a, l, port(), port()), t.cable_add(b, l, port(), port())];
+    let mut w = world(t, 1);
+    send_at(&mut w, 0, 0, 1, 1, 100, 1);
+    let hop = US + 100 * PER_BYTE;
+    for n in 0..70 {
+        let [shut, open] = [n % 2, (n + 1) % 2].map(|i| Target::Cable(ways[i]));
+        let at = n as Ps * hop + hop / 2;
+        w.fault_at(at, Fault::Down { at: shut, routing: Some(0) }).expect("sound");
+        w.fault_at(at, Fault::Up { at: open, routing: Some(0) }).expect("sound");
+    }
+    finish(&mut w);
+    assert_eq!(drops(&w, DropReason::HopLimit), 1);
+    let passed = w.link_stats(CableId(2).up()).packets + w.link_stats(CableId(2).down()).packets;
+    assert_eq!(passed, u64::from(srd_fabric::HOPS_MAX));
+}
