@@ -15,6 +15,8 @@ use crate::time::{Span, Time};
 
 /// Idle round trips after which the rate of before says nothing about the network of now.
 const RESTART_RTTS: u64 = 16;
+/// The first round lasts at most this many RTTs with a full queue: then its window was too large.
+const OPENING_RTTS: u64 = 4;
 /// Smallest rise of the cap after drops of the peer's receive queue: 1/8 per round.
 const DROP_CAP_RISE: u64 = 8;
 
@@ -208,7 +210,10 @@ impl Active {
 
     pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, app_limited: bool) {
         let mtu = u64::from(p.mtu);
-        let Some(mut round) = self.meter.on_ack_end(now, app_limited, mtu) else { return };
+        let link = self.link_now(p);
+        let opening_max = Span(OPENING_RTTS * (link.base_ns + link.target_ns));
+        let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
+        let Some(mut round) = round else { return };
         round.queue_ns = self.set.quartiles_take().map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.
@@ -220,7 +225,7 @@ impl Active {
             let risen = self.drop_cap + (self.drop_cap / DROP_CAP_RISE).max(1);
             self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
         }
-        self.rate.on_round(&self.link_now(p), &round);
+        self.rate.on_round(&link, &round);
         self.rate_apply(p);
     }
 
@@ -247,6 +252,13 @@ impl Active {
         let half = self.inflight.min(self.inflight_max) / 2;
         self.drop_cap = half.max(4 * u64::from(p.mtu));
         self.cap_update(p);
+    }
+
+    /// A loss on `path` was none.
+    pub(crate) fn on_spurious(&mut self, p: &Params, now: Time, path: u8) {
+        self.rtt.on_spurious();
+        self.meter.on_spurious(u64::from(p.mtu));
+        self.health.on_spurious(p, &mut self.set, now, path);
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {

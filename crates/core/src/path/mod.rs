@@ -205,8 +205,7 @@ impl PathContext {
     /// A loss on `path` turned out to be none: takes the blame back and widens the slack.
     pub fn on_spurious(&mut self, now: Time, path: u8) {
         let (p, active, _) = self.grow(now);
-        active.rtt.on_spurious();
-        active.health.on_spurious(p, &mut active.set, now, path);
+        active.on_spurious(p, now, path);
     }
 
     /// A packet in flight was given up without a verdict on its path.

@@ -1,6 +1,6 @@
 //! Rate, inflight and credits towards one remote address.
 //!
-//! Once per round trip a [`Round`] sums up what came back, and a [`RatePolicy`] turns it into a rate
+//! Once per round trip a `Round` sums up what came back, and a `RatePolicy` turns it into a rate
 //! and an inflight cap. `pacing` spaces packets by that rate; credits, where both
 //! ends grant them, bound what the last hop may be sent.
 

@@ -35,6 +35,9 @@ pub(crate) struct RoundMeter {
     app_limited: bool,
     /// No acknowledgment has come since sending started again: nothing to measure from.
     starting: bool,
+    /// The first round since then. If the first window was too large, its queue makes that round
+    /// long, so that time may end it, too.
+    opening: bool,
 }
 
 impl RoundMeter {
@@ -50,6 +53,7 @@ impl RoundMeter {
             lost_permille: 0,
             app_limited: false,
             starting: true,
+            opening: true,
         }
     }
 
@@ -75,6 +79,11 @@ impl RoundMeter {
         self.lost += u64::from(bytes);
     }
 
+    /// A packet counted as lost was none.
+    pub(crate) fn on_spurious(&mut self, bytes: u64) {
+        self.lost = self.lost.saturating_sub(bytes);
+    }
+
     /// Share lost in the last whole round.
     pub(crate) fn lost_permille(&self) -> u32 {
         self.lost_permille
@@ -86,8 +95,14 @@ impl RoundMeter {
     }
 
     /// An acknowledgment block is complete. Returns the round if it ended with it, without its
-    /// queueing delay.
-    pub(crate) fn on_ack_end(&mut self, now: Time, app_limited: bool, mtu: u64) -> Option<Round> {
+    /// queueing delay. `opening_max`: longest first round.
+    pub(crate) fn on_ack_end(
+        &mut self,
+        now: Time,
+        app_limited: bool,
+        mtu: u64,
+        opening_max: Span,
+    ) -> Option<Round> {
         self.app_limited |= app_limited;
         if self.acked == 0 {
             return None;
@@ -100,9 +115,11 @@ impl RoundMeter {
             self.sent_before = 0;
             return None;
         }
-        if self.newest < self.began || now <= self.began {
+        let overdue = self.opening && now.since(self.began) > opening_max;
+        if (self.newest < self.began && !overdue) || now <= self.began {
             return None;
         }
+        self.opening = false;
         let ns = now.since(self.began).0;
         self.lost_permille = (self.lost * 1000 / (self.lost + self.acked)) as u32;
         let round = Round {

@@ -178,6 +178,20 @@ fn noise_of_hosts_does_not_collapse_the_rate() {
 }
 
 #[test]
+fn a_line_rate_that_is_not_there_is_noticed_in_the_first_window() {
+    // 1 Gb/s where 100 Gb/s are configured: one RTT of the first window alone takes 8 ms.
+    let config = EngineConfig::sockets(LOCAL, 0, MTU as u16);
+    let mut m = Model::with_config(1, &config, GB / 8, Span::from_us(20), 7);
+    m.run(Span::from_ms(2));
+    let rate = m.senders[0].context.rate_bytes_per_sec();
+    assert!(rate < LINE / 4, "{rate}");
+    m.run(Span::from_ms(30));
+    let used = used_percent(&mut m, GB / 8, Span::from_ms(30));
+    assert!(used >= 90, "{used} %");
+    assert!(m.queue_ns_max < 2_000_000, "queue of {} ns", m.queue_ns_max);
+}
+
+#[test]
 fn heavy_incast_shares_a_shallow_buffer() {
     let mut m = model(64, 12 * GB);
     m.run(Span::from_ms(5));
@@ -263,7 +277,7 @@ fn a_round_measures_between_acknowledgments() {
     let step = |meter: &mut RoundMeter, at: u64| {
         meter.on_sent(Time(at), 1000);
         meter.on_acked(1000, Time(at.saturating_sub(5000)));
-        meter.on_ack_end(Time(at), false, 1000)
+        meter.on_ack_end(Time(at), false, 1000, Span::from_secs(1))
     };
     let rounds: Vec<_> = (5..40).filter_map(|i| step(&mut meter, i * 1000)).collect();
     assert!(rounds.len() >= 5, "{} rounds of 5 us in 35 us", rounds.len());
