@@ -256,6 +256,11 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether objects of the device (or other handles on it) exist.
+    pub fn in_use(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// What is not as good as it could be on this host, each with the command that mends it.
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings

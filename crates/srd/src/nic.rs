@@ -18,6 +18,9 @@ pub(crate) const PARSE_ERRORS: usize = 7;
 /// Packets handed to the datapath in one turn at most: bounds how long received packets wait.
 pub(crate) const TX_BATCH: usize = 64;
 
+/// Longest sleep while the kernel takes no more packets.
+const BACKLOG_SLEEP_MAX: Duration = Duration::from_millis(1);
+
 /// Where a parse error is counted.
 pub(crate) const fn parse_error_index(e: ParseError) -> usize {
     match e {
@@ -168,6 +171,11 @@ impl Nic {
 
     /// How long nothing happens by itself; `None` = until something arrives.
     pub(crate) fn idle_time(&self, limit: Option<Duration>) -> Option<Duration> {
+        if !self.net.tx_ready() {
+            // Packets that are due cannot leave: the datapath wakes when its backlog can. Timers
+            // that fire meanwhile are this late at most.
+            return Some(limit.map_or(BACKLOG_SLEEP_MAX, |l| l.min(BACKLOG_SLEEP_MAX)));
+        }
         let next = self.engine.next_timeout();
         if next == Time::NEVER {
             return limit;

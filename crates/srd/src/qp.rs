@@ -228,7 +228,8 @@ impl QueuePair {
         if let Some(state) = change.state {
             self.core.set_state(state);
         }
-        // After the change, so that held posts of a queue pair in ERR are flushed at once.
+        nic.deliver(shared);
+        // Posts that were held, or came meanwhile, meet the new state: in ERR they are flushed.
         nic.take_posts_of(shared, now, index);
         nic.deliver(shared);
         if change.state == Some(QpState::Reset) {
