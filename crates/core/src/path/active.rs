@@ -234,7 +234,8 @@ impl Active {
         let entry = self.set.get(path);
         let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
         let srtt = self.srtt(p);
-        // A peer that stalls just before an acknowledgment is silent for `rto - srtt` at the timeout.
+        // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
+        // the timeout comes.
         let silence_max = (rto - srtt).scale(3, 4).max(srtt.scale(1, 2));
         let loss = Loss { rule, permille: self.meter.lost_permille(), silence_max, srtt };
         let first = self.health.on_lost(p, &mut self.set, now, path, loss);

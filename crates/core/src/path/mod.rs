@@ -2,9 +2,9 @@
 //!
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
-//! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement and
-//! probes, `ack_path` the paths of pure acknowledgments, `active` what ties them together; `rate/`
-//! decides how fast.
+//! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
+//! and probes, `ack_path` the paths of pure acknowledgments, `active` what ties them together;
+//! `rate/` decides how fast.
 
 mod ack_path;
 mod active;
@@ -263,8 +263,8 @@ impl PathContext {
         }
     }
 
-    /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from the
-    /// configuration, doubled by each timeout of the path in a row.
+    /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from
+    /// the configuration, doubled by each timeout of the path in a row.
     pub fn rto(&self, path: u8) -> Span {
         let known = self.active.as_ref().map(|a| a.set.get(path));
         let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));

@@ -117,6 +117,21 @@ fn a_retransmission_takes_another_path() {
 }
 
 #[test]
+fn the_median_is_over_paths_and_over_their_best() {
+    let mut set = set::PathSet::new(256, 0);
+    assert_eq!(set.quartiles_take(), None);
+    for (path, queue) in [(0, 9), (70, 1), (140, 2), (255, 8), (0, 7), (0, 30)] {
+        set.touch(path, queue);
+    }
+    assert_eq!(set.quartiles_take(), Some((2, 1)), "a tie of two good and two bad is good");
+    assert_eq!(set.quartiles_take(), None, "a new round");
+    for path in 0..=10 {
+        set.touch(path, u32::from(path) * 10);
+    }
+    assert_eq!(set.quartiles_take(), Some((50, 20)));
+}
+
+#[test]
 fn ecmp_stays_and_spreads_flows() {
     let mut b = Bench::new(PathPolicy::Ecmp, 64);
     let home: Vec<u8> = (0..64).map(|flow| b.choose(flow, None)).collect();

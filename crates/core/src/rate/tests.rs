@@ -3,7 +3,8 @@
 use super::credit::Credit;
 use super::model::{MTU, Model};
 use super::pacing::Pacing;
-use super::{Granter, RoundMeter};
+use super::srd::SrdRate;
+use super::{Granter, Link, RatePolicy as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
@@ -90,6 +91,54 @@ fn a_slow_path_does_not_slow_the_connection() {
         let rate = m.senders[0].context.rate_bytes_per_sec();
         assert!(rate > LINE / 10 * 9, "rate {rate} with {slow} slow paths");
     }
+}
+
+#[test]
+fn a_minority_of_late_paths_does_not_slow_even_those_who_keep_using_them() {
+    let run = |late: usize| {
+        let mut config = EngineConfig::simulated(LOCAL, 0, MTU as u16, LINE, BASE);
+        config.path.policy = PathPolicy::Oblivious;
+        let mut m = Model::with_config(1, &config, LINE, BASE, 7);
+        m.path_extra[..late].fill(Span::from_us(18));
+        m.run(Span::from_ms(5));
+        m.senders[0].context.rate_bytes_per_sec()
+    };
+    assert!(run(16) > LINE / 10 * 9, "{}", run(16));
+    assert!(run(60) < LINE / 2, "{}", run(60));
+}
+
+#[test]
+fn delay_without_loss_leaves_a_burst_per_round_trip() {
+    let link = Link {
+        line: LINE,
+        base_ns: 20_000,
+        base_known: true,
+        srtt_ns: 400_000,
+        burst: 65_536,
+        target_ns: 100_000,
+        mtu: 1400,
+    };
+    let late = |lost_permille| Round {
+        queue_ns: Some(380_000),
+        delivered: 1000,
+        sent: 1000,
+        packets: 20,
+        lost_permille,
+        app_limited: false,
+    };
+    let mut floor = SrdRate::new(LINE);
+    for _ in 0..10 {
+        floor.on_round(&link, &Round { queue_ns: Some(0), ..late(0) });
+    }
+    for _ in 0..200 {
+        floor.on_round(&link, &late(0));
+    }
+    assert_eq!(floor.rate(), Link::rate(65_536, 400_000));
+    assert!(floor.inflight_max(&link) >= 65_536);
+    for _ in 0..200 {
+        floor.on_round(&link, &late(60));
+    }
+    assert_eq!(floor.rate(), link.rate_min(), "losses prove the queue");
 }
 
 #[test]
