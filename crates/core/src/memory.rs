@@ -72,6 +72,9 @@ impl MrTable {
 pub(crate) struct Ah {
     pub pd: PdId,
     pub ip: IpAddr,
+    /// The context used last through this handle: its number and our tag, which proves that the
+    /// number still means the same context.
+    pub last: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +90,8 @@ pub(crate) struct AhTable {
     cursor: usize,
     /// Address to (a handle for it, how many there are). Local calls alone add to it.
     by_ip: FxHashMap<IpAddr, (AhId, u32)>,
+    /// Changes whenever a handle comes or goes: what contexts remember of `find` is then stale.
+    generation: u32,
 }
 
 impl AhTable {
@@ -107,6 +112,7 @@ impl AhTable {
         self.slots[i] = AhSlot::Used(ah);
         let id = AhId(i as u16);
         self.by_ip.entry(ah.ip).or_insert((id, 0)).1 += 1;
+        self.generation = self.generation.wrapping_add(1);
         Some(id)
     }
     pub fn get(&self, id: AhId) -> Option<&Ah> {
@@ -115,9 +121,16 @@ impl AhTable {
             AhSlot::Free(_) => None,
         }
     }
+    /// Remembers the context used last through `id`.
+    pub fn note_context(&mut self, id: AhId, ci: u32, tag: u32) {
+        if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
+            a.last = Some((ci, tag));
+        }
+    }
     pub fn destroy(&mut self, id: AhId, free_at: Time) -> bool {
         let Some(&Ah { ip, .. }) = self.get(id) else { return false };
         self.slots[usize::from(id.0)] = AhSlot::Free(free_at);
+        self.generation = self.generation.wrapping_add(1);
         let entry = self.by_ip.get_mut(&ip);
         if let Some((first, count)) = entry {
             *count -= 1;
@@ -130,6 +143,10 @@ impl AhTable {
             }
         }
         true
+    }
+    /// Number of the present set of handles.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
     /// A handle for `ip`, or `AhId::UNKNOWN`.
     pub fn find(&self, ip: &IpAddr) -> AhId {

@@ -93,7 +93,7 @@ impl<O: Observer> Engine<O> {
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(ObjectError::Invalid);
         }
-        self.ahs.create(now, Ah { pd, ip }).ok_or(ObjectError::NoRoom)
+        self.ahs.create(now, Ah { pd, ip, last: None }).ok_or(ObjectError::NoRoom)
     }
 
     /// Frees an address handle; outstanding sends through it end with status 4.

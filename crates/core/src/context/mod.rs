@@ -11,7 +11,7 @@ mod table;
 pub(crate) use cookie::CookieJar;
 pub(crate) use table::ContextTable;
 
-use crate::api::{Endpoint, Qpn};
+use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
 use crate::rx::write_imm::ImmTable;
 use crate::rx::{
@@ -91,7 +91,8 @@ pub(crate) struct Context {
     /// When the window state may be given back.
     pub idle_at: Time,
     pub ack_echo: u16,
-    /// The peer has answered at least once in this life.
+    /// Our address handle for the peer, as of that generation of the table.
+    pub peer_ah: (u32, AhId),
     pub queued_ready: bool,
     pub queued_ack: bool,
     pub queued_wait: bool,
@@ -267,6 +268,7 @@ impl Context {
             pace_at: Time::NEVER,
             idle_at: Time::NEVER,
             ack_echo: 0,
+            peer_ah: (u32::MAX, AhId::UNKNOWN),
             queued_ready: false,
             queued_ack: false,
             queued_wait: false,

@@ -1,8 +1,7 @@
 //! A reliable packet is judged once: new to the window, then by the queue pair it is for.
 
 use crate::api::{
-    AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, RxMeta, Status,
-    Target,
+    AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
 };
 use crate::context::ContextState;
 use crate::counters::Drop;
@@ -12,7 +11,6 @@ use crate::limits::GRH_BYTES;
 use crate::qp::Qp;
 use crate::rx::window::Seen;
 use crate::time::{Span, Time};
-use core::net::IpAddr;
 use srd_wire::{Body, Message, Packet, Verdict};
 
 /// The decision on one packet, and what to do with its payload.
@@ -35,7 +33,6 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         ci: u32,
-        meta: &RxMeta,
         packet: &Packet<'_>,
     ) -> Result<Rx, Drop> {
         let p = packet.header.psn;
@@ -55,7 +52,7 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).state == ContextState::Closing {
             self.close_withdraw(now, ci);
         }
-        let judged = self.judge(ci, meta, packet);
+        let judged = self.judge(ci, packet);
         let a = self.contexts.get_mut(ci).act();
         a.window.insert(p);
         a.ack.note_psn(now, p, &cfg);
@@ -68,16 +65,16 @@ impl<O: Observer> Engine<O> {
         Ok(judged.rx)
     }
 
-    fn judge(&mut self, ci: u32, meta: &RxMeta, packet: &Packet<'_>) -> Judged {
+    fn judge(&mut self, ci: u32, packet: &Packet<'_>) -> Judged {
         let len = packet.payload_len;
         match packet.body {
-            Body::Send(msg) => self.judge_send(meta, &msg, None, len),
-            Body::SendImm(msg, imm) => self.judge_send(meta, &msg, Some(imm), len),
-            Body::Write(msg, rdma) => self.judge_write(meta, &msg, &rdma, len),
+            Body::Send(msg) => self.judge_send(ci, &msg, None, len),
+            Body::SendImm(msg, imm) => self.judge_send(ci, &msg, Some(imm), len),
+            Body::Write(msg, rdma) => self.judge_write(ci, &msg, &rdma, len),
             Body::WriteImm { msg, rdma, msg_len, imm } => {
-                self.judge_write_imm(ci, meta, &msg, &rdma, (msg_len, imm), len)
+                self.judge_write_imm(ci, &msg, &rdma, (msg_len, imm), len)
             }
-            Body::ReadReq(msg, req) => self.judge_read_req(ci, meta, &msg, &req),
+            Body::ReadReq(msg, req) => self.judge_read_req(ci, &msg, &req),
             Body::ReadResp(resp) => self.judge_read_resp(ci, &resp, len),
             Body::Cancel { msg_id } => {
                 self.contexts.get_mut(ci).act().imms.remove(msg_id);
@@ -100,7 +97,7 @@ impl<O: Observer> Engine<O> {
         Ok(qp)
     }
 
-    fn judge_send(&mut self, meta: &RxMeta, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
+    fn judge_send(&mut self, ci: u32, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
         let qp = match self.qp_for(msg, QpType::Srd) {
             Ok(qp) => qp,
             Err(verdict) => return Judged::refuse(verdict),
@@ -113,14 +110,14 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
-        self.recv_complete(meta.src_ip, msg, (index, recv.wr_id), imm, u32::from(len));
+        self.recv_complete(ci, msg, (index, recv.wr_id), imm, u32::from(len));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Judged::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
     }
 
     pub(crate) fn ud_received(
         &mut self,
-        meta: &RxMeta,
+        ci: u32,
         packet: &Packet<'_>,
         msg: &Message,
         imm: Option<u32>,
@@ -132,7 +129,7 @@ impl<O: Observer> Engine<O> {
             _ => return Err(Drop::UdUndeliverable),
         }
         let (index, recv) = qp.rq.pop().expect("there is a front");
-        self.recv_complete(meta.src_ip, msg, (index, recv.wr_id), imm, len + GRH_BYTES);
+        self.recv_complete(ci, msg, (index, recv.wr_id), imm, len + GRH_BYTES);
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Ok(Rx::Place(Placement { target, offset: u64::from(GRH_BYTES), len }))
     }
@@ -140,7 +137,7 @@ impl<O: Observer> Engine<O> {
     /// Completes a consumed receive of a send or a datagram.
     fn recv_complete(
         &mut self,
-        src_ip: IpAddr,
+        ci: u32,
         msg: &Message,
         (index, wr_id): (u32, u64),
         imm: Option<u32>,
@@ -150,13 +147,13 @@ impl<O: Observer> Engine<O> {
         self.counters.recv_bytes += u64::from(byte_len);
         let qpn = Qpn(msg.dst_qpn);
         let kind = CompletionKind::Recv(RecvHandle { qp: qpn, index });
-        self.recv_completion_push(src_ip, msg, kind, wr_id, imm, byte_len);
+        self.recv_completion_push(ci, msg, kind, wr_id, imm, byte_len);
     }
 
     /// Puts a receive-side completion into its queue; the slot was reserved before.
     pub(crate) fn recv_completion_push(
         &mut self,
-        src_ip: IpAddr,
+        ci: u32,
         msg: &Message,
         kind: CompletionKind,
         wr_id: u64,
@@ -164,7 +161,8 @@ impl<O: Observer> Engine<O> {
         byte_len: u32,
     ) {
         let qpn = Qpn(msg.dst_qpn);
-        let src_ah: AhId = self.ahs.find(&src_ip);
+        let src_ah = self.peer_ah(ci);
+        let src_ip = self.contexts.get(ci).peer.ip;
         let Some(qp) = self.qps.get(qpn) else { return };
         let Some(cq) = self.cqs.get_mut(qp.init.recv_cq) else { return };
         cq.push(Completion {
@@ -178,6 +176,16 @@ impl<O: Observer> Engine<O> {
             src_ah,
             src_ip: Some(src_ip),
         });
+    }
+
+    /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
+    pub(crate) fn peer_ah(&mut self, ci: u32) -> AhId {
+        let generation = self.ahs.generation();
+        let c = self.contexts.get_mut(ci);
+        if c.peer_ah.0 != generation {
+            c.peer_ah = (generation, self.ahs.find(&c.peer.ip));
+        }
+        c.peer_ah.1
     }
 
     /// Counts the senders that have more to come; the receive budget is shared among them.

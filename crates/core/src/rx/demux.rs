@@ -136,9 +136,9 @@ impl<O: Observer> Engine<O> {
             }
             Body::Close => self.close_received(now, ci),
             Body::CloseAck => self.close_acked(now, ci),
-            Body::Ud(msg) => self.ud_received(meta, packet, &msg, None),
-            Body::UdImm(msg, imm) => self.ud_received(meta, packet, &msg, Some(imm)),
-            _ => self.reliable_received(now, ci, meta, packet),
+            Body::Ud(msg) => self.ud_received(ci, packet, &msg, None),
+            Body::UdImm(msg, imm) => self.ud_received(ci, packet, &msg, Some(imm)),
+            _ => self.reliable_received(now, ci, packet),
         };
         if self.contexts.find(ci).is_some() {
             self.ack_schedule(now, ci);

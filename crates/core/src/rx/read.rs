@@ -1,8 +1,6 @@
 //! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
 
-use crate::api::{
-    Access, AhId, MrKey, Opcode, Placement, QpType, Rx, RxMeta, Status, Target, WrHandle,
-};
+use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Rx, Status, Target, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
@@ -41,14 +39,8 @@ impl ReadJob {
 }
 
 impl<O: Observer> Engine<O> {
-    pub(crate) fn judge_read_req(
-        &mut self,
-        ci: u32,
-        meta: &RxMeta,
-        msg: &Message,
-        req: &ReadReq,
-    ) -> Judged {
-        match self.read_check(ci, meta, msg, req) {
+    pub(crate) fn judge_read_req(&mut self, ci: u32, msg: &Message, req: &ReadReq) -> Judged {
+        match self.read_check(ci, msg, req) {
             Ok(()) => {}
             Err(verdict) => return Judged::refuse(verdict),
         }
@@ -74,18 +66,12 @@ impl<O: Observer> Engine<O> {
         Judged::accept(Rx::Done)
     }
 
-    fn read_check(
-        &mut self,
-        ci: u32,
-        meta: &RxMeta,
-        msg: &Message,
-        req: &ReadReq,
-    ) -> Result<(), Verdict> {
+    fn read_check(&mut self, ci: u32, msg: &Message, req: &ReadReq) -> Result<(), Verdict> {
         let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
         if !self.cfg.rdma_read {
             return Err(Verdict::FeatureMismatch);
         }
-        if self.cfg.rdma_needs_ah && self.ahs.find(&meta.src_ip) == AhId::UNKNOWN {
+        if self.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
             return Err(Verdict::UnknownPeer);
         }
         if req.len == 0 {

@@ -1,24 +1,17 @@
 //! RDMA writes: checked against the region, placed by their own address, the immediate last.
 
 use crate::api::{
-    Access, AhId, CompletionKind, MrKey, Placement, QpType, Qpn, RecvHandle, Rx, RxMeta, Target,
+    Access, AhId, CompletionKind, MrKey, Placement, QpType, Qpn, RecvHandle, Rx, Target,
 };
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::rx::deliver::Judged;
 use crate::rx::write_imm::ImmStep;
-use core::net::IpAddr;
 use srd_wire::{Message, Rdma, Verdict};
 
 impl<O: Observer> Engine<O> {
-    pub(crate) fn judge_write(
-        &mut self,
-        meta: &RxMeta,
-        msg: &Message,
-        rdma: &Rdma,
-        len: u16,
-    ) -> Judged {
-        match self.write_check(meta.src_ip, msg, rdma, len) {
+    pub(crate) fn judge_write(&mut self, ci: u32, msg: &Message, rdma: &Rdma, len: u16) -> Judged {
+        match self.write_check(ci, msg, rdma, len) {
             Ok(rx) => {
                 self.counters.rdma_write_recv_bytes += u64::from(len);
                 Judged::accept(rx)
@@ -30,7 +23,6 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn judge_write_imm(
         &mut self,
         ci: u32,
-        meta: &RxMeta,
         msg: &Message,
         rdma: &Rdma,
         (msg_len, imm): (u32, u32),
@@ -38,16 +30,16 @@ impl<O: Observer> Engine<O> {
     ) -> Judged {
         let imm_only = len == 0 && msg_len > 0;
         if imm_only {
-            return self.judge_imm_retry(ci, meta.src_ip, msg, msg_len, imm);
+            return self.judge_imm_retry(ci, msg, msg_len, imm);
         }
-        let rx = match self.write_check(meta.src_ip, msg, rdma, len) {
+        let rx = match self.write_check(ci, msg, rdma, len) {
             Ok(rx) => rx,
             Err(verdict) => return Judged::refuse(verdict),
         };
         let whole = u32::from(len) == msg_len;
         if whole {
             // One packet: refused as a whole when the immediate finds no receive.
-            if !self.imm_deliver(meta.src_ip, msg, msg_len, imm) {
+            if !self.imm_deliver(ci, msg, msg_len, imm) {
                 return Judged::refuse(Verdict::Rnr);
             }
             self.counters.rdma_write_recv_bytes += u64::from(len);
@@ -65,7 +57,7 @@ impl<O: Observer> Engine<O> {
         }
         self.counters.rdma_write_recv_bytes += u64::from(len);
         if step == ImmStep::Complete {
-            if !self.imm_deliver(meta.src_ip, msg, msg_len, imm) {
+            if !self.imm_deliver(ci, msg, msg_len, imm) {
                 // The bytes are placed; only the immediate has to come again.
                 return Judged { verdict: Verdict::Rnr, rx };
             }
@@ -74,21 +66,14 @@ impl<O: Observer> Engine<O> {
         Judged::accept(rx)
     }
 
-    fn judge_imm_retry(
-        &mut self,
-        ci: u32,
-        src_ip: IpAddr,
-        msg: &Message,
-        msg_len: u32,
-        imm: u32,
-    ) -> Judged {
+    fn judge_imm_retry(&mut self, ci: u32, msg: &Message, msg_len: u32, imm: u32) -> Judged {
         if !self.contexts.get_mut(ci).act().imms.awaits_imm(msg.msg_id) {
             return Judged::refuse(Verdict::NoRequest);
         }
         if let Err(verdict) = self.qp_for(msg, QpType::Srd) {
             return Judged::refuse(verdict);
         }
-        if !self.imm_deliver(src_ip, msg, msg_len, imm) {
+        if !self.imm_deliver(ci, msg, msg_len, imm) {
             return Judged::refuse(Verdict::Rnr);
         }
         self.contexts.get_mut(ci).act().imms.remove(msg.msg_id);
@@ -98,7 +83,7 @@ impl<O: Observer> Engine<O> {
     /// Queue pair, key, region, rights, bounds, address handle: where the payload goes.
     fn write_check(
         &mut self,
-        src_ip: IpAddr,
+        ci: u32,
         msg: &Message,
         rdma: &Rdma,
         len: u16,
@@ -107,7 +92,7 @@ impl<O: Observer> Engine<O> {
         if !self.cfg.rdma_write {
             return Err(Verdict::FeatureMismatch);
         }
-        if self.cfg.rdma_needs_ah && self.ahs.find(&src_ip) == AhId::UNKNOWN {
+        if self.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
             return Err(Verdict::UnknownPeer);
         }
         if len == 0 {
@@ -125,7 +110,7 @@ impl<O: Observer> Engine<O> {
 
     /// Delivers the immediate: consumes a receive, or a completion slot where the queue pair takes
     /// writes unsolicited. False: neither is there.
-    fn imm_deliver(&mut self, src_ip: IpAddr, msg: &Message, byte_len: u32, imm: u32) -> bool {
+    fn imm_deliver(&mut self, ci: u32, msg: &Message, byte_len: u32, imm: u32) -> bool {
         let qpn = Qpn(msg.dst_qpn);
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
         let (kind, wr_id) = if qp.init.unsolicited_write_recv {
@@ -143,7 +128,7 @@ impl<O: Observer> Engine<O> {
             (CompletionKind::RecvRdmaImm(RecvHandle { qp: qpn, index }), recv.wr_id)
         };
         self.counters.recv_wrs += 1;
-        self.recv_completion_push(src_ip, msg, kind, wr_id, Some(imm), byte_len);
+        self.recv_completion_push(ci, msg, kind, wr_id, Some(imm), byte_len);
         true
     }
 }

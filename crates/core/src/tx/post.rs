@@ -1,10 +1,13 @@
 //! Posting: check, promise a completion slot, find the context, join its queue.
 
-use crate::api::{Endpoint, Opcode, PostError, QpType, Qpn, RecvHandle, RecvWr, SendWr, WrHandle};
+use crate::api::{
+    AhId, Endpoint, Opcode, PostError, QpType, Qpn, RecvHandle, RecvWr, SendWr, WrHandle,
+};
 use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
+use crate::memory::Ah;
 use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
@@ -15,7 +18,7 @@ impl<O: Observer> Engine<O> {
         wr: &SendWr,
     ) -> Result<WrHandle, PostError> {
         let (send_cq, rnr_retry) = self.send_check(qpn, wr)?;
-        let ip = self.ahs.get(wr.ah).ok_or(PostError::BadAh)?.ip;
+        let ah = *self.ahs.get(wr.ah).ok_or(PostError::BadAh)?;
         let port = self.cfg.port_base + u16::from(wr.dst_qpn.slot());
         let cq = self.cqs.get_mut(send_cq).ok_or(PostError::BadQp)?;
         if !cq.has_room() {
@@ -24,7 +27,7 @@ impl<O: Observer> Engine<O> {
         if !self.wrs.has_room() {
             return Err(PostError::NoRoom);
         }
-        let ci = self.context_for(now, Endpoint { ip, port }).ok_or(PostError::NoRoom)?;
+        let ci = self.context_through(now, wr.ah, &ah, port).ok_or(PostError::NoRoom)?;
         let reserved = self.cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
         debug_assert!(reserved);
         let i = self.wrs.alloc(*wr, qpn, ci, rnr_retry);
@@ -52,6 +55,20 @@ impl<O: Observer> Engine<O> {
         }
         self.context_rearm(now, ci);
         Ok(WrHandle(i))
+    }
+
+    /// The context to `port` at the handle's address: most often the one used last through it.
+    fn context_through(&mut self, now: Time, id: AhId, ah: &Ah, port: u16) -> Option<u32> {
+        if let Some((ci, tag)) = ah.last
+            && self.contexts.find(ci).is_some_and(|c| c.local_tag == tag && c.peer.port == port)
+        {
+            self.context_activate(ci);
+            return Some(ci);
+        }
+        let ci = self.context_for(now, Endpoint { ip: ah.ip, port })?;
+        let tag = self.contexts.get(ci).local_tag;
+        self.ahs.note_context(id, ci, tag);
+        Some(ci)
     }
 
     fn send_check(&self, qpn: Qpn, wr: &SendWr) -> Result<(crate::api::CqId, u8), PostError> {
