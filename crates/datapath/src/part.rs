@@ -58,6 +58,22 @@ impl Part {
         unsafe { Self::new(bytes.as_ptr(), bytes.len()) }
     }
 
+    /// `len` bytes from `at` on of an arena that outlives the part's use, as for
+    /// [`of_batch`](Self::of_batch). It may be [`extend`](Self::extend)ed within the arena.
+    pub(crate) fn of_arena(arena: &[u8], at: usize, len: usize) -> Self {
+        assert!(at <= arena.len() && len <= arena.len() - at);
+        // The address comes from the whole arena, so that it stays valid for what follows.
+        // SAFETY: within the arena, by the check above.
+        unsafe { Self::new(arena.as_ptr().add(at), len) }
+    }
+
+    /// Takes in `next`, a part of the same arena, if it follows at once; tells whether it does.
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+        let follows = self.len > 0 && self.ptr.wrapping_add(self.len) == next.ptr;
+        self.len += if follows { next.len } else { 0 };
+        follows
+    }
+
     /// Its length in bytes.
     pub const fn len(&self) -> usize {
         self.len

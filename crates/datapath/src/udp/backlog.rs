@@ -148,8 +148,8 @@ impl Backlog {
             let packets = if whole { m.packets() } else { 1 };
             self.ring.clear();
             self.ring.message_start(m.dst, m.segment_len);
-            let part = core::iter::once(Part::of_batch(chunk));
-            self.ring.packets_add(packets, chunk.len(), part);
+            self.ring.packets_add(packets, chunk.len());
+            self.ring.part_push(Part::of_batch(chunk));
             counters.tx_syscalls += 1;
             match kernel.send(m.path, &self.ring, 0) {
                 Ok(_) => {

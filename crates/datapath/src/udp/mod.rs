@@ -1,13 +1,14 @@
 //! UDP sockets: one to receive, one per path to send.
 //!
-//! The receive socket is bound at a known port (port base + slot). Each path has a bound but
-//! unconnected socket at a port that the kernel chose, shared by all peers; those are never read,
-//! because peers send everything to the receive port.
+//! The receive socket is bound at a known port (port base + slot). Each path has a socket at a port
+//! that the kernel chose, shared by all peers; those are never read, because peers send everything
+//! to the receive port.
 
 mod addr;
 mod backlog;
 mod config;
 mod control;
+mod paths;
 mod ring;
 mod rx;
 mod socket;
@@ -24,7 +25,7 @@ use core::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
-use ring::SendRing;
+use paths::PathSockets;
 use rx::RxQueue;
 use std::{
     io,
@@ -32,7 +33,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
     time::Instant,
 };
-use tx::{Kernel, TxLimits, TxQueue};
+use tx::{TxLimits, TxQueue};
 
 /// Longest sleep while the kernel lacks memory: nothing tells when it has some again.
 const NOBUFS_WAIT_MAX: Duration = Duration::from_millis(1);
@@ -110,7 +111,7 @@ impl UdpDatapath {
         self.polls.push(Poll::readable(self.waker.as_raw_fd()));
         if !self.tx.backlog().is_empty() {
             let full = self.tx.backlog().full_paths();
-            let sockets = full.filter_map(|path| self.sockets.paths.get(usize::from(path)));
+            let sockets = full.filter_map(|path| self.sockets.socket(path));
             self.polls.extend(sockets.map(|s| Poll::writable(s.as_raw_fd())));
         }
     }
@@ -145,7 +146,7 @@ impl Datapath for UdpDatapath {
     }
 
     fn path_port(&self, path: u8) -> u16 {
-        self.sockets.ports.get(usize::from(path)).copied().unwrap_or(0)
+        self.sockets.port(path)
     }
 
     fn udp_payload_max(&self) -> usize {
@@ -211,34 +212,6 @@ impl Datapath for UdpDatapath {
 
     fn counters(&self) -> Counters {
         self.counters
-    }
-}
-
-/// One socket per path.
-struct PathSockets {
-    paths: Vec<UdpSocket>,
-    ports: Vec<u16>,
-    local: IpAddr,
-}
-
-impl PathSockets {
-    fn open(config: &UdpConfig) -> Result<Self, OpenError> {
-        let paths = (0..config.paths).map(|_| socket::path_open(config));
-        let paths = paths.collect::<Result<Vec<_>, _>>()?;
-        let port = |s: &UdpSocket| s.local_addr().map(|addr| addr.port());
-        let ports = paths.iter().map(port).collect::<Result<_, _>>();
-        let ports = ports.map_err(OpenError::system("read a path's port"))?;
-        Ok(Self { paths, ports, local: config.ip })
-    }
-}
-
-impl Kernel for PathSockets {
-    fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32> {
-        ring.send(self.paths[usize::from(path)].as_fd(), from)
-    }
-
-    fn route_mtu(&self, dst: SocketAddr) -> Option<u32> {
-        route::mtu_to(self.local, dst).ok()
     }
 }
 

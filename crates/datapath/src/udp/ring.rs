@@ -28,6 +28,8 @@ const _: () = {
 pub struct SendRing {
     parts: Vec<Part>,
     messages: Vec<Message>,
+    /// The part pushed last belongs to an arena and is the last message's.
+    arena_tail: bool,
 }
 
 /// One message of a [`SendRing`].
@@ -48,7 +50,8 @@ pub struct Message {
 impl SendRing {
     /// Room for `packets` datagrams without allocation.
     pub fn with_capacity(packets: usize) -> Self {
-        Self { parts: Vec::with_capacity(packets * 4), messages: Vec::with_capacity(packets) }
+        let (parts, messages) = (Vec::with_capacity(packets * 4), Vec::with_capacity(packets));
+        Self { parts, messages, arena_tail: false }
     }
 
     /// Forgets all messages.
@@ -60,6 +63,7 @@ impl SendRing {
     /// Starts a message of datagrams of `segment_len` bytes.
     pub fn message_start(&mut self, dst: SocketAddr, segment_len: usize) {
         let segment = u16::try_from(segment_len).unwrap_or(u16::MAX);
+        self.arena_tail = false;
         self.messages.push(Message {
             dst,
             packets: 0,
@@ -71,12 +75,30 @@ impl SendRing {
         });
     }
 
-    /// Adds `packets` datagrams of `bytes` bytes together, made of `parts`, to the last message.
-    pub fn packets_add(&mut self, packets: usize, bytes: usize, parts: impl Iterator<Item = Part>) {
-        self.parts.extend(parts.filter(|part| !part.is_empty()));
+    /// Counts `packets` datagrams of `bytes` bytes together to the last message; their parts are
+    /// pushed before or after this.
+    pub fn packets_add(&mut self, packets: usize, bytes: usize) {
         if let Some(message) = self.messages.last_mut() {
             message.packets += packets;
             message.bytes += bytes;
+        }
+    }
+
+    /// Appends `part` to the last message.
+    pub fn part_push(&mut self, part: Part) {
+        if !part.is_empty() {
+            self.parts.push(part);
+            self.arena_tail = false;
+        }
+    }
+
+    /// Appends `part` of an arena to the last message. Where it follows the part before it at once,
+    /// the two become one: the kernel copies a long part much faster than several short ones.
+    pub fn arena_part_push(&mut self, part: Part) {
+        let last = self.parts.last_mut().filter(|_| self.arena_tail);
+        if !last.is_some_and(|last| last.extend(&part)) {
+            self.part_push(part);
+            self.arena_tail = !part.is_empty();
         }
     }
 
@@ -98,37 +120,51 @@ impl SendRing {
     }
 
     /// Sends messages from the one at `from` on, at most [`MESSAGES_MAX`]. Returns how many the
-    /// kernel took (at least one), or the error number for the first.
-    pub fn send(&self, fd: BorrowedFd<'_>, from: usize) -> Result<usize, i32> {
+    /// kernel took (at least one), or the error number for the first. Messages to `connected`, the
+    /// address that the socket is connected to, go without address.
+    pub fn send(
+        &self,
+        fd: BorrowedFd<'_>,
+        from: usize,
+        connected: Option<SocketAddr>,
+    ) -> Result<usize, i32> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        if self.messages.len() - from == 1 {
+            let header = self.header(from, connected);
+            // SAFETY: as below, for one message.
+            let rc = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) };
+            return if rc >= 0 { Ok(1) } else { Err(errno()) };
+        }
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES_MAX];
         let count = (self.messages.len() - from).min(MESSAGES_MAX);
         for (i, header) in headers[..count].iter_mut().enumerate() {
-            let (message, parts) = (&self.messages[from + i], self.parts_of(from + i));
-            // SAFETY: an all-zero mmsghdr is a valid value of that plain struct.
-            let mut h: libc::mmsghdr = unsafe { core::mem::zeroed() };
-            h.msg_hdr.msg_name = message.addr.as_ptr().cast_mut().cast();
-            h.msg_hdr.msg_namelen = message.addr.len();
-            h.msg_hdr.msg_iov = parts.as_ptr().cast_mut().cast();
-            h.msg_hdr.msg_iovlen = parts.len();
-            if message.packets > 1 {
-                h.msg_hdr.msg_control = message.control.as_ptr().cast_mut().cast();
-                h.msg_hdr.msg_controllen = SegmentControl::BYTES;
-            }
-            header.write(h);
+            header.write(libc::mmsghdr { msg_hdr: self.header(from + i, connected), msg_len: 0 });
         }
         // SAFETY: the first `count` headers are initialised. They point to addresses, controls and
         // parts of `self`, which the kernel only reads here; a Part has the layout of an iovec
         // (`repr(C)`, pointer then length), and its bytes are readable by the promise of
         // `Part::new`.
         let rc = unsafe {
-            libc::sendmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr().cast(),
-                count as u32,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
+            libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags)
         };
         if rc > 0 { Ok(rc as usize) } else { Err(errno()) }
+    }
+
+    fn header(&self, index: usize, connected: Option<SocketAddr>) -> libc::msghdr {
+        let (message, parts) = (&self.messages[index], self.parts_of(index));
+        // SAFETY: an all-zero msghdr is a valid value of that plain struct.
+        let mut h: libc::msghdr = unsafe { core::mem::zeroed() };
+        if connected != Some(message.dst) {
+            h.msg_name = message.addr.as_ptr().cast_mut().cast();
+            h.msg_namelen = message.addr.len();
+        }
+        h.msg_iov = parts.as_ptr().cast_mut().cast();
+        h.msg_iovlen = parts.len();
+        if message.packets > 1 {
+            h.msg_control = message.control.as_ptr().cast_mut().cast();
+            h.msg_controllen = SegmentControl::BYTES;
+        }
+        h
     }
 }
 
@@ -144,6 +180,33 @@ struct Slot {
     control_len: usize,
     len: usize,
     truncated: bool,
+}
+
+impl Slot {
+    /// Asks for a message to be received into this slot and the buffer of `iovec`.
+    fn header(&mut self, iovec: &mut libc::iovec) -> libc::msghdr {
+        // SAFETY: an all-zero msghdr is a valid value of that plain struct.
+        let mut h: libc::msghdr = unsafe { core::mem::zeroed() };
+        h.msg_name = self.addr.as_mut_ptr().cast();
+        h.msg_namelen = super::addr::BYTES_MAX as u32;
+        h.msg_iov = ptr::from_mut(iovec);
+        h.msg_iovlen = 1;
+        h.msg_control = self.control.0.as_mut_ptr().cast();
+        h.msg_controllen = ReceiveControl::BYTES;
+        h
+    }
+
+    /// Notes what the kernel has written.
+    fn take(&mut self, header: &libc::msghdr, len: usize) {
+        self.addr.len_set(header.msg_namelen);
+        self.control_len = header.msg_controllen.min(ReceiveControl::BYTES);
+        self.len = len.min(BUFFER_BYTES);
+        self.truncated = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    }
+}
+
+fn iovec_of(buffer: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }
 }
 
 /// One received message.
@@ -180,22 +243,16 @@ impl RecvRing {
 
     /// Receives at most `want` messages without blocking; returns how many, or the error number.
     pub fn receive(&mut self, fd: BorrowedFd<'_>, want: usize) -> Result<usize, i32> {
-        let count = want.clamp(1, self.slots.len());
+        if want <= 1 {
+            return self.receive_one(fd);
+        }
+        let count = want.min(self.slots.len());
         let mut iovecs = [const { MaybeUninit::<libc::iovec>::uninit() }; MESSAGES_MAX];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES_MAX];
         let buffers = self.buffers.chunks_exact_mut(BUFFER_BYTES);
         for (i, (slot, buffer)) in self.slots[..count].iter_mut().zip(buffers).enumerate() {
-            let iovec = iovecs[i]
-                .write(libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() });
-            // SAFETY: an all-zero mmsghdr is a valid value of that plain struct.
-            let mut h: libc::mmsghdr = unsafe { core::mem::zeroed() };
-            h.msg_hdr.msg_name = slot.addr.as_mut_ptr().cast();
-            h.msg_hdr.msg_namelen = super::addr::BYTES_MAX as u32;
-            h.msg_hdr.msg_iov = ptr::from_mut(iovec);
-            h.msg_hdr.msg_iovlen = 1;
-            h.msg_hdr.msg_control = slot.control.0.as_mut_ptr().cast();
-            h.msg_hdr.msg_controllen = ReceiveControl::BYTES;
-            headers[i].write(h);
+            let iovec = iovecs[i].write(iovec_of(buffer));
+            headers[i].write(libc::mmsghdr { msg_hdr: slot.header(iovec), msg_len: 0 });
         }
         // SAFETY: the first `count` headers are initialised; each points to an address, a control
         // buffer, an iovec and a data buffer of its own, of the lengths given, all alive here.
@@ -214,12 +271,22 @@ impl RecvRing {
         for (slot, header) in self.slots.iter_mut().zip(&headers[..rc as usize]) {
             // SAFETY: all of the first `count` headers were initialised, and `rc` <= `count`.
             let h = unsafe { header.assume_init_ref() };
-            slot.addr.len_set(h.msg_hdr.msg_namelen);
-            slot.control_len = h.msg_hdr.msg_controllen.min(ReceiveControl::BYTES);
-            slot.len = (h.msg_len as usize).min(BUFFER_BYTES);
-            slot.truncated = h.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+            slot.take(&h.msg_hdr, h.msg_len as usize);
         }
         Ok(rc as usize)
+    }
+
+    /// The same for one message: while spinning on an empty socket, this is the cheaper call.
+    fn receive_one(&mut self, fd: BorrowedFd<'_>) -> Result<usize, i32> {
+        let mut iovec = iovec_of(&mut self.buffers[..BUFFER_BYTES]);
+        let mut header = self.slots[0].header(&mut iovec);
+        // SAFETY: as in `receive`, for one message.
+        let rc = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+        if rc < 0 {
+            return Err(errno());
+        }
+        self.slots[0].take(&header, rc as usize);
+        Ok(1)
     }
 
     /// Message `index` of the last receive.

@@ -79,7 +79,7 @@ fn congestion_marks_are_seen_and_ours_say_ect() {
             assert_eq!(receive(&mut d).1, field == 3, "{ip} with ECN field {field}");
         }
         assert_eq!(d.counters().rx_ce, 1);
-        for socket in &d.sockets.paths {
+        for socket in (0..16).filter_map(|path| d.sockets.socket(path)) {
             assert_eq!(sys::option_get(socket.as_fd(), level, name).unwrap() & 3, 2);
         }
     }
@@ -93,8 +93,75 @@ fn strangers_cannot_fill_a_path_socket() {
         stranger.send_to(&[0; 1000], (d.local_ip(), d.path_port(0))).unwrap();
     }
     let mut waiting = 0;
-    while d.sockets.paths[0].recv_from(&mut [0; 1000]).is_ok() {
+    while d.sockets.socket(0).unwrap().recv_from(&mut [0; 1000]).is_ok() {
         waiting += 1;
     }
     assert!(waiting < 10, "{waiting} datagrams wait");
+}
+
+/// Sends `count` numbered datagrams to each of `to` in turn, over path 2, one flush each.
+fn send(d: &mut UdpDatapath, to: &[&UdpDatapath], count: u32) {
+    for number in 0..count {
+        for receiver in to {
+            let dst = (receiver.local_ip(), receiver.port()).into();
+            let headers = &number.to_le_bytes()[..];
+            let packet = TxPacket { dst, path: 2, headers, payload: &[], padded_len: 0 };
+            d.tx_push(&packet).unwrap();
+            assert_eq!(d.tx_flush().unwrap().sent, 1);
+        }
+    }
+}
+
+fn received(d: &mut UdpDatapath) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut number = |r: RxDatagram<'_>| {
+        all.push(u32::from_le_bytes(r.bytes.try_into().unwrap()));
+    };
+    while d.rx(&mut number).unwrap().datagrams > 0 {}
+    all
+}
+
+#[test]
+fn a_path_used_for_one_peer_is_connected_and_still_serves_all() {
+    let (mut a, mut b, mut c) =
+        (open("127.0.0.1", 190), open("127.0.0.1", 190), open("127.0.0.1", 190));
+    let address = |d: &UdpDatapath| SocketAddr::new(d.local_ip(), d.port());
+    send(&mut a, &[&b], 200);
+    assert_eq!(received(&mut b), (0..200).collect::<Vec<_>>());
+    assert_eq!(a.sockets.connected(2), None);
+    send(&mut a, &[&b], 200);
+    assert_eq!(received(&mut b), (0..200).collect::<Vec<_>>());
+    assert_eq!(a.sockets.connected(2), Some(address(&b)));
+    let port = a.path_port(2);
+    send(&mut a, &[&b, &c], 100);
+    assert_eq!(received(&mut b), (0..100).collect::<Vec<_>>());
+    assert_eq!(received(&mut c), (0..100).collect::<Vec<_>>());
+    send(&mut a, &[&c], 300);
+    assert_eq!(received(&mut c), (0..300).collect::<Vec<_>>());
+    assert_eq!(a.sockets.connected(2), Some(address(&c)));
+    let socket = a.sockets.socket(2).unwrap();
+    assert_eq!(socket.local_addr().unwrap(), SocketAddr::new(a.local_ip(), port));
+}
+
+#[test]
+fn a_connected_peer_that_restarts_misses_nothing_after() {
+    let mut a = open("127.0.0.1", 195);
+    let slot = {
+        let b = open("127.0.0.1", 195);
+        send(&mut a, &[&b], 300);
+        assert!(a.sockets.connected(2).is_some());
+        b.slot()
+    };
+    let gone: SocketAddr = (a.local_ip(), a.port() - u16::from(a.slot()) + u16::from(slot)).into();
+    // Each of these makes the host answer "port unreachable", which the next send hears of.
+    for _ in 0..5 {
+        let packet = TxPacket { dst: gone, path: 2, headers: b"void", payload: &[], padded_len: 0 };
+        a.tx_push(&packet).unwrap();
+        a.tx_flush().unwrap();
+    }
+    let mut b = open("127.0.0.1", 195);
+    assert_eq!(b.slot(), slot);
+    send(&mut a, &[&b], 50);
+    assert_eq!(received(&mut b), (0..50).collect::<Vec<_>>());
+    assert_eq!(a.counters().tx_refused, 0);
 }

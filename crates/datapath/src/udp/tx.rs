@@ -13,6 +13,9 @@ const MESSAGE_BYTES_MAX: usize = 65_000;
 /// Longest datagram: what padding can be made of.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
 static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
+/// Datagrams up to this long are copied when pushed. Measured on Linux 6.18: each part of a message
+/// costs the kernel about 28 ns, two per packet, copying 1400 bytes ourselves half of that.
+const COPY_BYTES_MAX: usize = 2_048;
 const NONE: u32 = u32::MAX;
 
 /// Sends messages; the sockets, or a script in tests.
@@ -61,8 +64,8 @@ struct Queued {
     dst: SocketAddr,
     len: usize,
     pad: usize,
-    head_at: usize,
-    head_len: usize,
+    arena_at: usize,
+    arena_len: usize,
     parts_at: usize,
     parts_len: usize,
     /// Next packet of the same path.
@@ -95,7 +98,8 @@ pub struct TxQueue {
     limits: TxLimits,
     queue: Vec<Queued>,
     parts: Vec<Part>,
-    heads: Vec<u8>,
+    /// Headers, and whole datagrams that are short.
+    arena: Vec<u8>,
     lists: Vec<PathList>,
     /// Paths with packets, in the order of their first.
     active: Vec<u8>,
@@ -110,7 +114,7 @@ impl TxQueue {
             limits,
             queue: Vec::with_capacity(limits.batch_max),
             parts: Vec::with_capacity(limits.batch_max * 2),
-            heads: Vec::with_capacity(limits.batch_max * 128),
+            arena: Vec::with_capacity(limits.batch_max * COPY_BYTES_MAX),
             lists: vec![EMPTY_LIST; paths],
             active: Vec::with_capacity(paths),
             ring: SendRing::with_capacity(limits.batch_max),
@@ -151,19 +155,26 @@ impl TxQueue {
             self.queue[list.last as usize].next = index;
         }
         list.last = index;
-        let body = packet.payload.iter().map(Part::len).sum::<usize>();
+        let arena_at = self.arena.len();
+        let (parts_at, mut pad) = (self.parts.len(), 0);
+        if len <= COPY_BYTES_MAX {
+            packet.gather_into(&mut self.arena);
+        } else {
+            let body = packet.payload.iter().map(Part::len).sum::<usize>();
+            pad = len - packet.headers.len() - body;
+            self.arena.extend_from_slice(packet.headers);
+            self.parts.extend_from_slice(packet.payload);
+        }
         self.queue.push(Queued {
             dst: packet.dst,
             len,
-            pad: len - packet.headers.len() - body,
-            head_at: self.heads.len(),
-            head_len: packet.headers.len(),
-            parts_at: self.parts.len(),
-            parts_len: packet.payload.len(),
+            pad,
+            arena_at,
+            arena_len: self.arena.len() - arena_at,
+            parts_at,
+            parts_len: self.parts.len() - parts_at,
             next: NONE,
         });
-        self.heads.extend_from_slice(packet.headers);
-        self.parts.extend_from_slice(packet.payload);
         Ok(())
     }
 
@@ -174,7 +185,7 @@ impl TxQueue {
         }
         self.queue.clear();
         self.parts.clear();
-        self.heads.clear();
+        self.arena.clear();
         self.ring.clear();
     }
 
@@ -211,12 +222,13 @@ impl TxQueue {
                 if packets > 0 && !fits {
                     break;
                 }
-                let head = &self.heads[packet.head_at..][..packet.head_len];
-                let body = &self.parts[packet.parts_at..][..packet.parts_len];
-                let parts = core::iter::once(Part::of_batch(head))
-                    .chain(body.iter().copied())
-                    .chain(core::iter::once(Part::of_batch(&ZEROS[..packet.pad])));
-                self.ring.packets_add(1, packet.len, parts);
+                let head = Part::of_arena(&self.arena, packet.arena_at, packet.arena_len);
+                self.ring.packets_add(1, packet.len);
+                self.ring.arena_part_push(head);
+                for part in &self.parts[packet.parts_at..][..packet.parts_len] {
+                    self.ring.part_push(*part);
+                }
+                self.ring.part_push(Part::of_batch(&ZEROS[..packet.pad]));
                 (packets, bytes, next) = (packets + 1, bytes + packet.len, packet.next);
                 if packet.len < first.len {
                     break;
