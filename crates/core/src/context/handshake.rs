@@ -225,7 +225,7 @@ impl<O: Observer> Engine<O> {
                 if c.peer_tag != p.tag || c.peer_incarnation != p.incarnation {
                     self.peer_params_set(ci, p);
                 }
-                self.contexts.get_mut(ci).last_heard = now;
+                self.handshake_rtt(now, ci);
                 self.context_confirm(now, ci);
                 // The peer holds back until it sees our tag used.
                 self.context_activate(ci);
@@ -236,6 +236,19 @@ impl<O: Observer> Engine<O> {
             _ if c.peer_tag == p.tag => Ok(Rx::Done),
             _ => Err(Drop::BadHandshake),
         }
+    }
+
+    /// An Open answered at the first try gives the first RTT: base and first window rest on it.
+    fn handshake_rtt(&mut self, now: Time, ci: u32) {
+        let retry = self.cfg.loss.open_retry;
+        let c = self.contexts.get(ci);
+        if c.handshake_round != 1 || c.cookie != 0 {
+            return;
+        }
+        let opened_at = Time(c.handshake_at.0.saturating_sub(retry.0));
+        let path_ctx = c.path_ctx;
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        pc.on_echo(now, 0, now.since(opened_at), false);
     }
 
     pub(crate) fn challenged(

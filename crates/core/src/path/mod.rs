@@ -289,6 +289,13 @@ impl PathContext {
         self.srtt().scale(1, 2).max(floor) + self.widening()
     }
 
+    /// How much longer than the average the round trip on `path` takes: a packet there may be
+    /// overtaken by that much without being lost.
+    pub fn lag(&self, path: u8) -> Span {
+        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
+        Span(u64::from(known)) - self.srtt()
+    }
+
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
         self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min)))

@@ -100,11 +100,16 @@ impl<O: Observer> Engine<O> {
     /// Applies both rules after an acknowledgment.
     pub(crate) fn loss_detect(&mut self, now: Time, ci: u32) {
         let path_ctx = self.contexts.get(ci).path_ctx;
-        let cross = self.paths.get_mut(path_ctx).ctx.reorder_slack_cross();
+        let cross = self.paths.get(path_ctx).ctx.reorder_slack_cross();
         loop {
             let board = &self.contexts.get_mut(ci).act().board;
             let Some(p) = board.oldest() else { break };
-            if board.get(p).sent + cross >= board.newest_acked {
+            let (e, newest) = (*board.get(p), board.newest_acked);
+            if e.sent + cross >= newest {
+                break;
+            }
+            let lag = self.paths.get(path_ctx).ctx.lag(e.path);
+            if e.sent + cross + lag >= newest {
                 break;
             }
             self.lose(now, ci, p, LossRule::CrossPath);
