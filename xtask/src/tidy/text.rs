@@ -7,8 +7,7 @@ const COLUMNS_MAX: usize = 100;
 /// Largest file that may be committed.
 const BYTES_MAX: u64 = 512 * 1024;
 /// Files of code, by ending.
-const CODE: [&str; 9] =
-    [".rs", ".c", ".h", ".py", ".sh", ".toml", "/.ci/run", "/x", "/apt-ensure"];
+const CODE: [&str; 9] = [".rs", ".c", ".h", ".py", ".sh", ".toml", "/.ci/run", "/x", "/apt-ensure"];
 /// Packages in which the clocks are banned.
 pub const DETERMINISTIC: [&str; 4] = ["wire", "core", "fabric", "check"];
 /// What their clippy.toml must ban.
