@@ -191,7 +191,7 @@ impl fmt::Display for TxPushError {
                 write!(f, "path {path} does not exist: use one below {paths}")
             }
             Self::BadFamily => f.write_str(
-                "destination and local address differ in family: use IPv4 with IPv4, IPv6 with IPv6",
+                "destination and local address differ in family: use IPv4 or IPv6 for both",
             ),
         }
     }
@@ -326,7 +326,8 @@ pub struct Counters {
 /// let (mut a, b) = (net.endpoint("10.0.0.1:1".parse()?)?, net.endpoint("10.0.0.2:1".parse()?)?);
 /// let text = String::from("payload");
 /// let dst = (b.local_ip(), b.port()).into();
-/// let (pushed, report) = send_batch(&mut a, |batch| batch.push(dst, 0, b"head", &[text.as_bytes()]))?;
+/// let (pushed, report) =
+///     send_batch(&mut a, |batch| batch.push(dst, 0, b"head", &[text.as_bytes()]))?;
 /// assert!(pushed.is_ok());
 /// assert_eq!(report.sent, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

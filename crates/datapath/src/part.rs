@@ -1,7 +1,7 @@
 //! A piece of payload, by address.
 //!
-//! Payload stays where the user has it until a flush, which the compiler cannot watch over. What has
-//! to be promised for that, by whoever makes a [`Part`] and by every datapath, is all in here.
+//! Payload stays where the user has it until a flush, which the compiler cannot watch over. What
+//! has to be promised for that, by whoever makes a [`Part`] and by every datapath, is in here.
 #![allow(unsafe_code, reason = "the one place that turns payload addresses into bytes")]
 
 use crate::{Datapath, capture::Capture, fault::Fault, mem::MemDatapath, udp::UdpDatapath};

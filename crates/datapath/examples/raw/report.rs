@@ -92,7 +92,8 @@ impl Report {
             self.rtt_ns.sort_unstable();
             let at = |per_mille: usize| self.rtt_ns[(self.rtt_ns.len() - 1) * per_mille / 1000];
             out += &format!(
-                ",\"rtt_ns\":{{\"min\":{},\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\"max\":{}}}",
+                ",\"rtt_ns\":{{\"min\":{},\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\
+                 \"max\":{}}}",
                 at(0),
                 at(500),
                 at(900),
