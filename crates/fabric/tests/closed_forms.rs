@@ -84,7 +84,10 @@ fn rates_without_a_whole_number_of_ps_per_byte_stay_exact_over_many_packets() {
     // 56 Gb/s = 142.857 ps per byte; each packet is rounded down by less than 1 ps.
     let rate = 56_000_000_000;
     let mut w = world(back_to_back(Port::new(rate, 0)), 1);
-    for i in 0..1_000 {
+    send_at(&mut w, 0, 0, 1, 0, 1_501, 0);
+    w.run_until(0);
+    w.with_host(HostId(0), |_, io| assert_eq!(io.nic_backlog_bytes(), 1_501));
+    for i in 1..1_000 {
         send_at(&mut w, 0, 0, 1, 0, 1_501, i);
     }
     finish(&mut w);
@@ -231,6 +234,21 @@ fn timers_fire_when_set_and_only_then() {
     w.run_until(MS);
     let want: Vec<Ps> = (0..).map(|i| 200 * US + i * 7 * US).take_while(|t| *t <= MS).collect();
     assert_eq!(w.hosts()[0].timers[3..], want);
+}
+
+#[test]
+fn moving_a_timer_about_leaves_no_trail_of_events() {
+    let mut w = world(back_to_back(port()), 1);
+    w.with_host(HostId(0), |_, io| {
+        for i in 0..1_000 {
+            io.timer_set((100 - i % 100) * US);
+            io.timer_set((200 + i % 7) * US);
+        }
+    });
+    w.run_to_end();
+    assert_eq!(w.hosts()[0].timers, [205 * US]);
+    // One event for each time that was earlier than all before, and those that moved on.
+    assert!(w.totals().events <= 102, "{}", w.totals().events);
 }
 
 #[test]

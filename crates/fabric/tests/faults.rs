@@ -64,7 +64,27 @@ fn a_cut_loses_what_is_queued_and_flying_and_what_comes() {
     finish(&mut w);
     assert_eq!(ids(&w, 1), [0, 1, 2, 3, 4, 22]);
     assert_eq!((drops(&w, DropReason::Cut), drops(&w, DropReason::LinkDown)), (15, 2));
-    assert_eq!(got(&w)[5].at, 22 * US + 100 * NS + US, "the queue is empty after the cut");
+}
+
+#[test]
+fn a_short_cut_empties_the_queue_and_takes_a_lone_flying_packet() {
+    let mut w = world(back_to_back(port()), 1);
+    let at = Target::Link(LinkId(0));
+    let cut = |w: &mut Net, time| {
+        w.fault_at(time, Fault::Down { at, routing: None }).expect("sound");
+        w.fault_at(time + 10 * NS, Fault::Up { at, routing: None }).expect("sound");
+    };
+    for i in 0..20 {
+        send_at(&mut w, 0, 0, 1, 0, 1_250, i);
+    }
+    cut(&mut w, 50 * NS);
+    send_at(&mut w, 100 * NS, 0, 1, 0, 1_250, 20);
+    // This one has left the card, whose queue is empty, when the next cut comes.
+    send_at(&mut w, 10 * US, 0, 1, 0, 1_250, 21);
+    cut(&mut w, 10 * US + 500 * NS);
+    finish(&mut w);
+    assert_eq!((ids(&w, 1), drops(&w, DropReason::Cut)), (vec![20], 21));
+    assert_eq!(got(&w)[0].at, 200 * NS + US, "nothing was queued before it");
 }
 
 #[test]
@@ -163,20 +183,26 @@ fn a_flapping_link_loses_packets_in_every_outage() {
 
 #[test]
 fn a_dead_switch_comes_back_with_another_hash() {
-    let mut w = sprayed(1, 400 * US);
+    let mut w = world(leaf_spine(2, 4, 1), 1);
+    for round in 0..3 {
+        for i in 0..64 {
+            send_at(&mut w, round * 100 * US + i * US, 0, 1, i as u16, 500, i);
+        }
+    }
     let leaf = SwitchId(0);
-    let counts =
-        |w: &Net| (0..4).map(|s| w.link_stats(spine_link(w, s)).packets).collect::<Vec<_>>();
-    w.run_until(100 * US);
+    let counts = |w: &Net| [0, 1, 2, 3].map(|s| w.link_stats(spine_link(w, s)).packets);
+    w.run_until(90 * US);
     let first = counts(&w);
     w.fault_now(Fault::SwitchDown { switch: leaf, routing: Some(0) }).expect("sound");
-    w.run_until(200 * US);
+    w.run_until(190 * US);
     assert_eq!(counts(&w), first, "a dead switch forwards nothing");
-    assert!(drops(&w, DropReason::LinkDown) >= 999);
-    let up = Fault::SwitchUp { switch: leaf, hash_seed: Some(99), routing: Some(0) };
+    assert_eq!(drops(&w, DropReason::LinkDown), 64);
+    let up = Fault::SwitchUp { switch: leaf, hash_seed: None, routing: Some(0) };
     w.fault_now(up).expect("sound");
     finish(&mut w);
-    assert!(counts(&w).iter().sum::<u64>() > first.iter().sum::<u64>() + 1_900);
+    let both = counts(&w);
+    assert_eq!(both.iter().sum::<u64>(), 128);
+    assert_ne!(both, first.map(|n| 2 * n), "the same flows take other paths");
 }
 
 #[test]
@@ -379,9 +405,12 @@ fn a_stalled_host_drops_what_it_cannot_hold() {
     for i in 100..200 {
         send_at(&mut w, 100 * US + i * 100 * NS, 0, 1, 0, 500, i);
     }
-    w.fault_now(Fault::HostStall { host: HostId(1), for_ps: 50 * US }).expect("sound");
+    let stall = Fault::HostStall { host: HostId(1), for_ps: 50 * US };
+    w.fault_at(0, stall).expect("sound");
+    w.fault_at(100 * US, stall).expect("sound");
     finish(&mut w);
-    assert_eq!((drops(&w, DropReason::HostFull), w.totals().delivered), (80, 120));
+    assert_eq!((drops(&w, DropReason::HostFull), w.totals().delivered), (160, 40));
+    assert_eq!(w.totals().delivered_bytes, 40 * 500);
 }
 
 #[test]
@@ -423,6 +452,39 @@ fn healing_ends_everything_at_once() {
     for spine in 0..4 {
         assert!(w.link_stats(spine_link(&w, spine)).packets > 400);
     }
+}
+
+#[test]
+fn an_effect_after_healing_comes_alone() {
+    let mut w = stream(200);
+    let at = Target::Link(LinkId(0));
+    let impair = |effect| Fault::Impair { at, effect };
+    w.fault_now(impair(Effect::Loss(1.0))).expect("sound");
+    w.fault_now(Fault::HealAll).expect("sound");
+    w.fault_now(impair(Effect::Corrupt(1.0))).expect("sound");
+    finish(&mut w);
+    assert_eq!((w.totals().corrupted, w.totals().drops.total()), (200, 0));
+}
+
+#[test]
+fn effects_of_one_link_draw_independently() {
+    let mut w = stream(2_000);
+    let at = Target::Link(LinkId(0));
+    for effect in [
+        Effect::Duplicate { prob: 0.5, delay_ps: 5 * US },
+        Effect::Delay { prob: 0.5, fixed_ps: US, jitter_ps: 5 * US },
+    ] {
+        w.fault_now(Fault::Impair { at, effect }).expect("sound");
+    }
+    finish(&mut w);
+    let mut copies = vec![0; 2_000];
+    let mut on_time = vec![false; 2_000];
+    for g in got(&w) {
+        copies[g.id as usize] += 1;
+        on_time[g.id as usize] |= g.at == g.id * 100 * NS + 500 * PER_BYTE + US;
+    }
+    let both = copies.iter().zip(&on_time).filter(|(n, t)| **n == 2 && !**t).count();
+    assert!((403..=597).contains(&both), "a quarter of 2,000: {both}");
 }
 
 #[test]
