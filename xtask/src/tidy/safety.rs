@@ -24,7 +24,11 @@ pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut
             }
         }
         let lines: Vec<&str> = source.text.lines().collect();
+        let one_for_all = has_one_contract(tree, source.path);
         for found in uses.iter().filter(|u| !has_reason(&lines, u)) {
+            if one_for_all && found.kind == Kind::Contract {
+                continue;
+            }
             let message = match found.kind {
                 Kind::Contract => {
                     "unsafe contract without `# Safety` in its doc or `// SAFETY:` above"
@@ -38,6 +42,14 @@ pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut
         let gone = if tree.has(path) { "holds no `unsafe` any more" } else { "does not exist" };
         out.push(Finding::new(path, 0, format!("[[unsafe]] is stale: the file {gone}")));
     }
+}
+
+/// Whether the crate's root says, with the reason, that one contract holds for all its functions
+/// (a C interface has it at the head of its header).
+fn has_one_contract(tree: &Tree, path: &str) -> bool {
+    let Some((folder, _)) = path.split_once("/src/") else { return false };
+    let root = tree.text(&format!("{folder}/src/lib.rs")).unwrap_or_default();
+    root.contains("#![allow(clippy::missing_safety_doc, reason = \"")
 }
 
 /// Roots of the crates that forbid it say so.
@@ -181,6 +193,16 @@ mod tests {
         ];
         for text in bad {
             assert_eq!(messages("a.rs", text, LISTED).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_contract_may_hold_for_a_crate() {
+        let allow = "#![allow(clippy::missing_safety_doc, reason = \"the header's head\")]\n";
+        for (body, findings) in [("pub unsafe fn f() {}", 0), ("fn f() { unsafe { g() } }", 1)] {
+            let text = format!("{allow}{body}");
+            let settings = LISTED.replace("a.rs", "c/src/lib.rs");
+            assert_eq!(messages("c/src/lib.rs", &text, &settings).len(), findings, "{body}");
         }
     }
 
