@@ -17,6 +17,8 @@ pub(crate) struct PathEntry {
     pub waiters: Vec<u32>,
     /// The context that sent last: it carries the probes.
     pub carrier: u32,
+    /// Credit units that all contexts to the address were granted so far (wraps).
+    pub credit_total: u32,
 }
 
 /// See the module. Its addresses come from contexts that were accepted, bounded in number.
@@ -32,7 +34,9 @@ impl PathTable {
         self.by_ip.get(ip).copied()
     }
     pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
-        let entry = PathEntry { ip, ctx, contexts: 0, active: 0, waiters: Vec::new(), carrier: 0 };
+        let waiters = Vec::new();
+        let entry =
+            PathEntry { ip, ctx, contexts: 0, active: 0, waiters, carrier: 0, credit_total: 0 };
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1

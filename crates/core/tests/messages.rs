@@ -138,3 +138,18 @@ fn datagrams() {
     assert_eq!(net.hosts[1].received.len(), 10, "the rest found no receive");
     assert!(net.hosts[1].done.iter().all(|c| c.byte_len == 1064));
 }
+
+#[test]
+fn credits_pace_and_never_deadlock() {
+    for seed in 0..10 {
+        let configs = (0..2).map(|i| {
+            let mut c = config(i);
+            c.rate.credits = true;
+            c.rate.line_bytes_per_sec = 125_000_000;
+            c
+        });
+        let mut p = Pair::with(seed, configs.collect());
+        p.net.faults.loss = 300 * (seed as u32 % 2);
+        exchange(&mut p, 500, Span::from_secs(5));
+    }
+}

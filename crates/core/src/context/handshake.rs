@@ -196,6 +196,8 @@ impl<O: Observer> Engine<O> {
         c.rx_cum_idle = p.psn_start;
         c.rx_una = p.psn_start;
         c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
+        // Counters of the peer's new context start at zero.
+        (c.credit_seen, c.credit_granted, c.peer_rxq_drops, c.rx_ce_count) = (0, 0, 0, 0);
         c.limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
             window: p.window,

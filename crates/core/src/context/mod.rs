@@ -76,6 +76,8 @@ pub(crate) struct Context {
     pub peer_rxq_drops: u32,
     /// Cumulative credit granted to the peer, units of 64 bytes.
     pub credit_granted: u32,
+    /// The peer's counter of what it granted us, as last seen.
+    pub credit_seen: u32,
     pub last_heard: Time,
     /// Since when work is outstanding without break (`Time::NEVER`: none is).
     pub outstanding_since: Time,
@@ -258,6 +260,7 @@ impl Context {
             rx_ce_count: 0,
             peer_rxq_drops: 0,
             credit_granted: 0,
+            credit_seen: 0,
             last_heard: now,
             outstanding_since: Time::NEVER,
             outstanding: 0,

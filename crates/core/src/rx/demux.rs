@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::psn;
 use crate::time::Time;
-use srd_wire::{Body, CloseCode, Flags, Header, Packet, PacketType};
+use srd_wire::{Body, CloseCode, Flags, HEADER_BYTES, Header, Packet, PacketType};
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn packet_in(
@@ -44,7 +44,7 @@ impl<O: Observer> Engine<O> {
         }
         self.context_proven(now, ci)?;
         self.tx_num_take_in(ci, h)?;
-        self.context_heard(now, ci, meta, h);
+        self.context_heard(now, ci, meta, packet);
         if let Some(ack) = packet.ack {
             self.contexts.get_mut(ci).ack_echo = h.tx_num as u16;
             self.ack_received(now, ci, ack)?;
@@ -89,7 +89,8 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Whatever it is, the peer is alive.
-    fn context_heard(&mut self, now: Time, ci: u32, meta: &RxMeta, h: &Header) {
+    fn context_heard(&mut self, now: Time, ci: u32, meta: &RxMeta, packet: &Packet<'_>) {
+        let h = &packet.header;
         let una = h.una();
         let c = self.contexts.get_mut(ci);
         c.last_heard = now;
@@ -107,7 +108,11 @@ impl<O: Observer> Engine<O> {
             self.context_resume(now, ci);
         }
         if self.granting(ci) {
-            self.granter.on_backlog(now, ci, h.backlog.packets_max(), 0);
+            // As the sender counts them: reliable packets without acknowledgment block.
+            let counted =
+                HEADER_BYTES + packet.body.encoded_len() + usize::from(packet.payload_len);
+            let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
+            self.granter.on_backlog(now, ci, h.backlog.packets_max(), bytes);
         }
     }
 

@@ -122,15 +122,23 @@ impl<O: Observer> Engine<O> {
         let known = c.peer_rxq_drops != 0 || ack.rxq_drops == 0;
         c.peer_rxq_drops = ack.rxq_drops;
         let credits = c.limits.features.has(Features::CREDITS) && self.cfg.rate.credits;
+        // Each context has a counter of its own; the address shares what they bring.
+        let units = ack.credit.wrapping_sub(c.credit_seen);
+        let fresh = credits && units > 0 && units < 1 << 31;
+        if fresh {
+            c.credit_seen = ack.credit;
+        }
         let path_ctx = c.path_ctx;
-        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        let entry = self.paths.get_mut(path_ctx);
+        let pc = &mut entry.ctx;
         // The counter runs since the peer's socket was opened; only its growth is news.
         if known && drops > 0 && drops < 1 << 31 {
             pc.on_receiver_drops(now, drops);
         }
         pc.on_rx_budget(ack.rx_budget);
-        if credits {
-            pc.on_credit(ack.credit);
+        if fresh {
+            entry.credit_total = entry.credit_total.wrapping_add(units);
+            pc.on_credit(entry.credit_total);
         }
     }
 
