@@ -1,0 +1,372 @@
+//! Objects that go away while they are used, restarts, fork.
+
+mod common;
+
+use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
+use srd::{
+    Access, AsyncEvent, CqInit, Device, Error, PostError, Progress, QpInit, QpModify, QpState,
+    RecvWr, SendWr, Status, datapath::fault::Rates,
+};
+use std::{
+    os::fd::AsRawFd,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn destroying_a_queue_pair_leaves_the_others_alone() {
+    for progress in [Progress::Caller, THREAD] {
+        let (a, b) = mem_pair(1000, progress);
+        let (a, b) = (Node::with(a, 300, |_| {}), Node::new(b));
+        let ah = a.ah_to(&b);
+        let victim = a.pd.qp_create(&QpInit::srd(&a.cq, &a.cq)).unwrap();
+        victim.activate(QKEY).unwrap();
+        let m = a.memory(1000);
+        for i in 0..100 {
+            // Nobody has posted a receive: all are outstanding for ever.
+            let sges = [m.sge(0, 1000)];
+            victim.post_send(&SendWr::send(i, &ah, b.qp.qpn(), QKEY).sges(&sges)).unwrap();
+            victim.post_recv(&RecvWr { wr_id: 1000 + i, sges: &[m.sge(0, 100)] }).unwrap();
+        }
+        a.qp.post_send(&SendWr::send(500, &ah, b.qp.qpn(), QKEY).inline(b"survivor")).unwrap();
+        a.assert_quiet(&b);
+        drop(victim);
+        drop(m);
+        let to = b.memory(1000);
+        for i in 0..4 {
+            b.qp.post_recv(&RecvWr { wr_id: i, sges: &[to.sge(0, 1000)] }).unwrap();
+        }
+        let wc = a.next(&b);
+        assert_eq!((wc.wr_id, wc.status), (500, Status::Ok));
+        a.assert_quiet(&b);
+        // All slots of the completion queue are free again.
+        for i in 0..256 {
+            a.qp.post_recv(&RecvWr { wr_id: i, sges: &[] }).unwrap();
+        }
+        for i in 0..44 {
+            a.qp.post_send(&SendWr::send(i, &ah, b.qp.qpn(), QKEY)).unwrap();
+        }
+        let full = a.qp.post_send(&SendWr::send(0, &ah, b.qp.qpn(), QKEY));
+        assert_eq!(full, Err(PostError::CqFull));
+    }
+}
+
+#[test]
+fn completions_of_a_destroyed_queue_pair_are_gone() {
+    let (a, b) = mem_pair(1000, THREAD);
+    let (a, b) = (Node::with(a, 64, |_| {}), Node::new(b));
+    let ah = a.ah_to(&b);
+    let second = a.pd.qp_create(&QpInit::srd(&a.cq, &a.cq)).unwrap();
+    second.activate(QKEY).unwrap();
+    for _ in 0..20 {
+        b.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).unwrap();
+    }
+    for i in 0..10 {
+        a.qp.post_send(&SendWr::send(i, &ah, b.qp.qpn(), QKEY)).unwrap();
+        second.post_send(&SendWr::send(100 + i, &ah, b.qp.qpn(), QKEY)).unwrap();
+    }
+    let end = Instant::now() + PATIENCE;
+    while a.qp.sends_outstanding() + second.sends_outstanding() > 0 {
+        assert!(Instant::now() < end);
+        std::thread::yield_now();
+    }
+    drop(second);
+    let left = a.next_n(&b, 10);
+    assert!(left.iter().all(|wc| wc.wr_id < 10 && wc.is_ok()));
+    a.assert_quiet(&b);
+}
+
+#[test]
+fn a_deregistered_region_ends_its_requests_and_is_touched_no_more() {
+    for progress in [Progress::Caller, THREAD] {
+        let (a, b) = mem_pair(1000, progress);
+        let (a, b) = (Node::new(a), Node::new(b));
+        let (ah, to_a) = (a.ah_to(&b), b.ah_to(&a));
+        let (gone, stays) = (a.memory(1000), a.memory(1000));
+        let to = b.memory(1000);
+        // No receive is posted: these wait.
+        for i in 0..10 {
+            let m = if i % 2 == 0 { &gone } else { &stays };
+            let sges = [m.sge(0, 500)];
+            a.qp.post_send(&SendWr::send(i, &ah, b.qp.qpn(), QKEY).sges(&sges)).unwrap();
+        }
+        a.qp.post_recv(&RecvWr { wr_id: 50, sges: &[gone.sge(0, 1000)] }).unwrap();
+        a.assert_quiet(&b);
+        let (lkey, addr) = (gone.lkey(), gone.addr());
+        gone.deregister();
+        for wc in a.next_n(&b, 5) {
+            assert_eq!((wc.wr_id % 2, wc.status), (0, Status::LocalInvalidLkey));
+        }
+        let sge = srd::Sge { addr, len: 8, lkey };
+        let wr = SendWr::send(99, &ah, b.qp.qpn(), QKEY);
+        assert_eq!(a.qp.post_send(&wr.sges(&[sge])), Err(PostError::BadLkey));
+        for i in 0..5 {
+            b.qp.post_recv(&RecvWr { wr_id: i, sges: &[to.sge(0, 1000)] }).unwrap();
+        }
+        for wc in a.next_n(&b, 5) {
+            assert_eq!((wc.wr_id % 2, wc.status), (1, Status::Ok));
+        }
+        // A message for the receive that lost its memory: the receiver learns why.
+        b.qp.post_send(&SendWr::send(7, &to_a, a.qp.qpn(), QKEY).inline(b"into nothing")).unwrap();
+        let wc = a.next(&b);
+        assert_eq!((wc.wr_id, wc.status), (50, Status::LocalInvalidLkey));
+        // The old key is worth nothing to peers.
+        let wr = SendWr::write(8, &to_a, a.qp.qpn(), QKEY).inline(b"12345678");
+        let received = b.next_n(&a, 6);
+        assert!(received.iter().all(|wc| wc.is_ok()));
+        b.qp.post_send(&wr.remote(addr, lkey)).unwrap();
+        assert_eq!(b.next(&a).status, Status::RemoteBadAddress);
+    }
+}
+
+#[test]
+fn memory_of_a_dropped_region_is_never_written_by_late_packets() {
+    let world = MemWorld::new(1000);
+    let rates = Rates {
+        duplicate_ppm: 200_000,
+        reorder_ppm: 300_000,
+        reorder_packets_max: 64,
+        ..Rates::default()
+    };
+    let (a, _) = world.faulty(1, THREAD, rates);
+    let (b, _) = world.faulty(2, THREAD, rates);
+    let (a, b) = (Node::new(a), Node::new(b));
+    let (to_b, _to_a) = (a.ah_to(&b), b.ah_to(&a));
+    let from = a.memory(200_000);
+    from.write_at(0, &pattern(200_000, 1)).unwrap();
+    let mut backing = vec![0_u8; 200_000];
+    for round in 0..20 {
+        // SAFETY: the vector outlives the region, and is not used while the region is there.
+        let there = unsafe { b.pd.mr_register(backing.as_mut_ptr(), 200_000, 7) }.unwrap();
+        let wr = SendWr::write(round, &to_b, b.qp.qpn(), QKEY);
+        a.qp.post_send(&wr.remote(there.addr(), there.rkey()).sges(&[from.sge(0, 200_000)]))
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(200 * round));
+        there.deregister();
+        let before = backing.clone();
+        let status = a.next(&b).status;
+        assert!(matches!(status, Status::Ok | Status::RemoteBadAddress), "{status:?}");
+        assert!(backing == before, "written after the deregistration");
+        backing.fill(0);
+    }
+}
+
+#[test]
+fn dropping_an_address_handle_ends_its_requests() {
+    let (a, b) = mem_pair(1000, THREAD);
+    let (a, b) = (Node::new(a), Node::new(b));
+    let (gone, stays) = (a.ah_to(&b), a.ah_to(&b));
+    a.qp.post_send(&SendWr::send(1, &gone, b.qp.qpn(), QKEY)).unwrap();
+    a.qp.post_send(&SendWr::send(2, &stays, b.qp.qpn(), QKEY)).unwrap();
+    a.assert_quiet(&b);
+    drop(gone);
+    let wc = a.next(&b);
+    assert_eq!((wc.wr_id, wc.status), (1, Status::LocalInvalidAh));
+    for _ in 0..2 {
+        b.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).unwrap();
+    }
+    let wc = a.next(&b);
+    assert_eq!((wc.wr_id, wc.status), (2, Status::Ok));
+}
+
+#[test]
+fn a_queue_pair_in_error_flushes_and_in_reset_forgets() {
+    for progress in [Progress::Caller, THREAD] {
+        let (a, b) = mem_pair(1000, progress);
+        let (a, b) = (Node::with(a, 64, |_| {}), Node::new(b));
+        let ah = a.ah_to(&b);
+        let fill = || {
+            for i in 0..10 {
+                a.qp.post_send(&SendWr::send(i, &ah, b.qp.qpn(), QKEY)).unwrap();
+                a.qp.post_recv(&RecvWr { wr_id: 100 + i, sges: &[] }).unwrap();
+            }
+        };
+        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
+        fill();
+        a.qp.modify(to(QpState::Err)).unwrap();
+        let flushed = a.next_n(&b, 20);
+        assert!(flushed.iter().all(|wc| wc.status == Status::Flushed));
+        a.qp.modify(to(QpState::Reset)).unwrap();
+        a.qp.activate(QKEY).unwrap();
+        fill();
+        a.qp.modify(to(QpState::Reset)).unwrap();
+        a.assert_quiet(&b);
+        a.qp.activate(QKEY).unwrap();
+        assert_eq!(a.qp.sends_outstanding() + a.qp.recvs_outstanding(), 0);
+        for i in 0..64 {
+            a.qp.post_recv(&RecvWr { wr_id: i, sges: &[] }).unwrap();
+        }
+        assert_eq!(a.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }), Err(PostError::CqFull));
+    }
+}
+
+#[test]
+fn a_restarted_peer_ends_old_work_and_takes_new() {
+    let world = MemWorld::new(1000);
+    let a = Node::new(world.device(1, THREAD));
+    let ah = a.pd.ah_create("10.0.0.2".parse().unwrap()).unwrap();
+    let first = Node::new(world.device(2, THREAD));
+    let qpn = first.qp.qpn();
+    first.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).unwrap();
+    a.qp.post_send(&SendWr::send(1, &ah, qpn, QKEY)).unwrap();
+    assert!(a.next(&first).is_ok());
+    a.qp.post_send(&SendWr::send(2, &ah, qpn, QKEY)).unwrap();
+    a.assert_quiet(&first);
+    drop(first);
+    let wc = a.next(&a);
+    assert_eq!((wc.wr_id, wc.status), (2, Status::RemoteAbort));
+    let reset = |e| matches!(e, AsyncEvent::PeerReset(_));
+    assert!(std::iter::from_fn(|| a.device.event_get()).any(reset));
+
+    let second = Node::new(world.device(2, THREAD));
+    let m = second.memory(64);
+    second.qp.post_recv(&RecvWr { wr_id: 1, sges: &[m.sge(0, 64)] }).unwrap();
+    a.qp.post_send(&SendWr::send(3, &ah, second.qp.qpn(), QKEY).inline(b"new life")).unwrap();
+    assert!(a.next(&second).is_ok());
+    assert_eq!(second.next(&a).byte_len, 8);
+    second.assert_quiet(&a);
+}
+
+#[test]
+fn two_hundred_queue_pairs_reach_each_other() {
+    for progress in [Progress::Caller, THREAD] {
+        let (a, b) = loopback_pair(1400, progress);
+        let make = |device: &Device| {
+            let pd = device.pd_create().unwrap();
+            let cq = device.cq_create(1000).unwrap();
+            let qps: Vec<_> = (0..200)
+                .map(|_| {
+                    let init = QpInit { sq_depth: 4, rq_depth: 4, ..QpInit::srd(&cq, &cq) };
+                    let qp = pd.qp_create(&init).unwrap();
+                    qp.activate(QKEY).unwrap();
+                    qp
+                })
+                .collect();
+            (pd, cq, qps)
+        };
+        let (pd_a, cq_a, qps_a) = make(&a);
+        let (_pd_b, cq_b, qps_b) = make(&b);
+        let ah = pd_a.ah_create(b.ip()).unwrap();
+        for (i, (x, y)) in qps_a.iter().zip(qps_b.iter().rev()).enumerate() {
+            y.post_recv(&RecvWr { wr_id: i as u64, sges: &[] }).unwrap();
+            let wr = SendWr::send(i as u64, &ah, y.qpn(), QKEY).imm(i as u32);
+            x.post_send(&wr).unwrap();
+        }
+        let (mut sent, mut received) = (0, 0);
+        let end = Instant::now() + PATIENCE;
+        while sent < 200 || received < 200 {
+            assert!(Instant::now() < end, "{sent} sent, {received} received");
+            if let Some(wc) = cq_a.poll_one().unwrap() {
+                wc.ok().unwrap();
+                sent += 1;
+            }
+            if let Some(wc) = cq_b.poll_one().unwrap() {
+                wc.ok().unwrap();
+                assert_eq!(wc.imm, Some(wc.wr_id as u32));
+                received += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_armed_queue_makes_one_event() {
+    for progress in [Progress::Caller, THREAD] {
+        let (a, b) = mem_pair(1000, progress);
+        let a = Node::new(a);
+        let pd = b.pd_create().unwrap();
+        let channel = b.channel_create().unwrap();
+        let init = CqInit { depth: 16, channel: Some(&channel), context: 4711 };
+        let cq = b.cq_create_ex(&init).unwrap();
+        let qp = pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
+        qp.activate(QKEY).unwrap();
+        let ah = a.pd.ah_create(b.ip()).unwrap();
+        for _ in 0..4 {
+            qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+        }
+        cq.req_notify().unwrap();
+        assert_eq!(channel.get(Some(Duration::from_millis(20))).unwrap(), None);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                for _ in 0..2 {
+                    a.qp.post_send(&SendWr::send(1, &ah, qp.qpn(), QKEY)).unwrap();
+                    assert!(a.cq.wait(PATIENCE).unwrap().unwrap().is_ok());
+                }
+            });
+            let event = channel.get(Some(PATIENCE)).unwrap().expect("an event");
+            assert_eq!((event.cq, event.context), (cq.id(), 4711));
+            for _ in 0..2 {
+                assert!(cq.wait(PATIENCE).unwrap().unwrap().is_ok());
+            }
+            for _ in 0..20 {
+                b.wait(Some(Duration::from_millis(1))).unwrap();
+            }
+        });
+        assert_eq!(channel.try_get(), None, "armed once, one event");
+        assert!(channel.as_raw_fd() >= 0);
+        let unarmed = a.cq.req_notify();
+        assert!(matches!(unarmed, Err(Error::Invalid(_))), "no channel");
+    }
+}
+
+#[test]
+fn an_idle_device_sleeps() {
+    let (a, b) = loopback_pair(1400, THREAD);
+    let (a, b) = (Node::new(a), Node::new(b));
+    let ah = a.ah_to(&b);
+    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+    a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY)).unwrap();
+    assert!(a.next(&b).is_ok());
+    std::thread::sleep(Duration::from_millis(700));
+    let before = (a.device.counters().unwrap().turns, b.device.counters().unwrap().turns);
+    std::thread::sleep(Duration::from_millis(300));
+    let after = (a.device.counters().unwrap().turns, b.device.counters().unwrap().turns);
+    let (x, y) = (after.0 - before.0, after.1 - before.1);
+    assert!(x < 200 && y < 200, "{x} and {y} turns in 300 ms of silence");
+}
+
+#[test]
+fn a_forked_child_has_no_device_and_does_no_harm() {
+    let (a, b) = loopback_pair(1400, THREAD);
+    let (a, b) = (Node::new(a), Node::new(b));
+    let ah = a.ah_to(&b);
+    b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+    a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY)).unwrap();
+    assert!(a.next(&b).is_ok());
+    // SAFETY: the child calls nothing but code of this crate that takes no lock, and _exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let wr = SendWr::send(1, &ah, b.qp.qpn(), QKEY);
+        let refused = a.qp.post_send(&wr) == Err(PostError::Forked)
+            && a.device.progress() == Err(Error::Forked)
+            && a.cq.poll(&mut [srd::WorkCompletion::default()]) == Err(Error::Forked)
+            && matches!(a.device.pd_create(), Err(Error::Forked));
+        drop((a, b, ah));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child was not refused");
+    // The parent's contexts are untouched.
+    b.qp.post_recv(&RecvWr { wr_id: 2, sges: &[] }).unwrap();
+    a.qp.post_send(&SendWr::send(2, &ah, b.qp.qpn(), QKEY)).unwrap();
+    assert!(a.next(&b).is_ok());
+    assert_eq!(b.device.counters().unwrap().engine.resets_received, 0);
+}
+
+#[test]
+fn regions_are_bounded_and_checked() {
+    let (a, _b) = mem_pair(1000, THREAD);
+    let pd = a.pd_create().unwrap();
+    assert!(matches!(pd.mr_allocate(0, 0), Err(Error::Invalid(_))));
+    assert!(matches!(pd.mr_allocate(8, 64), Err(Error::Invalid(_))));
+    assert!(matches!(pd.mr_allocate(8, Access::REMOTE_WRITE), Err(Error::Invalid(_))));
+    let m = pd.mr_allocate(8, 0).unwrap();
+    assert!(m.write_at(4, &[1; 5]).is_err() && m.to_vec(9, 0).is_err());
+    assert!(m.to_vec(8, 0).unwrap().is_empty());
+    assert!(pd.in_use());
+    drop(m);
+    assert!(!pd.in_use());
+}
