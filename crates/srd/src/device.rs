@@ -12,7 +12,6 @@ use crate::{
     nic::{Nic, Turn},
     open,
     queue::CQS_MAX,
-    sync::lock,
     thread,
 };
 use srd_core::{Span, limits, path::PathStats};
@@ -82,30 +81,35 @@ impl Shared {
         if self.process.is_left() {
             return Err(Error::Forked);
         }
+        if let Some(nic) = self.try_nic() {
+            return Ok(nic);
+        }
         self.control_waiting.fetch_add(1, Ordering::SeqCst);
-        let nic = match self.try_nic() {
-            Some(nic) => nic,
-            None => {
-                self.waker.wake();
-                lock(&self.nic)
-            }
-        };
+        self.waker.wake();
+        let nic = self.nic_for_driver();
         self.control_waiting.fetch_sub(1, Ordering::SeqCst);
-        Ok(nic)
+        nic
     }
 
     /// The lock, if nobody has it.
     pub(crate) fn try_nic(&self) -> Option<MutexGuard<'_, Nic>> {
         match self.nic.try_lock() {
             Ok(nic) => Some(nic),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::Poisoned(_)) => {
+                self.stop.store(true, Ordering::SeqCst);
+                None
+            }
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// The lock, for the thread that drives the device.
-    pub(crate) fn nic_for_driver(&self) -> MutexGuard<'_, Nic> {
-        lock(&self.nic)
+    /// The lock. A thread that panicked with it has left an engine that nobody may use again: the
+    /// device is closed then, and since it sends no more, nothing reads registered memory either.
+    pub(crate) fn nic_for_driver(&self) -> Result<MutexGuard<'_, Nic>, Error> {
+        self.nic.lock().map_err(|_| {
+            self.stop.store(true, Ordering::SeqCst);
+            Error::Closed
+        })
     }
 
     /// A queue pair has new posts.
@@ -175,8 +179,9 @@ impl Drop for Owner {
             // A panic there has been reported by its message; the device is closed either way.
             let _ = thread.join();
         }
-        let mut nic = lock(&self.shared.nic);
-        nic.say_goodbye(&self.shared, Nic::now() + GOODBYE_MAX);
+        if let Ok(mut nic) = self.shared.nic_for_driver() {
+            nic.say_goodbye(&self.shared, Nic::now() + GOODBYE_MAX);
+        }
     }
 }
 

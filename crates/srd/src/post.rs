@@ -27,7 +27,8 @@ pub enum Data<'a> {
 /// # fn f(ah: &srd::AddressHandle, peer: srd::Qpn, mr: &srd::MemoryRegion) {
 /// use srd::SendWr;
 /// let hello = SendWr::send(1, ah, peer, 0x11).inline(b"hello");
-/// let block = SendWr::write(2, ah, peer, 0x11).remote(0x7f00_0000_1000, 42).sges(&[mr.sge(0, 4096)]).imm(9);
+/// let pieces = [mr.sge(0, 4096)];
+/// let block = SendWr::write(2, ah, peer, 0x11).remote(0x7f00_0000_1000, 42).sges(&pieces).imm(9);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. What a panicking thread left behind is used as it is: every critical section of this
-/// crate leaves its data consistent at each point where it could panic.
+/// Locks one of the small mutexes (rings, queues of events). What a panicking thread left behind is
+/// used as it is: their critical sections are single operations. The engine's lock is another
+/// matter: see `Shared::nic_for_driver`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -39,7 +39,7 @@ fn run(shared: &Shared, spin: Duration) {
             thread::yield_now();
             continue;
         }
-        let mut nic = shared.nic_for_driver();
+        let Ok(mut nic) = shared.nic_for_driver() else { return };
         if nic.turn(shared) != Turn::default() {
             if !spin.is_zero() {
                 busy_until = Instant::now() + spin;
