@@ -1,0 +1,135 @@
+//! The client's end: a device, a link, and requests to the server.
+
+use crate::{
+    app::{
+        CONTROL_QKEY, CONTROL_QP_INDEX,
+        link::{Event, Link, LinkDepth, Peer},
+        message::{Body, Message},
+        qkey_random,
+    },
+    device::{DeviceArgs, OpenDevice},
+    failure::{Failure, Result},
+    host::{HostName, Server},
+    signals::Stop,
+};
+use srd::{CompletionQueue, Progress, ProtectionDomain, Qpn, Status, status_text};
+use std::time::{Duration, Instant};
+
+/// How often a wait looks whether to stop.
+pub const STOP_CHECK: Duration = Duration::from_millis(100);
+/// How long an answer may take. Longer than the device needs to tell that nobody is there.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A client of one server.
+pub struct Client {
+    /// Carries requests and answers.
+    pub link: Link,
+    /// Completions of the link.
+    pub cq: CompletionQueue,
+    /// What the link, and whatever talks to the server, is made from.
+    pub pd: ProtectionDomain,
+    /// The device with what belongs to it.
+    pub open: OpenDevice,
+    /// Where the server is.
+    pub server: Server,
+    /// Takes requests.
+    pub control: Peer,
+    id_last: u64,
+}
+
+impl Client {
+    /// Looks the server up and opens a device to talk to it. Sends nothing yet.
+    ///
+    /// # Errors
+    /// No such host, or the device cannot be opened.
+    pub fn open(
+        args: &DeviceArgs,
+        host: &HostName,
+        progress: Progress,
+        depth: LinkDepth,
+    ) -> Result<Self> {
+        let server = host.resolve(args.port_base, args.ip)?;
+        let open = args.open(server.local_ip, progress)?;
+        let pd = open.device.pd_create()?;
+        let cq_depth = u32::from(depth.sends) + u32::from(depth.recvs) + u32::from(depth.writes);
+        let cq = open.device.cq_create(cq_depth)?;
+        let link = Link::new(&pd, &cq, qkey_random()?, depth)?;
+        let ah = pd.ah_create(server.ip)?;
+        let qpn = Qpn(u16::from(server.slot) << 8 | u16::from(CONTROL_QP_INDEX));
+        let control = Peer { ah, qpn, qkey: CONTROL_QKEY };
+        Ok(Self { link, cq, pd, open, server, control, id_last: 0 })
+    }
+
+    /// A number for the next request.
+    pub fn id_next(&mut self) -> u64 {
+        self.id_last += 1;
+        self.id_last
+    }
+
+    /// A message of ours.
+    pub fn message(&self, id: u64, body: Body) -> Message {
+        Message { id, reply_qkey: self.link.qkey(), body }
+    }
+
+    /// Sends a request and waits for the answer with its number: the queue pair it came from, and
+    /// what it says.
+    ///
+    /// # Errors
+    /// The server cannot be reached, refuses, or says something else; or the user wants to stop.
+    pub fn request(&mut self, id: u64, body: Body, stop: &Stop) -> Result<(Qpn, Body)> {
+        let (message, control) = (self.message(id, body), self.control.clone());
+        self.link.send(&control, &message, id)?;
+        let deadline = Instant::now() + ANSWER_MAX;
+        loop {
+            stop.check()?;
+            if Instant::now() >= deadline {
+                let text = format!("the server at {} gives no answer", self.server);
+                return Err(Failure::new(text));
+            }
+            match self.event(STOP_CHECK)? {
+                Some(Event::Sent { status, .. }) if status != Status::Ok => {
+                    return Err(self.unreachable(status));
+                }
+                Some(Event::Message(arrival)) if arrival.ip == self.server.ip => {
+                    let answer = arrival.message?;
+                    match answer.body {
+                        Body::Ping => {}
+                        Body::Fail(_, text) if answer.id == id => {
+                            return Err(Failure::new(format!("the server refuses: {text}")));
+                        }
+                        body if answer.id == id => return Ok((arrival.qpn, body)),
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next event of the link, if one comes in time.
+    ///
+    /// # Errors
+    /// The device is shut down.
+    pub fn event(&mut self, timeout: Duration) -> Result<Option<Event>> {
+        match self.cq.wait(timeout)? {
+            Some(wc) => self.link.handle(&wc),
+            None => Ok(None),
+        }
+    }
+
+    /// Why a request did not get there, with what to do.
+    pub fn unreachable(&self, status: Status) -> Failure {
+        let server = self.server;
+        Failure::new(match status {
+            Status::LocalUnreachRemote => format!(
+                "nobody answers at {server}: start `srd serve --ip {}` there, or let UDP ports \
+                 pass its firewall",
+                server.ip
+            ),
+            Status::RemoteBadDestQpn => format!(
+                "the program at {server} is no `srd serve`: name the port that `srd serve` printed"
+            ),
+            other => format!("the server at {server}: {}", status_text(other)),
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! A queue pair that carries messages of the tool, and its buffers.
+
+use crate::{
+    app::message::{MESSAGE_BYTES_MAX, Malformed, Message},
+    failure::{Failure, Result},
+};
+use srd::{
+    Access, AddressHandle, CompletionOp, CompletionQueue, MemoryRegion, PostError,
+    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, Sge, Status, WorkCompletion,
+};
+use std::net::IpAddr;
+
+/// Bytes of one buffer.
+const BUFFER_BYTES: usize = MESSAGE_BYTES_MAX.next_multiple_of(64);
+/// Bit of a work request's number that marks a write; the rest is the caller's tag.
+const WRITE_BIT: u64 = 1 << 63;
+
+/// How much a link holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkDepth {
+    /// Messages on their way out.
+    pub sends: u16,
+    /// Messages that may arrive before they are read.
+    pub recvs: u16,
+    /// RDMA writes in flight.
+    pub writes: u16,
+}
+
+/// Where messages go.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// To which host.
+    pub ah: AddressHandle,
+    /// To which queue pair.
+    pub qpn: Qpn,
+    /// Its Q_Key.
+    pub qkey: u32,
+}
+
+/// Remote memory: address and key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// First byte.
+    pub raddr: u64,
+    /// Key of the region.
+    pub rkey: u32,
+}
+
+/// Something that happened on a link.
+#[derive(Debug)]
+pub enum Event {
+    /// A message arrived.
+    Message(Arrival),
+    /// A message that was sent has ended; the tag is the one given with it.
+    Sent { tag: u64, status: Status },
+    /// A write has ended.
+    Written { tag: u64, status: Status },
+}
+
+/// A message that arrived, from whom.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Sender's address.
+    pub ip: IpAddr,
+    /// Sender's queue pair.
+    pub qpn: Qpn,
+    /// What it says, or why it is none.
+    pub message: Result<Message, Malformed>,
+    /// Its number and reply Q_Key, also when it is of another version.
+    pub head: Option<(u64, u32)>,
+}
+
+/// A message on its way out. Holds the address handle that it needs.
+struct Outgoing {
+    tag: u64,
+    _ah: AddressHandle,
+}
+
+/// A queue pair with buffers for messages.
+pub struct Link {
+    qp: QueuePair,
+    memory: MemoryRegion,
+    qkey: u32,
+    /// Messages on their way, by buffer.
+    outgoing: Vec<Option<Outgoing>>,
+    /// Buffers free to send from.
+    free: Vec<u16>,
+}
+
+impl Link {
+    /// Makes a queue pair that completes to `cq`, with all receives posted.
+    ///
+    /// # Errors
+    /// The device has no room.
+    pub fn new(
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+        qkey: u32,
+        depth: LinkDepth,
+    ) -> Result<Self> {
+        let mut init = QpInit::srd(cq, cq);
+        init.sq_depth = u32::from(depth.sends) + u32::from(depth.writes);
+        init.rq_depth = u32::from(depth.recvs);
+        let qp = pd.qp_create(&init)?;
+        qp.activate(qkey)?;
+        let buffers = usize::from(depth.sends) + usize::from(depth.recvs);
+        let memory = pd.mr_allocate(buffers * BUFFER_BYTES, Access::LOCAL_WRITE)?;
+        let outgoing = (0..depth.sends).map(|_| None).collect();
+        let link = Self { qp, memory, qkey, outgoing, free: (0..depth.sends).collect() };
+        for i in 0..usize::from(depth.recvs) {
+            link.post_recv(usize::from(depth.sends) + i)?;
+        }
+        Ok(link)
+    }
+
+    /// Number of the queue pair.
+    pub fn qpn(&self) -> Qpn {
+        self.qp.qpn()
+    }
+
+    /// Q_Key of the queue pair.
+    pub fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
+    fn post_recv(&self, buffer: usize) -> Result<(), PostError> {
+        let sge = self.memory.sge(buffer * BUFFER_BYTES, BUFFER_BYTES as u32);
+        self.qp.post_recv(&RecvWr { wr_id: buffer as u64, sges: &[sge] })
+    }
+
+    /// Whether a message can be sent now.
+    pub fn can_send(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Sends a message. An [`Event::Sent`] with `tag` follows.
+    ///
+    /// # Errors
+    /// No buffer is free, or the message does not fit the device's MTU.
+    pub fn send(&mut self, to: &Peer, message: &Message, tag: u64) -> Result {
+        let bytes = message.to_bytes();
+        let mtu = self.qp.device().mtu();
+        if bytes.len() > mtu {
+            return Err(Failure::new(format!(
+                "a message of {} bytes does not fit the MTU of {mtu}: use a shorter name or a \
+                 larger --mtu",
+                bytes.len()
+            )));
+        }
+        let buffer =
+            self.free.pop().ok_or_else(|| Failure::new("too many messages on their way"))?;
+        let offset = usize::from(buffer) * BUFFER_BYTES;
+        self.memory.write_at(offset, &bytes)?;
+        let sges = [self.memory.sge(offset, bytes.len() as u32)];
+        let wr = SendWr::send(u64::from(buffer), &to.ah, to.qpn, to.qkey).sges(&sges);
+        if let Err(e) = self.qp.post_send(&wr) {
+            self.free.push(buffer);
+            return Err(e.into());
+        }
+        self.outgoing[usize::from(buffer)] = Some(Outgoing { tag, _ah: to.ah.clone() });
+        Ok(())
+    }
+
+    /// Writes `data` to the peer's memory. An [`Event::Written`] with `tag` (below 2^63) follows.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn write(&self, to: &Peer, data: Sge, remote: Remote, tag: u64) -> Result<(), PostError> {
+        let wr = SendWr::write(WRITE_BIT | tag, &to.ah, to.qpn, to.qkey);
+        self.qp.post_send(&wr.remote(remote.raddr, remote.rkey).sges(&[data]))
+    }
+
+    /// Makes an event of a completion of this link's queue pair. A receive is posted again.
+    ///
+    /// # Errors
+    /// The device is shut down.
+    pub fn handle(&mut self, wc: &WorkCompletion) -> Result<Option<Event>> {
+        match wc.op {
+            CompletionOp::Write => {
+                let tag = wc.wr_id & !WRITE_BIT;
+                Ok(Some(Event::Written { tag, status: wc.status }))
+            }
+            CompletionOp::Send => {
+                let buffer = wc.wr_id as usize;
+                let Some(outgoing) = self.outgoing[buffer].take() else { return Ok(None) };
+                self.free.push(buffer as u16);
+                Ok(Some(Event::Sent { tag: outgoing.tag, status: wc.status }))
+            }
+            CompletionOp::Recv => {
+                let buffer = wc.wr_id as usize;
+                let arrival = if wc.is_ok() { self.read(wc, buffer)? } else { None };
+                match self.post_recv(buffer) {
+                    Ok(()) | Err(PostError::BadState) => Ok(arrival.map(Event::Message)),
+                    Err(e) => Err(e.into()),
+                }
+            }
+            // Peers do neither to this queue pair; if one does, it is its own loss.
+            CompletionOp::Read | CompletionOp::RecvRdmaImm | CompletionOp::RecvUnsolicited => {
+                if wc.op == CompletionOp::RecvRdmaImm {
+                    self.post_recv(wc.wr_id as usize)?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn read(&self, wc: &WorkCompletion, buffer: usize) -> Result<Option<Arrival>> {
+        let Some(ip) = wc.src_ip else { return Ok(None) };
+        let len = (wc.byte_len as usize).min(BUFFER_BYTES);
+        let bytes = self.memory.to_vec(buffer * BUFFER_BYTES, len)?;
+        let (message, head) = (Message::from_bytes(&bytes), Message::head_of(&bytes));
+        Ok(Some(Arrival { ip, qpn: wc.src_qpn, message, head }))
+    }
+}

@@ -1,0 +1,21 @@
+//! The protocol between `srd` commands and `srd serve`, over SRD messages; see `docs/tool.md`.
+
+pub mod client;
+pub mod link;
+pub mod message;
+
+/// Q_Key of the queue pair that takes requests: the first one of a server's engine.
+pub const CONTROL_QKEY: u32 = 0x5352_4400;
+/// Index of that queue pair within the engine.
+pub const CONTROL_QP_INDEX: u8 = 0;
+
+/// A Q_Key that others cannot guess. The top bit stays clear: privileged ones have it set.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn qkey_random() -> crate::failure::Result<u32> {
+    let mut bytes = [0; 4];
+    let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    debug_assert_eq!(n, bytes.len(), "so few bytes come at once");
+    Ok(u32::from_le_bytes(bytes) & 0x7fff_ffff)
+}

@@ -1,0 +1,27 @@
+//! The command line.
+
+use crate::{perf::PerfArgs, serve::ServeArgs};
+use clap::{Parser, Subcommand};
+
+/// What the exit codes mean, for the help.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 the operation failed, 2 wrong usage, \
+                          130 ended by Ctrl-C or SIGTERM (a server ends with 0).";
+
+/// Software SRD: reliable datagrams and RDMA over ordinary UDP, sprayed over many paths.
+#[derive(Parser)]
+#[command(name = "srd", version, about, after_help = EXIT_CODES)]
+#[command(arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Answer measurements, copies and path probes of other hosts
+    Serve(ServeArgs),
+    /// Measure latency, bandwidth or message rate against a server
+    Perf(PerfArgs),
+}

@@ -1,0 +1,255 @@
+//! Options of every command that opens a device, and the device they describe.
+
+use crate::{
+    failure::{Failure, Result},
+    output, units,
+};
+use clap::ValueEnum;
+use srd::{
+    Device, DeviceConfig, Progress,
+    datapath::{
+        Datapath,
+        capture::Capture,
+        fault::{Fault, FaultHandle, Rates},
+    },
+};
+use std::{
+    fs::File,
+    io::BufWriter,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::mpsc,
+};
+
+/// Bytes buffered before a capture is written; more than its header has.
+const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
+/// Packets by which a held-back packet is late at most, unless told otherwise.
+const REORDER_PACKETS_DEFAULT: u32 = 16;
+
+/// How a path is chosen for each packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathPolicy {
+    /// Recycle paths that came back clean, avoid those that are slow, marked or lossy
+    Srd,
+    /// All paths in turn, whatever happens to them
+    Oblivious,
+    /// One path, as a TCP connection has
+    Ecmp,
+    /// The faster of two drawn at random
+    RttP2c,
+}
+
+/// How fast to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RatePolicy {
+    /// By delivery rate and delay
+    Srd,
+    /// Constant: see --rate
+    Fixed,
+}
+
+/// Options of the device.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Device")]
+pub struct DeviceArgs {
+    /// Local address to use [default: 127.0.0.1 for a server, the way to HOST for others]
+    #[arg(long, value_name = "ADDR", conflicts_with = "interface")]
+    pub ip: Option<IpAddr>,
+    /// Local network interface to use (its first address)
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Slot of this process: it receives at UDP port base + slot; `auto` = the first free one
+    #[arg(long, visible_alias = "port-slot", value_name = "N", default_value = "auto",
+          value_parser = slot)]
+    pub slot: Slot,
+    /// First of the 256 UDP ports that the processes of a host share; the same on all hosts
+    #[arg(long, value_name = "PORT", default_value_t = srd::PORT_BASE_DEFAULT)]
+    pub port_base: u16,
+    /// Paths (UDP source ports) to spray over: a power of two up to 256
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = paths)]
+    pub paths: u16,
+    /// How a path is chosen for each packet
+    #[arg(long, value_name = "POLICY", value_enum)]
+    pub path_policy: Option<PathPolicy>,
+    /// How fast to send
+    #[arg(long, value_name = "POLICY", value_enum, default_value = "srd")]
+    pub rate_policy: RatePolicy,
+    /// Rate in bits per second for --rate-policy fixed, as 500M or 10G [default: 10G]
+    #[arg(long, value_name = "RATE", value_parser = units::rate_bytes_per_sec)]
+    pub rate: Option<u64>,
+    /// Bytes in flight to one host at most, for --rate-policy fixed [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
+    pub inflight: Option<u64>,
+    /// Payload bytes of one packet [default: what the link carries]
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u16>,
+    /// Faults of the packets that this process sends.
+    #[command(flatten)]
+    pub faults: FaultArgs,
+    /// Record all packets into a pcapng file (replaced if it exists)
+    #[arg(long, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+}
+
+/// Faults on purpose, for tests and demonstrations.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Faults on purpose (of the packets that this process sends)")]
+pub struct FaultArgs {
+    /// Lose this share of the packets, as 1% or 0.01
+    #[arg(long, visible_alias = "loss", value_name = "SHARE", value_parser = units::share_ppm)]
+    pub fault_loss: Option<u32>,
+    /// Send this share of the packets twice
+    #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
+    pub fault_duplicate: Option<u32>,
+    /// Hold this share of the packets back while up to 16 others pass
+    #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
+    pub fault_reorder: Option<u32>,
+    /// Where chance begins: the same seed and packets have the same faults
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub fault_seed: u64,
+}
+
+impl FaultArgs {
+    fn rates(&self) -> Rates {
+        Rates {
+            loss_ppm: self.fault_loss.unwrap_or(0),
+            duplicate_ppm: self.fault_duplicate.unwrap_or(0),
+            reorder_ppm: self.fault_reorder.unwrap_or(0),
+            reorder_packets_max: REORDER_PACKETS_DEFAULT,
+            ..Rates::default()
+        }
+    }
+}
+
+/// A slot, or the first that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub Option<u8>);
+
+fn slot(text: &str) -> Result<Slot, String> {
+    if text == "auto" {
+        return Ok(Slot(None));
+    }
+    let wrong = |_| format!("`{text}` is no slot; write 0 to 255, or auto");
+    text.parse().map(|n| Slot(Some(n))).map_err(wrong)
+}
+
+fn paths(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(n) if n.is_power_of_two() && n <= 256 => Ok(n),
+        _ => Err("the number of paths must be 1, 2, 4, 8, 16, 32, 64, 128 or 256".into()),
+    }
+}
+
+/// An open device with what belongs to it.
+pub struct OpenDevice {
+    /// The device.
+    pub device: Device,
+    /// Counts the faults, where some were asked for.
+    faults: Option<FaultHandle>,
+}
+
+impl DeviceArgs {
+    /// Opens the device at `ip` (unless the options name an address or interface) and tells its
+    /// warnings.
+    ///
+    /// # Errors
+    /// The options contradict each other, or the device cannot be opened.
+    pub fn open(&self, ip: IpAddr, progress: Progress) -> Result<OpenDevice> {
+        let mut config = match (&self.interface, self.ip) {
+            (Some(name), _) => DeviceConfig::interface(name),
+            (None, own) => DeviceConfig::ip(own.unwrap_or(ip)),
+        };
+        config.slot = self.slot.0;
+        config.port_base = self.port_base;
+        config.mtu = self.mtu;
+        config.paths = self.paths;
+        config.progress = progress;
+        config.path_policy = match self.path_policy {
+            None | Some(PathPolicy::Srd) => srd::PathPolicy::Srd,
+            Some(PathPolicy::Oblivious) => srd::PathPolicy::Oblivious,
+            Some(PathPolicy::Ecmp) => srd::PathPolicy::Ecmp,
+            Some(PathPolicy::RttP2c) => srd::PathPolicy::RttP2c,
+        };
+        self.rate_set(&mut config)?;
+        let faults = self.wrap_set(&mut config)?;
+        let device = Device::open(config)?;
+        for warning in device.warnings() {
+            output::note(&format!("srd: warning: {warning}"));
+        }
+        Ok(OpenDevice { device, faults: faults.and_then(|from| from.try_recv().ok()) })
+    }
+
+    fn rate_set(&self, config: &mut DeviceConfig) -> Result {
+        if self.rate_policy == RatePolicy::Srd {
+            if self.rate.is_some() || self.inflight.is_some() {
+                return Err(Failure::usage("--rate and --inflight need --rate-policy fixed"));
+            }
+            return Ok(());
+        }
+        config.rate_policy = srd::RatePolicy::Fixed;
+        let (rate, inflight) = (self.rate, self.inflight);
+        config.tune = Some(Box::new(move |engine| {
+            engine.rate.rate_fixed_bytes_per_sec =
+                rate.unwrap_or(engine.rate.rate_fixed_bytes_per_sec);
+            engine.rate.inflight_fixed_bytes = inflight.unwrap_or(engine.rate.inflight_fixed_bytes);
+        }));
+        Ok(())
+    }
+
+    /// Puts capture and faults around the sockets. The capture sees what the faults let pass.
+    fn wrap_set(&self, config: &mut DeviceConfig) -> Result<Option<mpsc::Receiver<FaultHandle>>> {
+        let (rates, seed) = (self.faults.rates(), self.faults.fault_seed);
+        let none = Rates { reorder_packets_max: REORDER_PACKETS_DEFAULT, ..Rates::default() };
+        let faulty = rates != none;
+        let capture = self.capture.as_deref().map(capture_file).transpose()?;
+        if !faulty && capture.is_none() {
+            return Ok(None);
+        }
+        let (handle, from) = mpsc::channel();
+        config.wrap = Some(Box::new(move |mut datapath| {
+            if let Some(file) = capture {
+                let recorded = Capture::to_writer(datapath, file);
+                datapath = Box::new(recorded.expect("the buffer takes the capture's header"));
+            }
+            if !faulty {
+                return datapath;
+            }
+            let fault = Fault::new(datapath, seed, rates, Rates::default());
+            // The receiver waits in `open`, or opening has failed and nobody wants it.
+            let _ = handle.send(fault.handle());
+            Box::new(fault) as Box<dyn Datapath>
+        }));
+        Ok(faulty.then_some(from))
+    }
+}
+
+fn capture_file(path: &Path) -> Result<BufWriter<File>> {
+    let fail = |e| Failure::new(format!("cannot write the capture {}: {e}", path.display()));
+    let file = File::create(path).map_err(fail)?;
+    Ok(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))
+}
+
+impl OpenDevice {
+    /// What the faults did, in words; `None` without faults.
+    pub fn faults_text(&self) -> Option<String> {
+        let done = self.faults.as_ref()?.tx_done();
+        Some(format!(
+            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back",
+            done.packets, done.lost, done.duplicated, done.held
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_paths_are_checked() {
+        assert_eq!(slot("auto"), Ok(Slot(None)));
+        assert_eq!(slot("255"), Ok(Slot(Some(255))));
+        assert!(slot("256").is_err() && slot("-1").is_err());
+        assert_eq!(paths("256"), Ok(256));
+        assert!(paths("0").is_err() && paths("3").is_err() && paths("512").is_err());
+    }
+}

@@ -1,0 +1,338 @@
+//! The client's side of a measurement: its queue pairs, memory, and what is read before and after.
+
+use crate::{
+    app::{
+        client::Client,
+        link::{LinkDepth, Peer, Remote},
+        message::{Body, Operation, PerfOpen, PerfReady},
+    },
+    device::DeviceArgs,
+    failure::{Failure, Result},
+    host::{HostName, Server},
+    signals::Stop,
+};
+use hdrhistogram::Histogram;
+use srd::{
+    Access, CompletionQueue, Device, MemoryRegion, Progress, QpInit, Qpn, QueuePair, RecvWr,
+    SendWr, WorkCompletion, datapath::process_cpu_ns,
+};
+use std::time::{Duration, Instant};
+
+/// Memory beyond one operation of the largest size: buffers are used again.
+const MEMORY_BYTES: u64 = 64 << 20;
+/// Bytes in flight at most, so that many large operations do not wait for each other for seconds.
+const INFLIGHT_BYTES: u64 = 64 << 20;
+/// Largest inline message.
+const INLINE_BYTES: u32 = srd::INLINE_BYTES_MAX as u32;
+/// Messages of the link: one request at a time, and a few pings.
+const DEPTH: LinkDepth = LinkDepth { sends: 4, recvs: 16, writes: 0 };
+/// Without a completion for this long the run has failed. The device gives up before.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// How often a wait looks whether to stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+/// Empty polls between two such looks while spinning.
+const POLLS_PER_LOOK: u32 = 4096;
+/// Latencies above this are recorded as this.
+const LATENCY_NS_MAX: u64 = 100_000_000_000;
+
+/// What is going to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The operation.
+    pub operation: Operation,
+    /// The server answers each.
+    pub echo: bool,
+    /// Poll without pause.
+    pub spin: bool,
+    /// Queue pairs.
+    pub qps: u8,
+    /// Operations in flight per queue pair.
+    pub window: u32,
+    /// Bytes of the largest operation.
+    pub size_max: u32,
+}
+
+/// What one run gave.
+pub struct Run {
+    /// Operations completed.
+    pub iterations: u64,
+    /// Time they took.
+    pub elapsed: Duration,
+    /// Latency of each in nanoseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl Run {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3);
+        let latency = latency.expect("the bounds are constants that fit each other");
+        Self { iterations: 0, elapsed: Duration::ZERO, latency }
+    }
+}
+
+/// Counters of both ends at one moment.
+pub struct Snapshot {
+    /// CPU time of this process in nanoseconds.
+    pub client_cpu_ns: u64,
+    /// CPU time of the server's process in nanoseconds.
+    pub server_cpu_ns: u64,
+    /// Packets retransmitted by either end.
+    pub retransmitted: u64,
+    /// Packets sent on each path.
+    pub path_packets: Vec<u64>,
+}
+
+/// A measurement at a server.
+pub struct Session {
+    // Fields drop in this order: what uses before what is used.
+    pub qps: Vec<QueuePair>,
+    pub cq: CompletionQueue,
+    pub memory: MemoryRegion,
+    client: Client,
+    ready: PerfReady,
+    pub plan: Plan,
+    id: u64,
+    silent_since: Instant,
+    empty_polls: u32,
+}
+
+impl Session {
+    /// A client at the server's address.
+    ///
+    /// # Errors
+    /// As [`Client::open`].
+    pub fn connect(args: &DeviceArgs, host: &HostName) -> Result<Client> {
+        Client::open(args, host, Progress::Caller, DEPTH)
+    }
+
+    /// Asks the server to prepare, and makes the queue pairs.
+    ///
+    /// # Errors
+    /// The server cannot be reached or refuses, or the device has no room.
+    pub fn open(mut client: Client, plan: Plan, stop: &Stop) -> Result<Self> {
+        let size = u64::from(plan.size_max.max(1));
+        let slots = u64::from(plan.window) * u64::from(plan.qps);
+        let len = size.max(MEMORY_BYTES.min(size * slots));
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let memory = client.pd.mr_allocate(len as usize, access)?;
+        let id = client.id_next();
+        let wish = PerfOpen {
+            operation: plan.operation,
+            echo: plan.echo,
+            spin: plan.spin,
+            qps: plan.qps,
+            depth: plan.window.max(4),
+            size: plan.size_max,
+            raddr: memory.addr(),
+            rkey: memory.rkey(),
+        };
+        let ready = match client.request(id, Body::PerfOpen(wish), stop)?.1 {
+            Body::PerfReady(ready) if ready.qpns.len() == usize::from(plan.qps) => ready,
+            _ => return Err(confused()),
+        };
+        let depth = plan.window.max(4);
+        let cq = client.open.device.cq_create(2 * depth * u32::from(plan.qps))?;
+        let mut session = Self {
+            qps: Vec::new(),
+            cq,
+            memory,
+            client,
+            ready,
+            plan,
+            id,
+            silent_since: Instant::now(),
+            empty_polls: 0,
+        };
+        session.qps_make(depth)?;
+        Ok(session)
+    }
+
+    fn qps_make(&mut self, depth: u32) -> Result {
+        for _ in 0..self.plan.qps {
+            let mut init = QpInit::srd(&self.cq, &self.cq);
+            (init.sq_depth, init.rq_depth) = (depth, depth);
+            init.inline_bytes_max = INLINE_BYTES;
+            let qp = self.client.pd.qp_create(&init)?;
+            qp.activate(self.ready.qkey)?;
+            if self.plan.echo {
+                for wr_id in 0..u64::from(depth) {
+                    self.post_recv(&qp, wr_id)?;
+                }
+            }
+            self.qps.push(qp);
+        }
+        Ok(())
+    }
+
+    /// Posts a receive for an echo.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub fn post_recv(&self, qp: &QueuePair, wr_id: u64) -> Result {
+        let sge = self.memory.sge(0, self.plan.size_max);
+        let data = self.plan.operation == Operation::Send && self.plan.size_max > 0;
+        let sges = if data { &[sge][..] } else { &[] };
+        qp.post_recv(&RecvWr { wr_id, sges })?;
+        Ok(())
+    }
+
+    /// Posts operation number `slot` of `size` bytes on a queue pair. Whether it was taken: if not,
+    /// the queue is full.
+    ///
+    /// # Errors
+    /// It can never be taken.
+    #[inline]
+    pub fn post(&self, slot: u32, size: u32) -> Result<bool> {
+        let at = slot as usize % self.qps.len();
+        let places = self.memory.len() as u64 / u64::from(size.max(1));
+        let offset = (u64::from(slot) % places) * u64::from(size);
+        let sges = [self.memory.sge(offset as usize, size)];
+        let zeros = [0; INLINE_BYTES as usize];
+        let (ah, qpn, qkey) = (&self.client.control.ah, Qpn(self.ready.qpns[at]), self.ready.qkey);
+        let id = u64::from(slot);
+        let to = Remote { raddr: self.ready.raddr + offset, rkey: self.ready.rkey };
+        let mut wr = match self.plan.operation {
+            Operation::Send => SendWr::send(id, ah, qpn, qkey),
+            Operation::Write => SendWr::write(id, ah, qpn, qkey).remote(to.raddr, to.rkey),
+            Operation::Read => SendWr::read(id, ah, qpn, qkey).remote(to.raddr, to.rkey),
+        };
+        if self.plan.operation != Operation::Read && size <= INLINE_BYTES {
+            wr = wr.inline(&zeros[..size as usize]);
+        } else {
+            wr = wr.sges(&sges);
+        }
+        if self.plan.echo && self.plan.operation == Operation::Write {
+            wr = wr.imm(0);
+        }
+        match self.qps[at].post_send(&wr) {
+            Ok(()) => Ok(true),
+            Err(e) if e.is_full() => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Operations to keep in flight for this size.
+    pub fn inflight(&self, size: u32) -> u32 {
+        let slots = self.plan.window * u32::from(self.plan.qps);
+        let fit = (INFLIGHT_BYTES / u64::from(size.max(1))).max(2);
+        slots.min(u32::try_from(fit).unwrap_or(u32::MAX))
+    }
+
+    /// Takes completions; waits for one as the plan says, and returns without any now and then.
+    ///
+    /// # Errors
+    /// The user wants to stop, nothing has come for too long, or an operation has failed.
+    #[inline]
+    pub fn completions(&mut self, out: &mut [WorkCompletion], stop: &Stop) -> Result<usize> {
+        let mut n = self.cq.poll(out)?;
+        if n == 0 {
+            if !self.plan.spin {
+                if let Some(wc) = self.cq.wait(STOP_CHECK)? {
+                    (out[0], n) = (wc, 1);
+                }
+                self.empty_polls = POLLS_PER_LOOK;
+            }
+            self.empty_polls += 1;
+        }
+        if n > 0 {
+            self.empty_polls = 0;
+            for wc in &out[..n] {
+                if !wc.is_ok() {
+                    return Err(self.failed(wc));
+                }
+            }
+        } else if self.empty_polls >= POLLS_PER_LOOK {
+            self.look(stop)?;
+        }
+        Ok(n)
+    }
+
+    /// A completion has come: the silence is over.
+    pub fn heard(&mut self, now: Instant) {
+        self.silent_since = now;
+    }
+
+    #[cold]
+    fn look(&mut self, stop: &Stop) -> Result {
+        stop.check()?;
+        self.empty_polls = 0;
+        if self.silent_since.elapsed() > SILENCE_MAX {
+            let text = format!("the server at {} has stopped answering", self.client.server);
+            return Err(Failure::new(text));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn failed(&self, wc: &WorkCompletion) -> Failure {
+        match wc.status {
+            srd::Status::RemoteBadDestQpn => Failure::new(format!(
+                "the server at {} has ended the measurement",
+                self.client.server
+            )),
+            status => self.client.unreachable(status),
+        }
+    }
+
+    /// Counters of both ends.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn snapshot(&mut self, stop: &Stop) -> Result<Snapshot> {
+        let server = match self.client.request(self.id, Body::PerfQuery, stop)?.1 {
+            Body::PerfReport(report) => report,
+            _ => return Err(confused()),
+        };
+        let device = self.device();
+        let own = device.counters()?.engine.retrans_pkts;
+        let paths = device.path_stats(self.client.server.ip)?;
+        self.silent_since = Instant::now();
+        Ok(Snapshot {
+            client_cpu_ns: process_cpu_ns(),
+            server_cpu_ns: server.cpu_ns,
+            retransmitted: own + server.retransmitted,
+            path_packets: paths.iter().map(|p| p.packets_sent).collect(),
+        })
+    }
+
+    /// Tells the server that the measurement is over.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn close(&mut self, stop: &Stop) -> Result {
+        match self.client.request(self.id, Body::PerfClose, stop)?.1 {
+            Body::PerfClosed => Ok(()),
+            _ => Err(confused()),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.client.open.device
+    }
+
+    /// Where the server is.
+    pub fn server(&self) -> Server {
+        self.client.server
+    }
+
+    /// Bytes of the largest message that both ends take.
+    pub fn mtu(&self) -> u32 {
+        self.ready.mtu.min(self.device().mtu() as u32)
+    }
+
+    /// The control peer: its address handle is that of all requests.
+    pub fn peer(&self) -> &Peer {
+        &self.client.control
+    }
+
+    /// What the faults on purpose did.
+    pub fn faults_text(&self) -> Option<String> {
+        self.client.open.faults_text()
+    }
+}
+
+fn confused() -> Failure {
+    Failure::new("the server gives an answer that does not fit the request")
+}

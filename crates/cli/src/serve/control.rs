@@ -1,0 +1,311 @@
+//! The server's desk: takes requests, holds the sessions, notices clients that have gone.
+
+use super::{
+    perf::{self, PerfSession},
+    pool::Handles,
+};
+use crate::{
+    app::{
+        CONTROL_QKEY, CONTROL_QP_INDEX,
+        link::{Arrival, Event, Link, LinkDepth, Peer},
+        message::{Body, Message, PerfOpen, Refusal},
+    },
+    failure::{Failure, Result},
+    output,
+};
+use srd::{
+    AsyncEvent, CompletionQueue, Device, Endpoint, ProtectionDomain, Qpn, Status, WorkCompletion,
+};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+/// Slots of the completion queue: enough for every queue of every session.
+const CQ_DEPTH: u32 = 1 << 19;
+/// Messages of the desk on their way and in waiting.
+const DEPTH: LinkDepth = LinkDepth { sends: 512, recvs: 1024, writes: 0 };
+/// Measurements at once.
+const PERF_SESSIONS_MAX: usize = 64;
+/// How often a client is asked whether it still lives, by a message that only its device sees.
+const PING_EVERY: Duration = Duration::from_secs(2);
+/// Tag of messages whose end does not matter.
+const TAG_NONE: u64 = u64::MAX;
+
+/// A client's end of a session: the queue pair that asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientAddress {
+    /// Its host.
+    pub ip: IpAddr,
+    /// Its queue pair; the slot in it names the process.
+    pub qpn: Qpn,
+}
+
+/// What the server has done, for the summary.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    measurements: u64,
+    refused: u64,
+    malformed: u64,
+}
+
+/// The desk.
+pub struct Control {
+    // Fields drop in this order: sessions before what they are made from.
+    sessions: BTreeMap<ClientAddress, PerfSession>,
+    /// Who owns a queue pair of a measurement, by its index.
+    owners: Vec<Option<ClientAddress>>,
+    link: Link,
+    handles: Handles,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    device: Device,
+    tally: Tally,
+    ended: bool,
+}
+
+impl Control {
+    /// Makes the queue pair that takes requests. Must be the device's first.
+    ///
+    /// # Errors
+    /// The device has no room.
+    pub fn new(device: &Device) -> Result<Self> {
+        let pd = device.pd_create()?;
+        let cq = device.cq_create(CQ_DEPTH.min(device.attr().max_cqe))?;
+        let link = Link::new(&pd, &cq, CONTROL_QKEY, DEPTH)?;
+        if link.qpn().index() != CONTROL_QP_INDEX {
+            return Err(Failure::new("the request queue pair is not the device's first"));
+        }
+        Ok(Self {
+            sessions: BTreeMap::new(),
+            owners: vec![None; 256],
+            link,
+            handles: Handles::new(pd.clone()),
+            pd,
+            cq,
+            device: device.clone(),
+            tally: Tally::default(),
+            ended: false,
+        })
+    }
+
+    /// Completions of the desk and of all measurements.
+    pub fn cq(&self) -> &CompletionQueue {
+        &self.cq
+    }
+
+    /// Whether some client wants the server not to sleep.
+    pub fn spins(&self) -> bool {
+        self.sessions.values().any(PerfSession::spins)
+    }
+
+    /// Whether a session has ended.
+    pub fn ended_first(&self) -> bool {
+        self.ended
+    }
+
+    /// Takes one completion.
+    ///
+    /// # Errors
+    /// The device is shut down.
+    #[inline]
+    pub fn handle(&mut self, wc: &WorkCompletion) -> Result {
+        if wc.qpn == self.link.qpn() {
+            return match self.link.handle(wc)? {
+                Some(Event::Message(arrival)) => self.arrived(arrival),
+                Some(Event::Sent { tag, status }) => {
+                    self.sent(tag, status);
+                    Ok(())
+                }
+                Some(Event::Written { .. }) | None => Ok(()),
+            };
+        }
+        let Some(owner) = self.owners[usize::from(wc.qpn.index())] else { return Ok(()) };
+        if let Some(session) = self.sessions.get_mut(&owner)
+            && let Err(e) = session.handle(wc)
+        {
+            self.end(owner, &format!("ended: {e}"));
+        }
+        Ok(())
+    }
+
+    /// A request, or something else that somebody sent.
+    fn arrived(&mut self, arrival: Arrival) -> Result {
+        let from = ClientAddress { ip: arrival.ip, qpn: arrival.qpn };
+        match arrival.message {
+            Ok(message) => self.request(from, message),
+            Err(e) => {
+                self.tally.malformed += 1;
+                if let Some((id, qkey)) = arrival.head {
+                    let body = Body::Fail(Refusal::Version, e.to_string());
+                    self.answer(from, qkey, id, body);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn request(&mut self, from: ClientAddress, message: Message) -> Result {
+        let Message { id, reply_qkey, body } = message;
+        let answer = match body {
+            // Its delivery was the answer; and other messages are not for the desk.
+            Body::Ping => return Ok(()),
+            Body::PerfOpen(wish) => self.perf_open(from, id, reply_qkey, &wish)?,
+            Body::PerfQuery => match self.sessions.get(&from) {
+                Some(session) => Body::PerfReport(session.report(&self.device)?),
+                None => Body::Fail(Refusal::BadRequest, "no such session".into()),
+            },
+            Body::PerfClose => {
+                self.end(from, "done");
+                Body::PerfClosed
+            }
+            _ => Body::Fail(Refusal::BadRequest, "the server does not understand".into()),
+        };
+        self.tally.refused += u64::from(matches!(answer, Body::Fail(..)));
+        self.answer(from, reply_qkey, id, answer);
+        Ok(())
+    }
+
+    fn perf_open(
+        &mut self,
+        from: ClientAddress,
+        id: u64,
+        reply_qkey: u32,
+        wish: &PerfOpen,
+    ) -> Result<Body> {
+        self.end(from, "replaced by a new one");
+        if self.sessions.len() >= PERF_SESSIONS_MAX {
+            let text = format!("{PERF_SESSIONS_MAX} measurements run already; try again later");
+            return Ok(Body::Fail(Refusal::Busy, text));
+        }
+        let made = perf::open(&self.device, &self.cq, from, reply_qkey, wish);
+        let (session, ready) = match made {
+            Ok(made) => made,
+            Err(e) => return Ok(Body::Fail(Refusal::BadRequest, e.to_string())),
+        };
+        for qpn in &ready.qpns {
+            self.owners[usize::from(Qpn(*qpn).index())] = Some(from);
+        }
+        let what = format!("{:?}", wish.operation).to_lowercase();
+        let kind = if wish.echo { "latency" } else { "bandwidth" };
+        output::line(&format!("{} measures {kind} of {what} (request {id})", from.ip))?;
+        self.tally.measurements += 1;
+        self.sessions.insert(from, session);
+        Ok(Body::PerfReady(ready))
+    }
+
+    /// Sends an answer if there is room for it; a client that floods the desk hears nothing.
+    fn answer(&mut self, to: ClientAddress, qkey: u32, id: u64, body: Body) {
+        if !self.link.can_send() {
+            self.tally.refused += 1;
+            return;
+        }
+        let Ok(ah) = self.handles.get(to.ip) else { return };
+        let message = Message { id, reply_qkey: CONTROL_QKEY, body };
+        // Fails only where the device is closing or the MTU is tiny: then nobody can be told.
+        let _ = self.link.send(&Peer { ah, qpn: to.qpn, qkey }, &message, TAG_NONE);
+    }
+
+    /// A message of the desk has ended: pings tell whether the client lives.
+    fn sent(&mut self, tag: u64, status: Status) {
+        let found = self.sessions.iter_mut().find(|(_, s)| s.number() == tag);
+        if let Some((&from, session)) = found {
+            session.pinged();
+            if status != Status::Ok {
+                self.end(from, "the client has gone");
+            }
+        }
+    }
+
+    /// Ends a session, if there is one.
+    fn end(&mut self, from: ClientAddress, why: &str) {
+        let Some(session) = self.sessions.remove(&from) else { return };
+        for owner in self.owners.iter_mut().filter(|o| **o == Some(from)) {
+            *owner = None;
+        }
+        drop(session);
+        self.ended = true;
+        if why != "done" {
+            output::note(&format!("srd: measurement of {}: {why}", from.ip));
+        }
+    }
+
+    /// Everything that is done now and then.
+    ///
+    /// # Errors
+    /// The device is shut down.
+    pub fn housekeeping(&mut self, now: Instant) -> Result {
+        while let Some(event) = self.device.event_get() {
+            self.event(event);
+        }
+        let quiet: Vec<ClientAddress> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| s.ping_due(now, PING_EVERY))
+            .map(|(from, _)| *from)
+            .collect();
+        for from in quiet {
+            self.ping(from, now);
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, from: ClientAddress, now: Instant) {
+        if !self.link.can_send() {
+            return;
+        }
+        let Ok(ah) = self.handles.get(from.ip) else { return };
+        let Some(session) = self.sessions.get_mut(&from) else { return };
+        let message = Message { id: 0, reply_qkey: CONTROL_QKEY, body: Body::Ping };
+        let peer = Peer { ah, qpn: from.qpn, qkey: session.reply_qkey() };
+        if self.link.send(&peer, &message, session.number()).is_ok() {
+            session.pinging(now);
+        }
+    }
+
+    /// The device tells of a peer that was restarted or is silent: its sessions are over.
+    fn event(&mut self, event: AsyncEvent) {
+        match event {
+            AsyncEvent::PeerReset(e)
+            | AsyncEvent::PeerUnresponsive(e)
+            | AsyncEvent::PeerUnreachable(e) => self.peer_gone(e),
+            AsyncEvent::DatapathError(errno) => {
+                let e = std::io::Error::from_raw_os_error(errno);
+                output::note(&format!("srd: the network fails: {e}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn peer_gone(&mut self, endpoint: Endpoint) {
+        let base = self.device.port().udp_port - u16::from(self.device.slot());
+        let of_peer = |a: &ClientAddress| {
+            a.ip == endpoint.ip && u16::from(a.qpn.slot()) + base == endpoint.port
+        };
+        let gone: Vec<ClientAddress> = self.sessions.keys().copied().filter(of_peer).collect();
+        for from in gone {
+            self.end(from, "the client has gone");
+        }
+    }
+
+    /// Ends all sessions.
+    pub fn goodbye(&mut self) {
+        self.owners.fill(None);
+        self.sessions.clear();
+    }
+
+    /// What was done, in one line.
+    pub fn summary(&self) -> String {
+        let Tally { measurements, refused, malformed } = self.tally;
+        format!(
+            "served {measurements} measurements; refused {refused} requests; {malformed} messages \
+             made no sense"
+        )
+    }
+
+    /// The desk's protection domain.
+    pub fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+}

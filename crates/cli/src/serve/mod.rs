@@ -1,0 +1,111 @@
+//! `srd serve`: answers measurements, copies and path probes of any number of clients.
+
+mod control;
+mod perf;
+mod pool;
+
+use crate::{
+    device::{DeviceArgs, OpenDevice},
+    failure::Result,
+    output,
+    signals::Stop,
+};
+use control::Control;
+use srd::{Progress, WorkCompletion};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// How often a server looks whether to stop and which clients have gone.
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
+/// Polls between two looks at the clock while spinning.
+const POLLS_PER_LOOK: u32 = 256;
+
+const EXAMPLES: &str = "Examples:
+  srd serve                                   for clients on this host
+  srd serve --ip 10.0.0.5                     for clients on the network
+  srd serve --interface eth0 --dir /srv/in    also `srd cp` into and out of /srv/in
+
+There is no authentication: whoever reaches the ports may measure, and read and write files below
+--dir. Serve on networks that you trust.
+
+Ctrl-C or SIGTERM ends a server with a summary and exit code 0; any failure to start is 1, wrong
+usage 2.";
+
+/// Arguments of `srd serve`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Folder that `srd cp` may read and write; without it copies are refused
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// End after the first session (a measurement or a copy) has ended
+    #[arg(long)]
+    pub once: bool,
+    /// Options of the device.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The folder or the device cannot be opened, or the device breaks.
+pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
+    let open = args.device.open(IpAddr::V4(Ipv4Addr::LOCALHOST), Progress::Caller)?;
+    let mut control = Control::new(&open.device)?;
+    tell_start(args, &open)?;
+    serve(&mut control, args.once, stop)?;
+    output::line(&control.summary())?;
+    drop(control);
+    open.faults_text().map_or(Ok(()), |text| output::line(&text))
+}
+
+fn tell_start(args: &ServeArgs, open: &OpenDevice) -> Result {
+    let device = &open.device;
+    let (ip, port) = (device.ip(), device.port().udp_port);
+    let listening = std::net::SocketAddr::new(ip, port);
+    output::line(&format!(
+        "listening on {listening}, {} paths, MTU {} bytes, {}",
+        device.port().paths,
+        device.mtu(),
+        args.dir.as_ref().map_or("no files".into(), |dir| format!("files in {}", dir.display()))
+    ))?;
+    if ip.is_loopback() {
+        output::line("only this host can reach it; name an address with --ip for others")?;
+    }
+    Ok(())
+}
+
+/// Turns until asked to stop, or with `once` until the first session has ended.
+fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
+    let mut wcs = [WorkCompletion::default(); 64];
+    let mut next_look = Instant::now();
+    let mut polls = 0;
+    while !stop.asked() && !(once && control.ended_first()) {
+        let mut n = control.cq().poll(&mut wcs)?;
+        if n == 0 && !control.spins() {
+            // Somebody must drive the engine, and it sleeps in here.
+            if let Some(wc) = control.cq().wait(HOUSEKEEPING)? {
+                (wcs[0], n) = (wc, 1);
+            }
+            polls = POLLS_PER_LOOK;
+        }
+        for wc in &wcs[..n] {
+            control.handle(wc)?;
+        }
+        polls += 1;
+        if polls >= POLLS_PER_LOOK {
+            polls = 0;
+            let now = Instant::now();
+            if now >= next_look {
+                next_look = now + HOUSEKEEPING;
+                control.housekeeping(now)?;
+            }
+        }
+    }
+    control.goodbye();
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Numbers with units, as they are written on the command line and in tables.
+
+use std::time::Duration;
+
+/// Splits `text` into its number and what follows.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    Some((number, text[end..].trim()))
+}
+
+/// `number * scale`, if it is a whole number that fits.
+fn whole(number: f64, scale: u64) -> Option<u64> {
+    let value = number * scale as f64;
+    // 2^53: beyond it a float cannot tell neighbours apart.
+    (value.fract() == 0.0 && value <= 9_007_199_254_740_992.0).then_some(value as u64)
+}
+
+/// Bytes: `64`, `8K`, `1M`, `2GiB` (powers of 1024).
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size; write bytes, or 8K, 1M, 2G");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let scale = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    whole(number, scale).ok_or_else(wrong)
+}
+
+/// Bytes of one message or RDMA operation, at most 1 GiB.
+pub fn message_bytes(text: &str) -> Result<u32, String> {
+    let n = bytes(text)?;
+    match u32::try_from(n) {
+        Ok(n) if n <= srd::RDMA_BYTES_MAX => Ok(n),
+        _ => Err("an operation has at most 1 GiB".into()),
+    }
+}
+
+/// Bits per second: `500M`, `10G`, `2.5Gbit`; given back in bytes per second.
+pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no rate; write bits per second, as 500M or 10G");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let unit = unit.to_ascii_lowercase();
+    let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        _ => return Err(wrong()),
+    };
+    let rate = number * scale / 8.0;
+    if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
+}
+
+/// A share of the packets in parts per million: `1%`, `0.5%`, `0.01`.
+pub fn share_ppm(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{text}` is no share of the packets; write 1% or 0.01");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let share = match unit {
+        "" => number,
+        "%" => number / 100.0,
+        _ => return Err(wrong()),
+    };
+    if share <= 1.0 { Ok((share * 1e6).round() as u32) } else { Err(wrong()) }
+}
+
+/// A time: `2`, `0.5`, `500ms`, `2s`, `1m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write seconds, or 500ms, 2s, 1m");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "" | "s" => number,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "m" | "min" => number * 60.0,
+        _ => return Err(wrong()),
+    };
+    if seconds > 0.0 && seconds <= 1e6 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("`{text}`: a time must be above zero and at most 1000000 s"))
+    }
+}
+
+/// Bytes for people: `1.5 GiB`.
+pub fn bytes_text(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, n) in [("0", 0), ("64", 64), ("8K", 8192), ("1.5k", 1536), ("2GiB", 2 << 30)] {
+            assert_eq!(bytes(text), Ok(n), "{text}");
+        }
+        for text in ["", "K", "1.5", "-1", "1X", "1e5", "99999999999G", "1.2.3"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+        assert_eq!(message_bytes("1G"), Ok(1 << 30));
+        assert!(message_bytes("1025M").is_err());
+    }
+
+    #[test]
+    fn rates_and_shares() {
+        assert_eq!(rate_bytes_per_sec("10G"), Ok(1_250_000_000));
+        assert_eq!(rate_bytes_per_sec("2.5Gbit/s"), Ok(312_500_000));
+        assert!(rate_bytes_per_sec("0").is_err() && rate_bytes_per_sec("fast").is_err());
+        assert_eq!(share_ppm("1%"), Ok(10_000));
+        assert_eq!(share_ppm("0.01"), Ok(10_000));
+        assert_eq!(share_ppm("100%"), Ok(1_000_000));
+        assert!(share_ppm("2").is_err() && share_ppm("1percent").is_err());
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        for text in ["0", "-1", "1h", "nan", "inf", "1e9"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(bytes_text(1023), "1023 B");
+        assert_eq!(bytes_text(1536), "1.5 KiB");
+        assert_eq!(bytes_text(5 << 40), "5.0 TiB");
+        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
+    }
+}
