@@ -12,21 +12,27 @@ use std::io;
 
 impl Nic {
     /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns,
-    /// under the same lock.
+    /// under the same lock. What was posted leaves before the socket is looked at: an empty look
+    /// would be a system call in the way of every answer.
     pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
         self.counters.turns += 1;
-        let posted = self.take_posts(shared, Self::now());
-        let (received, rx_more) = self.receive(shared);
-        self.run_timers();
-        let (sent, tx_more) = self.transmit(shared);
+        let now = Self::now();
+        let posted = self.take_posts(shared, now);
+        let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
+        let (received, rx_more, arrived) = self.receive(shared);
+        let now = arrived.unwrap_or(now);
+        if self.engine.next_timeout() <= now {
+            self.engine.handle_timeout(now);
+        }
+        let (sent, tx_more) = self.transmit(shared, now);
         let delivered = self.deliver(shared);
-        Turn { done: posted + received + sent + delivered, more: rx_more || tx_more }
+        Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }
     }
 
-    /// Packets in: parse, let the engine judge, place the payload at once. Returns how many, and
-    /// whether more wait.
-    fn receive(&mut self, shared: &Shared) -> (usize, bool) {
-        let now = Self::now();
+    /// Packets in: parse, let the engine judge, place the payload at once. Returns how many,
+    /// whether more wait, and when they were taken from the socket (no earlier: RTTs rest on it).
+    fn receive(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
+        let mut arrived = None;
         let Self { engine, net, tables, counters, ack, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
             let (packet, start) = match srd_wire::parse(d.bytes, ack) {
@@ -43,6 +49,7 @@ impl Nic {
                 rxq_depth: d.behind,
             };
             let payload_len = usize::from(packet.payload_len);
+            let now = *arrived.get_or_insert_with(Self::now);
             if let Rx::Place(placement) = engine.handle(now, &meta, &packet) {
                 let payload = d.bytes.get(start..start + payload_len).unwrap_or_default();
                 if !tables.place(&placement, payload) {
@@ -54,26 +61,18 @@ impl Nic {
             Ok(report) => report,
             Err(e) => {
                 self.net_failed(shared, &e);
-                return (0, false);
+                return (0, false, None);
             }
         };
-        if report.datagrams > 0 {
+        if let Some(now) = arrived {
             self.engine.rx_burst_end(now);
         }
-        (report.datagrams, report.more)
-    }
-
-    /// Timeouts that are due.
-    fn run_timers(&mut self) {
-        let now = Self::now();
-        if self.engine.next_timeout() <= now {
-            self.engine.handle_timeout(now);
-        }
+        (report.datagrams, report.more, arrived)
     }
 
     /// Packets out: one batch, handed to the kernel before this returns, so that no memory is
     /// referenced afterwards. While the kernel takes no more, the engine is not asked for packets.
-    pub(crate) fn transmit(&mut self, shared: &Shared) -> (usize, bool) {
+    pub(crate) fn transmit(&mut self, shared: &Shared, now: Time) -> (usize, bool) {
         if !self.net.tx_ready() {
             self.flush(shared);
         }
@@ -83,7 +82,7 @@ impl Nic {
         }
         let Self { engine, net, tables, counters, .. } = self;
         let mut sink = Emitter { net: net.as_mut(), tables, counters };
-        let n = engine.poll_transmit(Self::now(), room, &mut sink);
+        let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);
         }
@@ -115,7 +114,7 @@ impl Nic {
     pub(crate) fn say_goodbye(&mut self, shared: &Shared, deadline: Time) {
         self.engine.shutdown(Self::now());
         while Self::now() < deadline {
-            let (sent, _) = self.transmit(shared);
+            let (sent, _) = self.transmit(shared, Self::now());
             if sent == 0 && self.net.tx_ready() {
                 break;
             }
