@@ -217,7 +217,8 @@ pub enum AsyncEvent {
     QpFatal(Qpn),
     /// All requests of a queue pair in SQD have ended.
     SqDrained(Qpn),
-    /// A work request was withdrawn without completion (its queue pair was destroyed): its memory is free.
+    /// A work request's queue pair was destroyed before its completion was polled: there will be
+    /// none, and its memory is free.
     WrReleased(WrHandle),
 }
 

@@ -1,6 +1,6 @@
 //! Completion queues. A slot is promised when work is posted, so a completion always finds room.
 
-use crate::api::{Completion, CqId, Qpn};
+use crate::api::{Completion, CompletionKind, CqId, Qpn, WrHandle};
 use std::collections::VecDeque;
 
 /// A completion queue.
@@ -39,11 +39,21 @@ impl Cq {
     pub fn pop(&mut self) -> Option<Completion> {
         self.ready.pop_front()
     }
-    /// Removes what a destroyed queue pair left, and the promises with it.
-    pub fn purge(&mut self, qpn: Qpn) {
+    /// Removes what a destroyed queue pair left, and the promises with it. Returns the send requests
+    /// whose completions these were.
+    pub fn purge(&mut self, qpn: Qpn) -> Vec<WrHandle> {
         let before = self.ready.len();
-        self.ready.retain(|c| c.qpn != qpn);
+        let mut sends = Vec::new();
+        self.ready.retain(|c| {
+            if c.qpn == qpn
+                && let CompletionKind::Send(h, _) = c.kind
+            {
+                sends.push(h);
+            }
+            c.qpn != qpn
+        });
         self.release((before - self.ready.len()) as u32);
+        sends
     }
     /// Slots promised or filled.
     pub fn reserved(&self) -> u32 {

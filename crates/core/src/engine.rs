@@ -3,7 +3,7 @@
 //! Work of each stage is in the file named after it; this one holds the state and the order.
 
 use crate::api::{
-    AsyncEvent, Completion, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle, RecvWr, Rx, RxMeta,
+    AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle, RecvWr, Rx, RxMeta,
     SendWr, TxSink, WrHandle,
 };
 use crate::config::EngineConfig;
@@ -194,7 +194,11 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
-        self.cqs.get_mut(cq)?.pop()
+        let c = self.cqs.get_mut(cq)?.pop()?;
+        if let CompletionKind::Send(h, _) = c.kind {
+            self.wrs.give_back(h);
+        }
+        Some(c)
     }
 
     /// Gives `n` slots of polled completions back: room for new posts.
@@ -206,7 +210,11 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next asynchronous event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        self.events.pop_front()
+        let e = self.events.pop_front()?;
+        if let AsyncEvent::WrReleased(h) = e {
+            self.wrs.give_back(h);
+        }
+        Some(e)
     }
 
     pub(crate) fn event_push(&mut self, e: AsyncEvent) {

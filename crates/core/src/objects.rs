@@ -232,14 +232,18 @@ impl<O: Observer> Engine<O> {
         while qp.rq.pop().is_some() {
             receives += 1;
         }
+        let mut sends = Vec::new();
         if let Some(cq) = self.cqs.get_mut(recv_cq) {
             cq.release(receives);
-            cq.purge(qpn);
+            sends = cq.purge(qpn);
         }
         if send_cq != recv_cq
             && let Some(cq) = self.cqs.get_mut(send_cq)
         {
-            cq.purge(qpn);
+            sends.extend(cq.purge(qpn));
+        }
+        for h in sends {
+            self.event_push(AsyncEvent::WrReleased(h));
         }
     }
 

@@ -90,9 +90,15 @@ impl WrTable {
         i
     }
 
-    pub fn free(&mut self, i: u32) -> Wqe {
-        self.free.push(i);
-        self.slots[i as usize].take().expect("freed twice: a request ends once")
+    /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
+    /// way out.
+    pub fn retire(&mut self, i: u32) -> Wqe {
+        self.slots[i as usize].take().expect("ended twice: a request ends once")
+    }
+
+    /// The completion or release of a retired request has come out: its handle may be used again.
+    pub fn give_back(&mut self, h: WrHandle) {
+        self.free.push(h.0);
     }
 
     pub fn get(&self, i: u32) -> &Wqe {

@@ -179,7 +179,7 @@ impl<O: Observer> Engine<O> {
 
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
     pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::wr::Wqe {
-        let w = self.wrs.free(wi);
+        let w = self.wrs.retire(wi);
         let failed = w.failed.is_some();
         let c = self.contexts.get_mut(w.ctx);
         c.outstanding -= 1;

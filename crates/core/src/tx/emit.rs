@@ -44,7 +44,8 @@ impl<O: Observer> Engine<O> {
             flags |= Flags::ACK_BLOCK;
         }
         let header = self.header_of(now, ci, body.kind(), flags, path, tx_num, p);
-        self.count_sent(&entry, plain_len);
+        let ack_bytes = if with_ack { self.ack_scratch.encoded_len() } else { 0 };
+        self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
             ctx: ci,
             psn: p,
