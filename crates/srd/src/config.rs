@@ -25,7 +25,9 @@ pub enum Bind {
 pub enum Progress {
     /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
     /// waits. Lowest latency and no thread, but while nobody calls, nothing is received,
-    /// acknowledged or retransmitted, RDMA from peers included.
+    /// acknowledged or retransmitted, RDMA from peers included. Who stops calling after the last
+    /// message has arrived leaves its sender without the acknowledgment: go on for a millisecond,
+    /// or close the device, which sends what is due.
     Caller,
     /// A thread of the device. It sleeps when nothing is to be done.
     Thread {

@@ -14,7 +14,7 @@ use crate::{
     queue::CQS_MAX,
     thread,
 };
-use srd_core::{Span, limits, path::PathStats};
+use srd_core::{ContextStats, Span, limits, path::PathStats};
 use srd_datapath::Waker;
 use std::{
     fmt,
@@ -393,6 +393,14 @@ impl Device {
     /// As [`Device::progress`].
     pub fn path_stats(&self, ip: IpAddr) -> Result<Vec<PathStats>, Error> {
         Ok(self.shared().nic()?.engine.path_stats(ip))
+    }
+
+    /// What is known of each peer engine: state, work outstanding, rate, RTT.
+    ///
+    /// # Errors
+    /// As [`Device::progress`].
+    pub fn context_stats(&self) -> Result<Vec<ContextStats>, Error> {
+        Ok(self.shared().nic()?.engine.context_stats())
     }
 }
 

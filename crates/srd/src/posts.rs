@@ -24,7 +24,8 @@ impl From<PostError> for Refusal {
     fn from(e: PostError) -> Self {
         match e {
             // Slots were counted when it was posted, but unsolicited completions take slots of
-            // the engine that no post asked for.
+            // the engine that no post asked for, and contexts are the engine's alone: an idle one
+            // must go before one to a new peer fits in.
             PostError::QueueFull | PostError::CqFull | PostError::NoRoom => Self::Held,
             PostError::BadState => Self::Ended(Status::Flushed),
             PostError::BadQp => Self::Dropped,

@@ -110,8 +110,15 @@ impl Nic {
         }
     }
 
-    /// Sends what is left to say when the device goes away, until `deadline`.
+    /// Sends what is left to say when the device goes away, until `deadline`: acknowledgments that
+    /// were delayed (or peers would take accepted messages for lost), then the goodbye.
     pub(crate) fn say_goodbye(&mut self, shared: &Shared, deadline: Time) {
+        let acks_due = Self::now() + self.engine.config().ack.delay_max;
+        while self.turn(shared) != Turn::default() || Self::now() < acks_due.min(deadline) {
+            if Self::now() >= deadline {
+                break;
+            }
+        }
         self.engine.shutdown(Self::now());
         while Self::now() < deadline {
             let (sent, _) = self.transmit(shared, Self::now());

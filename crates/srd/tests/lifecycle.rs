@@ -227,6 +227,25 @@ fn a_restarted_peer_ends_old_work_and_takes_new() {
 }
 
 #[test]
+fn closing_acknowledges_what_has_arrived() {
+    for progress in [Progress::Caller, THREAD] {
+        for _ in 0..20 {
+            let (a, b) = loopback_pair(1400, THREAD);
+            drop(b);
+            let mut config = srd::DeviceConfig::loopback();
+            config.progress = progress;
+            let (a, b) = (Node::new(a), Node::new(Device::open(config).unwrap()));
+            let ah = a.ah_to(&b);
+            b.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
+            a.qp.post_send(&SendWr::send(1, &ah, b.qp.qpn(), QKEY)).unwrap();
+            assert!(b.cq.wait(PATIENCE).unwrap().expect("a message").is_ok());
+            drop(b);
+            assert_eq!(a.next(&a).status, Status::Ok, "it was accepted");
+        }
+    }
+}
+
+#[test]
 fn two_hundred_queue_pairs_reach_each_other() {
     for progress in [Progress::Caller, THREAD] {
         let (a, b) = loopback_pair(1400, progress);

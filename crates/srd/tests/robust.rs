@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, pattern};
+use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
-    AsyncEvent, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify, QpState,
-    RecvWr, SendWr,
+    AsyncEvent, CompletionOp, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify,
+    QpState, RecvWr, SendWr,
     datapath::{
         Counters, Datapath, ReleasesParts, RxDatagram, RxReport, TxPacket, TxPushError, TxReport,
         Waker, fault::Rates,
@@ -157,6 +157,102 @@ fn a_queue_pair_that_drains_tells_when_it_has() {
     };
     assert_eq!(event, AsyncEvent::SqDrained(a.qp.qpn()));
     a.qp.modify(QpModify { state: Some(QpState::Rts), ..QpModify::default() }).unwrap();
+}
+
+#[test]
+fn threads_that_wait_for_different_queues_take_turns_at_driving() {
+    let (a, b) = loopback_pair(1400, Progress::Caller);
+    let (a, b) = (Node::new(a), Node::new(b));
+    let ah = a.ah_to(&b);
+    let pairs: Vec<_> = (0..4)
+        .map(|_| {
+            let cq = b.device.cq_create(64).unwrap();
+            let qp = b.pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
+            qp.activate(QKEY).unwrap();
+            (cq, qp)
+        })
+        .collect();
+    let (finished, driver) = (&AtomicBool::new(false), &b.device);
+    std::thread::scope(|s| {
+        let waiting: Vec<_> = pairs
+            .iter()
+            .map(|(cq, qp)| {
+                s.spawn(move || {
+                    for i in 0..50 {
+                        qp.post_recv(&RecvWr { wr_id: i, sges: &[] }).unwrap();
+                        assert!(cq.wait(PATIENCE).unwrap().expect("a message").is_ok());
+                    }
+                })
+            })
+            .collect();
+        // The last acknowledgment needs somebody who drives, after the last message, too.
+        s.spawn(move || {
+            while !finished.load(Ordering::Relaxed) {
+                driver.wait(Some(Duration::from_millis(1))).unwrap();
+            }
+        });
+        for _ in 0..50 {
+            for (_, qp) in &pairs {
+                a.qp.post_send(&SendWr::send(1, &ah, qp.qpn(), QKEY)).unwrap();
+            }
+            for _ in &pairs {
+                assert!(a.cq.wait(PATIENCE).unwrap().expect("sent").is_ok());
+            }
+        }
+        finished.store(true, Ordering::Relaxed);
+        while waiting.iter().any(|w| !w.is_finished()) {
+            a.device.wait(Some(Duration::from_millis(1))).unwrap();
+        }
+    });
+}
+
+#[test]
+fn unsolicited_writes_and_receives_share_a_queue_without_a_loss() {
+    let (a, b) = mem_pair(1000, THREAD);
+    let a = Node::new(a);
+    let b = Node::with(b, 8, |init| init.unsolicited_write_recv = true);
+    let (ah, _to_a) = (a.ah_to(&b), b.ah_to(&a));
+    let there = b.memory(64);
+    const EACH: u64 = 1500;
+    let (mut posted, mut done) = (0, 0);
+    let (mut receives, mut received, mut unsolicited) = (0, 0, 0);
+    let end = Instant::now() + PATIENCE;
+    while done < 2 * EACH || received < EACH || unsolicited < EACH {
+        assert!(Instant::now() < end, "{done} done, {received} and {unsolicited} received");
+        if posted < 2 * EACH && posted - done < 64 {
+            let wr = if posted % 2 == 0 {
+                SendWr::send(posted, &ah, b.qp.qpn(), QKEY)
+            } else {
+                let wr = SendWr::write(posted, &ah, b.qp.qpn(), QKEY).inline(b"unasked").imm(1);
+                wr.remote(there.addr(), there.rkey())
+            };
+            a.qp.post_send(&wr).unwrap();
+            posted += 1;
+        }
+        if let Some(wc) = a.cq.poll_one().unwrap() {
+            wc.ok().unwrap();
+            done += 1;
+        }
+        if let Some(wc) = b.cq.poll_one().unwrap() {
+            match wc.ok().unwrap().op {
+                CompletionOp::RecvUnsolicited => unsolicited += 1,
+                CompletionOp::Recv => received += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        // Half of the queue at most, so that unsolicited ones find room, too.
+        if receives < EACH && b.qp.recvs_outstanding() < 4 {
+            match b.qp.post_recv(&RecvWr { wr_id: receives, sges: &[] }) {
+                Ok(()) => receives += 1,
+                Err(e) => assert_eq!(e, PostError::CqFull),
+            }
+        }
+    }
+    assert_eq!((received, unsolicited), (EACH, EACH));
+    b.assert_quiet(&a);
+    for i in 0..8 {
+        b.qp.post_recv(&RecvWr { wr_id: i, sges: &[] }).unwrap();
+    }
 }
 
 /// A datapath that fails or panics on command.
