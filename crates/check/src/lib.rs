@@ -1,1 +1,30 @@
-//! Placeholder while the crate is being laid out.
+//! Fault checker for the SRD core.
+//!
+//! One seed makes a world: hosts, engines, queue pairs, sizes, policies, a network and a random set of
+//! faults. Engines are those of `srd-core`, the network is `srd-fabric`. Oracles watch every packet,
+//! placement and completion; after a phase with faults the network heals and everything must end.
+//! `docs/reliability.md` names each promise and the oracle that holds it.
+#![forbid(unsafe_code)]
+
+mod app;
+pub mod class;
+mod cover;
+mod draw;
+mod emit;
+mod faults;
+pub mod ledger;
+mod machine;
+mod mirror;
+mod node;
+mod packet;
+mod poll;
+mod receive;
+pub mod scenario;
+pub mod trace;
+pub mod workload;
+pub mod world;
+
+pub use class::{Class, Classes};
+pub use ledger::{Oracle, Tally, Tamper, Violation};
+pub use scenario::{Limits, Scenario};
+pub use world::{Options, Outcome, run};

@@ -1,0 +1,374 @@
+//! What leaves an engine, looked at packet by packet before the network has it.
+
+use crate::ledger::{Carried, Ledger, Oracle, ReqState};
+use crate::mirror::Mirror;
+use crate::node::{Bucket, Judgments, Node};
+use crate::packet::{Content, Datagram, Owner, Pkt, host_of};
+use rustc_hash::FxHashMap;
+use srd_core::config::{PORT_BASE_DEFAULT, RatePolicy};
+use srd_core::wire::{
+    self, AckBlock, Body, Header, Message, Packet, PacketType, ReadStatus, VerdictEntry,
+};
+use srd_core::{Endpoint, EngineConfig, Opcode, Source, Transmit, TxSink};
+use srd_fabric::{Ps, SEC};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// Takes the packets of one poll.
+pub struct Emitter<'a> {
+    led: &'a mut Ledger,
+    mirror: &'a Mirror,
+    wrs: &'a [Option<u32>],
+    judgments: &'a mut FxHashMap<Endpoint, Judgments>,
+    buckets: &'a mut FxHashMap<IpAddr, Bucket>,
+    counts: &'a mut (u64, u64, u64),
+    cfg: &'a EngineConfig,
+    id: u16,
+    epoch: u32,
+    slots: &'a [u8],
+    hosts: u32,
+    /// What came out.
+    pub out: &'a mut Vec<Pkt>,
+}
+
+impl Node {
+    /// Asks the engine for up to `batch` packets. Returns how many came.
+    pub fn poll_transmit(
+        &mut self,
+        led: &mut Ledger,
+        (hosts, slots): (u32, &[u8]),
+        batch: usize,
+        out: &mut Vec<Pkt>,
+    ) -> usize {
+        let now = self.clock.read(led.now);
+        let mut sink = Emitter {
+            led,
+            mirror: &self.mirror,
+            wrs: &self.wrs,
+            judgments: &mut self.judgments,
+            buckets: &mut self.buckets,
+            counts: &mut self.counts,
+            cfg: &self.cfg,
+            id: self.id,
+            epoch: self.epoch,
+            slots,
+            hosts,
+            out,
+        };
+        let n = self.engine.poll_transmit(now, batch, &mut sink);
+        led.require(n <= batch, Oracle::Limits, || format!("{n} packets for a batch of {batch}"));
+        self.observed(led);
+        n
+    }
+
+    /// Drains what the recorder has seen outside of [`Node::deliver`].
+    pub fn observed(&mut self, led: &mut Ledger) {
+        let id = self.id;
+        let r = self.engine.observer();
+        let judged = r.judged.take();
+        if r.moves.is_empty() && r.lines.is_empty() && judged.is_none() {
+            return;
+        }
+        for line in r.lines.drain(..) {
+            led.note(|| format!("engine {id}: {line}"));
+        }
+        if let Some(j) = judged {
+            led.fail(Oracle::Judgment, format!("engine {id} judged {j:?} without a packet"));
+        }
+        for (peer, state) in r.moves.drain(..) {
+            if matches!(state, "Opening" | "HalfOpen" | "Closed") {
+                self.judgments.remove(&peer);
+            }
+        }
+    }
+}
+
+impl TxSink for Emitter<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let mut head = vec![0; t.packet.headers_len()];
+        let n = wire::emit(&t.packet, &mut head);
+        let len = (n + usize::from(t.packet.payload_len)).max(usize::from(t.padded_len));
+        self.counts.1 += 1;
+        self.counts.2 += len as u64;
+        self.led.tally.packets += 1;
+        let to = self.engine_at(t.dst);
+        if let Some(ack) = t.packet.ack {
+            self.ack_check(t.dst, ack);
+        }
+        self.tag_note(&t.packet);
+        let request = self.body_check(t, to);
+        if let Some(to) = to {
+            self.numbers_check(&t.packet, to, request);
+        }
+        self.pace(t, len);
+        let content = t.payload.and_then(|p| match p.source {
+            Source::Wr(_) => request.map(Owner::Request),
+            Source::Region(key) => self.mirror.mrs.get(&key.0).map(|r| Owner::Region(r.id)),
+        });
+        let content = content.zip(t.payload);
+        let pkt = Rc::new(Datagram {
+            head,
+            tail_len: (len - n) as u16,
+            content: content.map(|(owner, p)| Content { owner, offset: p.offset, len: p.len }),
+            request,
+            forged: false,
+            src: self.cfg.ip,
+            dst: t.dst,
+            sport: 20_000 + u16::from(self.cfg.slot) * 256 + u16::from(t.path),
+        });
+        let (id, now) = (self.id, self.led.now);
+        if let Some(trace) = &mut self.led.trace {
+            trace.line(now, format!("engine {id} > {} {}", t.dst.ip, brief(&t.packet)));
+            trace.packet(now, &pkt);
+        }
+        self.out.push(pkt);
+    }
+}
+
+/// A packet in one line.
+pub fn brief(p: &Packet<'_>) -> String {
+    let h = &p.header;
+    let mut s = format!("{:?} psn {} una {} n {} path {}", h.kind, h.psn, h.una(), h.tx_num, h.path);
+    if let Some(m) = p.body.message() {
+        s += &format!(" msg {:x} qp {}>{}", m.msg_id, m.src_qpn, m.dst_qpn);
+    }
+    match p.body {
+        Body::Write(_, r) | Body::WriteImm { rdma: r, .. } => s += &format!(" at {:x}", r.raddr),
+        Body::ReadResp(r) => s += &format!(" msg {:x} off {} {:?}", r.msg_id, r.offset, r.status),
+        Body::Open(o) | Body::OpenAck(o) => s += &format!(" {o:?}"),
+        Body::Reset { .. } | Body::Challenge { .. } => s += &format!(" {:?}", p.body),
+        _ => {}
+    }
+    s += &format!(" len {} tag {:x}", p.payload_len, h.dst_tag);
+    if let Some(a) = p.ack {
+        s += &format!(" ack {} base {} {:x?} {:?}", a.cum, a.base, a.words, a.verdicts);
+    }
+    s
+}
+
+/// Whether a block says that `p` was received.
+fn speaks_of(a: &AckBlock, p: u32) -> bool {
+    if (p.wrapping_sub(a.cum) as i32) < 0 {
+        return true;
+    }
+    let k = p.wrapping_sub(a.base);
+    let word = a.words.get((k / 64) as usize);
+    (p.wrapping_sub(a.base) as i32) >= 0 && word.is_some_and(|w| w >> (k % 64) & 1 == 1)
+}
+
+impl Emitter<'_> {
+    /// The engine that receives at `e`, if one does.
+    fn engine_at(&self, e: Endpoint) -> Option<u16> {
+        let host = host_of(e.ip, self.hosts)?;
+        let slot = e.port.checked_sub(PORT_BASE_DEFAULT)?;
+        let k = self.slots.iter().position(|&s| u16::from(s) == slot)?;
+        Some(host as u16 * self.slots.len() as u16 + k as u16)
+    }
+
+    /// Tags belong to the life of the engine that gives them out.
+    fn tag_note(&mut self, p: &Packet<'_>) {
+        if let Body::Open(o) | Body::OpenAck(o) = p.body {
+            self.led.tags.insert((self.id, o.tag), self.epoch);
+        }
+    }
+
+    /// Everything that a block acknowledges was judged (which includes: handed over and copied), with
+    /// that verdict; and no verdict that the peer needs goes unsaid.
+    fn ack_check(&mut self, peer: Endpoint, a: &AckBlock) {
+        let bits: u32 = a.words.iter().map(|w| w.count_ones()).sum();
+        let Some(j) = self.judgments.get_mut(&peer) else {
+            let quiet = bits == 0 && a.verdicts.is_empty();
+            let id = self.id;
+            return self.led.require(quiet, Oracle::Ack, || {
+                format!("engine {id} acknowledges to {peer:?} what it never judged: {a:?}")
+            });
+        };
+        let (led, id) = (&mut *self.led, self.id);
+        let first = led.directions.get(&(id, j.tag)).and_then(|d| d.psn_first);
+        let mut p = j.cum.or(first).unwrap_or(a.cum);
+        while (p.wrapping_sub(a.cum) as i32) < 0 {
+            if !j.verdicts.contains_key(&p) {
+                led.fail(Oracle::Ack, format!("engine {id} acknowledges psn {p}, not judged: {a:?}"));
+                return;
+            }
+            p = p.wrapping_add(1);
+        }
+        if j.cum.is_none_or(|c| (c.wrapping_sub(a.cum) as i32) < 0) {
+            j.cum = Some(a.cum);
+        }
+        for (k, &word) in a.words.iter().enumerate() {
+            let mut w = word;
+            while w != 0 {
+                let p = a.base.wrapping_add(64 * k as u32 + w.trailing_zeros());
+                w &= w - 1;
+                let known = (p.wrapping_sub(a.cum) as i32) < 0 || j.verdicts.contains_key(&p);
+                led.require(known, Oracle::Ack, || {
+                    format!("engine {id} acknowledges psn {p} by bit, not judged: {a:?}")
+                });
+            }
+        }
+        for VerdictEntry { psn, verdict } in &a.verdicts {
+            let given = j.verdicts.get(psn);
+            led.require(given == Some(verdict), Oracle::Ack, || {
+                format!("engine {id} reports {verdict:?} for psn {psn}, but judged {given:?}")
+            });
+        }
+        let una = j.una;
+        j.owed.retain(|o| (o.0.wrapping_sub(una) as i32) >= 0);
+        for &(psn, v) in &j.owed {
+            let said = a.verdicts.iter().any(|e| e.psn == psn);
+            led.require(said || !speaks_of(a, psn), Oracle::Ack, || {
+                format!("engine {id} acknowledges psn {psn} without its verdict {v:?}: {a:?}")
+            });
+        }
+    }
+
+    /// A request's packets say what was posted; its memory is read while it is the engine's.
+    fn body_check(&mut self, t: &Transmit<'_>, to: Option<u16>) -> Option<u32> {
+        if let Some(p) = t.payload
+            && p.len != t.packet.payload_len
+        {
+            self.led.fail(Oracle::Bounds, format!("payload of another length: {t:?}"));
+        }
+        if let Body::ReadResp(r) = t.packet.body {
+            self.response_check(t, r.status);
+            return None;
+        }
+        let m = *t.packet.body.message()?;
+        let id = self.wrs.get((m.msg_id & 0xFFFF) as usize).copied().flatten();
+        let Some(id) = id else {
+            self.led.fail(Oracle::Destroyed, format!("sent for a request that has ended: {t:?}"));
+            return None;
+        };
+        let req = &self.led.reqs[id as usize];
+        let wr = &req.wr;
+        let msg = Message { msg_id: m.msg_id, ..message_of(req.qpn.0, wr) };
+        let offset = t.payload.map_or(0, |p| p.offset);
+        let from = matches!(t.payload.map(|p| p.source), None | Some(Source::Wr(_)));
+        let whole = u32::from(t.packet.payload_len) == wr.len;
+        let rdma_ok = |r: &wire::Rdma| {
+            r.rkey == wr.rkey && r.raddr == wr.raddr.wrapping_add(offset)
+        };
+        let body_ok = match &t.packet.body {
+            Body::Send(_) | Body::Ud(_) => wr.op == Opcode::Send && whole,
+            Body::SendImm(_, imm) | Body::UdImm(_, imm) => {
+                wr.op == Opcode::SendImm && whole && *imm == wr.imm
+            }
+            Body::Write(_, r) => wr.op == Opcode::Write && rdma_ok(r),
+            Body::WriteImm { rdma, msg_len, imm, .. } => {
+                let same = *msg_len == wr.len && *imm == wr.imm;
+                wr.op == Opcode::WriteImm && rdma_ok(rdma) && same
+            }
+            Body::ReadReq(_, r) => {
+                let same = r.rkey == wr.rkey && r.raddr == wr.raddr && r.len == wr.len;
+                wr.op == Opcode::Read && same
+            }
+            _ => false,
+        };
+        let inside = offset + u64::from(t.packet.payload_len) <= u64::from(wr.len);
+        let to_ok = req.dst == to && req.state == ReqState::Live;
+        if m != msg || !body_ok || !inside || !from || !to_ok {
+            let what = format!("packet does not say what request {id} {wr:?} asked for: {t:?}");
+            self.led.fail(Oracle::Placement, what);
+        }
+        Some(id)
+    }
+
+    /// A response is read from a region that is registered.
+    fn response_check(&mut self, t: &Transmit<'_>, status: ReadStatus) {
+        let Some(p) = t.payload else {
+            let ok = status == ReadStatus::RegionGone;
+            return self.led.require(ok, Oracle::Bounds, || format!("response without data: {t:?}"));
+        };
+        let Source::Region(key) = p.source else {
+            return self.led.fail(Oracle::Bounds, format!("a response from a request: {t:?}"));
+        };
+        let end = u128::from(p.offset) + u128::from(p.len);
+        let inside = |r: &crate::mirror::MrModel| {
+            p.offset >= r.addr && end <= u128::from(r.addr) + u128::from(r.len)
+        };
+        match self.mirror.mrs.get(&key.0) {
+            None => self.led.fail(Oracle::Destroyed, format!("read from a region gone: {t:?}")),
+            Some(r) if !inside(r) => {
+                self.led.fail(Oracle::Bounds, format!("read outside the region: {t:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// PSNs name one thing for ever, transmission numbers are never repeated, the window is kept.
+    fn numbers_check(&mut self, p: &Packet<'_>, to: u16, request: Option<u32>) {
+        let h: &Header = &p.header;
+        let handshake = matches!(
+            h.kind,
+            PacketType::Open | PacketType::OpenAck | PacketType::Challenge | PacketType::Reset
+        );
+        if handshake || h.kind == PacketType::CloseAck || h.dst_tag == 0 {
+            return;
+        }
+        let id = self.id;
+        let window = self.led.public[usize::from(to)].window;
+        if h.kind.is_reliable() && h.una_delta >= window {
+            self.led.fail(Oracle::Window, format!("engine {id}: beyond {window} PSNs: {p:?}"));
+        }
+        let dir = self.led.directions.entry((to, h.dst_tag)).or_default();
+        let before = dir.tx_num.replace(h.tx_num);
+        let newer = before.is_none_or(|b| (h.tx_num.wrapping_sub(b) as i32) > 0);
+        let mut wrong = None;
+        if h.kind.is_reliable() {
+            dir.psn_first.get_or_insert(h.psn);
+            let now = match p.body {
+                Body::Tombstone => Carried::Nothing,
+                Body::ReadResp(r) => Carried::Data(Some(r.msg_id), r.offset, h.kind as u8),
+                Body::Cancel { msg_id } => Carried::Data(Some(msg_id), 0, h.kind as u8),
+                Body::Write(_, r) | Body::WriteImm { rdma: r, .. } => {
+                    Carried::Data(request, r.raddr as u32, h.kind as u8)
+                }
+                _ => Carried::Data(request, 0, h.kind as u8),
+            };
+            let was = dir.psns.insert(h.psn, now);
+            if was.is_some_and(|w| w != now && now != Carried::Nothing) {
+                wrong = was;
+            }
+        }
+        if let Some(was) = wrong {
+            let what = format!("engine {id}: psn {} was {was:?} and is {:?}", h.psn, p.body);
+            self.led.fail(Oracle::Window, what);
+        }
+        self.led.require(newer, Oracle::Window, || {
+            format!("engine {id}: transmission number {} after {before:?}", h.tx_num)
+        });
+    }
+
+    /// Data leaves no faster than the rate, apart from bursts of the configured size.
+    fn pace(&mut self, t: &Transmit<'_>, len: usize) {
+        let kind = t.packet.header.kind;
+        if !kind.is_reliable() && !matches!(kind, PacketType::Ud | PacketType::UdImm) {
+            return;
+        }
+        let r = &self.cfg.rate;
+        let rate = match r.policy {
+            RatePolicy::Fixed => r.rate_fixed_bytes_per_sec,
+            RatePolicy::Srd => r.line_bytes_per_sec,
+        };
+        let burst = r.burst_bytes.max(u32::from(self.cfg.mtu)) + 512;
+        let full = (i128::from(2 * burst) + i128::from(self.cfg.mtu) + 512) << 20;
+        let now: Ps = self.led.now;
+        let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: now });
+        // A thousandth more for the drift of the clock.
+        let ps = i128::from(now - b.at);
+        let filled = (ps * i128::from(rate) * 1001 / 1000) << 20;
+        b.room = (b.room + filled / i128::from(SEC)).min(full) - ((len as i128) << 20);
+        b.at = now;
+        if b.room < 0 {
+            let id = self.id;
+            self.led.fail(Oracle::Pacing, format!("engine {id} exceeds {rate} bytes/s: {t:?}"));
+            self.buckets.remove(&t.dst.ip);
+        }
+    }
+}
+
+fn message_of(src_qpn: u16, wr: &srd_core::SendWr) -> Message {
+    Message { src_qpn, dst_qpn: wr.dst_qpn.0, qkey: wr.qkey, msg_id: 0 }
+}
+

@@ -1,0 +1,409 @@
+//! A host: its engines, the card and queues around them, and what goes wrong there.
+
+use crate::draw::Draw;
+use crate::ledger::{Ledger, Oracle};
+use crate::node::Node;
+use crate::packet::{Datagram, FRAME_BYTES, Pkt, endpoint_of, host_of, ip_of};
+use crate::scenario::{Incident, Scenario, stream};
+use srd_core::config::PORT_BASE_DEFAULT;
+use srd_core::wire::{
+    self, Backlog, Body, CloseCode, Features, Flags, Header, Message, OpenParams, Packet,
+};
+use srd_core::{Opcode, QpType, SendWr, Time};
+use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps, US};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Packets of the past that a machine can see again.
+const PAST_MAX: usize = 48;
+/// Calls of [`Host::on_call`] beyond the incidents of the scenario.
+const CALM: u64 = 1 << 32;
+/// New work that must succeed; the low byte is the round.
+const PROBE: u64 = 1 << 33;
+
+/// See the module.
+pub struct Machine {
+    scenario: Rc<Scenario>,
+    led: Rc<RefCell<Ledger>>,
+    nodes: Vec<Node>,
+    draw: Draw,
+    past: VecDeque<Pkt>,
+    out: Vec<Pkt>,
+    /// Packets to engines of this host: when, packet.
+    inner: VecDeque<(Ps, Pkt)>,
+}
+
+impl Machine {
+    /// The machine of host `h`.
+    pub fn new(scenario: Rc<Scenario>, led: Rc<RefCell<Ledger>>, h: HostId) -> Self {
+        let mut nodes = Vec::new();
+        if h.0 < scenario.hosts {
+            let slots = scenario.slots.iter().enumerate();
+            let per_host = scenario.slots.len() as u16;
+            nodes = slots
+                .map(|(k, &slot)| {
+                    let id = h.0 as u16 * per_host + k as u16;
+                    Node::new(&scenario, &mut led.borrow_mut(), id, h.0, slot)
+                })
+                .collect();
+        }
+        let draw = Draw::new(scenario.seed, stream::MACHINE, u64::from(h.0));
+        let (past, inner) = (VecDeque::new(), VecDeque::new());
+        Self { scenario, led, nodes, draw, past, out: Vec::new(), inner }
+    }
+
+    /// Its engines.
+    pub fn nodes(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
+    /// A call that announces the end of faults.
+    pub const fn token_calm() -> u64 {
+        CALM
+    }
+    /// A call for new work that must succeed in round 1.
+    pub const fn token_probe(round: u64) -> u64 {
+        PROBE + round
+    }
+
+    /// Gives a packet to the engine that it is for, now or after a while in the receive queue.
+    fn arrive(&mut self, led: &mut Ledger, now: Ps, ce: bool, d: &Pkt) {
+        let m = &self.scenario.machine;
+        let slot = d.dst.port.wrapping_sub(PORT_BASE_DEFAULT);
+        let Some(node) = self.nodes.iter_mut().find(|n| u16::from(n.slot) == slot) else { return };
+        if m.hold_ps == 0 {
+            return node.deliver(led, ce, d, 0);
+        }
+        if node.held.len() >= m.hold_max {
+            node.queue_drops += 1;
+            return;
+        }
+        node.held.push_back((now, ce, d.clone()));
+    }
+
+    /// Lets every engine do what it can now, then sets the timer.
+    fn pump(&mut self, now: Ps, io: &mut HostIo<'_, Pkt>) {
+        let scenario = self.scenario.clone();
+        let led = self.led.clone();
+        let led = &mut *led.borrow_mut();
+        led.now = now;
+        for k in 0..self.nodes.len() {
+            self.drain_held(&scenario, led, k, now);
+            self.engine_time(led, k, now);
+            if self.nodes[k].app.next_at <= now {
+                self.nodes[k].app_step(&scenario, led);
+            }
+            self.send_all(&scenario, led, k, io);
+            if !scenario.machine.lazy_poll {
+                self.nodes[k].poll(&scenario, led);
+            }
+        }
+        while self.inner.front().is_some_and(|p| p.0 <= now) {
+            let Some((_, d)) = self.inner.pop_front() else { break };
+            self.arrive(led, now, false, &d);
+        }
+        let at = self.wake_at(now, io);
+        io.timer_set(at);
+    }
+
+    fn drain_held(&mut self, s: &Scenario, led: &mut Ledger, k: usize, now: Ps) {
+        let node = &mut self.nodes[k];
+        let due = node.held.front().is_some_and(|h| h.0 + s.machine.hold_ps <= now);
+        while due && let Some((_, ce, d)) = node.held.pop_front() {
+            let more = node.held.len();
+            node.deliver(led, ce, &d, more);
+        }
+    }
+
+    fn engine_time(&mut self, led: &mut Ledger, k: usize, now: Ps) {
+        let node = &mut self.nodes[k];
+        let t = node.clock.read(now);
+        let due = node.engine.next_timeout();
+        if due != Time::NEVER && due.0 > 0 && due <= t && node.wake_at <= now {
+            node.engine.handle_timeout(t);
+            node.observed(led);
+            node.events(led);
+        }
+    }
+
+    /// Everything that engine `k` has to send, as far as the card takes it.
+    fn send_all(&mut self, s: &Scenario, led: &mut Ledger, k: usize, io: &mut HostIo<'_, Pkt>) {
+        for _ in 0..4096 {
+            while let Some(d) = self.nodes[k].refused.pop_front() {
+                if !self.send(led, k, io, d) {
+                    return;
+                }
+            }
+            let out = &mut self.out;
+            let batch = s.machine.batch;
+            if self.nodes[k].poll_transmit(led, (s.hosts, &s.slots), batch, out) == 0 {
+                return;
+            }
+            let mut out = core::mem::take(&mut self.out);
+            for d in out.drain(..) {
+                self.nodes[k].refused.push_back(d);
+            }
+            self.out = out;
+        }
+        led.fail(Oracle::Liveness, format!("engine {k} of a host sends without end"));
+    }
+
+    /// Hands one packet to the card. False: it has no room; the packet waits or is dropped.
+    fn send(&mut self, led: &mut Ledger, k: usize, io: &mut HostIo<'_, Pkt>, d: Pkt) -> bool {
+        let bytes = FRAME_BYTES + d.head.len() as u32 + u32::from(d.tail_len);
+        let Some(host) = host_of(d.dst.ip, self.scenario.hosts) else { return true };
+        if host == io.host().0 {
+            self.inner.push_back((led.now + US, d));
+            return true;
+        }
+        let (sport, dport) = (d.sport, d.dst.port);
+        let out = Outbound { dst: HostId(host), sport, dport, bytes, ect: true };
+        match io.send(out, d) {
+            Ok(()) => true,
+            Err(_) if self.draw.percent(self.scenario.machine.refuse_drop) => true,
+            Err(d) => {
+                self.nodes[k].refused.push_front(d);
+                false
+            }
+        }
+    }
+
+    /// When something of this machine is due next.
+    fn wake_at(&mut self, now: Ps, io: &HostIo<'_, Pkt>) -> Ps {
+        let m = &self.scenario.machine;
+        let mut at = self.inner.front().map_or(Ps::MAX, |p| p.0);
+        for node in &mut self.nodes {
+            at = at.min(node.app.next_at);
+            if let Some(h) = node.held.front() {
+                at = at.min(h.0 + m.hold_ps);
+            }
+            if !node.refused.is_empty() {
+                at = at.min(io.nic_free_at().clamp(now + US, now + 50 * US));
+                continue;
+            }
+            let due = match node.engine.next_timeout() {
+                Time::NEVER => Ps::MAX,
+                Time(0) => now + NS,
+                t => {
+                    let due = node.clock.when(t).max(now + NS);
+                    if m.late_ps > 0 { (due / m.late_ps + 1) * m.late_ps } else { due }
+                }
+            };
+            node.wake_at = due.max(1);
+            at = at.min(due);
+        }
+        at
+    }
+
+    /// Something that the scenario has in store for one engine.
+    fn incident(&mut self, led: &mut Ledger, now: Ps, what: Incident) {
+        let scenario = self.scenario.clone();
+        led.note(|| format!("incident {what:?}"));
+        let slot = match what {
+            Incident::Restart { slot, .. }
+            | Incident::Stale { slot, .. }
+            | Incident::Garbage { slot, .. }
+            | Incident::Leap { slot, .. } => slot,
+        };
+        let Some(k) = self.nodes.iter().position(|n| n.slot == slot) else { return };
+        match what {
+            Incident::Restart { gentle, .. } => {
+                if gentle {
+                    let node = &mut self.nodes[k];
+                    let t = node.clock.read(now);
+                    node.engine.shutdown(t);
+                    led.disturbed = true;
+                    let hosts = (scenario.hosts, &scenario.slots[..]);
+                    node.poll_transmit(led, hosts, 64, &mut self.out);
+                }
+                self.nodes[k].restart(&scenario, led);
+                // What had left the engine leaves the machine.
+                self.nodes[k].refused.extend(self.out.drain(..));
+            }
+            Incident::Stale { packets, .. } => {
+                for _ in 0..packets {
+                    if self.past.is_empty() {
+                        return;
+                    }
+                    let at = self.draw.below(self.past.len() as u64) as usize;
+                    let d = self.past[at].clone();
+                    self.arrive(led, now, false, &d);
+                }
+            }
+            Incident::Garbage { packets, .. } => {
+                // Who forges an Open can end a context that is only opening.
+                led.disturbed = true;
+                for _ in 0..packets {
+                    let d = Rc::new(self.garbage(k));
+                    self.arrive(led, now, false, &d);
+                }
+            }
+            Incident::Leap { by_ns, .. } => self.nodes[k].clock.leap(now, by_ns),
+        }
+    }
+
+    /// A datagram of a stranger who knows the format and the addresses, and no tag.
+    fn garbage(&mut self, k: usize) -> Datagram {
+        let d = &mut self.draw;
+        let s = &self.scenario;
+        let from = d.below(u64::from(s.hosts)) as u32;
+        let src = if d.percent(70) { ip_of(from) } else { ip_of(40_000) };
+        let mut head;
+        match d.below(4) {
+            0 => head = (0..d.below(200)).map(|_| d.bits() as u8).collect(),
+            1 if !self.past.is_empty() => {
+                // A true packet, cut short or with another tag.
+                let at = d.below(self.past.len() as u64) as usize;
+                head = self.past[at].head.clone();
+                if head.len() > 8 {
+                    let tag = (d.bits() as u32).to_be_bytes();
+                    head[4..8].copy_from_slice(&tag);
+                    head.truncate(d.range(8, head.len() as u64) as usize);
+                }
+            }
+            _ => {
+                head = vec![0; wire::HEADERS_BYTES_MAX];
+                let slot = d.pick(&s.slots);
+                let n = wire::emit(&forgery(d, slot), &mut head);
+                head.truncate(n);
+            }
+        }
+        Datagram {
+            head,
+            tail_len: 0,
+            content: None,
+            request: None,
+            forged: true,
+            src,
+            dst: endpoint_of(self.nodes[k].host, self.nodes[k].slot),
+            sport: 20_000,
+        }
+    }
+
+    /// New work: a message to every engine that exists.
+    fn probe(&mut self, s: &Scenario, led: &mut Ledger, round: u64) {
+        let engines = (s.hosts as usize * s.slots.len()) as u16;
+        for node in &mut self.nodes {
+            node.poll(s, led);
+            node.undrain(led);
+            let now = node.clock.read(led.now);
+            let ready = |n: &Node| n.mirror.qps.iter().any(|q| q.kind == QpType::Srd);
+            if !ready(node) {
+                node.qp_add(s, led, now, QpType::Srd);
+            }
+            node.receives_fill(s, led);
+            let own = node.id;
+            for to in (0..engines).filter(|&to| to != own) {
+                // Few at a time where the table of contexts holds few.
+                if s.config.contexts_max < 64 && u64::from(to) % 4 != round % 4 {
+                    continue;
+                }
+                let Some(q) = node.mirror.qps.iter().find(|q| q.kind == QpType::Srd) else { break };
+                let qpn = q.qpn;
+                let all = &led.public[usize::from(to)].qps;
+                let Some(&(dst_qpn, qkey, _)) = all.iter().find(|q| !q.2) else { continue };
+                let ip = ip_of(u32::from(to) / s.slots.len() as u32);
+                let ah = node.mirror.ahs.iter().find(|a| a.1 == ip).map(|a| a.0);
+                let Some(ah) = ah.or_else(|| node.ah_add(now, ip)) else { continue };
+                node.app.wr_id += 1;
+                let wr = SendWr {
+                    wr_id: node.app.wr_id,
+                    op: Opcode::Send,
+                    ah,
+                    dst_qpn,
+                    qkey,
+                    len: 8,
+                    rkey: 0,
+                    raddr: 0,
+                    imm: round as u32,
+                };
+                node.post(s, led, qpn, wr);
+            }
+        }
+    }
+}
+
+/// A packet that is well-formed and false.
+fn forgery(d: &mut Draw, slot: u8) -> Packet<'static> {
+    let word = d.bits() as u32;
+    let msg = Message { src_qpn: 0, dst_qpn: 0, qkey: 0x11, msg_id: word };
+    let params = OpenParams {
+        tag: word | 1,
+        incarnation: d.bits(),
+        echo_tag: 0,
+        psn_start: word,
+        tx_num_start: d.bits() >> 1,
+        window: d.pick(&[0, 16, 4096, u16::MAX]),
+        mtu: d.pick(&[0, 64, 1024]),
+        reads_max: 1,
+        write_imms_max: 1,
+        rx_budget: d.pick(&[0, u32::MAX]),
+        features: Features(d.bits() as u32),
+        cookie: d.bits(),
+    };
+    let body = match d.below(6) {
+        0 => Body::Open(params),
+        1 => Body::OpenAck(params),
+        2 => Body::Challenge { echo_tag: word, cookie: d.bits() },
+        3 => Body::Reset { echo_tag: word, code: CloseCode::UnknownTag },
+        4 => Body::Send(msg),
+        _ => Body::Close,
+    };
+    let dst_tag = if matches!(body, Body::Open(_)) { 0 } else { d.bits() as u32 };
+    let header = Header {
+        kind: body.kind(),
+        flags: Flags(0),
+        backlog: Backlog(0),
+        path: d.bits() as u8,
+        slot,
+        dst_tag,
+        tx_num: word,
+        timestamp: word,
+        psn: word,
+        una_delta: d.bits() as u16,
+        ack_echo: d.bits() as u16,
+    };
+    Packet { header, ack: None, body, payload_len: 0 }
+}
+
+impl Host<Pkt> for Machine {
+    fn on_packet(&mut self, now: Ps, p: Delivered<Pkt>, io: &mut HostIo<'_, Pkt>) {
+        // A damaged datagram fails its checksum.
+        if p.corrupt == 0 {
+            let led = self.led.clone();
+            let mut led = led.borrow_mut();
+            led.now = now;
+            self.arrive(&mut led, now, p.ce, &p.payload);
+            if self.past.len() == PAST_MAX {
+                self.past.pop_front();
+            }
+            self.past.push_back(p.payload);
+        }
+        self.pump(now, io);
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, Pkt>) {
+        self.pump(now, io);
+    }
+
+    fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, Pkt>) {
+        {
+            let scenario = self.scenario.clone();
+            let led = self.led.clone();
+            let mut led = led.borrow_mut();
+            led.now = now;
+            if token >= PROBE {
+                self.probe(&scenario, &mut led, token - PROBE);
+            } else if token == CALM {
+                led.calm = true;
+                for node in &mut self.nodes {
+                    node.undrain(&mut led);
+                }
+            } else if let Some(&(_, _, what)) = scenario.incidents.get(token as usize) {
+                self.incident(&mut led, now, what);
+            }
+        }
+        self.pump(now, io);
+    }
+}

@@ -1,0 +1,325 @@
+//! One engine with its memory and objects, and what is known of it from outside.
+
+use crate::app::App;
+use crate::draw::Draw;
+use crate::ledger::{Ledger, Oracle, Public, Region, ReqState};
+use crate::mirror::{Mirror, MrModel, QpModel};
+use crate::packet::Pkt;
+use crate::scenario::{Scenario, stream};
+use rustc_hash::FxHashMap;
+use srd_core::events::{Event, Observer};
+use srd_core::wire::{AckBlock, Verdict};
+use srd_core::{
+    Access, AhId, CqId, Endpoint, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType,
+    Rng, Time,
+};
+use srd_fabric::Ps;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+/// Keeps what oracles want to know of an engine's inside.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// Keep every event as text, too.
+    pub verbose: bool,
+    /// The packet just handled was judged: context, PSN, verdict.
+    pub judged: Option<(u32, u32, Verdict)>,
+    /// A second judgment within one call.
+    pub judged_twice: bool,
+    /// Contexts that began or ended: peer, name of the state.
+    pub moves: Vec<(Endpoint, &'static str)>,
+    /// Text.
+    pub lines: Vec<String>,
+}
+
+impl Observer for Recorder {
+    fn event(&mut self, _: Time, e: Event) {
+        match e {
+            Event::Judged { ctx, psn, verdict } => {
+                self.judged_twice |= self.judged.replace((ctx, psn, verdict)).is_some();
+            }
+            Event::Context { peer, to, .. } => self.moves.push((peer, to)),
+            _ => {}
+        }
+        if self.verbose && !matches!(e, Event::Rate { .. } | Event::Rtt { .. }) {
+            self.lines.push(format!("{e:?}"));
+        }
+    }
+}
+
+/// What an engine has judged of one peer, for the oracle of acknowledgments.
+#[derive(Debug, Default)]
+pub struct Judgments {
+    /// Tag under which the peer's packets came.
+    pub tag: u32,
+    /// Verdict of each PSN.
+    pub verdicts: FxHashMap<u32, Verdict>,
+    /// Those not OK that the peer may not know yet.
+    pub owed: Vec<(u32, Verdict)>,
+    /// Last cumulative acknowledgment.
+    pub cum: Option<u32>,
+    /// The peer's lower edge.
+    pub una: u32,
+}
+
+/// Token bucket of the pacing oracle, one per address.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    /// Bytes that may leave, in 2^-20.
+    pub room: i128,
+    /// When it was last filled.
+    pub at: Ps,
+}
+
+/// The clock of a machine: starts anywhere, drifts, leaps ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin_ns: u64,
+    origin_ps: Ps,
+    ppm: i64,
+}
+
+impl Clock {
+    /// A clock that shows `origin_ns` at time zero.
+    pub fn new(origin_ns: u64, ppm: i64) -> Self {
+        Self { origin_ns, origin_ps: 0, ppm }
+    }
+    /// What it shows.
+    pub fn read(&self, now: Ps) -> Time {
+        let ps = i128::from(now - self.origin_ps);
+        let ns = ps * (1_000_000 + i128::from(self.ppm)) / 1_000_000_000;
+        Time(self.origin_ns + ns as u64)
+    }
+    /// When it shows at least `t`.
+    pub fn when(&self, t: Time) -> Ps {
+        let ns = i128::from(t.0.saturating_sub(self.origin_ns));
+        let ps = (ns * 1_000_000_000).div_euclid(1_000_000 + i128::from(self.ppm)) as u64;
+        self.origin_ps + ps + 1_000
+    }
+    /// Leaps ahead.
+    pub fn leap(&mut self, now: Ps, by_ns: u64) {
+        *self = Self { origin_ns: self.read(now).0 + by_ns, origin_ps: now, ppm: self.ppm };
+    }
+}
+
+/// See the module.
+pub struct Node {
+    /// Index in the ledger.
+    pub id: u16,
+    /// Host and slot.
+    pub host: u32,
+    /// See `host`.
+    pub slot: u8,
+    /// Lives so far.
+    pub epoch: u32,
+    /// The engine.
+    pub engine: Engine<Recorder>,
+    /// Its configuration.
+    pub cfg: EngineConfig,
+    /// Its clock.
+    pub clock: Clock,
+    /// Model of its objects.
+    pub mirror: Mirror,
+    /// Request behind each handle.
+    pub wrs: Vec<Option<u32>>,
+    /// Judgments by peer.
+    pub judgments: FxHashMap<Endpoint, Judgments>,
+    /// When each peer was last heard, by the engine's clock.
+    pub heard: FxHashMap<Endpoint, Time>,
+    /// Pacing by address.
+    pub buckets: FxHashMap<IpAddr, Bucket>,
+    /// Protection domains.
+    pub pds: Vec<PdId>,
+    /// The completion queue.
+    pub cq: CqId,
+    /// Its application.
+    pub app: App,
+    /// Packets that the card refused.
+    pub refused: VecDeque<Pkt>,
+    /// Packets that wait for the engine: since when, CE, packet.
+    pub held: VecDeque<(Ps, bool, Pkt)>,
+    /// Datagrams dropped by the full receive queue.
+    pub queue_drops: u32,
+    /// Handed to the engine; taken from it; bytes of these.
+    pub counts: (u64, u64, u64),
+    /// Block to parse into.
+    pub ack: AckBlock,
+    /// Bytes to parse from.
+    pub buffer: Vec<u8>,
+    /// Placements that a tampering harness puts off.
+    pub late: Vec<(u32, u32, u32)>,
+    /// A timer of the engine that has fired late: when.
+    pub wake_at: Ps,
+}
+
+impl Node {
+    /// A fresh engine with its usual objects.
+    pub fn new(s: &Scenario, led: &mut Ledger, id: u16, host: u32, slot: u8) -> Self {
+        let cfg = s.config_of(host, slot);
+        let mut d = Draw::new(s.seed, stream::ENGINE, u64::from(id));
+        let origin = d.pick(&[1, 1_000_000_000, 68_700_000_000, 1 << 50]) + d.below(1_000_000);
+        let ppm = d.below(2 * s.machine.drift_ppm + 1) as i64 - s.machine.drift_ppm as i64;
+        let clock = Clock::new(origin, ppm);
+        let app = App::new(s, id, host);
+        let engine = Self::engine(s, &cfg, id, 0, clock.read(0), led.trace.is_some());
+        let mut node = Self {
+            id,
+            host,
+            slot,
+            epoch: 0,
+            engine,
+            cfg,
+            clock,
+            mirror: Mirror::default(),
+            wrs: Vec::new(),
+            judgments: FxHashMap::default(),
+            heard: FxHashMap::default(),
+            buckets: FxHashMap::default(),
+            pds: Vec::new(),
+            cq: CqId(0),
+            app,
+            refused: VecDeque::new(),
+            held: VecDeque::new(),
+            queue_drops: 0,
+            counts: (0, 0, 0),
+            ack: AckBlock::default(),
+            buffer: vec![0; 4096],
+            late: Vec::new(),
+            wake_at: Ps::MAX,
+        };
+        node.furnish(s, led);
+        node
+    }
+
+    fn engine(
+        s: &Scenario,
+        cfg: &EngineConfig,
+        id: u16,
+        epoch: u32,
+        now: Time,
+        verbose: bool,
+    ) -> Engine<Recorder> {
+        let mut d = Draw::new(s.seed, stream::ENGINE, 1000 + u64::from(id) * 1000 + u64::from(epoch));
+        let recorder = Recorder { verbose, ..Recorder::default() };
+        Engine::new(cfg.clone(), Rng::from_seed(d.bits()), now, recorder)
+            .unwrap_or_else(|e| panic!("the scenario draws valid configurations: {e}"))
+    }
+
+    /// Creates the usual objects.
+    fn furnish(&mut self, s: &Scenario, led: &mut Ledger) {
+        let m = &s.machine;
+        self.pds = (0..2).map(|_| self.engine.pd_create().expect("room for two")).collect();
+        self.cq = self.engine.cq_create(m.cq_depth).expect("room for one");
+        self.mirror = Mirror {
+            cq_depth: m.cq_depth,
+            serves: (self.cfg.rdma_read, self.cfg.rdma_write, self.cfg.rdma_needs_ah),
+            ..Mirror::default()
+        };
+        led.public[usize::from(self.id)] =
+            Public { epoch: self.epoch, window: self.cfg.window, ..Public::default() };
+        let now = self.clock.read(led.now);
+        for _ in 0..m.qps {
+            self.qp_add(s, led, now, QpType::Srd);
+        }
+        if s.profile.ops[5] > 0 {
+            self.qp_add(s, led, now, QpType::Ud);
+        }
+        for _ in 0..2 {
+            self.mr_add(led);
+        }
+        for host in 0..s.hosts {
+            self.ah_add(now, crate::packet::ip_of(host));
+        }
+    }
+
+    /// Kills the engine and starts it again.
+    pub fn restart(&mut self, s: &Scenario, led: &mut Ledger) {
+        for req in &mut led.reqs {
+            if req.owner == self.id && req.state == ReqState::Live {
+                req.state = ReqState::Orphan;
+            }
+        }
+        led.disturbed = true;
+        self.epoch += 1;
+        let (now, verbose) = (self.clock.read(led.now), led.trace.is_some());
+        self.engine = Self::engine(s, &self.cfg, self.id, self.epoch, now, verbose);
+        self.wrs.clear();
+        self.judgments.clear();
+        self.heard.clear();
+        self.buckets.clear();
+        self.refused.clear();
+        self.held.clear();
+        self.late.clear();
+        self.counts = (0, 0, 0);
+        led.note(|| format!("engine {} starts life {}", self.id, self.epoch));
+        self.furnish(s, led);
+    }
+
+    /// Makes a queue pair ready to send.
+    pub fn qp_add(&mut self, s: &Scenario, led: &mut Ledger, now: Time, kind: QpType) -> bool {
+        let m = &s.machine;
+        let unsolicited = self.app.draw.percent(20);
+        let qkey = self.app.draw.pick(&[0x11, 0x22]);
+        let rnr_retry = m.rnr_retry;
+        let pd = self.pds[0];
+        let init = QpInit {
+            kind,
+            pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            sq_depth: m.sq_depth,
+            rq_depth: m.rq_depth,
+            unsolicited_write_recv: unsolicited,
+        };
+        let Ok(qpn) = self.engine.qp_create(now, init) else { return false };
+        let reused = self.mirror.qp(qpn).is_some();
+        led.require(!reused, Oracle::Destroyed, || format!("{qpn:?} was given out twice"));
+        let steps = [
+            QpModify { state: Some(QpState::Init), qkey: Some(qkey), rnr_retry: None },
+            QpModify { state: Some(QpState::Rtr), qkey: None, rnr_retry: None },
+            QpModify { state: Some(QpState::Rts), qkey: None, rnr_retry: Some(rnr_retry) },
+        ];
+        for step in steps {
+            let moved = self.engine.qp_modify(now, qpn, step);
+            led.require(moved.is_ok(), Oracle::Post, || format!("{qpn:?}: {step:?}: {moved:?}"));
+        }
+        self.mirror.qps.push(QpModel {
+            qpn,
+            kind,
+            state: QpState::Rts,
+            qkey,
+            pd: pd.0,
+            receives: VecDeque::new(),
+            unsolicited,
+            rnr_retry,
+            sends: 0,
+        });
+        led.public[usize::from(self.id)].qps.push((qpn, qkey, kind == QpType::Ud));
+        true
+    }
+
+    /// Registers a region.
+    pub fn mr_add(&mut self, led: &mut Ledger) {
+        let d = &mut self.app.draw;
+        let (addr, len) = (d.pick(&[0x1000, 1 << 40, u64::MAX - (1 << 20)]), d.pick(&[4096, 65_536]));
+        let all = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
+        let access = Access(d.pick(&[all, all, all, Access::REMOTE_READ, Access::REMOTE_WRITE]));
+        let pd = if d.percent(5) { self.pds[1] } else { self.pds[0] };
+        let Ok(key) = self.engine.mr_register(pd, addr, len, access) else {
+            return led.fail(Oracle::Post, "a small region was refused".into());
+        };
+        led.regions += 1;
+        let id = led.regions;
+        let twice = self.mirror.mrs.insert(key.0, MrModel { id, addr, len, access, pd: pd.0 });
+        led.require(twice.is_none(), Oracle::Destroyed, || format!("{key:?} was given out twice"));
+        let region = Region { owner: self.id, id, key: key.0, addr, len, access };
+        led.public[usize::from(self.id)].regions.push(region);
+    }
+
+    /// Makes an address handle unless there is no room.
+    pub fn ah_add(&mut self, now: Time, ip: IpAddr) -> Option<AhId> {
+        let ah = self.engine.ah_create(now, self.pds[0], ip).ok()?;
+        self.mirror.ahs.push((ah, ip));
+        Some(ah)
+    }
+}

@@ -1,0 +1,72 @@
+//! A packet on the network: real header bytes, and a description of the payload instead of its
+//! bytes. Which byte of which request or region it is tells more than a hash of its value would.
+
+use srd_core::Endpoint;
+use srd_core::config::PORT_BASE_DEFAULT;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+
+/// Bytes of Ethernet, IPv4 and UDP headers around a datagram.
+pub const FRAME_BYTES: u32 = 14 + 20 + 8;
+
+/// Where payload was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Buffers of a request, by its number in the ledger.
+    Request(u32),
+    /// A region, by its number in the ledger.
+    Region(u32),
+}
+
+/// Payload: `len` bytes from `offset` of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Whose bytes they are.
+    pub owner: Owner,
+    /// Offset into the request, or address within the region.
+    pub offset: u64,
+    /// How many.
+    pub len: u16,
+}
+
+/// A datagram.
+#[derive(Debug)]
+pub struct Datagram {
+    /// Headers as they travel; of garbage, all its bytes.
+    pub head: Vec<u8>,
+    /// Payload bytes behind the headers (zeros in the padding of an Open).
+    pub tail_len: u16,
+    /// What they are.
+    pub content: Option<Content>,
+    /// Request that the packet is for, if it carries one.
+    pub request: Option<u32>,
+    /// Made up by the fault injector.
+    pub forged: bool,
+    /// Where it comes from, as its IP header says.
+    pub src: IpAddr,
+    /// Where it goes.
+    pub dst: Endpoint,
+    /// Source port.
+    pub sport: u16,
+}
+
+/// What the network carries.
+pub type Pkt = Rc<Datagram>;
+
+/// Address of a host.
+pub fn ip_of(host: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, (host >> 8) as u8, host as u8 + 1))
+}
+
+/// The host that has an address, if any of `hosts` has.
+pub fn host_of(ip: IpAddr, hosts: u32) -> Option<u32> {
+    let IpAddr::V4(v4) = ip else { return None };
+    let [a, b, c, d] = v4.octets();
+    let host = (u32::from(c) << 8 | u32::from(d)).checked_sub(1)?;
+    (a == 10 && b == 0 && host < hosts).then_some(host)
+}
+
+/// Where the engine in `slot` of `host` receives.
+pub fn endpoint_of(host: u32, slot: u8) -> Endpoint {
+    Endpoint { ip: ip_of(host), port: PORT_BASE_DEFAULT + u16::from(slot) }
+}

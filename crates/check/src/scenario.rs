@@ -1,0 +1,358 @@
+//! A world as data: everything that follows from a seed before time starts.
+
+use crate::class::{Class, Classes};
+use crate::draw::Draw;
+use crate::faults;
+use crate::packet::ip_of;
+use crate::workload::{Profile, Workload};
+use srd_core::EngineConfig;
+use srd_core::config::{PathPolicy, RatePolicy};
+use srd_core::time::Span;
+use srd_fabric::{
+    Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell,
+};
+
+/// What a shrinker may take away from a world. The rest of the world stays as it was, because each
+/// part draws from its own stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Classes that may be on.
+    pub classes: Classes,
+    /// Most hosts.
+    pub hosts: u32,
+    /// Most messages of one engine.
+    pub messages: u32,
+    /// Most faults of one class.
+    pub faults: u32,
+}
+
+impl Limits {
+    /// Nothing is taken away.
+    pub const NONE: Self =
+        Self { classes: Classes::ALL, hosts: u32::MAX, messages: u32::MAX, faults: u32::MAX };
+}
+
+/// How the machines around the engines behave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine {
+    /// Packets asked for in one poll.
+    pub batch: usize,
+    /// Timers fire up to this much late.
+    pub late_ps: Ps,
+    /// Arriving packets wait this long at most before the engine is asked (0: not at all).
+    pub hold_ps: Ps,
+    /// Packets that the receive queue holds before it drops.
+    pub hold_max: usize,
+    /// Share of refused packets that are dropped instead of kept, in percent.
+    pub refuse_drop: u64,
+    /// Completions are polled only in steps of the application.
+    pub lazy_poll: bool,
+    /// Depth of completion queues.
+    pub cq_depth: u32,
+    /// Depth of send queues.
+    pub sq_depth: u32,
+    /// Depth of receive queues.
+    pub rq_depth: u32,
+    /// Queue pairs per engine.
+    pub qps: u32,
+    /// `rnr_retry` of queue pairs.
+    pub rnr_retry: u8,
+    /// Requests that are wrong on purpose, in percent.
+    pub bad: u64,
+    /// Completion slots are given back this many at a time.
+    pub release_batch: u32,
+    /// Drift of the clock in parts per million, up to this, either way.
+    pub drift_ppm: u64,
+}
+
+/// Something that happens to one engine at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident {
+    /// Killed and started again; `gentle`: it says goodbye first.
+    Restart { slot: u8, gentle: bool },
+    /// Packets of the past arrive again.
+    Stale { slot: u8, packets: u32 },
+    /// Packets made up by a stranger arrive.
+    Garbage { slot: u8, packets: u32 },
+    /// The clock leaps ahead.
+    Leap { slot: u8, by_ns: u64 },
+}
+
+/// A world.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it was made from.
+    pub seed: u64,
+    /// Choices that came from outside, if any.
+    pub bytes: Vec<u8>,
+    /// What was taken away.
+    pub limits: Limits,
+    /// Kind of applications.
+    pub workload: Workload,
+    /// Their numbers.
+    pub profile: Profile,
+    /// Classes of faults that are on.
+    pub classes: Classes,
+    /// The network.
+    pub topology: Topology,
+    /// Hosts in it that run engines.
+    pub hosts: u32,
+    /// Slots of each host's engines.
+    pub slots: Vec<u8>,
+    /// How machines behave.
+    pub machine: Machine,
+    /// Configuration that all engines start from.
+    pub config: EngineConfig,
+    /// End of the phase with faults.
+    pub heal_at: Ps,
+    /// Faults of the network.
+    pub faults: Vec<(Ps, Fault)>,
+    /// Faults of machines: when, which host, what.
+    pub incidents: Vec<(Ps, u32, Incident)>,
+}
+
+/// Streams of a seed.
+pub(crate) mod stream {
+    pub const SHAPE: u64 = 1;
+    pub const KNOBS: u64 = 2;
+    pub const CLASSES: u64 = 3;
+    pub const FAULT: u64 = 4;
+    pub const APP: u64 = 5;
+    pub const ENGINE: u64 = 6;
+    pub const MACHINE: u64 = 7;
+}
+
+impl Scenario {
+    /// The world of a seed.
+    pub fn from_seed(seed: u64, limits: Limits) -> Self {
+        Self::build(seed, &[], limits)
+    }
+
+    /// The world of a byte string: its bytes decide first, a seed made of them the rest.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let fold = |h: u64, &b: &u8| (h.rotate_left(5) ^ u64::from(b)).wrapping_mul(0x9E37_79B9);
+        let seed = bytes.iter().fold(bytes.len() as u64, fold);
+        Self::build(seed, bytes, Limits::NONE)
+    }
+
+    fn build(seed: u64, bytes: &[u8], limits: Limits) -> Self {
+        let quarter = bytes.len() / 4;
+        let part = |k: usize| &bytes[k * quarter..(k + 1) * quarter];
+        let mut shape = Draw::with_bytes(seed, stream::SHAPE, 0, part(0));
+        let mut knobs = Draw::with_bytes(seed, stream::KNOBS, 0, part(1));
+        let mut swarm = Draw::with_bytes(seed, stream::CLASSES, 0, part(2));
+        let workload = shape.pick(&Workload::ALL);
+        let mut profile = workload.profile();
+        profile.messages = profile.messages.min(limits.messages);
+        let classes = classes_draw(&mut swarm, workload).and(limits.classes);
+        let link = link_draw(&mut knobs, classes);
+        let (topology, hosts) = topology_draw(&mut shape, workload, link);
+        let hosts = hosts.min(limits.hosts.max(2));
+        let two = profile.two_slots || shape.percent(15);
+        let second = shape.pick(&[1, 1, 7, 255]);
+        let slots = if two { vec![0, second] } else { vec![0] };
+        let config = config_draw(&mut knobs, workload, &link);
+        let machine = machine_draw(&mut knobs, classes, workload);
+        let heal_at = shape.range(2, 8) * MS;
+        let mut s = Self {
+            seed,
+            bytes: part(3).to_vec(),
+            limits,
+            workload,
+            profile,
+            classes,
+            topology,
+            hosts,
+            slots,
+            machine,
+            config,
+            heal_at,
+            faults: Vec::new(),
+            incidents: Vec::new(),
+        };
+        faults::plan(&mut s);
+        s
+    }
+
+    /// Configuration of one engine.
+    pub fn config_of(&self, host: u32, slot: u8) -> EngineConfig {
+        let mut c = self.config.clone();
+        c.ip = ip_of(host);
+        c.slot = slot;
+        let id = u64::from(host) << 8 | u64::from(slot);
+        let mut d = Draw::new(self.seed, stream::KNOBS, 1 + id);
+        // Engines need not be configured alike.
+        if d.percent(15) {
+            c.window = d.pick(&[16, 64, 256]);
+        }
+        if d.percent(10) {
+            c.mtu = d.pick(&[64, 128, 256]);
+        }
+        if d.percent(5) {
+            c.rdma_read = false;
+        }
+        if d.percent(5) {
+            c.rdma_write = false;
+        }
+        if d.percent(10) {
+            c.rate.credits = !c.rate.credits;
+        }
+        c
+    }
+
+    /// Time after the network has healed in which every request must end: the longest silence that
+    /// an engine bears, the longest wait between its tries, and what is left to be sent.
+    pub fn settle_ps(&self) -> Ps {
+        let l = &self.config.loss;
+        let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
+        2 * ns * NS + 20 * MS
+    }
+}
+
+/// The links of a world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    pub bits_per_s: u64,
+    pub delay_ps: Ps,
+    buffer: u64,
+    ecn: Ecn,
+}
+
+fn link_draw(d: &mut Draw, classes: Classes) -> Links {
+    let bits_per_s = d.pick(&[1_000_000_000, 10_000_000_000, 100_000_000_000]);
+    let buffer = if classes.has(Class::Overflow) { d.range(4, 40) << 10 } else { 4 << 20 };
+    let ecn = if d.percent(60) { Ecn::step(buffer / 3) } else { Ecn::OFF };
+    Links { bits_per_s, delay_ps: d.range(200, 3_000) * NS, buffer, ecn }
+}
+
+fn topology_draw(d: &mut Draw, w: Workload, l: Links) -> (Topology, u32) {
+    let nic = Port::new(l.bits_per_s, l.delay_ps).buffer(1 << 20);
+    let port = Port::new(l.bits_per_s, l.delay_ps).buffer(l.buffer).ecn(l.ecn);
+    let many = matches!(w, Workload::AllToAll | Workload::Incast | Workload::Crowd);
+    match if many { 2 } else { d.below(8) } {
+        0 => (back_to_back(nic), 2),
+        1 => (dumbbell(1, 1, nic, port, port), 2),
+        _ => {
+            let hosts_per_leaf = if many { 2 } else { d.pick(&[1, 1, 2]) as u32 };
+            let shape = LeafSpine {
+                leaves: 2,
+                spines: d.range(2, 4) as u32,
+                hosts_per_leaf,
+                cables_per_spine: d.range(1, 2) as u32,
+                nic,
+                edge: port,
+                uplink: port,
+            };
+            (shape.build(), 2 * hosts_per_leaf)
+        }
+    }
+}
+
+fn classes_draw(d: &mut Draw, w: Workload) -> Classes {
+    let density = d.pick(&[0, 6, 12, 12, 25, 40]);
+    let mut set = Classes::default();
+    for c in Class::ALL {
+        if d.percent(density) {
+            set = set.with(c);
+        }
+    }
+    match w {
+        Workload::Rnr => set.with(Class::Rnr),
+        Workload::Churn => set.with(Class::Churn),
+        Workload::Restart => set.with(Class::Restart).with(Class::Stale),
+        Workload::Stall => set.with(Class::HostStall),
+        Workload::Incast => set.with(Class::Overflow),
+        _ => set,
+    }
+}
+
+fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
+    let rtt = Span((8 * l.delay_ps / NS).max(2_000));
+    let mtu = d.pick(&[64, 128, 256, 1024]);
+    let line = l.bits_per_s / 8 / d.pick(&[1, 1, 1, 4]);
+    let mut c = EngineConfig::simulated(ip_of(0), 0, mtu, line, rtt);
+    c.window = d.pick(&[16, 16, 64, 256, 4096]);
+    c.burst_packets = d.pick(&[1, 1, 2, 8]);
+    c.open_padded_len = if d.percent(50) { c.open_padded_len } else { 0 };
+    c.wrs_max = d.pick(&[8, 64, 1024]);
+    c.reads_per_context_max = d.pick(&[1, 2, 16]);
+    c.reads_max = d.pick(&[2, 4096]);
+    c.write_imms_per_context_max = d.pick(&[1, 2, 16]);
+    c.contexts_max = if w == Workload::Crowd { d.range(2, 7) as u32 } else { 64 };
+    c.rx_budget_bytes = d.pick(&[u32::MAX, u32::MAX, 4096, 65_536]);
+    c.idle_after = Span::from_us(d.pick(&[20, 200, 2_000]));
+    c.reuse_delay = Span::from_us(d.pick(&[100, 1_000, 5_000]));
+    c.rdma_needs_ah = d.percent(80);
+    if d.percent(50) {
+        c.psn_start = Some(u32::MAX - d.below(80) as u32);
+    }
+    if d.percent(50) {
+        let wrap = d.pick(&[1 << 32, 1 << 31, 1 << 16]);
+        c.tx_num_start = Some(wrap - d.below(100));
+    }
+    c.path.policy = d.pick(&[
+        PathPolicy::Srd,
+        PathPolicy::Srd,
+        PathPolicy::Oblivious,
+        PathPolicy::Ecmp,
+        PathPolicy::RttP2c,
+    ]);
+    c.path.paths = d.pick(&[1, 2, 8, 64, 256]);
+    c.path.live_min = d.pick(&[1, 2, 4]).min(c.path.paths);
+    c.path.probe_first = Span::from_us(d.pick(&[50, 500]));
+    c.path.probe_max = Span::from_ms(d.pick(&[2, 10]));
+    if d.percent(30) {
+        c.rate.policy = RatePolicy::Fixed;
+        c.rate.rate_fixed_bytes_per_sec = (line / d.pick(&[1, 2, 10])).max(1_000_000);
+        c.rate.inflight_fixed_bytes = d.pick(&[1, 2_000, 20_000, 1 << 20]);
+    }
+    c.rate.credits = d.percent(30);
+    c.rate.burst_bytes = u32::from(mtu) * d.pick(&[1, 2, 16]);
+    let tiny = d.percent(30);
+    if tiny {
+        c.loss.rto_min = Span(rtt.0 / 4);
+        c.loss.tlp_min = Span(rtt.0 / 8);
+        c.loss.reorder_min = Span(0);
+    }
+    c.loss.rto_max = Span::from_us(d.pick(&[200, 1_000, 4_000])).max(rtt);
+    c.loss.unresponsive_after = Span::from_ms(d.pick(&[3, 10, 30]));
+    c.loss.unreachable_after = Span::from_ms(d.pick(&[3, 10, 30]));
+    c.ack.every = d.pick(&[1, 2, 8, 64]);
+    c.ack.delay_max = Span::from_us(d.pick(&[0, 5, 50]));
+    c.ack.delay_requested = Span::from_us(d.pick(&[0, 0, 5]));
+    c.rnr.delay_first = Span::from_us(d.pick(&[1, 20]));
+    c.rnr.delay_max = Span::from_us(d.pick(&[50, 500]));
+    c
+}
+
+fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {
+    let mut m = Machine {
+        batch: d.pick(&[1, 1, 4, 64]),
+        cq_depth: 512,
+        sq_depth: d.pick(&[4, 64, 256]) as u32,
+        rq_depth: d.pick(&[8, 64]) as u32,
+        qps: d.range(1, 3) as u32,
+        rnr_retry: d.pick(&[7, 7, 7, 3]) as u8,
+        bad: if d.percent(40) { d.pick(&[3, 15]) } else { 0 },
+        release_batch: d.pick(&[1, 1, 8]) as u32,
+        ..Machine::default()
+    };
+    if classes.has(Class::Rnr) || w == Workload::Rnr {
+        m.rnr_retry = d.pick(&[7, 7, 0, 1, 6]) as u8;
+    }
+    if classes.has(Class::CqFull) {
+        m.cq_depth = 2 * (m.qps + 1) + d.range(0, 12) as u32;
+        m.lazy_poll = true;
+    }
+    if classes.has(Class::Clock) {
+        m.late_ps = d.range(1, 200) * US;
+        m.drift_ppm = 200;
+    }
+    if classes.has(Class::Backpressure) {
+        m.hold_ps = d.range(1, 40) * US;
+        m.hold_max = d.range(2, 64) as usize;
+        m.refuse_drop = d.pick(&[0, 50]);
+        m.batch = d.range(1, 5) as usize;
+    }
+    m
+}

@@ -1,0 +1,117 @@
+//! What the applications of a world do.
+
+/// Kinds of applications. A world runs one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Many tiny messages, many in flight.
+    Tiny,
+    /// Few large RDMA writes and reads.
+    Huge,
+    /// Everything, much of it with immediate data.
+    MixedImm,
+    /// Receives come late and are few.
+    Rnr,
+    /// Queue pairs, address handles and regions come and go in flight.
+    Churn,
+    /// Engines are killed and started again; packets of their former lives come back.
+    Restart,
+    /// Everybody with everybody.
+    AllToAll,
+    /// Two engines per host share one path context per peer address.
+    Shared,
+    /// Hosts stop and go on.
+    Stall,
+    /// Datagrams among reliable messages.
+    Datagrams,
+    /// Everybody to one.
+    Incast,
+    /// A little work between long pauses: contexts fall asleep and wake up.
+    Idle,
+    /// More peers than the table of contexts holds: contexts are closed and opened again.
+    Crowd,
+}
+
+/// The numbers behind a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Weights of send, send with immediate, write, write with immediate, read, datagram.
+    pub ops: [u32; 6],
+    /// Weights of lengths: empty, tiny, one packet, several packets, many packets.
+    pub lens: [u32; 5],
+    /// Messages of one engine.
+    pub messages: u32,
+    /// Most requests posted at once.
+    pub burst: u32,
+    /// Largest pause between steps of an application, in ns.
+    pub pause_ns: u64,
+    /// Receives kept posted per queue pair.
+    pub receives: u32,
+    /// Two engines per host.
+    pub two_slots: bool,
+    /// Everybody sends to host 0.
+    pub incast: bool,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Tiny,
+        Self::Huge,
+        Self::MixedImm,
+        Self::Rnr,
+        Self::Churn,
+        Self::Restart,
+        Self::AllToAll,
+        Self::Shared,
+        Self::Stall,
+        Self::Datagrams,
+        Self::Incast,
+        Self::Idle,
+        Self::Crowd,
+    ];
+
+    /// Its numbers.
+    pub const fn profile(self) -> Profile {
+        let base = Profile {
+            ops: [40, 15, 15, 10, 15, 5],
+            lens: [5, 30, 40, 20, 5],
+            messages: 60,
+            burst: 6,
+            pause_ns: 60_000,
+            receives: 16,
+            two_slots: false,
+            incast: false,
+        };
+        match self {
+            Self::Tiny => Profile {
+                ops: [80, 15, 5, 0, 0, 0],
+                lens: [10, 80, 10, 0, 0],
+                messages: 200,
+                burst: 40,
+                receives: 48,
+                ..base
+            },
+            Self::Huge => Profile {
+                ops: [0, 0, 45, 10, 45, 0],
+                lens: [0, 0, 5, 25, 70],
+                messages: 10,
+                burst: 2,
+                ..base
+            },
+            Self::MixedImm => Profile { ops: [10, 30, 10, 40, 10, 0], receives: 6, ..base },
+            Self::Rnr => {
+                Profile { ops: [40, 20, 5, 35, 0, 0], receives: 2, burst: 8, ..base }
+            }
+            Self::Churn | Self::Restart => base,
+            Self::AllToAll => Profile { messages: 40, ..base },
+            Self::Shared => Profile { two_slots: true, messages: 40, ..base },
+            Self::Stall => Profile { messages: 50, ..base },
+            Self::Datagrams => Profile { ops: [25, 10, 10, 5, 10, 40], ..base },
+            Self::Incast => Profile { incast: true, burst: 12, ..base },
+            Self::Idle => Profile { messages: 30, burst: 3, pause_ns: 2_000_000, ..base },
+            Self::Crowd => {
+                Profile { two_slots: true, messages: 25, burst: 3, pause_ns: 400_000, ..base }
+            }
+        }
+    }
+}

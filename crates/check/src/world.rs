@@ -1,0 +1,162 @@
+//! Runs a world: faults and work, then healing, then the demand that everything ends well.
+
+use crate::ledger::{Ledger, Oracle, Public, ReqState, Tally, Tamper, Violation};
+use crate::machine::Machine;
+use crate::packet::Pkt;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+use srd_core::Status;
+use srd_fabric::{Fault, HostId, Ps, Totals, World, WorldConfig};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Events after which a world is stuck in a loop: some hundred times what the largest needs.
+const EVENTS_MAX: u64 = 20_000_000;
+/// Rounds of new work after the settling time. Peers may learn of a restart in all but the last.
+const ROUNDS: u64 = 8;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Keep an account for people.
+    pub trace: bool,
+    /// Fault of the checker itself.
+    pub tamper: Tamper,
+}
+
+/// What came of a world.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The first broken promise.
+    pub violation: Option<Violation>,
+    /// Hash of all deliveries and decisions.
+    pub hash: u64,
+    /// Numbers of engines.
+    pub tally: Tally,
+    /// Numbers of the network.
+    pub network: Totals,
+    /// The account, if wanted.
+    pub trace: Option<Box<Trace>>,
+}
+
+type Net = World<Pkt, Machine>;
+
+/// Runs one world to its end or its first broken promise.
+pub fn run(scenario: &Scenario, options: Options) -> Outcome {
+    let s = Rc::new(scenario.clone());
+    let engines = s.hosts as usize * s.slots.len();
+    let mut ledger = Ledger { tamper: options.tamper, ..Ledger::default() };
+    ledger.public = vec![Public::default(); engines];
+    ledger.trace = options.trace.then(Box::default);
+    let led = Rc::new(RefCell::new(ledger));
+    let config = WorldConfig { host_hold_bytes: 256 << 10, ..WorldConfig::new(s.seed) };
+    let make = |h| Machine::new(s.clone(), led.clone(), h);
+    let mut net =
+        Net::new(s.topology.clone(), config, make).expect("the scenario draws sound topologies");
+    schedule(&s, &mut net);
+    let end = s.heal_at + s.settle_ps() + ROUNDS * s.settle_ps() / 2;
+    live(&mut net, &led, s.heal_at + s.settle_ps());
+    if led.borrow().violation.is_none() {
+        settled_check(&led, &mut net);
+    }
+    live(&mut net, &led, end);
+    let led_ref = &mut led.borrow_mut();
+    led_ref.now = net.now();
+    if led_ref.violation.is_none() {
+        end_check(led_ref, &s, &mut net);
+    }
+    for h in 0..s.hosts {
+        for node in net.host_mut(HostId(h)).nodes() {
+            led_ref.tally.retransmitted += node.engine.counters().retrans_pkts;
+        }
+    }
+    Outcome {
+        violation: led_ref.violation.take(),
+        hash: net.run_hash() ^ led_ref.hash,
+        tally: led_ref.tally,
+        network: net.totals(),
+        trace: led_ref.trace.take(),
+    }
+}
+
+/// Everything that happens by itself.
+fn schedule(s: &Scenario, net: &mut Net) {
+    for (at, fault) in &s.faults {
+        net.fault_at(*at, *fault).expect("the scenario draws faults of its topology");
+    }
+    for (k, (at, host, _)) in s.incidents.iter().enumerate() {
+        net.call_at(*at, HostId(*host), k as u64);
+    }
+    net.fault_at(s.heal_at, Fault::HealAll).expect("always possible");
+    for h in 0..s.hosts {
+        net.call_at(0, HostId(h), u64::from(u32::MAX));
+        net.call_at(s.heal_at, HostId(h), Machine::token_calm());
+        for round in 0..ROUNDS {
+            let at = s.heal_at + s.settle_ps() + 1 + round * s.settle_ps() / 2;
+            net.call_at(at, HostId(h), Machine::token_probe(round));
+        }
+    }
+}
+
+/// Runs until `end` or a broken promise.
+fn live(net: &mut Net, led: &Rc<RefCell<Ledger>>, end: Ps) {
+    let mut events = 0;
+    while led.borrow().violation.is_none() {
+        let n = net.events_run(end, 256);
+        events += n;
+        if n < 256 {
+            net.run_until(end);
+            return;
+        }
+        if events > EVENTS_MAX {
+            let mut led = led.borrow_mut();
+            led.now = net.now();
+            led.fail(Oracle::Liveness, format!("{events} events and no end"));
+        }
+    }
+}
+
+/// After the settling time nothing that was posted before is outstanding.
+fn settled_check(led: &Rc<RefCell<Ledger>>, net: &mut Net) {
+    let led = &mut *led.borrow_mut();
+    led.now = net.now();
+    if let Some(k) = led.reqs.iter().position(|r| r.state == ReqState::Live) {
+        let (r, n) = (&led.reqs[k], led.reqs.iter().filter(|r| r.state == ReqState::Live).count());
+        let what = format!("request {k} and {} more have not ended: {r:?}", n - 1);
+        led.fail(Oracle::Liveness, what);
+    }
+}
+
+/// At the end every request has ended, the last round of new work well, and nothing is left over.
+fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net) {
+    let last = s.heal_at + s.settle_ps() + (ROUNDS - 1) * s.settle_ps() / 2;
+    for k in 0..led.reqs.len() {
+        let r = &led.reqs[k];
+        let ok = match r.state {
+            ReqState::Live => false,
+            // Receives are few where queues are short: finite retries may be used up.
+            ReqState::Done(Status::RemoteRnr) => r.rnr_retry < 7,
+            ReqState::Done(status) => r.at < last || status == Status::Ok,
+            ReqState::Released | ReqState::Orphan => r.at < last,
+        };
+        if !ok {
+            let what = format!("request {k}, posted when all was well: {r:?}");
+            return led.fail(Oracle::Liveness, what);
+        }
+    }
+    for h in 0..s.hosts {
+        for node in net.host_mut(HostId(h)).nodes() {
+            node.poll(s, led);
+            node.accounts_check(led);
+            let id = node.id;
+            for c in node.engine.context_stats() {
+                let rest = c.outstanding + c.psns_unresolved + c.packets_in_flight;
+                led.require(rest == 0 && c.inflight_bytes == 0, Oracle::Inflight, || {
+                    format!("engine {id} at rest: {c:?}")
+                });
+            }
+        }
+    }
+    let totals = net.totals();
+    led.require(totals.conserved(), Oracle::Counters, || format!("the network: {totals:?}"));
+}
