@@ -125,7 +125,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoom(what) => write!(f, "no room for another {what}; destroy one first"),
+            Self::NoRoom(what) => write!(
+                f,
+                "no room for another {what}: destroy one first; a number rests for a second \
+                 before it is used again"
+            ),
             Self::Invalid(what) => write!(f, "invalid: {what}"),
             Self::Busy(what) => write!(f, "still in use: {what}; destroy what uses it first"),
             Self::Forked => {

@@ -204,20 +204,24 @@ fn a_restarted_peer_ends_old_work_and_takes_new() {
     let world = MemWorld::new(1000);
     let a = Node::new(world.device(1, THREAD));
     let ah = a.pd.ah_create("10.0.0.2".parse().unwrap()).unwrap();
-    let first = Node::new(world.device(2, THREAD));
+    let (device, network) = world.faulty(2, THREAD, Rates::default());
+    let first = Node::new(device);
     let qpn = first.qp.qpn();
     first.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).unwrap();
     a.qp.post_send(&SendWr::send(1, &ah, qpn, QKEY)).unwrap();
     assert!(a.next(&first).is_ok());
     a.qp.post_send(&SendWr::send(2, &ah, qpn, QKEY)).unwrap();
     a.assert_quiet(&first);
+    // Killed: no goodbye reaches anybody.
+    network.tx_off(true);
+    network.rx_off(true);
     drop(first);
-    let wc = a.next(&a);
+
+    let second = Node::new(world.device(2, THREAD));
+    let wc = a.next(&second);
     assert_eq!((wc.wr_id, wc.status), (2, Status::RemoteAbort));
     let reset = |e| matches!(e, AsyncEvent::PeerReset(_));
     assert!(std::iter::from_fn(|| a.device.event_get()).any(reset));
-
-    let second = Node::new(world.device(2, THREAD));
     let m = second.memory(64);
     second.qp.post_recv(&RecvWr { wr_id: 1, sges: &[m.sge(0, 64)] }).unwrap();
     a.qp.post_send(&SendWr::send(3, &ah, second.qp.qpn(), QKEY).inline(b"new life")).unwrap();
