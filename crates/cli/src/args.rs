@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{perf::PerfArgs, serve::ServeArgs};
+use crate::{cp::CpArgs, perf::PerfArgs, serve::ServeArgs};
 use clap::{Parser, Subcommand};
 
 /// What the exit codes mean, for the help.
@@ -22,6 +22,8 @@ pub struct Cli {
 pub enum Command {
     /// Answer measurements, copies and path probes of other hosts
     Serve(ServeArgs),
+    /// Copy a file to or from a server's folder
+    Cp(CpArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
 }

@@ -104,6 +104,10 @@ pub struct FaultArgs {
     /// Hold this share of the packets back while up to 16 others pass
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_reorder: Option<u32>,
+    /// Flip a bit in this share of the packets. SRD leaves checking to the network, and this comes
+    /// after it: damaged data is delivered
+    #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
+    pub fault_corrupt: Option<u32>,
     /// Where chance begins: the same seed and packets have the same faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub fault_seed: u64,
@@ -116,6 +120,7 @@ impl FaultArgs {
             duplicate_ppm: self.fault_duplicate.unwrap_or(0),
             reorder_ppm: self.fault_reorder.unwrap_or(0),
             reorder_packets_max: REORDER_PACKETS_DEFAULT,
+            corrupt_ppm: self.fault_corrupt.unwrap_or(0),
             ..Rates::default()
         }
     }
@@ -234,8 +239,8 @@ impl OpenDevice {
     pub fn faults_text(&self) -> Option<String> {
         let done = self.faults.as_ref()?.tx_done();
         Some(format!(
-            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back",
-            done.packets, done.lost, done.duplicated, done.held
+            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back, {} damaged",
+            done.packets, done.lost, done.duplicated, done.held, done.corrupted
         ))
     }
 }

@@ -51,14 +51,6 @@ impl Failure {
             crate::output::note(&format!("srd: {}", self.text));
         }
     }
-
-    /// Says what was being done when it happened.
-    pub fn context(self, doing: &str) -> Self {
-        if self.code == INTERRUPTED {
-            return self;
-        }
-        Self { text: format!("{doing}: {}", self.text), ..self }
-    }
 }
 
 impl fmt::Display for Failure {

@@ -6,13 +6,16 @@
 
 mod app;
 mod args;
+mod cp;
 mod device;
 mod failure;
+mod files;
 mod host;
 mod output;
 mod perf;
 mod serve;
 mod signals;
+mod transfer;
 mod units;
 
 use args::{Cli, Command};
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = signals::Stop::install().and_then(|stop| match cli.command {
         Command::Serve(args) => serve::run(&args, &stop),
+        Command::Cp(args) => cp::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
     });
     match done {

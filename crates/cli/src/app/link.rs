@@ -133,6 +133,11 @@ impl Link {
         !self.free.is_empty()
     }
 
+    /// Whether more than `kept` messages can be sent now.
+    pub fn can_send_more_than(&self, kept: usize) -> bool {
+        self.free.len() > kept
+    }
+
     /// Sends a message. An [`Event::Sent`] with `tag` follows.
     ///
     /// # Errors

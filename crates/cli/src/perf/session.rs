@@ -3,7 +3,7 @@
 use crate::{
     app::{
         client::Client,
-        link::{LinkDepth, Peer, Remote},
+        link::{LinkDepth, Remote},
         message::{Body, Operation, PerfOpen, PerfReady},
     },
     device::DeviceArgs,
@@ -320,11 +320,6 @@ impl Session {
     /// Bytes of the largest message that both ends take.
     pub fn mtu(&self) -> u32 {
         self.ready.mtu.min(self.device().mtu() as u32)
-    }
-
-    /// The control peer: its address handle is that of all requests.
-    pub fn peer(&self) -> &Peer {
-        &self.client.control
     }
 
     /// What the faults on purpose did.

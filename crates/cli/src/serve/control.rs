@@ -1,6 +1,7 @@
 //! The server's desk: takes requests, holds the sessions, notices clients that have gone.
 
 use super::{
+    copies::{Copies, Wish},
     perf::{self, PerfSession},
     pool::Handles,
 };
@@ -11,11 +12,10 @@ use crate::{
         message::{Body, Message, PerfOpen, Refusal},
     },
     failure::{Failure, Result},
+    files::Folder,
     output,
 };
-use srd::{
-    AsyncEvent, CompletionQueue, Device, Endpoint, ProtectionDomain, Qpn, Status, WorkCompletion,
-};
+use srd::{AsyncEvent, CompletionQueue, Device, Endpoint, Qpn, Status, WorkCompletion};
 use std::{
     collections::BTreeMap,
     net::IpAddr,
@@ -30,6 +30,8 @@ const DEPTH: LinkDepth = LinkDepth { sends: 512, recvs: 1024, writes: 0 };
 const PERF_SESSIONS_MAX: usize = 64;
 /// How often a client is asked whether it still lives, by a message that only its device sees.
 const PING_EVERY: Duration = Duration::from_secs(2);
+/// How long copies may take to tell their clients that the server ends.
+const GOODBYE_MAX: Duration = Duration::from_secs(3);
 /// Tag of messages whose end does not matter.
 const TAG_NONE: u64 = u64::MAX;
 
@@ -56,9 +58,9 @@ pub struct Control {
     sessions: BTreeMap<ClientAddress, PerfSession>,
     /// Who owns a queue pair of a measurement, by its index.
     owners: Vec<Option<ClientAddress>>,
+    copies: Copies,
     link: Link,
     handles: Handles,
-    pd: ProtectionDomain,
     cq: CompletionQueue,
     device: Device,
     tally: Tally,
@@ -70,7 +72,7 @@ impl Control {
     ///
     /// # Errors
     /// The device has no room.
-    pub fn new(device: &Device) -> Result<Self> {
+    pub fn new(device: &Device, folder: Option<Folder>) -> Result<Self> {
         let pd = device.pd_create()?;
         let cq = device.cq_create(CQ_DEPTH.min(device.attr().max_cqe))?;
         let link = Link::new(&pd, &cq, CONTROL_QKEY, DEPTH)?;
@@ -80,9 +82,9 @@ impl Control {
         Ok(Self {
             sessions: BTreeMap::new(),
             owners: vec![None; 256],
+            copies: Copies::new(folder),
             link,
-            handles: Handles::new(pd.clone()),
-            pd,
+            handles: Handles::new(pd),
             cq,
             device: device.clone(),
             tally: Tally::default(),
@@ -160,11 +162,28 @@ impl Control {
                 self.end(from, "done");
                 Body::PerfClosed
             }
+            Body::PutOpen { size, name } => {
+                match self.copy(from, (id, reply_qkey), Wish::Put { size, name }) {
+                    Some(refusal) => refusal,
+                    None => return Ok(()),
+                }
+            }
+            Body::GetOpen { slots, name } => {
+                match self.copy(from, (id, reply_qkey), Wish::Get { slots, name }) {
+                    Some(refusal) => refusal,
+                    None => return Ok(()),
+                }
+            }
             _ => Body::Fail(Refusal::BadRequest, "the server does not understand".into()),
         };
         self.tally.refused += u64::from(matches!(answer, Body::Fail(..)));
         self.answer(from, reply_qkey, id, answer);
         Ok(())
+    }
+
+    /// Begins a copy; its thread answers, unless it is refused.
+    fn copy(&mut self, from: ClientAddress, reply: (u64, u32), wish: Wish) -> Option<Body> {
+        self.copies.begin(&self.device, from, reply, wish)
     }
 
     fn perf_open(
@@ -239,6 +258,7 @@ impl Control {
         while let Some(event) = self.device.event_get() {
             self.event(event);
         }
+        self.ended |= self.copies.reap();
         let quiet: Vec<ClientAddress> = self
             .sessions
             .iter()
@@ -289,23 +309,32 @@ impl Control {
         }
     }
 
-    /// Ends all sessions.
-    pub fn goodbye(&mut self) {
+    /// Ends all sessions. Copies get a moment to tell their clients.
+    ///
+    /// # Errors
+    /// The device is shut down.
+    pub fn goodbye(&mut self) -> Result {
         self.owners.fill(None);
         self.sessions.clear();
+        self.copies.stop();
+        let deadline = Instant::now() + GOODBYE_MAX;
+        while self.copies.any() && Instant::now() < deadline {
+            // The copies' own threads need somebody to drive the device.
+            if let Some(wc) = self.cq.wait(Duration::from_millis(10))? {
+                self.handle(&wc)?;
+            }
+            self.copies.reap();
+        }
+        Ok(())
     }
 
     /// What was done, in one line.
     pub fn summary(&self) -> String {
         let Tally { measurements, refused, malformed } = self.tally;
+        let Copies { done, failed, .. } = self.copies;
         format!(
-            "served {measurements} measurements; refused {refused} requests; {malformed} messages \
-             made no sense"
+            "served {measurements} measurements and {done} copies; {failed} copies failed, \
+             {refused} requests were refused, {malformed} messages made no sense"
         )
-    }
-
-    /// The desk's protection domain.
-    pub fn pd(&self) -> &ProtectionDomain {
-        &self.pd
     }
 }

@@ -1,12 +1,14 @@
 //! `srd serve`: answers measurements, copies and path probes of any number of clients.
 
 mod control;
+mod copies;
 mod perf;
 mod pool;
 
 use crate::{
     device::{DeviceArgs, OpenDevice},
     failure::Result,
+    files::Folder,
     output,
     signals::Stop,
 };
@@ -54,8 +56,9 @@ pub struct ServeArgs {
 /// # Errors
 /// The folder or the device cannot be opened, or the device breaks.
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
+    let folder = args.dir.as_deref().map(Folder::open).transpose()?;
     let open = args.device.open(IpAddr::V4(Ipv4Addr::LOCALHOST), Progress::Caller)?;
-    let mut control = Control::new(&open.device)?;
+    let mut control = Control::new(&open.device, folder)?;
     tell_start(args, &open)?;
     serve(&mut control, args.once, stop)?;
     output::line(&control.summary())?;
@@ -106,6 +109,5 @@ fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
             }
         }
     }
-    control.goodbye();
-    Ok(())
+    control.goodbye()
 }

@@ -1,0 +1,194 @@
+//! The server's side of copies: a thread for each, because disks make wait.
+
+use super::control::ClientAddress;
+use crate::{
+    app::{
+        link::{Link, Peer},
+        message::{Body, Refusal, Slots},
+        qkey_random,
+    },
+    failure::{Failure, Result},
+    files::Folder,
+    output,
+    transfer::{self, Abort, Delivered, Receiver, Session},
+    units::bytes_text,
+};
+use srd::{Device, ProtectionDomain};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Instant,
+};
+
+/// Copies at once.
+const COPIES_MAX: usize = 32;
+
+/// What a client wants.
+pub enum Wish {
+    /// Send us a file.
+    Put { size: u64, name: String },
+    /// Get a file from us.
+    Get { slots: Slots, name: String },
+}
+
+/// All copies that run.
+pub struct Copies {
+    folder: Option<Arc<Folder>>,
+    running: Vec<JoinHandle<bool>>,
+    stop: Arc<AtomicBool>,
+    /// Copies that ended well.
+    pub done: u64,
+    /// Copies that failed.
+    pub failed: u64,
+}
+
+/// What the thread of a copy has.
+struct Copy {
+    device: Device,
+    folder: Arc<Folder>,
+    stop: Arc<AtomicBool>,
+    from: ClientAddress,
+    id: u64,
+    reply_qkey: u32,
+}
+
+impl Copies {
+    /// No copies yet.
+    pub fn new(folder: Option<Folder>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        Self { folder: folder.map(Arc::new), running: Vec::new(), stop, done: 0, failed: 0 }
+    }
+
+    /// Begins a copy; its own thread answers the client. A refusal is for the caller to send.
+    pub fn begin(
+        &mut self,
+        device: &Device,
+        from: ClientAddress,
+        (id, reply_qkey): (u64, u32),
+        wish: Wish,
+    ) -> Option<Body> {
+        let refuse = |why, text: String| Some(Body::Fail(why, text));
+        let Some(folder) = &self.folder else {
+            let text = "it was started without --dir and serves no files";
+            return refuse(Refusal::File, text.into());
+        };
+        if self.running.len() >= COPIES_MAX {
+            let text = format!("{COPIES_MAX} copies run already; try again later");
+            return refuse(Refusal::Busy, text);
+        }
+        let (device, folder, stop) = (device.clone(), Arc::clone(folder), Arc::clone(&self.stop));
+        let copy = Copy { device, folder, stop, from, id, reply_qkey };
+        let thread = std::thread::Builder::new().name("srd-copy".into());
+        match thread.spawn(move || copy.run(wish)) {
+            Ok(handle) => self.running.push(handle),
+            Err(e) => return refuse(Refusal::Busy, format!("it has no thread left: {e}")),
+        }
+        None
+    }
+
+    /// Forgets the threads that have ended. Returns whether some had.
+    pub fn reap(&mut self) -> bool {
+        let mut ended = false;
+        for i in (0..self.running.len()).rev() {
+            if self.running[i].is_finished() {
+                let well = self.running.swap_remove(i).join().unwrap_or(false);
+                self.done += u64::from(well);
+                self.failed += u64::from(!well);
+                ended = true;
+            }
+        }
+        ended
+    }
+
+    /// Whether some run.
+    pub fn any(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Asks all to end. Somebody must drive the device until they have.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Copy {
+    /// The whole copy. Returns whether it went well.
+    fn run(&self, wish: Wish) -> bool {
+        let (verb, name) = match &wish {
+            Wish::Put { name, .. } => ("stores", name.clone()),
+            Wish::Get { name, .. } => ("fetches", name.clone()),
+        };
+        let what = format!("{} {verb} {name:?}", self.from.ip);
+        let begin = Instant::now();
+        match self.copy(wish) {
+            Ok(Delivered { size, hash }) => {
+                let seconds = begin.elapsed().as_secs_f64();
+                let size = bytes_text(size);
+                let text = format!("{what}: {size} in {seconds:.2} s, blake3 {hash}");
+                // Whether somebody reads it changes nothing.
+                let _ = output::line(&text);
+                true
+            }
+            Err(e) => {
+                output::note(&format!("srd: {what}: {e}"));
+                false
+            }
+        }
+    }
+
+    fn copy(&self, wish: Wish) -> Result<Delivered> {
+        // A protection domain of its own: no other client's queue pair reaches its memory.
+        let pd = self.device.pd_create()?;
+        let depth = transfer::DEPTH;
+        let slots = u32::from(depth.sends) + u32::from(depth.recvs) + u32::from(depth.writes);
+        let cq = self.device.cq_create(slots)?;
+        let qkey = qkey_random()?;
+        let link = Link::new(&pd, &cq, qkey, depth)?;
+        let ah = pd.ah_create(self.from.ip)?;
+        let peer = Peer { ah, qpn: self.from.qpn, qkey: self.reply_qkey };
+        let stop = || match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::new("the server was ended")),
+            false => Ok(()),
+        };
+        let mut session = Session::new(link, cq, peer, self.id, &stop);
+        let done = match wish {
+            Wish::Put { size, name } => self.put(&mut session, &pd, qkey, size, &name),
+            Wish::Get { slots, name } => self.get(&mut session, &pd, qkey, &slots, &name),
+        };
+        done.map_err(|abort| {
+            session.abort(&abort);
+            abort.failure
+        })
+    }
+
+    fn put(
+        &self,
+        session: &mut Session<'_>,
+        pd: &ProtectionDomain,
+        qkey: u32,
+        size: u64,
+        name: &str,
+    ) -> Result<Delivered, Abort> {
+        let target = self.folder.create(name, size).map_err(Abort::file)?;
+        let receiver = Receiver::new(pd, Some(size))?;
+        session.send(Body::PutReady { qkey, slots: receiver.slots() })?;
+        receiver.receive(session, target, size, &mut |_| {})
+    }
+
+    fn get(
+        &self,
+        session: &mut Session<'_>,
+        pd: &ProtectionDomain,
+        qkey: u32,
+        slots: &Slots,
+        name: &str,
+    ) -> Result<Delivered, Abort> {
+        let (file, size) = self.folder.read(name).map_err(Abort::file)?;
+        // Messages overtake each other: the client must know the size before any chunk.
+        session.send_and_wait(Body::GetReady { qkey, size })?;
+        transfer::send(session, pd, file, size, slots, &mut |_| {})
+    }
+}
