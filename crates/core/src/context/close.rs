@@ -88,7 +88,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Both sides have dropped it. Work posted meanwhile opens a new context.
-    fn closed(&mut self, now: Time, ci: u32) {
+    pub(crate) fn closed(&mut self, now: Time, ci: u32) {
         if self.contexts.get(ci).outstanding == 0 {
             return self.context_end(now, ci);
         }

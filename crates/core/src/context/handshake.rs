@@ -152,9 +152,21 @@ impl<O: Observer> Engine<O> {
             self.challenge(now, from, p);
             return Ok(Rx::Done);
         }
-        // Proven: the peer has lost what it knew of the old context.
-        self.context_abort(now, ci);
-        self.open_accept(now, from, p)
+        // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
+        if self.contexts.get(ci).state == ContextState::Closing {
+            self.closed(now, ci);
+        } else {
+            self.context_abort(now, ci);
+        }
+        match self.contexts.by_endpoint(&from) {
+            // Work posted since we wanted to close: nothing of it has left, the new context takes it.
+            Some(ci) => {
+                self.peer_params_set(ci, p);
+                self.open_ack_send(ci);
+                Ok(Rx::Done)
+            }
+            None => self.open_accept(now, from, p),
+        }
     }
 
     fn open_accept(&mut self, now: Time, from: Endpoint, p: &OpenParams) -> Result<Rx, Drop> {

@@ -37,6 +37,8 @@ impl<O: Observer> Engine<O> {
             Body::Challenge { echo_tag, cookie } => {
                 return self.challenged(now, ci, echo_tag, cookie);
             }
+            // Its sender has no context any more, hence no transmission numbers.
+            Body::CloseAck => return self.close_acked(now, ci),
             _ => {}
         }
         if packet.payload_len > self.cfg.mtu {
@@ -134,13 +136,12 @@ impl<O: Observer> Engine<O> {
             }
         }
         let result = match packet.body {
-            Body::Ack => Ok(Rx::Done),
+            Body::Ack | Body::CloseAck => Ok(Rx::Done),
             Body::Probe => {
                 self.contexts.get_mut(ci).act().ack.hasten(now, crate::time::Span::ZERO);
                 Ok(Rx::Done)
             }
             Body::Close => self.close_received(now, ci),
-            Body::CloseAck => self.close_acked(now, ci),
             Body::Ud(msg) => self.ud_received(ci, packet, &msg, None),
             Body::UdImm(msg, imm) => self.ud_received(ci, packet, &msg, Some(imm)),
             _ => self.reliable_received(now, ci, packet),

@@ -170,10 +170,10 @@ impl<O: Observer> Engine<O> {
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
         let Some(oldest) = a.board.oldest() else {
-            // Only responses are awaited: make sure that the peer is still there.
+            // Responses are awaited, or work that cannot leave: make sure that the peer is still there.
             let quiet = c.last_heard.max(a.loss.last_sent);
             let alive = quiet + pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
-            return if c.reads_out > 0 { alive.min(silent_at) } else { Time::NEVER };
+            return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
         };
         let e = a.board.get(oldest);
         let timeout = e.sent.max(a.loss.resumed_at) + pc.rto(e.path);
@@ -246,7 +246,7 @@ impl<O: Observer> Engine<O> {
                 break;
             }
             if heard < since {
-                self.stall(now, ci);
+                self.stall(now, ci, since);
                 break;
             }
             self.lose(now, ci, p, LossRule::Timeout);
@@ -260,18 +260,36 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
-    fn stall(&mut self, now: Time, ci: u32) {
+    fn stall(&mut self, now: Time, ci: u32, since: Time) {
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
         let a = c.act();
         a.loss.stalled = true;
         a.loss.probe_at = now;
         a.loss.probe_round = 0;
+        // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
+        // its room belongs to the other engines at this address, which may be well.
+        let mut bytes = 0;
+        while let Some(p) = a.board.oldest() {
+            bytes += a.board.get(p).wire_bytes;
+            a.board.mark_lost(p);
+        }
         self.counters.stalls += 1;
         self.counters.impaired_remote_conn_events += 1;
-        self.paths.get_mut(path_ctx).ctx.freeze(now);
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        pc.on_forgotten(bytes);
+        if !self.sibling_is_well(path_ctx, since) {
+            self.paths.get_mut(path_ctx).ctx.freeze(now);
+        }
+        self.inflight_freed(path_ctx);
         self.observer.event(now, Event::Stalled { ctx: ci });
         self.stall_probe(now, ci);
+    }
+
+    /// Whether another engine at the same address has been heard since: then the paths are well.
+    fn sibling_is_well(&self, path_ctx: u32, since: Time) -> bool {
+        let mut all = self.contexts.iter();
+        all.any(|(_, c)| c.path_ctx == path_ctx && c.last_heard >= since)
     }
 
     /// One probe, on another path each time, ever more rarely.

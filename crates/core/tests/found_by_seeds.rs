@@ -1,0 +1,90 @@
+//! Mistakes that the fault checker found, each as a small story.
+
+mod common;
+use common::*;
+use srd_core::*;
+
+fn peer_of(h: &Host, i: usize) -> usize {
+    h.engine.context_stats().iter().filter(|c| c.peer.ip == ip(i)).count()
+}
+
+/// The answer to a Close carries no transmission number. It was dropped as a replay, so that every
+/// close took a second round, and work posted meanwhile could be aborted.
+#[test]
+fn a_close_needs_one_round_trip() {
+    let mut configs: Vec<_> = (0..6).map(config).collect();
+    configs[0].contexts_max = 4;
+    configs[0].idle_after = Span::from_us(100);
+    let mut net = Net::new(21, configs);
+    let now = net.now;
+    let server = net.hosts[0].qp(now, QpType::Srd, false);
+    let to = net.hosts[0].ip;
+    for i in 1..6 {
+        let t = net.now;
+        net.hosts[0].recv(server, i as u64, 100);
+        let qp = net.hosts[i].qp(t, QpType::Srd, false);
+        let ah = net.hosts[i].ah(t, to);
+        net.hosts[i].post(t, qp, send_wr(1, ah, server, 10), pattern(1, 10)).unwrap();
+        assert!(net.run_until(Span::from_ms(90), |n| n.hosts[i].sends_done() == 1));
+        net.run(Span::from_ms(1));
+    }
+    let c = net.hosts[0].engine.counters();
+    assert!(c.contexts_closed > 0, "{c:#?}");
+    assert_eq!((c.resets_received, c.drops[counters::Drop::Replay as usize]), (0, 0), "{c:#?}");
+    let known: usize = (1..6).map(|i| peer_of(&net.hosts[i], 0)).sum();
+    assert_eq!(known, net.hosts[0].engine.context_stats().len(), "both sides agree");
+}
+
+/// Two engines at one address share what may be in flight. One of them dies with the whole of it:
+/// the other one must not wait.
+#[test]
+fn a_dead_engine_does_not_hold_up_its_neighbour() {
+    let mut configs: Vec<_> = [0, 1, 1].map(config).into();
+    configs[2].slot = 1;
+    configs[0].rate.policy = config::RatePolicy::Fixed;
+    configs[0].rate.inflight_fixed_bytes = 2000;
+    let mut net = Net::new(22, configs);
+    let now = net.now;
+    let dst = [1, 2].map(|i: usize| net.hosts[i].qp(now, QpType::Srd, false));
+    let qp = net.hosts[0].qp(now, QpType::Srd, false);
+    let to = net.hosts[1].ip;
+    let ah = net.hosts[0].ah(now, to);
+    for i in 0..100 {
+        net.hosts[1].recv(dst[0], i, 1024);
+        net.hosts[2].recv(dst[1], i, 1024);
+    }
+    for (k, d) in dst.into_iter().enumerate() {
+        net.hosts[0].post(now, qp, send_wr(k as u64, ah, d, 1000), pattern(1, 1000)).unwrap();
+    }
+    assert!(net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 2));
+    // The first engine is gone without a word: nobody receives at its port.
+    let dead = net.hosts.remove(1);
+    let now = net.now;
+    for k in 0..10 {
+        for d in dst {
+            net.hosts[0].post(now, qp, send_wr(k, ah, d, 1000), pattern(k, 1000)).unwrap();
+        }
+    }
+    let ok = |n: &Net| n.hosts[0].statuses().iter().filter(|s| **s == Status::Ok).count();
+    assert!(net.run_until(Span::from_ms(100), |n| ok(n) == 12), "{} of 12", ok(&net));
+    assert!(net.run_until(Span::from_ms(400), |n| n.hosts[0].sends_done() == 22));
+    let given_up = |s: &&Status| **s == Status::LocalUnrespRemote;
+    assert_eq!(net.hosts[0].statuses().iter().filter(given_up).count(), 10);
+    drop(dead);
+}
+
+/// A queue pair that drains holds its work back; the peer dies. Work that cannot leave ends, too.
+#[test]
+fn work_that_cannot_leave_notices_a_dead_peer() {
+    let mut p = Pair::new(23);
+    p.net.hosts[1].recv(p.qp[1], 0, 100);
+    p.send(0, 0, pattern(1, 50)).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
+    p.send(0, 1, pattern(1, 50)).unwrap();
+    let now = p.net.now;
+    let drain = QpModify { state: Some(QpState::Sqd), ..QpModify::default() };
+    p.net.hosts[0].engine.qp_modify(now, p.qp[0], drain).unwrap();
+    p.net.faults.dead = true;
+    assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 2));
+    assert_eq!(p.net.hosts[0].statuses()[1], Status::LocalUnrespRemote);
+}
