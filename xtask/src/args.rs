@@ -54,6 +54,11 @@ impl Args {
         Ok(out)
     }
 
+    /// Takes all that is left, for another program.
+    pub fn rest(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.0)
+    }
+
     /// Everything must have been taken by now.
     pub fn end(&self) -> Result {
         match self.0.first() {

@@ -1,17 +1,18 @@
 //! `ci`: every check in order, with a table of what was done and how long it took.
 
-use crate::{Result, args::Args, fuzz, instructions, steps, tidy};
+use crate::{Result, args::Args, demo, fuzz, instructions, steps, tidy};
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and telling first. The seconds of fuzzing are those of the gate.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
+    ("demo", demo::small),
     ("bench-instructions", || instructions::compare(false)),
     ("fuzz", || fuzz::all(30)),
 ];

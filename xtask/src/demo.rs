@@ -10,8 +10,9 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::{Child, Stdio},
-    time::Instant,
+    process::{Child, Command, Stdio},
+    thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 /// Address of both processes: the loopback interface.
@@ -19,44 +20,78 @@ const HOST: &str = "127.0.0.1";
 /// Name of the copy.
 const NAME: &str = "copy.bin";
 
-/// Command lines of the tool, all in one place.
-fn serve_args<'a>(folder: &'a str, loss: &'a str) -> Vec<&'a str> {
-    vec!["serve", "--dir", folder, "--ip", HOST, "--port-slot", "auto", "--loss", loss]
+/// What to copy and how.
+struct Plan {
+    mib: u64,
+    /// Share of its packets that each side loses.
+    loss: String,
+    paths: String,
+    /// Payload of a packet: that of an Ethernet link, not the loopback's 64 KiB.
+    mtu: String,
 }
 
-/// See [`serve_args`]. `host` is what the server said it listens on.
-fn copy_args<'a>(file: &'a str, to: &'a str, paths: &'a str, loss: &'a str) -> Vec<&'a str> {
-    vec!["cp", file, to, "--paths", paths, "--loss", loss]
+impl Plan {
+    /// Command lines of the tool, all in one place. `--once`: the server ends after one copy.
+    fn serve<'a>(&'a self, folder: &'a str) -> Vec<&'a str> {
+        let mut args = vec!["serve", "--once", "--dir", folder, "--ip", HOST];
+        args.extend(self.both());
+        args
+    }
+
+    /// `to` names the server as it said it listens, and the copy.
+    fn copy<'a>(&'a self, file: &'a str, to: &'a str) -> Vec<&'a str> {
+        let mut args = vec!["cp", file, to];
+        args.extend(self.both());
+        args
+    }
+
+    fn both(&self) -> [&str; 6] {
+        ["--paths", &self.paths, "--mtu", &self.mtu, "--loss", &self.loss]
+    }
 }
 
-/// `demo [--mib N] [--loss SHARE] [--paths N]`.
+/// `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
 pub fn run_command(args: &mut Args) -> Result {
-    let mib: u64 = args.value("--mib")?.unwrap_or(64);
     let loss: f64 = args.value("--loss")?.unwrap_or(0.01);
-    let paths: u32 = args.value("--paths")?.unwrap_or(64);
-    args.end()?;
     if !(0.0..=0.5).contains(&loss) {
         return Err("--loss is a share of the packets, from 0 to 0.5".into());
     }
+    let plan = Plan {
+        mib: args.value("--mib")?.unwrap_or(64),
+        loss: loss.to_string(),
+        paths: args.value::<u16>("--paths")?.unwrap_or(64).to_string(),
+        mtu: args.value::<u16>("--mtu")?.unwrap_or(1408).to_string(),
+    };
+    args.end()?;
+    show(&plan)
+}
+
+/// A small one, for the gate.
+pub fn small() -> Result {
+    let text = String::from;
+    show(&Plan { mib: 16, loss: text("0.01"), paths: text("64"), mtu: text("1408") })
+}
+
+fn show(plan: &Plan) -> Result {
     let program = tools::build_release("srd-cli", "srd")?.to_string_lossy().into_owned();
     let folder = Folder::make()?;
     let original = folder.0.join("original.bin");
-    random_file(&original, mib << 20)?;
+    random_file(&original, plan.mib << 20)?;
     let inbox = folder.0.join("inbox");
     std::fs::create_dir(&inbox).map_err(|e| format!("cannot make {}: {e}", inbox.display()))?;
 
-    let loss = loss.to_string();
-    let server = Server::start(&program, &inbox.to_string_lossy(), &loss)?;
-    println!("copying {mib} MiB over {paths} paths; each side loses {loss} of its packets");
+    let inbox_name = inbox.to_string_lossy();
+    let server = Server::start(command(&program, &plan.serve(&inbox_name)))?;
+    let Plan { mib, loss, paths, mtu } = plan;
+    println!("\n{mib} MiB in packets of {mtu} bytes over {paths} paths; each side loses {loss}");
     let to = format!("{}:{NAME}", server.address);
-    let start = Instant::now();
     let from = original.to_string_lossy();
-    run(&mut command(&program, &copy_args(&from, &to, &paths.to_string(), &loss)))?;
+    let start = Instant::now();
+    run(&mut command(&program, &plan.copy(&from, &to)))?;
     let seconds = start.elapsed().as_secs_f64();
-    drop(server);
+    server.end();
 
-    let copy = inbox.join(NAME);
-    let bytes = compare(&original, &copy)?;
+    let bytes = compare(&original, &inbox.join(NAME))?;
     let rate = bytes as f64 / 1e6 / seconds;
     println!("\nThe copy is identical: {bytes} bytes in {seconds:.2} s, {rate:.0} MB/s.");
     Ok(())
@@ -86,25 +121,37 @@ struct Server {
     child: Child,
     /// What it said it listens on.
     address: String,
+    /// Prints what it says until it ends.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
     /// Starts it and waits for the line that tells its address.
-    fn start(program: &str, folder: &str, loss: &str) -> Result<Self> {
-        let fail = |e: std::io::Error| format!("cannot start `srd serve`: {e}");
-        let mut c = command(program, &serve_args(folder, loss));
-        let mut child = c.stdout(Stdio::piped()).spawn().map_err(fail)?;
+    fn start(mut c: Command) -> Result<Self> {
+        let child = c.stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|e| format!("cannot start `srd serve`: {e}"))?;
         let stdout = child.stdout.take();
-        let mut server = Self { child, address: String::new() };
-        let mut lines = BufReader::new(stdout.ok_or("`srd serve` has no output")?).lines();
-        let found = lines.by_ref().map_while(std::io::Result::ok).find_map(|line| {
-            println!("{line}");
+        let mut server = Self { child, address: String::new(), reader: None };
+        let stdout = stdout.ok_or("`srd serve` has no output")?;
+        let mut lines = BufReader::new(stdout).lines().map_while(std::io::Result::ok);
+        let show = |line: &str| println!("server: {line}");
+        let found = lines.by_ref().find_map(|line| {
+            show(&line);
             address_of(&line)
         });
         server.address = found.ok_or("`srd serve` ended before it told its address")?;
-        // Somebody must read on, or the server would wait for its reader one day.
-        std::thread::spawn(move || lines.map_while(std::io::Result::ok).for_each(drop));
+        server.reader = Some(std::thread::spawn(move || lines.for_each(|line| show(&line))));
         Ok(server)
+    }
+
+    /// Gives it time for its summary: it ends by itself after one copy.
+    fn end(mut self) {
+        for _ in 0..50 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 
@@ -113,6 +160,9 @@ impl Drop for Server {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
     }
 }
 

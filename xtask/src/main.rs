@@ -7,6 +7,7 @@ mod demo;
 mod fuzz;
 mod instructions;
 mod process;
+mod report;
 mod steps;
 mod tidy;
 mod tools;
@@ -30,13 +31,16 @@ Checks
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
 
 Runs
-  demo [OPTIONS]               copy a file between two processes over 64 paths with losses
+  demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
+                               copy a file between two processes over 64 paths with losses
+  report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
 Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
-Every command: --help. Steps of ci: lockfile fmt lint tidy test bench-instructions fuzz.";
+Every command: --help. Steps of ci: lockfile fmt tidy lint test demo bench-instructions
+fuzz.";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -72,6 +76,7 @@ fn dispatch(args: &mut Args) -> Result {
         "bench-instructions" => instructions::run_command(args),
         "bench-core" => instructions::bench_core(args),
         "fuzz" => fuzz::run_command(args),
+        "report" => report::run_command(args),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),
         other => Err(format!("there is no command `{other}`; `cargo xtask --help` lists them")),

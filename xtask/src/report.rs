@@ -1,0 +1,18 @@
+//! `report`: measures SRD beside raw UDP and kernel TCP and writes `docs/performance.md`.
+
+use crate::{
+    Result,
+    args::Args,
+    process::{cargo, command, run},
+    tools,
+};
+
+/// Builds what is measured and hands the options on.
+pub fn run_command(args: &mut Args) -> Result {
+    let options = args.rest();
+    tools::ensure(&["cc", "ip", "iperf3"])?;
+    // The bare system calls that everything is compared with.
+    run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
+    let program = tools::build_release("srd-report", "srd-report")?;
+    run(command(&program.to_string_lossy(), &[]).args(options))
+}
