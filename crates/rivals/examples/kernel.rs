@@ -1,0 +1,2 @@
+//! The measured scenarios of a kernel in network namespaces, on the simulator: side by side.
+fn main() {}

@@ -1,0 +1,284 @@
+//! Every parameter of the rival, with the kernel's value or the paper's as default.
+
+use srd_fabric::{MS, Ps, SEC, US};
+use std::fmt;
+
+/// How the congestion window grows and shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 5681: one segment per round trip, half on loss.
+    Reno,
+    /// RFC 9438, with the kernel's quick growth before the first loss.
+    Cubic,
+    /// RFC 8257; needs switches that mark.
+    Dctcp,
+}
+
+/// When slow start ends without a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStart {
+    /// Never (RFC 5681).
+    Standard,
+    /// The kernel's HyStart for CUBIC: a train of acks longer than half the least round trip, or
+    /// delay.
+    HyStart,
+    /// RFC 9406: delay, confirmed over some rounds of slower growth.
+    HyStartPlusPlus,
+}
+
+/// How losses are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// By time (RACK, RFC 8985), as the kernel does.
+    Rack,
+    /// By three later segments acknowledged selectively (RFC 6675).
+    Sack,
+    /// By three duplicate acks, without SACK (RFC 6582).
+    NewReno,
+}
+
+/// Parameters of a host's TCP. [`TcpConfig::parameters`] prints them all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpConfig {
+    /// Congestion control. Default CUBIC, the kernel's.
+    pub algorithm: Algorithm,
+    /// End of slow start. Default as the kernel.
+    pub slow_start: SlowStart,
+    /// Loss detection. Default RACK.
+    pub recovery: Recovery,
+    /// Tail loss probes (RFC 8985 §7). Default on; needs [`Recovery::Rack`] or [`Recovery::Sack`].
+    pub tlp: bool,
+    /// Largest payload of a segment, bytes. Default 8948: a 9000-byte IP packet less 52.
+    pub mss: u32,
+    /// IP and TCP headers with timestamps, bytes per packet. Default 52.
+    pub header_bytes: u32,
+    /// Framing below IP, bytes per packet. Default 18: Ethernet header and checksum.
+    pub link_bytes: u32,
+    /// First congestion window, segments. Default 10 (RFC 6928).
+    pub initial_window: u32,
+    /// Floor of the retransmission timeout. Default 50 ms, the paper's; the kernel's is 200 ms.
+    /// As in the kernel it bounds the variance term: the timeout is never below SRTT + floor.
+    pub rto_min_ps: Ps,
+    /// Timeout before the first sample (RFC 6298). Default 1 s.
+    pub rto_initial_ps: Ps,
+    /// Ceiling of the timeout. Default 120 s.
+    pub rto_max_ps: Ps,
+    /// Timeouts in a row after which a connection gives up. Default 15.
+    pub retries_max: u32,
+    /// Timers for retransmission and delayed acks fire at multiples of this. Default 1 ms (HZ =
+    /// 1000); 0 = exactly.
+    pub tick_ps: Ps,
+    /// Added by the kernel to the timers of probes and reordering. Default 2 ms.
+    pub timer_slack_ps: Ps,
+    /// Longest delay of an ack. Default 40 ms.
+    pub delayed_ack_ps: Ps,
+    /// Full segments per ack once quick acks are used up. Default 2.
+    pub ack_every: u32,
+    /// Acks without delay at the start and after a pause longer than the RTO floor. Default 16.
+    pub quick_acks: u32,
+    /// Receive window, bytes, from the start (no auto-tuning from a small one). Default 6 MiB,
+    /// the kernel's largest.
+    pub window_bytes: u32,
+    /// Largest burst handed to the card at once, bytes; 0 = one segment at a time. With bursts
+    /// the sender waits for a third of its window, as the kernel does. Default 0.
+    pub tso_bytes: u32,
+    /// Most bytes that one connection keeps in the card (at least two bursts always). Default
+    /// 1 MiB.
+    pub small_queue_bytes_max: u64,
+    /// The same as time at the connection's rate; 0 = two bursts only. Default 1 ms.
+    pub small_queue_ps: Ps,
+    /// Spread segments over the round trip: at twice the window per round trip in slow start, at
+    /// 1.2 times later. Default off: CUBIC without the fq scheduler.
+    pub pacing: bool,
+    /// Negotiate ECN (RFC 3168). DCTCP always does. Default off.
+    pub ecn: bool,
+    /// New connections shake hands. Off: they are open at once and the first round trip time is
+    /// unknown. Default on.
+    pub handshake: bool,
+    /// Shrink the window after a pause of an RTO (RFC 2861). Default on, as the kernel.
+    pub restart_after_idle: bool,
+    /// A timeout changes the path: IPv6 flow labels with ECMP that hashes them ("protective
+    /// reroute"). Default off.
+    pub rehash_on_rto: bool,
+    /// Count the bytes received per interval of this length. Default none.
+    pub sample_ps: Option<Ps>,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            algorithm: Algorithm::Cubic,
+            slow_start: SlowStart::HyStart,
+            recovery: Recovery::Rack,
+            tlp: true,
+            mss: 8948,
+            header_bytes: 52,
+            link_bytes: 18,
+            initial_window: 10,
+            rto_min_ps: 50 * MS,
+            rto_initial_ps: SEC,
+            rto_max_ps: 120 * SEC,
+            retries_max: 15,
+            tick_ps: MS,
+            timer_slack_ps: 2 * MS,
+            delayed_ack_ps: 40 * MS,
+            ack_every: 2,
+            quick_acks: 16,
+            window_bytes: 6 << 20,
+            tso_bytes: 0,
+            small_queue_bytes_max: 1 << 20,
+            small_queue_ps: MS,
+            pacing: false,
+            ecn: false,
+            handshake: true,
+            restart_after_idle: true,
+            rehash_on_rto: false,
+            sample_ps: None,
+        }
+    }
+}
+
+/// A parameter that makes no sense. The text says what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for ConfigError {}
+
+impl TcpConfig {
+    /// The kernel's own timers: RTO floor 200 ms, HZ = 250.
+    pub fn linux() -> Self {
+        Self { rto_min_ps: 200 * MS, tick_ps: 4 * MS, ..Self::default() }
+    }
+
+    /// The same with another segment size.
+    pub const fn mss(mut self, bytes: u32) -> Self {
+        self.mss = bytes;
+        self
+    }
+
+    /// The same with another algorithm; Reno and DCTCP come with standard slow start, since HyStart
+    /// is CUBIC's.
+    pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        if !matches!(algorithm, Algorithm::Cubic) {
+            self.slow_start = SlowStart::Standard;
+        }
+        self
+    }
+
+    /// The same with another RTO floor.
+    pub const fn rto_min_ps(mut self, ps: Ps) -> Self {
+        self.rto_min_ps = ps;
+        self
+    }
+
+    /// The same with another loss detection; probes go off with SACK.
+    pub const fn recovery(mut self, recovery: Recovery) -> Self {
+        self.recovery = recovery;
+        if matches!(recovery, Recovery::NewReno) {
+            self.tlp = false;
+        }
+        self
+    }
+
+    /// The same with or without a new path on each timeout.
+    pub const fn rehash_on_rto(mut self, on: bool) -> Self {
+        self.rehash_on_rto = on;
+        self
+    }
+
+    /// Checks the parameters.
+    ///
+    /// # Errors
+    /// Names the first one that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let fail = |text: String| Err(ConfigError(text));
+        let wire = u64::from(self.mss) + u64::from(self.header_bytes) + u64::from(self.link_bytes);
+        if self.mss == 0 || wire > u64::from(srd_fabric::PACKET_BYTES_MAX) {
+            return fail(format!("mss {}: use 1 up to a packet of 1 MiB", self.mss));
+        }
+        if self.header_bytes + self.link_bytes == 0 {
+            return fail("header_bytes and link_bytes are 0: an ack would be empty".into());
+        }
+        if self.initial_window == 0 || self.ack_every == 0 {
+            return fail("initial_window and ack_every must be at least 1".into());
+        }
+        if self.rto_min_ps == 0 || self.rto_min_ps > self.rto_max_ps || self.rto_initial_ps == 0 {
+            return fail("the timeout needs 0 < rto_min <= rto_max and rto_initial > 0".into());
+        }
+        if self.rto_max_ps > 1_000_000 * SEC || self.tick_ps > SEC || self.timer_slack_ps > SEC {
+            return fail("use rto_max up to 10^6 s, tick and timer_slack up to 1 s".into());
+        }
+        if u64::from(self.window_bytes) < 2 * u64::from(self.mss) || self.window_bytes >= 1 << 30 {
+            return fail(format!("window_bytes {}: use 2 MSS up to 1 GiB", self.window_bytes));
+        }
+        if self.tlp && self.recovery == Recovery::NewReno {
+            return fail("tail loss probes need SACK: turn tlp off with NewReno".into());
+        }
+        if self.sample_ps.is_some_and(|ps| ps < US) {
+            return fail("sample_ps below 1 us would need too much memory: use more".into());
+        }
+        Ok(())
+    }
+
+    /// Whether data packets are sent as ECN-capable.
+    pub(crate) const fn ect(&self) -> bool {
+        self.ecn || matches!(self.algorithm, Algorithm::Dctcp)
+    }
+
+    /// Most segments handed to the card at once.
+    pub(crate) const fn burst_segments(&self) -> u32 {
+        let n = self.tso_bytes / self.mss;
+        if n == 0 { 1 } else { n }
+    }
+
+    /// A moment rounded up to the next tick.
+    pub(crate) const fn tick(&self, at: Ps) -> Ps {
+        if self.tick_ps == 0 { at } else { at.div_ceil(self.tick_ps).saturating_mul(self.tick_ps) }
+    }
+
+    /// Every parameter and its value with unit, for reports.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let time = |ps: Ps| match ps {
+            0 => "0".to_owned(),
+            _ if ps.is_multiple_of(MS) => format!("{} ms", ps / MS),
+            _ => format!("{} us", ps as f64 / US as f64),
+        };
+        let flag = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let bytes = |n: u64| format!("{n} B");
+        vec![
+            ("algorithm", format!("{:?}", self.algorithm)),
+            ("slow_start", format!("{:?}", self.slow_start)),
+            ("recovery", format!("{:?}", self.recovery)),
+            ("tlp", flag(self.tlp)),
+            ("mss", bytes(self.mss.into())),
+            ("header_bytes", bytes(self.header_bytes.into())),
+            ("link_bytes", bytes(self.link_bytes.into())),
+            ("initial_window", format!("{} segments", self.initial_window)),
+            ("rto_min", time(self.rto_min_ps)),
+            ("rto_initial", time(self.rto_initial_ps)),
+            ("rto_max", time(self.rto_max_ps)),
+            ("retries_max", self.retries_max.to_string()),
+            ("tick", time(self.tick_ps)),
+            ("timer_slack", time(self.timer_slack_ps)),
+            ("delayed_ack", time(self.delayed_ack_ps)),
+            ("ack_every", format!("{} segments", self.ack_every)),
+            ("quick_acks", self.quick_acks.to_string()),
+            ("window", bytes(self.window_bytes.into())),
+            ("tso", if self.tso_bytes == 0 { flag(false) } else { bytes(self.tso_bytes.into()) }),
+            ("small_queue_max", bytes(self.small_queue_bytes_max)),
+            ("small_queue_time", time(self.small_queue_ps)),
+            ("pacing", flag(self.pacing)),
+            ("ecn", flag(self.ect())),
+            ("handshake", flag(self.handshake)),
+            ("restart_after_idle", flag(self.restart_after_idle)),
+            ("rehash_on_rto", flag(self.rehash_on_rto)),
+            ("sample", self.sample_ps.map_or_else(|| flag(false), time)),
+        ]
+    }
+}

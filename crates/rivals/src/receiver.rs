@@ -1,0 +1,310 @@
+//! The receiving end of a connection: puts the stream in order and acknowledges it.
+
+use crate::config::{Algorithm, Recovery, TcpConfig};
+use crate::report::Counters;
+use crate::segment::{Ack, SACK_BLOCKS, TcpSegment};
+use srd_fabric::{HostId, HostIo, Outbound, Ps};
+
+/// Bytes that arrived out of order.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    from: u64,
+    to: u64,
+    /// Messages that end at or before `to`.
+    messages: u32,
+}
+
+/// What of a data segment the receiver reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub seq: u64,
+    pub len: u32,
+    pub messages: u32,
+    pub ts: Ps,
+    pub cwr: bool,
+    pub ce: bool,
+    /// Source port of the packet.
+    pub sport: u16,
+}
+
+/// The receiving end of a connection.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    pub(crate) conn: u32,
+    pub(crate) peer: u32,
+    pub(crate) src: HostId,
+    sport: u16,
+    dport: u16,
+    /// Next byte expected.
+    next: u64,
+    /// Ranges above it, ascending, apart.
+    ranges: Vec<Range>,
+    /// Ranges as reported, latest first.
+    recent: [(u64, u64); SACK_BLOCKS],
+    recent_count: usize,
+    duplicate: Option<(u64, u64)>,
+    /// `next` as of the last ack.
+    acked: u64,
+    ts_echo: Ps,
+    quick: u32,
+    delayed: Option<Ps>,
+    last_ps: Ps,
+    ece: bool,
+    ce_last: bool,
+    /// Source port of the last data packet.
+    data_port: u16,
+    messages: u32,
+    /// Arrival of each message.
+    pub(crate) arrivals: Vec<Ps>,
+    pub(crate) samples: Vec<u64>,
+    counters: Counters,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        conn: u32,
+        peer: u32,
+        src: HostId,
+        ports: (u16, u16),
+        config: &TcpConfig,
+    ) -> Self {
+        Self {
+            conn,
+            peer,
+            src,
+            sport: ports.1,
+            dport: ports.0,
+            next: 0,
+            ranges: Vec::new(),
+            recent: [(0, 0); SACK_BLOCKS],
+            recent_count: 0,
+            duplicate: None,
+            acked: 0,
+            ts_echo: 0,
+            quick: config.quick_acks,
+            delayed: None,
+            last_ps: 0,
+            ece: false,
+            ce_last: false,
+            data_port: ports.0,
+            messages: 0,
+            arrivals: Vec::new(),
+            samples: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Bytes received in order.
+    pub const fn received_bytes(&self) -> u64 {
+        self.next
+    }
+    /// What it did.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn deadline(&self) -> Ps {
+        self.delayed.unwrap_or(Ps::MAX)
+    }
+
+    /// Data arrived. Returns how many messages are complete by it.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Ps,
+        data: &Arrived,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) -> u32 {
+        if now.saturating_sub(self.last_ps) > config.rto_min_ps {
+            // After a pause the sender is in slow start again.
+            self.quick = config.quick_acks;
+        }
+        self.last_ps = now;
+        self.marks_read(now, data, config, io);
+        if data.seq <= self.acked && data.seq + u64::from(data.len) > self.acked {
+            self.ts_echo = data.ts;
+        }
+        let end = data.seq + u64::from(data.len);
+        let before = (self.next, self.messages);
+        let mut at_once = !self.ranges.is_empty();
+        if end <= self.next || self.holds(data.seq, end) {
+            self.repeated(data, end, config);
+            at_once = true;
+        } else if data.seq <= self.next {
+            self.next = end;
+            self.messages = self.messages.max(data.messages);
+            self.absorb();
+        } else {
+            self.insert(Range { from: data.seq, to: end, messages: data.messages });
+            at_once = true;
+        }
+        self.data_port = data.sport;
+        let done = self.messages - before.1;
+        self.arrivals.resize(self.arrivals.len() + done as usize, now);
+        self.sample(now, self.next - before.0, config);
+        let mature = self.next - self.acked > u64::from(config.mss) * u64::from(config.ack_every - 1);
+        if at_once || mature || self.quick > 0 {
+            self.ack_send(config, io);
+        } else if self.delayed.is_none() {
+            self.delayed = Some(config.tick(now + config.delayed_ack_ps));
+        }
+        done
+    }
+
+    /// The ack has been delayed long enough.
+    pub(crate) fn on_deadline(
+        &mut self,
+        now: Ps,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        if self.delayed.is_some_and(|at| at <= now) {
+            self.ack_send(config, io);
+        }
+    }
+
+    /// ECN: RFC 3168 echoes until the sender answers, RFC 8257 echoes each segment's mark.
+    fn marks_read(
+        &mut self,
+        _now: Ps,
+        data: &Arrived,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        if config.algorithm == Algorithm::Dctcp {
+            if data.ce != self.ce_last && self.delayed.is_some() {
+                // What waits must be acknowledged with its own mark.
+                self.ack_send(config, io);
+            }
+            self.ce_last = data.ce;
+            self.ece = data.ce;
+            return;
+        }
+        if data.cwr {
+            self.ece = false;
+        }
+        if data.ce {
+            self.ece = true;
+            self.quick = self.quick.max(2);
+        }
+    }
+
+    /// Nothing new in it: report that, and doubt the way back.
+    fn repeated(&mut self, data: &Arrived, end: u64, config: &TcpConfig) {
+        self.counters.duplicates_received += 1;
+        self.duplicate = Some((data.seq, end));
+        self.quick = config.quick_acks;
+        if config.rehash_on_rto && data.sport != self.data_port {
+            // The sender changed its path because our acks did not come: so do we.
+            let mixed = srd_fabric::rng::mix64(u64::from(self.sport) << 32 | u64::from(data.sport));
+            self.sport = (mixed >> 48) as u16;
+            self.counters.rehashes += 1;
+        }
+    }
+
+    fn holds(&self, from: u64, to: u64) -> bool {
+        let at = self.ranges.partition_point(|r| r.to < to);
+        self.ranges.get(at).is_some_and(|r| r.from <= from && to <= r.to)
+    }
+
+    /// Takes ranges that `next` has reached into the stream.
+    fn absorb(&mut self) {
+        let reached = self.ranges.iter().take_while(|r| r.from <= self.next).count();
+        for range in self.ranges.drain(..reached) {
+            self.next = self.next.max(range.to);
+            self.messages = self.messages.max(range.messages);
+        }
+        let mut kept = 0;
+        for i in 0..self.recent_count {
+            if self.recent[i].0 > self.next {
+                self.recent[kept] = self.recent[i];
+                kept += 1;
+            }
+        }
+        self.recent_count = kept;
+    }
+
+    /// Adds a range, joined with those it touches, and reports the result first.
+    fn insert(&mut self, mut new: Range) {
+        let first = self.ranges.partition_point(|r| r.to < new.from);
+        let touching = self.ranges[first..].iter().take_while(|r| r.from <= new.to).count();
+        for old in &self.ranges[first..first + touching] {
+            new.from = new.from.min(old.from);
+            new.to = new.to.max(old.to);
+            new.messages = new.messages.max(old.messages);
+        }
+        if touching == 0 {
+            self.ranges.insert(first, new);
+        } else {
+            self.ranges[first] = new;
+            self.ranges.drain(first + 1..first + touching);
+        }
+        let within = |b: &(u64, u64)| new.from <= b.0 && b.1 <= new.to;
+        let mut blocks = [(new.from, new.to); SACK_BLOCKS];
+        let mut count = 1;
+        let old = self.recent[..self.recent_count].iter().filter(|b| !within(b));
+        for (slot, block) in blocks[1..].iter_mut().zip(old) {
+            *slot = *block;
+            count += 1;
+        }
+        (self.recent, self.recent_count) = (blocks, count);
+    }
+
+    fn sample(&mut self, now: Ps, bytes: u64, config: &TcpConfig) {
+        let Some(width) = config.sample_ps else { return };
+        let at = (now / width) as usize;
+        if self.samples.len() <= at {
+            self.samples.resize(at + 1, 0);
+        }
+        self.samples[at] += bytes;
+    }
+
+    /// Sends an ack of all there is.
+    fn ack_send(&mut self, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        self.delayed = None;
+        self.quick = self.quick.saturating_sub(1);
+        self.acked = self.next;
+        let mut ack = Ack {
+            conn: self.conn,
+            peer: self.peer,
+            ack: self.next,
+            ts_echo: self.ts_echo,
+            window: config.window_bytes,
+            ece: self.ece,
+            ..Ack::default()
+        };
+        if config.recovery != Recovery::NewReno {
+            let duplicate = self.duplicate.take();
+            ack.duplicate = duplicate.is_some();
+            let blocks = duplicate.into_iter().chain(self.recent[..self.recent_count].iter().copied());
+            for ((from, to), slot) in blocks.zip(&mut ack.sacks) {
+                let offset = |place: u64| (place as i64 - ack.ack as i64) as i32;
+                *slot = (offset(from), offset(to));
+                ack.sack_count += 1;
+            }
+        }
+        let bytes = config.header_bytes + config.link_bytes + ack.option_bytes();
+        let (sport, dport) = (self.sport, self.dport);
+        let out = Outbound { dst: self.src, sport, dport, bytes, ect: false };
+        match io.send(out, TcpSegment::Ack(ack)) {
+            Ok(()) => self.counters.acks_sent += 1,
+            Err(_) => self.counters.local_drops += 1,
+        }
+    }
+
+    /// Answers a SYN.
+    pub(crate) fn syn_ack_send(
+        &mut self,
+        ts_echo: Ps,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        let bytes = config.header_bytes + config.link_bytes + 8;
+        let (sport, dport) = (self.sport, self.dport);
+        let out = Outbound { dst: self.src, sport, dport, bytes, ect: false };
+        let answer = TcpSegment::SynAck { conn: self.conn, peer: self.peer, ts_echo };
+        if io.send(out, answer).is_err() {
+            self.counters.local_drops += 1;
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Reading an acknowledgement.
+
+use super::board::{AGAIN, SACKED};
+use super::{Sender, State};
+use crate::cc::AckInfo;
+use crate::segment::{Ack, TcpSegment};
+use crate::{Recovery, TcpConfig};
+use srd_fabric::{HostIo, Ps};
+
+/// What an ack brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// Place after the highest byte acknowledged selectively before it.
+    pub sacked_end_prior: u64,
+    /// The edge moved.
+    pub advanced: bool,
+    /// The retransmission timer starts anew.
+    pub timer_renew: bool,
+    /// Segments it covered anew, in order.
+    pub acked: u32,
+    /// Segments acknowledged selectively anew.
+    pub sacked: u32,
+    /// It reports a duplicate.
+    pub duplicate: bool,
+    /// A segment that was sent once and not taken for arrived before, below `high`.
+    pub original: bool,
+    /// A duplicate ack in the sense of RFC 5681.
+    pub dupack: bool,
+    /// A copy was lost.
+    pub lost_copy: bool,
+    /// Round trip time of the oldest and of the newest segment sent once.
+    pub rtt_first: Option<Ps>,
+    pub rtt_last: Option<Ps>,
+    pub rtt_sack: Option<Ps>,
+    pub ts_echo: Ps,
+    pub ece: bool,
+    /// Segments marked lost by it.
+    pub lost: u32,
+}
+
+/// What may be sent again after an ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resend {
+    Nothing,
+    Lost,
+    /// New bytes first: they tell whether a timeout was mistaken.
+    New,
+}
+
+impl Sender {
+    /// An acknowledgement arrived.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Ps,
+        ack: &Ack,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        self.counters.acks_received += 1;
+        if ack.ack > self.next || matches!(self.state, State::Opening | State::Aborted) {
+            return;
+        }
+        self.peer = ack.peer;
+        let mut news = News {
+            sacked_end_prior: self.board.sacked_end().unwrap_or(0),
+            advanced: ack.ack > self.una,
+            ts_echo: ack.ts_echo,
+            ece: ack.ece,
+            ..News::default()
+        };
+        if news.advanced {
+            self.timeouts = 0;
+        }
+        let right = ack.ack + u64::from(ack.window);
+        let window_moved = right > self.right;
+        self.right = self.right.max(right);
+        let out_prior = self.board.len();
+        let lost_prior = self.counters.segments_lost;
+        self.blocks_read(now, ack, &mut news);
+        if ack.ack < self.una {
+            // Overtaken by a later one; only its blocks are news.
+            self.decide_and_send(now, news, config, io);
+            return;
+        }
+        self.una = ack.ack;
+        self.clean(now, config, &mut news);
+        self.rtt_take(now, &news, config);
+        self.probe_check(now, ack, &news, config);
+        let quiet = news.acked == 0 && news.sacked == 0 && !window_moved;
+        news.dupack = !news.advanced && quiet && out_prior > 0 && !news.duplicate;
+        let info = AckInfo {
+            now,
+            una: self.una,
+            next: self.next,
+            acked: news.acked + news.sacked,
+            rtt: news.rtt_last.or(news.rtt_sack),
+            srtt: self.rtt.srtt(),
+            burst_ps: self.burst_ps(config),
+            ece: news.ece,
+        };
+        self.control.on_ack(&info, &mut self.window);
+        // Deliveries of what was sent after the head say nothing against the head's timeout.
+        let head_ps = self.board.front().map_or(now, |head| head.sent_ps);
+        news.timer_renew = news.acked > 0 || news.rtt_sack.is_some_and(|rtt| rtt > now - head_ps);
+        let resend = self.decide(now, &mut news, config);
+        news.lost += (self.counters.segments_lost - lost_prior) as u32;
+        self.window_follow(&info, &news);
+        if self.board.len() == 0 {
+            self.timer = None;
+        } else if news.timer_renew {
+            self.timer_renew(now, config);
+        }
+        self.resend(now, resend, config, io);
+        self.push(now, config, io);
+    }
+
+    /// An old ack: its blocks may still complete a recovery's picture.
+    fn decide_and_send(
+        &mut self,
+        now: Ps,
+        mut news: News,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        if news.sacked == 0 && !news.duplicate {
+            return;
+        }
+        let resend = self.decide(now, &mut news, config);
+        self.resend(now, resend, config, io);
+        self.push(now, config, io);
+    }
+
+    /// The window after an ack: by deliveries while it shrinks, by the algorithm otherwise.
+    fn window_follow(&mut self, info: &AckInfo, news: &News) {
+        if self.reducing() {
+            self.prr(news);
+            return;
+        }
+        let forward = news.acked > 0 || self.reordered && info.acked > 0;
+        let full = self.limited || self.window.slow() && self.window.size < 2 * self.out_max;
+        if forward && full {
+            self.control.grow(info, &mut self.window);
+            self.counters.cwnd_max = self.counters.cwnd_max.max(self.window.size);
+        }
+    }
+
+    /// Reads the SACK blocks.
+    fn blocks_read(&mut self, now: Ps, ack: &Ack, news: &mut News) {
+        let mut seen = [(0, 0); 3];
+        for (i, (mut from, mut to)) in ack.blocks().enumerate() {
+            if i == 0 && ack.duplicate {
+                news.duplicate = true;
+                self.duplicate_note(from, to);
+                continue;
+            }
+            seen[i] = (from, to);
+            for (a, b) in self.blocks_seen {
+                if a <= from && from < b {
+                    from = b;
+                }
+                if a < to && to <= b {
+                    to = a;
+                }
+            }
+            if from >= to || to > self.next {
+                continue;
+            }
+            let (mut newest, rack_min) = (None, self.rtt.min());
+            let highest = self.board.sacked_end().unwrap_or(0);
+            let (high, rack) = (self.high, &mut self.rack);
+            let mut reordered = false;
+            self.board.sack(from, to, |seg| {
+                news.sacked += 1;
+                let again = seg.is(AGAIN);
+                if !again {
+                    newest = Some(now - seg.sent_ps);
+                    reordered |= seg.end() < highest;
+                    news.original |= seg.end() <= high;
+                }
+                rack.advance(now, seg.sent_ps, seg.end(), again, rack_min);
+            });
+            self.reordered |= reordered;
+            news.rtt_sack = newest.or(news.rtt_sack);
+        }
+        self.blocks_seen = seen;
+    }
+
+    /// The receiver had these bytes twice.
+    fn duplicate_note(&mut self, from: u64, to: u64) {
+        self.counters.duplicates_reported += 1;
+        if self.rack.duplicate_until <= self.una {
+            // Once per round: tolerate more reordering for a while.
+            self.rack.duplicate_until = self.next;
+            self.rack.steps = (self.rack.steps + 1).min(255);
+            self.rack.persist = 16;
+        }
+        let counted = self.undo.is_some_and(|undo| to > undo && from < self.next);
+        if let (true, Some(copies)) = (counted, &mut self.undo_copies) {
+            *copies = copies.saturating_sub(1);
+        }
+    }
+
+    /// Drops what is acknowledged in order.
+    fn clean(&mut self, now: Ps, config: &TcpConfig, news: &mut News) {
+        let min = self.rtt.min();
+        while let Some(seg) = self.board.pop(self.una) {
+            news.acked += u32::from(!seg.is(SACKED));
+            let again = seg.is(AGAIN);
+            if seg.is(SACKED) {
+                continue;
+            }
+            if !again {
+                let rtt = now - seg.sent_ps;
+                news.rtt_first = news.rtt_first.or(Some(rtt));
+                news.rtt_last = Some(rtt);
+                news.original |= seg.end() <= self.high;
+                self.reordered |= seg.end() < news.sacked_end_prior;
+            }
+            self.rack.advance(now, seg.sent_ps, seg.end(), again, min);
+        }
+        if config.recovery == Recovery::NewReno && news.acked > 0 {
+            self.board.dupacks_eat(news.acked);
+        }
+        while self.ends.get(self.messages_acked).is_some_and(|end| *end <= self.una) {
+            self.messages[self.messages_acked].acked_ps = Some(now);
+            self.messages_acked += 1;
+        }
+    }
+
+    fn rtt_take(&mut self, now: Ps, news: &News, config: &TcpConfig) {
+        let echo = || news.advanced.then(|| now.saturating_sub(news.ts_echo));
+        let sample = news.rtt_first.or(news.rtt_sack).or_else(echo);
+        if let Some(rtt) = sample {
+            self.rtt.sample(rtt, self.una, self.next, config);
+            self.backoff = 0;
+        }
+    }
+}
+
+impl super::Rack {
+    /// A segment arrived.
+    fn advance(&mut self, now: Ps, sent_ps: Ps, end: u64, again: bool, rtt_min: Option<Ps>) {
+        let rtt = now - sent_ps;
+        if again && rtt_min.is_some_and(|min| rtt < min) {
+            // The ack was for the first copy.
+            return;
+        }
+        self.advanced = true;
+        self.rtt = rtt;
+        if (sent_ps, end) > (self.sent_ps, self.end) {
+            (self.sent_ps, self.end) = (sent_ps, end);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The segments in flight: which are acknowledged selectively, lost, sent again; and the order in
+//! which they were sent.
+
+use srd_fabric::Ps;
+use std::collections::VecDeque;
+
+/// Acknowledged selectively.
+pub const SACKED: u8 = 1;
+/// Taken for lost.
+pub const LOST: u8 = 2;
+/// Its copy is in flight.
+pub const RETRANS: u8 = 4;
+/// Was sent more than once.
+pub const AGAIN: u8 = 8;
+/// Is in the list of segments by time of sending.
+const LISTED: u8 = 16;
+
+const NIL: u32 = u32::MAX;
+
+/// A segment in flight. Its bytes never change: it is sent again as it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Seg {
+    pub start: u64,
+    /// When it was last sent.
+    pub sent_ps: Ps,
+    /// When that has left the card.
+    pub gone_ps: Ps,
+    pub len: u32,
+    /// Messages of the stream that end at or before its end.
+    pub messages: u32,
+    prev: u32,
+    next: u32,
+    flags: u8,
+}
+
+impl Seg {
+    pub const fn end(&self) -> u64 {
+        self.start + self.len as u64
+    }
+    pub const fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The segments between the lower edge and the next new byte. Each has a number that never changes;
+/// the first has number `first`.
+#[derive(Clone, Debug)]
+pub struct Board {
+    segs: VecDeque<Seg>,
+    first: u32,
+    /// Ends of the list by time of sending: segments in flight of which nothing was heard.
+    oldest: u32,
+    newest: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    /// No segment below this number waits to be sent again.
+    resend_from: u32,
+    /// One past the highest segment acknowledged selectively.
+    sacked_end: u32,
+    /// All below this were judged by [`Board::lose_by_count`].
+    judged: u32,
+}
+
+impl Board {
+    pub const fn new() -> Self {
+        Self {
+            segs: VecDeque::new(),
+            first: 0,
+            oldest: NIL,
+            newest: NIL,
+            sacked: 0,
+            lost: 0,
+            retrans: 0,
+            resend_from: 0,
+            sacked_end: 0,
+            judged: 0,
+        }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.segs.len() as u32
+    }
+    pub const fn sacked(&self) -> u32 {
+        self.sacked
+    }
+    pub const fn lost(&self) -> u32 {
+        self.lost
+    }
+    pub const fn retrans(&self) -> u32 {
+        self.retrans
+    }
+    /// Segments thought to be in the network (RFC 6675's pipe).
+    pub fn pipe(&self) -> u32 {
+        (self.len() + self.retrans).saturating_sub(self.sacked + self.lost)
+    }
+    pub fn front(&self) -> Option<&Seg> {
+        self.segs.front()
+    }
+    /// Number of the first segment; of the last if it is not empty: `first + len - 1`.
+    pub const fn first(&self) -> u32 {
+        self.first
+    }
+    pub fn last(&self) -> u32 {
+        self.first + self.len() - 1
+    }
+    pub fn get(&self, no: u32) -> &Seg {
+        &self.segs[(no - self.first) as usize]
+    }
+    fn at(&mut self, no: u32) -> &mut Seg {
+        &mut self.segs[(no - self.first) as usize]
+    }
+
+    /// Adds a new segment, sent now.
+    pub fn push(&mut self, start: u64, len: u32, messages: u32, sent_ps: Ps, gone_ps: Ps) {
+        let no = self.first + self.len();
+        let seg = Seg { start, sent_ps, gone_ps, len, messages, prev: NIL, next: NIL, flags: 0 };
+        self.segs.push_back(seg);
+        self.list_add(no);
+    }
+
+    /// Notes that a segment was sent again.
+    pub fn resent(&mut self, no: u32, sent_ps: Ps, gone_ps: Ps) {
+        self.list_remove(no);
+        let seg = self.at(no);
+        (seg.sent_ps, seg.gone_ps) = (sent_ps, gone_ps);
+        let was = seg.flags;
+        seg.flags |= AGAIN | RETRANS;
+        if was & RETRANS == 0 {
+            self.retrans += 1;
+        }
+        self.list_add(no);
+    }
+
+    /// Removes the first segment if it ends at or before `ack`, and gives it back.
+    pub fn pop(&mut self, ack: u64) -> Option<Seg> {
+        if self.segs.front()?.end() > ack {
+            return None;
+        }
+        self.list_remove(self.first);
+        let seg = self.segs.pop_front()?;
+        self.first += 1;
+        self.sacked -= u32::from(seg.is(SACKED));
+        self.lost -= u32::from(seg.is(LOST));
+        self.retrans -= u32::from(seg.is(RETRANS));
+        Some(seg)
+    }
+
+    /// Marks the segments within `from..to` as acknowledged selectively; calls `newly` with each
+    /// that was not, as it was.
+    pub fn sack(&mut self, from: u64, to: u64, mut newly: impl FnMut(&Seg)) {
+        let start = self.segs.partition_point(|s| s.start < from);
+        for i in start..self.segs.len() {
+            let seg = &mut self.segs[i];
+            if seg.end() > to {
+                break;
+            }
+            if seg.is(SACKED) {
+                continue;
+            }
+            newly(seg);
+            let was = seg.flags;
+            seg.flags = (was | SACKED) & !(LOST | RETRANS);
+            self.sacked += 1;
+            self.lost -= u32::from(was & LOST != 0);
+            self.retrans -= u32::from(was & RETRANS != 0);
+            let no = self.first + i as u32;
+            self.sacked_end = self.sacked_end.max(no + 1);
+            self.list_remove(no);
+        }
+    }
+
+    /// Place after the highest byte acknowledged selectively, if any is above the lower edge.
+    pub fn sacked_end(&self) -> Option<u64> {
+        let no = self.sacked_end.checked_sub(1)?;
+        (no >= self.first && no < self.first + self.len()).then(|| self.get(no).end())
+    }
+
+    /// Takes a segment for lost, or its copy if it was sent again.
+    pub fn lose(&mut self, no: u32) {
+        self.list_remove(no);
+        let seg = self.at(no);
+        let was = seg.flags;
+        seg.flags = (was | LOST) & !RETRANS;
+        self.lost += u32::from(was & LOST == 0);
+        self.retrans -= u32::from(was & RETRANS != 0);
+        self.resend_from = self.resend_from.min(no);
+    }
+
+    /// Marks as lost what lies below `threshold` segments acknowledged selectively (RFC 6675).
+    /// Returns whether that was anything.
+    pub fn lose_by_count(&mut self, threshold: u32) -> bool {
+        let mut left = threshold;
+        let mut no = self.sacked_end.min(self.first + self.len());
+        while left > 0 && no > self.first {
+            no -= 1;
+            left -= u32::from(self.get(no).is(SACKED));
+        }
+        if left > 0 {
+            return false;
+        }
+        let mut any = false;
+        for n in self.judged.max(self.first)..no {
+            if !self.get(n).is(SACKED | LOST | RETRANS) {
+                self.lose(n);
+                any = true;
+            }
+        }
+        self.judged = self.judged.max(no);
+        any
+    }
+
+    /// After a timeout everything may be judged anew.
+    pub const fn judge_anew(&mut self) {
+        self.judged = self.first;
+    }
+
+    /// The first segment that was lost and not sent again.
+    pub fn resend_next(&mut self) -> Option<u32> {
+        if self.lost == 0 {
+            return None;
+        }
+        let end = self.first + self.len();
+        let mut no = self.resend_from.max(self.first);
+        while no < end {
+            let seg = self.get(no);
+            if seg.is(LOST) && !seg.is(RETRANS) {
+                self.resend_from = no;
+                return Some(no);
+            }
+            no += 1;
+        }
+        self.resend_from = end;
+        None
+    }
+
+    /// Forgets all marks of loss: they were mistaken.
+    pub fn unlose(&mut self) {
+        for i in 0..self.segs.len() {
+            let seg = &mut self.segs[i];
+            if seg.is(LOST) {
+                seg.flags &= !LOST;
+                let no = self.first + i as u32;
+                if !self.segs[i].is(LISTED) {
+                    self.list_add(no);
+                }
+            }
+        }
+        self.lost = 0;
+    }
+
+    /// Pretends that one more segment arrived: a duplicate ack without SACK. At most all but one.
+    pub fn dupack(&mut self) {
+        if self.sacked + self.lost + 1 < self.len() {
+            self.sacked += 1;
+        }
+    }
+
+    /// An ack covered `acked` segments: one was the hole, the others had caused duplicate acks.
+    pub fn dupacks_eat(&mut self, acked: u32) {
+        self.sacked = self.sacked.saturating_sub(acked.saturating_sub(1));
+        self.sacked = self.sacked.min(self.len().saturating_sub(self.lost));
+    }
+
+    /// Takes back pretended arrivals.
+    pub const fn dupacks_clear(&mut self) {
+        self.sacked = 0;
+    }
+
+    /// The oldest segment by time of sending of which nothing was heard.
+    pub const fn oldest(&self) -> Option<u32> {
+        if self.oldest == NIL { None } else { Some(self.oldest) }
+    }
+
+    /// The one sent after `no`.
+    pub fn later(&self, no: u32) -> Option<u32> {
+        let next = self.get(no).next;
+        (next != NIL).then_some(next)
+    }
+
+    fn list_add(&mut self, no: u32) {
+        let newest = self.newest;
+        let seg = self.at(no);
+        (seg.prev, seg.next) = (newest, NIL);
+        seg.flags |= LISTED;
+        if newest == NIL {
+            self.oldest = no;
+        } else {
+            self.at(newest).next = no;
+        }
+        self.newest = no;
+    }
+
+    fn list_remove(&mut self, no: u32) {
+        let seg = self.at(no);
+        if !seg.is(LISTED) {
+            return;
+        }
+        seg.flags &= !LISTED;
+        let (prev, next) = (seg.prev, seg.next);
+        if prev == NIL {
+            self.oldest = next;
+        } else {
+            self.at(prev).next = next;
+        }
+        if next == NIL {
+            self.newest = prev;
+        } else {
+            self.at(next).prev = prev;
+        }
+    }
+}

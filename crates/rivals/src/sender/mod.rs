@@ -1,0 +1,272 @@
+//! The sending end of a connection.
+//!
+//! [`ack`] reads an acknowledgement, [`recover`] decides what it means for the state, [`send`] puts
+//! segments on the wire, [`timer`] acts when nothing is heard. The states, the order of decisions
+//! and the constants are those of the Linux kernel where the RFCs leave a choice.
+
+mod ack;
+mod board;
+mod recover;
+mod send;
+mod timer;
+
+use crate::cc::{Control, INFINITE, Window};
+use crate::report::Counters;
+use crate::rtt::Rtt;
+use crate::segment::{TcpSegment, UNKNOWN};
+use crate::{Message, TcpConfig};
+use board::Board;
+use srd_fabric::{HostId, HostIo, Ps};
+use std::collections::VecDeque;
+
+/// What a connection is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Waits for the answer to its SYN.
+    Opening,
+    /// All is well.
+    Open,
+    /// Something arrived out of order.
+    Disorder,
+    /// Shrinks its window for a reason other than a loss.
+    Reduced,
+    /// Repairs a loss.
+    Recovery,
+    /// Repairs after a timeout.
+    Timeout,
+    /// Gave up.
+    Aborted,
+}
+
+/// Why the retransmission timer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Timeout.
+    Rto,
+    /// Tail loss probe.
+    Probe,
+    /// Segments that may only be late.
+    Reorder,
+}
+
+/// RACK's newest delivered segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rack {
+    sent_ps: Ps,
+    end: u64,
+    rtt: Ps,
+    advanced: bool,
+    /// Tolerated reordering, in quarters of the least round trip.
+    steps: u32,
+    /// Recoveries after which `steps` falls back.
+    persist: u32,
+    /// Edge until which further duplicate reports belong to the round of the last one.
+    duplicate_until: u64,
+}
+
+/// The sending end of a connection.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    // Who.
+    pub(crate) conn: u32,
+    pub(crate) peer: u32,
+    pub(crate) dst: HostId,
+    dport: u16,
+    /// Source port on the wire: changes with the path.
+    port: u16,
+    // The stream.
+    una: u64,
+    next: u64,
+    /// Bytes written by the application.
+    written: u64,
+    /// Right edge that the receiver allows.
+    right: u64,
+    pub(crate) messages: Vec<Message>,
+    /// Stream end of each message.
+    ends: Vec<u64>,
+    /// Messages that end at or before `next`, and at or before `una`.
+    messages_sent: usize,
+    messages_acked: usize,
+    board: Board,
+    // The window.
+    window: Window,
+    control: Control,
+    state: State,
+    /// The state ends when this is acknowledged.
+    high: u64,
+    window_prior: u32,
+    threshold_prior: u32,
+    prr_delivered: u32,
+    prr_out: u32,
+    // Undoing.
+    undo: Option<u64>,
+    /// Copies sent since `undo` and not reported as duplicates; `None` = none sent.
+    undo_copies: Option<u32>,
+    /// First copy of this recovery.
+    copy_first_ps: Option<Ps>,
+    frto: bool,
+    reordered: bool,
+    rack: Rack,
+    // Probes: the edge that ends one, and whether it was a copy.
+    probe: Option<(u64, bool)>,
+    // Timers.
+    rtt: Rtt,
+    timer: Option<(Purpose, Ps)>,
+    /// When the card or the pacer lets it go on.
+    wake: Option<Ps>,
+    backoff: u32,
+    /// Timeouts in a row.
+    timeouts: u32,
+    // Use of the window.
+    limited: bool,
+    out_max: u32,
+    usage_end: u64,
+    used: u32,
+    used_ps: Ps,
+    sent_last_ps: Ps,
+    paced_next: Ps,
+    /// What of this connection is in the card: when it will have left, bytes.
+    card: VecDeque<(Ps, u32)>,
+    card_bytes: u64,
+    /// Blocks of the last ack, already read.
+    blocks_seen: [(u64, u64); 3],
+    cwr_owed: bool,
+    syn_ps: Ps,
+    counters: Counters,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        conn: u32,
+        dst: HostId,
+        ports: (u16, u16),
+        now: Ps,
+        config: &TcpConfig,
+    ) -> Self {
+        Self {
+            conn,
+            peer: UNKNOWN,
+            dst,
+            dport: ports.1,
+            port: ports.0,
+            una: 0,
+            next: 0,
+            written: 0,
+            right: u64::from(config.window_bytes),
+            messages: Vec::new(),
+            ends: Vec::new(),
+            messages_sent: 0,
+            messages_acked: 0,
+            board: Board::new(),
+            window: Window { size: config.initial_window, threshold: INFINITE, count: 0 },
+            control: Control::new(config),
+            state: if config.handshake { State::Opening } else { State::Open },
+            high: 0,
+            window_prior: 0,
+            threshold_prior: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            undo: None,
+            undo_copies: None,
+            copy_first_ps: None,
+            frto: false,
+            reordered: false,
+            rack: Rack { steps: 1, ..Rack::default() },
+            probe: None,
+            rtt: Rtt::new(config),
+            timer: None,
+            wake: None,
+            backoff: 0,
+            timeouts: 0,
+            limited: false,
+            out_max: 0,
+            usage_end: 0,
+            used: 0,
+            used_ps: now,
+            sent_last_ps: now,
+            paced_next: 0,
+            card: VecDeque::new(),
+            card_bytes: 0,
+            blocks_seen: [(0, 0); 3],
+            cwr_owed: false,
+            syn_ps: now,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Congestion window, segments.
+    pub const fn cwnd(&self) -> u32 {
+        self.window.size
+    }
+    /// Slow start threshold, segments; 2^31 - 1 before the first congestion.
+    pub const fn ssthresh(&self) -> u32 {
+        self.window.threshold
+    }
+    /// Segments thought to be in the network.
+    pub fn in_flight(&self) -> u32 {
+        self.board.pipe()
+    }
+    /// Smoothed round trip time; 0 before the first sample.
+    pub const fn srtt_ps(&self) -> Ps {
+        self.rtt.srtt()
+    }
+    /// Present retransmission timeout, doublings included.
+    pub fn rto_ps(&self, config: &TcpConfig) -> Ps {
+        self.rtt.rto(self.backoff, config)
+    }
+    /// What it is about.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+    /// Bytes acknowledged in order.
+    pub const fn acked_bytes(&self) -> u64 {
+        self.una
+    }
+    /// What it did.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// Source and destination port that its next packet carries.
+    pub const fn ports(&self) -> (u16, u16) {
+        (self.port, self.dport)
+    }
+    /// Messages given to it.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// When [`Sender::on_deadline`] must be called; [`Ps::MAX`] = never.
+    pub(crate) fn deadline(&self) -> Ps {
+        let timer = self.timer.map_or(Ps::MAX, |(_, at)| at);
+        timer.min(self.wake.unwrap_or(Ps::MAX))
+    }
+
+    /// A message of the application.
+    pub(crate) fn post(
+        &mut self,
+        now: Ps,
+        message: Message,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        self.written = self.written.saturating_add(message.bytes);
+        self.messages.push(message);
+        self.ends.push(self.written);
+        if !matches!(self.state, State::Opening | State::Aborted) {
+            self.pause_check(now, config);
+            self.push(now, config, io);
+        }
+    }
+
+    const fn repairing(&self) -> bool {
+        matches!(self.state, State::Recovery | State::Timeout)
+    }
+
+    /// Whether the window follows deliveries (proportional rate reduction).
+    const fn reducing(&self) -> bool {
+        matches!(self.state, State::Recovery | State::Reduced)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! What happens when nothing is heard: timeouts, tail loss probes, reordering that was loss.
+
+use super::ack::{News, Resend};
+use super::board::{LOST, RETRANS};
+use super::{Purpose, Sender, State};
+use crate::segment::{Ack, TcpSegment};
+use crate::{Recovery, TcpConfig};
+use srd_fabric::{HostIo, Ps};
+
+impl Sender {
+    /// A deadline has come.
+    pub(crate) fn on_deadline(
+        &mut self,
+        now: Ps,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        if self.wake.is_some_and(|at| at <= now) {
+            self.wake = None;
+            let resend = if self.repairing() { Resend::Lost } else { Resend::Nothing };
+            self.resend(now, resend, config, io);
+            self.push(now, config, io);
+        }
+        let Some((purpose, at)) = self.timer else { return };
+        if at > now {
+            return;
+        }
+        self.timer = None;
+        match purpose {
+            _ if self.state == State::Opening => self.syn_again(now, config, io),
+            Purpose::Rto => self.timed_out(now, config, io),
+            Purpose::Probe => self.probe_send(now, config, io),
+            Purpose::Reorder => self.reorder_over(now, config, io),
+        }
+    }
+
+    /// The SYN was lost.
+    fn syn_again(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        if self.give_up(config) {
+            return;
+        }
+        self.backoff += 1;
+        self.path_change(now, config);
+        self.syn_send(now, config, io);
+    }
+
+    /// One more timeout: true if that was the last straw.
+    fn give_up(&mut self, config: &TcpConfig) -> bool {
+        self.counters.timeouts += 1;
+        if self.timeouts >= config.retries_max {
+            self.counters.aborted += 1;
+            self.state = State::Aborted;
+            (self.timer, self.wake) = (None, None);
+            return true;
+        }
+        self.timeouts += 1;
+        false
+    }
+
+    /// Another path, if flow labels decide paths.
+    fn path_change(&mut self, now: Ps, config: &TcpConfig) {
+        if config.rehash_on_rto {
+            let mixed = srd_fabric::rng::mix64(now ^ u64::from(self.port) << 48);
+            self.port = (mixed >> 48) as u16;
+            self.counters.rehashes += 1;
+        }
+    }
+
+    /// The retransmission timeout.
+    fn timed_out(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        if self.board.len() == 0 {
+            return;
+        }
+        let again = self.timeouts > 0;
+        if self.give_up(config) {
+            return;
+        }
+        self.path_change(now, config);
+        self.timeout_enter(now, again, config);
+        let head = self.board.first();
+        if !self.in_card(head, now) {
+            self.copy_send(now, head, config, io);
+        }
+        self.backoff += 1;
+        let at = now + self.rtt.rto(self.backoff, config);
+        self.timer = Some((Purpose::Rto, config.tick(at)));
+    }
+
+    /// Takes what is in flight for lost and starts anew with a window of one.
+    fn timeout_enter(&mut self, now: Ps, again: bool, config: &TcpConfig) {
+        let fresh = self.state < State::Recovery;
+        self.all_lost(now, config);
+        if self.state <= State::Disorder
+            || self.una >= self.high
+            || self.state == State::Timeout && !again
+        {
+            self.threshold_prior = self.threshold_now();
+            self.window_prior = self.window.size;
+            self.window.threshold = self.control.reduce(&self.window, false);
+            self.undo_begin();
+        }
+        self.control.timed_out();
+        self.window.size = self.board.pipe() + 1;
+        self.window.count = 0;
+        self.state = State::Timeout;
+        self.high = self.next;
+        self.probe = None;
+        self.frto = fresh || again;
+    }
+
+    /// All is lost but what arrived and, with RACK, what was sent too recently to say.
+    fn all_lost(&mut self, now: Ps, config: &TcpConfig) {
+        if config.recovery == Recovery::NewReno {
+            self.board.dupacks_clear();
+        }
+        self.board.judge_anew();
+        let mut next = self.board.oldest();
+        while let Some(no) = next {
+            next = self.board.later(no);
+            let seg = self.board.get(no);
+            if seg.is(LOST) && !seg.is(RETRANS) {
+                continue;
+            }
+            let recent = config.recovery == Recovery::Rack && seg.sent_ps + self.rack.rtt > now;
+            if no == self.board.first() || !recent {
+                self.lose(no);
+            }
+        }
+    }
+
+    /// What RACK found too young to be lost is old enough now.
+    fn reorder_over(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        let pipe = self.board.pipe();
+        let before = self.counters.segments_lost;
+        let wait = self.rack_losses(now);
+        if self.board.pipe() != pipe {
+            if self.state != State::Recovery {
+                self.recovery_enter(false);
+                let lost = (self.counters.segments_lost - before) as u32;
+                self.prr(&News { acked: 1, lost, ..News::default() });
+            }
+            self.resend(now, Resend::Lost, config, io);
+        }
+        match wait {
+            Some(wait) => {
+                let at = config.tick(now + wait + config.timer_slack_ps);
+                self.timer = Some((Purpose::Reorder, at));
+            }
+            None => self.rto_start(now, None, config),
+        }
+    }
+
+    /// Sends new bytes or the last segment again to learn whether the tail was lost.
+    fn probe_send(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        if self.board.len() > 0 && self.probe.is_none() {
+            if self.new_send(now, config, io) {
+                self.probe = Some((self.next, false));
+                self.counters.probes += 1;
+            } else {
+                let last = self.board.last();
+                if !self.in_card(last, now) && self.copy_send(now, last, config, io) {
+                    self.probe = Some((self.next, true));
+                    self.counters.probes += 1;
+                }
+            }
+        }
+        self.rto_start(now, None, config);
+    }
+
+    /// What an ack says about a probe.
+    pub(super) fn probe_check(&mut self, _: Ps, ack: &Ack, news: &News, _: &TcpConfig) {
+        let Some((edge, copy)) = self.probe else { return };
+        if ack.ack < edge {
+            return;
+        }
+        if !copy || news.duplicate {
+            self.probe = None;
+        } else if ack.ack > edge {
+            // The copy was needed and nothing else noticed the loss.
+            self.probe = None;
+            self.probe_reduce();
+        } else if !news.advanced && news.acked == 0 && news.sacked == 0 {
+            self.probe = None;
+        }
+    }
+
+    /// Starts the timer after an ack: a probe if that makes sense, else the timeout.
+    pub(super) fn timer_renew(&mut self, now: Ps, config: &TcpConfig) {
+        if !self.probe_start(now, true, config) {
+            let purpose = self.timer.map(|(purpose, _)| purpose);
+            self.rto_start(now, purpose, config);
+        }
+    }
+
+    /// Starts the retransmission timer. If another one was running, the time since the head was
+    /// sent counts.
+    pub(super) fn rto_start(&mut self, now: Ps, running: Option<Purpose>, config: &TcpConfig) {
+        let Some(head) = self.board.front() else {
+            self.timer = None;
+            return;
+        };
+        let rto = self.rtt.rto(self.backoff, config);
+        let at = match running {
+            Some(Purpose::Probe | Purpose::Reorder) => (head.sent_ps + rto).max(now + 1),
+            _ => now + rto,
+        };
+        self.timer = Some((Purpose::Rto, config.tick(at)));
+    }
+
+    /// Starts the timer of a tail loss probe if there is reason for one; `renew` = the timeout
+    /// starts anew, too. False if there is none.
+    pub(super) fn probe_start(&mut self, now: Ps, renew: bool, config: &TcpConfig) -> bool {
+        let out = self.board.len();
+        if !config.tlp || out == 0 || !matches!(self.state, State::Open | State::Reduced) {
+            return false;
+        }
+        let rto = self.rtt.rto(self.backoff, config);
+        let srtt = self.rtt.srtt();
+        let mut wait = if srtt == 0 {
+            config.rto_initial_ps
+        } else {
+            // A single segment may wait for a delayed ack.
+            2 * srtt + if out == 1 { config.rto_min_ps } else { config.timer_slack_ps }
+        };
+        let head = self.board.front().map_or(now, |head| head.sent_ps);
+        let rest = if renew { rto } else { (head + rto).saturating_sub(now) };
+        if rest > 0 {
+            wait = wait.min(rest);
+        }
+        self.timer = Some((Purpose::Probe, config.tick(now + wait)));
+        true
+    }
+}
