@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cp::CpArgs, perf::PerfArgs, serve::ServeArgs};
+use crate::{cp::CpArgs, paths::PathsArgs, perf::PerfArgs, serve::ServeArgs};
 use clap::{Parser, Subcommand};
 
 /// What the exit codes mean, for the help.
@@ -24,6 +24,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Copy a file to or from a server's folder
     Cp(CpArgs),
+    /// Show the paths to a server: round-trip time, share, health, losses
+    Paths(PathsArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
 }

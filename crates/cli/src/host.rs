@@ -51,7 +51,7 @@ impl HostName {
                 None => (text, None),
             }
         };
-        let port = port.map(|p| port_of(p)).transpose()?;
+        let port = port.map(port_of).transpose()?;
         if host.is_empty() {
             return Err("the host's name is missing".into());
         }

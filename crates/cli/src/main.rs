@@ -12,6 +12,7 @@ mod failure;
 mod files;
 mod host;
 mod output;
+mod paths;
 mod perf;
 mod serve;
 mod signals;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let done = signals::Stop::install().and_then(|stop| match cli.command {
         Command::Serve(args) => serve::run(&args, &stop),
         Command::Cp(args) => cp::run(&args, &stop),
+        Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
     });
     match done {

@@ -87,7 +87,7 @@ fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
     let mut wcs = [WorkCompletion::default(); 64];
     let mut next_look = Instant::now();
     let mut polls = 0;
-    while !stop.asked() && !(once && control.ended_first()) {
+    while !(stop.asked() || once && control.ended_first()) {
         let mut n = control.cq().poll(&mut wcs)?;
         if n == 0 && !control.spins() {
             // Somebody must drive the engine, and it sleeps in here.

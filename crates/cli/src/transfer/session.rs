@@ -175,6 +175,7 @@ impl<'a> Session<'a> {
                 let ours = arrival.ip == self.peer.ah.ip() && arrival.qpn == self.peer.qpn;
                 match arrival.message {
                     Ok(message) if ours && message.id == self.id => self.message(message.body),
+                    Err(e) if ours => Err(Abort::tell(Refusal::BadRequest, e.to_string())),
                     // A stranger's, or of a session before.
                     _ => Ok(Input::Quiet),
                 }

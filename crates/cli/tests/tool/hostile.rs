@@ -1,0 +1,174 @@
+//! A client that keeps to no rules must not disturb a server.
+
+use crate::common::{PORT_BASE, Scratch, Server, same};
+use srd::{
+    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, ProtectionDomain,
+    QpInit, Qpn, QueuePair, RecvWr, SendWr,
+};
+use std::time::{Duration, Instant};
+
+/// The request queue pair's Q_Key, as docs/tool.md gives it.
+const CONTROL_QKEY: u32 = 0x5352_4400;
+const REPLY_QKEY: u32 = 7;
+const BUFFER: usize = 2048;
+
+/// A device that says whatever it likes.
+struct Attacker {
+    qp: QueuePair,
+    memory: MemoryRegion,
+    ah: AddressHandle,
+    cq: CompletionQueue,
+    server: Qpn,
+    _pd: ProtectionDomain,
+}
+
+impl Attacker {
+    fn new(server: &Server) -> Self {
+        let mut config = DeviceConfig::loopback();
+        config.port_base = PORT_BASE;
+        let device = Device::open(config).unwrap();
+        let pd = device.pd_create().unwrap();
+        let cq = device.cq_create(512).unwrap();
+        let qp = pd.qp_create(&QpInit::srd(&cq, &cq)).unwrap();
+        qp.activate(REPLY_QKEY).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let memory = pd.mr_allocate(65 * BUFFER, access).unwrap();
+        for i in 0..64 {
+            let sge = memory.sge(i * BUFFER, BUFFER as u32);
+            qp.post_recv(&RecvWr { wr_id: i as u64, sges: &[sge] }).unwrap();
+        }
+        let port: u16 = server.address.rsplit(':').next().unwrap().parse().unwrap();
+        let ah = pd.ah_create("127.0.0.1".parse().unwrap()).unwrap();
+        Self { qp, memory, ah, cq, server: Qpn((port - PORT_BASE) << 8), _pd: pd }
+    }
+
+    /// Sends bytes, and waits until they were delivered.
+    fn say_to(&self, qpn: Qpn, qkey: u32, bytes: &[u8]) {
+        self.memory.write_at(64 * BUFFER, bytes).unwrap();
+        let sge = [self.memory.sge(64 * BUFFER, bytes.len() as u32)];
+        let wr = SendWr::send(99, &self.ah, qpn, qkey);
+        let wr = if bytes.is_empty() { wr } else { wr.sges(&sge) };
+        self.qp.post_send(&wr).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.qp.sends_outstanding() > 0 {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn say(&self, bytes: &[u8]) {
+        self.say_to(self.server, CONTROL_QKEY, bytes);
+    }
+
+    /// The next message of this kind: from which queue pair, and its body.
+    fn hear(&self, kind: u8) -> (Qpn, Vec<u8>) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            assert!(Instant::now() < deadline, "no message of kind {kind}");
+            let Some(wc) = self.cq.wait(Duration::from_secs(1)).unwrap() else { continue };
+            if !wc.op.is_recv() {
+                continue;
+            }
+            let all = self.memory.to_vec(wc.wr_id as usize * BUFFER, wc.byte_len as usize).unwrap();
+            let sge = self.memory.sge(wc.wr_id as usize * BUFFER, BUFFER as u32);
+            self.qp.post_recv(&RecvWr { wr_id: wc.wr_id, sges: &[sge] }).unwrap();
+            if all[16] == kind {
+                return (wc.src_qpn, all[17..].to_vec());
+            }
+        }
+    }
+}
+
+/// A message as docs/tool.md describes it.
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut m = b"SRT\x01".to_vec();
+    m.extend(1_u64.to_le_bytes());
+    m.extend(REPLY_QKEY.to_le_bytes());
+    m.push(kind);
+    m.extend(body);
+    m
+}
+
+fn put_open(size: u64, name: &str) -> Vec<u8> {
+    let mut body = size.to_le_bytes().to_vec();
+    body.extend((name.len() as u16).to_le_bytes());
+    body.extend(name.as_bytes());
+    message(8, &body)
+}
+
+fn perf_open(qps: u8, depth: u32, size: u32) -> Vec<u8> {
+    let mut body = vec![0, 0, 0, qps];
+    body.extend(depth.to_le_bytes());
+    body.extend(size.to_le_bytes());
+    body.extend([0; 12]);
+    message(2, &body)
+}
+
+#[test]
+fn nonsense_is_counted_and_changes_nothing() {
+    let s = Scratch::new("nonsense");
+    let file = s.file("file", 100_000);
+    let server = Server::start(&["--dir", &s.path("in")]);
+    let attacker = Attacker::new(&server);
+    attacker.say(b"");
+    attacker.say(b"SRT");
+    attacker.say(&[0xff; 1100]);
+    for kind in 0..=255 {
+        attacker.say(&message(kind, &[]));
+        attacker.say(&message(kind, &[0xff; 40]));
+    }
+    // Of another version: the answer says so.
+    let mut other = message(0, &[]);
+    other[3] = 9;
+    attacker.say(&other);
+    for (qps, depth, size) in
+        [(0, 1, 1), (65, 1, 1), (1, 0, 1), (64, u32::MAX, 1), (1, 1, u32::MAX)]
+    {
+        attacker.say(&perf_open(qps, depth, size));
+        let (_, text) = attacker.hear(1);
+        assert!(text.len() > 3, "a refusal with a text");
+    }
+    attacker.say(&put_open(u64::MAX, "huge"));
+    attacker.hear(1);
+    assert!(s.names("in").is_empty());
+    server.run(&["cp", &file, "{}:fine"]).ok();
+    server.run(&["perf", "lat", "{}", "--iters", "100"]).ok();
+    let done = server.end();
+    assert!(!done.stdout.contains(" 0 messages made no sense"), "{done:#?}");
+}
+
+#[test]
+fn a_copy_that_breaks_the_rules_leaves_nothing() {
+    let s = Scratch::new("rules");
+    let file = s.file("file", 100_000);
+    let server = Server::start(&["--dir", &s.path("in")]);
+    let chunk = |index: u64, len: u32| {
+        message(12, &[&index.to_le_bytes()[..], &len.to_le_bytes()].concat())
+    };
+    let wrong_hash = message(14, &[0; 32]);
+    let rules: [(u64, Vec<Vec<u8>>); 7] = [
+        (1000, vec![chunk(1, 1000)]),
+        (1000, vec![chunk(u64::MAX, 1000)]),
+        (1000, vec![chunk(0, 999)]),
+        (1 << 20, vec![chunk(0, 512 << 10), chunk(0, 512 << 10)]),
+        (1000, vec![wrong_hash.clone()]),
+        (0, vec![wrong_hash]),
+        (1000, vec![b"garbage".to_vec()]),
+    ];
+    for (size, messages) in rules {
+        // One each: the server remembers who is in a session.
+        let attacker = Attacker::new(&server);
+        attacker.say(&put_open(size, "evil"));
+        let (session, ready) = attacker.hear(9);
+        let qkey = u32::from_le_bytes(ready[..4].try_into().unwrap());
+        for m in messages {
+            attacker.say_to(session, qkey, &m);
+        }
+        attacker.hear(1);
+        assert!(s.names("in").is_empty());
+    }
+    server.run(&["cp", &file, "{}:fine"]).ok();
+    assert!(same(&file, s.path("in/fine")));
+    let done = server.end();
+    assert!(done.stdout.contains("1 copies; 7 copies failed"), "{done:#?}");
+}

@@ -1,0 +1,88 @@
+//! Command lines that make no sense, servers that are not there, and help.
+
+use crate::common::{Running, Scratch, Server, run, srd};
+use std::time::Duration;
+
+#[test]
+fn every_command_has_help_with_examples_and_exit_codes() {
+    for command in ["serve", "perf", "cp", "paths"] {
+        let help = run(&[command, "--help"]).ok().stdout;
+        assert!(help.contains("Examples:") && help.contains("srd "), "{help}");
+        assert!(help.to_lowercase().contains("exit code"), "{help}");
+    }
+    assert!(run(&["--help"]).ok().stdout.contains("Exit codes"));
+    run(&["--version"]).ok();
+    assert_eq!(run(&[]).code, Some(2));
+}
+
+#[test]
+fn wrong_usage_is_2_and_says_what_is_right() {
+    let wrong: [(&[&str], &str); 19] = [
+        (&["fly"], "unrecognized"),
+        (&["perf", "lat"], "HOST"),
+        (&["perf", "speed", "127.0.0.1"], "lat"),
+        (&["perf", "bw", "127.0.0.1", "--size", "2G"], "1 GiB"),
+        (&["perf", "bw", "127.0.0.1", "--size", "1K", "--all"], "cannot be used"),
+        (&["perf", "bw", "127.0.0.1", "--iters", "0"], "0"),
+        (&["perf", "bw", "127.0.0.1", "--iters", "5", "--duration", "1"], "cannot be used"),
+        (&["perf", "bw", "127.0.0.1", "--qps", "65"], "65"),
+        (&["perf", "bw", "127.0.0.1", "--paths", "63"], "64"),
+        (&["perf", "bw", "127.0.0.1", "--rate", "1G"], "--rate-policy fixed"),
+        (&["perf", "lat", "127.0.0.1", "--qps", "2"], "lat has one"),
+        (&["perf", "bw", "127.0.0.1:99"], "--port-base"),
+        (&["perf", "bw", "127.0.0.1:x"], "port"),
+        (&["perf", "bw", "127.0.0.1", "--fault-loss", "7"], "share"),
+        (&["perf", "bw", "127.0.0.1", "--op", "write", "--size", "0"], "at least one byte"),
+        (&["cp", "a", "b"], "name a server"),
+        (&["cp", "a:b", "c:d"], "local file"),
+        (&["paths", "127.0.0.1", "--interval", "0"], "time"),
+        (&["serve", "--slot", "256"], "0 to 255"),
+    ];
+    for (args, words) in wrong {
+        run(args).fails(2, words);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_is_1_and_says_what_to_do() {
+    run(&["serve", "--dir", "/no/such/folder"]).fails(1, "no such file or folder");
+    run(&["serve", "--ip", "192.0.2.7"]).fails(1, "this host has");
+    run(&["serve", "--interface", "nosuch0"]).fails(1, "does not exist");
+    run(&["serve", "--port-base", "65500"]).fails(1, "65280");
+    run(&["perf", "bw", "127.0.0.1", "--mtu", "65535"]).fails(1, "does not fit");
+    run(&["perf", "bw", "no-such-host.invalid"]).fails(1, "cannot find the host");
+    let first = Server::start_at(21_600, "127.0.0.1", &["--slot", "9"]);
+    let taken = ["serve", "--ip", "127.0.0.1", "--port-base", "21600", "--slot", "9"];
+    run(&taken).fails(1, "in use");
+    assert_eq!(first.address, "127.0.0.1:21609");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_in_time() {
+    let clients: [&[&str]; 3] = [
+        &["perf", "lat", "127.0.0.1:21999", "--port-base", "21900"],
+        &["cp", "/etc/hostname", "127.0.0.1:21999:x", "--port-base", "21900"],
+        &["paths", "127.0.0.1:21999", "--port-base", "21900"],
+    ];
+    let mut running: Vec<Running> = clients.iter().map(|a| Running::start(srd(a))).collect();
+    for client in &mut running {
+        let done = client.wait().fails(1, "srd serve");
+        assert!(done.took < Duration::from_secs(20), "{done:#?}");
+    }
+}
+
+#[test]
+fn a_closed_output_ends_the_command_quietly() {
+    let s = Scratch::new("pipe");
+    let server = Server::start(&[]);
+    let mut shell = std::process::Command::new("sh");
+    let (tool, base) = (env!("CARGO_BIN_EXE_srd"), crate::common::PORT_BASE);
+    let line = format!(
+        "{tool} perf bw --all --iters 5 --port-base {base} {} 2>{} | head -n 1",
+        server.address,
+        s.path("err")
+    );
+    let done = shell.args(["-c", &line]).output().unwrap();
+    assert!(String::from_utf8(done.stdout).unwrap().starts_with("bw of send"));
+    assert_eq!(std::fs::read_to_string(s.path("err")).unwrap(), "");
+}
