@@ -1,6 +1,7 @@
 //! Every parameter of the rival, with the kernel's value or the paper's as default.
 
-use srd_fabric::{MS, Ps, SEC, US};
+use srd_fabric::rng::mix64;
+use srd_fabric::{HostId, MS, Ps, SEC, US};
 use std::fmt;
 
 /// How the congestion window grows and shrinks.
@@ -66,7 +67,7 @@ pub struct TcpConfig {
     /// Timeouts in a row after which a connection gives up. Default 15.
     pub retries_max: u32,
     /// Timers for retransmission and delayed acks fire at multiples of this. Default 1 ms (HZ =
-    /// 1000); 0 = exactly.
+    /// 1000), each host with a phase of its own; 0 = exactly.
     pub tick_ps: Ps,
     /// Added by the kernel to the timers of probes and reordering. Default 2 ms.
     pub timer_slack_ps: Ps,
@@ -237,9 +238,14 @@ impl TcpConfig {
         if n == 0 { 1 } else { n }
     }
 
-    /// A moment rounded up to the next tick.
-    pub(crate) const fn tick(&self, at: Ps) -> Ps {
-        if self.tick_ps == 0 { at } else { at.div_ceil(self.tick_ps).saturating_mul(self.tick_ps) }
+    /// A moment rounded up to the next tick of a host; hosts do not tick together.
+    pub(crate) const fn tick(&self, at: Ps, host: HostId) -> Ps {
+        if self.tick_ps == 0 {
+            return at;
+        }
+        let phase = mix64(host.0 as u64 + 1) % self.tick_ps;
+        let ticks = at.saturating_sub(phase).div_ceil(self.tick_ps);
+        ticks.saturating_mul(self.tick_ps).saturating_add(phase)
     }
 
     /// Every parameter and its value with unit, for reports.

@@ -1,10 +1,10 @@
 //! A host: its connections, their timers, and what the application asks.
 
+use crate::TcpConfig;
 use crate::receiver::{Arrived, Receiver};
 use crate::report::{Conn, Counters, Message};
 use crate::segment::{TcpSegment, UNKNOWN};
 use crate::sender::Sender;
-use crate::TcpConfig;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -137,7 +137,8 @@ impl TcpHost {
 
     fn open(&mut self, conn: u32, dst: HostId, ports: (u16, u16), io: &mut HostIo<'_, TcpSegment>) {
         let now = io.now();
-        let mut sender = Sender::new(conn, dst, ports, now, &self.config);
+        let mut sender =
+            Sender::new(Conn { src: self.id, index: conn }, dst, ports, now, &self.config);
         if self.config.handshake {
             sender.syn_send(now, &self.config, io);
         }

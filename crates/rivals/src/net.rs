@@ -138,7 +138,10 @@ impl TcpNet {
 
     fn message_count(&mut self, conn: Conn, at: Ps) -> MessageId {
         let (count, last) = &mut self.planned[conn.src.0 as usize][conn.index as usize];
-        assert!(at >= *last, "messages of a connection must be planned in the order of their times");
+        assert!(
+            at >= *last,
+            "messages of a connection must be planned in the order of their times"
+        );
         *last = at;
         *count += 1;
         self.posted += 1;
@@ -198,8 +201,7 @@ impl TcpNet {
         let host = &self.world.hosts()[id.conn.src.0 as usize];
         let mut message = *host.sender(id.conn)?.messages().get(id.index as usize)?;
         let receiver = self.world.hosts()[message.dst.0 as usize].receiver(id.conn);
-        message.received_ps =
-            receiver.and_then(|r| r.arrivals.get(id.index as usize).copied());
+        message.received_ps = receiver.and_then(|r| r.arrivals.get(id.index as usize).copied());
         Some(message)
     }
 

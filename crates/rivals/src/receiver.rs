@@ -142,11 +142,12 @@ impl Receiver {
         let done = self.messages - before.1;
         self.arrivals.resize(self.arrivals.len() + done as usize, now);
         self.sample(now, self.next - before.0, config);
-        let mature = self.next - self.acked > u64::from(config.mss) * u64::from(config.ack_every - 1);
+        let mature =
+            self.next - self.acked > u64::from(config.mss) * u64::from(config.ack_every - 1);
         if at_once || mature || self.quick > 0 {
             self.ack_send(config, io);
         } else if self.delayed.is_none() {
-            self.delayed = Some(config.tick(now + config.delayed_ack_ps));
+            self.delayed = Some(config.tick(now + config.delayed_ack_ps, io.host()));
         }
         done
     }
@@ -276,7 +277,8 @@ impl Receiver {
         if config.recovery != Recovery::NewReno {
             let duplicate = self.duplicate.take();
             ack.duplicate = duplicate.is_some();
-            let blocks = duplicate.into_iter().chain(self.recent[..self.recent_count].iter().copied());
+            let blocks =
+                duplicate.into_iter().chain(self.recent[..self.recent_count].iter().copied());
             for ((from, to), slot) in blocks.zip(&mut ack.sacks) {
                 let offset = |place: u64| (place as i64 - ack.ack as i64) as i32;
                 *slot = (offset(from), offset(to));

@@ -11,7 +11,7 @@ mod send;
 mod timer;
 
 use crate::cc::{Control, INFINITE, Window};
-use crate::report::Counters;
+use crate::report::{Conn, Counters};
 use crate::rtt::Rtt;
 use crate::segment::{TcpSegment, UNKNOWN};
 use crate::{Message, TcpConfig};
@@ -68,8 +68,9 @@ struct Rack {
 #[derive(Clone, Debug)]
 pub struct Sender {
     // Who.
-    pub(crate) conn: u32,
-    pub(crate) peer: u32,
+    src: HostId,
+    conn: u32,
+    peer: u32,
     pub(crate) dst: HostId,
     dport: u16,
     /// Source port on the wire: changes with the path.
@@ -137,14 +138,15 @@ pub struct Sender {
 
 impl Sender {
     pub(crate) fn new(
-        conn: u32,
+        conn: Conn,
         dst: HostId,
         ports: (u16, u16),
         now: Ps,
         config: &TcpConfig,
     ) -> Self {
         Self {
-            conn,
+            src: conn.src,
+            conn: conn.index,
             peer: UNKNOWN,
             dst,
             dport: ports.1,

@@ -108,7 +108,7 @@ impl Sender {
                     if let Some(wait) = self.rack_losses(now) {
                         let at = now + wait + config.timer_slack_ps;
                         let rto = now + self.rtt.rto(self.backoff, config);
-                        self.timer = Some((Purpose::Reorder, config.tick(at.min(rto))));
+                        self.timer_set(Purpose::Reorder, at.min(rto), config);
                         news.timer_renew = false;
                     }
                 }

@@ -2,8 +2,8 @@
 
 use super::ack::Resend;
 use super::{Purpose, Sender, State};
-use crate::segment::TcpSegment;
 use crate::TcpConfig;
+use crate::segment::TcpSegment;
 use srd_fabric::{HostIo, Outbound, Ps};
 
 /// Options of a SYN beyond those of a data segment.
@@ -34,7 +34,7 @@ impl Sender {
             self.counters.local_drops += 1;
         }
         let at = now + self.rtt.rto(self.backoff, config);
-        self.timer = Some((Purpose::Rto, config.tick(at)));
+        self.timer_set(Purpose::Rto, at, config);
     }
 
     /// The other end agreed.
@@ -91,7 +91,9 @@ impl Sender {
                 break;
             }
             self.prr_out += u32::from(self.reducing());
-            if head && no == self.board.first() && self.timer.is_none_or(|t| t.0 != Purpose::Reorder)
+            if head
+                && no == self.board.first()
+                && self.timer.is_none_or(|t| t.0 != Purpose::Reorder)
             {
                 self.rto_start(now, None, config);
             }
@@ -206,8 +208,7 @@ impl Sender {
         io: &mut HostIo<'_, TcpSegment>,
     ) -> bool {
         let seg = *self.board.get(no);
-        let piece =
-            Piece { start: seg.start, len: seg.len, messages: seg.messages, again: true };
+        let piece = Piece { start: seg.start, len: seg.len, messages: seg.messages, again: true };
         let Some(gone_ps) = self.wire_send(now, piece, config, io) else { return false };
         self.board.resent(no, now, gone_ps);
         self.copy_first_ps = self.copy_first_ps.or(Some(now));

@@ -83,7 +83,7 @@ impl Sender {
         }
         self.backoff += 1;
         let at = now + self.rtt.rto(self.backoff, config);
-        self.timer = Some((Purpose::Rto, config.tick(at)));
+        self.timer_set(Purpose::Rto, at, config);
     }
 
     /// Takes what is in flight for lost and starts anew with a window of one.
@@ -143,8 +143,7 @@ impl Sender {
         }
         match wait {
             Some(wait) => {
-                let at = config.tick(now + wait + config.timer_slack_ps);
-                self.timer = Some((Purpose::Reorder, at));
+                self.timer_set(Purpose::Reorder, now + wait + config.timer_slack_ps, config);
             }
             None => self.rto_start(now, None, config),
         }
@@ -184,6 +183,10 @@ impl Sender {
         }
     }
 
+    pub(super) const fn timer_set(&mut self, purpose: Purpose, at: Ps, config: &TcpConfig) {
+        self.timer = Some((purpose, config.tick(at, self.src)));
+    }
+
     /// Starts the timer after an ack: a probe if that makes sense, else the timeout.
     pub(super) fn timer_renew(&mut self, now: Ps, config: &TcpConfig) {
         if !self.probe_start(now, true, config) {
@@ -204,7 +207,7 @@ impl Sender {
             Some(Purpose::Probe | Purpose::Reorder) => (head.sent_ps + rto).max(now + 1),
             _ => now + rto,
         };
-        self.timer = Some((Purpose::Rto, config.tick(at)));
+        self.timer_set(Purpose::Rto, at, config);
     }
 
     /// Starts the timer of a tail loss probe if there is reason for one; `renew` = the timeout
@@ -227,7 +230,7 @@ impl Sender {
         if rest > 0 {
             wait = wait.min(rest);
         }
-        self.timer = Some((Purpose::Probe, config.tick(now + wait)));
+        self.timer_set(Purpose::Probe, now + wait, config);
         true
     }
 }
