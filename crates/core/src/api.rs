@@ -1,6 +1,7 @@
 //! What crosses the boundary of the core: work in, packets in, packets out, completions out.
 //! Plain data only; nothing here points at payload.
 
+use crate::time::Span;
 use core::net::IpAddr;
 pub use srd_wire::{Packet, Verdict};
 
@@ -233,6 +234,9 @@ pub struct RxMeta {
     pub rxq_drops: u32,
     /// Packets waiting behind this one, if the datapath knows.
     pub rxq_depth: u16,
+    /// How long it waited in this host before it was handed over (0 where unknown): not the
+    /// network's delay, so it is taken out of every RTT.
+    pub waited: Span,
 }
 
 /// What to do with the payload of the packet just handled. Copy at once: before any other call

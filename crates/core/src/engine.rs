@@ -3,8 +3,8 @@
 //! Work of each stage is in the file named after it; this one holds the state and the order.
 
 use crate::api::{
-    AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle, RecvWr, Rx, RxMeta,
-    SendWr, TxSink, WrHandle,
+    AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle,
+    RecvWr, Rx, RxMeta, SendWr, TxSink, WrHandle,
 };
 use crate::config::EngineConfig;
 use crate::context::{Active, ContextTable, CookieJar};

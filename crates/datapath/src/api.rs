@@ -251,6 +251,9 @@ pub struct RxDatagram<'a> {
     pub rxq_drops: u32,
     /// Datagrams known to wait behind this one: the rest of the batch.
     pub behind: u16,
+    /// Nanoseconds it waited in the socket until it was taken out, by the kernel's arrival stamp; 0
+    /// where unknown. What the host took is not the network's delay.
+    pub waited_ns: u64,
     /// The datagram.
     pub bytes: &'a [u8],
 }

@@ -254,7 +254,7 @@ struct HeldRx {
 impl HeldRx {
     fn datagram(&self) -> RxDatagram<'_> {
         let (src, ce, rxq_drops, bytes) = (self.src, self.ce, self.rxq_drops, &self.bytes[..]);
-        RxDatagram { src, ce, rxq_drops, behind: 0, bytes }
+        RxDatagram { src, ce, rxq_drops, behind: 0, waited_ns: 0, bytes }
     }
 }
 

@@ -265,7 +265,7 @@ impl Datapath for MemDatapath {
             self.counters.rx_bytes += datagram.bytes.len() as u64;
             let behind = u16::try_from(count - 1 - i).unwrap_or(u16::MAX);
             let (src, bytes) = (datagram.src, &datagram.bytes[..]);
-            sink(RxDatagram { src, ce: false, rxq_drops, behind, bytes });
+            sink(RxDatagram { src, ce: false, rxq_drops, behind, waited_ns: 0, bytes });
         }
         let mut state = lock(&self.inbox.state);
         state.spare.extend(self.taken.drain(..).map(|datagram| datagram.bytes));

@@ -6,9 +6,12 @@ use crate::{
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
 };
-use srd_core::{Rx, RxMeta, Time};
+use srd_core::{Rx, RxMeta, Span, Time};
 use srd_datapath::RxDatagram;
 use std::io;
+
+/// Batches received in one turn at most: bounds how long packets to send wait.
+const RX_BATCHES: usize = 8;
 
 impl Nic {
     /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns,
@@ -19,9 +22,10 @@ impl Nic {
         let now = Self::now();
         let posted = self.take_posts(shared, now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
-        let (received, rx_more, arrived) = self.receive(shared);
+        let (received, rx_more, arrived) = self.receive_all(shared);
         let now = arrived.unwrap_or(now);
-        if self.engine.next_timeout() <= now {
+        // While packets wait to be read, silence is ours: no timer may take it for a loss.
+        if !rx_more && self.engine.next_timeout() <= now {
             self.engine.handle_timeout(now);
         }
         let (sent, tx_more) = self.transmit(shared, now);
@@ -29,7 +33,22 @@ impl Nic {
         Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }
     }
 
-    /// Packets in: parse, let the engine judge, place the payload at once. Returns how many,
+    /// Packets in, batch after batch while there are more, within bounds. Returns how many, whether
+    /// more wait still, and when the last batch was taken from the socket.
+    fn receive_all(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
+        let (mut total, mut last) = (0, None);
+        for _ in 0..RX_BATCHES {
+            let (received, more, arrived) = self.receive(shared);
+            total += received;
+            last = arrived.or(last);
+            if !more {
+                return (total, false, last);
+            }
+        }
+        (total, true, last)
+    }
+
+    /// One batch in: parse, let the engine judge, place the payload at once. Returns how many,
     /// whether more wait, and when they were taken from the socket (no earlier: RTTs rest on it).
     fn receive(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
         let mut arrived = None;
@@ -47,6 +66,7 @@ impl Nic {
                 ce: d.ce,
                 rxq_drops: d.rxq_drops,
                 rxq_depth: d.behind,
+                waited: Span(d.waited_ns),
             };
             let payload_len = usize::from(packet.payload_len);
             let now = *arrived.get_or_insert_with(Self::now);

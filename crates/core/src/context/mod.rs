@@ -180,6 +180,7 @@ impl Active {
         self.board.reset(psn);
         self.window.reset(rx_cum);
         self.replay.reset(rx_tx_num_max);
+        self.imms.clear();
     }
 
     /// Forgets everything, ready for another context.

@@ -20,6 +20,11 @@ const OPENING_RTTS: u64 = 4;
 /// Smallest rise of the cap after drops of the peer's receive queue: 1/8 per round.
 const DROP_CAP_RISE: u64 = 8;
 
+/// Longer waits in hosts are stalls, not something to be covered by bytes in flight.
+const HOST_NS_MAX: u64 = 4_000_000;
+/// How fast a host is trusted again.
+const HOST_HALF_LIFE: Span = Span::from_ms(100);
+
 #[derive(Debug)]
 pub(crate) struct Active {
     pub set: PathSet,
@@ -36,6 +41,9 @@ pub(crate) struct Active {
     drop_cap: u64,
     drop_cap_at: Time,
     rx_budget: u32,
+    /// The most that the hosts lately took of a round trip, on top of the network, and when.
+    host_ns: u64,
+    host_at: Time,
 }
 
 impl Active {
@@ -63,6 +71,8 @@ impl Active {
             drop_cap: u64::MAX,
             drop_cap_at: now,
             rx_budget,
+            host_ns: 0,
+            host_at: now,
         };
         active.cap_update(p);
         active
@@ -77,7 +87,8 @@ impl Active {
     }
 
     fn link_now(&self, p: &Params) -> Link {
-        Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns)
+        let host_ns = self.host_delay(p).0;
+        Link { host_ns, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
     fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
@@ -87,6 +98,7 @@ impl Active {
             base_ns: u64::from(base),
             base_known: rtt_ns_min != 0,
             srtt_ns: u64::from(srtt_ns.max(base)),
+            host_ns: 0,
             burst: u64::from(p.burst_bytes),
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
@@ -96,6 +108,25 @@ impl Active {
     /// Bytes that a new context may have in flight, and that need no credit.
     pub(crate) fn window_first(p: &Params, rtt_ns_min: u32) -> u64 {
         RateState::new(p).inflight_max(&Self::link(p, rtt_ns_min, 0))
+    }
+
+    /// What the hosts may take of a round trip, beyond the datapath's known noise, at most
+    /// [`HOST_NS_MAX`].
+    pub(crate) fn host_delay(&self, p: &Params) -> Span {
+        Span(self.host_ns.saturating_sub(u64::from(p.target_ns_min)).min(HOST_NS_MAX))
+    }
+
+    /// A peak that halves every [`HOST_HALF_LIFE`]: a busy host is late rarely, but then by much.
+    pub(crate) fn on_host_delay(&mut self, p: &Params, now: Time, ns: u64) {
+        let halvings = now.since(self.host_at).0 / HOST_HALF_LIFE.0;
+        if halvings > 0 {
+            self.host_ns >>= halvings.min(63);
+            self.host_at = now;
+        }
+        if ns > self.host_ns {
+            (self.host_ns, self.host_at) = (ns, now);
+            self.cap_update(p);
+        }
     }
 
     pub(crate) fn srtt(&self, p: &Params) -> Span {
@@ -167,7 +198,7 @@ impl Active {
         let srtt = self.srtt(p);
         if self.inflight == 0 && gap > srtt && !retransmit {
             self.meter.restart(now, bytes);
-            if gap.0 > RESTART_RTTS * srtt.0 {
+            if gap.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0 {
                 self.rate.on_restart(&self.link_now(p));
                 self.rate_apply(p);
             }

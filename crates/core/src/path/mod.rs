@@ -190,6 +190,17 @@ impl PathContext {
         active.on_echo(p, now, path, rtt, ce);
     }
 
+    /// What the two hosts took of a round trip: waits in sockets and for the processor. Covered by
+    /// more bytes in flight and longer timers, never blamed on a path or on the rate.
+    pub fn on_host_delay(&mut self, now: Time, host: Span) {
+        let (p, active, _) = self.grow(now);
+        active.on_host_delay(p, now, host.0);
+    }
+
+    fn host_delay(&self) -> Span {
+        self.active.as_ref().map_or(Span::ZERO, |a| a.host_delay(&self.params))
+    }
+
     /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
     pub fn on_ack_end(&mut self, now: Time, _newly_acked_bytes: u32, app_limited: bool) {
         let (p, active, _) = self.grow(now);
@@ -268,7 +279,7 @@ impl PathContext {
     pub fn rto(&self, path: u8) -> Span {
         let known = self.active.as_ref().map(|a| a.set.get(path));
         let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
-        rtt::rto(&self.params, rtt, self.smoothed(), timeouts)
+        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
     }
 
     fn widening(&self) -> Span {
@@ -298,7 +309,7 @@ impl PathContext {
 
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
-        self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min)))
+        self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min))) + self.host_delay()
     }
 
     /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.

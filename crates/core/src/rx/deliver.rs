@@ -77,7 +77,8 @@ impl<O: Observer> Engine<O> {
             Body::ReadReq(msg, req) => self.judge_read_req(ci, &msg, &req),
             Body::ReadResp(resp) => self.judge_read_resp(ci, &resp, len),
             Body::Cancel { msg_id } => {
-                self.contexts.get_mut(ci).act().imms.remove(msg_id);
+                let a = self.contexts.get_mut(ci).act();
+                a.imms.cancel(msg_id, packet.header.psn, a.window.cum());
                 Judged::accept(Rx::Done)
             }
             _ => Judged::accept(Rx::Done),

@@ -49,7 +49,7 @@ impl<O: Observer> Engine<O> {
         self.context_heard(now, ci, meta, packet);
         if let Some(ack) = packet.ack {
             self.contexts.get_mut(ci).ack_echo = h.tx_num as u16;
-            self.ack_received(now, ci, ack)?;
+            self.ack_received(now, meta.waited, ci, ack)?;
         }
         self.body_received(now, ci, meta, packet)
     }
@@ -129,7 +129,9 @@ impl<O: Observer> Engine<O> {
         let requested = h.flags.has(Flags::ACK_REQUEST);
         if h.kind.is_reliable() || h.kind == PacketType::Probe {
             let a = self.contexts.get_mut(ci).act();
-            a.ack.note_echo(now, h, meta.ce);
+            // The wait in this host is the host's: the echo counts it as ours.
+            let arrived = Time(now.0.saturating_sub(meta.waited.0));
+            a.ack.note_echo(arrived, h, meta.ce);
             if requested {
                 let delay = self.cfg.ack.delay_requested;
                 self.contexts.get_mut(ci).act().ack.hasten(now, delay);

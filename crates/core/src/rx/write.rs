@@ -51,6 +51,7 @@ impl<O: Observer> Engine<O> {
         match step {
             ImmStep::Contradiction => return Judged::refuse(Verdict::BadLength),
             ImmStep::Full => return Judged::refuse(Verdict::Busy),
+            ImmStep::Cancelled => return Judged::refuse(Verdict::NoRequest),
             ImmStep::More | ImmStep::Complete => {
                 imms.add(msg.msg_id, msg_len, u32::from(len));
             }

@@ -8,6 +8,9 @@ use crate::time::{Span, Time};
 use crate::tx::scoreboard::{Kind, Sent, SentState, within};
 use srd_wire::{AckBlock, Echo, Features, Verdict};
 
+/// Older echoes are a clock that wrapped, or a peer that invents.
+const ECHO_AGE_MAX: Span = Span::from_secs(30);
+
 /// What one acknowledgment amounted to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
@@ -16,14 +19,20 @@ struct Tally {
 }
 
 impl<O: Observer> Engine<O> {
-    pub(crate) fn ack_received(&mut self, now: Time, ci: u32, ack: &AckBlock) -> Result<(), Drop> {
+    pub(crate) fn ack_received(
+        &mut self,
+        now: Time,
+        waited: Span,
+        ci: u32,
+        ack: &AckBlock,
+    ) -> Result<(), Drop> {
         let board = &self.contexts.get_mut(ci).act().board;
         let (una, next) = (board.una(), board.next());
         if psn::before(next, ack.cum) {
             return Err(Drop::BadAck);
         }
         for e in &ack.echoes {
-            self.echo_received(now, ci, e);
+            self.echo_received(now, waited, ci, e);
         }
         let mut tally = Tally::default();
         let mut p = una;
@@ -51,7 +60,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
-    fn echo_received(&mut self, now: Time, ci: u32, e: &Echo) {
+    fn echo_received(&mut self, now: Time, waited: Span, ci: u32, e: &Echo) {
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
         let age = now.since_wire(e.timestamp);
@@ -63,14 +72,21 @@ impl<O: Observer> Engine<O> {
             self.paths.get_mut(path_ctx).ctx.on_spurious(now, lost.path);
             self.observer.event(now, Event::Spurious { ctx: ci, psn: lost.psn, path: lost.path });
         }
-        if age.0 > now.0 || e.delay == u16::MAX {
+        if age > ECHO_AGE_MAX || age.0 > now.0 {
             return;
         }
         let a = self.contexts.get_mut(ci).act();
         a.board.note_arrival(e.path, Time(now.0 - age.0));
-        let rtt = age - Span(u64::from(e.delay) << 6);
-        if u16::from(e.path) < self.cfg.path.paths {
-            self.paths.get_mut(path_ctx).ctx.on_echo(now, e.path, rtt, e.ce);
+        // Out comes what either host took: the wait in our socket, and what the peer reports.
+        let rtt = age - waited - Span(u64::from(e.delay) << 6);
+        if e.delay == u16::MAX {
+            self.paths.get_mut(path_ctx).ctx.on_host_delay(now, age);
+        }
+        let measured = e.delay != u16::MAX && rtt > Span::ZERO;
+        if measured && u16::from(e.path) < self.cfg.path.paths {
+            let pc = &mut self.paths.get_mut(path_ctx).ctx;
+            pc.on_host_delay(now, age - rtt);
+            pc.on_echo(now, e.path, rtt, e.ce);
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.observer.event(now, Event::Rtt { ctx: ci, path, rtt_ns, ce });
         }

@@ -99,7 +99,8 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get_mut(ci).act().has_to_send() { Turn::More } else { Turn::Idle }
     }
 
-    /// One unreliable datagram leaves: paced with the rest, never blocked by what is in flight.
+    /// One unreliable datagram leaves: paced with the rest. It is not counted in flight, but waits
+    /// with the others while there is no room: past the cap nothing would pace it.
     fn datagram_turn(
         &mut self,
         now: Time,
@@ -109,9 +110,14 @@ impl<O: Observer> Engine<O> {
     ) -> Turn {
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
-        if let Gate::Until(at) = self.paths.get_mut(path_ctx).ctx.gate(now) {
+        let turn = match self.paths.get_mut(path_ctx).ctx.gate(now) {
+            Gate::Open { .. } => None,
+            Gate::Until(at) => Some(Turn::Paced(at)),
+            Gate::Blocked => Some(Turn::Blocked),
+        };
+        if let Some(turn) = turn {
             self.contexts.get_mut(ci).act().datagrams.push_front(&mut self.wrs, wi);
-            return Turn::Paced(at);
+            return turn;
         }
         let len = u64::from(self.wrs.get(wi).wr.len);
         self.contexts.get_mut(ci).act().unsent_bytes -= len;

@@ -358,7 +358,8 @@ impl Net {
         }) else {
             return;
         };
-        let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops: 0, rxq_depth: 0 };
+        let meta =
+            RxMeta { src_ip: f.src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
         let packet = Packet {
             header: f.header,
             ack: f.ack.as_ref(),

@@ -39,8 +39,9 @@ impl SegmentControl {
 pub struct ReceiveControl(pub [u8; Self::BYTES]);
 
 impl ReceiveControl {
-    /// Enough for traffic class, segment size and drop count (24 bytes each), and one to spare.
-    pub const BYTES: usize = 96;
+    /// Enough for traffic class, segment size, drop count (24 bytes each) and arrival stamp (32
+    /// bytes), and one to spare.
+    pub const BYTES: usize = 128;
 }
 
 /// What the kernel told about a received datagram.
@@ -52,6 +53,8 @@ pub struct Received {
     pub ce: bool,
     /// Datagrams that the socket has dropped so far, if the kernel says so.
     pub drops: Option<u32>,
+    /// Nanoseconds since 1970 when it arrived, if the kernel says so.
+    pub arrived_ns: Option<u64>,
 }
 
 impl Received {
@@ -82,6 +85,11 @@ impl Received {
                 self.segment_len = usize::try_from(size).ok().filter(|&size| size > 0);
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, _) => self.drops = first4.map(u32::from_ne_bytes),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, _) => {
+                let half =
+                    |at: usize| data.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes);
+                self.arrived_ns = half(0).zip(half(8)).map(|(s, ns)| s * 1_000_000_000 + ns);
+            }
             _ => {}
         }
     }
@@ -106,7 +114,10 @@ mod tests {
         bytes.extend(message(99, 1, b"unknown"));
         bytes.extend(message(libc::SOL_IP, libc::IP_TOS, &[3]));
         bytes.extend(message(libc::SOL_UDP, libc::UDP_GRO, &1400i32.to_ne_bytes()));
-        let want = Received { segment_len: Some(1400), ce: true, drops: Some(7) };
+        let stamp = [3u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat();
+        bytes.extend(message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &stamp));
+        let arrived_ns = Some(3_000_000_005);
+        let want = Received { segment_len: Some(1400), ce: true, drops: Some(7), arrived_ns };
         assert_eq!(Received::parse(&bytes), want);
     }
 

@@ -4,6 +4,15 @@ use super::{control::Received, ring::RecvRing};
 use crate::{Counters, RxDatagram, RxReport};
 use std::{io, os::fd::BorrowedFd};
 
+/// Longer waits are a clock that was set, not a wait.
+const WAIT_NS_MAX: u64 = 10_000_000_000;
+
+/// The clock of the kernel's arrival stamps.
+fn since_1970_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos()))
+}
+
 /// Receive buffers and what has to be remembered between batches.
 pub struct RxQueue {
     ring: RecvRing,
@@ -41,18 +50,22 @@ impl RxQueue {
         self.want = (2 * count + 1).min(self.ring.capacity());
         let mut behind = self.told_read(count, counters);
         let total = behind;
+        let taken_ns = if count > 0 { since_1970_ns() } else { 0 };
         for index in 0..count {
             let told = self.told[index];
             let message = self.ring.message(index);
             let Some(src) = message.src.filter(|_| !message.truncated) else { continue };
             let segment_len = told.segment_len.unwrap_or(usize::MAX);
             let mut rest = message.bytes;
+            let waited_ns = told.arrived_ns.map_or(0, |at| taken_ns.saturating_sub(at));
+            // A clock that was set meanwhile says nothing.
+            let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
             loop {
                 let (bytes, after) = rest.split_at(rest.len().min(segment_len));
                 behind = behind.saturating_sub(1);
                 let waiting = u16::try_from(behind).unwrap_or(u16::MAX);
                 let rxq_drops = self.drops;
-                sink(RxDatagram { src, ce: told.ce, rxq_drops, behind: waiting, bytes });
+                sink(RxDatagram { src, ce: told.ce, rxq_drops, behind: waiting, waited_ns, bytes });
                 if after.is_empty() {
                     break;
                 }

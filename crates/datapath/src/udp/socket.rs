@@ -48,6 +48,8 @@ fn receive_setup(socket: UdpSocket, config: &UdpConfig) -> Result<UdpSocket, Ope
     sys::option_set(fd, level, ecn, 1).map_err(OpenError::system("receive congestion marks"))?;
     sys::option_set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
         .map_err(OpenError::system("receive drop counts"))?;
+    // Without stamps, waiting in the socket counts as delay of the network.
+    let _ = sys::option_set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
     // Kernels without these do without: nothing is merged, nothing is polled.
     if config.gso {
         let _ = sys::option_set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
