@@ -44,6 +44,7 @@
 mod apply;
 mod fault;
 mod host;
+pub mod htsim;
 mod impair;
 mod link;
 mod net;

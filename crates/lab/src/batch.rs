@@ -1,0 +1,63 @@
+//! Many runs, over several threads. Results come back in the order of the jobs, whatever the number
+//! of threads.
+
+use crate::run::{RunResult, run};
+use crate::spec::{Spec, SpecFile};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One run to be done.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What to run.
+    pub spec: Spec,
+    /// With which seed.
+    pub seed: u64,
+    /// Where the files it names are looked for.
+    pub folder: PathBuf,
+}
+
+/// The runs of a spec file: each case with seeds 1 to its number, or to `seeds`.
+pub fn jobs_of(file: &SpecFile, seeds: Option<u32>) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for spec in &file.cases {
+        for seed in 1..=u64::from(seeds.unwrap_or(spec.seeds).max(1)) {
+            jobs.push(Job { spec: spec.clone(), seed, folder: file.folder.clone() });
+        }
+    }
+    jobs
+}
+
+/// Does all runs on up to `threads` threads. `progress` is called after each with the number done.
+///
+/// # Errors
+/// The first error in the order of the jobs.
+pub fn run_all(
+    jobs: &[Job],
+    threads: usize,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<RunResult>, String> {
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<RunResult, String>>>> =
+        jobs.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { return };
+            let result = run(&job.spec, Path::new(&job.folder), job.seed)
+                .map_err(|e| format!("{} / {}: {e}", job.spec.name, job.spec.case));
+            *results[at].lock().expect("no run panics while it stores") = Some(result);
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    std::thread::scope(|s| {
+        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+            s.spawn(work);
+        }
+        work();
+    });
+    let taken = results.into_iter().map(|r| r.into_inner().expect("all threads have ended"));
+    taken.map(|r| r.expect("every job was taken")).collect()
+}

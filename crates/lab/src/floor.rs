@@ -1,0 +1,183 @@
+//! The least time in which a workload can be done: what results are measured against.
+//!
+//! *Floor* of a flow = all bytes that its slower end must carry no later than the flow's own last
+//! byte, with all headers, at that end's rate, plus the base round trip of its last packet. With
+//! equal flows that start together and share an end fairly it is reached by all of them at once.
+//! Links between switches are not part of it.
+
+use crate::packet::wire_bytes;
+use rustc_hash::FxHashMap;
+use srd_core::wire::{ACK_ECHO_BYTES, ACK_FIXED_BYTES, ACK_WORD_BYTES, HEADER_BYTES, PacketType};
+use srd_fabric::{HostId, LinkId, Node, Ps, Topology};
+use std::collections::VecDeque;
+
+/// No switch before this one.
+const NONE: u32 = u32::MAX;
+
+/// Shortest ways through a topology.
+#[derive(Debug)]
+pub struct Ways<'a> {
+    topo: &'a Topology,
+    /// Link from each host to its switch.
+    uplink: Vec<LinkId>,
+    /// Links between switches that leave each switch.
+    out: Vec<Vec<LinkId>>,
+    /// For a destination switch: the link each switch takes towards it.
+    towards: FxHashMap<u32, Vec<u32>>,
+}
+
+impl<'a> Ways<'a> {
+    /// Of a valid topology.
+    pub fn new(topo: &'a Topology) -> Self {
+        let mut uplink = vec![LinkId(0); topo.hosts() as usize];
+        let mut out = vec![Vec::new(); topo.switches() as usize];
+        for i in 0..topo.links() {
+            let link = LinkId(i);
+            match (topo.from(link), topo.to(link)) {
+                (Node::Host(h), _) => uplink[h.0 as usize] = link,
+                (Node::Switch(s), Node::Switch(_)) => out[s.0 as usize].push(link),
+                (Node::Switch(_), Node::Host(_)) => {}
+            }
+        }
+        Self { topo, uplink, out, towards: FxHashMap::default() }
+    }
+
+    /// The link from a host into the network; its reverse comes back.
+    pub fn uplink(&self, host: HostId) -> LinkId {
+        self.uplink[host.0 as usize]
+    }
+
+    /// A shortest way from one host to another: its links in order, empty if there is none.
+    pub fn way(&mut self, from: HostId, to: HostId) -> Vec<LinkId> {
+        let (first, last) = (self.uplink(from), self.uplink(to).reverse());
+        let mut way = vec![first];
+        if let (Node::Switch(mut at), Node::Switch(end)) =
+            (self.topo.to(first), self.topo.from(last))
+        {
+            let (topo, out) = (self.topo, &self.out);
+            let next = self.towards.entry(end.0).or_insert_with(|| tree(topo, out, end.0));
+            while at != end {
+                if next[at.0 as usize] == NONE {
+                    return Vec::new();
+                }
+                let link = LinkId(next[at.0 as usize]);
+                way.push(link);
+                let Node::Switch(s) = topo.to(link) else { return Vec::new() };
+                at = s;
+            }
+            way.push(last);
+        }
+        way
+    }
+
+    /// Time from the moment a packet of `bytes` starts on the first link to its arrival; with
+    /// `first` = false, without its time on that link's wire.
+    fn one_way(&self, way: &[LinkId], bytes: u64, first: bool) -> Ps {
+        let hop = |(i, link): (usize, &LinkId)| {
+            let port = self.topo.port(*link);
+            let wire = if i == 0 && !first { 0 } else { port.serialise_ps(bytes) };
+            wire + port.delay_ps
+        };
+        way.iter().enumerate().map(hop).sum()
+    }
+
+    /// Base round trip: a data packet of `bytes` without its time on the first wire, and the
+    /// acknowledgment of one packet back.
+    pub fn base_rtt(&mut self, from: HostId, to: HostId, bytes: u64) -> Ps {
+        let there = self.way(from, to);
+        let back = self.way(to, from);
+        self.one_way(&there, bytes, false) + self.one_way(&back, ack_wire_bytes().into(), true)
+    }
+}
+
+/// Links towards switch `end` from every other, breadth first.
+fn tree(topo: &Topology, out: &[Vec<LinkId>], end: u32) -> Vec<u32> {
+    let mut next = vec![NONE; out.len()];
+    let mut seen = vec![false; out.len()];
+    let mut queue = VecDeque::from([end]);
+    seen[end as usize] = true;
+    while let Some(s) = queue.pop_front() {
+        for link in &out[s as usize] {
+            let Node::Switch(from) = topo.to(*link) else { continue };
+            if !std::mem::replace(&mut seen[from.0 as usize], true) {
+                next[from.0 as usize] = link.reverse().0;
+                queue.push_back(from.0);
+            }
+        }
+    }
+    next
+}
+
+/// Wire bytes of a pure acknowledgment with one bitmap word and one echo.
+pub const fn ack_wire_bytes() -> u32 {
+    wire_bytes((HEADER_BYTES + ACK_FIXED_BYTES + ACK_WORD_BYTES + ACK_ECHO_BYTES) as u32)
+}
+
+/// How many bytes flows put on the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Framing {
+    /// Payload of a full packet.
+    pub mtu: u32,
+    /// Headers of each packet within the UDP payload.
+    pub headers: u32,
+}
+
+impl Framing {
+    /// Packets of type `kind` with up to `mtu` bytes of payload, without acknowledgment blocks.
+    pub fn new(mtu: u32, kind: PacketType) -> Self {
+        Self { mtu, headers: (HEADER_BYTES + kind.body_bytes()) as u32 }
+    }
+    /// Data packets of a flow.
+    pub fn packets(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.mtu.into()).max(1)
+    }
+    /// Wire bytes of a full packet.
+    pub fn full(&self) -> u64 {
+        wire_bytes(self.headers + self.mtu).into()
+    }
+    /// Wire bytes of all data packets of a flow, each sent once.
+    pub fn wire(&self, bytes: u64) -> u64 {
+        let last = bytes - (self.packets(bytes) - 1) * u64::from(self.mtu);
+        let last = wire_bytes(self.headers + last as u32);
+        (self.packets(bytes) - 1) * self.full() + u64::from(last)
+    }
+}
+
+/// A flow as the floor sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct FloorFlow {
+    /// Sender.
+    pub src: HostId,
+    /// Receiver.
+    pub dst: HostId,
+    /// Payload.
+    pub bytes: u64,
+    /// Flows with equal numbers start together and compete.
+    pub group: u32,
+}
+
+/// The floor of each flow in ps.
+pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow]) -> Vec<Ps> {
+    let mut ways = Ways::new(topo);
+    let mut ends: FxHashMap<(LinkId, u32), Vec<u64>> = FxHashMap::default();
+    for f in flows {
+        for link in [ways.uplink(f.src), ways.uplink(f.dst).reverse()] {
+            ends.entry((link, f.group)).or_default().push(framing.wire(f.bytes));
+        }
+    }
+    let mut rtts: FxHashMap<(u32, u32), Ps> = FxHashMap::default();
+    let floor = |f: &FloorFlow| {
+        let own = framing.wire(f.bytes);
+        let at_end = |link: LinkId| {
+            // Shared fairly, the others have sent no more than this flow when it ends.
+            let bytes = ends[&(link, f.group)].iter().map(|b| (*b).min(own)).sum();
+            topo.port(link).serialise_ps(bytes)
+        };
+        let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
+        let packet = framing.full().min(own);
+        let rtt =
+            *rtts.entry((f.src.0, f.dst.0)).or_insert_with(|| ways.base_rtt(f.src, f.dst, packet));
+        at_end(first).max(at_end(last)) + rtt
+    };
+    flows.iter().map(floor).collect()
+}

@@ -1,0 +1,468 @@
+//! A host that runs SRD: one protocol engine, no payload, and the card in front of it.
+
+use crate::board::{FlowEnd, SharedBoard};
+use crate::packet::{LabPacket, wire_bytes};
+use rustc_hash::FxHashMap;
+use srd_core::wire::OVERHEAD_BYTES;
+use srd_core::{
+    Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
+    PostError, QpInit, QpModify, QpState, QpType, Qpn, RecvWr, Rng, Rx, RxMeta, SendWr, Span,
+    Status, Time, Transmit, TxSink,
+};
+use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The engines' clock at time 0 of the network: no deadline lies before the origin.
+const EPOCH_NS: u64 = 1_000_000_000;
+/// Full packets that the card may hold: one on the wire and one behind it. All else waits in the
+/// engine, where it can still change its path or be overtaken by an acknowledgment.
+const CARD_PACKETS: u64 = 2;
+/// Requests of one flow posted at once.
+const POSTED_MAX: u32 = 64;
+/// Length of every host's region: longer than any flow.
+const REGION_BYTES: u64 = 1 << 60;
+const QKEY: u32 = 0x11;
+/// First source port; the path is added.
+const SPORT_BASE: u16 = 49_152;
+
+/// How flows become messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// RDMA writes of up to `message_bytes`.
+    Write,
+    /// The same, the last with immediate data: the receiver learns of the end.
+    WriteImm,
+    /// Sends of one packet each into posted receives.
+    Send,
+}
+
+/// Settings of all SRD hosts of a run.
+#[derive(Clone, Debug)]
+pub struct SrdSettings {
+    /// Engine configuration; the address is replaced by each host's own.
+    pub engine: EngineConfig,
+    /// How flows become messages.
+    pub verb: Verb,
+    /// Largest message in bytes (writes).
+    pub message_bytes: u32,
+    /// One queue pair for all flows of a host instead of one per flow.
+    pub qp_shared: bool,
+    /// Width of the intervals in which arriving payload is counted; 0 = not counted.
+    pub bucket_ps: Ps,
+}
+
+/// A flow as its sender knows it.
+#[derive(Clone, Debug)]
+struct Sending {
+    /// Number in the workload.
+    flow: u32,
+    bytes: u64,
+    qp: Qpn,
+    ah: AhId,
+    dst_qpn: Qpn,
+    rkey: u32,
+    round: u32,
+    unposted: u64,
+    open: u32,
+}
+
+/// What a sender must know of its receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// Queue pair.
+    pub qpn: Qpn,
+    /// Key of its region.
+    pub rkey: MrKey,
+}
+
+/// One simulated host.
+pub struct SrdHost {
+    engine: Engine,
+    id: HostId,
+    settings: SrdSettings,
+    board: SharedBoard,
+    pd: PdId,
+    cq: CqId,
+    rkey: MrKey,
+    recv_qp: Option<Qpn>,
+    send_qps: Vec<Qpn>,
+    ahs: FxHashMap<u32, AhId>,
+    sending: Vec<Sending>,
+    /// Wire bytes of a full packet.
+    full_bytes: u64,
+    /// Packets that the card refused after the engine had made them.
+    card_refused: u64,
+    /// Payload placed, per interval.
+    placed: Vec<u64>,
+    /// Packets of a corrupted frame, dropped as the frame check does.
+    corrupt: u64,
+}
+
+/// Address of a host: 10.0.0.0 plus its number.
+pub fn ip_of(host: HostId) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(0x0A00_0000 + host.0))
+}
+
+fn host_of(ip: IpAddr) -> HostId {
+    match ip {
+        IpAddr::V4(v4) => HostId(v4.to_bits().wrapping_sub(0x0A00_0000)),
+        IpAddr::V6(_) => unreachable!("hosts of the lab have IPv4 addresses"),
+    }
+}
+
+fn time_of(now: Ps) -> Time {
+    Time(EPOCH_NS + now / NS)
+}
+
+/// The first moment of the network at which the engines' clock shows `t`.
+fn ps_of(t: Time) -> Ps {
+    (t.0.saturating_sub(EPOCH_NS)).saturating_mul(NS)
+}
+
+impl SrdHost {
+    /// A host without flows. `seed`: of its engine's random numbers.
+    ///
+    /// # Errors
+    /// If the engine refuses its configuration; the text names the field.
+    pub fn new(
+        id: HostId,
+        settings: SrdSettings,
+        seed: u64,
+        board: SharedBoard,
+    ) -> Result<Self, String> {
+        let mut cfg = settings.engine.clone();
+        cfg.ip = ip_of(id);
+        let full = OVERHEAD_BYTES as u32 - 16 + u32::from(cfg.mtu);
+        let mut engine = Engine::new(cfg, Rng::from_seed(seed), time_of(0), ())?;
+        let fail = |e| format!("an object of host {} was refused: {e:?}", id.0);
+        let pd = engine.pd_create().map_err(fail)?;
+        let cq = engine.cq_create(1 << 20).map_err(fail)?;
+        let access = Access(Access::REMOTE_WRITE | Access::REMOTE_READ | Access::LOCAL_WRITE);
+        let rkey = engine.mr_register(pd, 0, REGION_BYTES, access).map_err(fail)?;
+        Ok(Self {
+            engine,
+            id,
+            settings,
+            board,
+            pd,
+            cq,
+            rkey,
+            recv_qp: None,
+            send_qps: Vec::new(),
+            ahs: FxHashMap::default(),
+            sending: Vec::new(),
+            full_bytes: u64::from(wire_bytes(full)),
+            card_refused: 0,
+            placed: Vec::new(),
+            corrupt: 0,
+        })
+    }
+
+    fn qp_new(&mut self, rq_depth: u32) -> Result<Qpn, String> {
+        let now = time_of(0);
+        let init = QpInit {
+            kind: QpType::Srd,
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            sq_depth: 1 << 16,
+            rq_depth,
+            unsolicited_write_recv: true,
+        };
+        let to = |state, qkey, rnr_retry| QpModify { state: Some(state), qkey, rnr_retry };
+        let engine = &mut self.engine;
+        let made = engine.qp_create(now, init).and_then(|qp| {
+            engine.qp_modify(now, qp, to(QpState::Init, Some(QKEY), None))?;
+            engine.qp_modify(now, qp, to(QpState::Rtr, None, None))?;
+            engine.qp_modify(now, qp, to(QpState::Rts, None, Some(7)))?;
+            Ok(qp)
+        });
+        made.map_err(|e| format!("host {} cannot have another queue pair: {e:?}", self.id.0))
+    }
+
+    /// Makes the host ready to be sent to by `from`, and says what the sender must know.
+    ///
+    /// # Errors
+    /// If the engine's tables are full.
+    pub fn receive_from(&mut self, from: HostId) -> Result<Remote, String> {
+        self.ah_to(from)?;
+        let qpn = match self.recv_qp {
+            Some(qpn) => qpn,
+            None => {
+                let depth = if self.settings.verb == Verb::Send { 4096 } else { 1 };
+                let qpn = self.qp_new(depth)?;
+                if self.settings.verb == Verb::Send {
+                    for _ in 0..depth {
+                        self.recv_post(qpn);
+                    }
+                }
+                self.recv_qp = Some(qpn);
+                qpn
+            }
+        };
+        Ok(Remote { qpn, rkey: self.rkey })
+    }
+
+    fn recv_post(&mut self, qpn: Qpn) {
+        let wr = RecvWr { wr_id: 0, len: u32::from(self.settings.engine.mtu) };
+        let _ = self.engine.post_recv(qpn, &wr);
+    }
+
+    fn ah_to(&mut self, to: HostId) -> Result<AhId, String> {
+        if let Some(ah) = self.ahs.get(&to.0) {
+            return Ok(*ah);
+        }
+        let ah = self.engine.ah_create(time_of(0), self.pd, ip_of(to));
+        let ah = ah.map_err(|e| format!("host {}: no address handle left: {e:?}", self.id.0))?;
+        self.ahs.insert(to.0, ah);
+        Ok(ah)
+    }
+
+    /// Adds flow number `flow` of the workload; returns the token that starts it. Flows share
+    /// queue pairs when the engine has no more than 254 for them.
+    ///
+    /// # Errors
+    /// If the engine's tables are full.
+    pub fn flow_add(
+        &mut self,
+        flow: u32,
+        dst: HostId,
+        bytes: u64,
+        remote: Remote,
+    ) -> Result<u64, String> {
+        let qps_max = if self.settings.qp_shared { 1 } else { 254 };
+        let n = self.sending.len();
+        if self.send_qps.len() < qps_max && self.send_qps.len() <= n {
+            let qp = self.qp_new(1)?;
+            self.send_qps.push(qp);
+        }
+        let qp = self.send_qps[n % self.send_qps.len()];
+        let ah = self.ah_to(dst)?;
+        self.sending.push(Sending {
+            flow,
+            bytes,
+            qp,
+            ah,
+            dst_qpn: remote.qpn,
+            rkey: remote.rkey.0,
+            round: 0,
+            unposted: 0,
+            open: 0,
+        });
+        Ok(n as u64)
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Packets that the card refused after the engine had made them.
+    pub fn card_refused(&self) -> u64 {
+        self.card_refused
+    }
+
+    /// Frames dropped because their check failed.
+    pub fn corrupt(&self) -> u64 {
+        self.corrupt
+    }
+
+    /// Payload bytes placed in each interval.
+    pub fn placed(&self) -> &[u64] {
+        &self.placed
+    }
+
+    /// Posts what a flow may have posted now.
+    fn flow_post(&mut self, now: Ps, i: usize) {
+        let verb = self.settings.verb;
+        let message_max = match verb {
+            Verb::Send => u64::from(self.settings.engine.mtu),
+            Verb::Write | Verb::WriteImm => u64::from(self.settings.message_bytes),
+        };
+        loop {
+            let s = &mut self.sending[i];
+            if s.unposted == 0 || s.open >= POSTED_MAX {
+                return;
+            }
+            let len = s.unposted.min(message_max);
+            let op = match verb {
+                Verb::Send => Opcode::Send,
+                Verb::WriteImm if len == s.unposted => Opcode::WriteImm,
+                _ => Opcode::Write,
+            };
+            let wr = SendWr {
+                wr_id: i as u64,
+                op,
+                ah: s.ah,
+                dst_qpn: s.dst_qpn,
+                qkey: QKEY,
+                len: len as u32,
+                rkey: s.rkey,
+                raddr: 0,
+                imm: s.flow,
+            };
+            match self.engine.post_send(time_of(now), s.qp, &wr) {
+                Ok(_) => {
+                    s.unposted -= len;
+                    s.open += 1;
+                }
+                // Room comes with a completion of this or another flow.
+                Err(PostError::QueueFull | PostError::CqFull | PostError::NoRoom) => return,
+                Err(e) => unreachable!("host {} cannot post flow {}: {e:?}", self.id.0, s.flow),
+            }
+        }
+    }
+
+    /// Takes completions; true if something was posted.
+    fn completions_take(&mut self, now: Ps) -> bool {
+        let mut posted = false;
+        while let Some(c) = self.engine.cq_poll(self.cq) {
+            self.engine.cq_release(self.cq, 1);
+            match c.kind {
+                CompletionKind::Send(..) => posted |= self.send_ended(now, c.wr_id, c.status),
+                CompletionKind::RecvUnsolicited => {
+                    let flow = c.imm.unwrap_or(u32::MAX);
+                    self.board.flow_arrived(FlowEnd { flow, round: 0, at: now });
+                }
+                CompletionKind::Recv(_) | CompletionKind::RecvRdmaImm(_) => self.recv_post(c.qpn),
+            }
+        }
+        while self.engine.poll_event().is_some() {}
+        posted
+    }
+
+    fn send_ended(&mut self, now: Ps, wr_id: u64, status: Status) -> bool {
+        let i = wr_id as usize;
+        if status != Status::Ok {
+            self.board.failure();
+        }
+        let s = &mut self.sending[i];
+        s.open -= 1;
+        if s.unposted > 0 {
+            self.flow_post(now, i);
+            return true;
+        }
+        if s.open == 0 {
+            self.board.flow_end(FlowEnd { flow: s.flow, round: s.round, at: now });
+        }
+        false
+    }
+
+    /// Lets packets out as long as the card has room, and sets the timer for what comes next.
+    fn pump(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        let t = time_of(now);
+        let limit = CARD_PACKETS * self.full_bytes;
+        loop {
+            let room = limit.saturating_sub(io.nic_backlog_bytes()).div_ceil(self.full_bytes);
+            if room > 0 {
+                let mut sink = CardSink { io, refused: 0 };
+                let sent = self.engine.poll_transmit(t, room as usize, &mut sink);
+                self.card_refused += sink.refused;
+                if sent > 0 {
+                    continue;
+                }
+            }
+            if !self.completions_take(now) {
+                break;
+            }
+        }
+        let next = self.engine.next_timeout();
+        if next == Time::NEVER {
+            io.timer_clear();
+        } else if next == Time(0) {
+            // More to send than the card takes: again when all but one of its packets have left.
+            let rest = io.nic_backlog_bytes().saturating_sub(limit - self.full_bytes);
+            let wait = self.card_ps(rest).max(NS);
+            io.timer_set(now + wait);
+        } else {
+            io.timer_set(ps_of(next).max(now));
+        }
+    }
+
+    /// Time in which the card sends `bytes`.
+    fn card_ps(&self, bytes: u64) -> Ps {
+        let rate = u128::from(self.settings.engine.rate.line_bytes_per_sec);
+        (u128::from(bytes) * 1_000_000_000_000 / rate) as Ps
+    }
+
+    fn placed_count(&mut self, now: Ps, bytes: u32) {
+        if self.settings.bucket_ps == 0 {
+            return;
+        }
+        let bucket = (now / self.settings.bucket_ps) as usize;
+        if self.placed.len() <= bucket {
+            self.placed.resize(bucket + 1, 0);
+        }
+        self.placed[bucket] += u64::from(bytes);
+    }
+}
+
+impl Host<LabPacket> for SrdHost {
+    fn on_packet(&mut self, now: Ps, p: Delivered<LabPacket>, io: &mut HostIo<'_, LabPacket>) {
+        if p.corrupt != 0 {
+            self.corrupt += 1;
+            return;
+        }
+        let t = time_of(now);
+        let meta = RxMeta {
+            src_ip: ip_of(p.src),
+            ce: p.ce,
+            rxq_drops: 0,
+            rxq_depth: 0,
+            waited: srd_core::Span::ZERO,
+        };
+        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet()) {
+            self.placed_count(now, place.len);
+        }
+        self.engine.rx_burst_end(t);
+        self.pump(now, io);
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        self.engine.handle_timeout(time_of(now));
+        self.pump(now, io);
+    }
+
+    /// Starts a flow (again).
+    fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, LabPacket>) {
+        let (i, round) = ((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32);
+        let s = &mut self.sending[i];
+        s.round = round;
+        s.unposted = s.bytes;
+        self.flow_post(now, i);
+        self.pump(now, io);
+    }
+
+    fn look_ahead(&self) -> u64 {
+        self.engine.counters().rx_pkts
+    }
+}
+
+/// Hands packets of the engine to the card.
+struct CardSink<'a, 'b> {
+    io: &'a mut HostIo<'b, LabPacket>,
+    refused: u64,
+}
+
+impl TxSink for CardSink<'_, '_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let Endpoint { ip, port } = t.dst;
+        let udp = t.packet.headers_len() as u32 + u32::from(t.packet.payload_len);
+        let out = Outbound {
+            dst: host_of(ip),
+            sport: SPORT_BASE + u16::from(t.path),
+            dport: port,
+            bytes: wire_bytes(udp.max(u32::from(t.padded_len))),
+            ect: true,
+        };
+        if self.io.send(out, LabPacket::new(&t.packet)).is_err() {
+            self.refused += 1;
+        }
+    }
+}
+
+/// Engine settings of a network with links of `bits_per_s` and a base RTT of `rtt_ps`.
+pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
+    let rtt = Span(rtt_ps / NS);
+    EngineConfig::simulated(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt)
+}

@@ -1,0 +1,34 @@
+//! The lab: an experiment's spec becomes runs on the simulated network, a table and files.
+//!
+//! Hosts run the very engine that runs on sockets ([`SrdHost`]); the network is `srd-fabric`. A run
+//! is single-threaded and follows from its seed alone; several run at once on several cores.
+//!
+//! Bytes counted everywhere: see [`wire_bytes`].
+#![forbid(unsafe_code)]
+
+mod batch;
+mod board;
+pub mod cli;
+mod faults;
+mod floor;
+mod host;
+mod network;
+mod packet;
+mod report;
+mod run;
+pub mod spec;
+mod stats;
+mod workload;
+
+pub use batch::{Job, jobs_of, run_all};
+pub use board::{Board, FlowEnd, SharedBoard};
+pub use faults::faults_of;
+pub use floor::{FloorFlow, Framing, Ways, ack_wire_bytes, floors};
+pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
+pub use packet::{
+    ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
+};
+pub use report::{csv, json, table};
+pub use run::{RunResult, run};
+pub use stats::{Quantiles, Summary};
+pub use workload::{Flow, Flows, Trigger};

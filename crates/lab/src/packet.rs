@@ -1,0 +1,84 @@
+//! What travels in the simulator: the headers as the engine made them, and how many bytes they are.
+
+use srd_core::wire::{
+    AckBlock, Body, Header, IPV4_BYTES, Message, Packet, PacketType, Rdma, UDP_BYTES,
+};
+
+/// Ethernet header (14) and check sequence (4).
+pub const ETHERNET_BYTES: u32 = 18;
+/// Preamble and start delimiter (8), and the gap between frames (12): time on the wire, too.
+pub const ETHERNET_GAP_BYTES: u32 = 20;
+/// Least Ethernet frame, header and check sequence included; shorter ones are padded.
+pub const ETHERNET_FRAME_BYTES_MIN: u32 = 64;
+
+/// Bytes that a UDP datagram of `udp_payload` bytes takes on the wire: UDP, IPv4, Ethernet, preamble
+/// and gap. All rates, buffers and floors of the lab count these.
+///
+/// ```
+/// assert_eq!(srd_lab::wire_bytes(1000), 1000 + 8 + 20 + 18 + 20);
+/// assert_eq!(srd_lab::wire_bytes(1), 64 + 20);
+/// ```
+pub const fn wire_bytes(udp_payload: u32) -> u32 {
+    let frame = udp_payload + UDP_BYTES as u32 + IPV4_BYTES as u32 + ETHERNET_BYTES;
+    let padded = if frame < ETHERNET_FRAME_BYTES_MIN { ETHERNET_FRAME_BYTES_MIN } else { frame };
+    padded + ETHERNET_GAP_BYTES
+}
+
+/// Type-specific header; the common ones lie in place, so that a packet is small.
+#[derive(Clone, Debug)]
+enum LabBody {
+    Ack,
+    Write(Message, Rdma),
+    Send(Message),
+    Other(Box<Body>),
+}
+
+/// One packet without payload.
+#[derive(Clone, Debug)]
+pub struct LabPacket {
+    header: Header,
+    ack: Option<Box<AckBlock>>,
+    body: LabBody,
+    payload_len: u16,
+}
+
+impl LabPacket {
+    /// Keeps what the engine emitted.
+    pub fn new(packet: &Packet<'_>) -> Self {
+        let body = match packet.body {
+            Body::Ack => LabBody::Ack,
+            Body::Write(m, r) => LabBody::Write(m, r),
+            Body::Send(m) => LabBody::Send(m),
+            other => LabBody::Other(Box::new(other)),
+        };
+        let ack = packet.ack.map(|a| Box::new(a.clone()));
+        Self { header: packet.header, ack, body, payload_len: packet.payload_len }
+    }
+
+    /// The packet as an engine takes it.
+    pub fn as_packet(&self) -> Packet<'_> {
+        let body = match &self.body {
+            LabBody::Ack => Body::Ack,
+            LabBody::Write(m, r) => Body::Write(*m, *r),
+            LabBody::Send(m) => Body::Send(*m),
+            LabBody::Other(b) => **b,
+        };
+        let ack = self.ack.as_deref();
+        Packet { header: self.header, ack, body, payload_len: self.payload_len }
+    }
+
+    /// What kind of packet it is.
+    pub fn kind(&self) -> PacketType {
+        self.header.kind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_stay_small() {
+        assert!(size_of::<LabPacket>() <= 88, "{}", size_of::<LabPacket>());
+    }
+}

@@ -1,0 +1,177 @@
+//! Results as a table, as CSV and as JSON.
+
+use crate::run::RunResult;
+use crate::stats::Quantiles;
+use serde_json::{Value, json as object};
+use srd_fabric::DropReason;
+use std::fmt::Write as _;
+
+/// Text columns with the widths that their contents need.
+fn columns(rows: &[Vec<String>]) -> String {
+    let n = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
+    let widths: Vec<usize> = (0..n).map(|c| width(c).unwrap_or(0)).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[c] - cell.chars().count());
+            // The first column is text, the others are numbers.
+            let sep = if c == 0 { "" } else { "  " };
+            let (left, right) = if c == 0 { ("", pad.as_str()) } else { (pad.as_str(), "") };
+            let _ = write!(line, "{sep}{left}{cell}{right}");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Runs of one case, in the order given.
+fn cases(results: &[RunResult]) -> Vec<&[RunResult]> {
+    results.chunk_by(|a, b| a.spec.case == b.spec.case && a.spec.name == b.spec.name).collect()
+}
+
+/// A table with one line per case: medians over its seeds, worst of its seeds where a limit is
+/// meant (max, max/floor, max/min). `cost`: with speed and memory, which differ from run to run.
+pub fn table(results: &[RunResult], cost: bool) -> String {
+    let mut head = vec![
+        "case",
+        "seeds",
+        "flows",
+        "floor us",
+        "min us",
+        "median us",
+        "p99 us",
+        "max us",
+        "med/floor",
+        "max/floor",
+        "max/min",
+        "retx %",
+        "spurious",
+        "drops",
+        "marked %",
+        "undone",
+    ];
+    if cost {
+        head.extend(["kpkt/cpu-s", "Mev/s", "MB"]);
+    }
+    head.push("hash");
+    let mut rows = vec![head.iter().map(|h| (*h).to_string()).collect::<Vec<_>>()];
+    for case in cases(results) {
+        rows.push(line(case, cost));
+    }
+    columns(&rows)
+}
+
+fn line(case: &[RunResult], cost: bool) -> Vec<String> {
+    let of = |f: &dyn Fn(&RunResult) -> f64| Quantiles::of(case.iter().map(f).collect());
+    let first = &case[0];
+    let name = match first.spec.case.as_str() {
+        "" => first.spec.name.clone(),
+        case => case.to_string(),
+    };
+    let retx = of(&|r| r.retransmitted_percent()).median;
+    let marked = of(&|r| 100.0 * r.marked as f64 / r.packets_sent.max(1) as f64).median;
+    let undone: usize = case.iter().map(RunResult::unfinished).sum();
+    let mut row = vec![
+        name,
+        case.len().to_string(),
+        first.flows.len().to_string(),
+        format!("{:.1}", of(&|r| r.summary.floor_us).median),
+        format!("{:.1}", of(&|r| r.summary.fct_us.min).min),
+        format!("{:.1}", of(&|r| r.summary.fct_us.median).median),
+        format!("{:.1}", of(&|r| r.summary.fct_us.p99).median),
+        format!("{:.1}", of(&|r| r.summary.fct_us.max).max),
+        format!("{:.4}", of(&|r| r.summary.over_floor.median).median),
+        format!("{:.4}", of(&|r| r.summary.over_floor.max).max),
+        format!("{:.4}", of(&|r| r.summary.max_over_min).max),
+        format!("{retx:.2}"),
+        format!("{:.0}", of(&|r| r.counters.retrans_spurious_pkts as f64).median),
+        format!("{:.0}", of(&|r| r.drops.total() as f64).median),
+        format!("{marked:.2}"),
+        undone.to_string(),
+    ];
+    if cost {
+        let events = of(&|r| r.events as f64 * 1e3 / r.cpu_ns.max(1) as f64).median;
+        row.push(format!("{:.0}", of(&|r| r.packets_per_cpu_s() / 1e3).median));
+        row.push(format!("{events:.2}"));
+        row.push(format!("{:.0}", of(&|r| r.memory_bytes as f64 / 1e6).max));
+    }
+    // One hash for all seeds of the case: any difference shows.
+    let hash = case.iter().fold(0u64, |h, r| h.rotate_left(9) ^ r.hash);
+    row.push(format!("{hash:016x}"));
+    row
+}
+
+/// A line per flow and round of all runs.
+pub fn csv(results: &[RunResult]) -> String {
+    let mut out = String::from("experiment,case,seed,round,flow,src,dst,bytes,fct_ps,floor_ps\n");
+    for r in results {
+        for (round, fcts) in r.fct_ps.iter().enumerate() {
+            for (i, fct) in fcts.iter().enumerate() {
+                let f = &r.flows[i];
+                let fct = fct.map_or(String::new(), |t| t.to_string());
+                let (name, case) = (&r.spec.name, r.spec.case.replace(',', ""));
+                let _ = writeln!(
+                    out,
+                    "{name},{case},{},{round},{i},{},{},{},{fct},{}",
+                    r.seed, f.src.0, f.dst.0, f.bytes, r.floor_ps[i]
+                );
+            }
+        }
+    }
+    out
+}
+
+/// Everything but the single flows: parameters, summary, counters, cost, series.
+pub fn json(results: &[RunResult]) -> Value {
+    results.iter().map(one).collect()
+}
+
+fn one(r: &RunResult) -> Value {
+    let q = |q: &Quantiles| object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean });
+    let drops: serde_json::Map<String, Value> = DropReason::ALL
+        .iter()
+        .filter(|d| r.drops.of(**d) > 0)
+        .map(|d| (d.name().to_string(), r.drops.of(*d).into()))
+        .collect();
+    let c = &r.counters;
+    object!({
+        "spec": r.spec,
+        "seed": r.seed,
+        "hash": format!("{:016x}", r.hash),
+        "engine": format!("{:?}", r.engine),
+        "bytes_counted": "UDP payload + 66 (UDP 8, IPv4 20, Ethernet 18, preamble and gap 20), \
+                          at least 84 per packet",
+        "hosts": r.hosts,
+        "base_rtt_us": r.base_rtt_ps as f64 / 1e6,
+        "fct_us": q(&r.summary.fct_us),
+        "floor_us": r.summary.floor_us,
+        "over_floor": q(&r.summary.over_floor),
+        "max_over_min": r.summary.max_over_min,
+        "unfinished": r.unfinished(),
+        "failures": r.failures,
+        "data_packets": r.data_packets,
+        "retransmitted": c.retrans_pkts,
+        "retransmitted_spurious": c.retrans_spurious_pkts,
+        "timeouts": c.retrans_timeout_events,
+        "tail_probes": c.tlp_pkts,
+        "duplicates": c.dup_pkts,
+        "acks": c.ack_pkts,
+        "ce": c.ce_pkts,
+        "probes": c.probe_pkts,
+        "paths_retired": c.paths_retired,
+        "stalls": c.stalls,
+        "packets_sent": r.packets_sent,
+        "marked": r.marked,
+        "drops": drops,
+        "events": r.events,
+        "simulated_us": r.end_ps as f64 / 1e6,
+        "cpu_s": r.cpu_ns as f64 / 1e9,
+        "wall_s": r.wall_ns as f64 / 1e9,
+        "packets_per_cpu_s": r.packets_per_cpu_s(),
+        "memory_bytes": r.memory_bytes,
+        "goodput_bytes": r.goodput,
+    })
+}

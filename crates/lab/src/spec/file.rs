@@ -1,0 +1,149 @@
+//! Spec files: a base, cases that change parts of it, and what `--quick` changes.
+
+use super::Spec;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// Experiments that come with the program: name and text.
+pub const EMBEDDED: &[(&str, &str)] = &[
+    ("incast", include_str!("../../specs/incast.toml")),
+    ("smallincast", include_str!("../../specs/smallincast.toml")),
+    ("permutation", include_str!("../../specs/permutation.toml")),
+    ("fig6", include_str!("../../specs/fig6.toml")),
+    ("slowlinks", include_str!("../../specs/slowlinks.toml")),
+    ("linkfail", include_str!("../../specs/linkfail.toml")),
+];
+
+/// Text of an embedded experiment.
+pub fn embedded(name: &str) -> Option<&'static str> {
+    EMBEDDED.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
+/// A parsed spec file.
+#[derive(Clone, Debug)]
+pub struct SpecFile {
+    /// Cases in the order of the file.
+    pub cases: Vec<Spec>,
+    /// Where files named in it are looked for.
+    pub folder: PathBuf,
+}
+
+impl SpecFile {
+    /// Reads an experiment by name, or a file.
+    ///
+    /// # Errors
+    /// The text says what is wrong and where.
+    pub fn load(name: &str, quick: bool) -> Result<Self, String> {
+        Self::load_with(name, quick, &[])
+    }
+
+    /// The same with changes to every case, each a line of TOML such as `engine.paths = 16`.
+    ///
+    /// # Errors
+    /// The text says what is wrong and where.
+    pub fn load_with(name: &str, quick: bool, changes: &[String]) -> Result<Self, String> {
+        if let Some(text) = embedded(name) {
+            return Self::parse_with(text, Path::new("."), quick, changes)
+                .map_err(|e| format!("experiment {name}: {e}"));
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let names: Vec<_> = EMBEDDED.iter().map(|(n, _)| *n).collect();
+            return Err(format!(
+                "{name} is neither a file nor an experiment; there are: {}",
+                names.join(", ")
+            ));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse_with(&text, folder, quick, changes).map_err(|e| format!("{name}: {e}"))
+    }
+
+    /// Reads the text of a spec file.
+    ///
+    /// # Errors
+    /// The text says what is wrong and where.
+    pub fn parse(text: &str, folder: &Path, quick: bool) -> Result<Self, String> {
+        Self::parse_with(text, folder, quick, &[])
+    }
+
+    fn parse_with(
+        text: &str,
+        folder: &Path,
+        quick: bool,
+        changes: &[String],
+    ) -> Result<Self, String> {
+        let mut base: Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+        let quick_changes = match base.remove("quick") {
+            None => Table::new(),
+            Some(Value::Table(t)) => t,
+            Some(_) => return Err("`quick` must be a table".into()),
+        };
+        let cases = match base.remove("cases") {
+            None => vec![Value::Table(Table::new())],
+            Some(Value::Array(a)) => a,
+            Some(_) => return Err("`cases` must be an array of tables ([[cases]])".into()),
+        };
+        if quick {
+            merge(&mut base, quick_changes);
+        }
+        let mut out = Vec::new();
+        for (i, case) in cases.into_iter().enumerate() {
+            let Value::Table(mut case) = case else {
+                return Err(format!("case {} is not a table", i + 1));
+            };
+            let slow = case.remove("slow").is_some_and(|v| v == Value::Boolean(true));
+            if slow && quick {
+                continue;
+            }
+            let mut whole = base.clone();
+            merge(&mut whole, case);
+            for change in changes {
+                let table = change.parse::<Table>();
+                let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
+                merge(&mut whole, table);
+            }
+            let spec: Spec = whole
+                .try_into()
+                .map_err(|e: toml::de::Error| format!("case {}: {}", i + 1, e.message()))?;
+            out.push(spec);
+        }
+        Ok(Self { cases: out, folder: folder.into() })
+    }
+}
+
+/// Lays `over` on top of `base`, table by table.
+fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(b)), Value::Table(o)) => merge(b, o),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_embedded_spec_parses() {
+        for (name, text) in EMBEDDED {
+            for quick in [false, true] {
+                let file = SpecFile::parse(text, Path::new("."), quick);
+                let cases = file.unwrap_or_else(|e| panic!("{name}: {e}")).cases;
+                assert!(!cases.is_empty());
+                assert!(cases.iter().all(|c| c.name == *name));
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let text = embedded("incast").unwrap().replace("[network]", "[network]\nbufer_bytes = 3");
+        let e = SpecFile::parse(&text, Path::new("."), false).unwrap_err();
+        assert!(e.contains("bufer_bytes"), "{e}");
+    }
+}

@@ -1,0 +1,339 @@
+//! An experiment as written down: one TOML file, read into plain data.
+
+mod file;
+
+pub use file::{EMBEDDED, SpecFile, embedded};
+
+use serde::{Deserialize, Serialize};
+
+/// One case of an experiment, complete.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// Name of the experiment.
+    pub name: String,
+    /// What the case is, in tables.
+    #[serde(default)]
+    pub case: String,
+    /// One sentence: what is shown.
+    pub title: String,
+    /// Seeds run when the command line names no number.
+    #[serde(default = "one")]
+    pub seeds: u32,
+    /// Simulated time after which a run is given up, ms.
+    #[serde(default = "time_ms_max")]
+    pub time_ms_max: u64,
+    /// The network.
+    pub network: Network,
+    /// The protocol.
+    #[serde(default)]
+    pub engine: EngineSpec,
+    /// Who sends what to whom.
+    pub workload: Workload,
+    /// What goes wrong.
+    #[serde(default)]
+    pub fault: Vec<FaultSpec>,
+    /// What is recorded besides flow completion times.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn time_ms_max() -> u64 {
+    1_000
+}
+
+/// Shape of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Three tiers of switches with `k` ports: `k^3 / 4` hosts.
+    FatTree,
+    /// `leaves`, `spines`, `hosts_per_leaf`, `cables_per_spine`.
+    LeafSpine,
+    /// Two switches with `left` and `right` hosts and one cable.
+    Dumbbell,
+    /// Two hosts, one cable.
+    BackToBack,
+    /// An htsim `.topo` file, named by `file`.
+    Topo,
+}
+
+/// The network. Fields that a shape does not use must be left out.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Shape.
+    pub shape: Shape,
+    /// Ports per switch (fat tree).
+    pub k: Option<u32>,
+    /// Leaves (leaf-spine).
+    pub leaves: Option<u32>,
+    /// Spines (leaf-spine).
+    pub spines: Option<u32>,
+    /// Hosts under each leaf (leaf-spine).
+    pub hosts_per_leaf: Option<u32>,
+    /// Cables from each leaf to each spine (leaf-spine; default 1).
+    pub cables_per_spine: Option<u32>,
+    /// Hosts on the left (dumbbell).
+    pub left: Option<u32>,
+    /// Hosts on the right (dumbbell).
+    pub right: Option<u32>,
+    /// The topology's file (topo), relative to the spec file.
+    pub file: Option<String>,
+    /// Rate of host links in Gb/s.
+    #[serde(default = "link_gbps")]
+    pub link_gbps: f64,
+    /// Rate of links between switches in Gb/s; default: that of host links.
+    pub core_gbps: Option<f64>,
+    /// Delay of each link in ns, switching included.
+    #[serde(default = "link_delay_ns")]
+    pub link_delay_ns: u64,
+    /// Buffer of each switch port in bytes.
+    #[serde(default = "buffer_bytes")]
+    pub buffer_bytes: u64,
+    /// Backlog from which packets may be marked, bytes; 0 = no ECN.
+    #[serde(default = "ecn_bytes_min")]
+    pub ecn_bytes_min: u64,
+    /// Backlog from which every packet is marked, bytes.
+    #[serde(default = "ecn_bytes_max")]
+    pub ecn_bytes_max: u64,
+}
+
+const fn link_gbps() -> f64 {
+    100.0
+}
+const fn link_delay_ns() -> u64 {
+    1_000
+}
+// Five bandwidth-delay products of 11 us at 100 Gb/s, marks from a fifth to four fifths of one:
+// the setting of the published anchors (tail drop, commodity switch).
+const fn buffer_bytes() -> u64 {
+    680_000
+}
+const fn ecn_bytes_min() -> u64 {
+    27_200
+}
+const fn ecn_bytes_max() -> u64 {
+    108_800
+}
+
+/// What is set in the engine besides the simulator's defaults.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineSpec {
+    /// Payload of a full packet in bytes.
+    pub mtu: u16,
+    /// How flows become messages: "write", "write-imm" or "send".
+    pub verb: VerbSpec,
+    /// Largest RDMA write in bytes.
+    pub message_bytes: u32,
+    /// One queue pair for all flows of a host.
+    pub qp_shared: bool,
+    /// Paths per peer; default: the engine's.
+    pub paths: Option<u16>,
+    /// "srd", "oblivious", "ecmp" or "rtt-p2c".
+    pub path_policy: Option<PathPolicySpec>,
+    /// "srd" or "fixed".
+    pub rate_policy: Option<RatePolicySpec>,
+    /// Rate of the fixed policy in Gb/s.
+    pub fixed_gbps: Option<f64>,
+    /// Inflight cap of the fixed policy in bytes.
+    pub fixed_inflight_bytes: Option<u64>,
+    /// Receiver credits.
+    pub credits: Option<bool>,
+    /// Packets per acknowledgment.
+    pub ack_every: Option<u16>,
+    /// Base RTT that the engine is told before it has measured one, in us; default: the network's.
+    pub rtt_initial_us: Option<f64>,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        Self {
+            mtu: 4096,
+            verb: VerbSpec::Write,
+            message_bytes: 1 << 30,
+            qp_shared: false,
+            paths: None,
+            path_policy: None,
+            rate_policy: None,
+            fixed_gbps: None,
+            fixed_inflight_bytes: None,
+            credits: None,
+            ack_every: None,
+            rtt_initial_us: None,
+        }
+    }
+}
+
+/// See [`EngineSpec::verb`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of crate::host::Verb")]
+pub enum VerbSpec {
+    Write,
+    WriteImm,
+    Send,
+}
+
+/// See [`EngineSpec::path_policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_core::config::PathPolicy")]
+pub enum PathPolicySpec {
+    Srd,
+    Oblivious,
+    Ecmp,
+    #[serde(rename = "rtt-p2c")]
+    RttP2c,
+}
+
+/// See [`EngineSpec::rate_policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_core::config::RatePolicy")]
+pub enum RatePolicySpec {
+    Srd,
+    Fixed,
+}
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// `senders` hosts of different pods or leaves, `flows_per_pair` flows each, to host 0.
+    Incast,
+    /// Every host to another, each host receiving once.
+    Permutation,
+    /// Host `i` of the first leaf to host `i` of the second, for `pairs` hosts, `flows_per_pair`
+    /// flows each.
+    LeafPairs,
+    /// Host `2 i` to host `2 i + 1`, for `pairs` pairs.
+    Pairs,
+    /// An htsim `.cm` file, named by `file`, times in `unit`.
+    Cm,
+}
+
+/// Unit of start times in a `.cm` file: the dialects differ and the file does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CmUnit {
+    /// Picoseconds (csg-htsim and the generators).
+    Ps,
+    /// Microseconds (uet-htsim).
+    Us,
+}
+
+/// The flows.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Pattern.
+    pub pattern: Pattern,
+    /// Bytes of each flow.
+    #[serde(default = "flow_bytes")]
+    pub bytes: u64,
+    /// Senders (incast).
+    pub senders: Option<u32>,
+    /// Pairs of hosts.
+    pub pairs: Option<u32>,
+    /// Flows of each pair (default 1).
+    #[serde(default = "one")]
+    pub flows_per_pair: u32,
+    /// How often all flows run; the next round starts `barrier_us` after the last flow's end.
+    #[serde(default = "one")]
+    pub rounds: u32,
+    /// Time between rounds.
+    #[serde(default = "barrier_us")]
+    pub barrier_us: u64,
+    /// Each flow starts up to this much later than its round, at random.
+    #[serde(default)]
+    pub jitter_ns: u64,
+    /// Each pair exchanges this much before the first round, so that contexts are open; 0 = cold.
+    #[serde(default = "warm_bytes")]
+    pub warm_bytes: u64,
+    /// First round, in us.
+    #[serde(default = "start_us")]
+    pub start_us: u64,
+    /// Matrix file (cm), relative to the spec file.
+    pub file: Option<String>,
+    /// Unit of its times.
+    pub unit: Option<CmUnit>,
+}
+
+const fn flow_bytes() -> u64 {
+    2_000_000
+}
+const fn barrier_us() -> u64 {
+    5
+}
+const fn warm_bytes() -> u64 {
+    4_096
+}
+const fn start_us() -> u64 {
+    300
+}
+
+/// A fault, at a time. Times count from the start of the run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum FaultSpec {
+    /// A top-tier switch swallows all packets; routing avoids it `routing_us` later (left out:
+    /// never).
+    SpineHole {
+        /// When.
+        at_us: u64,
+        /// Which of its tier.
+        spine: u32,
+        /// Routing's delay.
+        routing_us: Option<u64>,
+        /// When it is well again.
+        until_us: Option<u64>,
+    },
+    /// Links run at a share of their rate.
+    SlowLinks {
+        /// When.
+        #[serde(default)]
+        at_us: u64,
+        /// Which links.
+        links: SlowSet,
+        /// How many of them.
+        count: u32,
+        /// Share of the built rate.
+        percent: u32,
+    },
+    /// All links between switches lose packets at random.
+    CoreLoss {
+        /// When.
+        #[serde(default)]
+        at_us: u64,
+        /// Probability.
+        prob: f64,
+    },
+}
+
+/// Which links are slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlowSet {
+    /// Links from the top tier down, switch by switch below: those of the first aggregation
+    /// switch (or leaf) first.
+    DownFirst,
+    /// Links from the top tier down, drawn from the seed.
+    DownRandom,
+    /// Cables to the top tier in both directions, drawn from the seed.
+    BothRandom,
+    /// Cables of the first leaf (or aggregation switch), in both directions, in order.
+    BothFirst,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Measure {
+    /// Interval of the goodput series in us; 0 = none.
+    pub goodput_us: u64,
+}

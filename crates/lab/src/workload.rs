@@ -1,0 +1,216 @@
+//! From a spec's workload to flows.
+
+use crate::spec::{CmUnit, Pattern, Workload};
+use srd_fabric::htsim::{CmFile, StartUnit, TriggerKind};
+use srd_fabric::{HostId, NS, Node, Ps, Rng, Topology};
+use std::path::Path;
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Sender.
+    pub src: HostId,
+    /// Receiver.
+    pub dst: HostId,
+    /// Payload in bytes.
+    pub bytes: u64,
+    /// Start after the beginning of its round; `None` = a trigger starts it.
+    pub start_ps: Option<Ps>,
+    /// Triggers that its end at the sender fires.
+    pub on_sent: Option<u32>,
+    /// Triggers that its end at the receiver fires.
+    pub on_received: Option<u32>,
+}
+
+/// Starts flows when others have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Number by which flows name it.
+    pub id: u32,
+    /// Firings that it takes to start its flows.
+    pub needs: u32,
+    /// It starts them once only.
+    pub once: bool,
+    /// Flows that it starts.
+    pub starts: Vec<u32>,
+}
+
+/// All flows and what links them.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    /// The flows; their index is their number.
+    pub flows: Vec<Flow>,
+    /// The triggers.
+    pub triggers: Vec<Trigger>,
+}
+
+impl Workload {
+    /// The flows on this network. The same `seed` gives the same flows.
+    ///
+    /// # Errors
+    /// Names the field that is missing or does not fit the network.
+    pub fn flows(&self, topo: &Topology, folder: &Path, seed: u64) -> Result<Flows, String> {
+        if self.rounds == 0 || self.flows_per_pair == 0 || self.bytes == 0 {
+            return Err("workload.rounds, flows_per_pair and bytes must be at least 1".into());
+        }
+        let mut rng = Rng::stream(seed, 0x1ab, 0);
+        let pairs = match self.pattern {
+            Pattern::Incast => self.incast(topo)?,
+            Pattern::Permutation => permutation(topo.hosts(), &mut rng)?,
+            Pattern::LeafPairs => self.leaf_pairs(topo)?,
+            Pattern::Pairs => {
+                let n = self.need_pairs()?;
+                if topo.hosts() < 2 * n {
+                    return Err(format!("workload.pairs = {n}, but {} hosts", topo.hosts()));
+                }
+                (0..n).map(|i| (2 * i, 2 * i + 1)).collect()
+            }
+            Pattern::Cm => return self.matrix(topo, folder),
+        };
+        let mut flows = Vec::new();
+        for (src, dst) in pairs {
+            for _ in 0..self.flows_per_pair {
+                let late = if self.jitter_ns == 0 { 0 } else { rng.below(self.jitter_ns * NS) };
+                flows.push(Flow {
+                    src: HostId(src),
+                    dst: HostId(dst),
+                    bytes: self.bytes,
+                    start_ps: Some(late),
+                    on_sent: None,
+                    on_received: None,
+                });
+            }
+        }
+        Ok(Flows { flows, triggers: Vec::new() })
+    }
+
+    fn need_pairs(&self) -> Result<u32, String> {
+        self.pairs.ok_or_else(|| format!("workload.pairs is missing: {:?} needs it", self.pattern))
+    }
+
+    /// Senders under switches as far apart as there are, to host 0.
+    fn incast(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
+        let n = self.senders.ok_or("workload.senders is missing: an incast needs it")?;
+        let hosts = topo.hosts();
+        if n == 0 || n >= hosts {
+            return Err(format!("workload.senders = {n} must be from 1 to {}", hosts - 1));
+        }
+        // Every sender in the next of n + 1 equal parts of the hosts; the receiver has the first.
+        let part = (hosts / (n + 1)).max(1);
+        let leaf = hosts_per_leaf(topo).max(1);
+        let step = if part >= leaf { part / leaf * leaf } else { part };
+        Ok((1..=n).map(|i| (i * step, 0)).collect())
+    }
+
+    fn leaf_pairs(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
+        let (n, leaf) = (self.need_pairs()?, hosts_per_leaf(topo));
+        if n > leaf || topo.hosts() < 2 * leaf {
+            return Err(format!("workload.pairs = {n}, but {leaf} hosts under the first leaf"));
+        }
+        Ok((0..n).map(|i| (i, leaf + i)).collect())
+    }
+
+    fn matrix(&self, topo: &Topology, folder: &Path) -> Result<Flows, String> {
+        let name = self.file.as_deref().ok_or("workload.file is missing: cm needs it")?;
+        let unit = match self.unit {
+            Some(CmUnit::Ps) => StartUnit::Picoseconds,
+            Some(CmUnit::Us) => StartUnit::Microseconds,
+            None => {
+                return Err("workload.unit is missing: start times of a .cm file are \"ps\" \
+                            (csg-htsim) or \"us\" (uet-htsim), and the file does not say"
+                    .into());
+            }
+        };
+        let path = folder.join(name);
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let cm = CmFile::parse(&text, unit).map_err(|e| format!("{}: {e}", path.display()))?;
+        flows_of(&cm, topo).map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+/// Flows of a matrix.
+fn flows_of(cm: &CmFile, topo: &Topology) -> Result<Flows, String> {
+    if cm.nodes > topo.hosts() {
+        return Err(format!("{} nodes, but the network has {} hosts", cm.nodes, topo.hosts()));
+    }
+    if let Some(f) = cm.failures.first() {
+        return Err(format!(
+            "line {}: failures are not taken from the matrix: write a [[fault]] in the spec",
+            f.line
+        ));
+    }
+    let mut triggers: Vec<Trigger> = cm
+        .triggers
+        .iter()
+        .map(|t| Trigger {
+            id: t.id,
+            needs: match t.kind {
+                TriggerKind::Barrier { count } => count,
+                TriggerKind::OneShot | TriggerKind::MultiShot => 1,
+            },
+            once: t.kind != TriggerKind::MultiShot,
+            starts: Vec::new(),
+        })
+        .collect();
+    let mut flows = Vec::new();
+    for c in &cm.connections {
+        if let Some(id) = c.trigger {
+            let t = triggers.iter_mut().find(|t| t.id == id).expect("the reader checked it");
+            t.starts.push(flows.len() as u32);
+        }
+        flows.push(Flow {
+            src: HostId(c.src),
+            dst: HostId(c.dst),
+            bytes: c.bytes,
+            start_ps: c.start_ps,
+            on_sent: c.send_done_trigger,
+            on_received: c.recv_done_trigger,
+        });
+    }
+    Ok(Flows { flows, triggers })
+}
+
+/// A random permutation without fixed points.
+fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, String> {
+    if hosts < 2 {
+        return Err("a permutation needs at least two hosts".into());
+    }
+    let mut to: Vec<u32> = (0..hosts).collect();
+    rng.shuffle(&mut to);
+    // A fixed point trades places with its neighbour, which cannot become one by that.
+    for i in 0..hosts as usize {
+        if to[i] == i as u32 {
+            to.swap(i, (i + 1) % hosts as usize);
+        }
+    }
+    if to.iter().enumerate().any(|(i, t)| i as u32 == *t) {
+        return Err(format!("no permutation of {hosts} hosts found"));
+    }
+    Ok(to.into_iter().enumerate().map(|(i, t)| (i as u32, t)).collect())
+}
+
+/// Hosts under the switch of host 0.
+fn hosts_per_leaf(topo: &Topology) -> u32 {
+    let Some(first) = topo.cables_of(Node::Host(HostId(0))).next() else { return 0 };
+    let leaf = topo.cables()[first.0 as usize].b;
+    topo.cables().iter().filter(|c| c.b == leaf && matches!(c.a, Node::Host(_))).count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn permutations_have_no_fixed_point_and_hit_everyone() {
+        for seed in 0..200 {
+            for hosts in [2, 3, 5, 64] {
+                let p = permutation(hosts, &mut Rng::new(seed)).unwrap();
+                assert!(p.iter().all(|(a, b)| a != b));
+                let hit: BTreeSet<u32> = p.iter().map(|(_, b)| *b).collect();
+                assert_eq!(hit.len(), hosts as usize);
+            }
+        }
+    }
+}
