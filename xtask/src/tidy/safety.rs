@@ -72,8 +72,15 @@ enum Kind {
     Block,
     /// A function or trait: its contract may stand in its doc.
     Contract,
-    /// An attribute (`#[unsafe(no_mangle)]`): counted, but needs no comment.
+    /// An attribute (`#[unsafe(no_mangle)]`) or a trait's function: needs no comment.
     Attribute,
+}
+
+impl Kind {
+    /// The same within the implementation of a trait: its functions need no contract of their own.
+    fn implemented(self) -> Self {
+        if self == Self::Contract { Self::Attribute } else { self }
+    }
 }
 
 #[derive(Debug)]
@@ -85,12 +92,29 @@ struct Use {
 /// Every `unsafe` among the tokens, also within macros.
 fn collect(tokens: &TokenStream, out: &mut Vec<Use>) {
     let list: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    // Whether `impl` and then `for` have passed: what follows in braces implements a trait, whose
+    // contracts stand there.
+    let (mut after_impl, mut of_trait) = (false, false);
     for (at, token) in list.iter().enumerate() {
         match token {
-            TokenTree::Group(group) => collect(&group.stream(), out),
+            TokenTree::Group(group) => {
+                let before = out.len();
+                collect(&group.stream(), out);
+                if group.delimiter() == Delimiter::Brace {
+                    if of_trait {
+                        out[before..].iter_mut().for_each(|u| u.kind = u.kind.implemented());
+                    }
+                    (after_impl, of_trait) = (false, false);
+                }
+            }
+            TokenTree::Ident(word) if word == "impl" => after_impl = true,
+            TokenTree::Ident(word) if word == "for" => of_trait = after_impl,
             TokenTree::Ident(word) if word == "unsafe" => {
                 let line = word.span().start().line;
                 out.extend(kind_of(&list[at + 1..]).map(|kind| Use { line, kind }));
+            }
+            TokenTree::Punct(mark) if mark.as_char() == ';' => {
+                (after_impl, of_trait) = (false, false);
             }
             _ => {}
         }
@@ -176,6 +200,7 @@ mod tests {
             "/// # Safety\n/// a\npub unsafe trait T {}",
             "type F = unsafe extern \"C\" fn(i32);\n#[unsafe(no_mangle)]\nfn g() {}",
             "macro_rules! m { () => {\n    // SAFETY: a\n    unsafe { g() }\n} }",
+            "// SAFETY: a\nunsafe impl A for X {\n    unsafe fn f() {}\n}",
             "// SAFETY: as in the C header\nunsafe extern \"C\" { fn g(); }",
         ];
         for text in good {
@@ -188,6 +213,8 @@ mod tests {
             "unsafe impl Send for X {}",
             "/// Doc.\npub unsafe fn f() {}",
             "pub unsafe trait T {}",
+            "impl X {\n    unsafe fn f() {}\n}",
+            "// SAFETY: a\nunsafe impl A for X {\n    fn f() { unsafe { g() } }\n}",
             "macro_rules! m { () => { unsafe { g() } } }",
             "unsafe extern \"C\" { fn g(); }",
         ];
