@@ -88,3 +88,61 @@ fn work_that_cannot_leave_notices_a_dead_peer() {
     assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 2));
     assert_eq!(p.net.hosts[0].statuses()[1], Status::LocalUnrespRemote);
 }
+
+/// A write with immediate is given up while segments of it are still under way. They arrive after
+/// the word that it was given up, and must not start it again: nobody would end it, and its place in
+/// the responder's table would be lost for good.
+#[test]
+fn late_segments_do_not_revive_a_message_that_was_given_up() {
+    for seed in 0..40 {
+        let mut configs: Vec<_> = (0..2).map(config).collect();
+        configs[1].write_imms_per_context_max = 1;
+        let mut p = Pair::with(seed, configs);
+        p.net.faults.jitter_ns = 300_000;
+        let (key, addr) = p.net.hosts[1].region(vec![0; 8192], Access::REMOTE_WRITE);
+        let back = p.net.hosts[0].ip;
+        let now = p.net.now;
+        p.net.hosts[1].ah(now, back);
+        for i in 0..10 {
+            p.net.hosts[1].recv(p.qp[1], i, 100);
+        }
+        let wr = |id| SendWr {
+            op: Opcode::WriteImm,
+            rkey: key.0,
+            raddr: addr,
+            ..send_wr(id, p.ah[0], p.qp[1], 8192)
+        };
+        let given_up = p.net.hosts[0].qp(now, QpType::Srd, false);
+        p.net.hosts[0].post(now, given_up, wr(0), vec![0; 8192]).unwrap();
+        let under_way = |n: &Net| n.hosts[0].sent_packets > 6;
+        assert!(p.net.run_until(Span::from_ms(50), under_way));
+        let now = p.net.now;
+        p.net.hosts[0].engine.qp_destroy(now, given_up).unwrap();
+        p.net.hosts[0].post(now, p.qp[0], wr(1), vec![1; 8192]).unwrap();
+        assert!(p.net.run_until(Span::from_ms(100), |n| n.hosts[0].sends_done() == 1));
+        assert_eq!(p.net.hosts[0].statuses(), [Status::Ok], "seed {seed}");
+    }
+}
+
+/// With the inflight cap full, datagrams left as fast as they were posted, whatever the rate.
+#[test]
+fn datagrams_keep_to_the_rate_when_the_cap_is_full() {
+    let mut configs: Vec<_> = (0..2).map(config).collect();
+    configs[0].rate.policy = config::RatePolicy::Fixed;
+    configs[0].rate.rate_fixed_bytes_per_sec = 10_000_000;
+    configs[0].rate.inflight_fixed_bytes = 1024;
+    let mut p = Pair::with(24, configs);
+    let now = p.net.now;
+    let ud = [0, 1].map(|i: usize| p.net.hosts[i].qp(now, QpType::Ud, false));
+    for i in 0..10 {
+        p.net.hosts[1].recv(p.qp[1], i, 1024);
+        p.send(0, i, pattern(i, 1024)).unwrap();
+    }
+    for i in 0..50 {
+        let wr = send_wr(100 + i, p.ah[0], ud[1], 1000);
+        p.net.hosts[0].post(now, ud[0], wr, pattern(i, 1000)).unwrap();
+    }
+    p.net.run(Span::from_ms(1));
+    let bytes = p.net.hosts[0].engine.counters().tx_bytes;
+    assert!(bytes < 10_000 + 6_000, "{bytes} bytes in 1 ms at 10 MB/s");
+}
