@@ -1,9 +1,9 @@
 //! The application on an engine: posts work, keeps receives posted, makes and destroys objects.
 
 use crate::class::Class;
+use crate::cover::Cover;
 use crate::draw::Draw;
 use crate::ledger::{Ledger, Oracle, Region, Req, ReqState};
-use crate::cover::Cover;
 use crate::node::Node;
 use crate::packet::{host_of, ip_of};
 use crate::scenario::{Scenario, stream};
@@ -46,6 +46,9 @@ impl Node {
     /// One step of the application.
     pub fn app_step(&mut self, s: &Scenario, led: &mut Ledger) {
         self.poll(s, led);
+        // No slot is kept back for ever.
+        self.engine.cq_release(self.cq, self.mirror.unreleased);
+        self.mirror.unreleased = 0;
         let pause = self.app.draw.range(1, s.profile.pause_ns) * NS;
         self.app.next_at = led.now + pause;
         if led.now >= s.heal_at {
@@ -122,7 +125,8 @@ impl Node {
         let slots = s.slots.len() as u64;
         let engines = u64::from(s.hosts) * slots;
         let d = &mut self.app.draw;
-        let mut to = if s.profile.incast && self.host != 0 { d.below(slots) } else { d.below(engines) };
+        let mut to =
+            if s.profile.incast && self.host != 0 { d.below(slots) } else { d.below(engines) };
         if to == u64::from(self.id) && d.percent(90) {
             to = (to + 1) % engines;
         }

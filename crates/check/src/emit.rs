@@ -128,7 +128,8 @@ impl TxSink for Emitter<'_> {
 /// A packet in one line.
 pub fn brief(p: &Packet<'_>) -> String {
     let h = &p.header;
-    let mut s = format!("{:?} psn {} una {} n {} path {}", h.kind, h.psn, h.una(), h.tx_num, h.path);
+    let mut s =
+        format!("{:?} psn {} una {} n {} path {}", h.kind, h.psn, h.una(), h.tx_num, h.path);
     if let Some(m) = p.body.message() {
         s += &format!(" msg {:x} qp {}>{}", m.msg_id, m.src_qpn, m.dst_qpn);
     }
@@ -188,7 +189,10 @@ impl Emitter<'_> {
         let mut p = j.cum.or(first).unwrap_or(a.cum);
         while (p.wrapping_sub(a.cum) as i32) < 0 {
             if !j.verdicts.contains_key(&p) {
-                led.fail(Oracle::Ack, format!("engine {id} acknowledges psn {p}, not judged: {a:?}"));
+                led.fail(
+                    Oracle::Ack,
+                    format!("engine {id} acknowledges psn {p}, not judged: {a:?}"),
+                );
                 return;
             }
             p = p.wrapping_add(1);
@@ -234,6 +238,9 @@ impl Emitter<'_> {
             self.response_check(t, r.status);
             return None;
         }
+        if let Body::Cancel { msg_id } = t.packet.body {
+            return self.led.messages.get(&(self.id, self.epoch, msg_id)).copied();
+        }
         let m = *t.packet.body.message()?;
         let id = self.wrs.get((m.msg_id & 0xFFFF) as usize).copied().flatten();
         let Some(id) = id else {
@@ -246,9 +253,8 @@ impl Emitter<'_> {
         let offset = t.payload.map_or(0, |p| p.offset);
         let from = matches!(t.payload.map(|p| p.source), None | Some(Source::Wr(_)));
         let whole = u32::from(t.packet.payload_len) == wr.len;
-        let rdma_ok = |r: &wire::Rdma| {
-            r.rkey == wr.rkey && r.raddr == wr.raddr.wrapping_add(offset)
-        };
+        let rdma_ok =
+            |r: &wire::Rdma| r.rkey == wr.rkey && r.raddr == wr.raddr.wrapping_add(offset);
         let body_ok = match &t.packet.body {
             Body::Send(_) | Body::Ud(_) => wr.op == Opcode::Send && whole,
             Body::SendImm(_, imm) | Body::UdImm(_, imm) => {
@@ -271,6 +277,9 @@ impl Emitter<'_> {
             let what = format!("packet does not say what request {id} {wr:?} asked for: {t:?}");
             self.led.fail(Oracle::Placement, what);
         }
+        if matches!(t.packet.body, Body::WriteImm { .. }) {
+            self.led.messages.insert((self.id, self.epoch, m.msg_id), id);
+        }
         Some(id)
     }
 
@@ -278,7 +287,9 @@ impl Emitter<'_> {
     fn response_check(&mut self, t: &Transmit<'_>, status: ReadStatus) {
         let Some(p) = t.payload else {
             let ok = status == ReadStatus::RegionGone;
-            return self.led.require(ok, Oracle::Bounds, || format!("response without data: {t:?}"));
+            return self
+                .led
+                .require(ok, Oracle::Bounds, || format!("response without data: {t:?}"));
         };
         let Source::Region(key) = p.source else {
             return self.led.fail(Oracle::Bounds, format!("a response from a request: {t:?}"));
@@ -371,4 +382,3 @@ impl Emitter<'_> {
 fn message_of(src_qpn: u16, wr: &srd_core::SendWr) -> Message {
     Message { src_qpn, dst_qpn: wr.dst_qpn.0, qkey: wr.qkey, msg_id: 0 }
 }
-

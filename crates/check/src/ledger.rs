@@ -221,6 +221,8 @@ pub struct Ledger {
     pub public: Vec<Public>,
     /// Directions by receiving engine and its tag.
     pub directions: FxHashMap<(u16, u32), Direction>,
+    /// Requests of writes with immediate by engine, life and message id.
+    pub messages: FxHashMap<(u16, u32, u32), u32>,
     /// Life of the engine that gave out the tag.
     pub tags: FxHashMap<(u16, u32), u32>,
     /// Pairs of engines between which contexts were ended by silence or restart.

@@ -73,7 +73,7 @@ impl Machine {
         let slot = d.dst.port.wrapping_sub(PORT_BASE_DEFAULT);
         let Some(node) = self.nodes.iter_mut().find(|n| u16::from(n.slot) == slot) else { return };
         if m.hold_ps == 0 {
-            return node.deliver(led, ce, d, 0);
+            return node.deliver(led, ce, d, (now, 0));
         }
         if node.held.len() >= m.hold_max {
             node.queue_drops += 1;
@@ -110,9 +110,9 @@ impl Machine {
     fn drain_held(&mut self, s: &Scenario, led: &mut Ledger, k: usize, now: Ps) {
         let node = &mut self.nodes[k];
         let due = node.held.front().is_some_and(|h| h.0 + s.machine.hold_ps <= now);
-        while due && let Some((_, ce, d)) = node.held.pop_front() {
+        while due && let Some((since, ce, d)) = node.held.pop_front() {
             let more = node.held.len();
-            node.deliver(led, ce, &d, more);
+            node.deliver(led, ce, &d, (since, more));
         }
     }
 

@@ -1,7 +1,7 @@
 //! A second, simple model of one engine's objects: what a responder must decide, and how many
 //! completion slots must be promised.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::wire::{Body, Message, Packet, Verdict};
 use srd_core::{Access, AhId, Completion, CompletionKind, QpState, QpType, Qpn};
 use std::collections::VecDeque;
@@ -71,6 +71,8 @@ pub struct Mirror {
     pub sends: u32,
     /// Bytes accepted of each write with immediate of several packets, by request.
     pub imm_bytes: FxHashMap<u32, u32>,
+    /// Writes with immediate of several packets that their requester has given up.
+    pub cancelled: FxHashSet<u32>,
     /// Depth of the completion queue.
     pub cq_depth: u32,
     /// Serves reads, writes, and only to peers with an address handle.
@@ -155,6 +157,10 @@ impl Mirror {
                 }
                 let qp = qp?;
                 self.write(ip, qp.pd, rdma.rkey, rdma.raddr, len)?;
+                let whole = u32::from(len) == msg_len;
+                if !whole && id.is_some_and(|i| self.cancelled.contains(&i)) {
+                    return Err(Verdict::NoRequest);
+                }
                 let last = before + u32::from(len) == msg_len;
                 if last && !self.takes_imm(qp) { Err(Verdict::Rnr) } else { good }
             }

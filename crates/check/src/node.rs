@@ -199,7 +199,8 @@ impl Node {
         now: Time,
         verbose: bool,
     ) -> Engine<Recorder> {
-        let mut d = Draw::new(s.seed, stream::ENGINE, 1000 + u64::from(id) * 1000 + u64::from(epoch));
+        let mut d =
+            Draw::new(s.seed, stream::ENGINE, 1000 + u64::from(id) * 1000 + u64::from(epoch));
         let recorder = Recorder { verbose, ..Recorder::default() };
         Engine::new(cfg.clone(), Rng::from_seed(d.bits()), now, recorder)
             .unwrap_or_else(|e| panic!("the scenario draws valid configurations: {e}"))
@@ -301,7 +302,8 @@ impl Node {
     /// Registers a region.
     pub fn mr_add(&mut self, led: &mut Ledger) {
         let d = &mut self.app.draw;
-        let (addr, len) = (d.pick(&[0x1000, 1 << 40, u64::MAX - (1 << 20)]), d.pick(&[4096, 65_536]));
+        let (addr, len) =
+            (d.pick(&[0x1000, 1 << 40, u64::MAX - (1 << 20)]), d.pick(&[4096, 65_536]));
         let all = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
         let access = Access(d.pick(&[all, all, all, Access::REMOTE_READ, Access::REMOTE_WRITE]));
         let pd = if d.percent(5) { self.pds[1] } else { self.pds[0] };

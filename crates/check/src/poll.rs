@@ -14,7 +14,10 @@ impl Node {
             self.mirror.unreleased += 1;
             let id = self.id;
             led.note(|| format!("engine {id}: {:?} {:?} {}", c.status, c.kind, c.wr_id));
-            led.fold(c.wr_id << 8 | c.status as u64, u64::from(c.qpn.0) << 32 | u64::from(c.byte_len));
+            led.fold(
+                c.wr_id << 8 | c.status as u64,
+                u64::from(c.qpn.0) << 32 | u64::from(c.byte_len),
+            );
             match c.kind {
                 CompletionKind::Send(h, op) => self.send_done(led, &c, h, op),
                 _ => self.recv_done(led, &c),
@@ -117,7 +120,10 @@ impl Node {
         let needs = if r.wr.op == Opcode::WriteImm || r.is_message() { r.wr.len } else { 0 };
         let there = r.placed.total() == u64::from(needs);
         led.require(there, Oracle::CompletionAfterPlacement, || {
-            format!("engine {id}: receive completed, {} bytes of request {req} are not there", needs)
+            format!(
+                "engine {id}: receive completed, {} bytes of request {req} are not there",
+                needs
+            )
         });
     }
 
@@ -205,9 +211,7 @@ fn failed(led: &mut Ledger, id: u32, status: Status) {
         Status::RemoteBadLength => r.judged(Verdict::BadLength),
         Status::RemoteBadAddress => r.judged(Verdict::BadRkey) || r.region_gone,
         Status::RemoteUnknownPeer => r.judged(Verdict::UnknownPeer),
-        Status::RemoteFeatureMismatch => {
-            r.judged(Verdict::FeatureMismatch) || r.verdicts == 0
-        }
+        Status::RemoteFeatureMismatch => r.judged(Verdict::FeatureMismatch) || r.verdicts == 0,
         Status::RemoteAbort => disturbed,
         Status::LocalUnrespRemote | Status::LocalUnreachRemote => true,
         Status::LocalBadLength => matches!(r.wr.op, Opcode::Send | Opcode::SendImm),

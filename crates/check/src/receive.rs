@@ -5,14 +5,22 @@ use crate::ledger::{Ledger, Oracle, ReqState, Tamper};
 use crate::mirror::Expected;
 use crate::node::Node;
 use crate::packet::{Content, Datagram, Owner};
-use srd_core::wire::{self, Body, Packet, PacketType, ReadStatus, Verdict};
 use srd_core::config::PORT_BASE_DEFAULT;
 use srd_core::counters::Drop;
-use srd_core::{Endpoint, Opcode, Placement, Rx, RxMeta, Target};
+use srd_core::wire::{self, Body, Packet, PacketType, ReadStatus, Verdict};
+use srd_core::{Endpoint, Opcode, Placement, Rx, RxMeta, Span, Target};
+use srd_fabric::Ps;
 
 impl Node {
-    /// Hands one datagram to the engine and carries out what it answers.
-    pub fn deliver(&mut self, led: &mut Ledger, ce: bool, d: &Datagram, more: usize) {
+    /// Hands one datagram, waiting `since` then with so many behind it, to the engine and carries
+    /// out what it answers.
+    pub fn deliver(
+        &mut self,
+        led: &mut Ledger,
+        ce: bool,
+        d: &Datagram,
+        (since, more): (Ps, usize),
+    ) {
         let now = self.clock.read(led.now);
         let n = d.head.len();
         let len = n + usize::from(d.tail_len);
@@ -26,6 +34,7 @@ impl Node {
                 ce,
                 rxq_drops: self.queue_drops,
                 rxq_depth: u16::try_from(more).unwrap_or(u16::MAX),
+                waited: Span((led.now - since) / 1000),
             };
             let id = self.id;
             led.note(|| format!("engine {id} < {} {}", d.src, brief(&packet)));
@@ -61,7 +70,15 @@ impl Node {
         let unheard = [Drop::UnknownTag, Drop::BadState, Drop::Replay, Drop::BadHandshake];
         let unheard = unheard.iter().chain(&[Drop::NoRoom, Drop::BadSource, Drop::TooLong]);
         let peer = Endpoint { ip: d.src, port: PORT_BASE_DEFAULT + u16::from(p.header.slot) };
-        if unheard.into_iter().all(|&why| rx != Rx::Dropped(why)) {
+        let handshake = matches!(
+            p.header.kind,
+            PacketType::Open
+                | PacketType::OpenAck
+                | PacketType::Challenge
+                | PacketType::Reset
+                | PacketType::CloseAck
+        );
+        if !handshake && unheard.into_iter().all(|&why| rx != Rx::Dropped(why)) {
             self.heard.insert(peer, self.clock.read(led.now));
         }
         if let Some(j) = self.judgments.get_mut(&peer)
@@ -119,7 +136,10 @@ impl Node {
                 format!("engine {id} judged {verdict:?}, right is {right:?}: {}", brief(p))
             });
         }
-        if let Some(req) = d.request {
+        if let (Body::Cancel { .. }, Some(req)) = (p.body, d.request) {
+            self.mirror.imm_bytes.remove(&req);
+            self.mirror.cancelled.insert(req);
+        } else if let Some(req) = d.request {
             led.judged(req, verdict);
             let state = led.reqs[req as usize].state;
             led.note(|| format!("engine {id}: request {req} ({state:?}) judged {verdict:?}"));
@@ -153,7 +173,9 @@ impl Node {
             Body::ReadResp(r) => self.response(led, d, &r, (verdict, place)),
             _ => {
                 let none = place.is_none();
-                led.require(none, Oracle::Placement, || format!("engine {id}: {place:?} for {p:?}"));
+                led.require(none, Oracle::Placement, || {
+                    format!("engine {id}: {place:?} for {p:?}")
+                });
             }
         }
     }
@@ -207,9 +229,11 @@ impl Node {
             (wr.rkey, wr.raddr)
         });
         let end = u128::from(offset) + u128::from(placed);
-        let inside = self.mirror.mrs.get(&key.0).is_some_and(|r| {
-            offset >= r.addr && end <= u128::from(r.addr) + u128::from(r.len)
-        });
+        let inside = self
+            .mirror
+            .mrs
+            .get(&key.0)
+            .is_some_and(|r| offset >= r.addr && end <= u128::from(r.addr) + u128::from(r.len));
         led.require(inside, Oracle::Bounds, || format!("engine {id} writes outside: {place:?}"));
         let at = raddr.wrapping_sub(base);
         let from = d.content.is_some_and(|c| c.offset == at);
@@ -294,9 +318,10 @@ impl Node {
             return led.fail(Oracle::Judgment, format!("engine {id} places, not judged: {p:?}"));
         }
         let Some(m) = p.body.message() else { return };
-        let right = self.mirror.qp(srd_core::Qpn(m.dst_qpn)).filter(|q| {
-            q.kind == srd_core::QpType::Ud && q.state.receives() && q.qkey == m.qkey
-        });
+        let right = self
+            .mirror
+            .qp(srd_core::Qpn(m.dst_qpn))
+            .filter(|q| q.kind == srd_core::QpType::Ud && q.state.receives() && q.qkey == m.qkey);
         let front = right.and_then(|q| {
             let fits = q.receives.front().filter(|f| f.2 >= len + 40);
             fits.map(|f| srd_core::RecvHandle { qp: q.qpn, index: f.0 })
@@ -331,4 +356,3 @@ impl Node {
         }
     }
 }
-

@@ -8,9 +8,7 @@ use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
 use srd_core::config::{PathPolicy, RatePolicy};
 use srd_core::time::Span;
-use srd_fabric::{
-    Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell,
-};
+use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell};
 
 /// What a shrinker may take away from a world. The rest of the world stays as it was, because each
 /// part draws from its own stream.

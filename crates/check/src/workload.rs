@@ -99,9 +99,7 @@ impl Workload {
                 ..base
             },
             Self::MixedImm => Profile { ops: [10, 30, 10, 40, 10, 0], receives: 6, ..base },
-            Self::Rnr => {
-                Profile { ops: [40, 20, 5, 35, 0, 0], receives: 2, burst: 8, ..base }
-            }
+            Self::Rnr => Profile { ops: [40, 20, 5, 35, 0, 0], receives: 2, burst: 8, ..base },
             Self::Churn | Self::Restart => base,
             Self::AllToAll => Profile { messages: 40, ..base },
             Self::Shared => Profile { two_slots: true, messages: 40, ..base },
