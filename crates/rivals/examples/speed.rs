@@ -23,7 +23,6 @@ fn main() -> Result<(), NetError> {
         let mut net = TcpNet::new(shape.build(), WorldConfig::new(1), tcp)?;
         let conns: Vec<_> =
             (0..64).map(|h| net.connect(HostId(h), HostId((h + 11) % 64))).collect();
-        net.run_until(MS);
         let bytes = u64::from(mss) * 10_000;
         conns.iter().for_each(|conn| _ = net.message_at(*conn, MS, bytes));
         #[expect(clippy::disallowed_methods, reason = "the measurement itself")]

@@ -11,8 +11,14 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Marks timers of receiving ends.
-const RECEIVING: u32 = 1 << 31;
+/// Whose deadline it is, in the top bits beside the number of the connection's end: a sender's
+/// timer, a sender that waits for its card or pacer, a receiver's delayed ack. Apart, since a
+/// deadline that comes often must not push aside one that is far away.
+const KIND_SHIFT: u32 = 30;
+const TIMER: u32 = 0;
+const WAKE: u32 = 1;
+const DELAYED: u32 = 2;
+const INDEX: u32 = (1 << KIND_SHIFT) - 1;
 
 /// What the application will do at a time.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +39,9 @@ pub struct TcpHost {
     /// Receiving ends by sending host and number there, for segments sent before it knew ours.
     known: BTreeMap<(u32, u32), u32>,
     jobs: Vec<Job>,
-    /// Deadlines; one entry per end counts, the others are stale.
+    /// Deadlines; of each kind and end the one in `queued` counts, others are stale.
     heap: BinaryHeap<Reverse<(Ps, u32)>>,
-    queued_senders: Vec<Ps>,
-    queued_receivers: Vec<Ps>,
+    queued: [Vec<Ps>; 3],
     /// Messages received by all hosts that share it.
     received: Arc<AtomicU64>,
     corrupt: u64,
@@ -54,8 +59,7 @@ impl TcpHost {
             known: BTreeMap::new(),
             jobs: Vec::new(),
             heap: BinaryHeap::new(),
-            queued_senders: Vec::new(),
-            queued_receivers: Vec::new(),
+            queued: [const { Vec::new() }; 3],
             received,
             corrupt: 0,
         }
@@ -64,7 +68,7 @@ impl TcpHost {
     /// Opens a connection now. `ports` are source and destination port; the path follows from them.
     ///
     /// # Panics
-    /// If a host opens 2^31 connections.
+    /// If a host opens 2^30 connections.
     pub fn connect(
         &mut self,
         dst: HostId,
@@ -129,9 +133,10 @@ impl TcpHost {
 
     fn reserve(&mut self) -> u32 {
         let conn = self.senders.len() as u32;
-        assert!(conn < RECEIVING, "a host has at most 2^31 connections");
+        assert!(conn < INDEX, "a host has at most 2^30 connections");
         self.senders.push(None);
-        self.queued_senders.push(Ps::MAX);
+        self.queued[TIMER as usize].push(Ps::MAX);
+        self.queued[WAKE as usize].push(Ps::MAX);
         conn
     }
 
@@ -146,25 +151,27 @@ impl TcpHost {
         self.arm_sender(conn, io);
     }
 
+    /// Makes sure that a deadline is queued in time; [`Ps::MAX`] = there is none.
+    #[inline]
+    fn arm(&mut self, kind: u32, index: u32, at: Ps, io: &mut HostIo<'_, TcpSegment>) {
+        let queued = &mut self.queued[kind as usize][index as usize];
+        if at < *queued {
+            *queued = at;
+            self.heap.push(Reverse((at, kind << KIND_SHIFT | index)));
+            io.timer_set_earlier(at);
+        }
+    }
+
     fn arm_sender(&mut self, conn: u32, io: &mut HostIo<'_, TcpSegment>) {
         let Some(sender) = &self.senders[conn as usize] else { return };
-        let deadline = sender.deadline();
-        let queued = &mut self.queued_senders[conn as usize];
-        if deadline < *queued {
-            *queued = deadline;
-            self.heap.push(Reverse((deadline, conn)));
-            io.timer_set_earlier(deadline);
-        }
+        let (timer, wake) = (sender.timer_at(), sender.wake_at());
+        self.arm(TIMER, conn, timer, io);
+        self.arm(WAKE, conn, wake, io);
     }
 
     fn arm_receiver(&mut self, at: u32, io: &mut HostIo<'_, TcpSegment>) {
         let deadline = self.receivers[at as usize].deadline();
-        let queued = &mut self.queued_receivers[at as usize];
-        if deadline < *queued {
-            *queued = deadline;
-            self.heap.push(Reverse((deadline, at | RECEIVING)));
-            io.timer_set_earlier(deadline);
-        }
+        self.arm(DELAYED, at, deadline, io);
     }
 
     /// Number of the receiving end of a connection, which is made if it is new.
@@ -176,7 +183,7 @@ impl TcpHost {
         *self.known.entry((src.0, conn)).or_insert_with(|| {
             let at = self.receivers.len() as u32;
             self.receivers.push(Receiver::new(conn, at, src, ports, &self.config));
-            self.queued_receivers.push(Ps::MAX);
+            self.queued[DELAYED as usize].push(Ps::MAX);
             at
         })
     }
@@ -230,18 +237,13 @@ impl Host<TcpSegment> for TcpHost {
                 return;
             }
             self.heap.pop();
-            let index = end & !RECEIVING;
-            let receiving = end & RECEIVING != 0;
-            let queued = if receiving {
-                &mut self.queued_receivers[index as usize]
-            } else {
-                &mut self.queued_senders[index as usize]
-            };
+            let (kind, index) = (end >> KIND_SHIFT, end & INDEX);
+            let queued = &mut self.queued[kind as usize][index as usize];
             if *queued != at {
                 continue;
             }
             *queued = Ps::MAX;
-            if receiving {
+            if kind == DELAYED {
                 self.receivers[index as usize].on_deadline(now, &self.config, io);
                 self.arm_receiver(index, io);
             } else if let Some(sender) = &mut self.senders[index as usize] {

@@ -237,10 +237,14 @@ impl Sender {
         &self.messages
     }
 
-    /// When [`Sender::on_deadline`] must be called; [`Ps::MAX`] = never.
-    pub(crate) fn deadline(&self) -> Ps {
-        let timer = self.timer.map_or(Ps::MAX, |(_, at)| at);
-        timer.min(self.wake.unwrap_or(Ps::MAX))
+    /// When its timer is due; [`Ps::MAX`] = never.
+    pub(crate) fn timer_at(&self) -> Ps {
+        self.timer.map_or(Ps::MAX, |(_, at)| at)
+    }
+
+    /// When card or pacer let it go on; [`Ps::MAX`] = it does not wait for them.
+    pub(crate) fn wake_at(&self) -> Ps {
+        self.wake.unwrap_or(Ps::MAX)
     }
 
     /// A message of the application.

@@ -296,10 +296,17 @@ impl Sender {
         let share = u128::from(self.rate_bytes(config)) * u128::from(config.small_queue_ps)
             / u128::from(self.rtt.srtt().max(1));
         let most = share.min(config.small_queue_bytes_max.into()) as u64;
-        if self.card_bytes <= most.max(least) {
+        let most = most.max(least);
+        if self.card_bytes <= most {
             return false;
         }
-        self.wake = self.card.front().map(|(gone, _)| *gone);
+        // Cards report what they have sent in batches; half of the limit keeps them busy.
+        let mut left = self.card_bytes;
+        let half = self.card.iter().find(|(_, bytes)| {
+            left -= u64::from(*bytes);
+            left <= most / 2
+        });
+        self.wake = half.map(|(gone, _)| *gone);
         true
     }
 
