@@ -272,13 +272,8 @@ struct Wire<'a> {
 impl Wire<'_> {
     fn deliver(&mut self, t: &Transmit<'_>) {
         // Either side sees the other at the address that it sends to.
-        let meta = RxMeta {
-            src_ip: t.dst.ip,
-            ce: false,
-            rxq_drops: 0,
-            rxq_depth: 0,
-            waited: Span::ZERO,
-        };
+        let meta =
+            RxMeta { src_ip: t.dst.ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
         *self.arrived += 1;
         // Payload does not exist here: a placement is carried out by not doing anything.
         let _ = self.far.handle(self.now, &meta, &t.packet);
