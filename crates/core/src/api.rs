@@ -50,8 +50,9 @@ pub struct CqId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MrKey(pub u32);
 
-/// A posted send work request: index into a table of [`crate::config::EngineConfig::wrs_max`] entries. The device keeps the
-/// scatter/gather list under the same index. Valid until its completion or release comes out.
+/// A posted send work request: index into a table of [`crate::config::EngineConfig::wrs_max`]
+/// entries. The device keeps the scatter/gather list under the same index. Valid until its
+/// completion or release comes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WrHandle(pub u32);
 
@@ -82,7 +83,8 @@ pub enum Opcode {
     SendImm,
     /// RDMA write of at most 1 GiB.
     Write,
-    /// RDMA write that completes a receive (or an unsolicited one) with immediate data at the responder.
+    /// RDMA write that completes a receive (or an unsolicited one) with immediate data at the
+    /// responder.
     WriteImm,
     /// RDMA read of at most 1 GiB.
     Read,
@@ -305,12 +307,13 @@ pub struct Transmit<'a> {
     pub packet: Packet<'a>,
     /// Its payload.
     pub payload: Option<Payload>,
-    /// Pad the packet with zeros so that the UDP payload has this many bytes (Open); 0 = no padding.
+    /// Pad the packet with zeros so that the UDP payload has this many bytes (Open); 0 = no
+    /// padding.
     pub padded_len: u16,
 }
 
-/// Takes the packets of one [`crate::Engine::poll_transmit`]. Packets of one path to one peer and of
-/// one size come in a row, so that a datapath can hand them to the kernel as one segmented send.
+/// Takes the packets of one [`crate::Engine::poll_transmit`]. Packets of one path to one peer and
+/// of one size come in a row, so that a datapath can hand them to the kernel as one segmented send.
 pub trait TxSink {
     /// Takes one packet. The sink must have room for as many as were asked for.
     fn push(&mut self, t: &Transmit<'_>);

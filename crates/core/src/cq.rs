@@ -39,8 +39,8 @@ impl Cq {
     pub fn pop(&mut self) -> Option<Completion> {
         self.ready.pop_front()
     }
-    /// Removes what a destroyed queue pair left, and the promises with it. Returns the send requests
-    /// whose completions these were.
+    /// Removes what a destroyed queue pair left, and the promises with it. Returns the send
+    /// requests whose completions these were.
     pub fn purge(&mut self, qpn: Qpn) -> Vec<WrHandle> {
         let before = self.ready.len();
         let mut sends = Vec::new();

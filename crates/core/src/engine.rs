@@ -45,6 +45,7 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) paths: PathTable,
     pub(crate) cookies: CookieJar,
     pub(crate) granter: Granter,
+    #[expect(clippy::vec_box, reason = "a lease moves a pointer, not half a kilobyte")]
     pub(crate) pool: Vec<Box<Active>>,
     pub(crate) evict_hand: u32,
     // What waits to leave.
@@ -59,6 +60,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) ack_scratch: AckBlock,
     /// Senders with more to come; they share the receive budget.
     pub(crate) rx_flowing: u32,
+    /// When the silent ones among them were last struck off.
+    pub(crate) rx_flowing_at: Time,
     pub(crate) rxq_drops: u32,
     pub(crate) rxq_depth: u16,
     pub(crate) jobs_live: u32,
@@ -66,8 +69,9 @@ pub struct Engine<O: Observer = ()> {
 }
 
 impl<O: Observer> Engine<O> {
-    /// An engine without objects. `rng` must be seeded from operating-system entropy where peers are
-    /// not trusted: tags and cookies come from it. Errors name the configuration field at fault.
+    /// An engine without objects. `rng` must be seeded from operating-system entropy where peers
+    /// are not trusted: tags and cookies come from it. Errors name the configuration field at
+    /// fault.
     pub fn new(
         cfg: EngineConfig,
         mut rng: Rng,
@@ -75,7 +79,6 @@ impl<O: Observer> Engine<O> {
         observer: O,
     ) -> Result<Self, &'static str> {
         cfg.validate()?;
-        let _ = now;
         Ok(Self {
             observer,
             incarnation: rng.next_u64(),
@@ -87,7 +90,7 @@ impl<O: Observer> Engine<O> {
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
             contexts: ContextTable::new(cfg.contexts_max, &mut rng),
-            paths: PathTable::default(),
+            paths: PathTable::new(&mut rng),
             cookies: CookieJar::new(&mut rng),
             granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu),
             pool: Vec::new(),
@@ -101,6 +104,7 @@ impl<O: Observer> Engine<O> {
             events: VecDeque::new(),
             ack_scratch: AckBlock::default(),
             rx_flowing: 0,
+            rx_flowing_at: now,
             rxq_drops: 0,
             rxq_depth: 0,
             jobs_live: 0,

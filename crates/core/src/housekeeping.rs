@@ -76,8 +76,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a probe
-    /// asks for its lower edge, ever more rarely.
+    /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
+    /// probe asks for its lower edge, ever more rarely.
     fn idle_fire(&mut self, now: Time, ci: u32) {
         let idle_after = self.cfg.idle_after;
         let c = self.contexts.get_mut(ci);
@@ -94,9 +94,10 @@ impl<O: Observer> Engine<O> {
     fn context_rest(&mut self, ci: u32) {
         let c = self.contexts.get_mut(ci);
         c.idle_at = Time::NEVER;
-        let Some(a) = c.active.take() else { return };
+        let Some(mut a) = c.active.take() else { return };
         c.psn_idle = a.board.next();
         c.rx_cum_idle = a.window.cum();
+        a.clear();
         let path_ctx = c.path_ctx;
         self.pool_return(a);
         let entry = self.paths.get_mut(path_ctx);

@@ -24,5 +24,8 @@ pub const GRH_BYTES: u32 = 40;
 pub const RNR_RETRY_INFINITE: u8 = 7;
 /// Cookies of a challenge are good for one to two of these.
 pub const COOKIE_LIFETIME: Span = Span::from_secs(8);
+/// Transmissions of one packet after the first, with the peer alive, before its request is given
+/// up: what never arrives (a path MTU that is too small) must not be sent for ever.
+pub const RETRANSMITS_MAX: u8 = 100;
 /// Transmission numbers this far below the newest are refused as replays.
 pub const REPLAY_WINDOW: u64 = 8192;

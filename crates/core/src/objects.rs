@@ -139,8 +139,8 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Makes a queue pair in state Reset. Depths from 1 to 65,536 (a send-only or receive-only queue
-    /// pair still has one slot).
+    /// Makes a queue pair in state Reset. Depths from 1 to 65,536 (a send-only or receive-only
+    /// queue pair still has one slot).
     pub fn qp_create(&mut self, now: Time, init: QpInit) -> Result<Qpn, ObjectError> {
         self.pd_check(init.pd)?;
         self.cqs.get(init.send_cq).ok_or(ObjectError::Unknown)?;
@@ -152,8 +152,8 @@ impl<O: Observer> Engine<O> {
         self.qps.create(now, init).ok_or(ObjectError::NoRoom)
     }
 
-    /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to 7)
-    /// belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
+    /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
+    /// 7) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
     /// withdrawn without completion.
     pub fn qp_modify(&mut self, now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
@@ -186,13 +186,16 @@ impl<O: Observer> Engine<O> {
             Some(QpState::Err) => self.qp_flush(now, qpn, Status::Flushed),
             Some(QpState::Reset) => self.qp_withdraw(now, qpn),
             Some(QpState::Sqd) => {
-                if qp.sq_used == 0 {
+                if qp.sq_started == 0 {
                     self.event_push(AsyncEvent::SqDrained(qpn));
                 } else {
                     qp.drain_event = true;
                 }
             }
-            Some(QpState::Rts) => self.qp_wake(now, qpn),
+            Some(QpState::Rts) => {
+                qp.drain_event = false;
+                self.qp_wake(now, qpn);
+            }
             _ => {}
         }
         Ok(())
@@ -213,8 +216,9 @@ impl<O: Observer> Engine<O> {
         Ok(QpAttr { state: qp.state, qkey: qp.qkey, rnr_retry: qp.rnr_retry, init: qp.init })
     }
 
-    /// Destroys a queue pair: outstanding sends are withdrawn (one [`AsyncEvent::WrReleased`] each),
-    /// receives dropped, completions not yet polled removed. Other queue pairs notice nothing.
+    /// Destroys a queue pair: outstanding sends are withdrawn (one [`AsyncEvent::WrReleased`]
+    /// each), receives dropped, completions not yet polled removed. Other queue pairs notice
+    /// nothing.
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
         self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         self.qp_withdraw(now, qpn);

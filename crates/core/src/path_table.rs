@@ -1,8 +1,10 @@
 //! One path-and-rate context per remote address, shared by all reliability contexts to it.
 
+use crate::context::Keyed;
 use crate::path::PathContext;
+use crate::rng::Rng;
 use core::net::IpAddr;
-use rustc_hash::FxHashMap;
+use std::collections::HashMap;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,15 +23,19 @@ pub(crate) struct PathEntry {
     pub credit_total: u32,
 }
 
-/// See the module. Its addresses come from contexts that were accepted, bounded in number.
-#[derive(Debug, Default)]
+/// See the module. Strangers choose their addresses, so the hash is keyed.
+#[derive(Debug)]
 pub(crate) struct PathTable {
     slots: Vec<Option<PathEntry>>,
     free: Vec<u32>,
-    by_ip: FxHashMap<IpAddr, u32>,
+    by_ip: HashMap<IpAddr, u32, Keyed>,
 }
 
 impl PathTable {
+    pub fn new(rng: &mut Rng) -> Self {
+        let by_ip = HashMap::with_hasher(Keyed::draw(rng));
+        Self { slots: Vec::new(), free: Vec::new(), by_ip }
+    }
     pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
         self.by_ip.get(ip).copied()
     }

@@ -146,7 +146,9 @@ pub(crate) struct Qp {
     pub rq: RecvQueue,
     /// Send requests posted and not ended.
     pub sq_used: u32,
-    /// `AsyncEvent::SqDrained` is owed when `sq_used` reaches zero.
+    /// Of these, those of which something has left.
+    pub sq_started: u32,
+    /// `AsyncEvent::SqDrained` is owed when `sq_started` reaches zero.
     pub drain_event: bool,
 }
 
@@ -183,6 +185,7 @@ impl QpTable {
                     rnr_retry: 0,
                     rq: RecvQueue::new(init.rq_depth),
                     sq_used: 0,
+                    sq_started: 0,
                     drain_event: false,
                 }));
                 return Some(Qpn(u16::from(self.engine_slot) << 8 | u16::from(i)));

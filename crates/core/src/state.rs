@@ -22,7 +22,8 @@ macro_rules! state_machine {
 
             $(
                 $(#[$emeta])*
-                /// Returns the state left behind, or the present one when the machine has no such move.
+                /// Returns the state left behind, or the present one when the machine has no such
+                /// move.
                 pub fn $event(&mut self) -> Result<Self, Self> {
                     match *self {
                         $( Self::$from )|+ => {

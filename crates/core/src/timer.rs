@@ -1,7 +1,7 @@
 //! Deadlines of contexts and paths: an indexed 4-ary heap with one entry per owner.
 //!
-//! Moving a deadline earlier costs a sift; moving it later is left to the moment it fires (the owner
-//! then names its real deadline), because retransmission timers move later with every
+//! Moving a deadline earlier costs a sift; moving it later is left to the moment it fires (the
+//! owner then names its real deadline), because retransmission timers move later with every
 //! acknowledgment.
 
 use crate::time::Time;

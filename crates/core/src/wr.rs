@@ -33,6 +33,8 @@ pub(crate) struct Wqe {
     pub failed: Option<Status>,
     pub rnr_left: u8,
     pub rnr_round: u8,
+    /// Something of it has left: a draining queue pair waits for it.
+    pub started: bool,
     /// The immediate alone has to go again.
     pub imm_only: bool,
     /// Holds one of the peer's read or write-with-immediate credits.
@@ -83,6 +85,7 @@ impl WrTable {
             failed: None,
             rnr_left: rnr_retry,
             rnr_round: 0,
+            started: false,
             imm_only: false,
             credited: false,
             next: NIL,

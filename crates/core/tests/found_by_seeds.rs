@@ -91,8 +91,8 @@ fn work_that_cannot_leave_notices_a_dead_peer() {
 }
 
 /// A write with immediate is given up while segments of it are still under way. They arrive after
-/// the word that it was given up, and must not start it again: nobody would end it, and its place in
-/// the responder's table would be lost for good.
+/// the word that it was given up, and must not start it again: nobody would end it, and its place
+/// in the responder's table would be lost for good.
 #[test]
 fn late_segments_do_not_revive_a_message_that_was_given_up() {
     for seed in 0..40 {

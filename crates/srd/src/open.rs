@@ -134,9 +134,13 @@ fn mtu_of(datapath: &dyn Datapath, asked: Option<u16>) -> Result<u16, DeviceErro
 
 fn attr_of(engine: &EngineConfig) -> DeviceAttr {
     let mut device_caps = caps::RNR_RETRY
+        | caps::CQ_NOTIFICATIONS
         | caps::CQ_WITH_SGID
-        | caps::DATA_POLLING_128
         | caps::UNSOLICITED_WRITE_RECV;
+    // Segments end on multiples of the MTU: an aligned block of 128 bytes is whole only then.
+    if engine.mtu.is_multiple_of(128) {
+        device_caps |= caps::DATA_POLLING_128;
+    }
     if engine.rdma_read {
         device_caps |= caps::RDMA_READ;
     }

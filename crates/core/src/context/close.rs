@@ -1,15 +1,16 @@
-//! How contexts go: mutual close, reset, silence; and what becomes of the work that was outstanding.
+//! How contexts go: mutual close, reset, silence; and what becomes of the work that was
+//! outstanding.
 
 use crate::api::{AsyncEvent, Endpoint, Rx, Status};
 use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::tx::scoreboard::{Kind, SentState};
 use srd_wire::{Body, CloseCode};
 
-/// Closes sent without an answer before the context stays open.
+/// Closes sent without an agreement before the context stays open, or, with no sign of life, goes.
 const CLOSE_ROUNDS: u8 = 5;
 /// Contexts looked at for eviction whenever one is made.
 const EVICT_SCAN: u32 = 8;
@@ -23,11 +24,15 @@ impl<O: Observer> Engine<O> {
         for _ in 0..EVICT_SCAN.min(self.contexts.slots()) {
             self.evict_hand = (self.evict_hand + 1) % self.contexts.slots();
             let ci = self.evict_hand;
-            let idle = self.contexts.find(ci).is_some_and(|c| {
-                c.state == ContextState::Open && c.active.is_none() && c.outstanding == 0
-            });
-            if idle {
-                self.close_begin(now, ci);
+            let Some(c) = self.contexts.find(ci) else { continue };
+            if c.state != ContextState::Open || c.outstanding > 0 {
+                continue;
+            }
+            match c.active.as_ref() {
+                None => self.close_begin(now, ci),
+                // A silent peer answers no Close. If it ever returns, a reset ends its work.
+                Some(a) if a.loss.stalled => self.context_end(now, ci),
+                Some(_) => {}
             }
         }
     }
@@ -36,6 +41,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         if let Ok(from) = c.state.close_begun() {
             c.handshake_round = 0;
+            c.close_began = now;
             self.context_event(now, ci, from);
             self.close_retry(now, ci);
         }
@@ -46,7 +52,11 @@ impl<O: Observer> Engine<O> {
         let retry = self.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
         if c.handshake_round >= CLOSE_ROUNDS {
-            return self.close_withdraw(now, ci);
+            // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
+            return match c.last_heard > c.close_began {
+                true => self.close_withdraw(now, ci),
+                false => self.closed(now, ci),
+            };
         }
         c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
         c.handshake_round += 1;
@@ -75,6 +85,10 @@ impl<O: Observer> Engine<O> {
             let (peer, tag) = (c.peer, c.peer_tag);
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
+        } else {
+            // Not done yet: any packet says so.
+            self.context_activate(ci);
+            self.contexts.get_mut(ci).act().ack.hasten(now, Span::ZERO);
         }
         Ok(Rx::Done)
     }

@@ -1,7 +1,8 @@
 //! How contexts come to be: Open, Open-Ack, Challenge.
 //!
-//! No data leaves before the peer has shown that it holds our tag. Restart and overload are answered
-//! by the same stateless challenge: who wants in must echo a cookie from the address it claims.
+//! No data leaves before the peer has shown that it holds our tag. Restart and overload are
+//! answered by the same stateless challenge: who wants in must echo a cookie from the address it
+//! claims.
 
 use crate::api::{Endpoint, Rx};
 use crate::context::{Active, Context, ContextState, Negotiated};
@@ -10,6 +11,7 @@ use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::{WINDOW_MAX, WINDOW_MIN};
 use crate::time::Time;
+use crate::tx::control::Control;
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
@@ -91,7 +93,9 @@ impl<O: Observer> Engine<O> {
         c.handshake_at = now + wait;
         let peer = c.peer;
         self.counters.opens_sent += 1;
-        self.control_push_padded(peer, 0, Body::Open(params), padded);
+        let (body, padded_len) = (Body::Open(params), padded);
+        let open = Control { dst: peer, dst_tag: 0, body, padded_len, tx_num: 0, psn: 0 };
+        self.control_put(open);
     }
 
     /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
@@ -159,7 +163,8 @@ impl<O: Observer> Engine<O> {
             self.context_abort(now, ci);
         }
         match self.contexts.by_endpoint(&from) {
-            // Work posted since we wanted to close: nothing of it has left, the new context takes it.
+            // Work posted since we wanted to close: nothing of it has left, the new context takes
+            // it.
             Some(ci) => {
                 self.peer_params_set(ci, p);
                 self.open_ack_send(ci);
@@ -194,10 +199,8 @@ impl<O: Observer> Engine<O> {
 
     fn open_ack_send(&mut self, ci: u32) {
         let mut params = self.open_params(ci);
-        let c = self.contexts.get(ci);
-        let (peer, tag) = (c.peer, c.peer_tag);
-        params.echo_tag = tag;
-        self.control_push(peer, tag, Body::OpenAck(params));
+        params.echo_tag = self.contexts.get(ci).peer_tag;
+        self.control_push_of(ci, Body::OpenAck(params));
     }
 
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
@@ -207,9 +210,11 @@ impl<O: Observer> Engine<O> {
         c.peer_incarnation = p.incarnation;
         c.rx_cum_idle = p.psn_start;
         c.rx_una = p.psn_start;
+        c.rx_budget = p.rx_budget;
         c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
         // Counters of the peer's new context start at zero.
-        (c.credit_seen, c.credit_granted, c.peer_rxq_drops, c.rx_ce_count) = (0, 0, 0, 0);
+        (c.credit_seen, c.credit_granted, c.rx_ce_count) = (0, 0, 0);
+        c.peer_rxq_drops = None;
         c.limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
             window: p.window,
@@ -224,9 +229,7 @@ impl<O: Observer> Engine<O> {
         }
         let credits = p.features.has(Features::CREDITS) && self.cfg.rate.credits;
         let path_ctx = c.path_ctx;
-        let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        pc.credits_set(credits);
-        pc.on_rx_budget(p.rx_budget);
+        self.paths.get_mut(path_ctx).ctx.credits_set(credits);
     }
 
     pub(crate) fn open_acked(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
@@ -307,7 +310,10 @@ impl<O: Observer> Engine<O> {
         match c.state {
             ContextState::Opening => {
                 let since = c.outstanding_since;
-                if since == Time::NEVER || now.since(since) >= self.cfg.loss.unreachable_after {
+                if since == Time::NEVER {
+                    // The work was withdrawn meanwhile: nobody wants the context.
+                    self.context_end(now, ci);
+                } else if now.since(since) >= self.cfg.loss.unreachable_after {
                     self.peer_unreachable(now, ci);
                 } else {
                     self.open_send(now, ci);

@@ -1,7 +1,7 @@
 //! Reliability context: everything between this engine and one remote engine.
 //!
-//! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Active`]) is leased from
-//! a pool while there is something to send, to receive or to remember beyond the edges.
+//! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Active`]) is leased
+//! from a pool while there is something to send, to receive or to remember beyond the edges.
 
 mod close;
 mod cookie;
@@ -9,7 +9,7 @@ mod handshake;
 mod table;
 
 pub(crate) use cookie::CookieJar;
-pub(crate) use table::ContextTable;
+pub(crate) use table::{ContextTable, Keyed};
 
 use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
@@ -72,8 +72,8 @@ pub(crate) struct Context {
     /// The peer's lower edge.
     pub rx_una: u32,
     pub rx_ce_count: u32,
-    /// Socket drops of the peer as last reported.
-    pub peer_rxq_drops: u32,
+    /// Socket drops of the peer as last reported; only their growth is news.
+    pub peer_rxq_drops: Option<u32>,
     /// Cumulative credit granted to the peer, units of 64 bytes.
     pub credit_granted: u32,
     /// The peer's counter of what it granted us, as last seen.
@@ -88,6 +88,10 @@ pub(crate) struct Context {
     /// Next handshake packet of ours.
     pub handshake_at: Time,
     pub handshake_round: u8,
+    /// When the present wish to close began.
+    pub close_began: Time,
+    /// Bytes the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
+    pub rx_budget: u32,
     /// When the rate gate opens.
     pub pace_at: Time,
     /// When the window state may be given back.
@@ -259,7 +263,7 @@ impl Context {
             rx_tx_num_max: 0,
             rx_una: 0,
             rx_ce_count: 0,
-            peer_rxq_drops: 0,
+            peer_rxq_drops: None,
             credit_granted: 0,
             credit_seen: 0,
             last_heard: now,
@@ -269,6 +273,8 @@ impl Context {
             imms_out: 0,
             handshake_at: Time::NEVER,
             handshake_round: 0,
+            close_began: Time(0),
+            rx_budget: u32::MAX,
             pace_at: Time::NEVER,
             idle_at: Time::NEVER,
             ack_echo: 0,

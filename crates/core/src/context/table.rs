@@ -12,6 +12,13 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub(crate) struct Keyed(u64, u64);
 
+impl Keyed {
+    /// With a key of its own.
+    pub fn draw(rng: &mut Rng) -> Self {
+        Self(rng.next_u64(), rng.next_u64())
+    }
+}
+
 impl BuildHasher for Keyed {
     type Hasher = SipHasher13;
     fn build_hasher(&self) -> SipHasher13 {
@@ -36,7 +43,7 @@ impl ContextTable {
             slots: Vec::new(),
             free: Vec::new(),
             by_tag: FxHashMap::default(),
-            by_endpoint: HashMap::with_hasher(Keyed(rng.next_u64(), rng.next_u64())),
+            by_endpoint: HashMap::with_hasher(Keyed::draw(rng)),
             max,
         }
     }

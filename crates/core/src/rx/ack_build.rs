@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::psn;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use srd_wire::{ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock};
 
 /// PSNs that one block's bitmap can speak of.
@@ -13,7 +13,7 @@ impl<O: Observer> Engine<O> {
     /// Writes the block for context `ci` into the scratch block. Returns the PSNs it could not
     /// speak of, for [`crate::rx::ack::AckState::sent`].
     pub(crate) fn ack_build(&mut self, now: Time, ci: u32) -> Option<(u32, u32)> {
-        let rx_budget = self.rx_budget_share();
+        let rx_budget = self.rx_budget_share(now);
         let c = self.contexts.get_mut(ci);
         let (credit, ce_count) = (c.credit_granted, c.rx_ce_count);
         let a = c.act();
@@ -59,12 +59,28 @@ impl<O: Observer> Engine<O> {
     }
 
     /// What one sender may have in flight: the receive buffers, shared among those who send now.
-    fn rx_budget_share(&self) -> u32 {
+    fn rx_budget_share(&mut self, now: Time) -> u32 {
         if self.cfg.rx_budget_bytes == u32::MAX {
             return u32::MAX;
         }
+        let often = self.cfg.loss.rto_max;
+        if now.since(self.rx_flowing_at) > often {
+            self.rx_flowing_at = now;
+            self.rx_flows_forget(now, often);
+        }
         let share = self.cfg.rx_budget_bytes / self.rx_flowing.max(1);
         share.max(2 * u32::from(self.cfg.mtu))
+    }
+
+    /// Senders that fell silent with more to come give their share back.
+    fn rx_flows_forget(&mut self, now: Time, silence: Span) {
+        for ci in 0..self.contexts.slots() {
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            if c.rx_flowing && now.since(c.last_heard) > silence {
+                c.rx_flowing = false;
+                self.rx_flowing -= 1;
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::GRH_BYTES;
+use crate::psn;
 use crate::qp::Qp;
 use crate::rx::window::Seen;
 use crate::time::{Span, Time};
@@ -37,7 +38,15 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, Drop> {
         let p = packet.header.psn;
         let cfg = self.cfg.ack;
-        match self.contexts.get_mut(ci).act().window.check(p) {
+        // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
+        // it are bounded by that.
+        let window = i32::from(self.cfg.window);
+        let c = self.contexts.get_mut(ci);
+        let ahead = psn::diff(p, c.rx_una);
+        if ahead >= window.max(64) {
+            return Err(Drop::TooFar);
+        }
+        match c.act().window.check(p) {
             Seen::New => {}
             Seen::Duplicate => {
                 // The acknowledgment (and verdict) that the sender missed goes out again.

@@ -136,6 +136,16 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Segment and job cannot be sent: the requester is told that the read has failed.
+    pub(crate) fn job_fail(&mut self, ci: u32, id: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        if let Some(job) = a.jobs.iter_mut().find(|j| j.id == id) {
+            job.error_owed |= !job.dead;
+            job_abort(job, &mut a.unsent_bytes);
+        }
+        self.job_segment_done(ci, id, None);
+    }
+
     /// The region `key` goes away: each read of it ends with an error at its requester.
     pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
         for ci in 0..self.contexts.slots() {

@@ -1,4 +1,5 @@
-//! An acknowledgment comes in: timing to paths and rate, PSNs off the scoreboard, verdicts to requests.
+//! An acknowledgment comes in: timing to paths and rate, PSNs off the scoreboard, verdicts to
+//! requests.
 
 use crate::counters::Drop;
 use crate::engine::Engine;
@@ -134,9 +135,9 @@ impl<O: Observer> Engine<O> {
     /// What the block says about the peer itself.
     fn ack_peer_state(&mut self, now: Time, ci: u32, ack: &AckBlock) {
         let c = self.contexts.get_mut(ci);
-        let drops = ack.rxq_drops.wrapping_sub(c.peer_rxq_drops);
-        let known = c.peer_rxq_drops != 0 || ack.rxq_drops == 0;
-        c.peer_rxq_drops = ack.rxq_drops;
+        let before = c.peer_rxq_drops.replace(ack.rxq_drops);
+        let drops = before.map_or(0, |b| ack.rxq_drops.wrapping_sub(b));
+        c.rx_budget = ack.rx_budget;
         let credits = c.limits.features.has(Features::CREDITS) && self.cfg.rate.credits;
         // Each context has a counter of its own; the address shares what they bring.
         let units = ack.credit.wrapping_sub(c.credit_seen);
@@ -147,11 +148,9 @@ impl<O: Observer> Engine<O> {
         let path_ctx = c.path_ctx;
         let entry = self.paths.get_mut(path_ctx);
         let pc = &mut entry.ctx;
-        // The counter runs since the peer's socket was opened; only its growth is news.
-        if known && drops > 0 && drops < 1 << 31 {
+        if drops > 0 && drops < 1 << 31 {
             pc.on_receiver_drops(now, drops);
         }
-        pc.on_rx_budget(ack.rx_budget);
         if fresh {
             entry.credit_total = entry.credit_total.wrapping_add(units);
             pc.on_credit(entry.credit_total);

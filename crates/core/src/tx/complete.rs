@@ -14,7 +14,8 @@ pub(crate) const fn status_of(verdict: Verdict) -> Status {
     match verdict {
         Verdict::Ok => Status::Ok,
         Verdict::Rnr => Status::RemoteRnr,
-        // EFA has no status for a Q_Key mismatch; like an unknown queue pair, the message has no taker.
+        // EFA has no status for a Q_Key mismatch; like an unknown queue pair, the message has no
+        // taker.
         Verdict::BadQpn | Verdict::BadQkey => Status::RemoteBadDestQpn,
         Verdict::BadLength => Status::RemoteBadLength,
         Verdict::BadRkey => Status::RemoteBadAddress,
@@ -68,7 +69,7 @@ impl<O: Observer> Engine<O> {
         let w = self.wrs.get_mut(wi);
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
         // Half fixed, half random: peers that collided do not collide again.
-        let random = u64::from(self.rng.next_u32()) * (full / 2) >> 32;
+        let random = (u64::from(self.rng.next_u32()) * (full / 2)) >> 32;
         let at = now + Span(full / 2 + random);
         w.rnr_round = w.rnr_round.saturating_add(1);
         let ci = w.ctx;
@@ -197,7 +198,8 @@ impl<O: Observer> Engine<O> {
         }
         if let Some(qp) = self.qps.get_mut(w.qp) {
             qp.sq_used -= 1;
-            if qp.sq_used == 0 && qp.drain_event {
+            qp.sq_started -= u32::from(w.started);
+            if qp.sq_started == 0 && qp.drain_event {
                 qp.drain_event = false;
                 self.event_push(AsyncEvent::SqDrained(w.qp));
             }

@@ -15,25 +15,30 @@ pub(crate) struct Control {
     pub dst_tag: u32,
     pub body: Body,
     pub padded_len: u16,
+    /// Of a packet that belongs to a context: its transmission number and the next PSN.
+    pub tx_num: u64,
+    pub psn: u32,
 }
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn control_push(&mut self, dst: Endpoint, dst_tag: u32, body: Body) {
-        self.control_push_padded(dst, dst_tag, body, 0);
+        self.control_put(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });
     }
 
-    pub(crate) fn control_push_padded(
-        &mut self,
-        dst: Endpoint,
-        dst_tag: u32,
-        body: Body,
-        padded_len: u16,
-    ) {
+    /// A handshake packet of context `ci`: it takes a transmission number like any other.
+    pub(crate) fn control_push_of(&mut self, ci: u32, body: Body) {
+        let c = self.contexts.get_mut(ci);
+        let tx_num = c.tx_num_take();
+        let (dst, dst_tag, psn) = (c.peer, c.peer_tag, c.psn_next());
+        self.control_put(Control { dst, dst_tag, body, padded_len: 0, tx_num, psn });
+    }
+
+    pub(crate) fn control_put(&mut self, control: Control) {
         if self.control.len() >= CONTROL_QUEUE_MAX {
             self.counters.control_dropped += 1;
             return;
         }
-        self.control.push_back(Control { dst, dst_tag, body, padded_len });
+        self.control.push_back(control);
     }
 
     /// Handshake packets. Each takes a path at random, so that a dead path costs one try.
@@ -48,9 +53,9 @@ impl<O: Observer> Engine<O> {
                 path,
                 slot: self.cfg.slot,
                 dst_tag: c.dst_tag,
-                tx_num: 0,
+                tx_num: c.tx_num as u32,
                 timestamp: now.to_wire(),
-                psn: 0,
+                psn: c.psn,
                 una_delta: 0,
                 ack_echo: 0,
             };

@@ -3,7 +3,10 @@
 use crate::api::{Opcode, Status};
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::limits::RETRANSMITS_MAX;
 use crate::qp::QpState;
+use crate::time::Time;
+use crate::tx::Ending;
 use crate::tx::scoreboard::{Kind, Sent};
 use crate::wr::WrState;
 use srd_wire::Features;
@@ -119,11 +122,11 @@ impl<O: Observer> Engine<O> {
     fn admit(&mut self, ci: u32, wi: u32) -> Admit {
         let w = self.wrs.get(wi);
         let c = self.contexts.get(ci);
-        let started = w.cut > 0 || w.credited || w.imm_only;
-        if started {
+        let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
+        if again {
             return Admit::Yes;
         }
-        if self.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
+        if !w.started && self.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
             return Admit::Later;
         }
         let features = c.limits.features;
@@ -144,8 +147,19 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Something of `wi` leaves: from now on its queue pair is not drained before it ends.
+    pub(crate) fn wr_started(&mut self, wi: u32) {
+        let w = self.wrs.get_mut(wi);
+        if !core::mem::replace(&mut w.started, true)
+            && let Some(qp) = self.qps.get_mut(w.qp)
+        {
+            qp.sq_started += 1;
+        }
+    }
+
     /// Gives the next bytes of request `wi` a PSN.
     fn segment_cut(&mut self, ci: u32, wi: u32) -> u32 {
+        self.wr_started(wi);
         let c = self.contexts.get_mut(ci);
         let mtu = u32::from(c.limits.mtu);
         let w = self.wrs.get_mut(wi);
@@ -184,14 +198,34 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
-    pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
+    pub(crate) fn lost_refresh(&mut self, now: Time, ci: u32, p: u32) {
         let a = self.contexts.get_mut(ci).act();
         let e = *a.board.get(p);
+        if e.again >= RETRANSMITS_MAX {
+            return self.give_up(now, ci, p);
+        }
         let gone = e.kind == Kind::ReadResp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
         if gone {
             let entry = a.board.get_mut(p);
             (entry.kind, entry.len) = (Kind::Tombstone, 0);
             self.job_segment_done(ci, e.wr, None);
+        }
+    }
+
+    /// A packet was sent too often: its request ends, and a tombstone takes its PSN.
+    fn give_up(&mut self, now: Time, ci: u32, p: u32) {
+        let e = *self.contexts.get_mut(ci).act().board.get(p);
+        match e.kind {
+            Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
+                let ending = Ending::Complete(Status::LocalUnrespRemote);
+                self.wrs_cancel(now, &[e.wr], ending);
+            }
+            Kind::ReadResp => {
+                let entry = self.contexts.get_mut(ci).act().board.get_mut(p);
+                (entry.kind, entry.len) = (Kind::Tombstone, 0);
+                self.job_fail(ci, e.wr);
+            }
+            Kind::ReadError | Kind::Tombstone | Kind::Cancel => {}
         }
     }
 }

@@ -190,6 +190,7 @@ impl<O: Observer> Engine<O> {
 
     /// Sends one unreliable datagram and completes it.
     pub(crate) fn emit_ud(&mut self, now: Time, wi: u32, out: &mut Out<'_, impl TxSink>) {
+        self.wr_started(wi);
         let w = *self.wrs.get(wi);
         let (ci, len) = (w.ctx, w.wr.len as u16);
         let msg = self.message_of(wi);

@@ -1,5 +1,5 @@
-//! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and the
-//! silence that is nobody's loss.
+//! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and
+//! the silence that is nobody's loss.
 
 use crate::context::ContextState;
 use crate::engine::Engine;
@@ -170,7 +170,8 @@ impl<O: Observer> Engine<O> {
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
         let Some(oldest) = a.board.oldest() else {
-            // Responses are awaited, or work that cannot leave: make sure that the peer is still there.
+            // Responses are awaited, or work that cannot leave: make sure that the peer is still
+            // there.
             let quiet = c.last_heard.max(a.loss.last_sent);
             let alive = quiet + pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
             return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };

@@ -1,10 +1,11 @@
 //! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
 
-use crate::api::TxSink;
+use crate::api::{Status, TxSink};
 use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::path::Gate;
+use crate::qp::QpState;
 use crate::time::Time;
 use crate::tx::Out;
 
@@ -39,7 +40,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is full.
+    /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is
+    /// full.
     pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(ci) = self.ready.pop_front() else { return };
@@ -64,14 +66,22 @@ impl<O: Observer> Engine<O> {
             return Turn::Idle;
         }
         c.pace_at = Time::NEVER;
+        let (budget, mtu) = (u64::from(c.rx_budget), u64::from(c.limits.mtu));
         let a = c.act();
         if a.loss.stalled || !a.has_to_send() {
             return Turn::Idle;
         }
-        if let Some(wi) = a.datagrams.pop_front(&self.wrs) {
+        let held = |wi| self.qps.get(self.wrs.get(wi).qp).is_some_and(|q| q.state == QpState::Sqd);
+        if a.datagrams.front().is_some_and(|wi| !held(wi))
+            && let Some(wi) = a.datagrams.pop_front(&self.wrs)
+        {
             return self.datagram_turn(now, ci, wi, out);
         }
         let lost = a.board.lost_front().map(|p| a.board.get(p).path);
+        let flying = a.board.in_flight_bytes();
+        if flying > 0 && flying + mtu > budget {
+            return Turn::Blocked;
+        }
         let path_ctx = c.path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         let mut bytes = match pc.gate(now) {
@@ -83,7 +93,7 @@ impl<O: Observer> Engine<O> {
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
         while packets > 0 {
-            let p = match self.psn_next(ci, path, first) {
+            let p = match self.psn_next(now, ci, path, first) {
                 Next::Psn(p) => p,
                 Next::OtherPath => return Turn::More,
                 Next::Nothing => return Turn::Idle,
@@ -108,7 +118,13 @@ impl<O: Observer> Engine<O> {
         wi: u32,
         out: &mut Out<'_, impl TxSink>,
     ) -> Turn {
+        let len = self.wrs.get(wi).wr.len;
         let c = self.contexts.get_mut(ci);
+        if len > u32::from(c.limits.mtu) {
+            c.act().unsent_bytes -= u64::from(len);
+            self.wr_end(wi, Status::LocalBadLength);
+            return Turn::More;
+        }
         let path_ctx = c.path_ctx;
         let turn = match self.paths.get_mut(path_ctx).ctx.gate(now) {
             Gate::Open { .. } => None,
@@ -119,22 +135,22 @@ impl<O: Observer> Engine<O> {
             self.contexts.get_mut(ci).act().datagrams.push_front(&mut self.wrs, wi);
             return turn;
         }
-        let len = u64::from(self.wrs.get(wi).wr.len);
-        self.contexts.get_mut(ci).act().unsent_bytes -= len;
+        self.contexts.get_mut(ci).act().unsent_bytes -= u64::from(len);
         self.emit_ud(now, wi, out);
         Turn::More
     }
 
     /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
-    fn psn_next(&mut self, ci: u32, path: u8, first: bool) -> Next {
+    fn psn_next(&mut self, now: Time, ci: u32, path: u8, first: bool) -> Next {
         let a = self.contexts.get_mut(ci).act();
         if let Some(p) = a.board.lost_front() {
-            // The path was chosen for the first of the burst; a packet lost on this very path waits.
+            // The path was chosen for the first of the burst; a packet lost on this very path
+            // waits.
             if !first && a.board.get(p).path == path {
                 return Next::OtherPath;
             }
             a.board.lost_pop();
-            self.lost_refresh(ci, p);
+            self.lost_refresh(now, ci, p);
             return Next::Psn(p);
         }
         self.cut_next(ci).map_or(Next::Nothing, Next::Psn)

@@ -2,7 +2,8 @@
 //!
 //! * the *order* list: every transmission in flight, oldest first (cross-path loss rule, timers),
 //! * one list per *path*, oldest first (same-path rule),
-//! * the *lost* list: PSNs waiting to be sent again (uses the order links; a PSN is in one or the other).
+//! * the *lost* list: PSNs waiting to be sent again (uses the order links; a PSN is in one or the
+//! other).
 
 use crate::psn;
 use crate::time::Time;
@@ -117,6 +118,8 @@ pub(crate) struct Scoreboard {
     pub newest_acked: Time,
     /// Transmissions in flight.
     in_flight: u32,
+    /// Their bytes on the wire.
+    in_flight_bytes: u64,
     lost_len: u32,
     /// Paths with arrivals since the last look, one bit each.
     touched: [u64; 4],
@@ -135,6 +138,7 @@ impl Scoreboard {
             paths,
             newest_acked: Time(0),
             in_flight: 0,
+            in_flight_bytes: 0,
             lost_len: 0,
             touched: [0; 4],
         }
@@ -165,6 +169,10 @@ impl Scoreboard {
     /// Transmissions in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+    /// Bytes in flight.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
     }
     /// PSNs waiting to be sent again.
     pub fn lost_len(&self) -> u32 {
@@ -222,6 +230,7 @@ impl Scoreboard {
         e.sent = now;
         e.wire_bytes = wire_bytes;
         self.in_flight += 1;
+        self.in_flight_bytes += u64::from(wire_bytes);
         self.order = self.order_push(self.order, i);
         let list = self.paths[usize::from(path)].list;
         self.paths[usize::from(path)].list = self.path_push(list, i);
@@ -235,6 +244,7 @@ impl Scoreboard {
         let list = self.paths[path].list;
         self.paths[path].list = self.path_remove(list, i);
         self.in_flight -= 1;
+        self.in_flight_bytes -= u64::from(self.ring[usize::from(i)].wire_bytes);
     }
 
     /// `p`, in flight, is declared lost: it waits in the lost list.
@@ -307,7 +317,7 @@ impl Scoreboard {
             p.list = EMPTY;
         }
         (self.order, self.lost) = (EMPTY, EMPTY);
-        (self.in_flight, self.lost_len) = (0, 0);
+        (self.in_flight, self.in_flight_bytes, self.lost_len) = (0, 0, 0);
         self.una = self.next;
         bytes
     }

@@ -19,6 +19,8 @@ pub struct Faults {
     pub black_paths: Vec<u8>,
     /// Everything vanishes.
     pub dead: bool,
+    /// Packets with more payload than this vanish: a path MTU that nobody tells.
+    pub longer_lost: usize,
 }
 
 impl Default for Faults {
@@ -30,6 +32,7 @@ impl Default for Faults {
             jitter_ns: 0,
             black_paths: vec![],
             dead: false,
+            longer_lost: usize::MAX,
         }
     }
 }
@@ -310,7 +313,8 @@ impl Net {
 
     fn launch(&mut self, f: Flying) {
         let f1 = &self.faults;
-        if f1.dead || f1.black_paths.contains(&f.path) || self.rng.below(10_000) < f1.loss {
+        let long = f.payload.len() > f1.longer_lost;
+        if f1.dead || long || f1.black_paths.contains(&f.path) || self.rng.below(10_000) < f1.loss {
             self.dropped += 1;
             return;
         }
