@@ -60,6 +60,8 @@ pub enum Oracle {
     Post,
     /// An engine must not panic.
     Panic,
+    /// Two runs of one seed are the same.
+    Replay,
 }
 
 /// Where a request stands.

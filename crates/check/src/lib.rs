@@ -8,10 +8,13 @@
 
 mod app;
 pub mod class;
+pub mod cli;
+pub mod corpus;
 mod cover;
 mod draw;
 mod emit;
 mod faults;
+pub mod kill;
 pub mod ledger;
 mod machine;
 mod mirror;
@@ -19,12 +22,15 @@ mod node;
 mod packet;
 mod poll;
 mod receive;
+pub mod runner;
 pub mod scenario;
+pub mod shrink;
 pub mod trace;
 pub mod workload;
 pub mod world;
 
 pub use class::{Class, Classes};
+pub use cli::cli;
 pub use ledger::{Oracle, Tally, Tamper, Violation};
 pub use scenario::{Limits, Scenario};
 pub use world::{Options, Outcome, run};

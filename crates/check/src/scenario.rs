@@ -66,14 +66,34 @@ pub struct Machine {
 /// Something that happens to one engine at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// Killed and started again; `gentle`: it says goodbye first.
-    Restart { slot: u8, gentle: bool },
+    /// Killed and started again.
+    Restart {
+        /// Which engine.
+        slot: u8,
+        /// It says goodbye first.
+        gentle: bool,
+    },
     /// Packets of the past arrive again.
-    Stale { slot: u8, packets: u32 },
+    Stale {
+        /// Which engine.
+        slot: u8,
+        /// How many.
+        packets: u32,
+    },
     /// Packets made up by a stranger arrive.
-    Garbage { slot: u8, packets: u32 },
+    Garbage {
+        /// Which engine.
+        slot: u8,
+        /// How many.
+        packets: u32,
+    },
     /// The clock leaps ahead.
-    Leap { slot: u8, by_ns: u64 },
+    Leap {
+        /// Which engine.
+        slot: u8,
+        /// By how much.
+        by_ns: u64,
+    },
 }
 
 /// A world.

@@ -1,0 +1,139 @@
+//! Planted bugs: how many worlds it takes to notice each.
+
+use crate::runner::{Plan, run_many};
+use std::fmt::Write as _;
+
+/// The marks between which the table stands in a document.
+const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
+const END: &str = "<!-- end of kill-table -->";
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Independent blocks of seeds per bug.
+    pub blocks: u64,
+    /// Seeds after which a block gives up.
+    pub limit: u64,
+    /// Document whose table is replaced.
+    pub write: Option<String>,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { blocks: 20, limit: 1000, write: None, threads: 1 }
+    }
+}
+
+/// Turns bug `n` on (0: none).
+///
+/// # Errors
+/// In a build without planted bugs, and for a number that no bug has.
+pub fn plant(n: u32) -> Result<(), String> {
+    #[cfg(planted_bugs)]
+    {
+        srd_core::planted::plant(n)
+    }
+    #[cfg(not(planted_bugs))]
+    {
+        Err(format!(
+            "bug {n} is not in this program: build it with RUSTFLAGS=\"--cfg planted_bugs\""
+        ))
+    }
+}
+
+/// Number, name and area of every bug that this program has.
+pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
+    #[cfg(planted_bugs)]
+    {
+        srd_core::planted::all()
+    }
+    #[cfg(not(planted_bugs))]
+    {
+        Vec::new()
+    }
+}
+
+/// Measures every bug and prints the table. `Ok(false)`: some bug was not noticed in some block.
+///
+/// # Errors
+/// In a build without planted bugs; a document that cannot be read or written, or has no marks.
+pub fn run(table: &Table) -> Result<bool, String> {
+    plant(0)?;
+    let mut rows = format!(
+        "| bug | area | noticed by | seeds until noticed: median | worst of {} |\n|---|---|---|---|---|\n",
+        table.blocks
+    );
+    let mut all = true;
+    for (n, name, area) in bugs() {
+        plant(n)?;
+        let (mut seeds, mut oracles) = (Vec::new(), std::collections::BTreeMap::new());
+        for block in 0..table.blocks {
+            // Far apart, and another part of the seeds for each bug.
+            let first = (u64::from(n) << 40) + (block << 20);
+            let plan = Plan {
+                first,
+                seeds: table.limit,
+                time: None,
+                threads: table.threads,
+                stop_at_failure: true,
+            };
+            let sum = run_many(&plan);
+            match sum.failures.first() {
+                Some(f) => {
+                    seeds.push(f.seed - first + 1);
+                    *oracles.entry(f.violation.oracle).or_insert(0) += 1;
+                }
+                None => {
+                    all = false;
+                    seeds.push(u64::MAX);
+                }
+            }
+        }
+        seeds.sort_unstable();
+        let count = |n: u64| if n == u64::MAX { "never".to_owned() } else { n.to_string() };
+        let (median, worst) = (seeds[(seeds.len() - 1) / 2], seeds[seeds.len() - 1]);
+        let most = oracles.iter().max_by_key(|(_, n)| **n);
+        let by = most.map_or_else(|| "-".to_owned(), |(o, _)| format!("{o:?}"));
+        let row = format!("| {n} {name} | {area} | {by} | {} | {} |", count(median), count(worst));
+        println!("{row}");
+        let _ = writeln!(rows, "{row}");
+    }
+    plant(0)?;
+    if let Some(file) = &table.write {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("cannot read {file}: {e}"))?;
+        let text =
+            replace(&text, &rows).ok_or_else(|| format!("{file} lacks `{BEGIN}`, `{END}`"))?;
+        std::fs::write(file, text).map_err(|e| format!("cannot write {file}: {e}"))?;
+    }
+    Ok(all)
+}
+
+/// `text` with `rows` between the marks.
+fn replace(text: &str, rows: &str) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n\n{rows}\n{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_goes_between_its_marks() {
+        let text = format!("a\n{BEGIN}\nold\n{END}\nb");
+        let new = replace(&text, "| x |\n").unwrap();
+        assert!(new.contains("| x |") && !new.contains("old"));
+        assert!(new.starts_with("a\n") && new.ends_with("\nb"));
+        assert!(replace("no marks", "").is_none());
+    }
+
+    #[test]
+    #[cfg(not(planted_bugs))]
+    fn a_program_without_bugs_refuses_to_have_one() {
+        assert!(plant(1).unwrap_err().contains("planted_bugs"));
+        assert!(run(&Table::default()).is_err() && bugs().is_empty());
+    }
+}
