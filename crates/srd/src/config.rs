@@ -189,6 +189,8 @@ pub mod caps {
     pub const RDMA_READ: u32 = 1 << 0;
     /// `rnr_retry` can be set.
     pub const RNR_RETRY: u32 = 1 << 1;
+    /// Completion queues can tell a channel that something has come.
+    pub const CQ_NOTIFICATIONS: u32 = 1 << 2;
     /// Completions name the sender's address when no address handle does.
     pub const CQ_WITH_SGID: u32 = 1 << 3;
     /// Written memory may be polled: aligned blocks of 128 bytes arrive once and in order.
