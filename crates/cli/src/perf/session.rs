@@ -30,7 +30,7 @@ const DEPTH: LinkDepth = LinkDepth { sends: 4, recvs: 16, writes: 0 };
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// How often a wait looks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Empty polls between two such looks while spinning.
+/// Polls between two such looks.
 const POLLS_PER_LOOK: u32 = 4096;
 /// Latencies above this are recorded as this.
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
@@ -94,7 +94,7 @@ pub struct Session {
     pub plan: Plan,
     id: u64,
     silent_since: Instant,
-    empty_polls: u32,
+    polls: u32,
 }
 
 impl Session {
@@ -142,7 +142,7 @@ impl Session {
             plan,
             id,
             silent_since: Instant::now(),
-            empty_polls: 0,
+            polls: 0,
         };
         session.qps_make(depth)?;
         Ok(session)
@@ -226,24 +226,22 @@ impl Session {
     #[inline]
     pub fn completions(&mut self, out: &mut [WorkCompletion], stop: &Stop) -> Result<usize> {
         let mut n = self.cq.poll(out)?;
-        if n == 0 {
-            if !self.plan.spin {
-                if let Some(wc) = self.cq.wait(STOP_CHECK)? {
-                    (out[0], n) = (wc, 1);
-                }
-                self.empty_polls = POLLS_PER_LOOK;
+        if n == 0 && !self.plan.spin {
+            match self.cq.wait(STOP_CHECK)? {
+                Some(wc) => (out[0], n) = (wc, 1),
+                None => self.polls = POLLS_PER_LOOK,
             }
-            self.empty_polls += 1;
+            // A sleep takes as long as many polls.
+            self.polls += POLLS_PER_LOOK / 64;
         }
-        if n > 0 {
-            self.empty_polls = 0;
-            for wc in &out[..n] {
-                if !wc.is_ok() {
-                    return Err(self.failed(wc));
-                }
-            }
-        } else if self.empty_polls >= POLLS_PER_LOOK {
+        self.polls += 1;
+        if self.polls >= POLLS_PER_LOOK {
             self.look(stop)?;
+        }
+        for wc in &out[..n] {
+            if !wc.is_ok() {
+                return Err(self.failed(wc));
+            }
         }
         Ok(n)
     }
@@ -256,7 +254,7 @@ impl Session {
     #[cold]
     fn look(&mut self, stop: &Stop) -> Result {
         stop.check()?;
-        self.empty_polls = 0;
+        self.polls = 0;
         if self.silent_since.elapsed() > SILENCE_MAX {
             let text = format!("the server at {} has stopped answering", self.client.server);
             return Err(Failure::new(text));

@@ -193,6 +193,8 @@ impl Control {
         reply_qkey: u32,
         wish: &PerfOpen,
     ) -> Result<Body> {
+        // What is told of a process that had the same address before must not end this session.
+        self.events();
         self.end(from, "replaced by a new one");
         if self.sessions.len() >= PERF_SESSIONS_MAX {
             let text = format!("{PERF_SESSIONS_MAX} measurements run already; try again later");
@@ -255,9 +257,7 @@ impl Control {
     /// # Errors
     /// The device is shut down.
     pub fn housekeeping(&mut self, now: Instant) -> Result {
-        while let Some(event) = self.device.event_get() {
-            self.event(event);
-        }
+        self.events();
         self.ended |= self.copies.reap();
         let quiet: Vec<ClientAddress> = self
             .sessions
@@ -269,6 +269,12 @@ impl Control {
             self.ping(from, now);
         }
         Ok(())
+    }
+
+    fn events(&mut self) {
+        while let Some(event) = self.device.event_get() {
+            self.event(event);
+        }
     }
 
     fn ping(&mut self, from: ClientAddress, now: Instant) {

@@ -175,7 +175,9 @@ impl Copy {
         let target = self.folder.create(name, size).map_err(Abort::file)?;
         let receiver = Receiver::new(pd, Some(size))?;
         session.send(Body::PutReady { qkey, slots: receiver.slots() })?;
-        receiver.receive(session, target, size, &mut |_| {})
+        let done = receiver.receive(session, target, size, &mut |_| {});
+        // While its memory is still there: else the client's writes would fail before it hears why.
+        done.inspect_err(|abort| session.abort(abort))
     }
 
     fn get(

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// After this silence the other end is asked for a sign of life.
 const PING_AFTER: Duration = Duration::from_secs(1);
-/// Without a word of the other end's program for this long, it is stuck.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Without progress for this long, the other end is stuck. A chunk takes as long at 0.1 Mb/s.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// Longest sleep before looking whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 /// How long the last message may take to arrive.
@@ -84,6 +84,8 @@ pub struct Session<'a> {
     heard: Instant,
     ping_last: Instant,
     pinging: bool,
+    /// Only the last word is left to say.
+    aborting: bool,
     /// End of the message that [`Session::send_and_wait`] waits for.
     awaited: Option<Status>,
 }
@@ -98,7 +100,18 @@ impl<'a> Session<'a> {
         stop: &'a dyn Fn() -> Result<(), Failure>,
     ) -> Self {
         let now = Instant::now();
-        Self { link, cq, peer, id, stop, heard: now, ping_last: now, pinging: false, awaited: None }
+        Self {
+            link,
+            cq,
+            peer,
+            id,
+            stop,
+            heard: now,
+            ping_last: now,
+            pinging: false,
+            aborting: false,
+            awaited: None,
+        }
     }
 
     fn post(&mut self, body: Body, tag: u64) -> Result<(), Abort> {
@@ -158,7 +171,12 @@ impl<'a> Session<'a> {
             return Ok(Input::Quiet);
         };
         match self.link.handle(&wc)? {
-            Some(Event::Written { tag, status: Status::Ok }) => Ok(Input::Written(tag)),
+            Some(Event::Written { tag, status: Status::Ok }) => {
+                self.heard = Instant::now();
+                Ok(Input::Written(tag))
+            }
+            // Given up: its memory has gone, so it fails here.
+            Some(Event::Written { .. }) if self.aborting => Ok(Input::Quiet),
             Some(Event::Written { status, .. }) => Err(gone(status)),
             Some(Event::Sent { tag, status }) => {
                 if status != Status::Ok {
@@ -185,11 +203,15 @@ impl<'a> Session<'a> {
     }
 
     fn message(&mut self, body: Body) -> Result<Input, Abort> {
-        self.heard = Instant::now();
         match body {
-            Body::Fail(_, text) => Err(Abort::gone(format!("the other end says: {text}"))),
+            // A sign of life of the device, not of progress: two ends that wait for each other
+            // must not keep each other waiting.
             Body::Ping => Ok(Input::Quiet),
-            body => Ok(Input::Message(body)),
+            Body::Fail(_, text) => Err(Abort::gone(format!("the other end says: {text}"))),
+            body => {
+                self.heard = Instant::now();
+                Ok(Input::Message(body))
+            }
         }
     }
 
@@ -198,7 +220,7 @@ impl<'a> Session<'a> {
         let now = Instant::now();
         if now.duration_since(self.heard) > SILENCE_MAX {
             let seconds = SILENCE_MAX.as_secs();
-            let text = format!("the other end has said nothing for {seconds} s");
+            let text = format!("no progress for {seconds} s: the other end is stuck");
             return Err(Abort::tell(Refusal::Internal, text));
         }
         let since = now.duration_since(self.heard.max(self.ping_last));
@@ -210,11 +232,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Tells the other end why this one gives up, if it can be told.
+    /// Tells the other end why this one gives up, if it can be told and has not been.
     pub fn abort(&mut self, abort: &Abort) {
-        let Some(why) = abort.tell else { return };
+        let Some(why) = abort.tell.filter(|_| !self.aborting) else { return };
         // The user may have asked to stop; the last word is said all the same.
         self.stop = &|| Ok(());
+        self.aborting = true;
         let text = abort.failure.to_string();
         // If the other end cannot be told it finds out by its own timers.
         let _ = self.send_and_wait(Body::Fail(why, text));

@@ -12,8 +12,8 @@ use std::{
 
 /// Port base of all tests that do not care: servers and clients take free slots.
 pub const PORT_BASE: u16 = 21_000;
-/// Nothing here takes longer unless it hangs.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// Nothing here takes longer unless it hangs: a copy that is stuck is given up after 45 s.
+pub const LIMIT: Duration = Duration::from_secs(90);
 
 /// A command line of the tool.
 pub fn srd(args: &[&str]) -> Command {
