@@ -3,7 +3,7 @@
 use crate::report::{Conn, Counters, Message, MessageId};
 use crate::segment::TcpSegment;
 use crate::{ConfigError, Sender, TcpConfig, TcpHost};
-use srd_fabric::{HostId, Ps, Rng, Topology, TopologyError, World, WorldConfig};
+use srd_fabric::{HostId, Ps, Rng, Topology, TopologyError, US, World, WorldConfig};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ const PORT_SERVER: u16 = 5001;
 /// First port the kernel gives to clients, and how many there are.
 const PORT_FIRST: u64 = 32_768;
 const PORTS: u64 = 28_232;
-/// Events between two looks at the count of received messages.
-const EVENTS_PER_LOOK: u64 = 64;
+/// Time between two looks at the count of received messages.
+const LOOK_PS: Ps = 2 * US;
 /// Stream of random numbers for ports.
 const STREAM_PORTS: u64 = 0x7C9_0001;
 
@@ -152,13 +152,14 @@ impl TcpNet {
         ((PORT_FIRST + self.ports.below(PORTS)) as u16, PORT_SERVER)
     }
 
-    /// Runs until every message planned so far has arrived: true. Or until `limit`, or until
-    /// nothing more will happen: false.
+    /// Runs until every message planned so far has arrived, and at most 2 µs longer: true. Or
+    /// until `limit`, or until nothing more will happen: false.
     pub fn run_done(&mut self, limit: Ps) -> bool {
         while self.received.load(Ordering::Relaxed) < self.posted {
-            if self.world.events_run(limit, EVENTS_PER_LOOK) < EVENTS_PER_LOOK {
-                return self.received.load(Ordering::Relaxed) >= self.posted;
-            }
+            let Some(next) = self.world.next_event_at().filter(|next| *next <= limit) else {
+                return false;
+            };
+            self.world.events_run(limit.min(next.saturating_add(LOOK_PS)), u64::MAX);
         }
         true
     }
@@ -169,7 +170,8 @@ impl TcpNet {
     }
 
     /// Barrier rounds: in each, all connections get a message of `bytes` at once; the next begins
-    /// `gap_ps` after the last one has arrived. Ends early if a round is not done by `limit`.
+    /// `gap_ps` (at least some 2 µs) after the last one has arrived. Ends early if a round is not
+    /// done by `limit`.
     pub fn rounds(
         &mut self,
         conns: &[Conn],

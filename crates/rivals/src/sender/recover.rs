@@ -75,7 +75,7 @@ impl Sender {
                     self.open();
                     return true;
                 }
-                self.undo = None;
+                // Duplicates may still show that the copies were needless: `undo` stays.
                 self.reduction_end();
                 self.open();
             }
@@ -354,7 +354,6 @@ impl Sender {
         }
         if recovered {
             self.dupacks_clear(config);
-            self.undo = None;
             self.open();
             return Resend::Nothing;
         }
