@@ -50,7 +50,7 @@ impl Cq {
             {
                 sends.push(h);
             }
-            c.qpn != qpn
+            c.qpn != qpn || planted!(PurgeForgotten)
         });
         self.release((before - self.ready.len()) as u32);
         sends

@@ -70,7 +70,7 @@ impl<O: Observer> Engine<O> {
         self.handshake_fire(now, ci);
         if self.contexts.find(ci).is_some() {
             let at = self.context_deadline(ci).max(now + Span(1));
-            if at != Time::NEVER {
+            if at != Time::NEVER && !planted!(TimerOnce) {
                 self.timers.arm(Self::timer_of_context(ci), at);
             }
         }

@@ -14,12 +14,28 @@
 //! placement that the caller carries out. No clock, thread, socket or allocation per packet.
 #![forbid(unsafe_code)]
 
+/// Whether a bug is planted and on (see `planted`): in a release, `false` for the compiler.
+#[cfg(planted_bugs)]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::on($crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(planted_bugs))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
 pub mod api;
 pub mod config;
 pub mod counters;
 pub mod events;
 pub mod limits;
 pub mod path;
+#[cfg(planted_bugs)]
+pub mod planted;
 pub mod rate;
 pub mod rng;
 pub mod time;

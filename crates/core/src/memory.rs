@@ -18,7 +18,10 @@ pub(crate) struct Mr {
 impl Mr {
     /// Whether `len` bytes at `addr` lie inside.
     pub fn covers(&self, addr: u64, len: u64) -> bool {
-        addr >= self.addr && addr.checked_add(len).is_some_and(|end| end - self.addr <= self.len)
+        addr >= self.addr
+            && addr
+                .checked_add(len)
+                .is_some_and(|end| end - self.addr <= self.len + u64::from(planted!(RegionOneMore)))
     }
 }
 
@@ -49,7 +52,7 @@ impl MrTable {
     pub fn get(&self, key: MrKey) -> Option<&Mr> {
         let slot = key.0 & ((1 << MR_SLOT_BITS) - 1);
         match self.slots.get(slot as usize)? {
-            Some((k, mr)) if *k == key.0 => Some(mr),
+            Some((k, mr)) if *k == key.0 || planted!(KeyStale) => Some(mr),
             _ => None,
         }
     }

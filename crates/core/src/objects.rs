@@ -135,7 +135,9 @@ impl<O: Observer> Engine<O> {
         if !self.mrs.deregister(key) {
             return Err(ObjectError::Unknown);
         }
-        self.jobs_region_gone(key);
+        if !planted!(RegionReadOn) {
+            self.jobs_region_gone(key);
+        }
         Ok(())
     }
 

@@ -6,12 +6,20 @@ pub(crate) const fn diff(a: u32, b: u32) -> i32 {
 }
 
 /// Whether `a` comes before `b`.
+#[cfg(not(planted_bugs))]
 pub(crate) const fn before(a: u32, b: u32) -> bool {
     diff(a, b) < 0
 }
+#[cfg(planted_bugs)]
+pub(crate) fn before(a: u32, b: u32) -> bool {
+    if planted!(PsnUnsigned) { a < b } else { diff(a, b) < 0 }
+}
 
 /// The 64-bit number nearest to `reference` whose low 32 bits are `low`.
-pub(crate) const fn expand(low: u32, reference: u64) -> u64 {
+pub(crate) fn expand(low: u32, reference: u64) -> u64 {
+    if planted!(TxNumHighKept) {
+        return reference & !u64::from(u32::MAX) | u64::from(low);
+    }
     let delta = low.wrapping_sub(reference as u32) as i32;
     reference.wrapping_add(delta as i64 as u64)
 }

@@ -68,7 +68,9 @@ impl Timers {
         self.position[owner as usize] = NONE;
         if pos < self.heap.len() {
             self.position[self.heap[pos].1 as usize] = pos as u32;
-            self.sift_down(pos);
+            if !planted!(TimerDisorder) {
+                self.sift_down(pos);
+            }
             self.sift_up(pos);
         }
     }

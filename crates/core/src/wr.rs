@@ -96,12 +96,17 @@ impl WrTable {
     /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
     /// way out.
     pub fn retire(&mut self, i: u32) -> Wqe {
+        if planted!(HandleEarly) {
+            self.free.push(i);
+        }
         self.slots[i as usize].take().expect("ended twice: a request ends once")
     }
 
     /// The completion or release of a retired request has come out: its handle may be used again.
     pub fn give_back(&mut self, h: WrHandle) {
-        self.free.push(h.0);
+        if !planted!(HandleEarly) {
+            self.free.push(h.0);
+        }
     }
 
     pub fn get(&self, i: u32) -> &Wqe {
@@ -121,7 +126,7 @@ impl WrTable {
     pub fn by_msg_id(&self, msg_id: u32, ctx: u32) -> Option<u32> {
         let i = msg_id & 0xFFFF;
         let w = self.slots.get(i as usize)?.as_ref()?;
-        (w.msg_id == msg_id && w.ctx == ctx).then_some(i)
+        (w.msg_id == msg_id && w.ctx == ctx || planted!(ReadLateTaken)).then_some(i)
     }
 
     /// Live requests that `pick` picks.

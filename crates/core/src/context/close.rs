@@ -156,7 +156,8 @@ impl<O: Observer> Engine<O> {
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
     pub(crate) fn context_abort(&mut self, now: Time, ci: u32) {
         let peer = self.contexts.get(ci).peer;
-        self.work_end(ci, Status::RemoteAbort);
+        let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
+        self.work_end(ci, lost);
         self.event_push(AsyncEvent::PeerReset(peer));
         self.context_end(now, ci);
     }
@@ -224,7 +225,7 @@ impl<O: Observer> Engine<O> {
             self.jobs_live -= a.jobs.len() as u32;
             let flying: u32 = a.board.drain();
             let entry = self.paths.get_mut(path_ctx);
-            entry.ctx.on_forgotten(flying);
+            entry.ctx.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });
             entry.active -= 1;
             a.clear();
             self.pool_return(a);

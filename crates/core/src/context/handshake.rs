@@ -143,6 +143,7 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, Drop> {
         let c = self.contexts.get(ci);
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
+        let same = same || (planted!(RestartContinues) && c.state == ContextState::Open);
         // Both sides opened at once, or the peer tries a newer Open: ours is still unanswered.
         let unanswered = c.state == ContextState::Opening;
         if same || unanswered {
@@ -315,6 +316,8 @@ impl<O: Observer> Engine<O> {
                     self.context_end(now, ci);
                 } else if now.since(since) >= self.cfg.loss.unreachable_after {
                     self.peer_unreachable(now, ci);
+                } else if planted!(OpenOnce) {
+                    self.contexts.get_mut(ci).handshake_at = Time::NEVER;
                 } else {
                     self.open_send(now, ci);
                 }

@@ -61,6 +61,9 @@ impl ContextTable {
 
     /// A tag that no context has; never 0.
     pub fn tag_draw(&self, rng: &mut Rng) -> u32 {
+        if planted!(TagCounted) {
+            return (1..).find(|t| !self.by_tag.contains_key(t)).unwrap_or(1);
+        }
         loop {
             let tag = rng.next_u32();
             if tag != 0 && !self.by_tag.contains_key(&tag) {

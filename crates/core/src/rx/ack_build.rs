@@ -25,9 +25,12 @@ impl<O: Observer> Engine<O> {
         b.ce_count = ce_count;
         b.echoes = a.ack.echoes(now);
         b.verdicts.clear();
-        b.cum = a.window.cum();
+        b.cum = if planted!(AckJumpsGap) { a.window.top() } else { a.window.cum() };
         // A verdict that finds no room must not be spoken of at all.
         for v in a.verdicts.iter() {
+            if b.verdicts.len() == ACK_VERDICTS_MAX && planted!(VerdictOverflowAcked) {
+                break;
+            }
             if b.verdicts.len() == ACK_VERDICTS_MAX {
                 if psn::before(v.psn, b.cum) {
                     b.cum = v.psn;
@@ -49,11 +52,13 @@ impl<O: Observer> Engine<O> {
         b.words.clear();
         let mut at = b.base;
         while psn::before(at, top) && !b.words.is_full() {
-            b.words.push(a.window.word(at));
+            b.words.push(a.window.word(at.wrapping_add(u32::from(planted!(AckBitmapShifted)))));
             at = at.wrapping_add(64);
         }
         for v in a.verdicts.iter().skip(ACK_VERDICTS_MAX) {
-            mask(b, v.psn);
+            if !planted!(VerdictOverflowAcked) {
+                mask(b, v.psn);
+            }
         }
         rest
     }

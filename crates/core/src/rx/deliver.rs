@@ -65,7 +65,7 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         a.window.insert(p);
         a.ack.note_psn(now, p, &cfg);
-        if judged.verdict != Verdict::Ok {
+        if judged.verdict != Verdict::Ok && !planted!(VerdictNotKept) {
             a.verdicts.insert(p, judged.verdict);
             a.ack.hasten(now, Span::ZERO);
         }
@@ -100,7 +100,7 @@ impl<O: Observer> Engine<O> {
         if !qp.state.receives() || qp.init.kind != kind {
             return Err(Verdict::BadQpn);
         }
-        if qp.qkey != msg.qkey {
+        if qp.qkey != msg.qkey && !planted!(QkeyUnchecked) {
             self.counters.qkey_viol += 1;
             return Err(Verdict::BadQkey);
         }
@@ -117,10 +117,14 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::Rnr);
         };
         if u32::from(len) > recv.len {
+            if planted!(TooLongConsumes) {
+                qp.rq.pop();
+            }
             return Judged::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
         self.recv_complete(ci, msg, (index, recv.wr_id), imm, u32::from(len));
+        let index = index ^ u32::from(planted!(ReceiveNeighbour));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Judged::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
     }
@@ -141,7 +145,8 @@ impl<O: Observer> Engine<O> {
         let (index, recv) = qp.rq.pop().expect("there is a front");
         self.recv_complete(ci, msg, (index, recv.wr_id), imm, len + GRH_BYTES);
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
-        Ok(Rx::Place(Placement { target, offset: u64::from(GRH_BYTES), len }))
+        let offset = if planted!(DatagramAtStart) { 0 } else { u64::from(GRH_BYTES) };
+        Ok(Rx::Place(Placement { target, offset, len }))
     }
 
     /// Completes a consumed receive of a send or a datagram.

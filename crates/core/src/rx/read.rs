@@ -81,7 +81,9 @@ impl<O: Observer> Engine<O> {
             return Err(Verdict::BadLength);
         }
         let mr = self.mrs.get(MrKey(req.rkey)).ok_or(Verdict::BadRkey)?;
-        let allowed = mr.pd == pd && mr.access.allows(Access::REMOTE_READ);
+        let domain = mr.pd == pd || planted!(DomainUnchecked);
+        let allowed =
+            domain && (mr.access.allows(Access::REMOTE_READ) || planted!(RightsUnchecked));
         if !allowed || !mr.covers(req.raddr, u64::from(req.len)) {
             return Err(Verdict::BadRkey);
         }
@@ -115,6 +117,7 @@ impl<O: Observer> Engine<O> {
         }
         w.awaited -= len;
         self.counters.rdma_read_bytes += u64::from(len);
+        let offset = if planted!(ReadAtStart) { 0 } else { offset };
         let target = Target::Wr(WrHandle(wi));
         let rx = Rx::Place(Placement { target, offset, len });
         self.wr_check_done(wi);

@@ -46,7 +46,7 @@ impl Replay {
         let (w, b) = Self::place(n);
         let seen = self.bits[w] >> b & 1 == 1;
         self.bits[w] |= 1 << b;
-        !seen
+        !seen || planted!(ReplayTakesAll)
     }
 
     fn place(n: u64) -> (usize, u32) {

@@ -20,7 +20,11 @@ impl Verdicts {
 
     /// The sender has resolved everything below `una`.
     pub fn retire(&mut self, una: u32) {
-        while self.0.front().is_some_and(|e| psn::before(e.psn, una)) {
+        while self
+            .0
+            .front()
+            .is_some_and(|e| psn::before(e.psn, una) || planted!(VerdictRetiredEarly))
+        {
             self.0.pop_front();
         }
     }

@@ -56,11 +56,13 @@ impl RxWindow {
     /// What `p` is; nothing changes.
     pub fn check(&self, p: u32) -> Seen {
         let d = psn::diff(p, self.cum);
-        if d < 0 {
+        if d < 0 && planted!(DedupForgetsOld) {
+            Seen::New
+        } else if d < 0 {
             Seen::Duplicate
         } else if d as u32 >= self.size() {
             Seen::TooFar
-        } else if self.bit(p) {
+        } else if self.bit(p) && !planted!(DedupIgnoresBits) {
             Seen::Duplicate
         } else {
             Seen::New
@@ -81,7 +83,9 @@ impl RxWindow {
         self.cum = p.wrapping_add(1);
         while self.cum != self.top && self.bit(self.cum) {
             let i = self.cum & (self.size() - 1);
-            self.bits[(i / 64) as usize] &= !(1 << (i % 64));
+            if !planted!(WindowKeepsBits) {
+                self.bits[(i / 64) as usize] &= !(1 << (i % 64));
+            }
             self.cum = self.cum.wrapping_add(1);
         }
     }

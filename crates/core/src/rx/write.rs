@@ -58,7 +58,7 @@ impl<O: Observer> Engine<O> {
         }
         self.counters.rdma_write_recv_bytes += u64::from(len);
         if step == ImmStep::Complete {
-            if !self.imm_deliver(ci, msg, msg_len, imm) {
+            if !self.imm_deliver(ci, msg, msg_len, imm) || planted!(ImmediateTwice) {
                 // The bytes are placed; only the immediate has to come again.
                 return Judged { verdict: Verdict::Rnr, rx };
             }
@@ -101,12 +101,15 @@ impl<O: Observer> Engine<O> {
         }
         let key = MrKey(rdma.rkey);
         let mr = self.mrs.get(key).ok_or(Verdict::BadRkey)?;
-        let allowed = mr.pd == pd && mr.access.allows(Access::REMOTE_WRITE);
+        let domain = mr.pd == pd || planted!(DomainUnchecked);
+        let allowed =
+            domain && (mr.access.allows(Access::REMOTE_WRITE) || planted!(RightsUnchecked));
         if !allowed || !mr.covers(rdma.raddr, u64::from(len)) {
             return Err(Verdict::BadRkey);
         }
         let target = Target::Region(key);
-        Ok(Rx::Place(Placement { target, offset: rdma.raddr, len: u32::from(len) }))
+        let offset = rdma.raddr + u64::from(planted!(WriteShifted));
+        Ok(Rx::Place(Placement { target, offset, len: u32::from(len) }))
     }
 
     /// Delivers the immediate: consumes a receive, or a completion slot where the queue pair takes
@@ -116,7 +119,7 @@ impl<O: Observer> Engine<O> {
         let Some(qp) = self.qps.get_mut(qpn) else { return false };
         let (kind, wr_id) = if qp.init.unsolicited_write_recv {
             let Some(cq) = self.cqs.get_mut(qp.init.recv_cq) else { return false };
-            if !cq.reserve() {
+            if !planted!(UnsolicitedUnreserved) && !cq.reserve() {
                 self.counters.rnr_events += 1;
                 return false;
             }

@@ -78,7 +78,7 @@ impl ImmTable {
     pub fn cancel(&mut self, msg_id: u32, p: u32, cum: u32) {
         self.remove(msg_id);
         self.cancelled.retain(|c| !psn::before(c.1, cum));
-        if p != cum {
+        if p != cum && !planted!(CancelForgotten) {
             self.cancelled.push((msg_id, p));
         }
     }

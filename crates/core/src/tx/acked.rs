@@ -112,6 +112,7 @@ impl<O: Observer> Engine<O> {
         }
         self.observer.event(now, Event::Acked { ctx: ci, psn: p });
         let listed = ack.verdicts.iter().find(|v| v.psn == p);
+        let listed = listed.filter(|_| !planted!(VerdictIgnored));
         let verdict = listed.map_or(Verdict::Ok, |v| v.verdict);
         self.entry_resolved(now, ci, &was, verdict);
     }
@@ -122,7 +123,7 @@ impl<O: Observer> Engine<O> {
             Kind::Tombstone => {}
             Kind::Cancel => {
                 let c = self.contexts.get_mut(ci);
-                c.imms_out -= 1;
+                c.imms_out -= u16::from(!planted!(ImmediateCreditLost));
                 self.ready_push(ci);
             }
             Kind::ReadResp | Kind::ReadError => self.job_segment_done(ci, was.wr, Some(verdict)),

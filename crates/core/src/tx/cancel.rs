@@ -56,7 +56,8 @@ impl<O: Observer> Engine<O> {
                 let e = a.board.get_mut(p);
                 let own =
                     matches!(e.kind, Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq);
-                if own && e.wr == wi && e.state != SentState::Acked {
+                if own && e.wr == wi && e.state != SentState::Acked && !planted!(TombstoneForgotten)
+                {
                     (e.kind, e.len) = (Kind::Tombstone, 0);
                 }
             }

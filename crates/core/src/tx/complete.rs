@@ -32,8 +32,8 @@ impl<O: Observer> Engine<O> {
         w.open -= 1;
         match verdict {
             Verdict::Ok => {}
-            Verdict::Rnr if w.failed.is_none() && w.rnr_left > 0 => {
-                if w.rnr_left != RNR_RETRY_INFINITE {
+            Verdict::Rnr if w.failed.is_none() && w.rnr_left > u8::from(planted!(RnrOneTooFew)) => {
+                if w.rnr_left != RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
                     w.rnr_left -= 1;
                 }
                 return self.wr_back_off(now, wi, kind);
@@ -52,7 +52,7 @@ impl<O: Observer> Engine<O> {
     /// Ends the request if nothing of it is open.
     pub(crate) fn wr_check_done(&mut self, wi: u32) {
         let w = self.wrs.get(wi);
-        if w.open > 0 {
+        if w.open > 0 && !planted!(FirstSegmentCompletes) {
             return;
         }
         if let Some(status) = w.failed {
@@ -74,7 +74,9 @@ impl<O: Observer> Engine<O> {
         w.rnr_round = w.rnr_round.saturating_add(1);
         let ci = w.ctx;
         match kind {
-            Kind::Write | Kind::ImmRetry => w.imm_only = w.cut > 0 && w.credited,
+            Kind::Write | Kind::ImmRetry => {
+                w.imm_only = w.cut > 0 && w.credited && !planted!(RnrWholeAgain);
+            }
             _ => {}
         }
         let single = !w.imm_only;
@@ -122,7 +124,7 @@ impl<O: Observer> Engine<O> {
             let qp = w.qp;
             a.flow(qp).queue.push_front(&mut self.wrs, wi);
         }
-        a.backoff_at = next;
+        a.backoff_at = if planted!(RnrBackoffForgotten) { Time::NEVER } else { next };
         self.ready_push(ci);
     }
 
@@ -189,7 +191,7 @@ impl<O: Observer> Engine<O> {
         }
         if w.credited {
             match w.wr.op {
-                Opcode::Read => c.reads_out -= 1,
+                Opcode::Read => c.reads_out -= u16::from(!planted!(ReadCreditLost)),
                 // The peer still tracks a message that failed: its credit returns with the Cancel.
                 _ if failed => c.act().cancels.push_back(w.msg_id),
                 _ => c.imms_out -= 1,

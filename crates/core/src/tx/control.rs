@@ -111,6 +111,9 @@ impl<O: Observer> Engine<O> {
     ) {
         let c = self.contexts.get_mut(ci);
         c.act().ack.sent(now, rest);
+        if planted!(VerdictToldOnce) {
+            c.act().verdicts.clear();
+        }
         let path_ctx = c.path_ctx;
         self.paths.get_mut(path_ctx).ctx.ack_sent(path, tx_num as u16);
     }

@@ -26,7 +26,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let window = u32::from(c.limits.window);
         let a = c.act();
-        if a.board.span() >= window {
+        if a.board.span() >= window + u32::from(planted!(WindowOneMore)) {
             return None;
         }
         if let Some(msg_id) = a.cancels.pop_front() {
@@ -115,7 +115,7 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         a.flows[at].queue.pop_front(&self.wrs);
         if a.flows[at].queue.is_empty() {
-            a.flows.swap_remove(at);
+            a.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
         }
     }
 

@@ -121,7 +121,7 @@ impl<O: Observer> Engine<O> {
             tx_num: tx_num as u32,
             timestamp: now.to_wire(),
             psn,
-            una_delta: psn.wrapping_sub(una) as u16,
+            una_delta: if planted!(UnaAhead) { 0 } else { psn.wrapping_sub(una) as u16 },
             ack_echo: c.ack_echo,
         }
     }

@@ -228,7 +228,9 @@ impl<O: Observer> Engine<O> {
         a.loss.remember(GivenUp { psn: p, tx_num, path: e.path, tail_probe: true });
         a.loss.last_sent = now;
         self.counters.tlp_pkts += 1;
-        self.paths.get_mut(path_ctx).ctx.on_forgotten(e.wire_bytes);
+        if !planted!(TailProbeLeaks) {
+            self.paths.get_mut(path_ctx).ctx.on_forgotten(e.wire_bytes);
+        }
         self.ready_push(ci);
     }
 
@@ -278,7 +280,7 @@ impl<O: Observer> Engine<O> {
         self.counters.stalls += 1;
         self.counters.impaired_remote_conn_events += 1;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        pc.on_forgotten(bytes);
+        pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         if !self.sibling_is_well(path_ctx, since) {
             self.paths.get_mut(path_ctx).ctx.freeze(now);
         }
@@ -316,6 +318,8 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn probe_push(&mut self, now: Time, ci: u32) {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
-        self.probes.push_back((ci, path));
+        if !planted!(StallUnprobed) {
+            self.probes.push_back((ci, path));
+        }
     }
 }

@@ -53,6 +53,7 @@ impl<O: Observer> Engine<O> {
             match self.context_turn(now, ci, out) {
                 Turn::More => self.ready_push(ci),
                 Turn::Idle => {}
+                Turn::Paced(_) if planted!(PacedForgotten) => {}
                 Turn::Paced(at) => self.contexts.get_mut(ci).pace_at = at,
                 Turn::Blocked => self.wait_for_inflight(ci),
             }
@@ -86,6 +87,7 @@ impl<O: Observer> Engine<O> {
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         let mut bytes = match pc.gate(now) {
             Gate::Open { bytes } => bytes,
+            Gate::Until(_) if planted!(PacingIgnored) => 1,
             Gate::Until(at) => return Turn::Paced(at),
             Gate::Blocked => return Turn::Blocked,
         };
@@ -174,6 +176,9 @@ impl<O: Observer> Engine<O> {
             {
                 c.queued_wait = false;
                 self.ready_push(ci);
+                if planted!(WaiterForgotten) {
+                    self.paths.get_mut(path_ctx).waiters.clear();
+                }
             }
         }
     }

@@ -435,7 +435,7 @@ impl Scoreboard {
 }
 
 /// Whether `p` lies in `from..to` on the circle.
-pub(crate) const fn within(p: u32, from: u32, to: u32) -> bool {
+pub(crate) fn within(p: u32, from: u32, to: u32) -> bool {
     psn::diff(p, from) >= 0 && psn::before(p, to)
 }
 

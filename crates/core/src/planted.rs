@@ -1,0 +1,177 @@
+//! Bugs on purpose, to measure how far the fault checker reaches. Only in builds with
+//! `--cfg planted_bugs`, where one of them can be turned on at run time.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Stands in every program that has the bugs, so that a test can look for it.
+pub const MARK: &str = "software-srd has planted bugs";
+
+static ON: AtomicU32 = AtomicU32::new(0);
+
+macro_rules! bugs {
+    ($($area:literal: $($(#[$doc:meta])* $name:ident,)+)+) => {
+        /// A bug. Its number is its place in the list, from 1 on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Bug {
+            /// None of them.
+            None,
+            $($($(#[$doc])* $name,)+)+
+        }
+
+        /// Number, name and area of every bug.
+        pub fn all() -> Vec<(u32, &'static str, &'static str)> {
+            vec![$($((Bug::$name as u32, stringify!($name), $area),)+)+]
+        }
+    };
+}
+
+bugs! {
+    "dedup":
+    /// Everything below the window is new.
+    DedupForgetsOld,
+    /// What arrived out of order is new again.
+    DedupIgnoresBits,
+    /// Bits of a full turn ago stay.
+    WindowKeepsBits,
+    /// Any transmission number is new.
+    ReplayTakesAll,
+    "acknowledgments":
+    /// The cumulative acknowledgment jumps over a gap.
+    AckJumpsGap,
+    /// The bitmap is off by one.
+    AckBitmapShifted,
+    "verdicts":
+    /// No refusal is kept.
+    VerdictNotKept,
+    /// Refusals are told once.
+    VerdictToldOnce,
+    /// Refusals that find no room are acknowledged all the same.
+    VerdictOverflowAcked,
+    /// Refusals go when anything is heard of the peer.
+    VerdictRetiredEarly,
+    /// A refused request succeeds.
+    VerdictIgnored,
+    "RNR":
+    /// Retries are not counted.
+    RnrUncounted,
+    /// One retry too few.
+    RnrOneTooFew,
+    /// The whole message comes again, not its immediate alone.
+    RnrWholeAgain,
+    /// A back-off beside another one is forgotten.
+    RnrBackoffForgotten,
+    /// A message that is too long consumes the receive.
+    TooLongConsumes,
+    /// The immediate is delivered and refused.
+    ImmediateTwice,
+    "windows":
+    /// The peer's window is one smaller than the sender thinks.
+    WindowOneMore,
+    /// The lower edge told is the upper one.
+    UnaAhead,
+    "wrap":
+    /// PSNs are compared as plain numbers.
+    PsnUnsigned,
+    /// Transmission numbers keep their upper half for ever.
+    TxNumHighKept,
+    "tags and epochs":
+    /// A packet with an unknown tag is taken for its sender's context.
+    TagUnchecked,
+    /// Tags are counted, so that a new life gives out those of the old one.
+    TagCounted,
+    /// A new life of the peer continues the old context.
+    RestartContinues,
+    /// Work cut off by a restart succeeds.
+    AbortSucceeds,
+    "placement":
+    /// A write goes one byte too far.
+    WriteShifted,
+    /// Every response goes to the start.
+    ReadAtStart,
+    /// A message goes into the neighbouring receive.
+    ReceiveNeighbour,
+    /// A request ends with its first segment.
+    FirstSegmentCompletes,
+    /// A datagram goes where the header area is.
+    DatagramAtStart,
+    /// A response to a request that is over is taken.
+    ReadLateTaken,
+    "RDMA bounds":
+    /// A region is one byte longer.
+    RegionOneMore,
+    /// Rights are not checked.
+    RightsUnchecked,
+    /// Protection domains are not checked.
+    DomainUnchecked,
+    /// A key finds whatever has its place.
+    KeyStale,
+    /// A region that goes away is read on.
+    RegionReadOn,
+    /// Keys of queue pairs are not checked.
+    QkeyUnchecked,
+    "credits":
+    /// Ended reads keep their credit.
+    ReadCreditLost,
+    /// Cancelled messages keep their credit.
+    ImmediateCreditLost,
+    /// Late segments revive a cancelled message.
+    CancelForgotten,
+    "inflight":
+    /// A tail probe leaves its original in flight.
+    TailProbeLeaks,
+    /// A context that ends leaves its packets in flight.
+    EndLeaks,
+    /// A stalled context keeps its packets in flight.
+    StallLeaks,
+    "timers":
+    /// A timer that has fired is not set again.
+    TimerOnce,
+    /// The heap of timers loses its order.
+    TimerDisorder,
+    /// An Open is sent once.
+    OpenOnce,
+    /// A silent peer is never asked.
+    StallUnprobed,
+    "scheduling":
+    /// Of those who wait for inflight, one is woken.
+    WaiterForgotten,
+    /// Who has to wait for the pacer is forgotten.
+    PacedForgotten,
+    /// The pacer is not obeyed.
+    PacingIgnored,
+    /// An emptied flow takes another one with it.
+    FlowForgotten,
+    "completion queues":
+    /// A receive promises no slot.
+    ReceiveUnreserved,
+    /// An unsolicited write promises no slot.
+    UnsolicitedUnreserved,
+    /// A destroyed queue pair's completions stay.
+    PurgeForgotten,
+    /// A handle is free before its completion is polled.
+    HandleEarly,
+    "giving up":
+    /// Work given up keeps its PSNs.
+    TombstoneForgotten,
+    /// CloseAck is dropped.
+    CloseAckDropped,
+}
+
+/// Turns bug `n` on; 0 turns all off.
+///
+/// # Errors
+/// A number that no bug has.
+pub fn plant(n: u32) -> Result<(), String> {
+    let most = all().len() as u32;
+    if n > most {
+        return Err(format!("{MARK}: from 1 to {most}; there is no {n}"));
+    }
+    ON.store(n, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether `bug` is on.
+pub fn on(bug: Bug) -> bool {
+    ON.load(Ordering::Relaxed) == bug as u32
+}
