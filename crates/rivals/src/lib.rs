@@ -39,3 +39,8 @@ pub use receiver::Receiver;
 pub use report::{Conn, Counters, Message, MessageId};
 pub use segment::{Ack, SACK_BLOCKS, TcpSegment};
 pub use sender::{Sender, State};
+
+/// Runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
