@@ -10,9 +10,12 @@ use crate::{
 /// Builds what is measured and hands the options on.
 pub fn run_command(args: &mut Args) -> Result {
     let options = args.rest();
-    tools::ensure(&["cc", "ip", "iperf3"])?;
+    tools::ensure(&["cc"])?;
     // The bare system calls that everything is compared with.
     run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
+    // Its second program, and the bench of the core alone.
+    tools::build_release("srd-report", "peers")?;
+    tools::build_release("srd-bench", "srd-bench")?;
     let program = tools::build_release("srd-report", "srd-report")?;
     run(command(&program.to_string_lossy(), &[]).args(options))
 }

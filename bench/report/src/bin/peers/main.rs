@@ -1,0 +1,108 @@
+//! Memory per peer and messages per CPU-second of the protocol core alone: `peers [SECONDS]`
+//! prints one line of JSON.
+
+mod count;
+mod world;
+
+use count::live;
+use srd_datapath::process_cpu_ns;
+use std::process::ExitCode;
+use world::{REQUESTER, RESPONDER, World};
+
+type Result<T> = std::result::Result<T, String>;
+
+#[global_allocator]
+static ALLOCATOR: count::Counting = count::Counting;
+
+/// As many as the figure is about.
+const PEERS: u32 = 1000;
+/// Peers that are active together while the idle ones are counted.
+const TOGETHER: u32 = 10;
+
+fn main() -> ExitCode {
+    let seconds = std::env::args().nth(1).unwrap_or_else(|| "1".into());
+    let line = match seconds.parse::<f64>() {
+        Ok(s) if s > 0.0 => measure(s),
+        _ => Err(format!("`{seconds}` is not a number of seconds")),
+    };
+    match line {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("peers: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(seconds: f64) -> Result<String> {
+    let memory = memory()?;
+    let one = rate(1, seconds)?;
+    let many = rate(PEERS, seconds)?;
+    Ok(serde_json::json!({
+        "peers": PEERS, "bytes_idle": memory.idle, "bytes_active": memory.active,
+        "bytes_rested": memory.rested,
+        "messages_per_cpu_second_one": one, "messages_per_cpu_second_many": many,
+    })
+    .to_string())
+}
+
+/// Bytes per peer, of the requester and of the responder.
+struct Memory {
+    /// Known, with a context, nothing going on; a few at a time were active.
+    idle: [f64; 2],
+    /// A message to every one of them has just ended.
+    active: [f64; 2],
+    /// Idle again after all were active at once: with what the pools keep.
+    rested: [f64; 2],
+}
+
+fn memory() -> Result<Memory> {
+    let mut world = World::new()?;
+    let held = || [live(REQUESTER), live(RESPONDER)];
+    let before = held();
+    let per_peer = || [0, 1].map(|i| (held()[i] - before[i]) as f64 / f64::from(PEERS));
+    for _ in 0..PEERS / TOGETHER {
+        world.peers_add(TOGETHER)?;
+        world.greet()?;
+        world.rest()?;
+    }
+    let idle = per_peer();
+    world.peers_all();
+    world.greet()?;
+    let active = per_peer();
+    world.rest()?;
+    Ok(Memory { idle, active, rested: per_peer() })
+}
+
+/// Messages of 64 bytes per CPU-second of both ends, to so many peers in turn.
+fn rate(peers: u32, seconds: f64) -> Result<f64> {
+    let mut world = World::new()?;
+    world.peers_add(peers)?;
+    world.greet()?;
+    let (start, before) = (process_cpu_ns(), world.completed);
+    loop {
+        for _ in 0..200 {
+            world.turn(true)?;
+        }
+        let spent = (process_cpu_ns() - start) as f64 / 1e9;
+        if spent >= seconds {
+            return Ok((world.completed - before) as f64 / spent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_peers_hold_less_than_active_ones() {
+        let m = memory().unwrap();
+        for i in [0, 1] {
+            assert!(0.0 < m.idle[i] && m.idle[i] <= m.rested[i] && m.rested[i] < m.active[i]);
+        }
+    }
+}

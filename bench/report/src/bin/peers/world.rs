@@ -1,0 +1,251 @@
+//! Two engines in virtual time: a requester with very many peers, and the engine that plays them
+//! all under as many addresses.
+
+use crate::{Result, count::owned_by};
+use srd_core::{
+    AhId, CqId, Engine, EngineConfig, Opcode, PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvWr,
+    Rng, RxMeta, SendWr, Span, Status, Time, Transmit, TxSink,
+};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Who memory belongs to.
+pub const REQUESTER: usize = 1;
+/// See [`REQUESTER`].
+pub const RESPONDER: usize = 2;
+
+const MTU: u16 = 1408;
+const DEPTH: u32 = 4096;
+const QKEY: u32 = 0x11;
+const BATCH: usize = 64;
+/// One way.
+const HOP: Span = Span::from_us(3);
+/// Bytes of a message.
+const BYTES: u32 = 64;
+
+struct Side {
+    engine: Engine,
+    cq: CqId,
+    pd: PdId,
+    qp: Qpn,
+    owner: usize,
+}
+
+impl Side {
+    fn new(owner: usize, now: Time) -> Result<Self> {
+        let _owner = owned_by(owner);
+        let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, owner as u8));
+        let config = EngineConfig::sockets(ip, 0, MTU);
+        let mut engine = Engine::new(config, Rng::from_seed(owner as u64), now, ())?;
+        let pd = engine.pd_create().map_err(text)?;
+        let cq = engine.cq_create(4 * DEPTH).map_err(text)?;
+        let init = QpInit {
+            kind: QpType::Srd,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            sq_depth: DEPTH,
+            rq_depth: DEPTH,
+            unsolicited_write_recv: false,
+        };
+        let qp = engine.qp_create(now, init).map_err(text)?;
+        for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
+            let qkey = (state == QpState::Init).then_some(QKEY);
+            let rnr_retry = (state == QpState::Rts).then_some(7);
+            let change = QpModify { state: Some(state), qkey, rnr_retry };
+            engine.qp_modify(now, qp, change).map_err(text)?;
+        }
+        Ok(Self { engine, cq, pd, qp, owner })
+    }
+
+    fn timers(&mut self, now: Time) {
+        let _owner = owned_by(self.owner);
+        if self.engine.next_timeout() <= now {
+            self.engine.handle_timeout(now);
+        }
+    }
+
+    /// Takes all completions; how many.
+    fn finish(&mut self, now: Time) -> Result<u32> {
+        let _owner = owned_by(self.owner);
+        self.engine.rx_burst_end(now);
+        let mut taken = 0;
+        while let Some(c) = self.engine.cq_poll(self.cq) {
+            taken += 1;
+            if c.status != Status::Ok {
+                return Err(format!("a request ended with {:?}", c.status));
+            }
+        }
+        self.engine.cq_release(self.cq, taken);
+        while self.engine.poll_event().is_some() {}
+        Ok(taken)
+    }
+
+    fn receive_post(&mut self) -> Result<()> {
+        let _owner = owned_by(self.owner);
+        let wr = RecvWr { wr_id: 0, len: BYTES };
+        self.engine.post_recv(self.qp, &wr).map(drop).map_err(text)
+    }
+
+    /// What this side has to send arrives at the other.
+    fn transmit(&mut self, to: &mut Self, now: Time) -> usize {
+        let _owner = owned_by(self.owner);
+        self.engine.poll_transmit(now, BATCH, &mut Wire { to, now: now + HOP })
+    }
+}
+
+struct Wire<'a> {
+    to: &'a mut Side,
+    now: Time,
+}
+
+impl TxSink for Wire<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let _owner = owned_by(self.to.owner);
+        // Either side sees the other at the address that it sends to. A placement is carried out
+        // by doing nothing: there is no payload.
+        let meta = RxMeta { src_ip: t.dst.ip, ..META };
+        let _ = self.to.engine.handle(self.now, &meta, &t.packet);
+    }
+}
+
+const META: RxMeta = RxMeta {
+    src_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    ce: false,
+    rxq_drops: 0,
+    rxq_depth: 0,
+    waited: Span::ZERO,
+};
+
+/// The two engines and their clock.
+pub struct World {
+    now: Time,
+    near: Side,
+    far: Side,
+    handles: Vec<AhId>,
+    /// First of the peers that are sent to, and which of them is next.
+    first: usize,
+    next: usize,
+    /// Messages posted and not completed.
+    open: u32,
+    /// Messages completed.
+    pub completed: u64,
+}
+
+impl World {
+    /// Without any peer yet.
+    pub fn new() -> Result<Self> {
+        let now = Time(1_000_000);
+        let (near, far) = (Side::new(REQUESTER, now)?, Side::new(RESPONDER, now)?);
+        let mut world =
+            Self { now, near, far, handles: Vec::new(), first: 0, next: 0, open: 0, completed: 0 };
+        for _ in 0..DEPTH {
+            world.far.receive_post()?;
+        }
+        Ok(world)
+    }
+
+    /// Address handles for so many more peers. From now on messages go to them alone.
+    pub fn peers_add(&mut self, peers: u32) -> Result<()> {
+        (self.first, self.next) = (self.handles.len(), self.handles.len());
+        for _ in 0..peers {
+            let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000 + self.handles.len() as u32));
+            let _owner = owned_by(REQUESTER);
+            let ah = self.near.engine.ah_create(self.now, self.near.pd, ip).map_err(text)?;
+            let _other = owned_by(0);
+            self.handles.push(ah);
+        }
+        Ok(())
+    }
+
+    /// From now on messages go to all peers in turn.
+    pub fn peers_all(&mut self) {
+        (self.first, self.next) = (0, 0);
+    }
+
+    /// Posts up to so many messages, to all peers in turn.
+    fn post(&mut self, most: usize) -> Result<()> {
+        let _owner = owned_by(REQUESTER);
+        for _ in 0..most {
+            let wr = SendWr {
+                wr_id: 0,
+                op: Opcode::Send,
+                ah: self.handles[self.next],
+                dst_qpn: self.far.qp,
+                qkey: QKEY,
+                len: BYTES,
+                rkey: 0,
+                raddr: 0,
+                imm: 0,
+            };
+            self.near.engine.post_send(self.now, self.near.qp, &wr).map_err(text)?;
+            self.next += 1;
+            if self.next == self.handles.len() {
+                self.next = self.first;
+            }
+            self.open += 1;
+        }
+        Ok(())
+    }
+
+    /// One round trip.
+    pub fn turn(&mut self, post: bool) -> Result<()> {
+        if post && self.open <= DEPTH / 2 {
+            self.post(BATCH)?;
+        }
+        self.near.timers(self.now);
+        let sent = self.near.transmit(&mut self.far, self.now);
+        self.now += HOP;
+        self.far.timers(self.now);
+        for _ in 0..self.far.finish(self.now)? {
+            self.far.receive_post()?;
+        }
+        let answered = self.far.transmit(&mut self.near, self.now);
+        self.now += HOP;
+        let done = self.near.finish(self.now)?;
+        self.open -= done;
+        self.completed += u64::from(done);
+        if sent + answered == 0 && done == 0 {
+            let next = self.near.engine.next_timeout().min(self.far.engine.next_timeout());
+            if next > self.now && next != Time::NEVER {
+                self.now = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message to every peer that is sent to, and all of them done.
+    pub fn greet(&mut self) -> Result<()> {
+        let mut left = self.handles.len() - self.first;
+        let mut turns = 0_u64;
+        while left > 0 || self.open > 0 {
+            let now = left.min(BATCH);
+            self.post(now)?;
+            left -= now;
+            self.turn(false)?;
+            turns += 1;
+            if turns > 10_000_000 {
+                return Err(format!("{} messages hang", self.open));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until no context holds window state any more.
+    pub fn rest(&mut self) -> Result<()> {
+        for _ in 0..1_000_000 {
+            self.turn(false)?;
+            let idle = |s: &Side| s.engine.context_stats().iter().all(|c| !c.is_active);
+            if self.near.engine.next_timeout().min(self.far.engine.next_timeout()) == Time::NEVER
+                && idle(&self.near)
+                && idle(&self.far)
+            {
+                return Ok(());
+            }
+        }
+        Err("the engines do not come to rest".into())
+    }
+}
+
+fn text(e: impl std::fmt::Debug) -> String {
+    format!("{e:?}")
+}

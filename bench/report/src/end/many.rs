@@ -1,0 +1,181 @@
+//! Small messages to one or to very many peers.
+
+use super::{
+    Since, say_ready,
+    srd_end::{End, QKEY, config, counters},
+    stop_flag,
+    stream::take,
+};
+use crate::{Result, options::Options};
+use serde_json::{Value, json};
+use srd::{Access, AddressHandle, DeviceConfig, Progress, Qpn, RecvWr, SendWr, WorkCompletion};
+use srd_datapath::clock::now_ns;
+use std::{net::IpAddr, sync::atomic::Ordering, time::Duration};
+
+/// Engines per address: the slots are numbered by one byte.
+const SLOTS: u32 = 250;
+/// Receives that a serving engine holds: few, because there are so many engines.
+const RECEIVES: u32 = 64;
+const TAKE: usize = 64;
+/// How often the receives of many engines are posted anew.
+const SWEEP: Duration = Duration::from_millis(10);
+/// Of both sides, so that 64 bytes are no matter of the link.
+const MTU: u16 = 1400;
+const DRAIN_NS: u64 = 5_000_000_000;
+
+/// The address of the peer with this number, and its slot.
+fn peer_of(first: IpAddr, n: u32) -> Result<(IpAddr, u8)> {
+    let IpAddr::V4(v4) = first else { return Err("IPv4 only".into()) };
+    let ip = std::net::Ipv4Addr::from(u32::from(v4) + n / SLOTS);
+    Ok((ip.into(), (n % SLOTS) as u8))
+}
+
+/// `--local IP --peers N --size BYTES`: engines at slots 0 to 249 of as many addresses as it
+/// takes. One is waited for; each of many has a thread that sleeps until a packet comes.
+pub fn serve(o: &mut Options) -> Result<Value> {
+    let (first, peers, size) =
+        (o.need::<IpAddr>("local")?, o.need::<u32>("peers")?, o.or::<u32>("size", 64)?);
+    o.end()?;
+    let one = peers == 1;
+    let depth = if one { 1024 } else { RECEIVES };
+    let mut servers = Vec::new();
+    for n in 0..peers {
+        let (ip, slot) = peer_of(first, n)?;
+        let mut config = DeviceConfig::ip(ip);
+        (config.progress, config.slot, config.mtu) = (Progress::Caller, Some(slot), Some(MTU));
+        if !one {
+            config.progress = Progress::Thread { spin: Duration::ZERO };
+            config.paths = 4;
+            config.tune_udp = Some(Box::new(|udp| {
+                (udp.rcvbuf_bytes, udp.rx_batch_max) = (256 << 10, 2);
+            }));
+        }
+        servers.push(Server::open(config, depth, size)?);
+    }
+    let qpns: Vec<u16> = servers.iter().map(|s| s.end.qp.qpn().0).collect();
+    let stop = stop_flag();
+    say_ready(&json!({"qpns": qpns}));
+    let since = Since::now();
+    let mut received = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for server in &servers {
+            received += server.receive(one)?;
+        }
+        if !one {
+            std::thread::sleep(SWEEP);
+        }
+    }
+    Ok(json!({"received": received, "cpu_seconds": since.cpu_seconds()}))
+}
+
+struct Server {
+    end: End,
+    inbox: srd::MemoryRegion,
+    size: u32,
+}
+
+impl Server {
+    fn open(config: DeviceConfig, depth: u32, size: u32) -> Result<Self> {
+        let end = End::with(config, depth)?;
+        let inbox = end.pd.mr_allocate((depth * size) as usize, Access::LOCAL_WRITE)?;
+        let server = Self { end, inbox, size };
+        (0..depth).try_for_each(|i| server.receive_post(u64::from(i)))?;
+        Ok(server)
+    }
+
+    fn receive_post(&self, index: u64) -> Result<()> {
+        let sge = self.inbox.sge(index as usize * self.size as usize, self.size);
+        Ok(self.end.qp.post_recv(&RecvWr { wr_id: index, sges: &[sge] })?)
+    }
+
+    /// Takes what has come; waits for it if `patient`.
+    fn receive(&self, patient: bool) -> Result<u64> {
+        let mut taken = [WorkCompletion::default(); TAKE];
+        let n =
+            if patient { take(&self.end, &mut taken)? } else { self.end.cq.poll(&mut taken)? };
+        for wc in &taken[..n] {
+            self.receive_post(wc.ok()?.wr_id)?;
+        }
+        Ok(n as u64)
+    }
+}
+
+/// `--remote IP --qpns N,N,… --size BYTES --seconds S --depth N`: messages to all peers in turn.
+pub fn drive(o: &mut Options) -> Result<Value> {
+    let first: IpAddr = o.need("remote")?;
+    let qpns: String = o.need("qpns")?;
+    let (size, depth) = (o.or::<u32>("size", 64)?, o.or::<u32>("depth", 1024)?);
+    let seconds = Duration::try_from_secs_f64(o.need("seconds")?)?;
+    let end = End::with(config(o)?, depth)?;
+    o.end()?;
+    let mut peers: Vec<(AddressHandle, Qpn)> = Vec::new();
+    for (n, qpn) in (0..).zip(qpns.split(',')) {
+        let ip = peer_of(first, n)?.0;
+        let ah = match peers.last() {
+            Some((ah, _)) if ah.ip() == ip => ah.clone(),
+            _ => end.pd.ah_create(ip)?,
+        };
+        peers.push((ah, Qpn(qpn.parse()?)));
+    }
+    // One message each: contexts exist afterwards.
+    exchange(&end, &peers, size, depth, Stop::After(peers.len() as u64))?;
+    let (before, since) = (end.device.counters()?, Since::now());
+    let stop = Stop::At(now_ns() + seconds.as_nanos() as u64);
+    let completed = exchange(&end, &peers, size, depth, stop)?;
+    let (wall, cpu) = (since.seconds(), since.cpu_seconds());
+    let counters = counters(&before, &end.device.counters()?);
+    Ok(json!({
+        "peers": peers.len(), "completed": completed, "seconds": wall, "cpu_seconds": cpu,
+        "counters": counters,
+    }))
+}
+
+/// When to stop posting.
+enum Stop {
+    At(u64),
+    After(u64),
+}
+
+fn exchange(
+    end: &End,
+    peers: &[(AddressHandle, Qpn)],
+    size: u32,
+    depth: u32,
+    stop: Stop,
+) -> Result<u64> {
+    let message = vec![0x5D; size as usize];
+    let mut taken = [WorkCompletion::default(); TAKE];
+    let (mut posted, mut completed) = (0_u64, 0_u64);
+    let mut drain_until = u64::MAX;
+    loop {
+        let running = match stop {
+            Stop::At(ns) => now_ns() < ns,
+            Stop::After(n) => posted < n,
+        };
+        while running && posted - completed < u64::from(depth) {
+            if matches!(stop, Stop::After(n) if posted == n) {
+                break;
+            }
+            let (ah, qpn) = &peers[(posted % peers.len() as u64) as usize];
+            match end.qp.post_send(&SendWr::send(posted, ah, *qpn, QKEY).inline(&message)) {
+                Ok(()) => posted += 1,
+                Err(e) if e.is_full() => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if !running {
+            drain_until = drain_until.min(now_ns() + DRAIN_NS);
+            if completed == posted {
+                return Ok(completed);
+            }
+            if now_ns() > drain_until {
+                return Err(format!("{} messages hang", posted - completed).into());
+            }
+        }
+        let n = take(end, &mut taken)?;
+        for wc in &taken[..n] {
+            wc.ok()?;
+        }
+        completed += n as u64;
+    }
+}

@@ -1,0 +1,121 @@
+//! The goals, and why those that are missed are missed.
+
+use crate::{
+    figures::Spread,
+    measure::Measured,
+    rows::{Driver, Row, Wait},
+};
+
+/// A figure that shall be at least (or at most) so much.
+pub struct Goal {
+    pub what: &'static str,
+    pub target: f64,
+    pub at_least: bool,
+    pub reached: Spread,
+    /// What keeps it from being reached, found by profiles. Printed only when it is missed.
+    pub cause: &'static str,
+}
+
+impl Goal {
+    /// By the median.
+    pub fn met(&self) -> bool {
+        if self.at_least {
+            self.reached.median >= self.target
+        } else {
+            self.reached.median <= self.target
+        }
+    }
+}
+
+const SEND_CAUSE: &str = "The kernel's share per packet is that of raw UDP, and so are batches and \
+system calls. The rest is user time, a third of each end's: about half of it the core (see the \
+instruction counts), half what lies between a post and its completion (checks, rings, counters, \
+tables). One more copy of the payload at each end is in it: 1400 bytes are copied when sent, so \
+that the kernel sees one piece per batch, and from the receive buffer to their place. And about \
+every 20 packets cost an acknowledgment, a message of its own in the other direction.";
+
+const WRITE_CAUSE: &str = "As for sends, but one request stands for 187 packets, so that posts and \
+completions cost nothing. What is left is the core's work per packet, the copy from the receive \
+buffer to the place of the payload, and the acknowledgments.";
+
+const JUMBO_CAUSE: &str = "The copy from the receive buffer to the place of the payload is a \
+quarter of the receiver's time: raw UDP leaves the 8900 bytes where the kernel put them. The \
+payload is sent from registered memory without a copy of our own; the kernel's takes longer than \
+raw UDP's, which sends the same 62 KB for ever and so from the nearest cache.";
+
+const PING_CAUSE: &str = "Above the sockets a one-way trip takes about 10,000 instructions \
+(callgrind): post and ring, turns of the engine on both sides, loss timers armed anew, samples of \
+the path, the acknowledgment, the completion. The datapath alone, without an engine, costs 1.14 \
+times raw UDP.";
+
+const IDLE_CAUSE: &str = "The context and its paths are below 420 bytes. The rest is the peer's \
+entries in hash tables, which grow by doubling and stay partly empty, and its address handle.";
+
+/// All goals that a median of this report can judge.
+pub fn goals(m: &Measured) -> Vec<Goal> {
+    let per_cpu = |row, to| m.ratio(row, to, |f| f.gbit_per_cpu);
+    let send = |size| Row::SrdSend { size, driver: Driver::Caller };
+    let ratio = |what, size, row, cause| Goal {
+        what,
+        target: 0.8,
+        at_least: true,
+        reached: per_cpu(row, Row::RawStream { size }),
+        cause,
+    };
+    let core = |name: &str| {
+        let rounds = m.core.iter().flatten().filter(|(n, _)| n == name);
+        Spread::of(rounds.map(|(_, rate)| rate / 1e6))
+    };
+    let idle = |side: usize| {
+        let bytes = |v: &serde_json::Value| v["bytes_idle"][side].as_f64().unwrap_or(f64::NAN);
+        Spread::of(m.peers.iter().map(bytes))
+    };
+    let ping = |wait| {
+        let row = Row::SrdPing(wait);
+        m.ratio(row, Row::RawPing(wait), |f| f.rtt_us[0])
+    };
+    vec![
+        ratio("SRD send / raw UDP, Gb per CPU-second, 1400 B", 1400, send(1400), SEND_CAUSE),
+        ratio(
+            "SRD write / raw UDP, Gb per CPU-second, 1400 B",
+            1400,
+            Row::SrdWrite { size: 1400 },
+            WRITE_CAUSE,
+        ),
+        ratio("SRD send / raw UDP, Gb per CPU-second, 8900 B", 8900, send(8900), JUMBO_CAUSE),
+        ratio(
+            "SRD write / raw UDP, Gb per CPU-second, 8900 B",
+            8900,
+            Row::SrdWrite { size: 8900 },
+            JUMBO_CAUSE,
+        ),
+        Goal {
+            what: "SRD / raw UDP, median round trip of 64 B, spinning",
+            target: 1.25,
+            at_least: false,
+            reached: ping(Wait::Spin),
+            cause: PING_CAUSE,
+        },
+        Goal {
+            what: "bytes per idle peer, requester",
+            target: 512.0,
+            at_least: false,
+            reached: idle(0),
+            cause: IDLE_CAUSE,
+        },
+        Goal {
+            what: "bytes per idle peer, responder",
+            target: 512.0,
+            at_least: false,
+            reached: idle(1),
+            cause: IDLE_CAUSE,
+        },
+        Goal {
+            what: "million packets per CPU-second of the core alone, sends",
+            target: 5.0,
+            at_least: true,
+            reached: core("send"),
+            cause: "Instructions per message: see the table of the core alone.",
+        },
+    ]
+}

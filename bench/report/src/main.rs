@@ -1,0 +1,98 @@
+//! Measures SRD beside raw UDP and TCP over a veth pair between two network namespaces, and writes
+//! `docs/performance.md`. `cargo xtask report` builds everything and starts this.
+#![forbid(unsafe_code)]
+
+mod end;
+mod figures;
+mod goals;
+mod measure;
+mod net;
+mod options;
+mod page;
+mod pair;
+mod rows;
+
+use measure::Plan;
+use std::{path::PathBuf, process::ExitCode};
+
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+const HELP: &str = "\
+cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
+
+  --runs N        rounds; each row once per round (default 5)
+  --seconds S     length of one run (default 1)
+  --quick         one round of half a second, printed instead of written
+  --row NAME      only this row, with everything that both ends tell; nothing is written
+  --out FILE      write this file instead
+
+Works in two network namespaces of its own, as root or where users may make namespaces.";
+
+/// What was asked for.
+struct Args {
+    plan: Plan,
+    row: Option<rows::Row>,
+    out: Option<PathBuf>,
+}
+
+impl Args {
+    /// `None`: help.
+    fn parse(args: Vec<String>) -> Result<Option<Self>> {
+        if args.iter().any(|a| a == "--help" || a == "-h") {
+            return Ok(None);
+        }
+        let quick = args.iter().any(|a| a == "--quick");
+        let mut o = options::Options::new(args.into_iter().filter(|a| a != "--quick"))?;
+        let row = o.get::<String>("row")?.map(|name| rows::Row::named(&name)).transpose()?;
+        let few = quick || row.is_some();
+        let plan = Plan {
+            runs: o.or("runs", if few { 1 } else { 5 })?,
+            seconds: o.or("seconds", if quick { 0.5 } else { 1.0 })?,
+        };
+        let file = o.get("out")?.or_else(|| (!few).then(|| "docs/performance.md".into()));
+        o.end()?;
+        if plan.runs == 0 || !(0.1..=10.0).contains(&plan.seconds) {
+            return Err("--runs must be at least 1, --seconds from 0.1 to 10".into());
+        }
+        Ok(Some(Self { plan, row, out: file }))
+    }
+}
+
+fn report(args: Vec<String>) -> Result<()> {
+    let Some(args) = Args::parse(args)? else {
+        println!("{HELP}");
+        return Ok(());
+    };
+    net::tools_check()?;
+    net::enter()?;
+    if let Some(row) = args.row {
+        return measure::one(row, args.plan);
+    }
+    let page = page::page(&measure::all(args.plan)?)?;
+    match args.out {
+        None => println!("{page}"),
+        Some(file) => {
+            std::fs::write(&file, page)
+                .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
+            println!("wrote {}", file.display());
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let result = if args.first().is_some_and(|a| a == "end") && args.len() > 1 {
+        let rest = args.split_off(2);
+        options::Options::new(rest).and_then(|o| end::run(&args[1], o))
+    } else {
+        report(args)
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("srd-report: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

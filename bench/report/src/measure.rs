@@ -1,0 +1,163 @@
+//! Runs all rows in turn, several times over.
+
+use crate::{
+    Result,
+    end::wire_figures,
+    figures::{Figures, Spread},
+    net::{FAR_IP, NEAR_IP, Net},
+    pair::{self, Ready, Server},
+    rows::{self, Programs, Row},
+};
+use serde_json::Value;
+use std::process::Command;
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds: each row once per round.
+    pub runs: usize,
+    /// Seconds of each run.
+    pub seconds: f64,
+}
+
+/// Everything that was measured.
+pub struct Measured {
+    pub plan: Plan,
+    pub runs: Vec<(Row, Vec<Figures>)>,
+    /// How the link proved to be what it shall be.
+    pub link: String,
+    /// Whether the ends had raised priority.
+    pub raised: bool,
+    /// Load averages before each round.
+    pub loads: Vec<f64>,
+    /// Of the program `peers`.
+    pub peers: Vec<Value>,
+    /// Output lines of the bench of the core alone: name and packets per CPU-second of each round.
+    pub core: Vec<Vec<(String, f64)>>,
+}
+
+impl Measured {
+    /// Spread of one figure of one row.
+    pub fn spread(&self, row: Row, figure: impl Fn(&Figures) -> f64) -> Spread {
+        let runs = self.runs.iter().filter(|(r, _)| *r == row).flat_map(|(_, all)| all);
+        Spread::of(runs.map(figure))
+    }
+
+    /// Spread of the ratios of two rows, run by run.
+    pub fn ratio(&self, row: Row, to: Row, figure: impl Fn(&Figures) -> f64) -> Spread {
+        let of = |row: Row| {
+            let found = self.runs.iter().find(|(r, _)| *r == row);
+            found.map_or(&[][..], |(_, all)| &all[..])
+        };
+        Spread::of(of(row).iter().zip(of(to)).map(|(a, b)| figure(a) / figure(b)))
+    }
+}
+
+/// One row alone, with what both ends told.
+pub fn one(row: Row, plan: Plan) -> Result<()> {
+    let net = Net::build()?;
+    println!("{}", link_check(&net)?);
+    let programs = Programs::find()?;
+    let [serve, drive] = row.commands(&programs, plan.seconds);
+    println!("far:  {}\nnear: {}", serve.join(" "), drive.join(" "));
+    for _ in 0..plan.runs {
+        let told = row.run(&net, &programs, plan.seconds)?;
+        let figures = Figures::of(row, &told)?;
+        if row.name().starts_with("tcp-") && !row.name().contains("ping") {
+            println!("\n{figures:#?}");
+        } else {
+            println!("\nnear {}\nfar  {}\n{figures:#?}", told.near, told.far);
+        }
+    }
+    Ok(())
+}
+
+/// All rows.
+pub fn all(plan: Plan) -> Result<Measured> {
+    let net = Net::build()?;
+    let programs = Programs::find()?;
+    let link = link_check(&net)?;
+    eprintln!("{link}");
+    let mut runs: Vec<_> = rows::all().into_iter().map(|r| (r, Vec::new())).collect();
+    let mut measured = Measured {
+        plan,
+        runs: Vec::new(),
+        link,
+        raised: net.raise,
+        loads: Vec::new(),
+        peers: Vec::new(),
+        core: Vec::new(),
+    };
+    for round in 1..=plan.runs {
+        measured.loads.push(load()?);
+        for (row, figures) in &mut runs {
+            eprint!("\r\x1b[Kround {round} of {}: {}", plan.runs, row.name());
+            figures.push(patiently(*row, &net, &programs, plan.seconds)?);
+        }
+        measured.peers.push(peers(&programs, plan.seconds)?);
+        measured.core.push(core(&programs, plan.seconds)?);
+    }
+    eprintln!();
+    measured.runs = runs;
+    Ok(measured)
+}
+
+/// A run that fails is repeated once: a port may not be free yet.
+fn patiently(row: Row, net: &Net, programs: &Programs, seconds: f64) -> Result<Figures> {
+    let run = || row.run(net, programs, seconds).and_then(|told| Figures::of(row, &told));
+    run().or_else(|e| {
+        eprintln!("\n{}: {e}; once more", row.name());
+        run().map_err(|e| format!("{}: {e}", row.name()).into())
+    })
+}
+
+/// Proves that segmented sends cross the link as packets and are merged behind it.
+fn link_check(net: &Net) -> Result<String> {
+    let programs = Programs::find()?;
+    let own = programs.own.display().to_string();
+    let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+    let serve = [vec![own.clone()], words(&format!("end wire-serve --local {FAR_IP}"))].concat();
+    let server = Server::start(net, &serve, Ready::Line)?;
+    let port = server.said["port"].clone();
+    let to = format!("end wire-drive --local {NEAR_IP} --remote {FAR_IP}:{port}");
+    let before = net.packets_sent()?;
+    let sent = pair::json_of(&pair::drive(net, &[vec![own], words(&to)].concat())?)?;
+    let crossed = net.packets_sent()? - before;
+    let received = pair::json_of(&server.finish()?)?;
+    wire_figures(&sent, crossed, &received)
+}
+
+/// Load average of the last minute.
+fn load() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg")?;
+    Ok(text.split(' ').next().unwrap_or_default().parse()?)
+}
+
+fn output(programs: &Programs, name: &str, args: &[&str]) -> Result<String> {
+    let path = programs.own.with_file_name(name);
+    let out = Command::new(&path).args(args).output();
+    let out = out.map_err(|e| format!("cannot start {}: {e}", path.display()))?;
+    if out.status.success() {
+        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+    }
+    Err(format!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim()).into())
+}
+
+fn peers(programs: &Programs, seconds: f64) -> Result<Value> {
+    pair::json_of(&output(programs, "peers", &[&seconds.to_string()])?)
+}
+
+/// `send   5123456   ...` per line, after a heading.
+fn core(programs: &Programs, seconds: f64) -> Result<Vec<(String, f64)>> {
+    let text = output(programs, "srd-bench", &["core", &seconds.to_string()])?;
+    let row = |line: &str| {
+        let (name, rest) = (line.get(..16)?.trim(), line.get(16..)?);
+        Some((name.to_owned(), rest.split_whitespace().next()?.parse().ok()?))
+    };
+    let rows: Vec<_> = text.lines().filter_map(row).collect();
+    if rows.is_empty() {
+        Err(format!("srd-bench core printed no row: {text}").into())
+    } else {
+        Ok(rows)
+    }
+}

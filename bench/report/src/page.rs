@@ -1,0 +1,318 @@
+//! The page.
+
+use crate::{
+    Result,
+    figures::{Figures, Spread},
+    goals::{self, Goal},
+    measure::Measured,
+    rows::{self, Driver, PEERS, Row, SIZES, Wait},
+};
+use std::fmt::Write;
+
+/// Where the instruction counts of the core stand.
+const TABLE: &str = "bench/instructions/table.csv";
+
+/// Longest line of text.
+const COLUMNS: usize = 100;
+
+/// All of it.
+pub fn page(m: &Measured) -> Result<String> {
+    let mut out = String::new();
+    head(&mut out, m)?;
+    goals_table(&mut out, &goals::goals(m))?;
+    streams(&mut out, m)?;
+    pings(&mut out, m)?;
+    rates(&mut out, m)?;
+    core(&mut out, m)?;
+    Ok(wrapped(&out))
+}
+
+/// Breaks lines of text at 100 columns; tables stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if line.starts_with('|') || line.len() <= COLUMNS {
+            out += line;
+            out.push('\n');
+            continue;
+        }
+        let item = line.starts_with("- ") || line.starts_with("  ");
+        let mut column = 0;
+        for word in line.split_whitespace() {
+            if column > 0 && column + 1 + word.chars().count() > COLUMNS {
+                out += if item { "\n  " } else { "\n" };
+                column = if item { 2 } else { 0 };
+            } else if column > 0 {
+                out.push(' ');
+                column += 1;
+            } else if line.starts_with("  ") {
+                out += "  ";
+                column = 2;
+            }
+            out += word;
+            column += word.chars().count();
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn file(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn cpu_model() -> String {
+    let text = file("/proc/cpuinfo");
+    let line = text.lines().find_map(|l| l.strip_prefix("model name"));
+    line.map_or_else(|| "unknown".into(), |l| l.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+fn head(out: &mut String, m: &Measured) -> Result<()> {
+    let processors = std::thread::available_parallelism()?;
+    let load = Spread::of(m.loads.iter().copied());
+    let priority = if m.raised {
+        "both ends in sessions of their own at raised priority (nice and autogroup -15), all \
+         contenders alike"
+    } else {
+        "normal priority"
+    };
+    write!(
+        out,
+        "# Performance
+
+<!-- Written by `cargo xtask report`; change bench/report instead of this file. -->
+
+Made by one command, `cargo xtask report --runs {runs} --seconds {seconds}`, which builds and
+measures everything below. Each figure is the **median of {runs} runs**, with the least and the
+most in brackets; the rows run in turn (first row, second row, …, first row again), and a ratio is
+the median of the ratios within one round. One row alone, with all counters of both ends:
+`cargo xtask report --row NAME`, with the names that stand in the tables.
+
+Conditions (\"offgro\"):
+
+- two network namespaces joined by a veth pair with an MTU of 9000; on both ends TSO, GSO and
+  tx-udp-segmentation are off, so that real packets cross the link, and GRO is on, as in a network
+  card. Checked in this run: {link};
+- {processors} processors, {model}; Linux {kernel};
+- the driving end is pinned to the first processor, the serving end to the second; {priority};
+- the machine is shared: load average {load} during the runs. Absolute figures vary with it;
+  ratios within one round are what to trust;
+- processor time is that of the processes, of all their threads, with what the kernel does in their
+  name. Work that the kernel hands to its own threads is not in it, for any contender;
+- raw UDP is `crates/datapath/examples/raw`: connected sockets, system calls without a layer
+  between, the same 64 source ports and segmented sends of 8 packets (7 at 8900 bytes) as SRD.
+  TCP is iperf3 with cubic, one connection, the same payload per packet.
+
+",
+        runs = m.plan.runs,
+        seconds = m.plan.seconds,
+        link = m.link,
+        model = cpu_model(),
+        kernel = file("/proc/sys/kernel/osrelease"),
+        load = shown(load, 1),
+    )?;
+    Ok(())
+}
+
+/// `median (least – most)`.
+fn shown(s: Spread, digits: usize) -> String {
+    if s.median.is_nan() {
+        return "–".into();
+    }
+    format!("{:.digits$} ({:.digits$} – {:.digits$})", s.median, s.least, s.most)
+}
+
+fn goals_table(out: &mut String, goals: &[Goal]) -> Result<()> {
+    writeln!(out, "## Goals\n\n| Figure | Goal | Reached | |\n|-|-|-|-|")?;
+    for g in goals {
+        let sign = if g.at_least { "≥" } else { "≤" };
+        let digits = if g.target >= 100.0 { 0 } else { 2 };
+        let met = if g.met() { "met" } else { "**missed**" };
+        let (what, target) = (g.what, g.target);
+        writeln!(out, "| {what} | {sign} {target} | {} | {met} |", shown(g.reached, digits))?;
+    }
+    let missed: Vec<_> = goals.iter().filter(|g| !g.met()).collect();
+    if !missed.is_empty() {
+        writeln!(out, "\nWhy goals are missed, as profiles show (perf, callgrind):\n")?;
+        let mut told: Vec<&str> = Vec::new();
+        for g in missed {
+            let cause = if told.contains(&g.cause) { "As above." } else { g.cause };
+            told.push(g.cause);
+            writeln!(out, "- **{}: {:.2}.** {cause}", g.what, g.reached.median)?;
+        }
+    }
+    out.push('\n');
+    Ok(())
+}
+
+fn streams(out: &mut String, m: &Measured) -> Result<()> {
+    writeln!(
+        out,
+        "## One way, as fast as it goes
+
+Sprayed over 64 paths. Messages lie in 256 KiB used in turn at both ends; 1,024 sends, or 8 writes
+of 256 KiB, are outstanding. Gb are those of payload; processor time is that of both ends.
+\"Thread\" is a device driven by its own thread, the other SRD rows are driven by the caller.
+"
+    )?;
+    for size in SIZES {
+        writeln!(
+            out,
+            "### {size} bytes per packet\n\n| Row | Gb per CPU-s | / raw | / TCP | Gb/s | \
+             ns per packet, sender + receiver | packets per send call | resent ‰ |\n\
+             |-|-|-|-|-|-|-|-|"
+        )?;
+        let (raw, tcp) = (Row::RawStream { size }, Row::TcpStream { size });
+        let send = |driver| Row::SrdSend { size, driver };
+        let rows = [raw, send(Driver::Caller), Row::SrdWrite { size }, send(Driver::Thread), tcp];
+        for row in rows {
+            let per_cpu = |f: &Figures| f.gbit_per_cpu;
+            let ns = [0, 1].map(|end| m.spread(row, |f| f.ns_per_packet[end]).median);
+            writeln!(
+                out,
+                "| `{}` | {} | {:.2} | {:.2} | {} | {} | {} | {} |",
+                row.name(),
+                shown(m.spread(row, per_cpu), 2),
+                m.ratio(row, raw, per_cpu).median,
+                m.ratio(row, tcp, per_cpu).median,
+                shown(m.spread(row, |f| f.gbit), 1),
+                if ns[0].is_nan() { "–".into() } else { format!("{:.0} + {:.0}", ns[0], ns[1]) },
+                plain(m.spread(row, |f| f.packets_per_call).median, 1),
+                plain(m.spread(row, |f| f.retransmitted_permille).median, 2),
+            )?;
+        }
+        out.push('\n');
+    }
+    Ok(())
+}
+
+fn plain(value: f64, digits: usize) -> String {
+    if value.is_nan() { "–".into() } else { format!("{value:.digits$}") }
+}
+
+fn pings(out: &mut String, m: &Measured) -> Result<()> {
+    writeln!(
+        out,
+        "## Ping-pong of 64 bytes
+
+Round trips in µs, one message at a time. Spinning ends look for packets without sleeping; blocking
+ones sleep in the kernel. TCP has Nagle's delay off.
+
+| Row | p50 | / raw | p99 |
+|-|-|-|-|"
+    )?;
+    for wait in Wait::BOTH {
+        let raw = Row::RawPing(wait);
+        for row in [raw, Row::SrdPing(wait), Row::TcpPing(wait)] {
+            writeln!(
+                out,
+                "| `{}` | {} | {:.2} | {} |",
+                row.name(),
+                shown(m.spread(row, |f| f.rtt_us[0]), 2),
+                m.ratio(row, raw, |f| f.rtt_us[0]).median,
+                shown(m.spread(row, |f| f.rtt_us[1]), 1),
+            )?;
+        }
+    }
+    out.push('\n');
+    Ok(())
+}
+
+fn rates(out: &mut String, m: &Measured) -> Result<()> {
+    writeln!(
+        out,
+        "## Messages of 64 bytes, and peers
+
+| Row | messages per s | per CPU-s of the sender |
+|-|-|-|"
+    )?;
+    let many = Row::SrdRate { peers: PEERS };
+    for row in [Row::RawRate, Row::SrdRate { peers: 1 }, many] {
+        writeln!(
+            out,
+            "| `{}` | {} | {} |",
+            row.name(),
+            shown(m.spread(row, |f| f.messages), 0),
+            shown(m.spread(row, |f| f.messages_per_cpu), 0),
+        )?;
+    }
+    let peers =
+        |name: &str| Spread::of(m.peers.iter().map(|p| p[name].as_f64().unwrap_or(f64::NAN)));
+    let bytes = |name: &str, side: usize| {
+        Spread::of(m.peers.iter().map(|p| p[name][side].as_f64().unwrap_or(f64::NAN))).median
+    };
+    writeln!(
+        out,
+        "
+The {PEERS} peers are as many engines, each with a thread of its own, at 250 slots of 4 addresses
+in one process on one processor: what limits that row is waking a thread for every message, 64 of
+them outstanding. The core alone, both ends in one process in virtual time without sockets
+(`target/release/peers`), does {one} messages per CPU-second of both ends with one peer, and {all}
+with {PEERS} in turn, where every message is a burst of one with an acknowledgment of its own.
+
+| Memory per peer, bytes | requester | responder |
+|-|-|-|
+| idle | {:.0} | {:.0} |
+| active (a message has just ended) | {:.0} | {:.0} |
+| idle after all {PEERS} were active at once | {:.0} | {:.0} |
+
+Counted by the allocator, not guessed from the process's size: all that an engine holds with
+{PEERS} peers less what it holds without any, per peer. The last row holds what pools keep for the
+next time.
+",
+        bytes("bytes_idle", 0),
+        bytes("bytes_idle", 1),
+        bytes("bytes_active", 0),
+        bytes("bytes_active", 1),
+        bytes("bytes_rested", 0),
+        bytes("bytes_rested", 1),
+        one = shown(peers("messages_per_cpu_second_one"), 0),
+        all = shown(peers("messages_per_cpu_second_many"), 0),
+    )?;
+    Ok(())
+}
+
+fn core(out: &mut String, m: &Measured) -> Result<()> {
+    writeln!(
+        out,
+        "## The core alone
+
+Two engines back to back in memory, no sockets, no payload; `cargo xtask bench-core`. A data packet
+counts once, with its sending, reception, acknowledgment and completion.
+
+| Operation | million packets per CPU-s |
+|-|-|"
+    )?;
+    for (name, _) in m.core.first().into_iter().flatten() {
+        let rounds = m.core.iter().flatten().filter(|(n, _)| n == name);
+        writeln!(out, "| {name} | {} |", shown(Spread::of(rounds.map(|(_, r)| r / 1e6)), 2))?;
+    }
+    writeln!(
+        out,
+        "\nInstructions per operation, counted by callgrind (`cargo xtask bench-instructions` \
+         compares them\nwith [{TABLE}](../{TABLE})):\n\n| Operation | Instructions |\n|-|-|"
+    )?;
+    for line in file(TABLE).lines().skip(1) {
+        let (name, count) = line.split_once(',').ok_or_else(|| format!("{TABLE}: `{line}`"))?;
+        writeln!(out, "| {name} | {count} |")?;
+    }
+    let names = rows::all().iter().map(|r| format!("`{}`", r.name())).collect::<Vec<_>>();
+    writeln!(out, "\nAll rows: {}.", names.join(", "))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let words = "word ".repeat(50);
+        let text = wrapped(&format!("- {words}\n| {words} |\n{words}\nshort\n"));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.iter().all(|l| l.starts_with('|') || l.len() <= COLUMNS), "{text}");
+        assert_eq!(lines.iter().filter(|l| l.starts_with("  word")).count(), 2);
+        assert_eq!(text.matches("word").count(), 150);
+        assert!(lines.contains(&"short"));
+    }
+}

@@ -1,0 +1,261 @@
+//! What is measured: each row is a pair of command lines.
+
+use crate::{
+    Result,
+    net::{FAR_IP, NEAR_IP, Net},
+    pair::{self, LIFE_SECONDS, Ready, Server, Told, json_of},
+};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Port of the TCP and raw UDP servers.
+const PORT: &str = "18990";
+/// Bytes of one RDMA write, rounded down to whole packets.
+const WRITE_BYTES: u32 = 256 << 10;
+
+/// How ends wait for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Spin,
+    Block,
+}
+
+impl Wait {
+    pub const BOTH: [Self; 2] = [Self::Spin, Self::Block];
+
+    pub fn word(self) -> &'static str {
+        if self == Self::Spin { "spin" } else { "block" }
+    }
+}
+
+/// Who takes the engine's turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    Caller,
+    Thread,
+}
+
+impl Driver {
+    fn word(self) -> &'static str {
+        if self == Self::Caller { "caller" } else { "thread" }
+    }
+}
+
+/// One thing to measure. Sizes are bytes of payload of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    RawStream { size: u32 },
+    SrdSend { size: u32, driver: Driver },
+    SrdWrite { size: u32 },
+    TcpStream { size: u32 },
+    RawPing(Wait),
+    SrdPing(Wait),
+    TcpPing(Wait),
+    RawRate,
+    SrdRate { peers: u32 },
+}
+
+/// Sizes of packets: an ordinary link's and a jumbo link's.
+pub const SIZES: [u32; 2] = [1400, 8900];
+/// Very many.
+pub const PEERS: u32 = 1000;
+
+/// Every row, in the order of one round.
+pub fn all() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for size in SIZES {
+        rows.push(Row::RawStream { size });
+        rows.push(Row::SrdSend { size, driver: Driver::Caller });
+        rows.push(Row::SrdWrite { size });
+        rows.push(Row::SrdSend { size, driver: Driver::Thread });
+        rows.push(Row::TcpStream { size });
+    }
+    for wait in Wait::BOTH {
+        rows.extend([Row::RawPing(wait), Row::SrdPing(wait), Row::TcpPing(wait)]);
+    }
+    rows.extend([Row::RawRate, Row::SrdRate { peers: 1 }, Row::SrdRate { peers: PEERS }]);
+    rows
+}
+
+/// The programs.
+pub struct Programs {
+    pub own: PathBuf,
+    pub raw: PathBuf,
+}
+
+impl Programs {
+    /// This one, and the example `raw` beside it.
+    pub fn find() -> Result<Self> {
+        let own = std::env::current_exe()?;
+        let raw = own.parent().ok_or("no folder")?.join("examples").join("raw");
+        if raw.is_file() {
+            return Ok(Self { own, raw });
+        }
+        let build = "cargo build --release -p srd-datapath --example raw";
+        Err(format!("{} is not there: {build}", raw.display()).into())
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(String::from).collect()
+}
+
+impl Row {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> String {
+        match self {
+            Self::RawStream { size } => format!("raw-{size}"),
+            Self::SrdSend { size, driver: Driver::Caller } => format!("srd-send-{size}"),
+            Self::SrdSend { size, driver: Driver::Thread } => format!("srd-send-thread-{size}"),
+            Self::SrdWrite { size } => format!("srd-write-{size}"),
+            Self::TcpStream { size } => format!("tcp-{size}"),
+            Self::RawPing(wait) => format!("raw-ping-{}", wait.word()),
+            Self::SrdPing(wait) => format!("srd-ping-{}", wait.word()),
+            Self::TcpPing(wait) => format!("tcp-ping-{}", wait.word()),
+            Self::RawRate => "raw-rate".into(),
+            Self::SrdRate { peers } => format!("srd-rate-{peers}"),
+        }
+    }
+
+    /// The row with this name.
+    pub fn named(name: &str) -> Result<Self> {
+        let found = all().into_iter().find(|r| r.name() == name);
+        let names = || all().iter().map(|r| r.name()).collect::<Vec<_>>().join(" ");
+        found.ok_or_else(|| format!("there is no row `{name}`; there are {}", names()).into())
+    }
+
+    /// The serving and the driving end, without what the server tells when it is ready.
+    pub fn commands(self, p: &Programs, seconds: f64) -> [Vec<String>; 2] {
+        let (own, raw) = (p.own.display(), p.raw.display());
+        let end = |name: &str, rest: String| format!("{own} end {name} {rest}");
+        let timed = |rest: String| format!("timeout {LIFE_SECONDS} {rest}");
+        let to = format!("--local {NEAR_IP} --remote {FAR_IP} --seconds {seconds}");
+        let raw_stream = |size: u32| {
+            let both = format!("--size {size} --paths 64 --batch 8");
+            let far = format!("{raw} rx --local {FAR_IP} --port {PORT} {both}");
+            let near = format!("{raw} tx --local {NEAR_IP} --remote {FAR_IP}:{PORT} {both}");
+            [timed(far), timed(format!("{near} --duration {seconds}"))]
+        };
+        let pair = match self {
+            Self::RawStream { size } => raw_stream(size),
+            Self::RawRate => raw_stream(64),
+            Self::SrdSend { size, driver } => {
+                let driver = driver.word();
+                let both = format!("--mtu {size} --size {size} --depth 1024 --engine {driver}");
+                let far = format!("--local {FAR_IP} {both}");
+                [end("stream-serve", far), end("stream-drive", format!("{to} {both}"))]
+            }
+            Self::SrdWrite { size } => {
+                let block = WRITE_BYTES / size * size;
+                let both = format!("--mtu {size} --size {block} --depth 8");
+                let far = format!("--local {FAR_IP} --peer {NEAR_IP} --region {block} {both}");
+                [end("stream-serve", far), end("stream-drive", format!("{to} --op write {both}"))]
+            }
+            Self::TcpStream { size } => {
+                // 12 bytes of each segment are the timestamp option.
+                let mss = size + 12;
+                // It knows only whole seconds, and 0 is for ever.
+                let seconds = seconds.ceil();
+                let far = format!("iperf3 -s -1 --forceflush -B {FAR_IP} -p {PORT}");
+                let near =
+                    format!("iperf3 -c {FAR_IP} -p {PORT} -C cubic -M {mss} -t {seconds} -J");
+                [timed(far), timed(near)]
+            }
+            Self::RawPing(wait) => {
+                let both = format!("--size 64 --wait {}", wait.word());
+                let far = format!("{raw} pong --local {FAR_IP} --port {PORT} {both}");
+                let near = format!("{raw} ping --local {NEAR_IP} --remote {FAR_IP}:{PORT} {both}");
+                [timed(far), timed(format!("{near} --duration {seconds}"))]
+            }
+            Self::SrdPing(wait) => {
+                let both = format!("--size 64 --wait {}", wait.word());
+                let far = format!("--local {FAR_IP} {both}");
+                [end("ping-serve", far), end("ping-drive", format!("{to} {both}"))]
+            }
+            Self::TcpPing(wait) => {
+                let both = format!("--size 64 --wait {}", wait.word());
+                let near = format!("--remote {FAR_IP}:{PORT} {both} --seconds {seconds}");
+                let far = format!("--local {FAR_IP}:{PORT} {both}");
+                [end("tcp-serve", far), end("tcp-drive", near)]
+            }
+            Self::SrdRate { peers } => {
+                // As many at once as the engines of one processor answer before timeouts.
+                let depth = if peers == 1 { 1024 } else { 64 };
+                let near = format!("{to} --mtu 1400 --size 64 --depth {depth}");
+                let far = format!("--local {FAR_IP} --peers {peers} --size 64");
+                [end("many-serve", far), end("many-drive", near)]
+            }
+        };
+        pair.map(|text| words(&text))
+    }
+
+    fn ready(self) -> Ready {
+        match self {
+            Self::RawStream { .. } | Self::RawPing(_) | Self::RawRate => Ready::Wait(150),
+            Self::TcpStream { .. } => Ready::Text("listening"),
+            _ => Ready::Line,
+        }
+    }
+
+    /// What of the server's greeting the driving end needs.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::SrdWrite { .. } => &["qpn", "rkey", "addr"],
+            Self::SrdSend { .. } | Self::SrdPing(_) => &["qpn"],
+            Self::SrdRate { .. } => &["qpns"],
+            _ => &[],
+        }
+    }
+
+    /// Runs it once.
+    pub fn run(self, net: &Net, programs: &Programs, seconds: f64) -> Result<Told> {
+        let [serve, mut drive] = self.commands(programs, seconds);
+        let server = Server::start(net, &serve, self.ready())?;
+        for name in self.needs() {
+            drive.extend([format!("--{name}"), plain(&server.said[*name])]);
+        }
+        let driven = pair::drive(net, &drive)?;
+        let far = server.finish()?;
+        let near = match self {
+            Self::TcpStream { .. } => serde_json::from_str(&driven)?,
+            _ => json_of(&driven)?,
+        };
+        let far = if far.contains('{') && !matches!(self, Self::TcpStream { .. }) {
+            json_of(&far)?
+        } else {
+            Value::Null
+        };
+        Ok(Told { near, far })
+    }
+}
+
+/// A value as a word; a list with commas.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(","),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_name() {
+        for row in all() {
+            assert_eq!(Row::named(&row.name()).unwrap(), row);
+        }
+        assert!(Row::named("x").unwrap_err().to_string().contains("raw-1400"));
+    }
+
+    #[test]
+    fn ends_agree_on_size_and_port() {
+        let p = Programs { own: "own".into(), raw: "raw".into() };
+        let [serve, drive] = Row::RawStream { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
+        assert!(serve.contains("--port 18990") && drive.contains(":18990"), "{serve} | {drive}");
+        let [serve, drive] = Row::SrdWrite { size: 1400 }.commands(&p, 1.0).map(|w| w.join(" "));
+        assert!(serve.contains("--size 261800") && drive.contains("--size 261800"));
+    }
+}
