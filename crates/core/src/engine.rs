@@ -55,6 +55,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) closes: VecDeque<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) timers: Timers,
+    /// Contexts whose timer has to be set anew.
+    pub(crate) rearm: Vec<u32>,
     pub(crate) events: VecDeque<AsyncEvent>,
     // Receive side.
     pub(crate) ack_scratch: AckBlock,
@@ -101,6 +103,7 @@ impl<O: Observer> Engine<O> {
             closes: VecDeque::new(),
             ready: VecDeque::new(),
             timers: Timers::default(),
+            rearm: Vec::new(),
             events: VecDeque::new(),
             ack_scratch: AckBlock::default(),
             rx_flowing: 0,
@@ -163,19 +166,22 @@ impl<O: Observer> Engine<O> {
         self.emit_probes(now, &mut out);
         self.emit_closes(now, &mut out);
         self.emit_ready(now, &mut out);
-        out.sent
+        let sent = out.sent;
+        self.rearm_all(now);
+        sent
     }
 
     // ---- time ----------------------------------------------------------------------------------
 
     /// When [`Self::handle_timeout`] next has something to do (`Time::NEVER`: not before input).
-    /// `Time(0)` while [`Self::poll_transmit`] has something to send now.
+    /// `Time(0)` while [`Self::poll_transmit`] has something to do now.
     pub fn next_timeout(&self) -> Time {
         let waiting = !self.control.is_empty()
             || !self.ack_ready.is_empty()
             || !self.probes.is_empty()
             || !self.closes.is_empty()
-            || !self.ready.is_empty();
+            || !self.ready.is_empty()
+            || !self.rearm.is_empty();
         if waiting {
             return Time(0);
         }
@@ -184,6 +190,7 @@ impl<O: Observer> Engine<O> {
 
     /// Lets every deadline up to `now` fire.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.rearm_all(now);
         while let Some(owner) = self.timers.pop(now) {
             if owner & 1 == 0 {
                 self.context_timer_fire(now, owner / 2);

@@ -34,20 +34,32 @@ impl<O: Observer> Engine<O> {
         at
     }
 
-    /// Sets the context's timer after anything about it may have changed.
-    pub(crate) fn context_rearm(&mut self, now: Time, ci: u32) {
-        let idle_after = self.cfg.idle_after;
+    /// Something about the context changed: its timer is set anew before anybody asks for it. Many
+    /// changes between two polls cost one calculation.
+    pub(crate) fn context_rearm(&mut self, ci: u32) {
         let c = self.contexts.get_mut(ci);
-        if let Some(a) = c.active.as_ref() {
-            let idle = c.outstanding == 0 && a.is_idle();
-            if !idle {
-                c.idle_at = Time::NEVER;
-            } else if c.idle_at == Time::NEVER {
-                c.idle_at = now + idle_after;
-            }
+        if !c.queued_rearm {
+            c.queued_rearm = true;
+            self.rearm.push(ci);
         }
-        let at = self.context_deadline(ci);
-        self.timers.arm(Self::timer_of_context(ci), at);
+    }
+
+    /// Sets the timers of the contexts that changed.
+    pub(crate) fn rearm_all(&mut self, now: Time) {
+        while let Some(ci) = self.rearm.pop() {
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            c.queued_rearm = false;
+            if let Some(a) = c.active.as_ref() {
+                let idle = c.outstanding == 0 && a.is_idle();
+                if !idle {
+                    c.idle_at = Time::NEVER;
+                } else if c.idle_at == Time::NEVER {
+                    c.idle_at = now + self.cfg.idle_after;
+                }
+            }
+            let at = self.context_deadline(ci);
+            self.timers.arm(Self::timer_of_context(ci), at);
+        }
     }
 
     pub(crate) fn context_timer_fire(&mut self, now: Time, ci: u32) {
@@ -215,8 +227,7 @@ impl<O: Observer> Engine<O> {
 
     /// Tells every peer that this engine goes away; the packets come out of
     /// [`Self::poll_transmit`]. Peers end their outstanding requests at once instead of timing out.
-    pub fn shutdown(&mut self, now: Time) {
-        let _ = now;
+    pub fn shutdown(&mut self, _now: Time) {
         for ci in 0..self.contexts.slots() {
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.peer_tag != 0 {

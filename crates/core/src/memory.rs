@@ -5,6 +5,7 @@ use crate::rng::Rng;
 use crate::time::Time;
 use core::net::IpAddr;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// A registered range of addresses.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +83,7 @@ pub(crate) struct Ah {
 
 #[derive(Clone, Copy, Debug)]
 enum AhSlot {
-    Free(Time),
+    Free,
     Used(Ah),
 }
 
@@ -90,7 +91,8 @@ enum AhSlot {
 #[derive(Debug, Default)]
 pub(crate) struct AhTable {
     slots: Vec<AhSlot>,
-    cursor: usize,
+    /// Freed numbers and when they may be used again, oldest first.
+    free: VecDeque<(Time, u16)>,
     /// Address to (a handle for it, how many there are). Local calls alone add to it.
     by_ip: FxHashMap<IpAddr, (AhId, u32)>,
     /// Changes whenever a handle comes or goes: what contexts remember of `find` is then stale.
@@ -99,19 +101,15 @@ pub(crate) struct AhTable {
 
 impl AhTable {
     pub fn create(&mut self, now: Time, ah: Ah) -> Option<AhId> {
-        let used = self.slots.len();
-        let free = (0..used)
-            .map(|k| (self.cursor + k) % used.max(1))
-            .find(|&i| matches!(self.slots[i], AhSlot::Free(t) if t <= now));
-        let i = match free {
-            Some(i) => i,
-            None if used < usize::from(AhId::UNKNOWN.0) => {
-                self.slots.push(AhSlot::Free(Time(0)));
-                used
+        let rested = self.free.front().is_some_and(|f| f.0 <= now);
+        let i = match rested.then(|| self.free.pop_front()).flatten() {
+            Some((_, i)) => usize::from(i),
+            None if self.slots.len() < usize::from(AhId::UNKNOWN.0) => {
+                self.slots.push(AhSlot::Free);
+                self.slots.len() - 1
             }
             None => return None,
         };
-        self.cursor = i + 1;
         self.slots[i] = AhSlot::Used(ah);
         let id = AhId(i as u16);
         self.by_ip.entry(ah.ip).or_insert((id, 0)).1 += 1;
@@ -121,7 +119,7 @@ impl AhTable {
     pub fn get(&self, id: AhId) -> Option<&Ah> {
         match self.slots.get(usize::from(id.0))? {
             AhSlot::Used(a) => Some(a),
-            AhSlot::Free(_) => None,
+            AhSlot::Free => None,
         }
     }
     /// Remembers the context used last through `id`.
@@ -132,7 +130,8 @@ impl AhTable {
     }
     pub fn destroy(&mut self, id: AhId, free_at: Time) -> bool {
         let Some(&Ah { ip, .. }) = self.get(id) else { return false };
-        self.slots[usize::from(id.0)] = AhSlot::Free(free_at);
+        self.slots[usize::from(id.0)] = AhSlot::Free;
+        self.free.push_back((free_at, id.0));
         self.generation = self.generation.wrapping_add(1);
         let entry = self.by_ip.get_mut(&ip);
         if let Some((first, count)) = entry {

@@ -101,7 +101,7 @@ impl<O: Observer> Engine<O> {
         self.ahs.get(ah).ok_or(ObjectError::Unknown)?;
         if self.wrs.uses_ah(ah) {
             let list = self.wrs.select(|w| w.wr.ah == ah);
-            self.wrs_cancel(now, &list, Ending::Complete(Status::LocalInvalidAh));
+            self.wrs_cancel(&list, Ending::Complete(Status::LocalInvalidAh));
         }
         self.ahs.destroy(ah, now + self.cfg.reuse_delay);
         Ok(())
@@ -130,8 +130,7 @@ impl<O: Observer> Engine<O> {
 
     /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
     /// that are being served fail at their requester.
-    pub fn mr_deregister(&mut self, now: Time, key: MrKey) -> Result<(), ObjectError> {
-        let _ = now;
+    pub fn mr_deregister(&mut self, _now: Time, key: MrKey) -> Result<(), ObjectError> {
         if !self.mrs.deregister(key) {
             return Err(ObjectError::Unknown);
         }
@@ -157,7 +156,7 @@ impl<O: Observer> Engine<O> {
     /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
     /// 7) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
     /// withdrawn without completion.
-    pub fn qp_modify(&mut self, now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
+    pub fn qp_modify(&mut self, _now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
         let mut state = qp.state;
         if let Some(to) = m.state {
@@ -185,8 +184,8 @@ impl<O: Observer> Engine<O> {
         }
         qp.state = state;
         match m.state {
-            Some(QpState::Err) => self.qp_flush(now, qpn, Status::Flushed),
-            Some(QpState::Reset) => self.qp_withdraw(now, qpn),
+            Some(QpState::Err) => self.qp_flush(qpn, Status::Flushed),
+            Some(QpState::Reset) => self.qp_withdraw(qpn),
             Some(QpState::Sqd) => {
                 if qp.sq_started == 0 {
                     self.event_push(AsyncEvent::SqDrained(qpn));
@@ -196,7 +195,7 @@ impl<O: Observer> Engine<O> {
             }
             Some(QpState::Rts) => {
                 qp.drain_event = false;
-                self.qp_wake(now, qpn);
+                self.qp_wake(qpn);
             }
             _ => {}
         }
@@ -204,11 +203,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Requests held back while the queue pair drained may start.
-    fn qp_wake(&mut self, now: Time, qpn: Qpn) {
+    fn qp_wake(&mut self, qpn: Qpn) {
         for wi in self.wrs.select(|w| w.qp == qpn) {
             let ci = self.wrs.get(wi).ctx;
             self.ready_push(ci);
-            self.context_rearm(now, ci);
+            self.context_rearm(ci);
         }
     }
 
@@ -223,15 +222,15 @@ impl<O: Observer> Engine<O> {
     /// nothing.
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
         self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
-        self.qp_withdraw(now, qpn);
+        self.qp_withdraw(qpn);
         self.qps.destroy(qpn, now + self.cfg.reuse_delay);
         Ok(())
     }
 
     /// Takes all work of a queue pair back without completions.
-    fn qp_withdraw(&mut self, now: Time, qpn: Qpn) {
+    fn qp_withdraw(&mut self, qpn: Qpn) {
         let list = self.wrs.select(|w| w.qp == qpn);
-        self.wrs_cancel(now, &list, Ending::Release);
+        self.wrs_cancel(&list, Ending::Release);
         let Some(qp) = self.qps.get_mut(qpn) else { return };
         let (send_cq, recv_cq) = (qp.init.send_cq, qp.init.recv_cq);
         let mut receives = 0;
@@ -259,9 +258,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Ends a send request early with `status` (its local memory went away).
-    pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) {
+    pub fn wr_abort(&mut self, _now: Time, wr: WrHandle, status: Status) {
         if self.wrs.find(wr).is_some() {
-            self.wrs_cancel(now, &[wr.0], Ending::Complete(status));
+            self.wrs_cancel(&[wr.0], Ending::Complete(status));
         }
     }
 }

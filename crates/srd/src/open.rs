@@ -14,6 +14,9 @@ use srd_core::{Engine, EngineConfig, limits};
 use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
 
+/// Bytes of one segmented send (the kernel's limit of 64 KiB less headers).
+const GSO_BYTES_MAX: usize = 65_000;
+
 /// Least MTU of a device in bytes.
 const MTU_MIN: u16 = 64;
 
@@ -58,6 +61,9 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     engine.path.live_min = engine.path.live_min.min(config.paths);
     engine.path.policy = config.path_policy;
     engine.rate.policy = config.rate_policy;
+    // A burst that does not fit one segmented send would cost a second one for its rest.
+    let fit = GSO_BYTES_MAX / (usize::from(mtu) + OVERHEAD_BYTES);
+    engine.burst_packets = engine.burst_packets.min(fit.max(1) as u16);
     if let Some(bytes) = net.rx_budget_bytes {
         engine.rx_budget_bytes = bytes;
     }

@@ -61,7 +61,7 @@ impl<O: Observer> Engine<O> {
         c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
         c.handshake_round += 1;
         self.closes.push_back(ci);
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
     }
 
     /// The peer is not done with us: stay open.
@@ -123,7 +123,7 @@ impl<O: Observer> Engine<O> {
         }
         self.context_event(now, ci, from);
         self.open_send(now, ci);
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
     }
 
     pub(crate) fn reset_received(
@@ -173,13 +173,13 @@ impl<O: Observer> Engine<O> {
 
     /// The peer answered once and is silent. Its work ends; the context, and with it the memory of
     /// what was delivered, stays.
-    pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: u32) {
+    pub(crate) fn peer_unresponsive(&mut self, ci: u32) {
         let c = self.contexts.get(ci);
         let peer = c.peer;
         self.work_end(ci, Status::LocalUnrespRemote);
         self.counters.unresponsive_remote_events += 1;
         self.event_push(AsyncEvent::PeerUnresponsive(peer));
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
     }
 
     /// Ends every request of the context with `status`; their PSNs become tombstones.

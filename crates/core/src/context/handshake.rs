@@ -189,7 +189,7 @@ impl<O: Observer> Engine<O> {
     /// A context that is never confirmed goes after a while.
     fn half_open_arm(&mut self, now: Time, ci: u32) {
         self.contexts.get_mut(ci).handshake_at = now + self.cfg.loss.unreachable_after;
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
     }
 
     fn challenge(&mut self, now: Time, from: Endpoint, p: &OpenParams) {
@@ -283,7 +283,7 @@ impl<O: Observer> Engine<O> {
         if c.cookie != cookie {
             c.cookie = cookie;
             self.open_send(now, ci);
-            self.context_rearm(now, ci);
+            self.context_rearm(ci);
         }
         Ok(Rx::Done)
     }
@@ -299,7 +299,7 @@ impl<O: Observer> Engine<O> {
         self.counters.contexts_opened += 1;
         self.context_event(now, ci, from);
         self.ready_push(ci);
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
     }
 
     /// The handshake timer fired.

@@ -102,6 +102,7 @@ pub(crate) struct Context {
     pub queued_ready: bool,
     pub queued_ack: bool,
     pub queued_wait: bool,
+    pub queued_rearm: bool,
     pub rx_flowing: bool,
     pub active: Option<Box<Active>>,
 }
@@ -282,6 +283,7 @@ impl Context {
             queued_ready: false,
             queued_ack: false,
             queued_wait: false,
+            queued_rearm: false,
             rx_flowing: false,
             active: None,
         }

@@ -153,7 +153,7 @@ impl<O: Observer> Engine<O> {
         };
         if self.contexts.find(ci).is_some() {
             self.ack_schedule(now, ci);
-            self.context_rearm(now, ci);
+            self.context_rearm(ci);
         }
         result
     }

@@ -3,7 +3,6 @@
 use crate::api::{AsyncEvent, Qpn, Status, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::time::Time;
 use crate::tx::scoreboard::{Kind, SentState};
 use crate::wr::WrState;
 
@@ -18,7 +17,7 @@ pub(crate) enum Ending {
 
 impl<O: Observer> Engine<O> {
     /// Ends the requests `list` now, whatever is in flight of them.
-    pub(crate) fn wrs_cancel(&mut self, now: Time, list: &[u32], ending: Ending) {
+    pub(crate) fn wrs_cancel(&mut self, list: &[u32], ending: Ending) {
         for &wi in list {
             if self.wrs.find(WrHandle(wi)).is_none() {
                 continue;
@@ -41,7 +40,7 @@ impl<O: Observer> Engine<O> {
         for ci in 0..self.contexts.slots() {
             if self.contexts.find(ci).is_some_and(|c| c.active.is_some()) {
                 self.ready_push(ci);
-                self.context_rearm(now, ci);
+                self.context_rearm(ci);
             }
         }
     }
@@ -72,9 +71,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Flushes a queue pair: sends and receives end with `status`.
-    pub(crate) fn qp_flush(&mut self, now: Time, qpn: Qpn, status: Status) {
+    pub(crate) fn qp_flush(&mut self, qpn: Qpn, status: Status) {
         let list = self.wrs.select(|w| w.qp == qpn);
-        self.wrs_cancel(now, &list, Ending::Complete(status));
+        self.wrs_cancel(&list, Ending::Complete(status));
         self.recvs_flush(qpn, status);
     }
 

@@ -96,7 +96,7 @@ impl<O: Observer> Engine<O> {
             let tx_num = self.contexts.get(ci).tx_num_next.wrapping_sub(1);
             self.ack_left(now, ci, path, tx_num, rest);
             self.ack_schedule(now, ci);
-            self.context_rearm(now, ci);
+            self.context_rearm(ci);
         }
     }
 

@@ -5,7 +5,6 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RETRANSMITS_MAX;
 use crate::qp::QpState;
-use crate::time::Time;
 use crate::tx::Ending;
 use crate::tx::scoreboard::{Kind, Sent};
 use crate::wr::WrState;
@@ -198,11 +197,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
-    pub(crate) fn lost_refresh(&mut self, now: Time, ci: u32, p: u32) {
+    pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
         let a = self.contexts.get_mut(ci).act();
         let e = *a.board.get(p);
         if e.again >= RETRANSMITS_MAX {
-            return self.give_up(now, ci, p);
+            return self.give_up(ci, p);
         }
         let gone = e.kind == Kind::ReadResp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
         if gone {
@@ -213,12 +212,12 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A packet was sent too often: its request ends, and a tombstone takes its PSN.
-    fn give_up(&mut self, now: Time, ci: u32, p: u32) {
+    fn give_up(&mut self, ci: u32, p: u32) {
         let e = *self.contexts.get_mut(ci).act().board.get(p);
         match e.kind {
             Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
                 let ending = Ending::Complete(Status::LocalUnrespRemote);
-                self.wrs_cancel(now, &[e.wr], ending);
+                self.wrs_cancel(&[e.wr], ending);
             }
             Kind::ReadResp => {
                 let entry = self.contexts.get_mut(ci).act().board.get_mut(p);

@@ -195,7 +195,7 @@ impl<O: Observer> Engine<O> {
             return;
         }
         if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= now {
-            return self.peer_unresponsive(now, ci);
+            return self.peer_unresponsive(ci);
         }
         let c = self.contexts.get_mut(ci);
         if c.act().loss.stalled {

@@ -53,7 +53,7 @@ impl<O: Observer> Engine<O> {
             ContextState::Open if stalled => self.stall_probe_soon(now, ci),
             _ => self.ready_push(ci),
         }
-        self.context_rearm(now, ci);
+        self.context_rearm(ci);
         Ok(WrHandle(i))
     }
 

@@ -57,7 +57,7 @@ impl<O: Observer> Engine<O> {
                 Turn::Paced(at) => self.contexts.get_mut(ci).pace_at = at,
                 Turn::Blocked => self.wait_for_inflight(ci),
             }
-            self.context_rearm(now, ci);
+            self.context_rearm(ci);
         }
     }
 
@@ -95,7 +95,7 @@ impl<O: Observer> Engine<O> {
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
         while packets > 0 {
-            let p = match self.psn_next(now, ci, path, first) {
+            let p = match self.psn_next(ci, path, first) {
                 Next::Psn(p) => p,
                 Next::OtherPath => return Turn::More,
                 Next::Nothing => return Turn::Idle,
@@ -143,7 +143,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
-    fn psn_next(&mut self, now: Time, ci: u32, path: u8, first: bool) -> Next {
+    fn psn_next(&mut self, ci: u32, path: u8, first: bool) -> Next {
         let a = self.contexts.get_mut(ci).act();
         if let Some(p) = a.board.lost_front() {
             // The path was chosen for the first of the burst; a packet lost on this very path
@@ -152,7 +152,7 @@ impl<O: Observer> Engine<O> {
                 return Next::OtherPath;
             }
             a.board.lost_pop();
-            self.lost_refresh(now, ci, p);
+            self.lost_refresh(ci, p);
             return Next::Psn(p);
         }
         self.cut_next(ci).map_or(Next::Nothing, Next::Psn)
