@@ -239,7 +239,8 @@ impl OpenDevice {
     pub fn faults_text(&self) -> Option<String> {
         let done = self.faults.as_ref()?.tx_done();
         Some(format!(
-            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back, {} damaged",
+            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back, \
+             {} damaged",
             done.packets, done.lost, done.duplicated, done.held, done.corrupted
         ))
     }

@@ -167,7 +167,8 @@ impl PerfArgs {
         });
         if send && size > mtu {
             return Err(Failure::usage(format!(
-                "a message has at most one MTU, {mtu} bytes here: use a smaller --size or --op write"
+                "a message has at most one MTU, {mtu} bytes here: use a smaller --size or \
+                 --op write"
             )));
         }
         if size == 0 && !send {

@@ -59,7 +59,7 @@ impl Receiver {
             if ready[cut.slot(stored)] {
                 ready[cut.slot(stored)] = false;
                 buffer.resize(cut.len(stored) as usize, 0);
-                // Copied once: what is hashed is what is stored, whatever the peer writes meanwhile.
+                // Copied once: what is hashed is what is stored, whatever the peer writes now.
                 self.memory.read_at(cut.offset(stored), &mut buffer)?;
                 hasher.update(&buffer);
                 target.write(&buffer).map_err(Abort::file)?;
