@@ -161,3 +161,23 @@ fn datagrams_keep_to_the_rate_when_the_cap_is_full() {
     h.engine.poll_transmit(later, 100, &mut sink);
     assert!(sink.0 <= 3, "{} packets left at once", sink.0);
 }
+
+/// Both sides open at once; one of them loses interest before it hears that the other accepted. The
+/// other one counts the context as open and uses it: it must not be thrown away.
+#[test]
+fn an_opening_context_that_the_peer_accepted_outlives_its_work() {
+    let mut p = Pair::new(25);
+    p.net.faults.delay_ns = 30_000;
+    let now = p.net.now;
+    let fleeting = p.net.hosts[0].qp(now, QpType::Srd, false);
+    let wr = send_wr(1, p.ah[0], p.qp[1], 10);
+    p.net.hosts[0].post(now, fleeting, wr, pattern(1, 10)).unwrap();
+    p.net.hosts[0].recv(p.qp[0], 1, 100);
+    p.send(1, 2, pattern(2, 10)).unwrap();
+    // Time for the Opens to arrive, not for the answers.
+    assert!(p.net.run_until(Span::from_us(39), |n| n.now >= Time(30_001)));
+    let now = p.net.now;
+    p.net.hosts[0].engine.qp_destroy(now, fleeting).unwrap();
+    assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[1].sends_done() == 1));
+    assert_eq!(p.net.hosts[1].statuses(), [Status::Ok]);
+}

@@ -33,7 +33,7 @@ impl<O: Observer> Engine<O> {
             return None;
         }
         let tag = self.contexts.tag_draw(&mut self.rng);
-        let path_ctx = self.path_context_for(peer.ip);
+        let path_ctx = self.path_context_for(now, peer.ip);
         let mut c = Context::new(peer, state, tag, path_ctx, now);
         c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
         let random = u64::from(self.rng.next_u32() >> 1);
@@ -312,8 +312,7 @@ impl<O: Observer> Engine<O> {
             ContextState::Opening => {
                 let since = c.outstanding_since;
                 if since == Time::NEVER {
-                    // The work was withdrawn meanwhile: nobody wants the context.
-                    self.context_end(now, ci);
+                    self.context_unwanted(now, ci);
                 } else if now.since(since) >= self.cfg.loss.unreachable_after {
                     self.peer_unreachable(now, ci);
                 } else if planted!(OpenOnce) {
@@ -327,6 +326,19 @@ impl<O: Observer> Engine<O> {
             ContextState::Open | ContextState::Closed => {
                 self.contexts.get_mut(ci).handshake_at = Time::NEVER;
             }
+        }
+    }
+
+    /// The work that an opening context was for was withdrawn. A peer that has our answer counts it
+    /// as open: then it goes only if the peer does not use it.
+    fn context_unwanted(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        if c.peer_tag == 0 {
+            return self.context_end(now, ci);
+        }
+        if let Ok(from) = c.state.unwanted() {
+            self.context_event(now, ci, from);
+            self.half_open_arm(now, ci);
         }
     }
 

@@ -42,6 +42,8 @@ state_machine! {
     confirmed: Opening | HalfOpen => Open;
     /// Work was posted before the peer confirmed: we open from our side, too.
     open_wanted: HalfOpen => Opening;
+    /// The work that wanted it was withdrawn; the peer may use it all the same.
+    unwanted: Opening => HalfOpen;
     /// Idle and wanted gone.
     close_begun: Open => Closing;
     /// The peer still had something to say, or new work came.

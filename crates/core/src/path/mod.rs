@@ -25,7 +25,6 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use active::Active;
 use rtt::Smoothed;
-use std::sync::Arc;
 
 /// What a tool shows of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,8 +73,7 @@ pub struct PathChange {
 /// Idle ones shrink to a summary of RTTs, credits and retired paths.
 #[derive(Debug)]
 pub struct PathContext {
-    /// The same for all contexts of an engine.
-    params: Arc<Params>,
+    params: Params,
     active: Option<Box<Active>>,
     /// RTTs as left behind by the last active time.
     rtt: Smoothed,
@@ -98,13 +96,8 @@ impl PathContext {
         mtu: u16,
         rng: &mut Rng,
     ) -> Self {
-        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu)), rng)
-    }
-
-    /// The same with parameters shared among contexts.
-    pub(crate) fn with_params(params: Arc<Params>, rng: &mut Rng) -> Self {
         Self {
-            params,
+            params: Params::new(path, rate, loss, mtu),
             active: None,
             rtt: Smoothed::default(),
             rtt_ns_min: 0,
