@@ -95,8 +95,8 @@ Conditions (\"offgro\"):
   card. Checked in this run: {link};
 - {processors} processors, {model}; Linux {kernel};
 - the driving end is pinned to the first processor, the serving end to the second; {priority};
-- the machine is shared: load average {load} during the runs. Absolute figures vary with it;
-  ratios within one round are what to trust;
+- the machine is shared: load average {load} during the runs;
+  absolute figures vary with it, ratios within one round are what to trust;
 - processor time is that of the processes, of all their threads, with what the kernel does in their
   name. Work that the kernel hands to its own threads is not in it, for any contender;
 - raw UDP is `crates/datapath/examples/raw`: connected sockets, system calls without a layer
