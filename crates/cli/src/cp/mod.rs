@@ -13,7 +13,7 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use place::{Place, RemoteFile};
-use srd::{Device, Progress, ProtectionDomain, Qpn};
+use srd::{Progress, ProtectionDomain, Qpn};
 use std::{
     net::IpAddr,
     path::Path,
@@ -77,6 +77,18 @@ struct Parts {
     open: OpenDevice,
     pd: ProtectionDomain,
     server_ip: IpAddr,
+    /// Most paths seen in use; see [`Parts::look`].
+    paths_used: usize,
+}
+
+impl Parts {
+    /// Counts the paths in use. To be called while data flows: a device forgets what it sent on
+    /// each path to a host that it has nothing to say to, and a disk may take long at the end.
+    fn look(&mut self) {
+        let Ok(paths) = self.open.device.path_stats(self.server_ip) else { return };
+        let used = paths.iter().filter(|p| p.packets_sent > 0).count();
+        self.paths_used = self.paths_used.max(used);
+    }
 }
 
 fn connect(args: &CpArgs, remote: &RemoteFile) -> Result<Client> {
@@ -94,7 +106,8 @@ fn session<'a>(
 ) -> (Session<'a>, Parts) {
     let Client { link, cq, pd, open, server, control, .. } = client;
     let peer = Peer { ah: control.ah, qpn, qkey };
-    (Session::new(link, cq, peer, id, stop), Parts { open, pd, server_ip: server.ip })
+    let parts = Parts { open, pd, server_ip: server.ip, paths_used: 0 };
+    (Session::new(link, cq, peer, id, stop), parts)
 }
 
 fn put(args: &CpArgs, from: &Path, to: &RemoteFile, stop: &Stop) -> Result {
@@ -114,11 +127,15 @@ fn put(args: &CpArgs, from: &Path, to: &RemoteFile, stop: &Stop) -> Result {
         return Err(Failure::new("the server gives an answer that does not fit the request"));
     };
     let stopped = || stop.check();
-    let (mut session, parts) = session(client, id, qpn, qkey, &stopped);
+    let (mut session, mut parts) = session(client, id, qpn, qkey, &stopped);
     let bar = bar(args, size, &name);
-    let sent =
-        transfer::send(&mut session, &parts.pd, file, size, &slots, &mut |n| bar.set_position(n));
+    let pd = parts.pd.clone();
+    let sent = transfer::send(&mut session, &pd, file, size, &slots, &mut |n| {
+        bar.set_position(n);
+        parts.look();
+    });
     let delivered = finish(&mut session, &bar, sent)?;
+    parts.look();
     tell(&format!("{} -> {}:{name}", from.display(), to.host.host), begin, &delivered, &parts)
 }
 
@@ -136,13 +153,17 @@ fn get(args: &CpArgs, from: &RemoteFile, to: &Path, stop: &Stop) -> Result {
         return Err(Failure::new("the server gives an answer that does not fit the request"));
     };
     let stopped = || stop.check();
-    let (mut session, parts) = session(client, id, qpn, qkey, &stopped);
+    let (mut session, mut parts) = session(client, id, qpn, qkey, &stopped);
     let bar = bar(args, size, last);
     let received = match files::local_create(to, last, size) {
-        Ok(target) => receiver.receive(&mut session, target, size, &mut |n| bar.set_position(n)),
+        Ok(target) => receiver.receive(&mut session, target, size, &mut |n| {
+            bar.set_position(n);
+            parts.look();
+        }),
         Err(e) => Err(Abort::file(e)),
     };
     let delivered = finish(&mut session, &bar, received)?;
+    parts.look();
     tell(
         &format!("{}:{} -> {}", from.host.host, from.name, to.display()),
         begin,
@@ -185,20 +206,13 @@ fn tell(what: &str, begin: Instant, delivered: &Delivered, parts: &Parts) -> Res
     let seconds = begin.elapsed().as_secs_f64().max(1e-9);
     let rate = *size as f64 / 1e6 / seconds;
     output::line(&format!("{what}: {} in {seconds:.2} s, {rate:.0} MB/s", bytes_text(*size)))?;
-    output::line(&how(&parts.open.device, parts.server_ip)?)?;
+    let engine = parts.open.device.counters()?.engine;
+    output::line(&format!(
+        "{} packets sent on {} paths, {} of them again; {} received",
+        engine.tx_pkts, parts.paths_used, engine.retrans_pkts, engine.rx_pkts
+    ))?;
     if let Some(faults) = parts.open.faults_text() {
         output::line(&faults)?;
     }
     output::line(&format!("blake3 {hash} at both ends"))
-}
-
-/// What the network did, as this end saw it.
-fn how(device: &Device, server: IpAddr) -> Result<String> {
-    let paths = device.path_stats(server)?;
-    let used = paths.iter().filter(|p| p.packets_sent > 0).count();
-    let engine = device.counters()?.engine;
-    Ok(format!(
-        "{} packets sent on {used} paths, {} of them again; {} received",
-        engine.tx_pkts, engine.retrans_pkts, engine.rx_pkts
-    ))
 }
