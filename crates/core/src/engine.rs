@@ -13,7 +13,7 @@ use crate::cq::CqTable;
 use crate::events::Observer;
 use crate::limits::{EVENTS_MAX, WRS_MAX};
 use crate::memory::{AhTable, MrTable};
-use crate::path::PathStats;
+use crate::path::{Params, PathStats};
 use crate::path_table::PathTable;
 use crate::qp::QpTable;
 use crate::rate::Granter;
@@ -25,6 +25,7 @@ use crate::wr::WrTable;
 use core::net::IpAddr;
 use srd_wire::AckBlock;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One engine: the protocol state of one device, or of one simulated host.
 pub struct Engine<O: Observer = ()> {
@@ -43,6 +44,7 @@ pub struct Engine<O: Observer = ()> {
     // Peers.
     pub(crate) contexts: ContextTable,
     pub(crate) paths: PathTable,
+    pub(crate) path_params: Arc<Params>,
     pub(crate) cookies: CookieJar,
     pub(crate) granter: Granter,
     #[expect(clippy::vec_box, reason = "a lease moves a pointer, not half a kilobyte")]
@@ -93,6 +95,7 @@ impl<O: Observer> Engine<O> {
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
             contexts: ContextTable::new(cfg.contexts_max, &mut rng),
             paths: PathTable::new(&mut rng),
+            path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
             cookies: CookieJar::new(&mut rng),
             granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu),
             pool: Vec::new(),

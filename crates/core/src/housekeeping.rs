@@ -129,12 +129,11 @@ impl<O: Observer> Engine<O> {
 
     // ---- paths ---------------------------------------------------------------------------------
 
-    pub(crate) fn path_context_for(&mut self, now: Time, ip: IpAddr) -> u32 {
+    pub(crate) fn path_context_for(&mut self, ip: IpAddr) -> u32 {
         if let Some(i) = self.paths.by_ip(&ip) {
             return i;
         }
-        let cfg = &self.cfg;
-        let pc = PathContext::new(now, &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, &mut self.rng);
+        let pc = PathContext::with_params(self.path_params.clone(), &mut self.rng);
         self.paths.insert(ip, pc)
     }
 

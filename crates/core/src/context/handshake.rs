@@ -33,7 +33,7 @@ impl<O: Observer> Engine<O> {
             return None;
         }
         let tag = self.contexts.tag_draw(&mut self.rng);
-        let path_ctx = self.path_context_for(now, peer.ip);
+        let path_ctx = self.path_context_for(peer.ip);
         let mut c = Context::new(peer, state, tag, path_ctx, now);
         c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
         let random = u64::from(self.rng.next_u32() >> 1);

@@ -25,6 +25,7 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use active::Active;
 use rtt::Smoothed;
+use std::sync::Arc;
 
 /// What a tool shows of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,7 +74,8 @@ pub struct PathChange {
 /// Idle ones shrink to a summary of RTTs, credits and retired paths.
 #[derive(Debug)]
 pub struct PathContext {
-    params: Params,
+    /// The same for all contexts of an engine.
+    params: Arc<Params>,
     active: Option<Box<Active>>,
     /// RTTs as left behind by the last active time.
     rtt: Smoothed,
@@ -96,8 +98,13 @@ impl PathContext {
         mtu: u16,
         rng: &mut Rng,
     ) -> Self {
+        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu)), rng)
+    }
+
+    /// The same with parameters shared among contexts.
+    pub(crate) fn with_params(params: Arc<Params>, rng: &mut Rng) -> Self {
         Self {
-            params: Params::new(path, rate, loss, mtu),
+            params,
             active: None,
             rtt: Smoothed::default(),
             rtt_ns_min: 0,
