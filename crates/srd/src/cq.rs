@@ -7,7 +7,7 @@ use crate::{
     sync::lock,
     thread::HANDOVER,
 };
-use crate::{budget::Budget, queue::CQS_MAX};
+use crate::{budget::CqSlots, queue::CQS_MAX};
 use srd_core::CqId;
 use std::{
     collections::VecDeque,
@@ -83,7 +83,7 @@ impl CompletionQueue {
         let core = Arc::new(CqCore {
             id,
             reader: Mutex::new(CqReader { ring: consumer, stash: VecDeque::new() }),
-            slots: Budget::new(init.depth),
+            slots: CqSlots::new(init.depth),
             released: AtomicU32::new(0),
             armed: AtomicBool::new(false),
             channel: init.channel.map(|c| Arc::clone(c.core())),
@@ -94,7 +94,8 @@ impl CompletionQueue {
         if index >= nic.tables.cqs.len() {
             nic.tables.cqs.resize_with(index + 1, || None);
         }
-        nic.tables.cqs[index] = Some(CqSide { core: Arc::clone(&core), ring, fresh: false });
+        nic.tables.cqs[index] =
+            Some(CqSide { core: Arc::clone(&core), ring, released: 0, fresh: false });
         Ok(Self(Arc::new(Inner { device: device.clone(), core })))
     }
 
@@ -224,20 +225,20 @@ impl CompletionQueue {
     fn take(&self, out: &mut [WorkCompletion]) -> usize {
         let core = &self.0.core;
         let (mut n, mut engine) = (0, 0);
+        let mut reader = lock(&core.reader);
+        while n < out.len()
+            && let Some(entry) = reader.pop()
         {
-            let mut reader = lock(&core.reader);
-            while n < out.len()
-                && let Some(entry) = reader.pop()
-            {
-                out[n] = entry.wc;
-                n += 1;
-                engine += u32::from(entry.engine_slot);
-            }
+            out[n] = entry.wc;
+            n += 1;
+            engine += u32::from(entry.engine_slot);
         }
         if n > 0 {
             // The engine first: a post that gets the slot must find it free there, too.
-            core.released.fetch_add(engine, Ordering::AcqRel);
-            core.slots.give(n as u32);
+            let released = core.released.load(Ordering::Relaxed);
+            core.released.store(released.wrapping_add(engine), Ordering::Release);
+            core.slots.polled(n as u32);
+            drop(reader);
             self.0.device.shared().note_poll(usize::from(core.id.0));
         }
         n

@@ -7,7 +7,7 @@ use crate::{
     nic::{CqSide, Nic, Tables},
     place::{grh, scatter},
     posts::completion_op,
-    queue::{CqEntry, WrData},
+    queue::CqEntry,
     sync::lock,
 };
 use srd_core::{
@@ -31,7 +31,7 @@ impl Nic {
                 continue;
             };
             while let Some(c) = self.engine.cq_poll(id) {
-                let wc = self.tables.finish(shared, &c);
+                let wc = self.tables.finish(&c);
                 let Some(Some(side)) = self.tables.cqs.get_mut(index) else { break };
                 if matches!(c.kind, CompletionKind::RecvUnsolicited) {
                     side.core.slots.take_anyway();
@@ -52,7 +52,7 @@ impl Nic {
     fn on_event(&mut self, shared: &Shared, event: CoreEvent) {
         shared.events.push(match event {
             CoreEvent::WrReleased(handle) => {
-                self.tables.withdraw(shared, handle);
+                self.tables.withdraw(handle);
                 return;
             }
             CoreEvent::PeerUnresponsive(peer) => AsyncEvent::PeerUnresponsive(peer),
@@ -92,7 +92,7 @@ impl CqSide {
 
 impl Tables {
     /// Frees what a completion ends and gives the user's view of it.
-    fn finish(&mut self, shared: &Shared, c: &Completion) -> WorkCompletion {
+    fn finish(&mut self, c: &Completion) -> WorkCompletion {
         let mut wc = WorkCompletion {
             wr_id: c.wr_id,
             status: c.status,
@@ -107,11 +107,7 @@ impl Tables {
         match c.kind {
             CompletionKind::Send(handle, op) => {
                 wc.op = completion_op(op);
-                if let Some(slot) = self.wr(handle) {
-                    slot.live = false;
-                    slot.data = WrData::Empty;
-                    shared.wr_slots.give(1);
-                }
+                self.wr_end(handle);
                 if let Some(qp) = self.qp(c.qpn) {
                     qp.core.sq_slots.give(1);
                 }
@@ -129,29 +125,24 @@ impl Tables {
     /// Frees a receive's slot; writes the GRH of a datagram; reports memory that went away.
     fn finish_recv(&mut self, index: usize, filled: bool, wc: &mut WorkCompletion) {
         let local_ip = self.local_ip;
-        let Some(qp) = self.qp(wc.qpn) else { return };
-        let kind = qp.core.kind;
+        let qp = self.qps[usize::from(wc.qpn.index())].as_deref_mut();
+        let Some(qp) = qp.filter(|q| q.core.qpn == wc.qpn) else { return };
         let Some(slot) = qp.recv_slots.get_mut(index).filter(|s| s.live) else { return };
         slot.live = false;
-        let pieces = std::mem::take(&mut slot.pieces);
         if slot.lost_memory && filled && wc.status == Status::Ok {
             wc.status = Status::LocalInvalidLkey;
         }
         qp.core.rq_slots.give(1);
-        if filled && kind == QpType::Ud && wc.status == Status::Ok {
+        if filled && qp.core.kind == QpType::Ud && wc.status == Status::Ok {
             let payload = wc.byte_len.saturating_sub(GRH_BYTES) as u16;
             let header = grh(wc.src_ip.unwrap_or(local_ip), local_ip, payload);
-            scatter(&pieces, 0, &header);
+            scatter(&self.regions, &slot.pieces, 0, &header);
         }
     }
 
     /// A request was withdrawn without completion: its slots are free.
-    pub(crate) fn withdraw(&mut self, shared: &Shared, handle: WrHandle) {
-        let Some(slot) = self.wr(handle) else { return };
-        slot.live = false;
-        slot.data = WrData::Empty;
-        let qpn = slot.qpn;
-        shared.wr_slots.give(1);
+    pub(crate) fn withdraw(&mut self, handle: WrHandle) {
+        let Some(qpn) = self.wr_end(handle) else { return };
         if let Some(qp) = self.qp(qpn) {
             qp.core.sq_slots.give(1);
             qp.core.send_cq.slots.give(1);

@@ -3,25 +3,25 @@
 use crate::{
     AsyncEvent, CompletionChannel, CompletionQueue, CqInit, DeviceAttr, DeviceConfig, DeviceError,
     Error, PortAttr, Progress, ProtectionDomain,
-    budget::Budget,
     counters::DeviceCounters,
     dirty::DirtySet,
     events::EventQueue,
     fork::Process,
-    mem::{Memory, Regions},
     nic::{Nic, Turn},
     open,
-    queue::CQS_MAX,
+    queue::QpCore,
+    regions::RegionViews,
+    sync::lock,
     thread,
 };
-use srd_core::{ContextStats, Span, limits, path::PathStats};
+use srd_core::{ContextStats, Span, path::PathStats};
 use srd_datapath::Waker;
 use std::{
     fmt,
     net::IpAddr,
     os::fd::BorrowedFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError,
+        Arc, Mutex, MutexGuard, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::JoinHandle,
@@ -49,8 +49,11 @@ pub(crate) struct Shared {
     pub polled: DirtySet,
     /// Some queue pair's posts wait for freed slots.
     pub held: AtomicBool,
-    pub wr_slots: Budget,
-    pub regions: RwLock<Regions>,
+    pub regions: RegionViews,
+    /// The queue pairs that are.
+    queues: Mutex<Vec<Arc<QpCore>>>,
+    /// The send queues together are deeper than the engine's table of requests.
+    sends_limited: AtomicBool,
     pub events: EventQueue,
     pub stop: AtomicBool,
     pub caller_driven: bool,
@@ -151,10 +154,25 @@ impl Shared {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
-    /// The region with this key.
+    /// A queue pair was made (before its first post) or is gone.
+    pub(crate) fn queues_change(&self, change: impl FnOnce(&mut Vec<Arc<QpCore>>)) {
+        let mut queues = lock(&self.queues);
+        change(&mut queues);
+        let sends: u64 = queues.iter().map(|q| u64::from(q.sq_slots.limit())).sum();
+        self.sends_limited.store(sends > u64::from(self.attr.max_wr), Ordering::Release);
+    }
+
+    /// Whether the engine's table has room for another send request. Counted only where the send
+    /// queues could hold more than it does. Threads that post at the same moment may both find the
+    /// last place: the one that does not get it waits in its ring.
     #[inline]
-    pub(crate) fn region(&self, key: u32) -> Option<Arc<Memory>> {
-        self.regions.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    pub(crate) fn sends_have_room(&self) -> bool {
+        !self.sends_limited.load(Ordering::Acquire) || self.sends_used() < self.attr.max_wr
+    }
+
+    #[cold]
+    fn sends_used(&self) -> u32 {
+        lock(&self.queues).iter().map(|q| q.sq_slots.used()).sum()
     }
 }
 
@@ -232,11 +250,12 @@ impl Device {
             control_waiting: AtomicU32::new(0),
             sleeping: AtomicBool::new(false),
             waker: parts.nic.net.waker(),
-            posted: DirtySet::new(limits::QPS_MAX),
-            polled: DirtySet::new(CQS_MAX),
+            posted: DirtySet::default(),
+            polled: DirtySet::default(),
             held: AtomicBool::new(false),
-            wr_slots: Budget::new(parts.attr.max_wr),
-            regions: RwLock::default(),
+            regions: RegionViews::default(),
+            queues: Mutex::default(),
+            sends_limited: AtomicBool::new(false),
             events: EventQueue::new()
                 .map_err(|source| DeviceError::Os { what: "making an event counter", source })?,
             stop: AtomicBool::new(false),

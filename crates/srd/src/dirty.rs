@@ -4,41 +4,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bit set with atomic insertion; whatever was written before [`DirtySet::insert`] is seen by the
 /// one who takes the number out.
-#[derive(Debug)]
-pub(crate) struct DirtySet {
-    words: Box<[AtomicU64]>,
-}
+///
+/// One word, so that the turn, which looks at every set every time, has little to look at: numbers
+/// that are equal modulo 64 come out together.
+#[derive(Debug, Default)]
+pub(crate) struct DirtySet(AtomicU64);
 
 impl DirtySet {
-    /// An empty set of numbers below `n`.
-    pub(crate) fn new(n: usize) -> Self {
-        Self { words: (0..n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
-    }
-
     /// Adds `i`.
     #[inline]
     pub(crate) fn insert(&self, i: usize) {
-        self.words[i / 64].fetch_or(1 << (i % 64), Ordering::SeqCst);
+        self.0.fetch_or(1 << (i % 64), Ordering::SeqCst);
     }
 
     /// Whether there is anything in it.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.words.iter().any(|w| w.load(Ordering::SeqCst) != 0)
+        self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Empties the set; `each` gets every number that was in it, ascending.
+    /// Empties the set; `each` gets every number below `n` that was in it, and others that it may
+    /// look at in vain.
     #[inline]
-    pub(crate) fn drain(&self, mut each: impl FnMut(usize)) {
-        for (index, word) in self.words.iter().enumerate() {
-            if word.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = word.swap(0, Ordering::SeqCst);
-            while bits != 0 {
-                each(index * 64 + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-            }
+    pub(crate) fn drain(&self, n: usize, mut each: impl FnMut(usize)) {
+        if self.0.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut bits = self.0.swap(0, Ordering::SeqCst);
+        while bits != 0 {
+            (bits.trailing_zeros() as usize..n).step_by(64).for_each(&mut each);
+            bits &= bits - 1;
         }
     }
 }
@@ -49,15 +44,18 @@ mod tests {
 
     #[test]
     fn drains_what_was_inserted_once() {
-        let set = DirtySet::new(200);
+        let set = DirtySet::default();
         assert!(!set.any());
         for i in [0, 63, 64, 199, 64] {
             set.insert(i);
         }
         assert!(set.any());
         let mut seen = Vec::new();
-        set.drain(|i| seen.push(i));
-        assert_eq!(seen, [0, 63, 64, 199]);
+        set.drain(200, |i| seen.push(i));
+        assert_eq!(seen, [0, 64, 128, 192, 7, 71, 135, 199, 63, 127, 191]);
+        set.drain(200, |_| unreachable!());
         assert!(!set.any());
+        set.insert(5);
+        set.drain(3, |_| unreachable!("numbers that do not exist"));
     }
 }

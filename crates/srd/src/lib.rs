@@ -80,6 +80,7 @@ mod post;
 mod posts;
 mod qp;
 mod queue;
+mod regions;
 mod sync;
 mod thread;
 mod turn;

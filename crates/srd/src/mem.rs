@@ -2,13 +2,9 @@
 //! refers to it. The one place that reads and writes user memory.
 
 use crate::copy::copy_shared;
-use rustc_hash::FxBuildHasher;
 use srd_core::{Access, PdId};
 use srd_datapath::Part;
-use std::{collections::HashMap, io, ptr, sync::Arc};
-
-/// Registered regions by key. Keys are the engine's, so nobody outside can choose colliding ones.
-pub(crate) type Regions = HashMap<u32, Arc<Memory>, FxBuildHasher>;
+use std::{io, ptr};
 
 /// Page-aligned zeroed memory of the process, given back when dropped.
 #[derive(Debug)]
@@ -46,7 +42,7 @@ impl Drop for Mapping {
     }
 }
 
-/// One registered region. Shared by its handle, the tables and every work request that uses it.
+/// One registered region. Shared by its handle and the engine's table of regions.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: *mut u8,

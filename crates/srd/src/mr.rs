@@ -5,9 +5,10 @@ use crate::{
     mem::Memory,
     nic::Nic,
     queue::{Piece, WrData},
+    regions::{RegionId, RegionView},
 };
 use srd_core::{Access, MrKey, Status, WrHandle};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A piece of registered memory in a work request, by the region's own addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub struct MemoryRegion {
     pd: ProtectionDomain,
     memory: Arc<Memory>,
     key: MrKey,
+    id: RegionId,
 }
 
 impl MemoryRegion {
@@ -76,11 +78,10 @@ impl MemoryRegion {
             .mr_register(pd.id(), memory.addr(), memory.len() as u64, memory.access())
             .map_err(|e| Error::from_core(e, "memory region"))?;
         let memory = Arc::new(memory);
-        nic.tables.regions.insert(key.0, Arc::clone(&memory));
+        let id = nic.tables.regions.insert(key.0, Arc::clone(&memory));
         drop(nic);
-        let mut regions = shared.regions.write().unwrap_or_else(PoisonError::into_inner);
-        regions.insert(key.0, Arc::clone(&memory));
-        Ok(Self { pd: pd.clone(), memory, key })
+        shared.regions.insert(key.0, RegionView::new(id, &memory));
+        Ok(Self { pd: pd.clone(), memory, key, id })
     }
 
     /// Key for local use, in an [`Sge`].
@@ -184,13 +185,13 @@ impl Drop for MemoryRegion {
         let device: &Device = self.pd.device();
         let shared = device.shared();
         let Ok(mut nic) = shared.nic_to_destroy() else { return };
-        shared.regions.write().unwrap_or_else(PoisonError::into_inner).remove(&self.key.0);
+        shared.regions.remove(self.key.0);
         // Posts on their way get the status that later ones get.
         let now = Nic::now();
         nic.take_posts(shared, now);
         let _ = nic.engine.mr_deregister(now, self.key);
-        nic.tables.regions.remove(&self.key.0);
-        nic.forget_memory(&self.memory);
+        nic.tables.regions.remove(self.key.0);
+        nic.forget_memory(self.id);
         nic.deliver(shared);
     }
 }
@@ -198,8 +199,8 @@ impl Drop for MemoryRegion {
 impl Nic {
     /// Takes a region out of every work request. The datapath references no payload between
     /// turns, so nothing else can still look at it.
-    fn forget_memory(&mut self, memory: &Arc<Memory>) {
-        let uses = |pieces: &[Piece]| pieces.iter().any(|p| Arc::ptr_eq(&p.memory, memory));
+    fn forget_memory(&mut self, region: RegionId) {
+        let uses = |pieces: &[Piece]| pieces.iter().any(|p| p.region == region);
         let now = Self::now();
         for (index, slot) in self.tables.wrs.iter_mut().enumerate() {
             if let WrData::Pieces(pieces) = &slot.data

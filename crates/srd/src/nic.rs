@@ -2,8 +2,8 @@
 //! to memory and rings. All of it is behind the device's one lock.
 
 use crate::{
-    mem::Regions,
     queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
+    regions::Regions,
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
@@ -67,6 +67,8 @@ pub(crate) struct QpSide {
 pub(crate) struct CqSide {
     pub core: Arc<CqCore>,
     pub ring: Producer<CqEntry>,
+    /// [`CqCore::released`] that the engine has been told of.
+    pub released: u32,
     /// Something was put into the ring since the user was last told.
     pub fresh: bool,
 }
@@ -100,32 +102,40 @@ impl Tables {
 
     /// The posted receive.
     #[inline]
-    pub(crate) fn recv(&mut self, handle: RecvHandle) -> Option<&mut RecvSlot> {
-        self.qp(handle.qp)?.recv_slots.get_mut(handle.index as usize).filter(|s| s.live)
+    pub(crate) fn recv(&self, handle: RecvHandle) -> Option<&RecvSlot> {
+        let qp = self.qps[usize::from(handle.qp.index())].as_deref()?;
+        let slot = qp.recv_slots.get(handle.index as usize)?;
+        (qp.core.qpn == handle.qp && slot.live).then_some(slot)
     }
 
     /// The send request.
     #[inline]
-    pub(crate) fn wr(&mut self, handle: WrHandle) -> Option<&mut WrSlot> {
-        self.wrs.get_mut(handle.0 as usize).filter(|s| s.live)
+    pub(crate) fn wr(&self, handle: WrHandle) -> Option<&WrSlot> {
+        self.wrs.get(handle.0 as usize).filter(|s| s.live)
+    }
+
+    /// The send request is over; its queue pair, if there was one.
+    #[inline]
+    pub(crate) fn wr_end(&mut self, handle: WrHandle) -> Option<Qpn> {
+        let slot = self.wrs.get_mut(handle.0 as usize)?;
+        std::mem::take(&mut slot.live).then_some(slot.qpn)
     }
 
     /// Files a send request under its handle. The table grows to the largest handle ever used.
-    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, data: WrData) {
+    #[inline]
+    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, data: &WrData) {
         let index = handle.0 as usize;
         if index >= self.wrs.len() {
-            self.wrs.resize_with(index + 1, || WrSlot {
-                qpn: Qpn(0),
-                data: WrData::Empty,
-                live: false,
-            });
+            let empty = || WrSlot { qpn: Qpn(0), data: WrData::Empty, live: false };
+            self.wrs.resize_with(index + 1, empty);
         }
-        self.wrs[index] = WrSlot { qpn, data, live: true };
+        self.wrs[index] = WrSlot { qpn, data: data.clone(), live: true };
     }
 
-    /// Whether all the regions are still registered (and not others under the same key).
+    /// Whether all the regions are still registered.
+    #[inline]
     pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
-        pieces.iter().all(|p| self.regions.get(&p.key).is_some_and(|m| Arc::ptr_eq(m, &p.memory)))
+        pieces.iter().all(|p| self.regions.get(p.region).is_some())
     }
 }
 

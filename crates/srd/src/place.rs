@@ -3,6 +3,7 @@
 use crate::{
     nic::{NicCounters, Tables},
     queue::{Piece, SEND_SGES_MAX, WrData},
+    regions::Regions,
 };
 use arrayvec::ArrayVec;
 use srd_core::{MrKey, Payload, Placement, Source, Target, Transmit, TxSink, limits::GRH_BYTES};
@@ -13,9 +14,14 @@ use std::net::{IpAddr, SocketAddr};
 /// The pieces of one packet's payload.
 pub(crate) type Parts = ArrayVec<Part, SEND_SGES_MAX>;
 
-/// Copies `bytes` into a list of pieces, `offset` bytes into it. False if it is too short; what
-/// fits has been copied then.
-pub(crate) fn scatter(pieces: &[Piece], mut offset: u64, mut bytes: &[u8]) -> bool {
+/// Copies `bytes` into a list of pieces, `offset` bytes into it. False if it is too short or a
+/// region is gone; what fits before that has been copied then.
+pub(crate) fn scatter(
+    regions: &Regions,
+    pieces: &[Piece],
+    mut offset: u64,
+    mut bytes: &[u8],
+) -> bool {
     for piece in pieces {
         if bytes.is_empty() {
             return true;
@@ -26,7 +32,8 @@ pub(crate) fn scatter(pieces: &[Piece], mut offset: u64, mut bytes: &[u8]) -> bo
             continue;
         }
         let here = bytes.len().min((len - offset) as usize);
-        if !piece.memory.write(piece.offset + offset as usize, &bytes[..here]) {
+        let Some(memory) = regions.get(piece.region) else { return false };
+        if !memory.write((piece.offset + offset) as usize, &bytes[..here]) {
             return false;
         }
         bytes = &bytes[here..];
@@ -35,8 +42,9 @@ pub(crate) fn scatter(pieces: &[Piece], mut offset: u64, mut bytes: &[u8]) -> bo
     bytes.is_empty()
 }
 
-/// The parts of a list of pieces from `offset` on; `None` if it is shorter than that.
-fn gather(pieces: &[Piece], mut offset: u64, mut len: usize) -> Option<Parts> {
+/// The parts of a list of pieces from `offset` on; `None` if it is shorter than that or a region is
+/// gone.
+fn gather(regions: &Regions, pieces: &[Piece], mut offset: u64, mut len: usize) -> Option<Parts> {
     let mut parts = Parts::new();
     for piece in pieces {
         if len == 0 {
@@ -48,7 +56,8 @@ fn gather(pieces: &[Piece], mut offset: u64, mut len: usize) -> Option<Parts> {
             continue;
         }
         let here = len.min((piece_len - offset) as usize);
-        parts.push(piece.memory.part(piece.offset + offset as usize, here)?);
+        let memory = regions.get(piece.region)?;
+        parts.push(memory.part((piece.offset + offset) as usize, here)?);
         len -= here;
         offset = 0;
     }
@@ -62,7 +71,7 @@ impl Tables {
         let len = usize::from(payload.len);
         match payload.source {
             Source::Region(MrKey(key)) => {
-                let memory = self.regions.get(&key)?;
+                let memory = self.regions.by_key(key)?;
                 let offset = memory.offset_of(payload.offset, len as u64)?;
                 Some(Parts::from_iter([memory.part(offset, len)?]))
             }
@@ -70,7 +79,7 @@ impl Tables {
                 let slot = self.wrs.get(handle.0 as usize).filter(|s| s.live)?;
                 match &slot.data {
                     WrData::Empty => (len == 0).then(Parts::new),
-                    WrData::Pieces(pieces) => gather(pieces, payload.offset, len),
+                    WrData::Pieces(pieces) => gather(&self.regions, pieces, payload.offset, len),
                     WrData::Inline(bytes) => {
                         let from = usize::try_from(payload.offset).ok()?;
                         let bytes = bytes.get(from..from.checked_add(len)?)?;
@@ -85,20 +94,24 @@ impl Tables {
 
     /// Carries out a placement. False if the memory is gone.
     #[inline]
-    pub(crate) fn place(&mut self, placement: &Placement, payload: &[u8]) -> bool {
+    pub(crate) fn place(&self, placement: &Placement, payload: &[u8]) -> bool {
         let Some(bytes) = payload.get(..placement.len as usize) else { return false };
         match placement.target {
-            Target::Region(MrKey(key)) => self.regions.get(&key).is_some_and(|memory| {
+            Target::Region(MrKey(key)) => self.regions.by_key(key).is_some_and(|memory| {
                 memory
                     .offset_of(placement.offset, bytes.len() as u64)
                     .is_some_and(|offset| memory.write(offset, bytes))
             }),
             Target::Recv(handle) => match self.recv(handle) {
-                Some(slot) if !slot.lost_memory => scatter(&slot.pieces, placement.offset, bytes),
+                Some(slot) if !slot.lost_memory => {
+                    scatter(&self.regions, &slot.pieces, placement.offset, bytes)
+                }
                 _ => false,
             },
             Target::Wr(handle) => match self.wr(handle).map(|s| &s.data) {
-                Some(WrData::Pieces(pieces)) => scatter(pieces, placement.offset, bytes),
+                Some(WrData::Pieces(pieces)) => {
+                    scatter(&self.regions, pieces, placement.offset, bytes)
+                }
                 _ => bytes.is_empty(),
             },
         }
@@ -163,14 +176,16 @@ mod tests {
     use srd_core::{Access, PdId};
     use std::sync::Arc;
 
-    fn pieces(lens: &[u32]) -> Vec<Piece> {
-        lens.iter()
-            .map(|&len| {
-                let memory =
-                    Memory::owned(len as usize + 8, Access(Access::LOCAL_WRITE), PdId(0)).unwrap();
-                Piece { memory: Arc::new(memory), key: 1, offset: 4, len }
-            })
-            .collect()
+    /// A region per length, and a list of pieces 4 bytes into each.
+    fn pieces(lens: &[u32]) -> (Regions, Vec<Piece>) {
+        let mut regions = Regions::default();
+        let enter = |(key, &len): (usize, &u32)| {
+            let access = Access(Access::LOCAL_WRITE);
+            let memory = Memory::owned(len as usize + 8, access, PdId(0)).unwrap();
+            Piece { region: regions.insert(key as u32, Arc::new(memory)), offset: 4, len }
+        };
+        let list = lens.iter().enumerate().map(enter).collect();
+        (regions, list)
     }
 
     fn bytes_of(parts: &Parts) -> Vec<u8> {
@@ -181,38 +196,43 @@ mod tests {
 
     #[test]
     fn any_range_of_a_list_comes_back_as_it_went_in() {
-        let list = pieces(&[5, 11]);
+        let (mut regions, list) = pieces(&[5, 11]);
         let data: Vec<u8> = (1..=16).collect();
-        assert!(scatter(&list, 0, &data));
+        assert!(scatter(&regions, &list, 0, &data));
         for from in 0..=16_usize {
             for len in 0..=16 - from {
-                let parts = gather(&list, from as u64, len).unwrap();
+                let parts = gather(&regions, &list, from as u64, len).unwrap();
                 assert_eq!(bytes_of(&parts), data[from..from + len]);
             }
         }
-        assert!(gather(&list, 10, 7).is_none());
+        assert!(gather(&regions, &list, 10, 7).is_none());
         let mut frame = [0xFF; 4];
-        assert!(list[1].memory.read(0, &mut frame));
+        let second = regions.get(list[1].region).unwrap();
+        assert!(second.read(0, &mut frame));
         assert_eq!(frame, [0; 4], "nothing before the piece was touched");
-        assert!(list[1].memory.read(15, &mut frame));
+        assert!(second.read(15, &mut frame));
         assert_eq!(frame, [0; 4], "nothing after it");
+        regions.remove(1);
+        assert!(gather(&regions, &list, 0, 5).is_some() && gather(&regions, &list, 0, 6).is_none());
+        assert!(!scatter(&regions, &list, 4, &[1, 2]));
     }
 
     #[test]
     fn scatter_in_steps_equals_scatter_at_once() {
-        let (a, b) = (pieces(&[3, 0, 4, 9]), pieces(&[3, 0, 4, 9]));
+        let ((ra, a), (rb, b)) = (pieces(&[3, 0, 4, 9]), pieces(&[3, 0, 4, 9]));
         let data: Vec<u8> = (10..26).collect();
-        assert!(scatter(&a, 0, &data));
+        assert!(scatter(&ra, &a, 0, &data));
         for (i, byte) in data.iter().enumerate().rev() {
-            assert!(scatter(&b, i as u64, &[*byte]));
+            assert!(scatter(&rb, &b, i as u64, &[*byte]));
         }
         for (x, y) in a.iter().zip(&b) {
             let (mut p, mut q) = (vec![0; x.len as usize], vec![0; y.len as usize]);
-            assert!(x.memory.read(4, &mut p) && y.memory.read(4, &mut q));
+            assert!(ra.get(x.region).unwrap().read(4, &mut p));
+            assert!(rb.get(y.region).unwrap().read(4, &mut q));
             assert_eq!(p, q);
         }
-        assert!(!scatter(&a, 15, &[1, 2]), "the list has 16 bytes");
-        assert!(scatter(&a, 16, &[]));
+        assert!(!scatter(&ra, &a, 15, &[1, 2]), "the list has 16 bytes");
+        assert!(scatter(&ra, &a, 16, &[]));
     }
 
     #[test]

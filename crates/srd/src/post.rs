@@ -3,6 +3,7 @@
 use crate::{
     AddressHandle, PostError, QueuePair, Sge, caps,
     queue::{Piece, RecvEntry, SEND_SGES_MAX, SendEntry, WrData},
+    regions::RegionCache,
     sync::lock,
 };
 use arrayvec::ArrayVec;
@@ -129,7 +130,9 @@ impl QueuePair {
             return Err(PostError::BadAh);
         }
         self.check_op(wr.op)?;
-        let (data, len) = self.send_data(wr)?;
+        let core = &self.core;
+        let mut sq = lock(&core.sq);
+        let (data, len) = self.send_data(wr, &mut sq.regions)?;
         let rdma = matches!(wr.op, Opcode::Write | Opcode::WriteImm | Opcode::Read);
         let max = if rdma { u64::from(RDMA_BYTES_MAX) } else { self.device().mtu() as u64 };
         if len > max {
@@ -149,22 +152,20 @@ impl QueuePair {
             },
             data,
         };
-        let core = &self.core;
-        if !core.sq_slots.take() {
+        if !core.sq_slots.any_free() {
             return Err(PostError::QueueFull);
         }
-        if !core.send_cq.slots.take() {
-            core.sq_slots.give(1);
-            return Err(PostError::CqFull);
-        }
-        if !shared.wr_slots.take() {
-            core.send_cq.slots.give(1);
-            core.sq_slots.give(1);
+        if !shared.sends_have_room() {
             return Err(PostError::NoRoom);
         }
+        if !core.send_cq.slots.take() {
+            return Err(PostError::CqFull);
+        }
+        core.sq_slots.take();
         // Has room: the ring is as long as the queue is deep, and a slot was just taken.
-        let pushed = lock(&core.sq).push(entry).is_ok();
+        let pushed = sq.ring.push(entry).is_ok();
         debug_assert!(pushed, "send ring overrun");
+        drop(sq);
         shared.note_post(usize::from(core.qpn.index()));
         Ok(())
     }
@@ -184,26 +185,28 @@ impl QueuePair {
         if wr.sges.len() > core.recv_sges_max {
             return Err(PostError::TooManySges);
         }
+        let mut rq = lock(&core.rq);
         let mut pieces = ArrayVec::new();
         let mut len = 0_u64;
         for sge in wr.sges {
             len += u64::from(sge.len);
-            pieces.push(self.piece(sge, true)?);
+            pieces.push(self.piece(&mut rq.regions, sge, true)?);
         }
         let len = u32::try_from(len).map_err(|_| PostError::BadLength)?;
         if core.kind == QpType::Ud && len < GRH_BYTES {
             return Err(PostError::BadLength);
         }
-        if !core.rq_slots.take() {
+        if !core.rq_slots.any_free() {
             return Err(PostError::QueueFull);
         }
         if !core.recv_cq.slots.take() {
-            core.rq_slots.give(1);
             return Err(PostError::CqFull);
         }
+        core.rq_slots.take();
         let entry = RecvEntry { wr: srd_core::RecvWr { wr_id: wr.wr_id, len }, pieces };
-        let pushed = lock(&core.rq).push(entry).is_ok();
+        let pushed = rq.ring.push(entry).is_ok();
         debug_assert!(pushed, "receive ring overrun");
+        drop(rq);
         shared.note_post(usize::from(core.qpn.index()));
         Ok(())
     }
@@ -221,7 +224,11 @@ impl QueuePair {
     }
 
     /// The local data, checked, and its length in bytes.
-    fn send_data(&self, wr: &SendWr<'_>) -> Result<(WrData, u64), PostError> {
+    fn send_data(
+        &self,
+        wr: &SendWr<'_>,
+        regions: &mut RegionCache,
+    ) -> Result<(WrData, u64), PostError> {
         let sges = match wr.data {
             Data::Sges([]) => return Ok((WrData::Empty, 0)),
             Data::Sges(sges) => sges,
@@ -240,23 +247,30 @@ impl QueuePair {
         let mut len = 0;
         for sge in sges {
             len += u64::from(sge.len);
-            pieces.push(self.piece(sge, wr.op == Opcode::Read)?);
+            pieces.push(self.piece(regions, sge, wr.op == Opcode::Read)?);
         }
         Ok((WrData::Pieces(pieces), len))
     }
 
     /// A scatter/gather entry, checked against its region.
-    fn piece(&self, sge: &Sge, written: bool) -> Result<Piece, PostError> {
-        let memory = self.device().shared().region(sge.lkey).ok_or(PostError::BadLkey)?;
-        if memory.pd() != self.core.pd {
+    #[inline]
+    fn piece(
+        &self,
+        regions: &mut RegionCache,
+        sge: &Sge,
+        written: bool,
+    ) -> Result<Piece, PostError> {
+        let views = &self.device().shared().regions;
+        let region = regions.get(views, sge.lkey).ok_or(PostError::BadLkey)?;
+        if region.pd != self.core.pd {
             return Err(PostError::WrongPd);
         }
-        if written && !memory.access().allows(Access::LOCAL_WRITE) {
+        if written && !region.access.allows(Access::LOCAL_WRITE) {
             return Err(PostError::BadAccess);
         }
         let offset =
-            memory.offset_of(sge.addr, u64::from(sge.len)).ok_or(PostError::OutOfBounds)?;
-        Ok(Piece { memory, key: sge.lkey, offset, len: sge.len })
+            region.offset_of(sge.addr, u64::from(sge.len)).ok_or(PostError::OutOfBounds)?;
+        Ok(Piece { region: region.id, offset, len: sge.len })
     }
 }
 

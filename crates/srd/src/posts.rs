@@ -6,7 +6,6 @@ use crate::{
     nic::{CqSide, Nic, QpSide, RecvSlot},
     queue::CqEntry,
 };
-use arrayvec::ArrayVec;
 use srd_core::{CqId, Opcode, PostError, Qpn, Status, Time};
 use std::sync::atomic::Ordering;
 
@@ -68,21 +67,24 @@ impl Nic {
     /// Takes freed completion slots, then every posted request, in order per queue. Returns how
     /// many requests were taken.
     pub(crate) fn take_posts(&mut self, shared: &Shared, now: Time) -> usize {
-        shared.polled.drain(|index| {
-            if let Some(Some(cq)) = self.tables.cqs.get(index) {
-                let n = cq.core.released.swap(0, Ordering::AcqRel);
-                self.engine.cq_release(cq.core.id, n);
+        let Self { engine, tables, .. } = self;
+        shared.polled.drain(tables.cqs.len(), |index| {
+            if let Some(Some(cq)) = tables.cqs.get_mut(index) {
+                let released = cq.core.released.load(Ordering::Acquire);
+                let n = released.wrapping_sub(std::mem::replace(&mut cq.released, released));
+                engine.cq_release(cq.core.id, n);
             }
         });
         let mut taken = 0;
-        if shared.held.swap(false, Ordering::SeqCst) {
+        if shared.held.load(Ordering::Relaxed) && shared.held.swap(false, Ordering::SeqCst) {
             for index in 0..self.tables.qps.len() {
                 if self.tables.qps[index].as_ref().is_some_and(|q| q.held) {
                     taken += self.take_posts_of(shared, now, index);
                 }
             }
         }
-        shared.posted.drain(|index| taken += self.take_posts_of(shared, now, index));
+        let queues = self.tables.qps.len();
+        shared.posted.drain(queues, |index| taken += self.take_posts_of(shared, now, index));
         taken
     }
 
@@ -91,13 +93,7 @@ impl Nic {
     pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
         let Some(mut qp) = self.tables.qps[index].take() else { return 0 };
         qp.held = false;
-        let mut taken = 0;
-        while self.take_recv(&mut qp) {
-            taken += 1;
-        }
-        while self.take_send(shared, now, &mut qp) {
-            taken += 1;
-        }
+        let taken = self.take_recvs(&mut qp) + self.take_sends(now, &mut qp);
         if qp.held {
             shared.held.store(true, Ordering::SeqCst);
         }
@@ -105,58 +101,71 @@ impl Nic {
         taken
     }
 
-    /// Takes one receive; false when there is none or it must wait.
-    fn take_recv(&mut self, qp: &mut QpSide) -> bool {
-        let Ok(entry) = qp.recvs.peek() else { return false };
-        let result = self.engine.post_recv(qp.core.qpn, &entry.wr).map_err(Refusal::from);
-        if matches!(result, Err(Refusal::Held)) {
-            qp.held = true;
-            return false;
-        }
-        let Ok(entry) = qp.recvs.pop() else { return false };
-        match result {
-            Ok(handle) => {
-                let index = handle.index as usize;
-                if index >= qp.recv_slots.len() {
-                    qp.recv_slots.resize_with(index + 1, RecvSlot::default);
+    /// Takes receives until there is none or one must wait; returns how many.
+    fn take_recvs(&mut self, qp: &mut QpSide) -> usize {
+        let QpSide { core, recvs, recv_slots, held, .. } = qp;
+        let n = recvs.slots();
+        let Ok(chunk) = recvs.read_chunk(n) else { return 0 };
+        let (older, newer) = chunk.as_slices();
+        let mut taken = 0;
+        for entry in older.iter().chain(newer) {
+            match self.engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
+                Ok(handle) => {
+                    let index = handle.index as usize;
+                    if index >= recv_slots.len() {
+                        recv_slots.resize_with(index + 1, RecvSlot::default);
+                    }
+                    let slot = &mut recv_slots[index];
+                    slot.live = true;
+                    slot.lost_memory = !self.tables.holds(&entry.pieces);
+                    slot.pieces.clone_from(&entry.pieces);
                 }
-                let lost_memory = !self.tables.holds(&entry.pieces);
-                let pieces = if lost_memory { ArrayVec::new() } else { entry.pieces };
-                qp.recv_slots[index] = RecvSlot { pieces, live: true, lost_memory };
+                Err(Refusal::Held) => {
+                    *held = true;
+                    break;
+                }
+                Err(refusal) => {
+                    let op = CompletionOp::Recv;
+                    self.refuse(refusal, core.recv_cq.id, entry.wr.wr_id, op, core.qpn);
+                    core.rq_slots.give(1);
+                }
             }
-            Err(refusal) => {
-                let op = CompletionOp::Recv;
-                self.refuse(refusal, qp.core.recv_cq.id, entry.wr.wr_id, op, qp.core.qpn);
-                qp.core.rq_slots.give(1);
-            }
+            taken += 1;
         }
-        true
+        chunk.commit(taken);
+        taken
     }
 
-    /// Takes one send; false when there is none or it must wait.
-    fn take_send(&mut self, shared: &Shared, now: Time, qp: &mut QpSide) -> bool {
-        let Ok(entry) = qp.sends.peek() else { return false };
-        // Deregistered between post and now: the same end as deregistered a little later.
-        let result = if self.tables.holds(entry.data.pieces()) {
-            self.engine.post_send(now, qp.core.qpn, &entry.wr).map_err(Refusal::from)
-        } else {
-            Err(Refusal::Ended(Status::LocalInvalidLkey))
-        };
-        if matches!(result, Err(Refusal::Held)) {
-            qp.held = true;
-            return false;
-        }
-        let Ok(entry) = qp.sends.pop() else { return false };
-        match result {
-            Ok(handle) => self.tables.wr_insert(handle, qp.core.qpn, entry.data),
-            Err(refusal) => {
-                let op = completion_op(entry.wr.op);
-                self.refuse(refusal, qp.core.send_cq.id, entry.wr.wr_id, op, qp.core.qpn);
-                qp.core.sq_slots.give(1);
-                shared.wr_slots.give(1);
+    /// Takes sends until there is none or one must wait; returns how many.
+    fn take_sends(&mut self, now: Time, qp: &mut QpSide) -> usize {
+        let QpSide { core, sends, held, .. } = qp;
+        let n = sends.slots();
+        let Ok(chunk) = sends.read_chunk(n) else { return 0 };
+        let (older, newer) = chunk.as_slices();
+        let mut taken = 0;
+        for entry in older.iter().chain(newer) {
+            // Deregistered between post and now: the same end as deregistered a little later.
+            let result = if self.tables.holds(entry.data.pieces()) {
+                self.engine.post_send(now, core.qpn, &entry.wr).map_err(Refusal::from)
+            } else {
+                Err(Refusal::Ended(Status::LocalInvalidLkey))
+            };
+            match result {
+                Ok(handle) => self.tables.wr_insert(handle, core.qpn, &entry.data),
+                Err(Refusal::Held) => {
+                    *held = true;
+                    break;
+                }
+                Err(refusal) => {
+                    let op = completion_op(entry.wr.op);
+                    self.refuse(refusal, core.send_cq.id, entry.wr.wr_id, op, core.qpn);
+                    core.sq_slots.give(1);
+                }
             }
+            taken += 1;
         }
-        true
+        chunk.commit(taken);
+        taken
     }
 
     /// Ends a request that the engine did not take.

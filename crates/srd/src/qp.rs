@@ -2,11 +2,11 @@
 
 use crate::{
     CompletionQueue, Device, Error, ProtectionDomain,
-    budget::Budget,
-    device::Shared,
+    budget::QueueSlots,
     nic::{Nic, QpSide},
     queue::{
-        INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QpCore, RECV_SGES_MAX, SEND_SGES_MAX, state_to_u8,
+        INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, Poster, QpCore, RECV_SGES_MAX, SEND_SGES_MAX,
+        state_to_u8,
     },
     sync::lock,
 };
@@ -118,10 +118,10 @@ impl QueuePair {
             kind: init.kind,
             pd: pd.id(),
             state: AtomicU8::new(state_to_u8(QpState::Reset)),
-            sq: Mutex::new(sends_tx),
-            rq: Mutex::new(recvs_tx),
-            sq_slots: Budget::new(init.sq_depth),
-            rq_slots: Budget::new(init.rq_depth),
+            sq: Mutex::new(Poster::new(sends_tx)),
+            rq: Mutex::new(Poster::new(recvs_tx)),
+            sq_slots: QueueSlots::new(init.sq_depth),
+            rq_slots: QueueSlots::new(init.rq_depth),
             send_cq: Arc::clone(init.send_cq.core()),
             recv_cq: Arc::clone(init.recv_cq.core()),
             send_sges_max: init.send_sges_max as usize,
@@ -135,6 +135,7 @@ impl QueuePair {
             recv_slots: Vec::new(),
             held: false,
         }));
+        device.shared().queues_change(|queues| queues.push(Arc::clone(&core)));
         drop(nic);
         Ok(Self {
             pd: pd.clone(),
@@ -233,7 +234,7 @@ impl QueuePair {
         nic.take_posts_of(shared, now, index);
         nic.deliver(shared);
         if change.state == Some(QpState::Reset) {
-            nic.qp_forget(shared, self.core.qpn);
+            nic.qp_forget(self.core.qpn);
         }
         Ok(())
     }
@@ -254,25 +255,25 @@ impl Drop for QueuePair {
         let Ok(mut nic) = shared.nic_to_destroy() else { return };
         let _ = nic.engine.qp_destroy(Nic::now(), self.core.qpn);
         nic.deliver(shared);
-        nic.qp_forget(shared, self.core.qpn);
+        nic.qp_forget(self.core.qpn);
         nic.tables.qps[usize::from(self.core.qpn.index())] = None;
+        shared.queues_change(|queues| queues.retain(|q| q.qpn != self.core.qpn));
     }
 }
 
 impl Nic {
     /// Drops all work of a queue pair that the engine knows no more: what is in the rings, what
     /// is in the tables, and what waits to be polled.
-    fn qp_forget(&mut self, shared: &Shared, qpn: Qpn) {
+    fn qp_forget(&mut self, qpn: Qpn) {
         for index in 0..self.tables.wrs.len() {
             if self.tables.wrs[index].live && self.tables.wrs[index].qpn == qpn {
-                self.tables.withdraw(shared, WrHandle(index as u32));
+                self.tables.withdraw(WrHandle(index as u32));
             }
         }
         let Some(qp) = self.tables.qp(qpn) else { return };
         let core = Arc::clone(&qp.core);
         qp.held = false;
         let sends = std::iter::from_fn(|| qp.sends.pop().ok()).count() as u32;
-        shared.wr_slots.give(sends);
         core.sq_slots.give(sends);
         core.send_cq.slots.give(sends);
         let mut recvs = std::iter::from_fn(|| qp.recvs.pop().ok()).count() as u32;

@@ -1,7 +1,12 @@
 //! The rings between user threads and the engine's turn, one pair per queue pair and one per
 //! completion queue, with the counted slots that make a full queue an error of the post.
 
-use crate::{budget::Budget, channel::ChannelCore, completion::WorkCompletion, mem::Memory};
+use crate::{
+    budget::{CqSlots, QueueSlots},
+    channel::ChannelCore,
+    completion::WorkCompletion,
+    regions::{RegionCache, RegionId},
+};
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
 use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvWr, SendWr};
@@ -28,17 +33,17 @@ pub const CQ_DEPTH_MAX: u32 = 1 << 20;
 /// Completion queues of one device.
 pub const CQS_MAX: usize = 1024;
 
-/// One checked piece of a scatter/gather list; keeps its memory alive.
-#[derive(Clone, Debug)]
+/// One checked piece of a scatter/gather list, within a region when it was posted.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
-    pub memory: Arc<Memory>,
-    pub key: u32,
-    pub offset: usize,
+    pub region: RegionId,
     pub len: u32,
+    /// From the region's first byte.
+    pub offset: u64,
 }
 
 /// Local data of a send request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum WrData {
     #[default]
     Empty,
@@ -110,14 +115,28 @@ impl CqReader {
     }
 }
 
+/// The user's side of a send or receive queue.
+#[derive(Debug)]
+pub(crate) struct Poster<T> {
+    pub ring: Producer<T>,
+    pub regions: RegionCache,
+}
+
+impl<T> Poster<T> {
+    pub(crate) fn new(ring: Producer<T>) -> Self {
+        Self { ring, regions: RegionCache::default() }
+    }
+}
+
 /// What the user's and the engine's side of a completion queue share.
 #[derive(Debug)]
 pub(crate) struct CqCore {
     pub id: CqId,
     pub reader: Mutex<CqReader>,
     /// Slots promised to posts and to the engine.
-    pub slots: Budget,
-    /// Polled completions that the engine has not been told of.
+    pub slots: CqSlots,
+    /// Polled completions that the engine promised a slot for, since the queue was made; wraps
+    /// around. Written under the reader's lock.
     pub released: AtomicU32,
     /// The next completion makes an event of `channel`.
     pub armed: AtomicBool,
@@ -136,10 +155,10 @@ pub(crate) struct QpCore {
     pub kind: QpType,
     pub pd: PdId,
     pub state: AtomicU8,
-    pub sq: Mutex<Producer<SendEntry>>,
-    pub rq: Mutex<Producer<RecvEntry>>,
-    pub sq_slots: Budget,
-    pub rq_slots: Budget,
+    pub sq: Mutex<Poster<SendEntry>>,
+    pub rq: Mutex<Poster<RecvEntry>>,
+    pub sq_slots: QueueSlots,
+    pub rq_slots: QueueSlots,
     pub send_cq: Arc<CqCore>,
     pub recv_cq: Arc<CqCore>,
     pub send_sges_max: usize,
