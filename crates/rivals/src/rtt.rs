@@ -110,4 +110,17 @@ mod tests {
         let low = rtt.rto(0, &config);
         assert!((21 * MS..22 * MS).contains(&low), "{low}");
     }
+
+    #[test]
+    fn a_falling_round_trip_raises_the_timeout_less_than_a_rising_one() {
+        let config = TcpConfig::default().rto_min_ps(MS);
+        let after = |last: Ps| {
+            let mut rtt = Rtt::new(&config);
+            (0..50).for_each(|i| rtt.sample(50 * MS, 2 * i, 2 * i + 1, &config));
+            rtt.sample(last, 200, 201, &config);
+            rtt.rto(0, &config) - rtt.srtt()
+        };
+        let (rise, fall) = (after(90 * MS), after(10 * MS));
+        assert!(rise > 35 * MS && fall < 10 * MS, "{rise} {fall}");
+    }
 }

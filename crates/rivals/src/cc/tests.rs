@@ -160,3 +160,18 @@ fn dctcp_shrinks_by_half_the_marked_share() {
     assert!(control.reduce(&window, true).abs_diff(900) <= 2);
     assert_eq!(control.reduce(&window, false), 500, "a loss halves");
 }
+
+#[test]
+fn a_pause_is_no_time_for_cubic() {
+    let every = |shift: bool| {
+        let mut cubic = Cubic::default();
+        cubic.reduce(1000);
+        cubic.every(0, MS, 700, 1);
+        if shift {
+            cubic.shift(SEC, 9 * SEC);
+        }
+        cubic.every(9 * SEC, MS, 700, 1)
+    };
+    // One second after the loss growth is slower than nine seconds after it.
+    assert!(every(true) > 2 * every(false), "{} {}", every(true), every(false));
+}
