@@ -159,7 +159,7 @@ impl Node {
             len = len.min(mtu);
         }
         let Some((dst_qpn, qkey)) = self.target(led, to, datagram) else { return };
-        let region = self.region_of(led, to, op);
+        let region = self.region_of(s, led, to, op);
         let (rkey, raddr) = match region {
             Some(r) if rdma => {
                 len = len.min(r.len);
@@ -208,9 +208,15 @@ impl Node {
         (!fit.is_empty()).then(|| self.app.draw.pick(&fit))
     }
 
-    fn region_of(&mut self, led: &Ledger, to: u16, op: Opcode) -> Option<Region> {
+    /// A region of engine `to` that allows the operation; now and then one that does not.
+    fn region_of(&mut self, s: &Scenario, led: &Ledger, to: u16, op: Opcode) -> Option<Region> {
         use srd_core::Access;
-        let need = if op == Opcode::Read { Access::REMOTE_READ } else { Access::REMOTE_WRITE };
+        let wrong = !led.calm && self.app.draw.percent(s.machine.bad);
+        let need = match op {
+            _ if wrong => 0,
+            Opcode::Read => Access::REMOTE_READ,
+            _ => Access::REMOTE_WRITE,
+        };
         let all = &led.public[usize::from(to)].regions;
         let fit: Vec<Region> = all.iter().copied().filter(|r| r.access.allows(need)).collect();
         (!fit.is_empty()).then(|| self.app.draw.pick(&fit))

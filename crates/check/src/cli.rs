@@ -26,7 +26,7 @@ Runs the SRD core in worlds made of seeds, with faults, and watches every promis
   --corpus FILE        every seed of a corpus (`-`: the one built in)
   --canary             break the harness on purpose: every oracle of placement must notice
   --planted N          with bug N of a build with `--cfg planted_bugs`
-  kill-table [--blocks B] [--limit L] [--write FILE]
+  kill-table [--blocks B] [--limit L] [--only N,N…] [--write FILE]
                        seeds until each planted bug is noticed, as a table";
 
 /// What the arguments ask for.
@@ -109,10 +109,15 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             "--canary" => a.canary = true,
             "--planted" => a.planted = Some(number(arg, value()?)? as u32),
             "kill-table" => a.kill = Some(kill::Table::default()),
-            "--blocks" | "--limit" | "--write" => {
+            "--blocks" | "--limit" | "--write" | "--only" => {
                 let table = a.kill.as_mut().ok_or("kill-table comes before its options")?;
                 match arg.as_str() {
                     "--blocks" => table.blocks = number(arg, value()?)?.max(1),
+                    "--only" => {
+                        let numbers = value()?.split(',').map(|n| number(arg, n));
+                        table.only =
+                            numbers.map(|n| n.map(|n| n as u32)).collect::<Result<_, _>>()?;
+                    }
                     "--limit" => table.limit = number(arg, value()?)?.max(1),
                     _ => table.write = Some(value()?.clone()),
                 }
@@ -209,12 +214,12 @@ fn canary() -> bool {
 pub fn report(sum: &Summary) -> String {
     let mut out = String::new();
     let t = &sum.tally;
-    let cpu_seconds = sum.wall.as_secs_f64() * sum.threads as f64;
-    let per = |n: u64| n as f64 / cpu_seconds.max(1e-9);
+    let cpu = if sum.cpu.is_zero() { sum.wall * sum.threads as u32 } else { sum.cpu };
+    let per = |n: u64| n as f64 / cpu.as_secs_f64().max(1e-9);
     let _ = writeln!(
         out,
         "{} seeds ({} of them twice), {} failed, {:.1} s on {} threads: {:.0} seeds and {:.0} \
-         packets per thread and second",
+         packets per second of processor time",
         sum.seeds,
         sum.replays,
         sum.failures.len(),

@@ -185,7 +185,7 @@ fn succeeded(led: &mut Ledger, id: u32) {
     }
     let there = r.placed.total() == u64::from(r.wr.len);
     let delivered = !r.is_message() || r.delivered == 1;
-    let judged = r.judged(Verdict::Ok);
+    let judged = r.judged(Verdict::Ok) && (r.rnr <= u32::from(r.rnr_retry) || r.rnr_retry == 7);
     if !there || !delivered {
         let what = format!(
             "request {id} {:?} succeeded: {} of {} bytes placed, delivered {} times",
@@ -196,7 +196,7 @@ fn succeeded(led: &mut Ledger, id: u32) {
         );
         led.fail(Oracle::CompletionAfterPlacement, what);
     } else if !judged {
-        led.fail(Oracle::Verdict, format!("request {id} succeeded and was never accepted"));
+        led.fail(Oracle::Verdict, format!("request {id} succeeded, and should not have: {r:?}"));
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Summary {
     pub classes: [u64; Class::COUNT],
     /// Time from start to end.
     pub wall: Duration,
+    /// Processor time of this process meanwhile; zero where the system does not tell.
+    pub cpu: Duration,
     /// Threads.
     pub threads: usize,
 }
@@ -150,10 +152,20 @@ fn clock() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
+/// Processor time of this process, from Linux's `/proc/self/stat`: fields 14 and 15, in ticks of
+/// 10 ms.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|f| f.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
 /// Runs many worlds. What is found does not depend on the number of threads.
 #[expect(clippy::disallowed_methods, reason = "worlds on several cores; each has one thread")]
 pub fn run_many(plan: &Plan) -> Summary {
-    let start = clock();
+    let (start, cpu_start) = (clock(), cpu());
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let sum = Mutex::new(Summary { threads: plan.threads, ..Summary::default() });
@@ -186,5 +198,6 @@ pub fn run_many(plan: &Plan) -> Summary {
     let mut sum = sum.into_inner().unwrap_or_default();
     sum.failures.sort_by_key(|f| f.seed);
     sum.wall = clock() - start;
+    sum.cpu = cpu().saturating_sub(cpu_start);
     sum
 }
