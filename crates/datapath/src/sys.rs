@@ -28,6 +28,15 @@ pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Nanoseconds of a clock that every system has: `CLOCK_MONOTONIC`, `CLOCK_REALTIME`.
+#[inline]
+pub fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec, `at`.
+    unsafe { libc::clock_gettime(clock, &raw mut at) };
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+}
+
 /// Opens an event descriptor: readable when a number was written to it, until it is read.
 pub fn event() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.

@@ -1,7 +1,8 @@
 //! Counted slots: how many work requests a queue or a completion queue still takes.
 //!
-//! Slots are taken at every post and given back at every completion, so what can be counted without
-//! an atomic read-modify-write is: where one thread at a time changes a number, it loads and stores.
+//! Slots are taken at every post and given back at every completion, so what can be counted
+//! without an atomic read-modify-write is: where one thread at a time changes a number, it loads
+//! and stores.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -25,25 +25,34 @@ impl Nic {
         let (received, rx_more, arrived) = self.receive_all(shared);
         let now = arrived.unwrap_or(now);
         // While packets wait to be read, silence is ours: no timer may take it for a loss.
-        if !rx_more && self.engine.next_timeout() <= now {
+        let due = self.engine.next_timeout();
+        if !rx_more && due <= now {
             self.engine.handle_timeout(now);
         }
-        let (sent, tx_more) = self.transmit(shared, now);
-        let delivered = self.deliver(shared);
+        let to_send = due <= now && self.engine.next_timeout() == Time(0);
+        let (sent, tx_more) =
+            if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
+        // Nothing taken, received, fired or sent: nothing can have ended.
+        let busy = posted + received > 0 || due <= now;
+        let delivered = if busy { self.deliver(shared) } else { 0 };
         Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }
     }
 
-    /// Packets in, batch after batch while there are more, within bounds. Returns how many, whether
-    /// more wait still, and when the last batch was taken from the socket.
+    /// Packets in, batch after batch while there are more, within bounds. A single one is answered
+    /// before the next look, which might be in vain. Returns how many, whether more may wait still,
+    /// and when the last batch was taken from the socket.
     fn receive_all(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
         let (mut total, mut last) = (0, None);
         for _ in 0..RX_BATCHES {
             let (received, more, arrived) = self.receive(shared);
             total += received;
             last = arrived.or(last);
-            if !more {
-                return (total, false, last);
+            if !more || received <= 1 {
+                return (total, more, last);
             }
+            // The senders must hear of this batch before the next one is read, or they take a long
+            // queue for silence.
+            self.transmit(shared, last.unwrap_or_else(Self::now));
         }
         (total, true, last)
     }

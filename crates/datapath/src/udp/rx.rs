@@ -1,17 +1,11 @@
 //! Receives a batch, splits what the kernel has merged, hands the datagrams on.
 
 use super::{control::Received, ring::RecvRing};
-use crate::{Counters, RxDatagram, RxReport};
+use crate::{Counters, RxDatagram, RxReport, sys};
 use std::{io, os::fd::BorrowedFd};
 
 /// Longer waits are a clock that was set, not a wait.
 const WAIT_NS_MAX: u64 = 10_000_000_000;
-
-/// The clock of the kernel's arrival stamps.
-fn since_1970_ns() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |d| d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos()))
-}
 
 /// Receive buffers and what has to be remembered between batches.
 pub struct RxQueue {
@@ -50,7 +44,8 @@ impl RxQueue {
         self.want = (2 * count + 1).min(self.ring.capacity());
         let mut behind = self.told_read(count, counters);
         let total = behind;
-        let taken_ns = if count > 0 { since_1970_ns() } else { 0 };
+        // The clock of the kernel's arrival stamps.
+        let taken_ns = if count > 0 { sys::clock_ns(libc::CLOCK_REALTIME) } else { 0 };
         for index in 0..count {
             let told = self.told[index];
             let message = self.ring.message(index);
