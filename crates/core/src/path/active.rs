@@ -44,6 +44,8 @@ pub(crate) struct Active {
     /// The most that the hosts lately took of a round trip, on top of the network, and when.
     host_ns: u64,
     host_at: Time,
+    /// Bytes per second that lately arrived: the newest round, or a slowly sinking peak.
+    delivered: u64,
 }
 
 impl Active {
@@ -73,6 +75,7 @@ impl Active {
             rx_budget,
             host_ns: 0,
             host_at: now,
+            delivered: 0,
         };
         active.cap_update(p);
         active
@@ -87,8 +90,9 @@ impl Active {
     }
 
     fn link_now(&self, p: &Params) -> Link {
-        let host_ns = self.host_delay(p).0;
-        Link { host_ns, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
+        // Three quarters: what waits in the peer's socket because of us must not feed on itself.
+        let host_bytes = Link::bytes(self.delivered, self.host_delay(p).0 / 4 * 3);
+        Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
     fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
@@ -98,7 +102,7 @@ impl Active {
             base_ns: u64::from(base),
             base_known: rtt_ns_min != 0,
             srtt_ns: u64::from(srtt_ns.max(base)),
-            host_ns: 0,
+            host_bytes: 0,
             burst: u64::from(p.burst_bytes),
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
@@ -245,6 +249,7 @@ impl Active {
         let opening_max = Span(OPENING_RTTS * (link.base_ns + link.target_ns));
         let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
         let Some(mut round) = round else { return };
+        self.delivered = round.delivered.max(self.delivered / 8 * 7);
         round.queue_ns = self.set.quartiles_take().map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.

@@ -30,9 +30,9 @@ pub(crate) struct Link {
     pub base_known: bool,
     /// Smoothed RTT in ns.
     pub srtt_ns: u64,
-    /// What the hosts take on top of the network, beyond the known noise, in ns: bytes in flight
-    /// must cover it, though no queue of the network explains it.
-    pub host_ns: u64,
+    /// Bytes that move while the hosts take their time on top of the network, beyond the known noise:
+    /// they have to be in flight, too, though no queue of the network explains them.
+    pub host_bytes: u64,
     /// Bytes that may leave back to back.
     pub burst: u64,
     /// Queueing-delay target in ns.

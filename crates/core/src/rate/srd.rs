@@ -128,16 +128,16 @@ impl RatePolicy for SrdRate {
     }
 
     fn inflight_max(&self, link: &Link) -> u64 {
-        let bdp = Link::bytes(link.line, link.base_ns + link.host_ns);
+        let bdp = Link::bytes(link.line, link.base_ns) + link.host_bytes;
         if self.first {
             let most = if link.base_known { bdp } else { bdp.min(FIRST_UNKNOWN_MAX) };
             return most.max(4 * link.mtu);
         }
         let quiet = if self.lossless >= LOSSLESS_ROUNDS { link.burst } else { 0 };
         let least = quiet.max(2 * link.mtu);
-        let covered = link.base_ns + link.target_ns + link.host_ns;
-        let most = (bdp + bdp / 2).max(Link::bytes(link.line, covered));
-        let wanted = Link::bytes(self.rate, covered);
+        let covered = link.base_ns + link.target_ns;
+        let most = (bdp + bdp / 2).max(Link::bytes(link.line, covered) + link.host_bytes);
+        let wanted = Link::bytes(self.rate, covered) + link.host_bytes;
         wanted.clamp(least, most.max(least))
     }
 

@@ -113,7 +113,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         line: LINE,
         base_ns: 20_000,
         base_known: true,
-        host_ns: 0,
+        host_bytes: 0,
         srtt_ns: 400_000,
         burst: 65_536,
         target_ns: 100_000,
