@@ -38,8 +38,8 @@ const WRITE_CAUSE: &str = "As for sends, but one request stands for 187 packets,
 completions cost nothing. What is left is the core's work per packet, the copy from the receive \
 buffer to the place of the payload, and the acknowledgments.";
 
-const JUMBO_CAUSE: &str = "The kernel's share per packet is that of raw UDP. User time is 14 % of \
-the sender's and 22 % of the receiver's; most of the latter is the copy from the receive buffer to \
+const JUMBO_CAUSE: &str = "The kernel's share per packet is that of raw UDP. In a profile of \
+writes, user time is 14 % of the sender's and 22 % of the receiver's; most of the latter is the copy from the receive buffer to \
 the place of the payload, which raw UDP leaves where the kernel put it. Acknowledgments are 6 % of \
 the receiver's time.";
 
