@@ -181,3 +181,23 @@ fn an_opening_context_that_the_peer_accepted_outlives_its_work() {
     assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[1].sends_done() == 1));
     assert_eq!(p.net.hosts[1].statuses(), [Status::Ok]);
 }
+
+/// A context that is only opening has sent no work: news that the peer does not know its tag must
+/// not end that work.
+#[test]
+fn a_reset_does_not_end_work_that_never_left() {
+    let mut p = Pair::new(26);
+    p.net.faults.delay_ns = 30_000;
+    let now = p.net.now;
+    let fleeting = p.net.hosts[0].qp(now, QpType::Srd, false);
+    let wr = send_wr(1, p.ah[0], p.qp[1], 10);
+    p.net.hosts[0].post(now, fleeting, wr, pattern(1, 10)).unwrap();
+    p.net.hosts[0].recv(p.qp[0], 1, 100);
+    // The Open leaves; the work is withdrawn; the Open arrives; the other side posts, too.
+    p.net.step();
+    let now = p.net.now;
+    p.net.hosts[0].engine.qp_destroy(now, fleeting).unwrap();
+    p.send(1, 2, pattern(2, 10)).unwrap();
+    assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[1].sends_done() == 1));
+    assert_eq!(p.net.hosts[1].statuses(), [Status::Ok]);
+}

@@ -145,6 +145,12 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadHandshake);
         }
         self.counters.resets_received += 1;
+        if c.state == ContextState::Opening && code == CloseCode::UnknownTag {
+            // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
+            let c = self.contexts.get_mut(ci);
+            (c.peer_tag, c.peer_incarnation) = (0, 0);
+            return Ok(Rx::Done);
+        }
         if c.state == ContextState::Closing {
             self.closed(now, ci);
         } else {

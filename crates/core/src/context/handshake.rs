@@ -143,7 +143,12 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, Drop> {
         let c = self.contexts.get(ci);
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
-        let same = same || (planted!(RestartContinues) && c.state == ContextState::Open);
+        if planted!(RestartContinues) && c.state == ContextState::Open {
+            let c = self.contexts.get_mut(ci);
+            (c.peer_tag, c.peer_incarnation) = (p.tag, p.incarnation);
+            self.open_ack_send(ci);
+            return Ok(Rx::Done);
+        }
         // Both sides opened at once, or the peer tries a newer Open: ours is still unanswered.
         let unanswered = c.state == ContextState::Opening;
         if same || unanswered {
