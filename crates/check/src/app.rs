@@ -11,7 +11,7 @@ use srd_core::{
     Completion, CompletionKind, Opcode, PostError, QpModify, QpState, QpType, Qpn, RecvHandle,
     RecvWr, SendWr, Status,
 };
-use srd_fabric::{NS, Ps};
+use srd_fabric::{NS, Ps, US};
 
 /// State of an application.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct App {
     pub next_at: Ps,
     /// Numbers for requests.
     pub wr_id: u64,
+    /// Steps so far.
+    pub steps: u32,
     /// Receives come late until then.
     pub starve_until: Ps,
 }
@@ -38,7 +40,7 @@ impl App {
         let quiet = s.profile.incast && host == 0;
         let left = if quiet { s.profile.messages / 8 } else { s.profile.messages };
         let next_at = draw.below(s.profile.pause_ns) * NS;
-        Self { draw, left, next_at, wr_id: 0, starve_until: 0 }
+        Self { draw, left, next_at, steps: 0, wr_id: 0, starve_until: 0 }
     }
 }
 
@@ -49,11 +51,13 @@ impl Node {
         // No slot is kept back for ever.
         self.engine.cq_release(self.cq, self.mirror.unreleased);
         self.mirror.unreleased = 0;
-        let pause = self.app.draw.range(1, s.profile.pause_ns) * NS;
-        self.app.next_at = led.now + pause;
         if led.now >= s.heal_at {
             led.calm = true;
         }
+        // After the last message an application only keeps receives posted.
+        let idle = led.calm || self.app.left == 0;
+        let pause = self.app.draw.range(1, s.profile.pause_ns) * NS;
+        self.app.next_at = led.now + if idle { pause.max(300 * US) } else { pause };
         self.receives_fill(s, led);
         if s.classes.has(Class::Churn) && !led.calm && self.app.draw.percent(25) {
             self.churn(s, led);
@@ -65,7 +69,10 @@ impl Node {
                 self.message_post(s, led);
             }
         }
-        self.accounts_check(led);
+        self.app.steps += 1;
+        if self.app.steps.is_multiple_of(4) {
+            self.accounts_check(led);
+        }
     }
 
     /// Keeps receives posted, unless this is a time of famine.

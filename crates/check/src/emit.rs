@@ -363,15 +363,14 @@ impl Emitter<'_> {
             RatePolicy::Srd => r.line_bytes_per_sec,
         };
         let burst = r.burst_bytes.max(u32::from(self.cfg.mtu)) + 512;
-        let full = (i128::from(2 * burst) + i128::from(self.cfg.mtu) + 512) << 20;
+        let full = f64::from(2 * burst) + f64::from(self.cfg.mtu) + 512.0;
         let now: Ps = self.led.now;
         let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: now });
         // A thousandth more for the drift of the clock.
-        let ps = i128::from(now - b.at);
-        let filled = (ps * i128::from(rate) * 1001 / 1000) << 20;
-        b.room = (b.room + filled / i128::from(SEC)).min(full) - ((len as i128) << 20);
+        let filled = (now - b.at) as f64 * rate as f64 * (1.001 / SEC as f64);
+        b.room = (b.room + filled).min(full) - len as f64;
         b.at = now;
-        if b.room < 0 {
+        if b.room < 0.0 {
             let id = self.id;
             self.led.fail(Oracle::Pacing, format!("engine {id} exceeds {rate} bytes/s: {t:?}"));
             self.buckets.remove(&t.dst.ip);

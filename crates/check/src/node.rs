@@ -65,8 +65,8 @@ pub struct Judgments {
 /// Token bucket of the pacing oracle, one per address.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Bytes that may leave, in 2^-20.
-    pub room: i128,
+    /// Bytes that may leave.
+    pub room: f64,
     /// When it was last filled.
     pub at: Ps,
 }
@@ -86,12 +86,18 @@ impl Clock {
     }
     /// What it shows.
     pub fn read(&self, now: Ps) -> Time {
+        if self.ppm == 0 {
+            return Time(self.origin_ns + (now - self.origin_ps) / 1000);
+        }
         let ps = i128::from(now - self.origin_ps);
         let ns = ps * (1_000_000 + i128::from(self.ppm)) / 1_000_000_000;
         Time(self.origin_ns + ns as u64)
     }
     /// When it shows at least `t`.
     pub fn when(&self, t: Time) -> Ps {
+        if self.ppm == 0 {
+            return self.origin_ps + t.0.saturating_sub(self.origin_ns).saturating_mul(1000);
+        }
         let ns = i128::from(t.0.saturating_sub(self.origin_ns));
         let ps = (ns * 1_000_000_000).div_euclid(1_000_000 + i128::from(self.ppm)) as u64;
         self.origin_ps + ps + 1_000
