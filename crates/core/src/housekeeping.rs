@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use srd_wire::{Body, CloseCode, Features};
 
 /// Window states kept for the next peer that becomes active; more are freed.
-const POOL_MAX: usize = 256;
+const POOL_MAX: usize = 32;
 
 impl<O: Observer> Engine<O> {
     pub(crate) const fn timer_of_context(ci: u32) -> u32 {

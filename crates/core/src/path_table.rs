@@ -3,8 +3,9 @@
 use crate::context::Keyed;
 use crate::path::PathContext;
 use crate::rng::Rng;
+use core::hash::BuildHasher;
 use core::net::IpAddr;
-use std::collections::HashMap;
+use hashbrown::HashTable;
 
 /// See the module.
 #[derive(Debug)]
@@ -28,16 +29,19 @@ pub(crate) struct PathEntry {
 pub(crate) struct PathTable {
     slots: Vec<Option<PathEntry>>,
     free: Vec<u32>,
-    by_ip: HashMap<IpAddr, u32, Keyed>,
+    /// Numbers only: the address is in the entry.
+    by_ip: HashTable<u32>,
+    keyed: Keyed,
 }
 
 impl PathTable {
     pub fn new(rng: &mut Rng) -> Self {
-        let by_ip = HashMap::with_hasher(Keyed::draw(rng));
-        Self { slots: Vec::new(), free: Vec::new(), by_ip }
+        let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
+        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
     }
     pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
-        self.by_ip.get(ip).copied()
+        let same = |&k: &u32| ip_of(&self.slots, k) == Some(*ip);
+        self.by_ip.find(self.keyed.hash_one(ip), same).copied()
     }
     pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
         let waiters = Vec::new();
@@ -48,12 +52,17 @@ impl PathTable {
             self.slots.len() as u32 - 1
         });
         self.slots[i as usize] = Some(entry);
-        self.by_ip.insert(ip, i);
+        let (slots, keyed) = (&self.slots, &self.keyed);
+        self.by_ip.insert_unique(keyed.hash_one(ip), i, |&k| {
+            keyed.hash_one(ip_of(slots, k).expect("only live entries are listed"))
+        });
         i
     }
     pub fn remove(&mut self, i: u32) {
         if let Some(e) = self.slots[i as usize].take() {
-            self.by_ip.remove(&e.ip);
+            if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
+                entry.remove();
+            }
             self.free.push(i);
         }
     }
@@ -66,4 +75,8 @@ impl PathTable {
     pub fn find_mut(&mut self, i: u32) -> Option<&mut PathEntry> {
         self.slots.get_mut(i as usize)?.as_mut()
     }
+}
+
+fn ip_of(slots: &[Option<PathEntry>], i: u32) -> Option<IpAddr> {
+    slots[i as usize].as_ref().map(|e| e.ip)
 }

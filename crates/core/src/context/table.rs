@@ -4,9 +4,9 @@ use super::Context;
 use crate::api::Endpoint;
 use crate::rng::Rng;
 use core::hash::BuildHasher;
+use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
 use siphasher::sip::SipHasher13;
-use std::collections::HashMap;
 
 /// Keyed hashing for endpoints: strangers choose them.
 #[derive(Clone, Debug)]
@@ -33,7 +33,9 @@ pub(crate) struct ContextTable {
     free: Vec<u32>,
     /// Tags are random numbers of ours: no keyed hash needed.
     by_tag: FxHashMap<u32, u32>,
-    by_endpoint: HashMap<Endpoint, u32, Keyed>,
+    /// Numbers only: the endpoint is in the context.
+    by_endpoint: HashTable<u32>,
+    keyed: Keyed,
     max: u32,
 }
 
@@ -43,7 +45,8 @@ impl ContextTable {
             slots: Vec::new(),
             free: Vec::new(),
             by_tag: FxHashMap::default(),
-            by_endpoint: HashMap::with_hasher(Keyed::draw(rng)),
+            by_endpoint: HashTable::new(),
+            keyed: Keyed::draw(rng),
             max,
         }
     }
@@ -79,15 +82,22 @@ impl ContextTable {
             self.slots.len() as u32 - 1
         });
         self.by_tag.insert(c.local_tag, i);
-        self.by_endpoint.insert(c.peer, i);
+        let hash = self.keyed.hash_one(c.peer);
         self.slots[i as usize] = Some(c);
+        let (slots, keyed) = (&self.slots, &self.keyed);
+        self.by_endpoint.insert_unique(hash, i, |&k| {
+            keyed.hash_one(peer_of(slots, k).expect("only live contexts are listed"))
+        });
         i
     }
 
     pub fn remove(&mut self, i: u32) -> Context {
         let c = self.slots[i as usize].take().expect("a context ends once");
         self.by_tag.remove(&c.local_tag);
-        self.by_endpoint.remove(&c.peer);
+        let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.peer), |&k| k == i);
+        if let Ok(entry) = found {
+            entry.remove();
+        }
         self.free.push(i);
         c
     }
@@ -103,7 +113,8 @@ impl ContextTable {
         self.by_tag.get(&tag).copied()
     }
     pub fn by_endpoint(&self, e: &Endpoint) -> Option<u32> {
-        self.by_endpoint.get(e).copied()
+        let same = |&k: &u32| peer_of(&self.slots, k) == Some(*e);
+        self.by_endpoint.find(self.keyed.hash_one(e), same).copied()
     }
     pub fn get(&self, i: u32) -> &Context {
         self.slots[i as usize].as_ref().expect("only live contexts are referred to")
@@ -124,4 +135,8 @@ impl ContextTable {
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Context)> {
         self.slots.iter().enumerate().filter_map(|(i, s)| s.as_ref().map(|c| (i as u32, c)))
     }
+}
+
+fn peer_of(slots: &[Option<Context>], i: u32) -> Option<Endpoint> {
+    slots[i as usize].as_ref().map(|c| c.peer)
 }
