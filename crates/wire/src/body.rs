@@ -11,8 +11,8 @@ pub enum Verdict {
     Ok = 0,
     /// No receive was posted, or no completion slot was free: try again later with a new PSN.
     Rnr = 1,
-    /// The responder's table is full: a read is tried again, uncounted; a write with immediate, whose
-    /// sender has gone beyond the number agreed on, ends with status 12.
+    /// The responder's table is full: a read is tried again, uncounted; a write with immediate,
+    /// whose sender has gone beyond the number agreed on, ends with status 12.
     Busy = 2,
     /// No such queue pair, or not ready to receive.
     BadQpn = 3,

@@ -30,8 +30,8 @@ pub(crate) struct Link {
     pub base_known: bool,
     /// Smoothed RTT in ns.
     pub srtt_ns: u64,
-    /// Bytes that move while the hosts take their time on top of the network, beyond the known noise:
-    /// they have to be in flight, too, though no queue of the network explains them.
+    /// Bytes that move while the hosts take their time on top of the network, beyond the known
+    /// noise: they have to be in flight, too, though no queue of the network explains them.
     pub host_bytes: u64,
     /// Bytes that may leave back to back.
     pub burst: u64,

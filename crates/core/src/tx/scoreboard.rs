@@ -2,7 +2,8 @@
 //!
 //! * the *order* list: every transmission in flight, oldest first (cross-path loss rule, timers),
 //! * one list per *path*, oldest first (same-path rule),
-//! * the *lost* list: PSNs waiting to be sent again. It uses the order links: a PSN is in one or the
+//! * the *lost* list: PSNs waiting to be sent again. It uses the order links: a PSN is in one or
+//! the
 //!   other.
 
 use crate::psn;

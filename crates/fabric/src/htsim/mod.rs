@@ -1,7 +1,7 @@
 //! Readers of htsim's connection matrices (`.cm`) and topologies (`.topo`).
 //!
-//! Both are strict: a line that is not understood, or that asks for something that is not simulated,
-//! is an error with its number and the reason. Nothing is skipped or truncated.
+//! Both are strict: a line that is not understood, or that asks for something that is not
+//! simulated, is an error with its number and the reason. Nothing is skipped or truncated.
 
 mod cm;
 mod topo;
