@@ -201,3 +201,40 @@ fn a_reset_does_not_end_work_that_never_left() {
     assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[1].sends_done() == 1));
     assert_eq!(p.net.hosts[1].statuses(), [Status::Ok]);
 }
+
+/// Keeps the last packet.
+struct Last(Option<(wire::Header, wire::Body, u16)>);
+
+impl TxSink for Last {
+    fn push(&mut self, t: &Transmit<'_>) {
+        self.0 = Some((t.packet.header, t.packet.body, t.packet.payload_len));
+    }
+}
+
+/// A peer that restarts while it opens may be given the tag that its former life had. A late packet
+/// of that life must not carry the replay window away, or everything that follows is a replay.
+#[test]
+fn packets_of_a_former_life_do_not_move_the_replay_window() {
+    let mut p = Pair::new(27);
+    for i in 0..2 {
+        p.net.hosts[1].recv(p.qp[1], i, 100);
+    }
+    p.send(0, 0, pattern(1, 50)).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
+    p.send(0, 1, pattern(2, 50)).unwrap();
+    let now = p.net.now + Span::from_us(100);
+    let mut sink = Last(None);
+    p.net.hosts[0].engine.poll_transmit(now, 1, &mut sink);
+    let (header, body, payload_len) = sink.0.unwrap();
+    let src_ip = p.net.hosts[0].ip;
+    let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+    let stale = wire::Header {
+        psn: header.psn ^ 0x4000_0000,
+        tx_num: header.tx_num.wrapping_add(1 << 24),
+        ..header
+    };
+    let packet = |header| wire::Packet { header, ack: None, body, payload_len };
+    let engine = &mut p.net.hosts[1].engine;
+    assert_eq!(engine.handle(now, &meta, &packet(stale)), Rx::Dropped(counters::Drop::TooFar));
+    assert!(matches!(engine.handle(now, &meta, &packet(header)), Rx::Place(_)));
+}

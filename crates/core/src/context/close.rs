@@ -106,8 +106,7 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).outstanding == 0 {
             return self.context_end(now, ci);
         }
-        let tag = self.contexts.tag_draw(&mut self.rng);
-        self.contexts.retag(ci, tag);
+        self.context_retag(ci);
         let psn = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
         let c = self.contexts.get_mut(ci);
         let from = c.state;
@@ -149,6 +148,7 @@ impl<O: Observer> Engine<O> {
             // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
             let c = self.contexts.get_mut(ci);
             (c.peer_tag, c.peer_incarnation) = (0, 0);
+            self.context_retag(ci);
             return Ok(Rx::Done);
         }
         if c.state == ContextState::Closing {

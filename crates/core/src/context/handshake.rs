@@ -153,6 +153,10 @@ impl<O: Observer> Engine<O> {
         let unanswered = c.state == ContextState::Opening;
         if same || unanswered {
             if !same {
+                if c.peer_tag != 0 {
+                    // Packets of its former life may be under way under the tag that it was given.
+                    self.context_retag(ci);
+                }
                 self.peer_params_set(ci, p);
             }
             self.open_ack_send(ci);
@@ -345,6 +349,12 @@ impl<O: Observer> Engine<O> {
             self.context_event(now, ci, from);
             self.half_open_arm(now, ci);
         }
+    }
+
+    /// A new tag: what comes under the old one is a stranger's.
+    pub(crate) fn context_retag(&mut self, ci: u32) {
+        let tag = self.contexts.tag_draw(&mut self.rng);
+        self.contexts.retag(ci, tag);
     }
 
     /// Tells the observer of a move.

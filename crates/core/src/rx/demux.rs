@@ -5,9 +5,13 @@ use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
+use crate::limits::WINDOW_MAX;
 use crate::psn;
 use crate::time::Time;
 use srd_wire::{Body, CloseCode, Flags, HEADER_BYTES, Header, Packet, PacketType};
+
+/// Twice the largest window: what is under way of one life of a peer is nearer.
+const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn packet_in(
@@ -85,6 +89,11 @@ impl<O: Observer> Engine<O> {
         self.context_activate(ci);
         let c = self.contexts.get_mut(ci);
         let a = c.act();
+        // Far from every PSN that can be under way: sent by a former life of the peer to the same
+        // tag. Its transmission number must not move the replay window.
+        if psn::diff(h.psn, a.window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
+            return Err(Drop::TooFar);
+        }
         let n = psn::expand(h.tx_num, a.replay.newest());
         if !a.replay.take(n) {
             return Err(Drop::Replay);
