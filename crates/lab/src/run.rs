@@ -292,11 +292,16 @@ impl<'a> Running<'a> {
     /// Runs all rounds, or until the time is up.
     fn go(&mut self) {
         let limit = self.spec.time_ms_max * MS;
-        // Triggers act on the very event; a barrier of some microseconds can wait a few events.
+        // Triggers act on the very event; a barrier of some microseconds can wait a little.
         let events = if self.flows.triggers.is_empty() { LOOK_EVERY } else { 1 };
+        let ahead = (self.spec.workload.barrier_us * US / 2).max(US);
         self.round_start(self.spec.workload.start_us * US);
-        loop {
-            let done = self.world.events_run(limit, events);
+        while let Some(next) = self.world.next_event_at() {
+            if next > limit {
+                return;
+            }
+            // No further than that: after the last flow of a round the next event may be far.
+            self.world.events_run(next + ahead, events);
             self.look();
             if self.left == 0 {
                 if self.round + 1 == self.spec.workload.rounds {
@@ -305,8 +310,6 @@ impl<'a> Running<'a> {
                 self.round += 1;
                 let end = self.board.ends_from(self.seen_ends - 1)[0].at;
                 self.round_start(end + self.spec.workload.barrier_us * US);
-            } else if done < events {
-                return;
             }
         }
     }

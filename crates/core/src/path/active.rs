@@ -25,6 +25,10 @@ const HOST_NS_MAX: u64 = 4_000_000;
 /// How fast a host is trusted again.
 const HOST_HALF_LIFE: Span = Span::from_ms(100);
 
+/// One path is given up for so many base RTTs of lateness in sum. Fewer: the choice of replacements is
+/// noise; more: uneven loads last.
+const LATE_RTTS: u64 = 3;
+
 #[derive(Debug)]
 pub(crate) struct Active {
     pub set: PathSet,
@@ -46,6 +50,12 @@ pub(crate) struct Active {
     host_at: Time,
     /// Bytes per second that lately arrived: the newest round, or a slowly sinking peak.
     delivered: u64,
+    /// Queueing delay of the newest echo.
+    queue_ns_last: u32,
+    /// Queueing delay of the better paths in the last round: the lower quartile.
+    queue_ns_low: u32,
+    /// Lateness of paths that were used again all the same.
+    late_ns: u64,
 }
 
 impl Active {
@@ -76,6 +86,9 @@ impl Active {
             host_ns: 0,
             host_at: now,
             delivered: 0,
+            queue_ns_last: 0,
+            queue_ns_low: 0,
+            late_ns: 0,
         };
         active.cap_update(p);
         active
@@ -225,13 +238,14 @@ impl Active {
         let ns = rtt::sample_ns(rtt);
         let base_before = self.rtt.min_ns();
         let queue_ns = self.rtt.on_sample(now, ns);
+        self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
         let entry = self.set.get_mut(path);
         entry.rtt.on_sample(ns);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
         entry.ce = entry.ce.saturating_add(u32::from(ce));
-        let late = (u64::from(queue_ns) / (target / 2).max(1)).max(u64::from(ce));
+        let late = self.lateness(queue_ns, base, target);
         self.health.on_echo(p, &mut self.set, now, path, late);
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
@@ -243,14 +257,35 @@ impl Active {
         }
     }
 
-    pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, app_limited: bool) {
+    /// How late a path is compared with the better ones of the last round: 0 = use it again, else by
+    /// how many targets (at least 1). Where every path has a queue, because the last hop has one or
+    /// all are full, none is to blame for it. Somewhat late paths are given up now and then, in
+    /// proportion to their lateness: all senders see the same queue, and if all left it at once they
+    /// would only move it.
+    fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
+        let more = u64::from(queue_ns.saturating_sub(self.queue_ns_low));
+        self.late_ns += more.min(target_ns);
+        let worth = LATE_RTTS * u64::from(base_ns.max(1));
+        let given_up = self.late_ns >= worth;
+        if given_up {
+            self.late_ns -= worth;
+        }
+        (more / target_ns.max(1)).max(u64::from(given_up))
+    }
+
+    pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, acked: u32, app_limited: bool) {
         let mtu = u64::from(p.mtu);
         let link = self.link_now(p);
+        if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
+            self.cap_update(p);
+        }
         let opening_max = Span(OPENING_RTTS * (link.base_ns + link.target_ns));
         let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
         let Some(mut round) = round else { return };
         self.delivered = round.delivered.max(self.delivered / 8 * 7);
-        round.queue_ns = self.set.quartiles_take().map(|(median, quartile)| {
+        let quartiles = self.set.quartiles_take();
+        self.queue_ns_low = quartiles.map_or(0, |(_, quartile)| quartile);
+        round.queue_ns = quartiles.map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.
             let uneven = 2 * u64::from(median - quartile);

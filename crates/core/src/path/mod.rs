@@ -187,6 +187,9 @@ impl PathContext {
     pub fn on_acked(&mut self, now: Time, path: u8, bytes: u32, sent: Time) {
         let (_, active, _) = self.grow(now);
         active.leave_flight(bytes);
+        // An acknowledgment faster than any round trip is that of an earlier copy.
+        let least = Span(u64::from(active.rtt.min_ns()));
+        let sent = if now.since(sent) < least { Time(0) } else { sent };
         active.meter.on_acked(bytes, sent);
         active.health.on_acked(&mut active.set, now, path);
     }
@@ -209,9 +212,9 @@ impl PathContext {
     }
 
     /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
-    pub fn on_ack_end(&mut self, now: Time, _newly_acked_bytes: u32, app_limited: bool) {
+    pub fn on_ack_end(&mut self, now: Time, newly_acked_bytes: u32, app_limited: bool) {
         let (p, active, _) = self.grow(now);
-        active.on_ack_end(p, now, app_limited);
+        active.on_ack_end(p, now, newly_acked_bytes, app_limited);
     }
 
     /// A packet was declared lost.

@@ -356,9 +356,9 @@ fn the_gate_follows_inflight_budget_and_drops() {
             }
         }
     };
-    let bdp = 12_500_000_000 / 100_000;
+    let window = 12_500_000_000 / 100_000 / 4 * 5;
     let first = fill(&mut b);
-    assert!(first <= bdp && first + 4096 > bdp, "{first}: one bandwidth-delay product");
+    assert!(first <= window && first + 4096 > window, "{first}: 1.25 bandwidth-delay products");
     b.context.on_receiver_drops(b.now, 10);
     assert_eq!(b.context.inflight_max(), first / 2);
     assert!((0..9).all(|p| b.state(p) == "live"), "no path is blamed");

@@ -67,6 +67,11 @@ pub(crate) trait RatePolicy {
     fn inflight_max(&self, link: &Link) -> u64;
     /// A round trip is over.
     fn on_round(&mut self, link: &Link, round: &Round);
+    /// So many bytes were acknowledged, the newest with this queueing delay. Returns whether the
+    /// inflight cap has changed by it.
+    fn on_acked(&mut self, _link: &Link, _bytes: u64, _queue_ns: u64) -> bool {
+        false
+    }
     /// Sending starts again after so long that the network has forgotten us.
     fn on_restart(&mut self, link: &Link);
 }
@@ -119,6 +124,10 @@ impl RatePolicy for RateState {
 
     fn on_round(&mut self, link: &Link, round: &Round) {
         self.policy().on_round(link, round);
+    }
+
+    fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
+        self.policy().on_acked(link, bytes, queue_ns)
     }
 
     fn on_restart(&mut self, link: &Link) {

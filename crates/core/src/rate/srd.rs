@@ -34,6 +34,8 @@ pub(crate) struct SrdRate {
     hold: bool,
     /// No round has ended yet: the first window.
     first: bool,
+    /// Bytes acknowledged in the first window without a queue: they widen it.
+    clear_bytes: u64,
 }
 
 /// log2(a / b) in units of 1/256, linear between the powers of two; `a >= b > 0`.
@@ -46,15 +48,24 @@ fn log2_256(a: u64, b: u64) -> u64 {
 
 impl SrdRate {
     pub(crate) fn new(line: u64) -> Self {
-        Self { rate: line, short: 0, clear: 0, lossless: 0, hold: false, first: true }
+        Self {
+            rate: line,
+            short: 0,
+            clear: 0,
+            lossless: 0,
+            hold: false,
+            first: true,
+            clear_bytes: 0,
+        }
     }
 
-    /// The queueing delay that this rate tolerates: half the link's target at line rate, a quarter
+    /// The queueing delay that this rate tolerates: the link's target at line rate, a quarter
     /// of it more for each halving. Without that slope, the one of two senders whose least RTT is
-    /// the worse estimate would take all.
+    /// the worse estimate would take all. At line rate nobody else is at the last hop: what waits
+    /// there waits for the fabric, and slowing down would only cost.
     fn target(&self, link: &Link) -> u64 {
-        let halvings = log2_256(link.line, self.rate).min(6 * 256);
-        (link.target_ns * (512 + halvings) / 1024).max(1)
+        let halvings = log2_256(link.line, self.rate).min(4 * 256);
+        (link.target_ns * (1024 + halvings) / 1024).max(1)
     }
 
     /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
@@ -77,7 +88,7 @@ impl SrdRate {
         // A rate that the inflight cap kept from being used is no rate to come down from.
         let used = if round.app_limited { self.rate } else { round.delivered.saturating_mul(2) };
         let from = self.rate.min(used);
-        let less = u128::from(from) * u128::from(queue - target) / (2 * u128::from(queue));
+        let less = u128::from(from) * u128::from(queue - target) / (4 * u128::from(queue));
         from - less as u64
     }
 
@@ -116,7 +127,7 @@ impl SrdRate {
         }
         if self.short >= 2 && queue > target / 4 {
             let delivered = round.delivered / 20 * 21;
-            return delivered.max(self.rate / 20 * 17).min(self.rate);
+            return delivered.max(self.rate / 20 * 19).min(self.rate);
         }
         self.increase(link, queue, target)
     }
@@ -130,12 +141,17 @@ impl RatePolicy for SrdRate {
     fn inflight_max(&self, link: &Link) -> u64 {
         let bdp = Link::bytes(link.line, link.base_ns) + link.host_bytes;
         if self.first {
-            let most = if link.base_known { bdp } else { bdp.min(FIRST_UNKNOWN_MAX) };
-            return most.max(4 * link.mtu);
+            // A quarter more than the base RTT holds: acknowledgments are coalesced.
+            let covered = bdp + bdp / 4;
+            let most = if link.base_known { covered } else { covered.min(FIRST_UNKNOWN_MAX) };
+            let widest = bdp + Link::bytes(link.line, link.target_ns);
+            return (most + self.clear_bytes).min(widest.max(most)).max(4 * link.mtu);
         }
         let quiet = if self.lossless >= LOSSLESS_ROUNDS { link.burst } else { 0 };
         let least = quiet.max(2 * link.mtu);
-        let covered = link.base_ns + link.target_ns;
+        // Twice the target: the median of the paths is controlled, and the cap must let the later
+        // half come back, too.
+        let covered = link.base_ns + 2 * link.target_ns;
         let most = (bdp + bdp / 2).max(Link::bytes(link.line, covered) + link.host_bytes);
         let wanted = Link::bytes(self.rate, covered) + link.host_bytes;
         wanted.clamp(least, most.max(least))
@@ -150,6 +166,14 @@ impl RatePolicy for SrdRate {
         self.first = false;
         let rate = self.decide(link, round, queue);
         self.rate = rate.clamp(link.rate_min(), link.line);
+    }
+
+    fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
+        let widens = self.first && queue_ns < link.target_ns;
+        if widens {
+            self.clear_bytes += bytes;
+        }
+        widens
     }
 
     fn on_restart(&mut self, link: &Link) {

@@ -44,7 +44,8 @@ fn one_sender_fills_any_bottleneck_with_a_short_queue() {
         m.run(Span::from_ms(2));
         let used = used_percent(&mut m, rate, Span::from_ms(5));
         assert!(used >= 95, "{used} % of {rate}");
-        assert!(m.queue_ns_max < 25_000, "queue of {} ns at {rate}", m.queue_ns_max);
+        // Twice the target of 7.5 us, as a rate of a twelfth tolerates, and what overshoots.
+        assert!(m.queue_ns_max < 30_000, "queue of {} ns at {rate}", m.queue_ns_max);
         assert_eq!(m.senders[0].losses, 0);
     }
 }
