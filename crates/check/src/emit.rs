@@ -75,8 +75,10 @@ impl Node {
         if let Some(j) = judged {
             led.fail(Oracle::Judgment, format!("engine {id} judged {j:?} without a packet"));
         }
-        for (peer, state) in r.moves.drain(..) {
-            if matches!(state, "Opening" | "HalfOpen" | "Closed") {
+        for (peer, from, to) in r.moves.drain(..) {
+            // A peer that was not heard for so long may count the context as open.
+            led.disturbed |= (from, to) == ("HalfOpen", "Closed");
+            if matches!(to, "Opening" | "HalfOpen" | "Closed") {
                 self.judgments.remove(&peer);
             }
         }
@@ -323,8 +325,12 @@ impl Emitter<'_> {
             self.led.fail(Oracle::Window, format!("engine {id}: beyond {window} PSNs: {p:?}"));
         }
         let dir = self.led.directions.entry((to, h.dst_tag)).or_default();
-        let before = dir.tx_num.replace(h.tx_num);
-        let newer = before.is_none_or(|b| (h.tx_num.wrapping_sub(b) as i32) > 0);
+        let before = dir.tx_num.replace((self.epoch, h.tx_num));
+        if before.is_some_and(|b| b.0 != self.epoch) {
+            (dir.psn_first, dir.psns) = (None, FxHashMap::default());
+        }
+        let newer =
+            before.is_none_or(|b| b.0 != self.epoch || (h.tx_num.wrapping_sub(b.1) as i32) > 0);
         let mut wrong = None;
         if h.kind.is_reliable() {
             dir.psn_first.get_or_insert(h.psn);
@@ -368,7 +374,9 @@ impl Emitter<'_> {
         let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: now });
         // A thousandth more for the drift of the clock.
         let filled = (now - b.at) as f64 * rate as f64 * (1.001 / SEC as f64);
-        b.room = (b.room + filled).min(full) - len as f64;
+        // What rides along is free.
+        let paced = len - t.packet.ack.map_or(0, AckBlock::encoded_len);
+        b.room = (b.room + filled).min(full) - paced as f64;
         b.at = now;
         if b.room < 0.0 {
             let id = self.id;

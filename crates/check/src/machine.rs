@@ -239,7 +239,11 @@ impl Machine {
                     self.arrive(led, now, false, &d);
                 }
             }
-            Incident::Leap { by_ns, .. } => self.nodes[k].clock.leap(now, by_ns),
+            Incident::Leap { by_ns, .. } => {
+                // What is half open for long goes, and the leap makes it long.
+                led.disturbed = true;
+                self.nodes[k].clock.leap(now, by_ns);
+            }
         }
     }
 

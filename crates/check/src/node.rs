@@ -26,8 +26,8 @@ pub struct Recorder {
     pub judged: Option<(u32, u32, Verdict)>,
     /// A second judgment within one call.
     pub judged_twice: bool,
-    /// Contexts that began or ended: peer, name of the state.
-    pub moves: Vec<(Endpoint, &'static str)>,
+    /// Contexts that changed: peer, names of the states.
+    pub moves: Vec<(Endpoint, &'static str, &'static str)>,
     /// Text.
     pub lines: Vec<String>,
 }
@@ -38,7 +38,7 @@ impl Observer for Recorder {
             Event::Judged { ctx, psn, verdict } => {
                 self.judged_twice |= self.judged.replace((ctx, psn, verdict)).is_some();
             }
-            Event::Context { peer, to, .. } => self.moves.push((peer, to)),
+            Event::Context { peer, from, to, .. } => self.moves.push((peer, from, to)),
             _ => {}
         }
         if self.verbose && !matches!(e, Event::Rate { .. } | Event::Rtt { .. }) {

@@ -45,9 +45,9 @@ type Net = World<Pkt, Machine>;
 pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();
-    // Whose Close goes unanswered stays open; the peer that answered does not.
-    let lossy = s.config.contexts_max < 64 && s.classes.0 != 0;
-    let mut ledger = Ledger { disturbed: lossy, tamper: options.tamper, ..Ledger::default() };
+    // Where the table is small, contexts of silent peers are thrown away.
+    let crowded = s.config.contexts_max < 64;
+    let mut ledger = Ledger { disturbed: crowded, tamper: options.tamper, ..Ledger::default() };
     ledger.public = vec![Public::default(); engines];
     ledger.trace = options.trace.then(Box::default);
     let led = Rc::new(RefCell::new(ledger));
