@@ -40,8 +40,8 @@ buffer to the place of the payload, and the acknowledgments.";
 
 const JUMBO_CAUSE: &str = "The kernel's share per packet is that of raw UDP. In a profile of \
 writes, user time is 14 % of the sender's and 22 % of the receiver's; most of the latter is the \
-copy from the receive buffer to the place of the payload, which raw UDP leaves where the kernel put \
-it. Acknowledgments are 6 % of the receiver's time.";
+copy from the receive buffer to the place of the payload, which raw UDP leaves where the kernel \
+put it. Acknowledgments are 6 % of the receiver's time.";
 
 const PING_CAUSE: &str = "Above the sockets a one-way trip takes about 10,000 instructions \
 (callgrind): post and ring, turns of the engine on both sides, loss timers armed anew, samples of \

@@ -2,8 +2,8 @@
 //!
 //! * the *order* list: every transmission in flight, oldest first (cross-path loss rule, timers),
 //! * one list per *path*, oldest first (same-path rule),
-//! * the *lost* list: PSNs waiting to be sent again. A PSN is in this or in the order list, and both
-//!   use the same links.
+//! * the *lost* list: PSNs waiting to be sent again. A PSN is in this or in the order list, and
+//!   both use the same links.
 
 use crate::psn;
 use crate::time::Time;
