@@ -238,3 +238,26 @@ fn packets_of_a_former_life_do_not_move_the_replay_window() {
     assert_eq!(engine.handle(now, &meta, &packet(stale)), Rx::Dropped(counters::Drop::TooFar));
     assert!(matches!(engine.handle(now, &meta, &packet(header)), Rx::Place(_)));
 }
+
+/// Acknowledgments were charged to the pacer without bound: towards a peer that sends faster than our
+/// rate allows its acknowledgments, no data ever left.
+#[test]
+fn acknowledgments_do_not_starve_data() {
+    let mut configs: Vec<_> = (0..2).map(config).collect();
+    configs[0].rate.policy = config::RatePolicy::Fixed;
+    configs[0].rate.rate_fixed_bytes_per_sec = 1_000_000;
+    configs[0].ack.every = 1;
+    let mut p = Pair::with(28, configs);
+    for i in 0..20 {
+        p.net.hosts[1].recv(p.qp[1], i, 1000);
+        p.send(0, i, pattern(i, 1000)).unwrap();
+    }
+    // An acknowledgment every 10 us: some 6 MB/s.
+    for i in 0..6000 {
+        p.net.hosts[0].recv(p.qp[0], i, 8);
+        p.send(1, i, pattern(i, 8)).unwrap();
+        p.net.run(Span::from_us(10));
+    }
+    // 20 kB at 1 MB/s take 20 ms.
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 20]);
+}

@@ -70,6 +70,19 @@ impl Pacing {
         self.next = self.next + span + Span(u64::from(carry));
     }
 
+    /// A packet left without asking. It takes from what late sends may catch up; it never delays
+    /// one, or a peer that makes us acknowledge could keep our data back for ever.
+    pub(crate) fn on_free(&mut self, now: Time, bytes: u32) {
+        if self.next >= now {
+            return;
+        }
+        self.on_sent(now, bytes);
+        if self.next > now {
+            self.next = now;
+            self.next_fraction = 0;
+        }
+    }
+
     /// When the next packet may leave.
     pub(crate) fn next(&self) -> Time {
         self.next

@@ -202,7 +202,7 @@ impl<O: Observer> Engine<O> {
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         let path = pc.path_choose(now, ci, None, &mut self.rng);
         let bytes = HEADER_BYTES + body.encoded_len() + usize::from(len);
-        pc.on_uncounted_sent(now, path, bytes as u32);
+        pc.on_datagram_sent(now, path, bytes as u32);
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let psn = c.psn_next();
