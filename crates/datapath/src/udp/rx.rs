@@ -4,15 +4,27 @@ use super::{control::Received, ring::RecvRing};
 use crate::{Counters, RxDatagram, RxReport, sys};
 use std::{io, os::fd::BorrowedFd};
 
+/// Datagrams and bytes to aim at in one batch: enough to make the system call cheap, few enough to
+/// be acknowledged in time, and to be still in the cache when they are copied.
+const BATCH_DATAGRAMS: usize = 64;
+const BATCH_BYTES: usize = 256 << 10;
+
 /// Longer waits are a clock that was set, not a wait.
 const WAIT_NS_MAX: u64 = 10_000_000_000;
+
+/// Messages to ask for after a batch of `count` with so many datagrams and bytes.
+fn want_next(count: usize, datagrams: usize, bytes: usize) -> usize {
+    let by_datagrams = BATCH_DATAGRAMS * count / datagrams.max(1);
+    let by_bytes = BATCH_BYTES * count / bytes.max(1);
+    (2 * count + 1).min(by_datagrams.min(by_bytes).max(1))
+}
 
 /// Receive buffers and what has to be remembered between batches.
 pub struct RxQueue {
     ring: RecvRing,
     told: Vec<Received>,
-    /// Messages to ask for next. Grows while batches come back full: a lone packet then costs no
-    /// second, empty look at the socket.
+    /// Messages to ask for next. Grows while batches come back full, up to what a batch is to be: a
+    /// lone packet then costs no second, empty look at the socket.
     want: usize,
     drops: u32,
 }
@@ -41,9 +53,11 @@ impl RxQueue {
             }
             Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
         };
-        self.want = (2 * count + 1).min(self.ring.capacity());
+        let bytes_before = counters.rx_bytes;
         let mut behind = self.told_read(count, counters);
         let total = behind;
+        let bytes = (counters.rx_bytes - bytes_before) as usize;
+        self.want = want_next(count, total, bytes).min(self.ring.capacity());
         // The clock of the kernel's arrival stamps.
         let taken_ns = if count > 0 { sys::clock_ns(libc::CLOCK_REALTIME) } else { 0 };
         for index in 0..count {
@@ -98,5 +112,21 @@ impl RxQueue {
             }
         }
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::want_next;
+
+    #[test]
+    fn batches_grow_up_to_what_is_read_at_once() {
+        assert_eq!(want_next(0, 0, 0), 1);
+        assert_eq!(want_next(1, 1, 64), 3);
+        assert_eq!(want_next(3, 3, 192), 7);
+        assert_eq!(want_next(60, 60, 3_840), 64);
+        assert_eq!(want_next(9, 72, 72 * 1_400), 8, "eight merged datagrams each");
+        assert_eq!(want_next(7, 49, 49 * 8_900), 4, "merged jumbo packets: by bytes");
+        assert_eq!(want_next(1, 1, 65_507), 3);
     }
 }
