@@ -161,8 +161,11 @@ pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow]) -> Vec<Ps
     let mut ways = Ways::new(topo);
     let mut ends: FxHashMap<(LinkId, u32), Vec<u64>> = FxHashMap::default();
     for f in flows {
-        for link in [ways.uplink(f.src), ways.uplink(f.dst).reverse()] {
-            ends.entry((link, f.group)).or_default().push(framing.wire(f.bytes));
+        let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
+        ends.entry((first, f.group)).or_default().push(framing.wire(f.bytes));
+        // Back to back, they are the same.
+        if last != first {
+            ends.entry((last, f.group)).or_default().push(framing.wire(f.bytes));
         }
     }
     let mut rtts: FxHashMap<(u32, u32), Ps> = FxHashMap::default();

@@ -11,8 +11,8 @@ pub const ETHERNET_GAP_BYTES: u32 = 20;
 /// Least Ethernet frame, header and check sequence included; shorter ones are padded.
 pub const ETHERNET_FRAME_BYTES_MIN: u32 = 64;
 
-/// Bytes that a UDP datagram of `udp_payload` bytes takes on the wire: UDP, IPv4, Ethernet, preamble
-/// and gap. All rates, buffers and floors of the lab count these.
+/// Bytes that a UDP datagram of `udp_payload` bytes takes on the wire: UDP, IPv4, Ethernet,
+/// preamble and gap. All rates, buffers and floors of the lab count these.
 ///
 /// ```
 /// assert_eq!(srd_lab::wire_bytes(1000), 1000 + 8 + 20 + 18 + 20);

@@ -129,8 +129,11 @@ pub fn json(results: &[RunResult]) -> Value {
     results.iter().map(one).collect()
 }
 
+fn quantiles(q: &Quantiles) -> Value {
+    object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean })
+}
+
 fn one(r: &RunResult) -> Value {
-    let q = |q: &Quantiles| object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean });
     let drops: serde_json::Map<String, Value> = DropReason::ALL
         .iter()
         .filter(|d| r.drops.of(**d) > 0)
@@ -146,9 +149,9 @@ fn one(r: &RunResult) -> Value {
                           at least 84 per packet",
         "hosts": r.hosts,
         "base_rtt_us": r.base_rtt_ps as f64 / 1e6,
-        "fct_us": q(&r.summary.fct_us),
+        "fct_us": quantiles(&r.summary.fct_us),
         "floor_us": r.summary.floor_us,
-        "over_floor": q(&r.summary.over_floor),
+        "over_floor": quantiles(&r.summary.over_floor),
         "max_over_min": r.summary.max_over_min,
         "unfinished": r.unfinished(),
         "failures": r.failures,

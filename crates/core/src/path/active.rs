@@ -25,8 +25,8 @@ const HOST_NS_MAX: u64 = 4_000_000;
 /// How fast a host is trusted again.
 const HOST_HALF_LIFE: Span = Span::from_ms(100);
 
-/// One path is given up for so many base RTTs of lateness in sum. Fewer: the choice of replacements is
-/// noise; more: uneven loads last.
+/// One path is given up for so many base RTTs of lateness in sum. Fewer: the choice of
+/// replacements is noise; more: uneven loads last.
 const LATE_RTTS: u64 = 3;
 
 #[derive(Debug)]
@@ -257,11 +257,11 @@ impl Active {
         }
     }
 
-    /// How late a path is compared with the better ones of the last round: 0 = use it again, else by
-    /// how many targets (at least 1). Where every path has a queue, because the last hop has one or
-    /// all are full, none is to blame for it. Somewhat late paths are given up now and then, in
-    /// proportion to their lateness: all senders see the same queue, and if all left it at once they
-    /// would only move it.
+    /// How late a path is compared with the better ones of the last round: 0 = use it again, else
+    /// by how many targets (at least 1). Where every path has a queue, because the last hop has one
+    /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
+    /// proportion to their lateness: all senders see the same queue, and if all left it at once
+    /// they would only move it.
     fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
         let more = u64::from(queue_ns.saturating_sub(self.queue_ns_low));
         self.late_ns += more.min(target_ns);
