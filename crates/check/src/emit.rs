@@ -20,6 +20,7 @@ pub struct Emitter<'a> {
     mirror: &'a Mirror,
     wrs: &'a [Option<u32>],
     judgments: &'a mut FxHashMap<Endpoint, Judgments>,
+    contexts: &'a FxHashMap<Endpoint, u32>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
     counts: &'a mut (u64, u64, u64),
     cfg: &'a EngineConfig,
@@ -46,6 +47,7 @@ impl Node {
             mirror: &self.mirror,
             wrs: &self.wrs,
             judgments: &mut self.judgments,
+            contexts: &self.contexts,
             buckets: &mut self.buckets,
             counts: &mut self.counts,
             cfg: &self.cfg,
@@ -78,6 +80,9 @@ impl Node {
         for (peer, from, to) in r.moves.drain(..) {
             // A peer that was not heard for so long may count the context as open.
             led.disturbed |= (from, to) == ("HalfOpen", "Closed");
+            if from.is_empty() {
+                *self.contexts.entry(peer).or_default() += 1;
+            }
             if matches!(to, "Opening" | "HalfOpen" | "Closed") {
                 self.judgments.remove(&peer);
             }
@@ -100,7 +105,8 @@ impl TxSink for Emitter<'_> {
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);
         if let Some(to) = to {
-            self.numbers_check(&t.packet, to, request);
+            let life = (self.epoch, self.contexts.get(&t.dst).copied().unwrap_or(0));
+            self.numbers_check(&t.packet, (to, life), request);
         }
         self.pace(t, len);
         let content = t.payload.and_then(|p| match p.source {
@@ -310,7 +316,12 @@ impl Emitter<'_> {
     }
 
     /// PSNs name one thing for ever, transmission numbers are never repeated, the window is kept.
-    fn numbers_check(&mut self, p: &Packet<'_>, to: u16, request: Option<u32>) {
+    fn numbers_check(
+        &mut self,
+        p: &Packet<'_>,
+        (to, life): (u16, (u32, u32)),
+        request: Option<u32>,
+    ) {
         let h: &Header = &p.header;
         let handshake = matches!(
             h.kind,
@@ -325,12 +336,11 @@ impl Emitter<'_> {
             self.led.fail(Oracle::Window, format!("engine {id}: beyond {window} PSNs: {p:?}"));
         }
         let dir = self.led.directions.entry((to, h.dst_tag)).or_default();
-        let before = dir.tx_num.replace((self.epoch, h.tx_num));
-        if before.is_some_and(|b| b.0 != self.epoch) {
+        let before = dir.tx_num.replace((life, h.tx_num));
+        if before.is_some_and(|b| b.0 != life) {
             (dir.psn_first, dir.psns) = (None, FxHashMap::default());
         }
-        let newer =
-            before.is_none_or(|b| b.0 != self.epoch || (h.tx_num.wrapping_sub(b.1) as i32) > 0);
+        let newer = before.is_none_or(|b| b.0 != life || (h.tx_num.wrapping_sub(b.1) as i32) > 0);
         let mut wrong = None;
         if h.kind.is_reliable() {
             dir.psn_first.get_or_insert(h.psn);

@@ -160,9 +160,9 @@ pub struct Direction {
     pub psn_first: Option<u32>,
     /// What each PSN carries.
     pub psns: FxHashMap<u32, Carried>,
-    /// Newest transmission number, once there is one, and the sender's life that used it: a tag can
-    /// be given to two lives of a peer that restarts while it opens.
-    pub tx_num: Option<(u32, u32)>,
+    /// Newest transmission number, once there is one, and the sender's life and context that used
+    /// it: a tag can be given to two of them while it opens.
+    pub tx_num: Option<((u32, u32), u32)>,
 }
 
 /// What a PSN carries.

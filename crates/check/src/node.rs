@@ -130,6 +130,8 @@ pub struct Node {
     pub wrs: Vec<Option<u32>>,
     /// Judgments by peer.
     pub judgments: FxHashMap<Endpoint, Judgments>,
+    /// Contexts that there have been with each peer in this life: numbers start anew with each.
+    pub contexts: FxHashMap<Endpoint, u32>,
     /// When each peer was last heard, by the engine's clock.
     pub heard: FxHashMap<Endpoint, Time>,
     /// Pacing by address.
@@ -179,6 +181,7 @@ impl Node {
             mirror: Mirror::default(),
             wrs: Vec::new(),
             judgments: FxHashMap::default(),
+            contexts: FxHashMap::default(),
             heard: FxHashMap::default(),
             buckets: FxHashMap::default(),
             pds: Vec::new(),
@@ -252,6 +255,7 @@ impl Node {
         self.engine = Self::engine(s, &self.cfg, self.id, self.epoch, now, verbose);
         self.wrs.clear();
         self.judgments.clear();
+        self.contexts.clear();
         self.heard.clear();
         self.buckets.clear();
         self.refused.clear();
