@@ -122,7 +122,7 @@ impl TxSink for Emitter<'_> {
             forged: false,
             src: self.cfg.ip,
             dst: t.dst,
-            sport: 20_000 + u16::from(self.cfg.slot) * 256 + u16::from(t.path),
+            sport: 20_000u16.wrapping_add(u16::from_be_bytes([self.cfg.slot, t.path])),
         });
         let (id, now) = (self.id, self.led.now);
         if let Some(trace) = &mut self.led.trace {

@@ -187,7 +187,7 @@ impl Machine {
                 Time(0) => now + NS,
                 t => {
                     let due = node.clock.when(t).max(now + NS);
-                    if m.late_ps > 0 { (due / m.late_ps + 1) * m.late_ps } else { due }
+                    due.checked_div(m.late_ps).map_or(due, |k| (k + 1) * m.late_ps)
                 }
             };
             node.wake_at = due.max(1);

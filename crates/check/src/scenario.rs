@@ -321,7 +321,7 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
     c.path.probe_max = Span::from_ms(d.pick(&[2, 10]));
     if d.percent(30) {
         c.rate.policy = RatePolicy::Fixed;
-        c.rate.rate_fixed_bytes_per_sec = (line / d.pick(&[1, 2, 10])).max(1_000_000);
+        c.rate.rate_fixed_bytes_per_sec = (line / d.pick(&[1, 2, 10])).max(12_500_000);
         c.rate.inflight_fixed_bytes = d.pick(&[1, 2_000, 20_000, 1 << 20]);
     }
     c.rate.credits = d.percent(30);

@@ -1,0 +1,106 @@
+//! The checker checked: it finds nothing where nothing is wrong, sees what is broken on purpose, and
+//! says the same thing twice.
+
+use srd_check::runner::{self, Plan};
+use srd_check::{Class, Classes, Limits, Options, Oracle, Scenario, Tamper, corpus, shrink};
+
+fn plan(first: u64, seeds: u64, threads: usize) -> Plan {
+    Plan { first, seeds, time: None, threads, stop_at_failure: false }
+}
+
+fn failures(sum: &runner::Summary) -> Vec<String> {
+    sum.failures.iter().map(|f| format!("seed {}: {:?}", f.seed, f.violation)).collect()
+}
+
+#[test]
+fn every_promise_is_kept_in_two_hundred_worlds() {
+    let sum = runner::run_many(&plan(1_000_000, 200, 2));
+    assert_eq!(failures(&sum), Vec::<String>::new());
+    assert_eq!((sum.seeds, sum.replays), (200, 10));
+    assert!(sum.tally.completed > 20_000, "{:?}", sum.tally);
+    for c in Class::ALL {
+        assert!(sum.classes[c as usize] > 5, "{c:?} is hardly ever on");
+    }
+}
+
+#[test]
+fn every_seed_that_ever_failed_is_well() {
+    for e in corpus::parse(corpus::BUILT_IN).unwrap() {
+        let outcome = runner::check_twice(&Scenario::from_seed(e.seed, Limits::NONE));
+        assert_eq!(outcome.violation, None, "seed {}: {}", e.seed, e.story);
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let (one, three) = (runner::run_many(&plan(7, 40, 1)), runner::run_many(&plan(7, 40, 3)));
+    let numbers = |s: &runner::Summary| {
+        let t = &s.tally;
+        (s.seeds, t.packets, t.requests, t.completed, t.judged, s.lost, s.duplicated, s.classes)
+    };
+    assert_eq!(numbers(&one), numbers(&three));
+}
+
+#[test]
+fn the_same_seed_is_the_same_world_and_another_is_not() {
+    let hash = |seed| srd_check::run(&Scenario::from_seed(seed, Limits::NONE), Options::default());
+    assert_eq!(hash(3).hash, hash(3).hash);
+    assert_ne!(hash(3).hash, hash(4).hash);
+    let bytes: Vec<u8> = (0..64).collect();
+    let world = |b: &[u8]| srd_check::run(&Scenario::from_bytes(b), Options::default()).hash;
+    assert_eq!(world(&bytes), world(&bytes));
+    assert_ne!(world(&bytes), world(&bytes[1..]));
+}
+
+/// A copy that is dropped, late, or of the wrong bytes: the datapath's part of the promises.
+#[test]
+fn mistakes_of_the_harness_are_seen() {
+    let seen = |tamper| {
+        (0..20).find_map(|seed| {
+            let s = Scenario::from_seed(seed, Limits::NONE);
+            srd_check::run(&s, Options { tamper, trace: false }).violation
+        })
+    };
+    let early = [Oracle::CompletionAfterPlacement, Oracle::Placement];
+    for tamper in [Tamper::CopyDropped, Tamper::CopyLate, Tamper::WrongBytes] {
+        let violation = seen(tamper).expect("seen within 20 seeds");
+        assert!(early.contains(&violation.oracle), "{tamper:?}: {violation:?}");
+    }
+}
+
+#[test]
+fn what_is_taken_away_is_gone() {
+    let limits = Limits { classes: Classes::default(), hosts: 2, messages: 3, faults: 0 };
+    for seed in 0..50 {
+        let s = Scenario::from_seed(seed, limits);
+        assert!(s.hosts == 2 && s.faults.is_empty() && s.incidents.is_empty(), "seed {seed}");
+        assert!(s.profile.messages <= 3);
+    }
+    assert!(shrink::shrink(1).is_none(), "a world that does not fail has no least form");
+}
+
+#[test]
+fn a_trace_tells_the_story_and_holds_the_packets() {
+    let s = Scenario::from_seed(5, Limits::NONE);
+    let traced = srd_check::run(&s, Options { trace: true, ..Options::default() });
+    let plain = srd_check::run(&s, Options::default());
+    assert_eq!(traced.hash, plain.hash, "to look is not to touch");
+    let trace = traced.trace.unwrap();
+    assert_eq!(trace.packets.len() as u64, traced.tally.packets);
+    assert!(trace.lines.iter().any(|l| l.contains("posts request 0")));
+    assert!(trace.pcapng().len() > 40 * trace.packets.len());
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_reason() {
+    let run = |line: &str| {
+        let args: Vec<String> = line.split_whitespace().map(String::from).collect();
+        srd_check::cli(&args).unwrap_err()
+    };
+    assert!(run("--seeds x").contains("number"));
+    assert!(run("--seed").contains("value"));
+    assert!(run("--trace").contains("--seed"));
+    assert!(run("--sedes 5").contains("--help"));
+    assert!(run("--blocks 5").contains("kill-table"));
+    assert!(run("--corpus /nowhere/corpus.toml").contains("cannot read"));
+}
