@@ -239,8 +239,8 @@ fn packets_of_a_former_life_do_not_move_the_replay_window() {
     assert!(matches!(engine.handle(now, &meta, &packet(header)), Rx::Place(_)));
 }
 
-/// Acknowledgments were charged to the pacer without bound: towards a peer that sends faster than our
-/// rate allows its acknowledgments, no data ever left.
+/// Acknowledgments were charged to the pacer without bound: towards a peer that sends faster than
+/// our rate allows its acknowledgments, no data ever left.
 #[test]
 fn acknowledgments_do_not_starve_data() {
     let mut configs: Vec<_> = (0..2).map(config).collect();

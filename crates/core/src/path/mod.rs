@@ -176,8 +176,8 @@ impl PathContext {
         active.on_sent(p, now, path, bytes, retransmit, credit);
     }
 
-    /// A packet left that nothing held back (acknowledgment, probe): it does not count as in flight,
-    /// and uses up what the pacer has to spare, no more.
+    /// A packet left that nothing held back (acknowledgment, probe): it does not count as in
+    /// flight, and uses up what the pacer has to spare, no more.
     pub fn on_uncounted_sent(&mut self, now: Time, path: u8, bytes: u32) {
         let (_, active, _) = self.grow(now);
         active.set.get_mut(path).count_sent();
