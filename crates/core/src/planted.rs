@@ -154,8 +154,6 @@ bugs! {
     "giving up":
     /// Work given up keeps its PSNs.
     TombstoneForgotten,
-    /// CloseAck is dropped.
-    CloseAckDropped,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -44,7 +44,6 @@ impl<O: Observer> Engine<O> {
                 return self.challenged(now, ci, echo_tag, cookie);
             }
             // Its sender has no context any more, hence no transmission numbers.
-            Body::CloseAck if planted!(CloseAckDropped) => {}
             Body::CloseAck => return self.close_acked(now, ci),
             _ => {}
         }
