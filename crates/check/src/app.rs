@@ -47,7 +47,10 @@ impl App {
 impl Node {
     /// One step of the application.
     pub fn app_step(&mut self, s: &Scenario, led: &mut Ledger) {
-        self.poll(s, led);
+        // Now and then objects go while completions wait.
+        if led.calm || !s.classes.has(Class::Churn) || self.app.draw.percent(60) {
+            self.poll(s, led);
+        }
         // No slot is kept back for ever.
         self.engine.cq_release(self.cq, self.mirror.unreleased);
         self.mirror.unreleased = 0;
@@ -310,7 +313,7 @@ impl Node {
     fn churn(&mut self, s: &Scenario, led: &mut Ledger) {
         let now = self.clock.read(led.now);
         let qpns: Vec<Qpn> = self.mirror.qps.iter().map(|q| q.qpn).collect();
-        match self.app.draw.below(5) {
+        match self.app.draw.weighted(&[4, 1, 1, 3, 1]) {
             0 if !qpns.is_empty() => {
                 let qpn = self.app.draw.pick(&qpns);
                 self.qp_remove(led, qpn);

@@ -27,7 +27,8 @@ Runs the SRD core in worlds made of seeds, with faults, and watches every promis
   --canary             break the harness on purpose: every oracle of placement must notice
   --planted N          with bug N of a build with `--cfg planted_bugs`
   kill-table [--blocks B] [--limit L] [--only N,N…] [--write FILE]
-                       seeds until each planted bug is noticed, as a table";
+                       seeds until each planted bug is noticed, as a table
+  bugs                 the planted bugs of this build";
 
 /// What the arguments ask for.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ struct Asked {
     canary: bool,
     planted: Option<u32>,
     kill: Option<kill::Table>,
+    bugs: bool,
 }
 
 /// Runs the command. `Ok(false)`: it ran, and promises were broken.
@@ -56,6 +58,13 @@ pub fn cli(args: &[String]) -> Result<bool, String> {
     runner::panics_keep();
     if let Some(n) = asked.planted {
         kill::plant(n)?;
+    }
+    if asked.bugs {
+        kill::plant(0)?;
+        for (n, name, area) in kill::bugs() {
+            println!("{n} {name} ({area})");
+        }
+        return Ok(true);
     }
     if let Some(table) = &asked.kill {
         return kill::run(table);
@@ -87,6 +96,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
         canary: false,
         planted: None,
         kill: None,
+        bugs: false,
     };
     let mut rest = args.iter();
     let mut counted = false;
@@ -108,6 +118,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             "--corpus" => a.corpus = Some(value()?.clone()),
             "--canary" => a.canary = true,
             "--planted" => a.planted = Some(number(arg, value()?)? as u32),
+            "bugs" => a.bugs = true,
             "kill-table" => a.kill = Some(kill::Table::default()),
             "--blocks" | "--limit" | "--write" | "--only" => {
                 let table = a.kill.as_mut().ok_or("kill-table comes before its options")?;

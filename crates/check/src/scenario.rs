@@ -223,7 +223,10 @@ impl Scenario {
     pub fn settle_ps(&self) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        2 * ns * NS + 20 * MS
+        // One packet per round trip takes its time: some thousand segments of 100 us.
+        let r = &self.config.rate;
+        let single = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
+        2 * ns * NS + if single { 200 * MS } else { 20 * MS }
     }
 }
 
@@ -276,7 +279,8 @@ fn classes_draw(d: &mut Draw, w: Workload) -> Classes {
     }
     match w {
         Workload::Rnr => set.with(Class::Rnr),
-        Workload::Churn => set.with(Class::Churn),
+        // Reordering, so that what is given up has segments behind the word of it.
+        Workload::Churn => set.with(Class::Churn).with(Class::Spike),
         Workload::Restart => set.with(Class::Restart).with(Class::Stale),
         Workload::Stall => set.with(Class::HostStall),
         Workload::Incast => set.with(Class::Overflow),
@@ -360,6 +364,9 @@ fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {
     }
     if classes.has(Class::CqFull) {
         m.cq_depth = 2 * (m.qps + 1) + d.range(0, 12) as u32;
+        m.lazy_poll = true;
+    }
+    if w == Workload::Churn && d.percent(60) {
         m.lazy_poll = true;
     }
     if classes.has(Class::Clock) {

@@ -100,9 +100,12 @@ impl Workload {
             },
             Self::MixedImm => Profile { ops: [10, 30, 10, 40, 10, 0], receives: 6, ..base },
             Self::Rnr => Profile { ops: [40, 20, 5, 35, 0, 0], receives: 2, burst: 8, ..base },
-            Self::Churn => {
-                Profile { ops: [30, 10, 15, 25, 15, 5], lens: [5, 15, 30, 40, 10], ..base }
-            }
+            Self::Churn => Profile {
+                ops: [25, 10, 15, 30, 15, 5],
+                lens: [5, 10, 25, 50, 10],
+                messages: 80,
+                ..base
+            },
             Self::Restart => base,
             Self::AllToAll => Profile { messages: 40, ..base },
             Self::Shared => Profile { two_slots: true, messages: 40, ..base },
