@@ -109,6 +109,7 @@ impl<O: Observer> Engine<O> {
         let Some(mut a) = c.active.take() else { return };
         c.psn_idle = a.board.next();
         c.rx_cum_idle = a.window.cum();
+        c.queued_wait = false;
         a.clear();
         let path_ctx = c.path_ctx;
         self.pool_return(a);

@@ -261,3 +261,29 @@ fn acknowledgments_do_not_starve_data() {
     // 20 kB at 1 MB/s take 20 ms.
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 20]);
 }
+
+/// Work that waits for its turn says nothing, and so hears nothing. The peer must be asked before it
+/// is called silent, however long the timers are.
+#[test]
+fn a_peer_is_asked_before_it_is_called_silent() {
+    let patient = |i| {
+        let mut c = config(i);
+        c.loss.rto_max = Span::from_secs(1);
+        c
+    };
+    let mut p = Pair::with(29, vec![patient(0), patient(1)]);
+    for i in 0..2 {
+        p.net.hosts[1].recv(p.qp[1], i, 100);
+    }
+    p.send(0, 0, pattern(1, 50)).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
+    p.send(0, 1, pattern(1, 50)).unwrap();
+    let now = p.net.now;
+    let to = |state| QpModify { state: Some(state), ..QpModify::default() };
+    p.net.hosts[0].engine.qp_modify(now, p.qp[0], to(QpState::Sqd)).unwrap();
+    p.net.run(Span::from_ms(900));
+    let now = p.net.now;
+    p.net.hosts[0].engine.qp_modify(now, p.qp[0], to(QpState::Rts)).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 2));
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 2]);
+}

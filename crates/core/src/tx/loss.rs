@@ -173,7 +173,9 @@ impl<O: Observer> Engine<O> {
             // Responses are awaited, or work that cannot leave: make sure that the peer is still
             // there.
             let quiet = c.last_heard.max(a.loss.last_sent);
-            let alive = quiet + pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
+            let wait = pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
+            // Asked a few times before its silence counts.
+            let alive = quiet + Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4));
             return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
         };
         let e = a.board.get(oldest);
