@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod check;
 mod ci;
 mod demo;
 mod fuzz;
@@ -28,6 +29,8 @@ Checks
   tidy                         house rules: lengths, layers, unsafe, links, banned words
   test [--quick]               all tests; --quick: unit tests only
   bench-instructions [--update]  count instructions per operation, compare with the table
+  check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
+                               a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
 
 Runs
@@ -40,7 +43,7 @@ Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
 Every command: --help. Steps of ci: lockfile fmt tidy lint test demo bench-instructions
-fuzz.";
+check-seeds fuzz.";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -75,6 +78,7 @@ fn dispatch(args: &mut Args) -> Result {
         "test" => steps::test(args),
         "bench-instructions" => instructions::run_command(args),
         "bench-core" => instructions::bench_core(args),
+        "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "report" => report::run_command(args),
         "demo" => demo::run_command(args),

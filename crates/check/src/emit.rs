@@ -181,8 +181,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Everything that a block acknowledges was judged (which includes: handed over and copied), with
-    /// that verdict; and no verdict that the peer needs goes unsaid.
+    /// Everything that a block acknowledges was judged (which includes: handed over and copied),
+    /// with that verdict; and no verdict that the peer needs goes unsaid.
     fn ack_check(&mut self, peer: Endpoint, a: &AckBlock) {
         let bits: u32 = a.words.iter().map(|w| w.count_ones()).sum();
         let Some(j) = self.judgments.get_mut(&peer) else {

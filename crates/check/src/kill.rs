@@ -64,7 +64,8 @@ pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
 pub fn run(table: &Table) -> Result<bool, String> {
     plant(0)?;
     let mut rows = format!(
-        "| bug | area | noticed by | seeds until noticed: median | worst of {} |\n|---|---|---|---|---|\n",
+        "| bug | area | noticed by | seeds until noticed: median | worst of {} |\n\
+         |---|---|---|---|---|\n",
         table.blocks
     );
     let mut all = true;

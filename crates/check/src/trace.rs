@@ -24,8 +24,8 @@ impl Trace {
         self.packets.push((at, ip_packet(d)));
     }
 
-    /// The packets as a pcapng file (section header, one interface of raw IP with times in ns, and an
-    /// enhanced packet block each).
+    /// The packets as a pcapng file (section header, one interface of raw IP with times in ns, and
+    /// an enhanced packet block each).
     pub fn pcapng(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut section = vec![];

@@ -1,5 +1,5 @@
-//! The checker checked: it finds nothing where nothing is wrong, sees what is broken on purpose, and
-//! says the same thing twice.
+//! The checker checked: it finds nothing where nothing is wrong, sees what is broken on purpose,
+//! and says the same thing twice.
 
 use srd_check::runner::{self, Plan};
 use srd_check::{Class, Classes, Limits, Options, Oracle, Scenario, Tamper, corpus, shrink};

@@ -1,4 +1,5 @@
 //! The fault checker as a program of its own; `srd check` is the same.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
