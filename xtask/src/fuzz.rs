@@ -29,7 +29,15 @@ pub fn run_command(args: &mut Args) -> Result {
 
 /// Runs each target for `seconds`. What earlier runs found in `fuzz/corpus` is the start.
 pub fn all(seconds: u64) -> Result {
-    let targets = targets()?;
+    these(&targets()?, seconds)
+}
+
+/// The parser's target alone: what strangers send.
+pub fn parser(seconds: u64) -> Result {
+    these(&["wire_parse".into()], seconds)
+}
+
+fn these(targets: &[String], seconds: u64) -> Result {
     tools::ensure(&["c++"])?;
     let host = host()?;
     let built = process::target_dir().join("fuzz");
@@ -37,7 +45,7 @@ pub fn all(seconds: u64) -> Result {
     // A named target keeps build scripts and macros free of the instrumentation.
     build.args(["--target", &host, "--bins", "--target-dir"]).arg(&built);
     run(build.env("RUSTFLAGS", RUSTFLAGS))?;
-    for target in &targets {
+    for target in targets {
         let corpus = format!("fuzz/corpus/{target}");
         let artifacts = format!("fuzz/artifacts/{target}/");
         for folder in [&corpus, &artifacts] {

@@ -43,7 +43,7 @@ Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
 Every command: --help. Steps of ci: lockfile fmt tidy lint test demo bench-instructions
-check-seeds fuzz.";
+fuzz (the parser).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
