@@ -287,3 +287,31 @@ fn a_peer_is_asked_before_it_is_called_silent() {
     assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 2));
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 2]);
 }
+
+/// A late copy of an old Open arrives while both sides are opening anew. It proves nothing: what is
+/// known of the peer stays, or both would talk to tags that nobody has.
+#[test]
+fn a_stale_open_does_not_replace_what_is_known_of_the_peer() {
+    for seed in 0..60 {
+        let mut p = Pair::new(1000 + seed);
+        p.net.faults.duplicate = 9_000;
+        p.net.faults.jitter_ns = 150_000;
+        let now = p.net.now;
+        let fleeting = p.net.hosts[0].qp(now, QpType::Srd, false);
+        let wr = send_wr(1, p.ah[0], p.qp[1], 10);
+        // An Open of a context that goes before it is answered, then one of another.
+        p.net.hosts[0].post(now, fleeting, wr, pattern(1, 10)).unwrap();
+        p.net.step();
+        let now = p.net.now;
+        p.net.hosts[0].engine.qp_destroy(now, fleeting).unwrap();
+        p.net.run(Span::from_us(60));
+        for from in 0..2 {
+            p.net.hosts[1 - from].recv(p.qp[1 - from], 1, 100);
+            p.send(from, 2, pattern(2, 10)).unwrap();
+        }
+        let done = |n: &Net| n.hosts.iter().all(|h| h.sends_done() == 1);
+        assert!(p.net.run_until(Span::from_ms(90), done), "seed {seed}");
+        let all = [0, 1].map(|i: usize| p.net.hosts[i].statuses()[0]);
+        assert_eq!(all, [Status::Ok; 2], "seed {seed}");
+    }
+}

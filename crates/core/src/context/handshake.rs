@@ -149,14 +149,10 @@ impl<O: Observer> Engine<O> {
             self.open_ack_send(ci);
             return Ok(Rx::Done);
         }
-        // Both sides opened at once, or the peer tries a newer Open: ours is still unanswered.
-        let unanswered = c.state == ContextState::Opening;
-        if same || unanswered {
+        // Both sides opened at once, and this is the first we hear of the peer.
+        let first = c.state == ContextState::Opening && c.peer_tag == 0;
+        if same || first {
             if !same {
-                if c.peer_tag != 0 {
-                    // Packets of its former life may be under way under the tag that it was given.
-                    self.context_retag(ci);
-                }
                 self.peer_params_set(ci, p);
             }
             self.open_ack_send(ci);
@@ -167,14 +163,14 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
-        if self.contexts.get(ci).state == ContextState::Closing {
-            self.closed(now, ci);
-        } else {
-            self.context_abort(now, ci);
+        match self.contexts.get(ci).state {
+            ContextState::Closing => self.closed(now, ci),
+            // Packets of its former life may be under way under the tag that it was given.
+            ContextState::Opening => self.context_retag(ci),
+            _ => self.context_abort(now, ci),
         }
         match self.contexts.by_endpoint(&from) {
-            // Work posted since we wanted to close: nothing of it has left, the new context takes
-            // it.
+            // Work of which nothing has left: the new context takes it.
             Some(ci) => {
                 self.peer_params_set(ci, p);
                 self.open_ack_send(ci);
