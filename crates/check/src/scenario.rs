@@ -337,8 +337,10 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
         c.loss.reorder_min = Span(0);
     }
     c.loss.rto_max = Span::from_us(d.pick(&[200, 1_000, 4_000])).max(rtt);
-    c.loss.unresponsive_after = Span::from_ms(d.pick(&[3, 10, 30]));
-    c.loss.unreachable_after = Span::from_ms(d.pick(&[3, 10, 30]));
+    // A silence is longer than the timers that would end it.
+    let patience = c.loss.rto_max.scale(5, 1);
+    c.loss.unresponsive_after = Span::from_ms(d.pick(&[3, 10, 30])).max(patience);
+    c.loss.unreachable_after = Span::from_ms(d.pick(&[3, 10, 30])).max(patience);
     c.ack.every = d.pick(&[1, 2, 8, 64]);
     c.ack.delay_max = Span::from_us(d.pick(&[0, 5, 50]));
     c.ack.delay_requested = Span::from_us(d.pick(&[0, 0, 5]));
