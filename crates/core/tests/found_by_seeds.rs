@@ -315,3 +315,31 @@ fn a_stale_open_does_not_replace_what_is_known_of_the_peer() {
         assert_eq!(all, [Status::Ok; 2], "seed {seed}");
     }
 }
+
+/// A network that was slow has left long timers behind. They must not outlast the silence after which
+/// the peer is given up: it was not asked again.
+#[test]
+fn timers_of_a_slow_past_do_not_outlast_the_silence() {
+    let patient = |i| {
+        let mut c = config(i);
+        c.loss.unresponsive_after = Span::from_ms(500);
+        c.loss.unreachable_after = Span::from_secs(9);
+        c
+    };
+    let mut p = Pair::with(30, vec![patient(0), patient(1)]);
+    p.net.faults.delay_ns = 100_000_000;
+    for i in 0..9 {
+        p.net.hosts[1].recv(p.qp[1], i, 100);
+    }
+    for i in 0..8 {
+        p.send(0, i, pattern(i, 50)).unwrap();
+        assert!(p.net.run_until(Span::from_secs(3), |n| n.hosts[0].sends_done() == i as usize + 1));
+    }
+    p.net.faults.delay_ns = 5_000;
+    p.net.faults.dead = true;
+    p.send(0, 8, pattern(8, 50)).unwrap();
+    p.net.run(Span::from_ms(350));
+    p.net.faults.dead = false;
+    assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 9));
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 9]);
+}

@@ -173,16 +173,19 @@ impl<O: Observer> Engine<O> {
             // Responses are awaited, or work that cannot leave: make sure that the peer is still
             // there.
             let quiet = c.last_heard.max(a.loss.last_sent);
-            let wait = pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max);
-            // Asked a few times before its silence counts.
-            let alive = quiet + Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4));
+            let alive = quiet + self.patience(pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max));
             return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
         };
         let e = a.board.get(oldest);
-        let timeout = e.sent.max(a.loss.resumed_at) + pc.rto(e.path);
-        let tail = a.loss.last_sent + pc.tlp_delay();
+        let timeout = e.sent.max(a.loss.resumed_at) + self.patience(pc.rto(e.path));
+        let tail = a.loss.last_sent + self.patience(pc.tlp_delay());
         let first = if a.loss.tail_probed { timeout } else { timeout.min(tail) };
         first.min(silent_at)
+    }
+
+    /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
+    fn patience(&self, wait: Span) -> Span {
+        Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4))
     }
 
     /// When a silent peer with work outstanding counts as unresponsive.
@@ -211,7 +214,7 @@ impl<O: Observer> Engine<O> {
         let (path_ctx, heard) = (c.path_ctx, c.last_heard);
         let a = self.contexts.get_mut(ci).act();
         let pc = &self.paths.get(path_ctx).ctx;
-        if !a.loss.tail_probed && a.loss.last_sent + pc.tlp_delay() <= now {
+        if !a.loss.tail_probed && a.loss.last_sent + self.patience(pc.tlp_delay()) <= now {
             return self.tail_probe(now, ci);
         }
         self.timeout_scan(now, ci, heard);
@@ -246,7 +249,7 @@ impl<O: Observer> Engine<O> {
             let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
             let since = e.sent.max(a.loss.resumed_at);
-            let rto = self.paths.get(path_ctx).ctx.rto(e.path);
+            let rto = self.patience(self.paths.get(path_ctx).ctx.rto(e.path));
             if since + rto > now {
                 break;
             }
