@@ -262,8 +262,8 @@ fn acknowledgments_do_not_starve_data() {
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 20]);
 }
 
-/// Work that waits for its turn says nothing, and so hears nothing. The peer must be asked before it
-/// is called silent, however long the timers are.
+/// Work that waits for its turn says nothing, and so hears nothing. The peer must be asked before
+/// it is called silent, however long the timers are.
 #[test]
 fn a_peer_is_asked_before_it_is_called_silent() {
     let patient = |i| {
@@ -316,8 +316,8 @@ fn a_stale_open_does_not_replace_what_is_known_of_the_peer() {
     }
 }
 
-/// A network that was slow has left long timers behind. They must not outlast the silence after which
-/// the peer is given up: it was not asked again.
+/// A network that was slow has left long timers behind. They must not outlast the silence after
+/// which the peer is given up: it was not asked again.
 #[test]
 fn timers_of_a_slow_past_do_not_outlast_the_silence() {
     let patient = |i| {
