@@ -466,7 +466,7 @@ impl TxSink for CardSink<'_, '_> {
 const PATHS: u16 = 128;
 
 /// Engine settings of a network with links of `bits_per_s` and a base RTT of `rtt_ps`: the
-/// simulator's defaults, [`PATHS`] paths and receiver credits.
+/// simulator's defaults, 128 paths and receiver credits.
 pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
     let rtt = Span(rtt_ps / NS);
     let mut c = EngineConfig::simulated(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt);
