@@ -213,7 +213,7 @@ impl Scenario {
             c.rdma_write = false;
         }
         if d.percent(10) {
-            c.rate.credits = !c.rate.credits;
+            c.rate.credits = false;
         }
         c
     }
@@ -223,9 +223,11 @@ impl Scenario {
     pub fn settle_ps(&self) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // One packet per round trip takes its time: some thousand segments of 100 us.
+        // One packet per round trip, as the cap or credits may have it, takes its time: some thousand
+        // segments of 100 us.
         let r = &self.config.rate;
-        let single = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
+        let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
+        let single = capped || r.credits;
         2 * ns * NS + if single { 200 * MS } else { 20 * MS }
     }
 }
@@ -377,7 +379,8 @@ fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {
     }
     if classes.has(Class::Backpressure) {
         m.hold_ps = d.range(1, 40) * US;
-        m.hold_max = d.range(2, 64) as usize;
+        // Deeper than the least that a sender may have in flight in its smallest packets.
+        m.hold_max = d.range(48, 128) as usize;
         m.refuse_drop = d.pick(&[0, 50]);
         m.batch = d.range(1, 5) as usize;
     }
