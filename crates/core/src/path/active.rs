@@ -176,7 +176,7 @@ impl Active {
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
         let mut open_at = self.pacing.next();
         if credit.is_on() {
-            match credit.room(p.mtu) {
+            match credit.room() {
                 0 if self.inflight > 0 => return Gate::Blocked,
                 0 => open_at = open_at.max(self.meter.last_sent() + self.credit_patience(p)),
                 granted => bytes = bytes.min(granted),

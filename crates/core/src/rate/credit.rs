@@ -46,12 +46,10 @@ impl Credit {
         self.balance = self.balance.max(i64::try_from(first).unwrap_or(i64::MAX));
     }
 
-    /// Bytes that may be sent, 0 when a packet of `mtu` may not. Unlimited when off.
-    pub(crate) fn room(&self, mtu: u16) -> u64 {
-        match self.on {
-            false => u64::MAX,
-            true if self.balance < i64::from(mtu) => 0,
-            true => self.balance as u64,
-        }
+    /// Bytes that may be sent; unlimited when off. Whoever has any credit may send a whole packet and
+    /// owe the rest: peers need not agree on the size of a packet, and what is left over from the last
+    /// one must not be a dead end.
+    pub(crate) fn room(&self) -> u64 {
+        if self.on { u64::try_from(self.balance).unwrap_or(0) } else { u64::MAX }
     }
 }

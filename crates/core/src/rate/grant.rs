@@ -1,7 +1,7 @@
 //! Credits at the receiver: the last hop, handed out in turn to the peers that want it.
 
 use crate::time::{Span, Time};
-use srd_wire::CREDIT_UNIT_BYTES;
+use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES, HEADER_BYTES};
 
 /// Grants leave at this share of the line, so that the last hop's queue drains.
 const SHARE_PERCENT: u64 = 98;
@@ -41,23 +41,25 @@ pub struct Granter {
     next: Time,
     next_fraction: u64,
     rate: u64,
-    mtu: u32,
+    packet: u32,
     ahead_max: u32,
 }
 
 impl Granter {
-    /// For a link of this rate (bytes per second, above zero) and packets of up to `mtu` bytes.
+    /// For a link of this rate (bytes per second, above zero) and packets of up to `mtu` bytes of
+    /// payload.
     pub fn new(line_bytes_per_sec: u64, mtu: u16) -> Self {
         let ahead = u128::from(line_bytes_per_sec) * u128::from(AHEAD.0) / 1_000_000_000;
-        let grant = GRANT_PACKETS * u32::from(mtu);
+        // Senders count headers, too.
+        let packet = u32::from(mtu) + (HEADER_BYTES + BODY_BYTES_MAX) as u32;
         Self {
             peers: Vec::new(),
             tail: NONE,
             next: Time(0),
             next_fraction: 0,
             rate: (line_bytes_per_sec / 100 * SHARE_PERCENT).max(1),
-            mtu: u32::from(mtu),
-            ahead_max: u32::try_from(ahead).unwrap_or(u32::MAX / 2).max(4 * grant),
+            packet,
+            ahead_max: u32::try_from(ahead).unwrap_or(u32::MAX / 2).max(4 * GRANT_PACKETS * packet),
         }
     }
 
@@ -71,14 +73,14 @@ impl Granter {
             }
             self.peers.resize(i + 1, Peer::NEW);
         }
-        let mtu = self.mtu;
+        let packet = self.packet;
         let peer = &mut self.peers[i];
         if peer.wanted == 0 && now.since_wire(peer.heard) > STALE {
             peer.ahead = 0;
         }
         peer.heard = now.to_wire();
         peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
-        peer.wanted = packets_max.saturating_mul(mtu);
+        peer.wanted = packets_max.saturating_mul(packet);
         if peer.wanted > peer.ahead && peer.next == NONE {
             self.insert(ctx);
         }
@@ -124,7 +126,7 @@ impl Granter {
             return None;
         }
         while let Some(ctx) = self.pop() {
-            let grant = GRANT_PACKETS * self.mtu;
+            let grant = GRANT_PACKETS * self.packet;
             let peer = &mut self.peers[ctx as usize];
             if peer.ahead > 0 && now.since_wire(peer.heard) > STALE {
                 // Silent with grants in hand: it must speak before it gets more.

@@ -101,6 +101,15 @@ impl SrdRate {
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
+    /// The rate when delay says nothing, if it does: no loss for long, and less than a packet under
+    /// way. What a packet meets then is its own time on a slow wire, or somebody else's queue; taken
+    /// for ours it would hold the rate at its least for ever.
+    fn alone(&self, link: &Link) -> Option<u64> {
+        let packet = Link::rate(link.mtu, link.srtt_ns);
+        let alone = self.lossless >= LOSSLESS_ROUNDS && self.rate < packet;
+        alone.then(|| self.increase(link, 0, 1).min(packet))
+    }
+
     fn decide(&mut self, link: &Link, round: &Round, queue: u64) -> u64 {
         let target = self.target(link);
         let lossy = round.lost_permille > HEAVY_PERMILLE;
@@ -112,6 +121,9 @@ impl SrdRate {
         self.short = if short { self.short.saturating_add(1) } else { 0 };
         self.clear = if queue * 8 < target { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
         if heavy || lossy || queue > target {
+            if let Some(rate) = self.alone(link) {
+                return rate;
+            }
             if held {
                 return self.rate;
             }
