@@ -35,7 +35,8 @@ impl ChannelCore {
     /// One event. A queue is armed once per event, so there are never more than queues times the
     /// number of times that their users armed them without reading the channel.
     pub(crate) fn push(&self, cq: CqId, context: u64) {
-        lock(&self.waiting).push_back(CqEvent { cq, context });
+        let mut waiting = lock(&self.waiting);
+        waiting.push_back(CqEvent { cq, context });
         self.fd.add();
     }
 
@@ -103,7 +104,7 @@ impl CompletionChannel {
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            if self.device.shared().caller_driven {
+            if self.device.shared().driving.by_caller_only() {
                 self.device.progress()?;
                 if let Some(event) = self.core.pop() {
                     return Ok(Some(event));

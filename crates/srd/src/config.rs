@@ -35,6 +35,14 @@ pub enum Progress {
         /// of microseconds save the wake-up (5 to 50 µs) in a dialogue.
         spin: Duration,
     },
+    /// Both: polls of completion queues drive the engine and posts leave at once, as with
+    /// [`Progress::Caller`]; when nobody has polled for a while, a thread drives, and sleeps when
+    /// nothing is to be done. For programs that poll in a loop, compute, then poll again.
+    Shared {
+        /// How long nobody polls before the thread takes over. The thread looks that often while
+        /// callers drive.
+        idle: Duration,
+    },
 }
 
 impl Default for Progress {

@@ -145,7 +145,8 @@ impl CompletionQueue {
                 alive?;
             }
         }
-        if shared.caller_driven && self.0.device.progress()? {
+        // An armed queue belongs to somebody who is about to sleep: the thread drives then.
+        if shared.drive_from_poll(!self.0.core.armed.load(Ordering::Relaxed)) {
             return Ok(self.take(out));
         }
         Ok(0)
@@ -176,7 +177,8 @@ impl CompletionQueue {
                 return Ok(None);
             }
             let shared = self.0.device.shared();
-            if !shared.caller_driven {
+            if !shared.driving.by_caller_only() {
+                shared.driving.callers_rest();
                 self.sleep(left.min(SLEEP_MAX));
             } else if let Some(mut nic) = shared.try_nic() {
                 shared.sleep(&mut nic, Some(left));
@@ -200,6 +202,7 @@ impl CompletionQueue {
         }
         self.0.core.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        self.0.device.shared().driving.callers_rest();
         Ok(())
     }
 

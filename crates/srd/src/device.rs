@@ -5,6 +5,7 @@ use crate::{
     Error, PortAttr, Progress, ProtectionDomain,
     counters::DeviceCounters,
     dirty::DirtySet,
+    driving::Driving,
     events::EventQueue,
     fork::Process,
     nic::{Nic, Turn},
@@ -56,7 +57,7 @@ pub(crate) struct Shared {
     sends_limited: AtomicBool,
     pub events: EventQueue,
     pub stop: AtomicBool,
-    pub caller_driven: bool,
+    pub driving: Driving,
 }
 
 impl Shared {
@@ -119,7 +120,11 @@ impl Shared {
     #[inline]
     pub(crate) fn note_post(&self, qp_index: usize) {
         self.posted.insert(qp_index);
-        if self.sleeping.load(Ordering::SeqCst) {
+        if self.driving.posts_leave_at_once()
+            && let Some(mut nic) = self.try_nic()
+        {
+            nic.send_posts(self);
+        } else if self.sleeping.load(Ordering::SeqCst) {
             self.waker.wake();
         }
     }
@@ -138,6 +143,7 @@ impl Shared {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
+            || self.driving.callers_active()
             || self.stop.load(Ordering::SeqCst)
     }
 
@@ -179,7 +185,8 @@ impl Shared {
 /// Owns the device; dropped with the last handle on it or on one of its objects.
 pub(crate) struct Owner {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    closed: AtomicBool,
     warnings: Vec<String>,
 }
 
@@ -188,12 +195,23 @@ impl Drop for Owner {
         if self.shared.process.is_left() {
             // The parent's thread is not in this process, and its peers must not hear from here.
             std::mem::forget(Arc::clone(&self.shared));
-            std::mem::forget(self.thread.take());
+            std::mem::forget(lock(&self.thread).take());
+            return;
+        }
+        self.close();
+    }
+}
+
+impl Owner {
+    /// Stops, and tells the peers. The second time nothing happens.
+    fn close(&self) {
+        if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
+        self.shared.driving.callers_rest();
+        if let Some(thread) = lock(&self.thread).take() {
             // A panic there has been reported by its message; the device is closed either way.
             let _ = thread.join();
         }
@@ -247,6 +265,7 @@ impl Device {
         let shared = Arc::new(Shared {
             slot: parts.nic.engine.config().slot,
             process: Process::current(),
+            driving: Driving::new(progress),
             control_waiting: AtomicU32::new(0),
             sleeping: AtomicBool::new(false),
             waker: parts.nic.net.waker(),
@@ -259,16 +278,40 @@ impl Device {
             events: EventQueue::new()
                 .map_err(|source| DeviceError::Os { what: "making an event counter", source })?,
             stop: AtomicBool::new(false),
-            caller_driven: progress == Progress::Caller,
             attr: parts.attr,
             port: parts.port,
             nic: Mutex::new(parts.nic),
         });
         let thread = match progress {
             Progress::Caller => None,
-            Progress::Thread { spin } => Some(thread::start(Arc::clone(&shared), spin)?),
+            Progress::Thread { spin } => {
+                Some(thread::start(Arc::clone(&shared), thread::Manner::Always { spin })?)
+            }
+            Progress::Shared { idle } => {
+                Some(thread::start(Arc::clone(&shared), thread::Manner::WhenIdle { idle })?)
+            }
         };
-        Ok(Self(Arc::new(Owner { shared, thread, warnings: parts.warnings })))
+        if let Some(thread) = &thread {
+            shared.driving.thread_set(thread.thread().clone());
+        }
+        let thread = Mutex::new(thread);
+        let closed = AtomicBool::new(false);
+        Ok(Self(Arc::new(Owner { shared, thread, closed, warnings: parts.warnings })))
+    }
+
+    /// Closes the device although objects of it may still be there: acknowledges what has arrived,
+    /// tells the peers, and refuses everything from then on. For the end of a process; a device
+    /// whose last handle is dropped closes by itself. In a child of `fork` it does nothing.
+    pub fn close(&self) {
+        if !self.shared().process.is_left() {
+            self.0.close();
+        }
+    }
+
+    /// Whether this process is a child of `fork` of the one that opened the device: then it is not
+    /// usable here.
+    pub fn is_left(&self) -> bool {
+        self.shared().process.is_left()
     }
 
     pub(crate) fn shared(&self) -> &Shared {

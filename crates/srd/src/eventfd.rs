@@ -11,9 +11,10 @@ use std::{
 pub(crate) struct EventFd(File);
 
 impl EventFd {
-    /// A counter at zero.
+    /// A counter at zero. Blocking, so that the user of a channel can say with `O_NONBLOCK` whether
+    /// asking for an event waits (as verbs programs do); everything here reads only what was added.
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE;
+        let flags = libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE;
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::eventfd(0, flags) };
         if fd < 0 {
@@ -28,7 +29,7 @@ impl EventFd {
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// One less; nothing at zero.
+    /// One less. Only for who knows that it is above zero.
     pub(crate) fn take(&self) {
         let _ = (&self.0).read(&mut [0; 8]);
     }

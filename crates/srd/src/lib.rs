@@ -64,6 +64,7 @@ mod cq;
 mod deliver;
 mod device;
 mod dirty;
+mod driving;
 mod entropy;
 mod error;
 mod eventfd;
@@ -99,7 +100,7 @@ pub use error::{DeviceError, Error, PostError};
 pub use events::AsyncEvent;
 pub use mr::{MemoryRegion, Sge};
 pub use pd::ProtectionDomain;
-pub use post::{Data, RecvWr, SendWr};
+pub use post::{Data, Faults, RecvWr, SendWr};
 pub use qp::{QpInit, QueuePair};
 pub use queue::{
     CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX, RECV_SGES_MAX,

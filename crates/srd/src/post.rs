@@ -8,9 +8,33 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use srd_core::{
-    Access, Opcode, QpState, QpType, Qpn,
+    Access, Opcode, QpState, QpType, Qpn, Status,
     limits::{GRH_BYTES, RDMA_BYTES_MAX},
 };
+
+/// When a post with a wrong lkey or length fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faults {
+    /// At once: nothing is posted.
+    AtPost,
+    /// With its completion (status 5 or 6), as devices do that check keys while they work.
+    AtCompletion,
+}
+
+impl Faults {
+    /// The status of the completion that stands for the refusal, if one does.
+    fn status_of(self, e: PostError) -> Option<Status> {
+        match e {
+            _ if self == Self::AtPost => None,
+            PostError::BadLkey
+            | PostError::OutOfBounds
+            | PostError::BadAccess
+            | PostError::WrongPd => Some(Status::LocalInvalidLkey),
+            PostError::BadLength => Some(Status::LocalBadLength),
+            _ => None,
+        }
+    }
+}
 
 /// Local data of a send request.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +145,24 @@ impl QueuePair {
     /// # Errors
     /// See [`PostError`]; nothing was taken in.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.enqueue_send(wr, Faults::AtPost)?;
+        self.doorbell();
+        Ok(())
+    }
+
+    /// Tells the device of what [`QueuePair::enqueue_send`] and [`QueuePair::enqueue_recv`] put
+    /// into the queues.
+    #[inline]
+    pub fn doorbell(&self) {
+        self.device().shared().note_post(usize::from(self.core.qpn.index()));
+    }
+
+    /// As [`QueuePair::post_send`] for one of several requests: the device need not look before
+    /// [`QueuePair::doorbell`].
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was taken in.
+    pub fn enqueue_send(&self, wr: &SendWr<'_>, faults: Faults) -> Result<(), PostError> {
         let shared = self.device().shared();
         check_alive(shared)?;
         if !matches!(self.core.state(), QpState::Rts | QpState::Sqd) {
@@ -132,12 +174,10 @@ impl QueuePair {
         self.check_op(wr.op)?;
         let core = &self.core;
         let mut sq = lock(&core.sq);
-        let (data, len) = self.send_data(wr, &mut sq.regions)?;
-        let rdma = matches!(wr.op, Opcode::Write | Opcode::WriteImm | Opcode::Read);
-        let max = if rdma { u64::from(RDMA_BYTES_MAX) } else { self.device().mtu() as u64 };
-        if len > max {
-            return Err(PostError::BadLength);
-        }
+        let (data, len, fault) = match self.send_data(wr, &mut sq.regions) {
+            Ok((data, len)) => (data, len, None),
+            Err(e) => (WrData::Empty, 0, Some(faults.status_of(e).ok_or(e)?)),
+        };
         let entry = SendEntry {
             wr: srd_core::SendWr {
                 wr_id: wr.wr_id,
@@ -151,6 +191,7 @@ impl QueuePair {
                 imm: wr.imm,
             },
             data,
+            fault,
         };
         if !core.sq_slots.any_free() {
             return Err(PostError::QueueFull);
@@ -165,8 +206,6 @@ impl QueuePair {
         // Has room: the ring is as long as the queue is deep, and a slot was just taken.
         let pushed = sq.ring.push(entry).is_ok();
         debug_assert!(pushed, "send ring overrun");
-        drop(sq);
-        shared.note_post(usize::from(core.qpn.index()));
         Ok(())
     }
 
@@ -176,6 +215,17 @@ impl QueuePair {
     /// # Errors
     /// See [`PostError`]; nothing was taken in.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.enqueue_recv(wr, Faults::AtPost)?;
+        self.doorbell();
+        Ok(())
+    }
+
+    /// As [`QueuePair::post_recv`] for one of several requests: the device need not look before
+    /// [`QueuePair::doorbell`], or before a message arrives.
+    ///
+    /// # Errors
+    /// See [`PostError`]; nothing was taken in.
+    pub fn enqueue_recv(&self, wr: &RecvWr<'_>, faults: Faults) -> Result<(), PostError> {
         let shared = self.device().shared();
         check_alive(shared)?;
         let core = &self.core;
@@ -187,10 +237,14 @@ impl QueuePair {
         }
         let mut rq = lock(&core.rq);
         let mut pieces = ArrayVec::new();
-        let mut len = 0_u64;
+        let (mut len, mut fault) = (0_u64, None);
         for sge in wr.sges {
             len += u64::from(sge.len);
-            pieces.push(self.piece(&mut rq.regions, sge, true)?);
+            match self.piece(&mut rq.regions, sge, true) {
+                Ok(piece) => pieces.push(piece),
+                // Found out when it is to be filled.
+                Err(e) => fault = Some(faults.status_of(e).ok_or(e)?),
+            }
         }
         let len = u32::try_from(len).map_err(|_| PostError::BadLength)?;
         if core.kind == QpType::Ud && len < GRH_BYTES {
@@ -203,11 +257,13 @@ impl QueuePair {
             return Err(PostError::CqFull);
         }
         core.rq_slots.take();
-        let entry = RecvEntry { wr: srd_core::RecvWr { wr_id: wr.wr_id, len }, pieces };
+        if fault.is_some() {
+            pieces.clear();
+        }
+        let wr = srd_core::RecvWr { wr_id: wr.wr_id, len };
+        let entry = RecvEntry { wr, pieces, faulty: fault.is_some() };
         let pushed = rq.ring.push(entry).is_ok();
         debug_assert!(pushed, "receive ring overrun");
-        drop(rq);
-        shared.note_post(usize::from(core.qpn.index()));
         Ok(())
     }
 
@@ -221,6 +277,13 @@ impl QueuePair {
             }
         };
         if offered { Ok(()) } else { Err(PostError::BadOpcode) }
+    }
+
+    #[inline]
+    fn check_len(&self, op: Opcode, len: u64) -> Result<(), PostError> {
+        let rdma = matches!(op, Opcode::Write | Opcode::WriteImm | Opcode::Read);
+        let max = if rdma { u64::from(RDMA_BYTES_MAX) } else { self.device().mtu() as u64 };
+        if len > max { Err(PostError::BadLength) } else { Ok(()) }
     }
 
     /// The local data, checked, and its length in bytes.
@@ -237,6 +300,7 @@ impl QueuePair {
                     return Err(PostError::BadInline);
                 }
                 let copy = ArrayVec::try_from(bytes).map_err(|_| PostError::BadInline)?;
+                self.check_len(wr.op, bytes.len() as u64)?;
                 return Ok((WrData::Inline(copy), bytes.len() as u64));
             }
         };
@@ -249,6 +313,7 @@ impl QueuePair {
             len += u64::from(sge.len);
             pieces.push(self.piece(regions, sge, wr.op == Opcode::Read)?);
         }
+        self.check_len(wr.op, len)?;
         Ok((WrData::Pieces(pieces), len))
     }
 

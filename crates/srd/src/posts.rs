@@ -117,7 +117,7 @@ impl Nic {
                     }
                     let slot = &mut recv_slots[index];
                     slot.live = true;
-                    slot.lost_memory = !self.tables.holds(&entry.pieces);
+                    slot.lost_memory = entry.faulty || !self.tables.holds(&entry.pieces);
                     slot.pieces.clone_from(&entry.pieces);
                 }
                 Err(Refusal::Held) => {
@@ -145,7 +145,9 @@ impl Nic {
         let mut taken = 0;
         for entry in older.iter().chain(newer) {
             // Deregistered between post and now: the same end as deregistered a little later.
-            let result = if self.tables.holds(entry.data.pieces()) {
+            let result = if let Some(status) = entry.fault {
+                Err(Refusal::Ended(status))
+            } else if self.tables.holds(entry.data.pieces()) {
                 self.engine.post_send(now, core.qpn, &entry.wr).map_err(Refusal::from)
             } else {
                 Err(Refusal::Ended(Status::LocalInvalidLkey))

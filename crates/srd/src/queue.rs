@@ -9,7 +9,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
-use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvWr, SendWr};
+use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvWr, SendWr, Status};
 use std::{
     collections::VecDeque,
     sync::{
@@ -63,6 +63,8 @@ impl WrData {
 pub(crate) struct SendEntry {
     pub wr: SendWr,
     pub data: WrData,
+    /// It ends with this and does nothing.
+    pub fault: Option<Status>,
 }
 
 /// A receive request on its way to the engine.
@@ -70,6 +72,8 @@ pub(crate) struct SendEntry {
 pub(crate) struct RecvEntry {
     pub wr: RecvWr,
     pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
+    /// Its memory is not there: it ends with status 5 when it is to be filled.
+    pub faulty: bool,
 }
 
 /// A completion on its way to the user.

@@ -13,13 +13,28 @@ pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
 /// How late timers of the thread may fire, in nanoseconds.
 const TIMER_SLACK_NS: u32 = 1_000;
 
+/// When the thread drives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    /// Always; it keeps looking for work that long before it sleeps.
+    Always { spin: Duration },
+    /// When nobody has polled for that long.
+    WhenIdle { idle: Duration },
+}
+
 /// Starts the thread.
-pub(crate) fn start(shared: Arc<Shared>, spin: Duration) -> Result<JoinHandle<()>, DeviceError> {
+pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()>, DeviceError> {
     thread::Builder::new()
         .name("srd-engine".to_owned())
         .spawn(move || {
+            // The kernel's default of 50 µs would be added to every delay of an acknowledgment.
+            // Refused, it costs precision only.
+            let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
             let closing = CloseOnExit(&shared);
-            run(closing.0, spin);
+            match manner {
+                Manner::Always { spin } => run(closing.0, spin),
+                Manner::WhenIdle { idle } => run_when_idle(closing.0, idle),
+            }
         })
         .map_err(|source| DeviceError::Os { what: "starting the engine's thread", source })
 }
@@ -35,9 +50,6 @@ impl Drop for CloseOnExit<'_> {
 
 /// Turns until the device stops.
 fn run(shared: &Shared, spin: Duration) {
-    // The kernel's default of 50 µs would be added to every delay of an acknowledgment. Refused,
-    // it costs precision only.
-    let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
     let mut busy_until = Instant::now() + spin;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
@@ -58,5 +70,29 @@ fn run(shared: &Shared, spin: Duration) {
             continue;
         }
         shared.sleep(&mut nic, None);
+    }
+}
+
+/// Turns while callers do not, until the device stops.
+fn run_when_idle(shared: &Shared, idle: Duration) {
+    while !shared.stop.load(Ordering::SeqCst) {
+        if shared.driving.callers_active_since_last_asked() {
+            shared.driving.thread_rest(idle);
+            continue;
+        }
+        let Ok(mut nic) = shared.nic_for_driver() else { return };
+        while !shared.driving.callers_active()
+            && shared.control_waiting.load(Ordering::SeqCst) == 0
+            && !shared.stop.load(Ordering::SeqCst)
+        {
+            if nic.turn(shared) == Turn::default() {
+                shared.sleep(&mut nic, None);
+            }
+        }
+        drop(nic);
+        if shared.control_waiting.load(Ordering::SeqCst) > 0 {
+            // The lock is not fair: let commands have it.
+            thread::yield_now();
+        }
     }
 }

@@ -38,6 +38,15 @@ impl Nic {
         Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }
     }
 
+    /// The part of a turn that a post cannot wait for.
+    pub(crate) fn send_posts(&mut self, shared: &Shared) {
+        let now = Self::now();
+        if self.take_posts(shared, now) > 0 {
+            self.transmit(shared, now);
+            self.deliver(shared);
+        }
+    }
+
     /// Packets in, batch after batch while there are more, within bounds. A single one is answered
     /// before the next look, which might be in vain. Returns how many, whether more may wait still,
     /// and when the last batch was taken from the socket.

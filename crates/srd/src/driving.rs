@@ -1,0 +1,99 @@
+//! Who drives the engine now: callers, or the device's thread.
+
+use crate::{Progress, device::Shared, nic::Turn};
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, Thread},
+    time::Duration,
+};
+
+/// The arrangement of [`Progress`], and what it needs to know at the moment.
+#[derive(Debug)]
+pub(crate) struct Driving {
+    progress: Progress,
+    /// Somebody has polled an empty queue since the thread last asked.
+    active: AtomicBool,
+    /// The thread rests because callers drive.
+    resting: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Driving {
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self {
+            progress,
+            active: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// The device's thread, once it runs.
+    pub(crate) fn thread_set(&self, thread: Thread) {
+        // A device starts one thread, once.
+        let _ = self.thread.set(thread);
+    }
+
+    /// Nobody but callers drives, ever.
+    pub(crate) fn by_caller_only(&self) -> bool {
+        self.progress == Progress::Caller
+    }
+
+    /// Posting hands packets to the network itself if nobody else drives at the moment.
+    #[inline]
+    pub(crate) fn posts_leave_at_once(&self) -> bool {
+        matches!(self.progress, Progress::Shared { .. })
+    }
+
+    /// Callers drive at the moment.
+    #[inline]
+    pub(crate) fn callers_active(&self) -> bool {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Whether a caller has polled since this was last asked.
+    pub(crate) fn callers_active_since_last_asked(&self) -> bool {
+        self.active.swap(false, Ordering::SeqCst)
+    }
+
+    /// Callers are about to sleep, or the device closes: the thread drives from now on.
+    pub(crate) fn callers_rest(&self) {
+        self.active.store(false, Ordering::SeqCst);
+        if self.resting.load(Ordering::SeqCst)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Lets the thread rest for `idle`, or until callers do.
+    pub(crate) fn thread_rest(&self, idle: Duration) {
+        self.resting.store(true, Ordering::SeqCst);
+        thread::park_timeout(idle);
+        self.resting.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    /// What a poll of an empty queue does for progress; whether anything was done. `stays` says
+    /// that the caller will poll again soon: a thread that drives gives way then.
+    #[inline]
+    pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
+        match self.driving.progress {
+            Progress::Thread { .. } => return false,
+            Progress::Shared { .. } if stays => {
+                if !self.driving.active.load(Ordering::Relaxed) {
+                    self.driving.active.store(true, Ordering::SeqCst);
+                }
+                if self.sleeping.load(Ordering::SeqCst) {
+                    self.waker.wake();
+                }
+            }
+            Progress::Caller | Progress::Shared { .. } => {}
+        }
+        self.try_nic().is_some_and(|mut nic| nic.turn(self) != Turn::default())
+    }
+}
