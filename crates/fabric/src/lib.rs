@@ -60,8 +60,8 @@ pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
 pub use host::{Delivered, Host, HostIo, Outbound, PACKET_BYTES_MAX};
 pub use rng::Rng;
 pub use stats::{
-    Bucket, DROP_REASONS, DropReason, Drops, HOPS_MAX, LinkStats, Monitor, Tap, TapEvent, TapWhat,
-    Totals,
+    Bucket, DROP_REASONS, DropReason, Drops, HOPS_MAX, LinkSample, LinkStats, Monitor, Tap,
+    TapEvent, TapWhat, Totals,
 };
 pub use topo::{
     Cable, CableId, Ecn, FatTree, HostId, LeafSpine, LinkId, MS, NS, Node, Port, Ps, SEC, SwitchId,

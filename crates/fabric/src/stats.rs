@@ -130,6 +130,20 @@ pub struct LinkStats {
     pub drops: Drops,
 }
 
+/// One link at one moment; see [`World::links_sample`](crate::World::links_sample).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSample {
+    /// Bytes that have left since the start: what the queue took less what it holds. Bytes lost in
+    /// the queue when the carrier went count as having left.
+    pub sent_bytes: u64,
+    /// Packets its queue took since the start.
+    pub packets: u64,
+    /// Backlog in bytes, the packet on the wire included.
+    pub queue_bytes: u64,
+    /// Largest backlog in bytes since the sample before.
+    pub queue_bytes_max: u64,
+}
+
 /// One interval of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {

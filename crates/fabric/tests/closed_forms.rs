@@ -280,6 +280,51 @@ fn a_watched_link_shows_its_load_over_time() {
     assert!(w.monitored().series(LinkId(1)).is_none());
 }
 
+/// Two senders at line rate, 100 packets of 1,250 bytes = 0.1 µs each, into one link.
+fn two_into_one(mut look: impl FnMut(&mut World<u64, Probe>, LinkId)) -> World<u64, Probe> {
+    let mut w = world(dumbbell(2, 1, port(), port(), port()), 1);
+    for h in 0..2 {
+        for i in 0..100 {
+            send_at(&mut w, 0, h, 2, 1, 1_250, i);
+        }
+    }
+    let (a, b) = (Node::Switch(SwitchId(0)), Node::Switch(SwitchId(1)));
+    let link = w.topology().links_between(a, b).next().expect("a bottleneck");
+    look(&mut w, link);
+    finish(&mut w);
+    w
+}
+
+#[test]
+fn a_sample_shows_the_queue_of_an_overload_and_changes_nothing() {
+    let mut seen = Vec::new();
+    let sampled = two_into_one(|w, link| {
+        // The first pair of packets is at the queue after 1.1 µs, a pair every 0.1 µs after it.
+        for at in [1_100 * NS, 6_100 * NS, 21_100 * NS, 22_100 * NS] {
+            w.events_run(at, u64::MAX);
+            w.links_sample(at, |l, s| {
+                if l == link {
+                    seen.push((s.packets, s.sent_bytes, s.queue_bytes, s.queue_bytes_max));
+                }
+            });
+        }
+    });
+    // 5 µs later 51 pairs have come and 50 packets have left; the last leaves 20 µs after the first
+    // came, and in the second before the last sample nothing was there.
+    let want = [
+        (2, 0, 2_500, 2_500),
+        (102, 62_500, 65_000, 65_000),
+        (200, 250_000, 0, 126_250),
+        (200, 250_000, 0, 0),
+    ];
+    assert_eq!(seen, want);
+    let plain = two_into_one(|_, _| ());
+    assert_eq!(sampled.run_hash(), plain.run_hash());
+    for link in (0..sampled.topology().links()).map(LinkId) {
+        assert_eq!(sampled.link_stats(link), plain.link_stats(link));
+    }
+}
+
 #[test]
 fn unsound_topologies_are_refused_with_the_reason() {
     let refuse = |t: Topology, why: &str| {
