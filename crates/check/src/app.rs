@@ -313,6 +313,7 @@ impl Node {
     fn churn(&mut self, s: &Scenario, led: &mut Ledger) {
         let now = self.clock.read(led.now);
         let qpns: Vec<Qpn> = self.mirror.qps.iter().map(|q| q.qpn).collect();
+        led.tally.churned += 1;
         match self.app.draw.weighted(&[4, 1, 1, 3, 1]) {
             0 if !qpns.is_empty() => {
                 let qpn = self.app.draw.pick(&qpns);

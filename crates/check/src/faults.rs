@@ -44,9 +44,12 @@ pub(crate) fn plan(s: &mut Scenario) {
         for _ in 0..n {
             let mut out = Vec::new();
             one(&mut d, s, c, &mut out);
+            let before = s.incidents.len();
             incident(&mut d, s, c);
             // A world may lack what the fault would hit.
             out.retain(|(_, f)| f.check(&s.topology).is_ok());
+            let any = !out.is_empty() || s.incidents.len() > before;
+            s.planned[c as usize] += u32::from(any);
             s.faults.extend(out);
         }
     }

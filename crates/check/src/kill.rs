@@ -1,7 +1,9 @@
 //! Planted bugs: how many worlds it takes to notice each.
 
+use crate::cli::{Trouble, say};
 use crate::runner::{Plan, run_many};
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The marks between which the table stands in a document.
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
@@ -60,8 +62,9 @@ pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
 /// Measures every bug and prints the table. `Ok(false)`: some bug was not noticed in some block.
 ///
 /// # Errors
-/// In a build without planted bugs; a document that cannot be read or written, or has no marks.
-pub fn run(table: &Table) -> Result<bool, String> {
+/// In a build without planted bugs; a document that cannot be read or written, or has no marks; when
+/// `stop` was set.
+pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     plant(0)?;
     let mut rows = format!(
         "| bug | area | noticed by | seeds until noticed: median | worst of {} |\n\
@@ -69,6 +72,9 @@ pub fn run(table: &Table) -> Result<bool, String> {
         table.blocks
     );
     let mut all = true;
+    if let Some(n) = table.only.iter().find(|&&n| n > bugs().len() as u32) {
+        return Err(Trouble::Usage(format!("--only {n}: there is no such bug; `bugs` lists them")));
+    }
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
         plant(n)?;
@@ -76,14 +82,11 @@ pub fn run(table: &Table) -> Result<bool, String> {
         for block in 0..table.blocks {
             // Far apart, and another part of the seeds for each bug.
             let first = (u64::from(n) << 40) + (block << 20);
-            let plan = Plan {
-                first,
-                seeds: table.limit,
-                time: None,
-                threads: table.threads,
-                stop_at_failure: true,
-            };
-            let sum = run_many(&plan);
+            let plan = Plan::new(first, table.limit, table.threads);
+            let sum = run_many(&Plan { stop_at_failure: true, ..plan }, stop);
+            if stop.load(Ordering::Relaxed) {
+                return Err(Trouble::Failed("stopped; no table was written".into()));
+            }
             match sum.failures.first() {
                 Some(f) => {
                     seeds.push(f.seed - first + 1);
@@ -101,7 +104,7 @@ pub fn run(table: &Table) -> Result<bool, String> {
         let most = oracles.iter().max_by_key(|(_, n)| **n);
         let by = most.map_or_else(|| "-".to_owned(), |(o, _)| format!("{o:?}"));
         let row = format!("| {n} {name} | {area} | {by} | {} | {} |", count(median), count(worst));
-        println!("{row}");
+        say(&row)?;
         let _ = writeln!(rows, "{row}");
     }
     plant(0)?;
@@ -138,6 +141,6 @@ mod tests {
     #[cfg(not(planted_bugs))]
     fn a_program_without_bugs_refuses_to_have_one() {
         assert!(plant(1).unwrap_err().contains("planted_bugs"));
-        assert!(run(&Table::default()).is_err() && bugs().is_empty());
+        assert!(run(&Table::default(), &AtomicBool::new(false)).is_err() && bugs().is_empty());
     }
 }

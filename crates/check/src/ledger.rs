@@ -205,6 +205,48 @@ pub struct Tally {
     pub judged: u64,
     /// Packets sent again.
     pub retransmitted: u64,
+    /// Verdicts "not ready".
+    pub rnr: u64,
+    /// Engines killed and started again.
+    pub restarts: u64,
+    /// Packets of the past that arrived again.
+    pub stale: u64,
+    /// Packets made up by strangers.
+    pub forged: u64,
+    /// Leaps of clocks.
+    pub leaps: u64,
+    /// Packets that a card had no room for.
+    pub refused: u64,
+    /// Datagrams dropped by a full receive queue.
+    pub overflowed: u64,
+    /// Queue pairs, regions and address handles destroyed or failed in flight.
+    pub churned: u64,
+}
+
+impl Tally {
+    /// Adds what another run counted.
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.packets, other.packets),
+            (&mut self.received, other.received),
+            (&mut self.requests, other.requests),
+            (&mut self.completed, other.completed),
+            (&mut self.failed, other.failed),
+            (&mut self.judged, other.judged),
+            (&mut self.retransmitted, other.retransmitted),
+            (&mut self.rnr, other.rnr),
+            (&mut self.restarts, other.restarts),
+            (&mut self.stale, other.stale),
+            (&mut self.forged, other.forged),
+            (&mut self.leaps, other.leaps),
+            (&mut self.refused, other.refused),
+            (&mut self.overflowed, other.overflowed),
+            (&mut self.churned, other.churned),
+        ];
+        for (mine, theirs) in pairs {
+            *mine += theirs;
+        }
+    }
 }
 
 /// The common knowledge of a world.
@@ -295,6 +337,7 @@ impl Ledger {
         let req = &mut self.reqs[id as usize];
         req.verdicts |= 1 << v as u16;
         req.rnr += u32::from(v == Verdict::Rnr);
+        self.tally.rnr += u64::from(v == Verdict::Rnr);
         self.fold(u64::from(id), 1 << 40 | v as u64);
     }
 }

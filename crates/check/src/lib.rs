@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod args;
 pub mod class;
 pub mod cli;
 pub mod corpus;
@@ -26,12 +27,13 @@ mod receive;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;
+pub mod summary;
 pub mod trace;
 pub mod workload;
 pub mod world;
 
 pub use class::{Class, Classes};
-pub use cli::cli;
+pub use cli::{HELP, Trouble, cli};
 pub use ledger::{Oracle, Tally, Tamper, Violation};
 pub use scenario::{Limits, Scenario};
 pub use world::{Options, Outcome, run};

@@ -77,6 +77,7 @@ impl Machine {
         }
         if node.held.len() >= m.hold_max {
             node.queue_drops += 1;
+            led.tally.overflowed += 1;
             return;
         }
         node.held.push_back((now, ce, d.clone()));
@@ -161,10 +162,13 @@ impl Machine {
         let out = Outbound { dst: HostId(host), sport, dport, bytes, ect: true };
         match io.send(out, d) {
             Ok(()) => true,
-            Err(_) if self.draw.percent(self.scenario.machine.refuse_drop) => true,
             Err(d) => {
-                self.nodes[k].refused.push_front(d);
-                false
+                led.tally.refused += 1;
+                let dropped = self.draw.percent(self.scenario.machine.refuse_drop);
+                if !dropped {
+                    self.nodes[k].refused.push_front(d);
+                }
+                dropped
             }
         }
     }
@@ -228,6 +232,7 @@ impl Machine {
                     }
                     let at = self.draw.below(self.past.len() as u64) as usize;
                     let d = self.past[at].clone();
+                    led.tally.stale += 1;
                     self.arrive(led, now, false, &d);
                 }
             }
@@ -236,12 +241,14 @@ impl Machine {
                 led.disturbed = true;
                 for _ in 0..packets {
                     let d = Rc::new(self.garbage(k));
+                    led.tally.forged += 1;
                     self.arrive(led, now, false, &d);
                 }
             }
             Incident::Leap { by_ns, .. } => {
                 // What is half open for long goes, and the leap makes it long.
                 led.disturbed = true;
+                led.tally.leaps += 1;
                 self.nodes[k].clock.leap(now, by_ns);
             }
         }

@@ -250,6 +250,7 @@ impl Node {
             }
         }
         led.disturbed = true;
+        led.tally.restarts += 1;
         self.epoch += 1;
         let (now, verbose) = (self.clock.read(led.now), led.trace.is_some());
         self.engine = Self::engine(s, &self.cfg, self.id, self.epoch, now, verbose);

@@ -1,8 +1,8 @@
 //! Many worlds: on all cores, some of them twice, counted.
 
-use crate::class::Class;
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::scenario::{Limits, Scenario};
+use crate::summary::Summary;
 use crate::world::{Options, Outcome, run};
 use srd_fabric::Totals;
 use std::cell::RefCell;
@@ -13,83 +13,6 @@ use std::time::Duration;
 
 /// Every so many seeds is run twice.
 const REPLAY_EVERY: u64 = 20;
-
-/// A seed whose world broke a promise.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// What was broken.
-    pub violation: Violation,
-}
-
-/// The sum of many runs.
-#[derive(Clone, Debug, Default)]
-pub struct Summary {
-    /// Worlds.
-    pub seeds: u64,
-    /// Worlds run a second time.
-    pub replays: u64,
-    /// Failures in order of seeds.
-    pub failures: Vec<Failure>,
-    /// Numbers of engines.
-    pub tally: Tally,
-    /// Packets that the network lost.
-    pub lost: u64,
-    /// Packets that the network doubled.
-    pub duplicated: u64,
-    /// Worlds with each class of faults.
-    pub classes: [u64; Class::COUNT],
-    /// Time from start to end.
-    pub wall: Duration,
-    /// Processor time of this process meanwhile; zero where the system does not tell.
-    pub cpu: Duration,
-    /// Threads.
-    pub threads: usize,
-}
-
-impl Summary {
-    fn add(&mut self, s: &Scenario, o: &Outcome) {
-        self.seeds += 1;
-        let (a, b) = (&mut self.tally, &o.tally);
-        a.packets += b.packets;
-        a.received += b.received;
-        a.requests += b.requests;
-        a.completed += b.completed;
-        a.failed += b.failed;
-        a.judged += b.judged;
-        a.retransmitted += b.retransmitted;
-        let Totals { duplicated, .. } = o.network;
-        self.lost += o.network.drops.total();
-        self.duplicated += duplicated;
-        for c in s.classes.iter() {
-            self.classes[c as usize] += 1;
-        }
-        if let Some(violation) = &o.violation {
-            self.failures.push(Failure { seed: s.seed, violation: violation.clone() });
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        let mut rest = other;
-        self.seeds += rest.seeds;
-        self.replays += rest.replays;
-        self.failures.append(&mut rest.failures);
-        let (a, b) = (&mut self.tally, &rest.tally);
-        a.packets += b.packets;
-        a.received += b.received;
-        a.requests += b.requests;
-        a.completed += b.completed;
-        a.failed += b.failed;
-        a.judged += b.judged;
-        a.retransmitted += b.retransmitted;
-        self.lost += rest.lost;
-        self.duplicated += rest.duplicated;
-        for (mine, theirs) in self.classes.iter_mut().zip(rest.classes) {
-            *mine += theirs;
-        }
-    }
-}
 
 thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -141,6 +64,15 @@ pub struct Plan {
     pub threads: usize,
     /// Stop at the first failure.
     pub stop_at_failure: bool,
+    /// Say at once what has failed, and every minute how far it is.
+    pub tell: bool,
+}
+
+impl Plan {
+    /// `seeds` seeds from `first` on, on `threads` threads, to the end and in silence.
+    pub const fn new(first: u64, seeds: u64, threads: usize) -> Self {
+        Self { first, seeds, time: None, threads, stop_at_failure: false, tell: false }
+    }
 }
 
 /// How long since the process first asked.
@@ -162,16 +94,27 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Runs many worlds. What is found does not depend on the number of threads.
+/// Says a line to whoever waits, if somebody does.
+fn tell(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Runs many worlds, until `stop` is set at the longest. What is found does not depend on the number
+/// of threads.
 #[expect(clippy::disallowed_methods, reason = "worlds on several cores; each has one thread")]
-pub fn run_many(plan: &Plan) -> Summary {
+pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
     let (start, cpu_start) = (clock(), cpu());
-    let next = AtomicU64::new(0);
-    let stop = AtomicBool::new(false);
+    let (next, done, minutes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let failed = AtomicBool::new(false);
     let sum = Mutex::new(Summary { threads: plan.threads, ..Summary::default() });
+    let on = || {
+        let ended = stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
+        !ended && plan.time.is_none_or(|t| clock() - start < t)
+    };
     let work = || {
         let mut own = Summary::default();
-        while !stop.load(Ordering::Relaxed) && plan.time.is_none_or(|t| clock() - start < t) {
+        while on() {
             let k = next.fetch_add(1, Ordering::Relaxed);
             if k >= plan.seeds {
                 break;
@@ -181,8 +124,17 @@ pub fn run_many(plan: &Plan) -> Summary {
             let outcome = if twice { check_twice(&s) } else { check(&s, Options::default()) };
             own.replays += u64::from(twice);
             own.add(&s, &outcome);
-            if plan.stop_at_failure && outcome.violation.is_some() {
-                stop.store(true, Ordering::Relaxed);
+            if let Some(v) = &outcome.violation {
+                if plan.tell {
+                    let what: String = v.what.chars().take(300).collect();
+                    tell(&format!("seed {} failed: {:?}: {what}", s.seed, v.oracle));
+                }
+                failed.fetch_or(plan.stop_at_failure, Ordering::Relaxed);
+            }
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            let minute = (clock() - start).as_secs() / 60;
+            if plan.tell && minutes.fetch_max(minute, Ordering::Relaxed) < minute {
+                tell(&format!("{minute} min: {n} seeds, {:.0} s of processor", secs(cpu_start)));
             }
         }
         if let Ok(mut sum) = sum.lock() {
@@ -197,7 +149,13 @@ pub fn run_many(plan: &Plan) -> Summary {
     });
     let mut sum = sum.into_inner().unwrap_or_default();
     sum.failures.sort_by_key(|f| f.seed);
+    sum.range = plan.first..plan.first.wrapping_add(sum.seeds);
     sum.wall = clock() - start;
     sum.cpu = cpu().saturating_sub(cpu_start);
     sum
+}
+
+/// Seconds of processor time since `start`.
+fn secs(start: Duration) -> f64 {
+    cpu().saturating_sub(start).as_secs_f64()
 }

@@ -30,6 +30,15 @@ impl Limits {
         Self { classes: Classes::ALL, hosts: u32::MAX, messages: u32::MAX, faults: u32::MAX };
 }
 
+impl core::fmt::Display for Limits {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let most = |n: u32| if n == u32::MAX { "all".to_owned() } else { format!("at most {n}") };
+        let (hosts, messages) = (most(self.hosts), most(self.messages));
+        let faults = most(self.faults);
+        write!(f, "{hosts} hosts, {messages} messages per engine, {faults} faults per class")
+    }
+}
+
 /// How the machines around the engines behave.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine {
@@ -111,6 +120,8 @@ pub struct Scenario {
     pub profile: Profile,
     /// Classes of faults that are on.
     pub classes: Classes,
+    /// Faults and incidents planned of each class. Some classes have none: they are on all the time.
+    pub planned: [u32; Class::COUNT],
     /// The network.
     pub topology: Topology,
     /// Hosts in it that run engines.
@@ -179,6 +190,7 @@ impl Scenario {
             workload,
             profile,
             classes,
+            planned: [0; Class::COUNT],
             topology,
             hosts,
             slots,
@@ -218,16 +230,49 @@ impl Scenario {
         c
     }
 
+    /// The world in lines for people, as the head of a trace.
+    pub fn describe(&self) -> Vec<String> {
+        let us = |ps: Ps| ps as f64 / US as f64;
+        let mut out = vec![format!(
+            "{:?} for {:.0} us, then calm; everything must have ended by {:.0} us",
+            self.workload,
+            us(self.heal_at),
+            us(self.heal_at + self.settle_ps())
+        )];
+        let engines = (0..self.hosts).flat_map(|h| self.slots.iter().map(move |&slot| (h, slot)));
+        for (id, (host, slot)) in engines.enumerate() {
+            let c = self.config_of(host, slot);
+            out.push(format!(
+                "engine {id}: {} slot {slot}, mtu {}, window {}, {:?} paths {}, rate {:?}{}",
+                c.ip,
+                c.mtu,
+                c.window,
+                c.path.policy,
+                c.path.paths,
+                c.rate.policy,
+                if c.rate.credits { " with credits" } else { "" }
+            ));
+        }
+        out.push(format!("{:?}", self.machine));
+        let faults = self.faults.iter().map(|(at, f)| (*at, format!("{f:?}")));
+        let incidents = self.incidents.iter().map(|(at, h, i)| (*at, format!("host {h}: {i:?}")));
+        let mut planned: Vec<(Ps, String)> = faults.chain(incidents).collect();
+        planned.sort_by_key(|p| p.0);
+        let line = |(at, what): (Ps, String)| format!("fault at {:.3} us: {what}", us(at));
+        out.extend(planned.into_iter().map(line));
+        out
+    }
+
     /// Time after the network has healed in which every request must end: the longest silence that
     /// an engine bears, the longest wait between its tries, and what is left to be sent.
     pub fn settle_ps(&self) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // One packet per round trip, as the cap or credits may have it, takes its time: some thousand
-        // segments of 100 us.
+        // One packet per round trip, as the cap may have it, or per tick of a coarse clock, takes its
+        // time: some thousand segments of 100 us.
         let r = &self.config.rate;
         let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
-        let single = capped || r.credits;
+        let single = capped || self.machine.late_ps > 0;
         2 * ns * NS + if single { 200 * MS } else { 20 * MS }
     }
 }

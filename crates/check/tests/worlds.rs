@@ -2,19 +2,23 @@
 //! and says the same thing twice.
 
 use srd_check::runner::{self, Plan};
-use srd_check::{Class, Classes, Limits, Options, Oracle, Scenario, Tamper, corpus, shrink};
+use srd_check::summary::Summary;
+use srd_check::{
+    Class, Classes, Limits, Options, Oracle, Scenario, Tamper, Trouble, corpus, shrink,
+};
+use std::sync::atomic::AtomicBool;
 
-fn plan(first: u64, seeds: u64, threads: usize) -> Plan {
-    Plan { first, seeds, time: None, threads, stop_at_failure: false }
+fn run(first: u64, seeds: u64, threads: usize) -> Summary {
+    runner::run_many(&Plan::new(first, seeds, threads), &AtomicBool::new(false))
 }
 
-fn failures(sum: &runner::Summary) -> Vec<String> {
+fn failures(sum: &Summary) -> Vec<String> {
     sum.failures.iter().map(|f| format!("seed {}: {:?}", f.seed, f.violation)).collect()
 }
 
 #[test]
 fn every_promise_is_kept_in_two_hundred_worlds() {
-    let sum = runner::run_many(&plan(1_000_000, 200, 2));
+    let sum = run(1_000_000, 200, 2);
     assert_eq!(failures(&sum), Vec::<String>::new());
     assert_eq!((sum.seeds, sum.replays), (200, 10));
     assert!(sum.tally.completed > 20_000, "{:?}", sum.tally);
@@ -33,10 +37,11 @@ fn every_seed_that_ever_failed_is_well() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let (one, three) = (runner::run_many(&plan(7, 40, 1)), runner::run_many(&plan(7, 40, 3)));
-    let numbers = |s: &runner::Summary| {
+    let (one, three) = (run(7, 40, 1), run(7, 40, 3));
+    let numbers = |s: &Summary| {
         let t = &s.tally;
-        (s.seeds, t.packets, t.requests, t.completed, t.judged, s.lost, s.duplicated, s.classes)
+        let packets = (t.packets, t.judged, t.retransmitted, s.lost, s.duplicated, s.corrupted);
+        (s.seeds, s.range.clone(), t.requests, t.completed, packets, s.classes, s.planned)
     };
     assert_eq!(numbers(&one), numbers(&three));
 }
@@ -92,15 +97,25 @@ fn a_trace_tells_the_story_and_holds_the_packets() {
 }
 
 #[test]
+fn a_run_can_be_stopped_and_says_what_it_came_to() {
+    let stop = AtomicBool::new(true);
+    let sum = runner::run_many(&Plan::new(0, 1000, 2), &stop);
+    assert_eq!((sum.seeds, sum.range.clone()), (0, 0..0));
+    let text = run(0, 25, 2).text();
+    assert!(text.contains("25 seeds from 0 to 24 (2 of them twice), 0 failed"), "{text}");
+    for word in ["packets per", "lost packets by reason", "restarted", "Loss ", "Churn "] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
 fn bad_arguments_are_refused_with_a_reason() {
-    let run = |line: &str| {
+    let cli = |line: &str| {
         let args: Vec<String> = line.split_whitespace().map(String::from).collect();
-        srd_check::cli(&args).unwrap_err()
+        srd_check::cli(&args, &AtomicBool::new(false))
     };
-    assert!(run("--seeds x").contains("number"));
-    assert!(run("--seed").contains("value"));
-    assert!(run("--trace").contains("--seed"));
-    assert!(run("--sedes 5").contains("--help"));
-    assert!(run("--blocks 5").contains("kill-table"));
-    assert!(run("--corpus /nowhere/corpus.toml").contains("cannot read"));
+    let Err(Trouble::Usage(why)) = cli("--sedes 5") else { panic!("refused") };
+    assert!(why.contains("--sedes") && why.contains("--help"), "{why}");
+    let Err(Trouble::Failed(why)) = cli("--corpus /nowhere/corpus.toml") else { panic!("refused") };
+    assert!(why.contains("cannot read /nowhere"), "{why}");
 }

@@ -1,16 +1,32 @@
-//! The fault checker as a program of its own; `srd check` is the same.
+//! The fault checker as a program of its own, which needs no sockets; `srd check` is the same.
 #![forbid(unsafe_code)]
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use srd_check::Trouble;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match srd_check::cli(&args) {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: at the first signal the flag is not set yet. Without handlers a run just
+        // ends without its sum.
+        let _ = flag::register_conditional_default(signal, Arc::clone(&stop));
+        let _ = flag::register(signal, Arc::clone(&stop));
+    }
+    match srd_check::cli(&args, &stop) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(message) => {
+        Ok(false) | Err(Trouble::Unread) => ExitCode::FAILURE,
+        Err(Trouble::Usage(message)) => {
             eprintln!("srd-check: {message}");
             ExitCode::from(2)
+        }
+        Err(Trouble::Failed(message)) => {
+            eprintln!("srd-check: {message}");
+            ExitCode::FAILURE
         }
     }
 }

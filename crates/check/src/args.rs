@@ -1,0 +1,293 @@
+//! The arguments of `srd check`.
+
+use crate::kill;
+use crate::runner::Plan;
+use std::time::Duration;
+
+/// Usage.
+pub const HELP: &str = "\
+Runs the SRD core in worlds made of seeds, with faults, and watches every promise it makes.
+
+Usage: srd check [OPTIONS]              many worlds
+       srd check --seed S [OPTIONS]     one world
+       srd check --corpus FILE          every seed that ever failed (`-`: the list built in)
+       srd check --canary               break the harness on purpose: the oracles must notice
+       srd check bugs                   the planted bugs of this build
+       srd check kill-table [OPTIONS]   seeds until each planted bug is noticed, as a table
+
+Many worlds
+  --seeds N        worlds to run (default 1000)
+  --minutes M      or as many as fit into M minutes
+  --first S        first seed (default 0)
+  --threads T      threads (default: all cores); what is found does not depend on it
+
+One world
+  --seed S         its seed; when it fails, the least of it that still does
+  --trace          its events as text, and its packets as a capture
+  --whole          with --trace: do not shrink
+  --pcap FILE      with --trace: where the capture goes (default seed-S.pcapng)
+
+Planted bugs (only in a build with RUSTFLAGS=\"--cfg planted_bugs\")
+  --planted N      many worlds or one with bug N
+  --blocks B       kill-table: independent blocks of seeds per bug (default 20)
+  --limit L        kill-table: seeds after which a block gives up (default 1000)
+  --only N,N...    kill-table: these bugs alone
+  --write FILE     kill-table: replace the table in this document
+
+Examples:
+  srd check --minutes 10               ten minutes on all cores
+  srd check --seed 7 --trace | less    what happened in world 7
+
+The first Ctrl-C ends the run and prints what it came to, the second one ends at once.
+Exit code: 0 every promise kept, 1 some promise broken, 2 wrong usage.";
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum Mode {
+    /// Many worlds.
+    Many(Plan),
+    /// One world.
+    One(One),
+    /// The seeds of a file.
+    Corpus(String),
+    /// Mistakes of the harness.
+    Canary,
+    /// Planted bugs, measured.
+    Table(kill::Table),
+    /// Planted bugs, listed.
+    Bugs,
+    /// Usage.
+    Help,
+}
+
+/// How to look at one world.
+#[derive(Debug, Default)]
+pub(crate) struct One {
+    pub seed: u64,
+    pub trace: bool,
+    pub whole: bool,
+    pub pcap: Option<String>,
+}
+
+/// Mode and planted bug.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub mode: Mode,
+    pub planted: Option<u32>,
+}
+
+/// Options given, each with its value ("" for a flag), not used yet.
+struct Given(Vec<(String, String)>);
+
+/// Options that have no value.
+const FLAGS: [&str; 3] = ["--trace", "--whole", "--canary"];
+/// Options that have one.
+const VALUES: [&str; 12] = [
+    "--seeds",
+    "--minutes",
+    "--first",
+    "--threads",
+    "--seed",
+    "--pcap",
+    "--corpus",
+    "--planted",
+    "--blocks",
+    "--limit",
+    "--only",
+    "--write",
+];
+
+impl Given {
+    fn read(args: &[String]) -> Result<(Option<String>, Self), String> {
+        let (mut word, mut given) = (None, Vec::new());
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            let (name, tied) = match arg.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+                _ => (arg.as_str(), None),
+            };
+            let value = if FLAGS.contains(&name) {
+                match tied {
+                    None => String::new(),
+                    Some(_) => return Err(format!("{name} has no value; see --help")),
+                }
+            } else if VALUES.contains(&name) {
+                let next = tied.or_else(|| rest.next().cloned());
+                next.ok_or_else(|| format!("{name} needs a value; see --help"))?
+            } else if word.is_none() && ["bugs", "kill-table"].contains(&name) {
+                word = Some(name.to_owned());
+                continue;
+            } else {
+                return Err(format!("`{arg}` is not known; see --help"));
+            };
+            if given.iter().any(|(n, _)| n == name) {
+                return Err(format!("{name} is given twice"));
+            }
+            given.push((name.to_owned(), value));
+        }
+        Ok((word, Self(given)))
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(n, _)| n == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        self.take(name).is_some()
+    }
+
+    /// A whole number of at least `least`.
+    fn number(&mut self, name: &str, least: u64) -> Result<Option<u64>, String> {
+        self.take(name).map(|text| number(name, &text, least)).transpose()
+    }
+
+    /// Nothing may be left that `what` does not use.
+    fn end(&self, what: &str) -> Result<(), String> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(format!("{name} means nothing with {what}; see --help")),
+        }
+    }
+}
+
+fn number(name: &str, text: &str, least: u64) -> Result<u64, String> {
+    match text.replace('_', "").parse() {
+        Ok(n) if n >= least => Ok(n),
+        Ok(_) => Err(format!("{name} {text}: at least {least}")),
+        Err(_) => Err(format!("{name} needs a whole number below 2^64, not `{text}`")),
+    }
+}
+
+/// Number of a planted bug.
+fn bug(name: &str, text: &str) -> Result<u32, String> {
+    let n = number(name, text, 1)?;
+    u32::try_from(n).map_err(|_| format!("{name}: there is no bug {n}; `bugs` lists them"))
+}
+
+/// Reads the arguments.
+pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
+    if args.iter().any(|a| a == "--help" || a == "-h") {
+        return Ok(Asked { mode: Mode::Help, planted: None });
+    }
+    let (word, mut given) = Given::read(args)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = given.number("--threads", 1)?;
+    let threads = threads.map_or(cores, |t| t.min(1024) as usize);
+    let planted = given.take("--planted").map(|text| bug("--planted", &text)).transpose()?;
+    let (mode, what) = match word.as_deref() {
+        Some("bugs") => (Mode::Bugs, "bugs"),
+        Some(_) => (Mode::Table(table(&mut given, threads)?), "kill-table"),
+        None => world(&mut given, threads)?,
+    };
+    given.end(what)?;
+    if planted.is_some() && !matches!(mode, Mode::Many(_) | Mode::One(_)) {
+        return Err(format!("--planted means nothing with {what}; see --help"));
+    }
+    Ok(Asked { mode, planted })
+}
+
+fn table(given: &mut Given, threads: usize) -> Result<kill::Table, String> {
+    let usual = kill::Table::default();
+    let only = given.take("--only").unwrap_or_default();
+    let only = only.split(',').filter(|n| !n.is_empty()).map(|n| bug("--only", n));
+    Ok(kill::Table {
+        blocks: given.number("--blocks", 1)?.unwrap_or(usual.blocks),
+        limit: given.number("--limit", 1)?.unwrap_or(usual.limit),
+        only: only.collect::<Result<_, _>>()?,
+        write: given.take("--write"),
+        threads,
+    })
+}
+
+fn world(given: &mut Given, threads: usize) -> Result<(Mode, &'static str), String> {
+    if let Some(file) = given.take("--corpus") {
+        return Ok((Mode::Corpus(file), "--corpus"));
+    }
+    if given.flag("--canary") {
+        return Ok((Mode::Canary, "--canary"));
+    }
+    if let Some(seed) = given.number("--seed", 0)? {
+        let (trace, whole) = (given.flag("--trace"), given.flag("--whole"));
+        let pcap = given.take("--pcap");
+        if (whole || pcap.is_some()) && !trace {
+            return Err("--whole and --pcap need --trace".into());
+        }
+        return Ok((Mode::One(One { seed, trace, whole, pcap }), "--seed"));
+    }
+    if ["--trace", "--whole", "--pcap"].into_iter().any(|name| given.flag(name)) {
+        return Err("--trace, --whole and --pcap look at one world: name its --seed".into());
+    }
+    if ["--blocks", "--limit", "--only", "--write"].into_iter().any(|name| given.flag(name)) {
+        return Err("--blocks, --limit, --only and --write belong to kill-table".into());
+    }
+    let seeds = given.number("--seeds", 1)?;
+    let time = given.take("--minutes").map(|text| minutes(&text)).transpose()?;
+    let usual = if time.is_some() { u64::MAX } else { 1000 };
+    let first = given.number("--first", 0)?.unwrap_or(0);
+    let plan = Plan { time, tell: true, ..Plan::new(first, seeds.unwrap_or(usual), threads) };
+    Ok((Mode::Many(plan), "many worlds"))
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("--minutes needs a number above 0, not `{text}`");
+    let minutes: f64 = text.parse().map_err(|_| wrong())?;
+    let time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong())?;
+    if time.is_zero() { Err(wrong()) } else { Ok(time) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (line, word) in [
+            ("--seeds x", "whole number"),
+            ("--seeds -1", "whole number"),
+            ("--seeds 0", "at least 1"),
+            ("--threads 0", "at least 1"),
+            ("--minutes nan", "above 0"),
+            ("--minutes 0", "above 0"),
+            ("--minutes -3", "above 0"),
+            ("--seed", "needs a value"),
+            ("--seed 99999999999999999999", "2^64"),
+            ("--trace", "--seed"),
+            ("--seed 1 --whole", "--trace"),
+            ("--seed 1 --seeds 5", "--seeds means nothing"),
+            ("--seed 1 --seed 2", "twice"),
+            ("--canary=yes", "no value"),
+            ("--canary --corpus -", "--canary means nothing"),
+            ("--sedes 5", "--help"),
+            ("corpus", "--help"),
+            ("bugs kill-table", "--help"),
+            ("--blocks 5", "kill-table"),
+            ("kill-table --only 1,x", "`x`"),
+            ("kill-table --planted 3", "--planted means nothing"),
+            ("--planted 4294967297", "no bug 4294967297"),
+        ] {
+            let why = asked(line).unwrap_err();
+            assert!(why.contains(word), "{line}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_makes_sense_is_understood() {
+        let Mode::Many(plan) = asked("--minutes=2 --first 1_000 --threads 3").unwrap().mode else {
+            panic!("many worlds");
+        };
+        assert_eq!((plan.first, plan.seeds, plan.threads), (1000, u64::MAX, 3));
+        assert_eq!(plan.time, Some(Duration::from_secs(120)));
+        let Mode::Many(plan) = asked("").unwrap().mode else { panic!("many worlds") };
+        assert_eq!((plan.first, plan.seeds, plan.time), (0, 1000, None));
+        let Mode::Table(table) = asked("--blocks 2 kill-table --only 1,4").unwrap().mode else {
+            panic!("a table");
+        };
+        assert_eq!((table.blocks, table.limit, table.only), (2, 1000, vec![1, 4]));
+        assert!(matches!(asked("--seeds x --help").unwrap().mode, Mode::Help));
+    }
+}
