@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{cp::CpArgs, paths::PathsArgs, perf::PerfArgs, serve::ServeArgs};
+use crate::{check::CheckArgs, cp::CpArgs, paths::PathsArgs, perf::PerfArgs, serve::ServeArgs};
 use clap::{Parser, Subcommand};
 
 /// What the exit codes mean, for the help.
@@ -28,4 +28,8 @@ pub enum Command {
     Paths(PathsArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
+    /// Run the protocol in worlds made of seeds, with faults: what is promised must hold
+    Check(CheckArgs),
+    /// A leaf-spine fabric of network namespaces, and measurements of SRD beside TCP on it
+    Net(srd_net::NetArgs),
 }

@@ -6,6 +6,7 @@
 
 mod app;
 mod args;
+mod check;
 mod cp;
 mod device;
 mod failure;
@@ -21,15 +22,22 @@ mod units;
 
 use args::{Cli, Command};
 use clap::Parser as _;
+use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Net(args) = &cli.command {
+        // Before anything that may start a thread: user namespaces are for single threads.
+        return net(args);
+    }
     let done = signals::Stop::install().and_then(|stop| match cli.command {
         Command::Serve(args) => serve::run(&args, &stop),
         Command::Cp(args) => cp::run(&args, &stop),
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
+        Command::Check(args) => check::run(&args, &stop),
+        Command::Net(_) => Ok(()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -38,4 +46,17 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// The fabric of namespaces ends by signals as the system does it: namespaces need no cleaning up.
+fn net(args: &srd_net::NetArgs) -> ExitCode {
+    srd_net::run(args).unwrap_or_else(|e| {
+        let failure = if e.is_usage() {
+            Failure::usage(e.to_string())
+        } else {
+            Failure::new(e.to_string())
+        };
+        failure.tell();
+        ExitCode::from(failure.code())
+    })
 }

@@ -1,0 +1,206 @@
+//! Things that break: spines and links that swallow, lose, slow down or go down.
+//!
+//! What is lost is lost where a packet enters the broken node, by a filter of the kernel
+//! (`tc … bpf`, classic bytecode): it needs no more rights than the rest.
+
+use crate::{
+    error::{NetError, Result},
+    fabric::Fabric,
+    plan,
+    spec::Node,
+};
+
+/// What breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A spine with all its links.
+    Spine(u8),
+    /// The link between a leaf and a spine.
+    Link {
+        /// Leaf.
+        leaf: u8,
+        /// Spine.
+        spine: u8,
+    },
+}
+
+/// How.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Every packet is lost, and nobody is told.
+    Blackhole,
+    /// No carrier: both ends see it.
+    LinkDown,
+    /// This share of the packets is lost, in each direction, in parts per million.
+    Loss(u32),
+    /// Another rate, in bits per second, in both directions.
+    Rate(u64),
+}
+
+impl Place {
+    /// The links concerned: (leaf, spine).
+    fn links(self, fabric: &Fabric) -> Result<Vec<(u8, u8)>> {
+        let spec = fabric.spec();
+        let spine_ok = |s: u8| spec.node(&Node::Spine(s).to_string()).map(|_| ());
+        match self {
+            Self::Spine(spine) => {
+                spine_ok(spine)?;
+                Ok((0..spec.leaves).map(|leaf| (leaf, spine)).collect())
+            }
+            Self::Link { leaf, spine } => {
+                spine_ok(spine)?;
+                spec.node(&Node::Leaf(leaf).to_string())?;
+                Ok(vec![(leaf, spine)])
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Interfaces at whose entrance packets are lost, so that each packet that passes the place
+    /// meets one of them: a link's two ends, a spine's own.
+    fn lossy_ends(self, leaf: u8, spine: u8) -> Vec<(Node, String)> {
+        let own = match self {
+            Self::Spine(_) => 1,
+            Self::Link { .. } => 0,
+        };
+        ends(leaf, spine).into_iter().skip(own).collect()
+    }
+}
+
+/// Breaks something.
+///
+/// # Errors
+/// There is no such place, or the kernel refuses.
+pub fn fail(fabric: &Fabric, place: Place, fault: Fault) -> Result {
+    for (leaf, spine) in place.links(fabric)? {
+        let ends = place.lossy_ends(leaf, spine);
+        match fault {
+            Fault::Blackhole => loss_set(fabric, &ends, 1_000_000)?,
+            Fault::Loss(ppm) => loss_set(fabric, &ends, ppm)?,
+            Fault::Rate(bits) => rate_set(fabric, leaf, spine, bits)?,
+            Fault::LinkDown => {
+                let batch = format!("link set dev d{leaf} down\n");
+                fabric.ns(Node::Spine(spine))?.run("ip", &["-batch", "-"], &batch)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Repairs one kind of fault.
+///
+/// # Errors
+/// There is no such place, or the kernel refuses.
+pub fn heal(fabric: &Fabric, place: Place, fault: Fault) -> Result {
+    let links = place.links(fabric)?;
+    for (leaf, spine) in &links {
+        match fault {
+            Fault::Blackhole | Fault::Loss(_) => {
+                loss_clear(fabric, &place.lossy_ends(*leaf, *spine))?
+            }
+            Fault::Rate(_) => {
+                let own = fabric.spec().uplink_bits_per_sec;
+                rate_set(fabric, *leaf, *spine, own)?;
+            }
+            Fault::LinkDown => {}
+        }
+    }
+    if fault == Fault::LinkDown {
+        let mut spines: Vec<u8> = links.iter().map(|(_, s)| *s).collect();
+        spines.dedup();
+        let mut leaves: Vec<u8> = links.iter().map(|(l, _)| *l).collect();
+        leaves.dedup();
+        for spine in spines {
+            fabric.restore(Node::Spine(spine))?;
+        }
+        for leaf in leaves {
+            fabric.restore(Node::Leaf(leaf))?;
+        }
+    }
+    Ok(())
+}
+
+/// Repairs everything.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn heal_all(fabric: &Fabric) -> Result {
+    for spine in 0..fabric.spec().spines {
+        for leaf in 0..fabric.spec().leaves {
+            heal(fabric, Place::Link { leaf, spine }, Fault::Blackhole)?;
+        }
+        heal(fabric, Place::Spine(spine), Fault::Rate(0))?;
+        heal(fabric, Place::Spine(spine), Fault::LinkDown)?;
+    }
+    Ok(())
+}
+
+/// Both ends of a link, each with its interface.
+fn ends(leaf: u8, spine: u8) -> [(Node, String); 2] {
+    [(Node::Leaf(leaf), format!("up{spine}")), (Node::Spine(spine), format!("d{leaf}"))]
+}
+
+fn loss_set(fabric: &Fabric, ends: &[(Node, String)], ppm: u32) -> Result {
+    loss_clear(fabric, ends)?;
+    for (node, dev) in ends {
+        let batch = format!(
+            "qdisc add dev {dev} clsact\n\
+             filter add dev {dev} ingress protocol all prio 1 bpf da bytecode '{}'\n",
+            loss_code(ppm)
+        );
+        let done = fabric.ns(*node)?.run("tc", &["-batch", "-"], &batch);
+        done.map_err(|e| {
+            NetError::new(format!(
+                "{e} (the kernel needs CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS, modules \
+                 cls_bpf and sch_ingress)"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// A packet filter in classic bytecode: drop with a probability of `ppm` / 1,000,000.
+fn loss_code(ppm: u32) -> String {
+    if ppm >= 1_000_000 {
+        // return TC_ACT_SHOT
+        return "1,6 0 0 2".into();
+    }
+    // Values of a 32-bit random number below which a packet is lost.
+    let below = (u64::from(ppm) << 32) / 1_000_000;
+    // load random (SKF_AD_OFF + SKF_AD_RANDOM); if it is >= below: return TC_ACT_OK; else
+    // TC_ACT_SHOT.
+    format!("4,32 0 0 4294963256,53 0 1 {below},6 0 0 0,6 0 0 2")
+}
+
+fn loss_clear(fabric: &Fabric, ends: &[(Node, String)]) -> Result {
+    for (node, dev) in ends {
+        let ns = fabric.ns(*node)?;
+        if ns.run("tc", &["qdisc", "show", "dev", dev], "")?.contains("clsact") {
+            ns.run("tc", &["qdisc", "del", "dev", dev, "clsact"], "")?;
+        }
+    }
+    Ok(())
+}
+
+fn rate_set(fabric: &Fabric, leaf: u8, spine: u8, bits_per_sec: u64) -> Result {
+    for (node, dev) in ends(leaf, spine) {
+        let spec = fabric.spec();
+        let batch = plan::shaper(spec, &dev, bits_per_sec, spec.queue_bytes);
+        let batch = batch.replace("qdisc replace", "qdisc change");
+        fabric.ns(node)?.run("tc", &["-batch", "-"], &batch)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_compares_with_the_right_number() {
+        assert_eq!(loss_code(1_000_000), "1,6 0 0 2");
+        assert!(loss_code(10_000).contains(",53 0 1 42949672,"));
+        assert!(loss_code(0).contains(",53 0 1 0,"), "no random number is below zero");
+    }
+}

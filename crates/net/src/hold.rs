@@ -1,0 +1,307 @@
+//! A fabric that stays up: a background process holds its namespaces open, a small file says
+//! which. When that process ends, whatever it dies of, the kernel takes the fabric down.
+
+use crate::{
+    error::{NetError, Result},
+    fabric::Fabric,
+    ns::{NetNs, privileges_take},
+    spec::FabricSpec,
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal, setsid},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, DirBuilder, File},
+    io::{BufRead as _, BufReader, Write as _},
+    os::{
+        fd::AsFd as _,
+        unix::{
+            fs::{DirBuilderExt as _, MetadataExt as _},
+            process::CommandExt as _,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What the file of a fabric says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Process that holds the namespaces.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot: process numbers are used again.
+    pub started: u64,
+    /// Whether it has a user namespace of its own.
+    pub user_namespace: bool,
+    /// Whether the fabric has IPv6.
+    pub v6: bool,
+    /// What it was built from.
+    pub spec: FabricSpec,
+    /// Number of the open file of each node's namespace in that process.
+    pub nodes: BTreeMap<String, i32>,
+}
+
+/// Folder of the files, of this user alone.
+///
+/// # Errors
+/// It belongs to somebody else, or cannot be made.
+fn folder() -> Result<PathBuf> {
+    let uid = getuid().as_raw();
+    let base = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir());
+    let folder = base.map_or_else(
+        || env::temp_dir().join(format!("srd-net-{uid}")),
+        |base| base.join("srd-net"),
+    );
+    let what = || format!("cannot use the folder {}", folder.display());
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(NetError::system(&what(), e)),
+    }
+    let meta = fs::symlink_metadata(&folder).map_err(|e| NetError::system(&what(), e))?;
+    if !meta.is_dir() || meta.uid() != uid || meta.mode() & 0o077 != 0 {
+        return Err(NetError::new(format!(
+            "{}: it must be a folder of your own with mode 0700; remove it",
+            what()
+        )));
+    }
+    Ok(folder)
+}
+
+fn file_of(name: &str) -> Result<PathBuf> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
+        return Err(NetError::usage(format!(
+            "`{name}` is no name for a fabric: letters, digits, - and _, at most 40"
+        )));
+    }
+    Ok(folder()?.join(format!("{name}.json")))
+}
+
+/// When a process started, in clock ticks since boot.
+fn started(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, but no later ')'.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_whitespace();
+    if words.next() == Some("Z") {
+        return None;
+    }
+    words.nth(18)?.parse().ok()
+}
+
+impl State {
+    /// Whether the holder still lives.
+    pub fn is_up(&self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+
+    /// Enters the fabric's user namespace, if it has one, and opens its nodes. The process must
+    /// have one thread.
+    ///
+    /// # Errors
+    /// The holder has ended, or belongs to somebody else.
+    pub fn open(&self) -> Result<Fabric> {
+        let what = |e: &dyn std::fmt::Display| {
+            NetError::new(format!("cannot enter the fabric of process {}: {e}", self.pid))
+        };
+        let mut nodes = BTreeMap::new();
+        for (name, fd) in &self.nodes {
+            let node = self.spec.node(name)?;
+            let file = File::open(format!("/proc/{}/fd/{fd}", self.pid)).map_err(|e| what(&e))?;
+            nodes.insert(node, NetNs::from_file(file));
+        }
+        if self.user_namespace {
+            let user = File::open(format!("/proc/{}/ns/user", self.pid)).map_err(|e| what(&e))?;
+            move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
+                .map_err(|e| what(&e))?;
+        }
+        Ok(Fabric::opened(self.spec.clone(), nodes, self.v6))
+    }
+}
+
+/// All fabrics of this user that are up, by name. Files of those that are not are removed.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn all() -> Result<BTreeMap<String, State>> {
+    let mut out = BTreeMap::new();
+    for entry in fs::read_dir(folder()?)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let Some(name) = path.file_stem().and_then(|s| s.to_str()) else { continue };
+        match read(&path) {
+            Some(state) if state.is_up() => {
+                out.insert(name.to_owned(), state);
+            }
+            _ => fs::remove_file(&path)?,
+        }
+    }
+    Ok(out)
+}
+
+fn read(path: &Path) -> Option<State> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+/// The fabric of this name.
+///
+/// # Errors
+/// It is not up.
+pub fn get(name: &str) -> Result<State> {
+    read(&file_of(name)?).filter(State::is_up).ok_or_else(|| {
+        NetError::new(format!(
+            "there is no fabric `{name}`: `srd net up` makes one, `srd net status` lists them"
+        ))
+    })
+}
+
+/// Starts a holder in the background and waits until the fabric is there.
+///
+/// # Errors
+/// A fabric of this name is up, or it cannot be built.
+pub fn up(name: &str, spec: &FabricSpec, until_pid: Option<i32>) -> Result<Vec<String>> {
+    spec.validate()?;
+    let file = file_of(name)?;
+    if read(&file).is_some_and(|s| s.is_up()) {
+        return Err(NetError::new(format!(
+            "the fabric `{name}` is up already: `srd net down --name {name}` first, or another \
+             --name"
+        )));
+    }
+    let exe = env::current_exe()?;
+    let mut command = Command::new(exe);
+    command.args(["net", "hold", "--name", name, "--spec", &serde_json::to_string(spec)?]);
+    if let Some(pid) = until_pid {
+        command.args(["--until-pid", &pid.to_string()]);
+    }
+    let mut child = command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let mut notes = Vec::new();
+    let out = child.stdout.take().ok_or_else(|| NetError::new("no pipe"))?;
+    for line in BufReader::new(out).lines() {
+        let line = line?;
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("note", text) => notes.push(text.to_owned()),
+            ("failed", text) => return Err(NetError::new(text.replace('\u{1}', "\n"))),
+            ("up", _) => return Ok(notes),
+            _ => {}
+        }
+    }
+    Err(NetError::new("the process that should hold the fabric ended without a word"))
+}
+
+/// The holder: builds, tells, and stays until it is killed, or `until_pid` ends.
+///
+/// # Errors
+/// The fabric cannot be built; told on standard output, too.
+pub fn hold(name: &str, spec: &str, until_pid: Option<i32>) -> Result {
+    let tell = |line: &str| {
+        let mut out = std::io::stdout().lock();
+        // Who started this may have gone; the fabric stays all the same.
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    };
+    let build = || -> Result<Fabric> {
+        let file = file_of(name)?;
+        // Opened before the user namespace hides who that process belongs to.
+        let spec: FabricSpec = serde_json::from_str(spec)?;
+        let privilege = privileges_take()?;
+        let (fabric, notes) = Fabric::build(&spec)?;
+        for note in notes {
+            tell(&format!("note {note}"));
+        }
+        let pid = std::process::id() as i32;
+        let state = State {
+            pid,
+            started: started(pid).ok_or_else(|| NetError::new("/proc is not mounted"))?,
+            user_namespace: privilege == crate::ns::Privilege::UserNamespace,
+            v6: fabric.v6(),
+            nodes: fabric.nodes().map(|(n, ns)| (n.to_string(), ns.fd())).collect(),
+            spec,
+        };
+        let new = file.with_extension("new");
+        fs::write(&new, serde_json::to_string_pretty(&state)?)?;
+        fs::rename(&new, &file)?;
+        Ok(fabric)
+    };
+    let watched = until_pid.and_then(Pid::from_raw).map(|p| pidfd_open(p, PidfdFlags::empty()));
+    // A failure only means that the process leads a session already.
+    let _ = setsid();
+    match build() {
+        Ok(fabric) => {
+            tell("up");
+            match watched {
+                Some(Ok(fd)) => {
+                    poll(&mut [PollFd::new(&fd, PollFlags::IN)], None)?;
+                }
+                Some(Err(_)) => {}
+                None => loop {
+                    std::thread::park();
+                },
+            }
+            drop(fabric);
+            fs::remove_file(file_of(name)?).map_err(Into::into)
+        }
+        Err(e) => {
+            tell(&format!("failed {}", e.to_string().replace('\n', "\u{1}")));
+            Err(e)
+        }
+    }
+}
+
+/// Takes a fabric down, and ends what still runs in it. Returns how many processes those were.
+///
+/// # Errors
+/// The holder belongs to somebody else.
+pub fn down(name: &str, state: &State) -> Result<usize> {
+    let spaces: Vec<u64> = state
+        .nodes
+        .values()
+        .filter_map(|fd| fs::metadata(format!("/proc/{}/fd/{fd}", state.pid)).ok())
+        .map(|m| m.ino())
+        .collect();
+    let mut ended = 0;
+    for pid in processes()? {
+        let inside =
+            fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| spaces.contains(&m.ino()));
+        if inside && pid != state.pid {
+            end(pid)?;
+            ended += 1;
+        }
+    }
+    if state.is_up() {
+        end(state.pid)?;
+    }
+    match fs::remove_file(file_of(name)?) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e.into()),
+        _ => Ok(ended),
+    }
+}
+
+fn processes() -> Result<Vec<i32>> {
+    let entries = fs::read_dir("/proc")?.flatten();
+    Ok(entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Kills a process and waits until it is gone.
+fn end(pid: i32) -> Result {
+    let Some(number) = Pid::from_raw(pid) else { return Ok(()) };
+    let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { return Ok(()) };
+    pidfd_send_signal(&fd, Signal::KILL)
+        .map_err(|e| NetError::system(&format!("cannot end process {pid}"), e))?;
+    let two_seconds = rustix::event::Timespec { tv_sec: 2, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&two_seconds))?;
+    Ok(())
+}

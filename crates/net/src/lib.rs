@@ -1,0 +1,174 @@
+//! `srd net`: a leaf-spine fabric of network namespaces, in which the kernel routes by ECMP as
+//! switches do, and measurements of SRD beside the kernel's TCP on it. See `docs/net.md`.
+//!
+//! [`spec`] says what a fabric is, [`plan`] what its nodes are told, [`fabric`] builds it, [`hold`]
+//! keeps it up in the background, [`fault`] breaks it, [`paths`] tells which port goes where.
+
+pub mod args;
+pub mod error;
+pub mod fabric;
+pub mod fault;
+pub mod hold;
+pub mod ns;
+pub mod paths;
+pub mod plan;
+pub mod spec;
+mod sys;
+pub mod units;
+
+pub use args::NetArgs;
+pub use error::{NetError, Result};
+
+use args::{FailPlace, NetCommand, UpArgs};
+use spec::{FabricSpec, Node};
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode},
+};
+
+/// Does what the command line asks. Must be called while the process has one thread.
+///
+/// # Errors
+/// A text that says what to do.
+pub fn run(args: &NetArgs) -> Result<ExitCode> {
+    match &args.command {
+        NetCommand::Up(up) => up_run(up),
+        NetCommand::Down { name, all } => down_run(&name.name, *all),
+        NetCommand::Status => status_run(),
+        NetCommand::Exec { name, node, command } => exec_run(&name.name, node, command),
+        NetCommand::Paths { name, from, to, port, count, dst_port } => {
+            return paths_run(&name.name, (from, to), (*port, *count), *dst_port);
+        }
+        NetCommand::Fail { name, place } => fail_run(&name.name, place),
+        NetCommand::Heal { name } => {
+            fault::heal_all(&hold::get(&name.name)?.open()?)?;
+            say("repaired")
+        }
+        NetCommand::Hold { name, spec, until_pid } => hold::hold(name, spec, *until_pid),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes one line to standard output at once.
+///
+/// # Errors
+/// Nobody reads it any more.
+pub(crate) fn say(text: &str) -> Result {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush())?;
+    Ok(())
+}
+
+/// Writes one line to standard error. If that fails there is nobody left to tell.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+fn up_run(args: &UpArgs) -> Result {
+    let (name, spec) = (&args.name.name, args.fabric.spec());
+    for n in hold::up(name, &spec, args.until_pid)? {
+        note(&format!("srd net: note: {n}"));
+    }
+    say(&format!("{name} is up: {}", spec.describe()))?;
+    hosts_say(&spec)?;
+    say(&format!(
+        "srd net exec{} h0x0 -- COMMAND    runs something there; srd net down{} ends it",
+        name_option(name),
+        name_option(name)
+    ))
+}
+
+fn name_option(name: &str) -> String {
+    if name == "net" { String::new() } else { format!(" --name {name}") }
+}
+
+fn hosts_say(spec: &FabricSpec) -> Result {
+    for l in 0..spec.leaves {
+        let last = spec.hosts - 1;
+        let range = |a: String, b: String| if last == 0 { a } else { format!("{a} to {b}") };
+        say(&format!(
+            "  hosts of l{l}: {}  {}  {}",
+            range(format!("h{l}x0"), format!("h{l}x{last}")),
+            range(spec.ip(l, 0).to_string(), spec.ip(l, last).to_string()),
+            range(spec.ip6(l, 0).to_string(), spec.ip6(l, last).to_string()),
+        ))?;
+    }
+    Ok(())
+}
+
+fn down_run(name: &str, all: bool) -> Result {
+    let list = if all {
+        hold::all()?
+    } else {
+        [(name.to_owned(), hold::get(name)?)].into_iter().collect()
+    };
+    if list.is_empty() {
+        return say("no fabric is up");
+    }
+    for (name, state) in list {
+        let ended = hold::down(&name, &state)?;
+        let also = match ended {
+            0 => String::new(),
+            1 => "; one process that ran in it was ended".into(),
+            n => format!("; {n} processes that ran in it were ended"),
+        };
+        say(&format!("{name} is down{also}"))?;
+    }
+    Ok(())
+}
+
+fn status_run() -> Result {
+    let list = hold::all()?;
+    if list.is_empty() {
+        return say("no fabric is up (srd net up)");
+    }
+    for (name, state) in list {
+        say(&format!("{name} (process {}): {}", state.pid, state.spec.describe()))?;
+        hosts_say(&state.spec)?;
+    }
+    Ok(())
+}
+
+fn exec_run(name: &str, node: &str, command: &[OsString]) -> Result {
+    let fabric = hold::get(name)?.open()?;
+    fabric.ns(fabric.spec().node(node)?)?.enter()?;
+    let (program, args) = command.split_first().ok_or_else(|| NetError::usage("no command"))?;
+    let error = Command::new(program).args(args).exec();
+    Err(NetError::system(&format!("cannot run {}", program.display()), error))
+}
+
+fn paths_run(
+    name: &str,
+    (from, to): (&str, &str),
+    (port, count): (u16, u16),
+    dst_port: u16,
+) -> Result<ExitCode> {
+    let fabric = hold::get(name)?.open()?;
+    let host = |name: &str| match fabric.spec().node(name)? {
+        Node::Host(l, h) => Ok((l, h)),
+        other => Err(NetError::usage(format!("{other} is no host"))),
+    };
+    let last = port.checked_add(count.max(1) - 1);
+    let last = last.ok_or_else(|| NetError::usage("ports end at 65535: a smaller --count"))?;
+    let ports: Vec<u16> = (port..=last).collect();
+    let rows = paths::check(&fabric, host(from)?, host(to)?, &ports, dst_port)?;
+    let (text, right) = paths::table(&rows, fabric.spec().spines);
+    say(&text)?;
+    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn fail_run(name: &str, what: &FailPlace) -> Result {
+    let fabric = hold::get(name)?.open()?;
+    let (place, how) = what.parts();
+    fault::fail(&fabric, place, how.fault())?;
+    match how.lasting {
+        None => say("broken until `srd net heal`"),
+        Some(time) => {
+            std::thread::sleep(time);
+            fault::heal(&fabric, place, how.fault())?;
+            say("broken and repaired")
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What `ip`, `tc` and the sysctls of each node are told. Pure text, so that it can be tested.
+//!
+//! Every host has a cable of its own to its leaf, with host routes and permanent neighbours: no
+//! bridge, no ARP, no packets but those that are sent on purpose.
+
+use crate::spec::{FabricSpec, Node};
+use std::fmt::Write as _;
+
+/// A cable: two interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// The leaf's end.
+    pub leaf: End,
+    /// The other end: a spine's or a host's.
+    pub far: End,
+}
+
+/// One end of a cable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Whose.
+    pub node: Node,
+    /// Interface name.
+    pub dev: String,
+    /// Its hardware address.
+    pub mac: String,
+    /// Rate at which it sends, in bits per second.
+    pub bits_per_sec: u64,
+    /// Bytes of its queue.
+    pub queue_bytes: u64,
+}
+
+/// All cables.
+pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
+    let mut out = Vec::new();
+    for l in 0..spec.leaves {
+        for s in 0..spec.spines {
+            out.push(uplink(spec, l, s));
+        }
+        for h in 0..spec.hosts {
+            let end = |node, dev: String, side: u8, queue_bytes| End {
+                node,
+                dev,
+                mac: mac(1, l, h, side),
+                bits_per_sec: spec.host_bits_per_sec,
+                queue_bytes,
+            };
+            out.push(Cable {
+                leaf: end(Node::Leaf(l), format!("dn{h}"), 1, spec.queue_bytes),
+                far: end(Node::Host(l, h), "e0".into(), 2, spec.nic_queue_bytes),
+            });
+        }
+    }
+    out
+}
+
+/// The cable between a leaf and a spine.
+pub fn uplink(spec: &FabricSpec, leaf: u8, spine: u8) -> Cable {
+    let end = |node, dev, side| End {
+        node,
+        dev,
+        mac: mac(2, leaf, spine, side),
+        bits_per_sec: spec.uplink_bits_per_sec,
+        queue_bytes: spec.queue_bytes,
+    };
+    Cable {
+        leaf: end(Node::Leaf(leaf), format!("up{spine}"), 1),
+        far: end(Node::Spine(spine), format!("d{leaf}"), 2),
+    }
+}
+
+/// Locally administered addresses.
+fn mac(kind: u8, leaf: u8, other: u8, side: u8) -> String {
+    format!("02:{kind:02x}:{leaf:02x}:{other:02x}:00:{side:02x}")
+}
+
+/// `ip -batch` in the leaf's namespace: makes its cables; `home` names the namespace of a far end.
+pub fn cable_batch(spec: &FabricSpec, leaf: u8, home: impl Fn(Node) -> String) -> String {
+    let mut out = String::new();
+    for cable in cables(spec).iter().filter(|c| c.leaf.node == Node::Leaf(leaf)) {
+        let (a, b) = (&cable.leaf, &cable.far);
+        let _ = writeln!(
+            out,
+            "link add name {} address {} mtu {} type veth peer name {} address {} mtu {} netns {}",
+            a.dev,
+            a.mac,
+            spec.mtu,
+            b.dev,
+            b.mac,
+            spec.mtu,
+            home(b.node)
+        );
+    }
+    out
+}
+
+/// Interfaces of a node, with the other end of each.
+fn ends_of(spec: &FabricSpec, node: Node) -> Vec<(End, End)> {
+    let both = |c: Cable| [(c.leaf.clone(), c.far.clone()), (c.far, c.leaf)];
+    cables(spec).into_iter().flat_map(both).filter(|(own, _)| own.node == node).collect()
+}
+
+/// `ip -batch` in a node's namespace: interfaces up, addresses, neighbours, routes. May be said
+/// again at any time: taking an interface down loses most of it.
+pub fn node_batch(spec: &FabricSpec, node: Node, v6: bool) -> String {
+    let mut lines = vec!["link set lo up".to_owned()];
+    for (own, _) in ends_of(spec, node) {
+        // One segment at most per buffer: every packet passes the fabric as it would pass a wire,
+        // and is shaped, counted and lost by itself.
+        lines.push(format!("link set dev {} gso_max_segs 1 up", own.dev));
+    }
+    for (own, other) in ends_of(spec, node) {
+        lines.extend(addresses(&own, &other, spec));
+    }
+    lines.extend(routes(spec, node));
+    lines.retain(|l| v6 || !l.contains("fd00:"));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn addresses(own: &End, other: &End, spec: &FabricSpec) -> Vec<String> {
+    let dev = &own.dev;
+    let addr = |a: String| format!("addr replace {a} dev {dev}");
+    let neigh =
+        |a: String| format!("neigh replace {a} lladdr {} dev {dev} nud permanent", other.mac);
+    match (own.node, other.node) {
+        (Node::Leaf(l), Node::Spine(s)) => vec![
+            addr(format!("{}/30", link_ip(s, l, 1))),
+            addr(format!("{}/64 nodad", link_ip6(s, l, 1))),
+            neigh(link_ip(s, l, 2)),
+            neigh(link_ip6(s, l, 2)),
+        ],
+        (Node::Spine(s), Node::Leaf(l)) => vec![
+            addr(format!("{}/30", link_ip(s, l, 2))),
+            addr(format!("{}/64 nodad", link_ip6(s, l, 2))),
+            neigh(link_ip(s, l, 1)),
+            neigh(link_ip6(s, l, 1)),
+        ],
+        (Node::Leaf(l), Node::Host(_, h)) => {
+            let mut out =
+                vec![addr(format!("10.1.{l}.1/32")), addr(format!("fd00:1:{l}::1/128 nodad"))];
+            for ip in host_ips(spec, l, h) {
+                out.push(neigh(ip));
+            }
+            out
+        }
+        (Node::Host(l, h), _) => {
+            let mut out = Vec::new();
+            for ip in host_ips(spec, l, h) {
+                out.push(addr(if ip.contains(':') {
+                    format!("{ip}/128 nodad")
+                } else {
+                    format!("{ip}/32")
+                }));
+            }
+            out.push(neigh(format!("10.1.{l}.1")));
+            out.push(neigh(format!("fd00:1:{l}::1")));
+            out
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Address of a leaf (1) or spine (2) on the cable between them.
+fn link_ip(spine: u8, leaf: u8, side: u8) -> String {
+    format!("10.2.{spine}.{}", 4 * leaf + side)
+}
+
+fn link_ip6(spine: u8, leaf: u8, side: u8) -> String {
+    format!("fd00:2:{spine}:{leaf}::{side}")
+}
+
+/// All addresses of a host: IPv4, IPv6, additional ones.
+fn host_ips(spec: &FabricSpec, leaf: u8, host: u8) -> Vec<String> {
+    let mut out = vec![spec.ip(leaf, host).to_string(), spec.ip6(leaf, host).to_string()];
+    out.extend((0..spec.extra).map(|k| extra_ip(k, leaf, host)));
+    out
+}
+
+/// An additional address of a host.
+pub fn extra_ip(k: u8, leaf: u8, host: u8) -> String {
+    format!("10.{}.{leaf}.{}", 20 + k, 10 + host)
+}
+
+fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
+    let mut out = Vec::new();
+    match node {
+        Node::Host(l, h) => {
+            let (ip, ip6) = (spec.ip(l, h), spec.ip6(l, h));
+            out.push(format!("route replace 10.1.{l}.1/32 dev e0 src {ip}"));
+            out.push(format!("route replace default via 10.1.{l}.1 dev e0 src {ip}"));
+            out.push(format!("route replace fd00:1:{l}::1/128 dev e0"));
+            out.push(format!("route replace fd00::/16 via fd00:1:{l}::1 dev e0 src {ip6}"));
+        }
+        Node::Spine(s) => {
+            for l in 0..spec.leaves {
+                let via = format!("via {} dev d{l}", link_ip(s, l, 1));
+                out.extend(subnets(spec, l).map(|net| format!("route replace {net} {via}")));
+                let via = link_ip6(s, l, 1);
+                out.push(format!("route replace fd00:1:{l}::/64 via {via} dev d{l}"));
+            }
+        }
+        Node::Leaf(l) => {
+            for h in 0..spec.hosts {
+                let own = host_ips(spec, l, h).into_iter();
+                out.extend(own.map(|ip| format!("route replace {ip} dev dn{h}")));
+            }
+            for to in (0..spec.leaves).filter(|to| *to != l) {
+                let hops = |via: fn(u8, u8, u8) -> String| {
+                    let hop = |s| format!(" nexthop via {} dev up{s}", via(s, l, 2));
+                    (0..spec.spines).map(hop).collect::<String>()
+                };
+                let hops4 = hops(link_ip);
+                out.extend(subnets(spec, to).map(|net| format!("route replace {net}{hops4}")));
+                out.push(format!("route replace fd00:1:{to}::/64{}", hops(link_ip6)));
+            }
+        }
+    }
+    out
+}
+
+/// IPv4 networks of a leaf's hosts.
+fn subnets(spec: &FabricSpec, leaf: u8) -> impl Iterator<Item = String> {
+    let extra = (0..spec.extra).map(move |k| format!("10.{}.{leaf}.0/24", 20 + k));
+    std::iter::once(format!("10.1.{leaf}.0/24")).chain(extra)
+}
+
+/// `tc -batch` in a node's namespace: a token bucket and a queue at each interface.
+pub fn shaper_batch(spec: &FabricSpec, node: Node) -> String {
+    let ends = ends_of(spec, node).into_iter();
+    ends.map(|(own, _)| shaper(spec, &own.dev, own.bits_per_sec, own.queue_bytes)).collect()
+}
+
+/// One line for `tc`. The bucket holds two packets: with one the rate stays 3 % short.
+pub fn shaper(spec: &FabricSpec, dev: &str, bits_per_sec: u64, queue_bytes: u64) -> String {
+    let burst = 2 * (u32::from(spec.mtu) + 100);
+    format!(
+        "qdisc replace dev {dev} root tbf rate {bits_per_sec}bit burst {burst} limit {queue_bytes}\n"
+    )
+}
+
+/// A sysctl below `/proc/sys/net/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysctl {
+    /// Path below `/proc/sys/net/`.
+    pub path: &'static str,
+    /// Value.
+    pub value: u32,
+    /// What is lost without it; `None` = the fabric does not work.
+    pub without: Option<&'static str>,
+}
+
+/// Sysctls of a node, to be set before it has interfaces.
+pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
+    let must = |path, value| Sysctl { path, value, without: None };
+    let may = |path, value, without| Sysctl { path, value, without: Some(without) };
+    let mut out = vec![
+        may("ipv4/conf/all/rp_filter", 0, "replies on another way may be dropped"),
+        may("ipv4/conf/default/rp_filter", 0, "replies on another way may be dropped"),
+        may("ipv6/conf/default/accept_dad", 0, "IPv6 addresses come late"),
+        may("ipv6/conf/default/accept_ra", 0, ""),
+        may("ipv6/conf/default/router_solicitations", 0, ""),
+    ];
+    if matches!(node, Node::Host(..)) {
+        return out;
+    }
+    let aware = u32::from(spec.linkdown_aware);
+    out.push(must("ipv4/ip_forward", 1));
+    // Hash addresses and ports: what makes a source port a path.
+    out.push(must("ipv4/fib_multipath_hash_policy", 1));
+    let seed = "port-to-spine maps differ from run to run (kernels before 6.11)";
+    out.push(may("ipv4/fib_multipath_hash_seed", spec.hash_seed(node), seed));
+    out.push(may("ipv4/conf/all/ignore_routes_with_linkdown", aware, ""));
+    out.push(may("ipv4/conf/default/ignore_routes_with_linkdown", aware, ""));
+    out.push(may("ipv6/conf/all/forwarding", 1, "no IPv6"));
+    // By addresses and flow label: a label is what an IPv6 sender chooses a path with.
+    out.push(may("ipv6/fib_multipath_hash_policy", 0, ""));
+    out.push(may("ipv6/conf/all/ignore_routes_with_linkdown", aware, ""));
+    out.push(may("ipv6/conf/all/keep_addr_on_down", 1, ""));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> FabricSpec {
+        FabricSpec { spines: 3, leaves: 2, hosts: 2, extra: 1, ..FabricSpec::default() }
+    }
+
+    #[test]
+    fn every_cable_once_and_no_address_twice() {
+        let spec = spec();
+        assert_eq!(cables(&spec).len(), 2 * 3 + 2 * 2);
+        let mut seen = std::collections::BTreeSet::new();
+        for c in cables(&spec) {
+            assert!(seen.insert(c.leaf.mac.clone()) && seen.insert(c.far.mac.clone()), "{c:?}");
+        }
+        let mut ips = Vec::new();
+        for node in spec.nodes() {
+            let text = node_batch(&spec, node, true);
+            let of = |l: &str| {
+                l.strip_prefix("addr replace ").map(|r| r.split(' ').next().map(str::to_owned))
+            };
+            // A leaf has the same address on all its host cables.
+            let mut own: Vec<_> = text.lines().filter_map(of).flatten().collect();
+            own.sort();
+            own.dedup();
+            ips.extend(own);
+        }
+        let count = ips.len();
+        ips.sort();
+        ips.dedup();
+        assert_eq!(ips.len(), count);
+    }
+
+    #[test]
+    fn leaves_route_over_all_spines() {
+        let text = node_batch(&spec(), Node::Leaf(0), true);
+        let line = text.lines().find(|l| l.starts_with("route replace 10.1.1.0/24")).unwrap();
+        assert_eq!(line.matches("nexthop").count(), 3);
+        assert!(text.contains("route replace 10.20.1.0/24 nexthop"));
+        assert!(!node_batch(&spec(), Node::Leaf(0), false).contains("fd00"));
+    }
+}

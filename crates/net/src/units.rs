@@ -1,0 +1,96 @@
+//! Numbers with units on the command line and in tables.
+
+use std::time::Duration;
+
+/// Splits `text` into its number and what follows.
+fn split(text: &str) -> Option<(f64, String)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    Some((number, text[end..].trim().to_ascii_lowercase()))
+}
+
+/// Bits per second: `500M`, `1G`, `2.5Gbit`.
+pub fn rate_bits(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no rate; write bits per second, as 200M or 1G");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        _ => return Err(wrong()),
+    };
+    let rate = number * scale;
+    if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
+}
+
+/// Bytes: `200k`, `2M`, `64KiB`. Powers of 1000, of 1024 with an `i`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size; write bytes, or 200k, 2M, 64KiB");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let scale = match unit.trim_end_matches('b') {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "ki" => 1024.0,
+        "mi" => 1024.0 * 1024.0,
+        "gi" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    let n = number * scale;
+    if n < 1e15 { Ok(n as u64) } else { Err(wrong()) }
+}
+
+/// A share in parts per million: `1%`, `0.01`.
+pub fn share_ppm(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{text}` is no share of the packets; write 1% or 0.01");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let share = match unit.as_str() {
+        "" => number,
+        "%" => number / 100.0,
+        _ => return Err(wrong()),
+    };
+    if share <= 1.0 { Ok((share * 1e6).round() as u32) } else { Err(wrong()) }
+}
+
+/// A time: `2`, `500ms`, `3s`, `30m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write seconds, or 500ms, 3s, 30m");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let seconds = match unit.as_str() {
+        "" | "s" => number,
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "m" | "min" => number * 60.0,
+        _ => return Err(wrong()),
+    };
+    if seconds <= 1e7 { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+/// Bits per second as `200 Mb/s`.
+pub fn rate_text(bits_per_sec: u64) -> String {
+    let mega = bits_per_sec as f64 / 1e6;
+    if mega >= 1000.0 { format!("{} Gb/s", mega / 1000.0) } else { format!("{mega} Mb/s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read() {
+        assert_eq!(rate_bits("200M"), Ok(200_000_000));
+        assert_eq!(rate_bits("2.5Gbit/s"), Ok(2_500_000_000));
+        assert_eq!(bytes("200k"), Ok(200_000));
+        assert_eq!(bytes("64KiB"), Ok(65_536));
+        assert_eq!(share_ppm("1%"), Ok(10_000));
+        assert_eq!(duration("1500ms"), Ok(Duration::from_millis(1500)));
+        for bad in ["", "x", "5 apples", "-1"] {
+            assert!(rate_bits(bad).is_err() && bytes(bad).is_err() && share_ppm(bad).is_err());
+            assert!(duration(bad).is_err());
+        }
+        assert!(rate_bits("10").is_err(), "ten bits per second is a slip of the pen");
+        assert!(share_ppm("150%").is_err());
+    }
+}
