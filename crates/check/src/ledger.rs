@@ -260,8 +260,8 @@ pub struct Ledger {
     pub hash: u64,
     /// All requests ever posted.
     pub reqs: Vec<Req>,
-    /// Regions ever registered.
-    pub regions: u32,
+    /// Regions ever registered, by number: engine and key. A new life may give out a key again.
+    pub regions: Vec<(u16, u32)>,
     /// What is public of each engine.
     pub public: Vec<Public>,
     /// Directions by receiving engine and its tag.

@@ -321,8 +321,8 @@ impl Node {
         let Ok(key) = self.engine.mr_register(pd, addr, len, access) else {
             return led.fail(Oracle::Post, "a small region was refused".into());
         };
-        led.regions += 1;
-        let id = led.regions;
+        let id = led.regions.len() as u32;
+        led.regions.push((self.id, key.0));
         let twice = self.mirror.mrs.insert(key.0, MrModel { id, addr, len, access, pd: pd.0 });
         led.require(twice.is_none(), Oracle::Destroyed, || format!("{key:?} was given out twice"));
         let region = Region { owner: self.id, id, key: key.0, addr, len, access };

@@ -272,15 +272,13 @@ impl Node {
         let (Some(place), Some(c)) = (place, d.content) else {
             return led.fail(Oracle::Placement, format!("response not placed: {r:?}"));
         };
-        let region = led.reqs[req as usize].dst.and_then(|dst| {
-            let regions = &led.public[usize::from(dst)].regions;
-            regions.iter().find(|x| x.key == wr.rkey).map(|x| x.id)
-        });
-        // A region that has gone since is not public any more; a live one must be the source.
-        let source = match (c.owner, region) {
-            (Owner::Region(from), Some(right)) => from == right,
-            (Owner::Region(_), None) => true,
-            _ => false,
+        let dst = led.reqs[req as usize].dst;
+        let source = match c.owner {
+            Owner::Region(from) => {
+                let of = led.regions.get(from as usize);
+                of.is_some_and(|&(engine, key)| Some(engine) == dst && key == wr.rkey)
+            }
+            Owner::Request(_) => false,
         };
         let right = place.target == Target::Wr(srd_core::WrHandle(handle))
             && place.offset == u64::from(r.offset)
