@@ -1,7 +1,8 @@
 //! Many runs, over several threads. Results come back in the order of the jobs, whatever the number
 //! of threads.
 
-use crate::run::{RunResult, run};
+use crate::result::RunResult;
+use crate::run::run;
 use crate::spec::{Spec, SpecFile};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 
 use crate::batch::{jobs_of, run_all};
 use crate::report;
-use crate::run::RunResult;
+use crate::result::RunResult;
 use crate::spec::{EMBEDDED, SpecFile};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -122,7 +122,7 @@ fn text_of(results: &[RunResult]) -> String {
          with headers at the slower end + base RTT\n{}\n",
         spec.name,
         spec.title,
-        spec.engine.mtu,
+        results[0].mtu(),
         results.iter().map(|r| r.base_rtt_ps).max().unwrap_or(0) as f64 / 1e6,
         report::table(results, true)
     )

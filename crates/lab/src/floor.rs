@@ -11,6 +11,8 @@ use srd_core::wire::{ACK_ECHO_BYTES, ACK_FIXED_BYTES, ACK_WORD_BYTES, HEADER_BYT
 use srd_fabric::{HostId, LinkId, Node, Ps, Topology};
 use std::collections::VecDeque;
 
+/// More than any header; payload of a packet that is never padded.
+const PLENTY: u32 = 1 << 16;
 /// No switch before this one.
 const NONE: u32 = u32::MAX;
 
@@ -88,6 +90,12 @@ impl<'a> Ways<'a> {
         let back = self.way(to, from);
         self.one_way(&there, bytes, false) + self.one_way(&back, ack_wire_bytes().into(), true)
     }
+
+    /// The way there alone.
+    pub fn base_delay(&mut self, from: HostId, to: HostId, bytes: u64) -> Ps {
+        let there = self.way(from, to);
+        self.one_way(&there, bytes, false)
+    }
 }
 
 /// Links towards switch `end` from every other, breadth first.
@@ -118,14 +126,44 @@ pub const fn ack_wire_bytes() -> u32 {
 pub struct Framing {
     /// Payload of a full packet.
     pub mtu: u32,
-    /// Headers of each packet within the UDP payload.
+    /// Bytes of each packet besides its payload, preamble and gap included.
     pub headers: u32,
+    /// Least bytes of a packet.
+    pub least: u32,
+    /// A flow ends when its sender knows (a round trip after the last byte), when its receiver has
+    /// all (one way), or with the last byte on the slower link.
+    pub end: FlowEndAt,
+}
+
+/// See [`Framing::end`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowEndAt {
+    /// The sender knows.
+    Sender,
+    /// The receiver has all.
+    Receiver,
+    /// The slower link has carried all.
+    Link,
 }
 
 impl Framing {
     /// Packets of type `kind` with up to `mtu` bytes of payload, without acknowledgment blocks.
     pub fn new(mtu: u32, kind: PacketType) -> Self {
-        Self { mtu, headers: (HEADER_BYTES + kind.body_bytes()) as u32 }
+        let udp = (HEADER_BYTES + kind.body_bytes()) as u32;
+        let headers = udp + wire_bytes(PLENTY) - PLENTY;
+        Self { mtu, headers, least: wire_bytes(0), end: FlowEndAt::Sender }
+    }
+    /// TCP segments of up to `mss` bytes with `headers` bytes from IP's header to the gap.
+    pub const fn tcp(mss: u32, headers: u32) -> Self {
+        Self { mtu: mss, headers, least: 0, end: FlowEndAt::Receiver }
+    }
+    /// Payload alone.
+    pub const fn ideal() -> Self {
+        Self { mtu: PLENTY, headers: 0, least: 0, end: FlowEndAt::Link }
+    }
+    /// Wire bytes of a packet with `payload` bytes.
+    fn packet(&self, payload: u32) -> u64 {
+        (self.headers + payload).max(self.least).into()
     }
     /// Data packets of a flow.
     pub fn packets(&self, bytes: u64) -> u64 {
@@ -133,13 +171,12 @@ impl Framing {
     }
     /// Wire bytes of a full packet.
     pub fn full(&self) -> u64 {
-        wire_bytes(self.headers + self.mtu).into()
+        self.packet(self.mtu)
     }
     /// Wire bytes of all data packets of a flow, each sent once.
     pub fn wire(&self, bytes: u64) -> u64 {
         let last = bytes - (self.packets(bytes) - 1) * u64::from(self.mtu);
-        let last = wire_bytes(self.headers + last as u32);
-        (self.packets(bytes) - 1) * self.full() + u64::from(last)
+        (self.packets(bytes) - 1) * self.full() + self.packet(last as u32)
     }
 }
 
@@ -178,9 +215,12 @@ pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow]) -> Vec<Ps
         };
         let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
         let packet = framing.full().min(own);
-        let rtt =
-            *rtts.entry((f.src.0, f.dst.0)).or_insert_with(|| ways.base_rtt(f.src, f.dst, packet));
-        at_end(first).max(at_end(last)) + rtt
+        let after = *rtts.entry((f.src.0, f.dst.0)).or_insert_with(|| match framing.end {
+            FlowEndAt::Sender => ways.base_rtt(f.src, f.dst, packet),
+            FlowEndAt::Receiver => ways.base_delay(f.src, f.dst, packet),
+            FlowEndAt::Link => 0,
+        });
+        at_end(first).max(at_end(last)) + after
     };
     flows.iter().map(floor).collect()
 }

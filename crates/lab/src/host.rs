@@ -2,6 +2,8 @@
 
 use crate::board::{FlowEnd, SharedBoard};
 use crate::packet::{LabPacket, wire_bytes};
+use crate::rounds::WARM;
+use crate::watch::{Watch, WatchSpec, address_of};
 use rustc_hash::FxHashMap;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
@@ -20,7 +22,7 @@ const CARD_PACKETS: u64 = 2;
 /// Requests of one flow posted at once.
 const POSTED_MAX: u32 = 64;
 /// Length of every host's region: longer than any flow.
-const REGION_BYTES: u64 = 1 << 60;
+const REGION_BYTES: u64 = 1 << 62;
 const QKEY: u32 = 0x11;
 /// First source port; the path is added.
 const SPORT_BASE: u16 = 49_152;
@@ -47,8 +49,8 @@ pub struct SrdSettings {
     pub message_bytes: u32,
     /// One queue pair for all flows of a host instead of one per flow.
     pub qp_shared: bool,
-    /// Width of the intervals in which arriving payload is counted; 0 = not counted.
-    pub bucket_ps: Ps,
+    /// What receivers note of arriving payload.
+    pub watch: WatchSpec,
 }
 
 /// A flow as its sender knows it.
@@ -92,8 +94,8 @@ pub struct SrdHost {
     full_bytes: u64,
     /// Packets that the card refused after the engine had made them.
     card_refused: u64,
-    /// Payload placed, per interval.
-    placed: Vec<u64>,
+    /// Notes on payload placed.
+    watch: Watch,
     /// Packets of a corrupted frame, dropped as the frame check does.
     corrupt: u64,
 }
@@ -134,6 +136,7 @@ impl SrdHost {
         cfg.ip = ip_of(id);
         let full = OVERHEAD_BYTES as u32 - 16 + u32::from(cfg.mtu);
         let mut engine = Engine::new(cfg, Rng::from_seed(seed), time_of(0), ())?;
+        let watch = Watch::new(settings.watch);
         let fail = |e| format!("an object of host {} was refused: {e:?}", id.0);
         let pd = engine.pd_create().map_err(fail)?;
         let cq = engine.cq_create(1 << 20).map_err(fail)?;
@@ -153,7 +156,7 @@ impl SrdHost {
             sending: Vec::new(),
             full_bytes: u64::from(wire_bytes(full)),
             card_refused: 0,
-            placed: Vec::new(),
+            watch,
             corrupt: 0,
         })
     }
@@ -267,9 +270,9 @@ impl SrdHost {
         self.corrupt
     }
 
-    /// Payload bytes placed in each interval.
-    pub fn placed(&self) -> &[u64] {
-        &self.placed
+    /// Notes on payload placed.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
     }
 
     /// Posts what a flow may have posted now.
@@ -285,6 +288,7 @@ impl SrdHost {
                 return;
             }
             let len = s.unposted.min(message_max);
+            let position = u64::from(s.round) * s.bytes + (s.bytes - s.unposted);
             let op = match verb {
                 Verb::Send => Opcode::Send,
                 Verb::WriteImm if len == s.unposted => Opcode::WriteImm,
@@ -298,7 +302,7 @@ impl SrdHost {
                 qkey: QKEY,
                 len: len as u32,
                 rkey: s.rkey,
-                raddr: 0,
+                raddr: address_of((s.flow & WARM == 0).then_some(s.flow), position),
                 imm: s.flow,
             };
             match self.engine.post_send(time_of(now), s.qp, &wr) {
@@ -384,23 +388,17 @@ impl SrdHost {
         let rate = u128::from(self.settings.engine.rate.line_bytes_per_sec);
         (u128::from(bytes) * 1_000_000_000_000 / rate) as Ps
     }
-
-    fn placed_count(&mut self, now: Ps, bytes: u32) {
-        if self.settings.bucket_ps == 0 {
-            return;
-        }
-        let bucket = (now / self.settings.bucket_ps) as usize;
-        if self.placed.len() <= bucket {
-            self.placed.resize(bucket + 1, 0);
-        }
-        self.placed[bucket] += u64::from(bytes);
-    }
 }
 
 impl Host<LabPacket> for SrdHost {
     fn on_packet(&mut self, now: Ps, p: Delivered<LabPacket>, io: &mut HostIo<'_, LabPacket>) {
         if p.corrupt != 0 {
             self.corrupt += 1;
+            return;
+        }
+        if let Some(address) = p.payload.address()
+            && self.watch.drops(address, p.payload.payload_len())
+        {
             return;
         }
         let t = time_of(now);
@@ -411,8 +409,10 @@ impl Host<LabPacket> for SrdHost {
             rxq_depth: 0,
             waited: srd_core::Span::ZERO,
         };
-        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet()) {
-            self.placed_count(now, place.len);
+        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet())
+            && self.watch.is_on()
+        {
+            self.watch.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
         }
         self.engine.rx_burst_end(t);
         self.pump(now, io);

@@ -15,20 +15,26 @@ mod host;
 mod network;
 mod packet;
 mod report;
+mod result;
+mod rounds;
 mod run;
 pub mod spec;
+mod srd;
 mod stats;
+mod tcp;
+mod watch;
 mod workload;
 
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use faults::faults_of;
-pub use floor::{FloorFlow, Framing, Ways, ack_wire_bytes, floors};
+pub use floor::{FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
 pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };
 pub use report::{csv, json, table};
-pub use run::{RunResult, run};
+pub use result::{Detail, OrderCost, RunResult, Tally};
+pub use run::run;
 pub use stats::{Quantiles, Summary};
 pub use workload::{Flow, Flows, Trigger};

@@ -67,6 +67,24 @@ impl LabPacket {
         Packet { header: self.header, ack, body, payload_len: self.payload_len }
     }
 
+    /// Where its payload goes in the receiver's region, if it is part of a write.
+    #[inline]
+    pub fn address(&self) -> Option<u64> {
+        match &self.body {
+            LabBody::Write(_, r) => Some(r.raddr),
+            LabBody::Other(b) => match &**b {
+                Body::WriteImm { rdma, .. } => Some(rdma.raddr),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Bytes of payload.
+    pub const fn payload_len(&self) -> u32 {
+        self.payload_len as u32
+    }
+
     /// What kind of packet it is.
     pub fn kind(&self) -> PacketType {
         self.header.kind

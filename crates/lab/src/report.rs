@@ -1,6 +1,6 @@
 //! Results as a table, as CSV and as JSON.
 
-use crate::run::RunResult;
+use crate::result::RunResult;
 use crate::stats::Quantiles;
 use serde_json::{Value, json as object};
 use srd_fabric::DropReason;
@@ -87,7 +87,7 @@ fn line(case: &[RunResult], cost: bool) -> Vec<String> {
         format!("{:.4}", of(&|r| r.summary.over_floor.max).max),
         format!("{:.4}", of(&|r| r.summary.max_over_min).max),
         format!("{retx:.2}"),
-        format!("{:.0}", of(&|r| r.counters.retrans_spurious_pkts as f64).median),
+        format!("{:.0}", of(&|r| r.tally.spurious as f64).median),
         format!("{:.0}", of(&|r| r.drops.total() as f64).median),
         format!("{marked:.2}"),
         undone.to_string(),
@@ -139,12 +139,13 @@ fn one(r: &RunResult) -> Value {
         .filter(|d| r.drops.of(**d) > 0)
         .map(|d| (d.name().to_string(), r.drops.of(*d).into()))
         .collect();
-    let c = &r.counters;
+    let c = &r.tally;
+    let srd = r.srd_counters().cloned().unwrap_or_default();
     object!({
         "spec": r.spec,
         "seed": r.seed,
         "hash": format!("{:016x}", r.hash),
-        "engine": format!("{:?}", r.engine),
+        "parameters": r.parameters().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "bytes_counted": "UDP payload + 66 (UDP 8, IPv4 20, Ethernet 18, preamble and gap 20), \
                           at least 84 per packet",
         "hosts": r.hosts,
@@ -156,16 +157,16 @@ fn one(r: &RunResult) -> Value {
         "unfinished": r.unfinished(),
         "failures": r.failures,
         "data_packets": r.data_packets,
-        "retransmitted": c.retrans_pkts,
-        "retransmitted_spurious": c.retrans_spurious_pkts,
-        "timeouts": c.retrans_timeout_events,
-        "tail_probes": c.tlp_pkts,
-        "duplicates": c.dup_pkts,
-        "acks": c.ack_pkts,
-        "ce": c.ce_pkts,
-        "probes": c.probe_pkts,
-        "paths_retired": c.paths_retired,
-        "stalls": c.stalls,
+        "retransmitted": c.retransmitted,
+        "retransmitted_spurious": c.spurious,
+        "timeouts": c.timeouts,
+        "tail_probes": c.tail_probes,
+        "duplicates": c.duplicates,
+        "acks": c.acks,
+        "ce": srd.ce_pkts,
+        "probes": srd.probe_pkts,
+        "paths_retired": srd.paths_retired,
+        "stalls": srd.stalls,
         "packets_sent": r.packets_sent,
         "marked": r.marked,
         "drops": drops,

@@ -9,7 +9,7 @@ fn alone(network: &str, bytes: u64, rest: &str) -> f64 {
     let pair = "pattern = \"pairs\"\npairs = 1";
     let r = run_text(&spec(network, &format!("{pair}\nbytes = {bytes}"), rest), 1);
     assert_eq!((r.unfinished(), r.failures, r.drops.total()), (0, 0, 0));
-    assert_eq!(r.counters.retrans_pkts, 0, "nothing is lost, nothing is sent twice");
+    assert_eq!(r.tally.retransmitted, 0, "nothing is lost, nothing is sent twice");
     r.summary.over_floor.max
 }
 

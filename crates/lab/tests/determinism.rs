@@ -30,7 +30,7 @@ fn threads_do_not_change_results() {
     distinct.dedup();
     assert_eq!(distinct.len(), 6, "every seed is a run of its own");
     assert!(one.iter().all(|r| r.unfinished() == 0 && r.failures == 0));
-    assert!(one[3..].iter().all(|r| r.drops.total() > 0 && r.counters.retrans_pkts > 0));
+    assert!(one[3..].iter().all(|r| r.drops.total() > 0 && r.tally.retransmitted > 0));
 }
 
 #[test]

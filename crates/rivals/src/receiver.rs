@@ -98,6 +98,14 @@ impl Receiver {
     pub const fn received_bytes(&self) -> u64 {
         self.next
     }
+    /// When each message had arrived with all before it.
+    pub fn arrivals(&self) -> &[Ps] {
+        &self.arrivals
+    }
+    /// Bytes received in order per interval of [`TcpConfig::sample_ps`], from time 0.
+    pub fn samples(&self) -> &[u64] {
+        &self.samples
+    }
     /// What it did.
     pub const fn counters(&self) -> &Counters {
         &self.counters

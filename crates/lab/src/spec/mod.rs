@@ -1,8 +1,10 @@
 //! An experiment as written down: one TOML file, read into plain data.
 
 mod file;
+mod tcp;
 
 pub use file::{EMBEDDED, SpecFile, embedded};
+pub use tcp::TcpSpec;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ pub struct Spec {
     /// What the case is, in tables.
     #[serde(default)]
     pub case: String,
+    /// The parts that the case's name was put together from: its own and one of each axis.
+    #[serde(default)]
+    pub labels: Vec<String>,
     /// One sentence: what is shown.
     pub title: String,
     /// Seeds run when the command line names no number.
@@ -25,9 +30,15 @@ pub struct Spec {
     pub time_ms_max: u64,
     /// The network.
     pub network: Network,
-    /// The protocol.
+    /// Which protocol the hosts speak.
+    #[serde(default)]
+    pub transport: Transport,
+    /// SRD's settings.
     #[serde(default)]
     pub engine: EngineSpec,
+    /// TCP's settings.
+    #[serde(default)]
+    pub tcp: TcpSpec,
     /// Who sends what to whom.
     pub workload: Workload,
     /// What goes wrong.
@@ -146,6 +157,11 @@ pub struct EngineSpec {
     pub credits: Option<bool>,
     /// Packets per acknowledgment.
     pub ack_every: Option<u16>,
+    /// Engines of a host, each with its own contexts: its processes. Flows take turns.
+    pub per_host: u32,
+    /// What a receiver does with packets that come before an earlier one of their flow: "any"
+    /// (takes them) or "drop".
+    pub order: OrderSpec,
     /// Base RTT that the engine is told before it has measured one, in us; default: the network's.
     pub rtt_initial_us: Option<f64>,
 }
@@ -164,9 +180,31 @@ impl Default for EngineSpec {
             fixed_inflight_bytes: None,
             credits: None,
             ack_every: None,
+            per_host: 1,
+            order: OrderSpec::Any,
             rtt_initial_us: None,
         }
     }
+}
+
+/// Which protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// The engine of this project.
+    #[default]
+    Srd,
+    /// The rival.
+    Tcp,
+}
+
+/// See [`EngineSpec::order`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "explained where it is used")]
+pub enum OrderSpec {
+    Any,
+    Drop,
 }
 
 /// See [`EngineSpec::verb`].
@@ -243,6 +281,10 @@ pub struct Workload {
     /// Flows of each pair (default 1).
     #[serde(default = "one")]
     pub flows_per_pair: u32,
+    /// Flows never end: the run lasts `time_ms_max`, and only series are of interest. `bytes` is
+    /// then how much a flow would send at most.
+    #[serde(default)]
+    pub endless: bool,
     /// How often all flows run; the next round starts `barrier_us` after the last flow's end.
     #[serde(default = "one")]
     pub rounds: u32,
@@ -336,4 +378,8 @@ pub enum SlowSet {
 pub struct Measure {
     /// Interval of the goodput series in us; 0 = none.
     pub goodput_us: u64,
+    /// A series for each flow, too (SRD: writes only).
+    pub flows: bool,
+    /// How long packets would wait for earlier ones of their flow (SRD, writes only).
+    pub order: bool,
 }

@@ -1,0 +1,168 @@
+//! Rounds of flows on a world of any transport: starts them, notes their ends, fires triggers.
+
+use crate::board::{FlowEnd, SharedBoard};
+use crate::spec::Spec;
+use crate::workload::Flows;
+use srd_fabric::{Host, HostId, MS, Ps, Rng, US, World};
+
+/// Events between two looks at the board.
+const LOOK_EVERY: u64 = 256;
+/// Numbers of warming flows, which are not measured.
+pub const WARM: u32 = 1 << 31;
+/// Warming flows start within this time, so that they do not collide.
+const WARM_SPREAD: Ps = 50 * US;
+
+/// The state of a run under way.
+pub struct Running<'a, P, H> {
+    spec: &'a Spec,
+    flows: &'a Flows,
+    tokens: Vec<u64>,
+    /// The network and its hosts.
+    pub world: World<P, H>,
+    /// Where hosts tell of ends.
+    pub board: SharedBoard,
+    round: u32,
+    /// When each flow of the present round started.
+    started: Vec<Option<Ps>>,
+    /// Completion times: `[round][flow]`.
+    pub fct: Vec<Vec<Option<Ps>>>,
+    left: usize,
+    fired: Vec<u32>,
+    seen_ends: usize,
+    seen_arrivals: usize,
+}
+
+/// What hosts were told of flows: the call that starts each, and the calls that warm up.
+pub struct Calls {
+    /// Token of each flow.
+    pub tokens: Vec<u64>,
+    /// Where and with which token to warm up.
+    pub warm: Vec<(HostId, u64)>,
+}
+
+impl<'a, P: Clone, H: Host<P>> Running<'a, P, H> {
+    /// A run at time 0, its warming flows planned.
+    pub fn new(
+        spec: &'a Spec,
+        flows: &'a Flows,
+        mut world: World<P, H>,
+        board: SharedBoard,
+        calls: Calls,
+        seed: u64,
+    ) -> Self {
+        let mut rng = Rng::stream(seed, 0x3a93, 0);
+        for (host, token) in calls.warm {
+            world.call_at(rng.below(WARM_SPREAD), host, token);
+        }
+        Self {
+            spec,
+            flows,
+            tokens: calls.tokens,
+            world,
+            board,
+            round: 0,
+            started: Vec::new(),
+            fct: Vec::new(),
+            left: 0,
+            fired: vec![0; flows.triggers.len()],
+            seen_ends: 0,
+            seen_arrivals: 0,
+        }
+    }
+
+    /// Runs all rounds, or until the time is up.
+    pub fn go(&mut self) {
+        let limit = self.spec.time_ms_max * MS;
+        // Triggers act on the very event; a barrier of some microseconds can wait a little.
+        let events = if self.flows.triggers.is_empty() { LOOK_EVERY } else { 1 };
+        let ahead = (self.spec.workload.barrier_us * US / 2).max(US);
+        self.round_start(self.spec.workload.start_us * US);
+        while let Some(next) = self.world.next_event_at() {
+            if next > limit {
+                return;
+            }
+            // No further than that: after the last flow of a round the next event may be far.
+            self.world.events_run(next + ahead, events);
+            self.look();
+            if self.left == 0 {
+                if self.round + 1 == self.spec.workload.rounds {
+                    return;
+                }
+                self.round += 1;
+                let end = self.board.ends_from(self.seen_ends - 1)[0].at;
+                self.round_start(end + self.spec.workload.barrier_us * US);
+            }
+        }
+    }
+
+    fn round_start(&mut self, at: Ps) {
+        let n = self.flows.flows.len();
+        self.started = vec![None; n];
+        self.fct.push(vec![None; n]);
+        self.left = n;
+        self.fired.fill(0);
+        for (i, f) in self.flows.flows.iter().enumerate() {
+            if let Some(late) = f.start_ps {
+                self.flow_start(i, at + late);
+            }
+        }
+    }
+
+    fn flow_start(&mut self, i: usize, at: Ps) {
+        let at = at.max(self.world.now());
+        self.started[i] = Some(at);
+        let token = self.tokens[i] | u64::from(self.round) << 32;
+        self.world.call_at(at, self.flows.flows[i].src, token);
+    }
+
+    /// Takes note of what ended, and lets triggers act.
+    fn look(&mut self) {
+        if self.board.ended() > self.seen_ends {
+            let ends = self.board.ends_from(self.seen_ends);
+            self.seen_ends += ends.len();
+            for end in ends.iter().filter(|e| e.flow & WARM == 0) {
+                self.flow_ended(end);
+            }
+        }
+        if self.flows.triggers.is_empty() {
+            return;
+        }
+        let arrivals = self.board.arrivals_from(self.seen_arrivals);
+        self.seen_arrivals += arrivals.len();
+        for a in arrivals.iter().filter(|a| a.flow & WARM == 0) {
+            if let Some(t) = self.flows.flows[a.flow as usize].on_received {
+                self.trigger_fire(t, a.at);
+            }
+        }
+    }
+
+    fn flow_ended(&mut self, end: &FlowEnd) {
+        let i = end.flow as usize;
+        let Some(start) = self.started[i] else { return };
+        let fct = &mut self.fct[end.round as usize][i];
+        if fct.is_none() {
+            self.left -= 1;
+        }
+        // A flow that a trigger starts again counts with its last run.
+        *fct = Some(end.at - start);
+        if let Some(t) = self.flows.flows[i].on_sent {
+            self.trigger_fire(t, end.at);
+        }
+    }
+
+    fn trigger_fire(&mut self, id: u32, at: Ps) {
+        let Some(n) = self.flows.triggers.iter().position(|t| t.id == id) else { return };
+        let trigger = &self.flows.triggers[n];
+        self.fired[n] += 1;
+        let due = if trigger.once {
+            self.fired[n] == trigger.needs
+        } else {
+            self.fired[n].is_multiple_of(trigger.needs)
+        };
+        if due {
+            for i in trigger.starts.clone() {
+                self.flow_start(i as usize, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Runs with SRD hosts: settings, flows, counters.
+
+use crate::board::{Board, SharedBoard};
+use crate::floor::{Framing, Ways};
+use crate::host::{SrdHost, SrdSettings, Verb, engine_config};
+use crate::packet::LabPacket;
+use crate::result::{Detail, Tally};
+use crate::rounds::{Calls, Running, WARM};
+use crate::run::{Outcome, Plan};
+use crate::spec::{EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec};
+use crate::watch::{Watch, WatchSpec};
+use crate::workload::{Flow, Flows};
+use srd_core::config::{EngineConfig, PathPolicy, RatePolicy};
+use srd_core::counters::Counters;
+use srd_core::wire::PacketType;
+use srd_fabric::rng::stream_seed;
+use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
+use std::rc::Rc;
+
+type SrdWorld = World<LabPacket, SrdHost>;
+
+/// Runs a plan with SRD hosts.
+///
+/// # Errors
+/// If the engine refuses its settings, or has no room for the flows.
+pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
+    let (settings, base_rtt) = settings_of(plan.spec, &plan.topo, &plan.flows)?;
+    let framing = framing_of(&settings);
+    let board: SharedBoard = Rc::new(Board::default());
+    let (world, calls) = world_of(plan, &settings, &board)?;
+    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
+    plan.faults_schedule(&mut running.world)?;
+    Ok(plan.execute(running, &framing, base_rtt, |world| outcome(world, plan, settings.engine)))
+}
+
+fn world_of(
+    plan: &Plan<'_>,
+    settings: &SrdSettings,
+    board: &SharedBoard,
+) -> Result<(SrdWorld, Calls), String> {
+    let host = |h| {
+        let host_seed = stream_seed(plan.seed, 0x5bd, u64::from(h));
+        SrdHost::new(HostId(h), settings.clone(), host_seed, board.clone())
+    };
+    let mut hosts = (0..plan.topo.hosts()).map(host).collect::<Result<Vec<_>, _>>()?;
+    let mut tokens = Vec::new();
+    for (i, f) in plan.flows.flows.iter().enumerate() {
+        tokens.push(flow_attach(&mut hosts, i as u32, f.src, f.dst, f.bytes)?);
+    }
+    let warm = warm_attach(&mut hosts, plan.spec, &plan.flows.flows)?;
+    let mut hosts = hosts.into_iter();
+    let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
+        hosts.next().expect("one was made for each")
+    });
+    Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm }))
+}
+
+fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
+    let counters = counters_of(world);
+    let tally = Tally {
+        retransmitted: counters.retrans_pkts,
+        spurious: counters.retrans_spurious_pkts,
+        timeouts: counters.retrans_timeout_events,
+        tail_probes: counters.tlp_pkts,
+        acks: counters.ack_pkts,
+        duplicates: counters.dup_pkts,
+    };
+    let mut flow_goodput = Vec::new();
+    if plan.spec.measure.flows {
+        flow_goodput = vec![Vec::new(); plan.flows.flows.len()];
+        for (flow, series) in world.hosts().iter().flat_map(|h| h.watch().flows()) {
+            flow_goodput[*flow as usize].clone_from(series);
+        }
+    }
+    Outcome {
+        detail: Detail::Srd { engine: Box::new(engine), counters: Box::new(counters) },
+        tally,
+        goodput: goodput_of(world),
+        flow_goodput,
+        order: Watch::order_cost(world.hosts().iter().map(SrdHost::watch)),
+    }
+}
+
+fn framing_of(settings: &SrdSettings) -> Framing {
+    let kind = match settings.verb {
+        Verb::Write => PacketType::Write,
+        Verb::WriteImm => PacketType::WriteImm,
+        Verb::Send => PacketType::Send,
+    };
+    Framing::new(settings.engine.mtu.into(), kind)
+}
+
+/// Settings of the hosts, and the largest base RTT between ends of a flow.
+fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettings, Ps), String> {
+    let e = &spec.engine;
+    let mut verb = match e.verb {
+        VerbSpec::Write => Verb::Write,
+        VerbSpec::WriteImm => Verb::WriteImm,
+        VerbSpec::Send => Verb::Send,
+    };
+    if flows.flows.iter().any(|f| f.on_received.is_some()) {
+        verb = Verb::WriteImm;
+    }
+    let full = Framing::new(e.mtu.into(), PacketType::Write).full();
+    let mut ways = Ways::new(topo);
+    // The base RTTs of a regular network take few values; a sample of the flows meets them all.
+    let sample = flows.flows.iter().step_by(flows.flows.len().div_ceil(256));
+    let rtts = sample.map(|f| ways.base_rtt(f.src, f.dst, full));
+    let base_rtt = rtts.max().unwrap_or(10 * US);
+    let line = topo.port(ways.uplink(flows.flows[0].src)).bits_per_s;
+    let rtt = e.rtt_initial_us.map_or(base_rtt, |us| (us * 1e6) as Ps);
+    let mut engine = engine_config(e.mtu, line, rtt);
+    engine_override(&mut engine, e);
+    engine.validate().map_err(|e| format!("engine: {e}"))?;
+    if e.message_bytes == 0 || e.message_bytes > 1 << 30 {
+        return Err("engine.message_bytes must be from 1 to 1,073,741,824".into());
+    }
+    let settings = SrdSettings {
+        engine,
+        verb,
+        message_bytes: e.message_bytes,
+        qp_shared: e.qp_shared,
+        watch: WatchSpec {
+            bucket_ps: spec.measure.goodput_us * US,
+            flows: spec.measure.flows,
+            order: spec.measure.order,
+            drop_early: e.order == OrderSpec::Drop,
+        },
+    };
+    Ok((settings, base_rtt))
+}
+
+fn engine_override(c: &mut EngineConfig, e: &EngineSpec) {
+    let bytes_per_s = |gbps: f64| (gbps * 1e9 / 8.0) as u64;
+    if let Some(paths) = e.paths {
+        c.path.paths = paths;
+        c.path.live_min = c.path.live_min.min(paths);
+    }
+    if let Some(p) = e.path_policy {
+        c.path.policy = match p {
+            PathPolicySpec::Srd => PathPolicy::Srd,
+            PathPolicySpec::Oblivious => PathPolicy::Oblivious,
+            PathPolicySpec::Ecmp => PathPolicy::Ecmp,
+            PathPolicySpec::RttP2c => PathPolicy::RttP2c,
+        };
+    }
+    if let Some(p) = e.rate_policy {
+        c.rate.policy = match p {
+            RatePolicySpec::Srd => RatePolicy::Srd,
+            RatePolicySpec::Fixed => RatePolicy::Fixed,
+        };
+    }
+    if let Some(g) = e.fixed_gbps {
+        c.rate.rate_fixed_bytes_per_sec = bytes_per_s(g);
+    }
+    if let Some(b) = e.fixed_inflight_bytes {
+        c.rate.inflight_fixed_bytes = b;
+    }
+    if let Some(on) = e.credits {
+        c.rate.credits = on;
+    }
+    if let Some(n) = e.ack_every {
+        c.ack.every = n;
+    }
+}
+
+/// Adds a flow to its hosts; returns its token.
+fn flow_attach(
+    hosts: &mut [SrdHost],
+    flow: u32,
+    src: HostId,
+    dst: HostId,
+    bytes: u64,
+) -> Result<u64, String> {
+    let remote = hosts[dst.0 as usize].receive_from(src)?;
+    hosts[src.0 as usize].flow_add(flow, dst, bytes, remote)
+}
+
+/// Adds a warming flow for each pair of hosts; returns where and with which token to start it.
+fn warm_attach(
+    hosts: &mut [SrdHost],
+    spec: &Spec,
+    flows: &[Flow],
+) -> Result<Vec<(HostId, u64)>, String> {
+    let bytes = spec.workload.warm_bytes;
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let mut pairs: Vec<(HostId, HostId)> = flows.iter().map(|f| (f.src, f.dst)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut out = Vec::new();
+    for (k, (src, dst)) in pairs.into_iter().enumerate() {
+        out.push((src, flow_attach(hosts, WARM | k as u32, src, dst, bytes)?));
+    }
+    Ok(out)
+}
+
+/// Sum of the engines' counters.
+fn counters_of(world: &SrdWorld) -> Counters {
+    let mut sum = Counters::default();
+    for host in world.hosts() {
+        let c = host.engine().counters();
+        sum.tx_pkts += c.tx_pkts;
+        sum.rx_pkts += c.rx_pkts;
+        sum.rx_drops += c.rx_drops;
+        sum.retrans_pkts += c.retrans_pkts;
+        sum.retrans_bytes += c.retrans_bytes;
+        sum.retrans_spurious_pkts += c.retrans_spurious_pkts;
+        sum.retrans_timeout_events += c.retrans_timeout_events;
+        sum.tlp_pkts += c.tlp_pkts;
+        sum.ack_pkts += c.ack_pkts;
+        sum.dup_pkts += c.dup_pkts;
+        sum.ce_pkts += c.ce_pkts;
+        sum.probe_pkts += c.probe_pkts;
+        sum.paths_retired += c.paths_retired;
+        sum.paths_returned += c.paths_returned;
+        sum.stalls += c.stalls;
+        sum.opens_sent += c.opens_sent;
+    }
+    sum
+}
+
+fn goodput_of(world: &SrdWorld) -> Vec<u64> {
+    let mut sum = Vec::new();
+    for host in world.hosts() {
+        let placed = host.watch().series();
+        if sum.len() < placed.len() {
+            sum.resize(placed.len(), 0);
+        }
+        for (s, p) in sum.iter_mut().zip(placed) {
+            *s += p;
+        }
+    }
+    sum
+}

@@ -1,0 +1,238 @@
+//! Runs with TCP hosts: each flow is a connection of its own that stays open over the rounds.
+//!
+//! A flow ends when its last byte has arrived in order: half a round trip earlier than SRD's, which
+//! end when the sender knows.
+
+use crate::board::{Board, FlowEnd, SharedBoard};
+use crate::floor::{Framing, Ways};
+use crate::result::{Detail, Tally};
+use crate::rounds::{Calls, Running, WARM};
+use crate::run::{Outcome, Plan};
+use rustc_hash::{FxHashMap, FxHashSet};
+use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, Rng, US, World, WorldConfig};
+use srd_rivals::{Conn, TcpConfig, TcpHost, TcpSegment};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Port of servers, and the range from which the kernel takes clients' ports.
+const PORT_SERVER: u16 = 5001;
+const PORT_FIRST: u64 = 32_768;
+const PORTS: u64 = 28_232;
+/// Stream of random numbers for ports.
+const STREAM_PORTS: u64 = 0x7c9;
+/// In a call's token instead of a round: open the connection, and warm it up.
+const WARM_ROUND: u32 = u32::MAX;
+
+/// Which connection is whose, shared by the hosts of a run.
+#[derive(Debug, Default)]
+struct Registry {
+    /// Flow of each connection, by sending host and number there.
+    flow_of: FxHashMap<Conn, u32>,
+    /// Rounds in which each flow's messages were written, in order.
+    written: Vec<Vec<u32>>,
+    /// How many of them have arrived.
+    arrived: Vec<usize>,
+}
+
+/// A flow as its sender knows it.
+#[derive(Clone, Debug)]
+struct Sending {
+    flow: u32,
+    dst: HostId,
+    bytes: u64,
+    sport: u16,
+    conn: Option<Conn>,
+}
+
+/// A host that speaks TCP and tells the board of flows that ended.
+struct TcpLabHost {
+    tcp: TcpHost,
+    received: Arc<AtomicU64>,
+    registry: Rc<RefCell<Registry>>,
+    board: SharedBoard,
+    sending: Vec<Sending>,
+    warm_bytes: u64,
+}
+
+impl TcpLabHost {
+    fn write(&mut self, i: usize, round: u32, io: &mut HostIo<'_, TcpSegment>) {
+        let s = &mut self.sending[i];
+        let conn = *s.conn.get_or_insert_with(|| {
+            let conn = self.tcp.connect(s.dst, (s.sport, PORT_SERVER), io);
+            self.registry.borrow_mut().flow_of.insert(conn, s.flow);
+            conn
+        });
+        let bytes = if round == WARM_ROUND { self.warm_bytes } else { s.bytes };
+        self.registry.borrow_mut().written[s.flow as usize].push(round);
+        self.tcp.write(conn, bytes, io);
+    }
+
+    /// Tells of messages that have arrived on a connection.
+    fn arrivals_tell(&self, conn: Conn, now: Ps) {
+        let mut registry = self.registry.borrow_mut();
+        let Some(flow) = registry.flow_of.get(&conn).copied() else { return };
+        let all = self.tcp.receiver(conn).map_or(0, |r| r.arrivals().len());
+        let seen = std::mem::replace(&mut registry.arrived[flow as usize], all);
+        for k in seen..all {
+            let round = registry.written[flow as usize][k];
+            if round != WARM_ROUND {
+                self.board.flow_end(FlowEnd { flow, round, at: now });
+                self.board.flow_arrived(FlowEnd { flow, round, at: now });
+            } else {
+                self.board.flow_end(FlowEnd { flow: flow | WARM, round: 0, at: now });
+            }
+        }
+    }
+}
+
+impl Host<TcpSegment> for TcpLabHost {
+    fn on_packet(
+        &mut self,
+        now: Ps,
+        packet: Delivered<TcpSegment>,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        let conn = match packet.payload {
+            TcpSegment::Data { conn, .. } => Some(Conn { src: packet.src, index: conn }),
+            _ => None,
+        };
+        let before = self.received.load(Ordering::Relaxed);
+        self.tcp.on_packet(now, packet, io);
+        if let Some(conn) = conn
+            && self.received.load(Ordering::Relaxed) > before
+        {
+            self.arrivals_tell(conn, now);
+        }
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, TcpSegment>) {
+        self.tcp.on_timer(now, io);
+    }
+
+    /// Starts a flow (again).
+    fn on_call(&mut self, _: Ps, token: u64, io: &mut HostIo<'_, TcpSegment>) {
+        self.write((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32, io);
+    }
+}
+
+/// Runs a plan with TCP hosts.
+///
+/// # Errors
+/// If TCP's settings make no sense; the text names the field.
+pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
+    let spec = plan.spec;
+    if spec.measure.order {
+        return Err("measure.order is SRD's: TCP is always in order".into());
+    }
+    let mut config = spec.tcp.config()?;
+    if spec.measure.goodput_us > 0 {
+        config.sample_ps = Some(spec.measure.goodput_us * US);
+    }
+    let framing = Framing::tcp(config.mss, config.header_bytes + config.link_bytes);
+    let board: SharedBoard = Rc::new(Board::default());
+    let (world, calls) = world_of(plan, &config, &board)?;
+    let mut running = Running::new(spec, &plan.flows, world, board, calls, plan.seed);
+    plan.faults_schedule(&mut running.world)?;
+    let base_rtt = base_rtt(plan, &framing);
+    Ok(plan.execute(running, &framing, base_rtt, |world| outcome(world, plan, config)))
+}
+
+fn base_rtt(plan: &Plan<'_>, framing: &Framing) -> Ps {
+    let mut ways = Ways::new(&plan.topo);
+    let flows = &plan.flows.flows;
+    // The base RTTs of a regular network take few values; a sample of the flows meets them all.
+    let sample = flows.iter().step_by(flows.len().div_ceil(256));
+    sample.map(|f| ways.base_rtt(f.src, f.dst, framing.full())).max().unwrap_or(10 * US)
+}
+
+fn world_of(
+    plan: &Plan<'_>,
+    config: &TcpConfig,
+    board: &SharedBoard,
+) -> Result<(World<TcpSegment, TcpLabHost>, Calls), String> {
+    let flows = &plan.flows.flows;
+    let shared = Arc::new(config.clone());
+    let received = Arc::new(AtomicU64::new(0));
+    let registry = Rc::new(RefCell::new(Registry {
+        flow_of: FxHashMap::default(),
+        written: vec![Vec::new(); flows.len()],
+        arrived: vec![0; flows.len()],
+    }));
+    let mut hosts: Vec<TcpLabHost> = (0..plan.topo.hosts())
+        .map(|h| TcpLabHost {
+            tcp: TcpHost::new(HostId(h), Arc::clone(&shared), Arc::clone(&received)),
+            received: Arc::clone(&received),
+            registry: Rc::clone(&registry),
+            board: Rc::clone(board),
+            sending: Vec::new(),
+            warm_bytes: plan.spec.workload.warm_bytes,
+        })
+        .collect();
+    let mut ports = Rng::stream(plan.seed, STREAM_PORTS, 0);
+    let mut taken: FxHashSet<(HostId, u16)> = FxHashSet::default();
+    let mut calls = Calls { tokens: Vec::new(), warm: Vec::new() };
+    for (i, f) in flows.iter().enumerate() {
+        let mut port = || (PORT_FIRST + ports.below(PORTS)) as u16;
+        let sport = (0..PORTS).map(|_| port()).find(|p| taken.insert((f.src, *p)));
+        let sport = sport.ok_or_else(|| format!("host {} has no free port left", f.src.0))?;
+        let host = &mut hosts[f.src.0 as usize];
+        let token = host.sending.len() as u64;
+        host.sending.push(Sending {
+            flow: i as u32,
+            dst: f.dst,
+            bytes: f.bytes,
+            sport,
+            conn: None,
+        });
+        calls.tokens.push(token);
+        if plan.spec.workload.warm_bytes > 0 {
+            calls.warm.push((f.src, token | u64::from(WARM_ROUND) << 32));
+        }
+    }
+    let mut hosts = hosts.into_iter();
+    let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
+        hosts.next().expect("one was made for each")
+    });
+    Ok((world.map_err(|e| e.to_string())?, calls))
+}
+
+fn outcome(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>, config: TcpConfig) -> Outcome {
+    let mut counters = srd_rivals::Counters::default();
+    world.hosts().iter().for_each(|h| counters.add(&h.tcp.counters()));
+    let (mut goodput, mut flow_goodput) = (Vec::new(), Vec::new());
+    if config.sample_ps.is_some() {
+        for f in per_flow(world, plan) {
+            if goodput.len() < f.len() {
+                goodput.resize(f.len(), 0);
+            }
+            goodput.iter_mut().zip(&f).for_each(|(sum, bytes)| *sum += bytes);
+            if plan.spec.measure.flows {
+                flow_goodput.push(f);
+            }
+        }
+    }
+    let tally = Tally {
+        retransmitted: counters.retransmits,
+        spurious: counters.duplicates_received,
+        timeouts: counters.timeouts,
+        tail_probes: counters.probes,
+        acks: counters.acks_sent,
+        duplicates: counters.duplicates_received,
+    };
+    let detail = Detail::Tcp { config: Box::new(config), counters: Box::new(counters) };
+    Outcome { detail, tally, goodput, flow_goodput, order: None }
+}
+
+/// What arrived in order of each flow, per interval.
+fn per_flow(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>) -> Vec<Vec<u64>> {
+    let mut out = vec![Vec::new(); plan.flows.flows.len()];
+    for s in world.hosts().iter().flat_map(|h| &h.sending) {
+        let Some(conn) = s.conn else { continue };
+        if let Some(r) = world.hosts()[s.dst.0 as usize].tcp.receiver(conn) {
+            out[s.flow as usize] = r.samples().to_vec();
+        }
+    }
+    out
+}
