@@ -1,6 +1,9 @@
 //! Spec files: a base, cases that change parts of it, and what `--quick` changes.
 
+mod locate;
+
 use super::Spec;
+use locate::line_of;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -103,9 +106,11 @@ impl SpecFile {
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
                 merge(&mut whole, table);
             }
-            let spec: Spec = whole
-                .try_into()
-                .map_err(|e: toml::de::Error| format!("case {}: {}", i + 1, e.message()))?;
+            let spec: Spec = whole.try_into().map_err(|e: toml::de::Error| {
+                let line =
+                    line_of(text, &e.to_string()).map_or(String::new(), |n| format!("line {n}: "));
+                format!("{line}case {}: {}", i + 1, e.to_string().trim().replace('\n', " "))
+            })?;
             out.push(spec);
         }
         Ok(Self { cases: out, folder: folder.into() })
