@@ -35,6 +35,11 @@ impl Failure {
         Self { code: INTERRUPTED, text: "interrupted".into() }
     }
 
+    /// The operation failed, and the output says so already.
+    pub fn told() -> Self {
+        Self { code: FAILED, text: String::new() }
+    }
+
     /// Nobody reads the output any more (`srd … | head`): end without a word.
     pub fn output_closed() -> Self {
         Self { code: FAILED, text: String::new() }

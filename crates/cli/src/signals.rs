@@ -35,6 +35,11 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, which is set when asked to end.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
     /// # Errors
     /// [`Failure::interrupted`] when asked to end.
     pub fn check(&self) -> Result {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[test]
 fn every_command_has_help_with_examples_and_exit_codes() {
-    for command in ["serve", "perf", "cp", "paths"] {
+    for command in ["serve", "perf", "cp", "paths", "check"] {
         let help = run(&[command, "--help"]).ok().stdout;
         assert!(help.contains("Examples:") && help.contains("srd "), "{help}");
         assert!(help.to_lowercase().contains("exit code"), "{help}");
@@ -17,7 +17,7 @@ fn every_command_has_help_with_examples_and_exit_codes() {
 
 #[test]
 fn wrong_usage_is_2_and_says_what_is_right() {
-    let wrong: [(&[&str], &str); 19] = [
+    let wrong: [(&[&str], &str); 22] = [
         (&["fly"], "unrecognized"),
         (&["perf", "lat"], "HOST"),
         (&["perf", "speed", "127.0.0.1"], "lat"),
@@ -37,10 +37,25 @@ fn wrong_usage_is_2_and_says_what_is_right() {
         (&["cp", "a:b", "c:d"], "local file"),
         (&["paths", "127.0.0.1", "--interval", "0"], "time"),
         (&["serve", "--slot", "256"], "0 to 255"),
+        (&["check", "--sedes", "5"], "`--sedes` is not known"),
+        (&["check", "--trace"], "--seed"),
+        (&["check", "--seed", "1", "--planted", "1"], "--cfg planted_bugs"),
     ];
     for (args, words) in wrong {
         run(args).fails(2, words);
     }
+}
+
+#[test]
+fn the_fault_checker_runs_as_a_command() {
+    let many = run(&["check", "--seeds", "30", "--first", "500"]).ok().stdout;
+    assert!(many.contains("30 seeds from 500 to 529") && many.contains("0 failed"), "{many}");
+    let s = Scratch::new("check");
+    let capture = s.path("w.pcapng");
+    let one = run(&["check", "--seed", "7", "--trace", "--pcap", &capture]).ok().stdout;
+    assert!(one.contains("engine 0") && one.contains("packets are in"), "{one}");
+    assert!(std::fs::metadata(&capture).unwrap().len() > 1000);
+    run(&["check", "--corpus", "/no/such/file"]).fails(1, "cannot read /no/such/file");
 }
 
 #[test]
