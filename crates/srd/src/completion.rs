@@ -49,6 +49,8 @@ pub struct WorkCompletion {
     pub src_ah: AhId,
     /// Receive: the sender's address.
     pub src_ip: Option<IpAddr>,
+    /// Receive: the first 40 bytes are a header with the addresses (UD).
+    pub grh: bool,
 }
 
 impl Default for WorkCompletion {
@@ -64,6 +66,7 @@ impl Default for WorkCompletion {
             src_qpn: Qpn(0),
             src_ah: AhId::UNKNOWN,
             src_ip: None,
+            grh: false,
         }
     }
 }

@@ -83,6 +83,8 @@ pub struct DeviceConfig {
     /// Largest message in bytes; `None` = what the link carries. The link must carry
     /// [`srd_wire::OVERHEAD_BYTES`] more.
     pub mtu: Option<u16>,
+    /// With `mtu` left to the link: no more than this all the same.
+    pub mtu_max: Option<u16>,
     /// Paths per peer: a power of two up to 256; 64 by default.
     pub paths: u16,
     /// How a path is chosen.
@@ -109,6 +111,7 @@ impl DeviceConfig {
             slot: None,
             port_base: PORT_BASE_DEFAULT,
             mtu: None,
+            mtu_max: None,
             paths: 64,
             path_policy: PathPolicy::default(),
             rate_policy: RatePolicy::default(),
@@ -145,6 +148,7 @@ impl fmt::Debug for DeviceConfig {
             .field("slot", &self.slot)
             .field("port_base", &self.port_base)
             .field("mtu", &self.mtu)
+            .field("mtu_max", &self.mtu_max)
             .field("paths", &self.paths)
             .field("path_policy", &self.path_policy)
             .field("rate_policy", &self.rate_policy)

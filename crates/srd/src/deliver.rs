@@ -103,6 +103,7 @@ impl Tables {
             src_qpn: c.src_qpn,
             src_ah: c.src_ah,
             src_ip: c.src_ip,
+            grh: false,
         };
         match c.kind {
             CompletionKind::Send(handle, op) => {
@@ -134,6 +135,7 @@ impl Tables {
         }
         qp.core.rq_slots.give(1);
         if filled && qp.core.kind == QpType::Ud && wc.status == Status::Ok {
+            wc.grh = true;
             let payload = wc.byte_len.saturating_sub(GRH_BYTES) as u16;
             let header = grh(wc.src_ip.unwrap_or(local_ip), local_ip, payload);
             scatter(&self.regions, &slot.pieces, 0, &header);

@@ -129,6 +129,13 @@ impl Shared {
         }
     }
 
+    /// A queue pair has new receives: whoever takes the next turn finds them before it looks at
+    /// packets.
+    #[inline]
+    pub(crate) fn note_recvs(&self, qp_index: usize) {
+        self.posted.insert(qp_index);
+    }
+
     /// A completion queue has freed slots.
     #[inline]
     pub(crate) fn note_poll(&self, cq_index: usize) {

@@ -15,6 +15,34 @@ pub(crate) struct Local {
     pub scope_id: u32,
 }
 
+/// An address of a network interface of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// Name of the interface.
+    pub name: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface is up.
+    pub up: bool,
+    /// It is the loopback interface.
+    pub loopback: bool,
+}
+
+/// Every address of every interface of this host, in the kernel's order.
+///
+/// # Errors
+/// The kernel refuses the list.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let all = addresses()?.into_iter();
+    Ok(all
+        .filter_map(|(name, local, flags)| {
+            let has = |flag: i32| flags & flag as u32 != 0;
+            let (up, loopback) = (has(libc::IFF_UP), has(libc::IFF_LOOPBACK));
+            Some(InterfaceAddress { name, ip: local?.ip, up, loopback })
+        })
+        .collect())
+}
+
 /// Smaller is preferred: IPv4, then global IPv6, then link-local.
 fn rank(local: &Local) -> u8 {
     match local.ip {
@@ -30,19 +58,19 @@ pub(crate) fn address_of(name: &str) -> Result<Local, DeviceError> {
         .map_err(|source| DeviceError::Os { what: "listing the network interfaces", source })?;
     let problem = |problem| DeviceError::Interface { name: name.to_owned(), problem };
     let mut known = false;
-    let here = all.iter().filter(|(n, _)| n == name).inspect(|_| known = true);
-    let best = here.filter_map(|(_, local)| *local).min_by_key(rank);
+    let here = all.iter().filter(|(n, ..)| n == name).inspect(|_| known = true);
+    let best = here.filter_map(|(_, local, _)| *local).min_by_key(rank);
     best.ok_or_else(|| problem(if known { "has no IP address" } else { "does not exist" }))
 }
 
 /// The scope of a link-local address of this host; 0 for any other.
 pub(crate) fn scope_of(ip: IpAddr) -> u32 {
     let all = addresses().unwrap_or_default();
-    all.iter().find_map(|(_, l)| l.filter(|l| l.ip == ip)).map_or(0, |l| l.scope_id)
+    all.iter().find_map(|(_, l, _)| l.filter(|l| l.ip == ip)).map_or(0, |l| l.scope_id)
 }
 
-/// Name of the interface and address, for every entry of the kernel's list.
-fn addresses() -> io::Result<Vec<(String, Option<Local>)>> {
+/// Name of the interface, address and flags, for every entry of the kernel's list.
+fn addresses() -> io::Result<Vec<(String, Option<Local>, u32)>> {
     let mut head: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: a place for the list's head is passed.
     if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
@@ -56,7 +84,7 @@ fn addresses() -> io::Result<Vec<(String, Option<Local>)>> {
         // SAFETY: every node has a nul-terminated name.
         let name = unsafe { CStr::from_ptr(node.ifa_name) }.to_string_lossy().into_owned();
         // SAFETY: ifa_addr is null or a socket address of the family it names.
-        found.push((name, unsafe { local_of(node.ifa_addr) }));
+        found.push((name, unsafe { local_of(node.ifa_addr) }, node.ifa_flags));
         next = node.ifa_next;
     }
     // SAFETY: the list came from getifaddrs, and no reference into it is left.

@@ -98,6 +98,7 @@ pub use cq::{CompletionQueue, CqInit};
 pub use device::Device;
 pub use error::{DeviceError, Error, PostError};
 pub use events::AsyncEvent;
+pub use interface::{InterfaceAddress, interface_addresses};
 pub use mr::{MemoryRegion, Sge};
 pub use pd::ProtectionDomain;
 pub use post::{Data, Faults, RecvWr, SendWr};

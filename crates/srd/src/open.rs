@@ -52,6 +52,8 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     }
     let slot = slot_of(net.datapath.as_ref(), &config)?;
     let mtu = mtu_of(net.datapath.as_ref(), config.mtu)?;
+    let mtu_max = config.mtu_max.filter(|_| config.mtu.is_none());
+    let mtu = mtu.min(mtu_max.unwrap_or(mtu).max(MTU_MIN));
     if net.datapath.paths() < usize::from(config.paths) {
         return Err(DeviceError::Config("the datapath has fewer paths than `paths` asks for"));
     }

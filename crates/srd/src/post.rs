@@ -157,6 +157,13 @@ impl QueuePair {
         self.device().shared().note_post(usize::from(self.core.qpn.index()));
     }
 
+    /// [`QueuePair::doorbell`] for receives alone. They wait for messages: a device that sleeps need
+    /// not wake up for them.
+    #[inline]
+    pub fn doorbell_recv(&self) {
+        self.device().shared().note_recvs(usize::from(self.core.qpn.index()));
+    }
+
     /// As [`QueuePair::post_send`] for one of several requests: the device need not look before
     /// [`QueuePair::doorbell`].
     ///

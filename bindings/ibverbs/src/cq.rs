@@ -1,0 +1,342 @@
+//! Completion queues: creation, and polling by arrays of work completions.
+
+use crate::{
+    abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
+    channel::Channel,
+    context::Context,
+    cq_ex, errno,
+    num::{
+        IBV_WC_BAD_RESP_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
+        IBV_WC_LOC_QP_OP_ERR, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
+        IBV_WC_REM_ABORT_ERR, IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_RD_REQ_ERR,
+        IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RESP_TIMEOUT_ERR,
+        IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
+        IBV_WC_WR_FLUSH_ERR, int,
+    },
+    pd::next_handle,
+};
+use libc::{c_int, c_void};
+use srd::{CompletionOp, CompletionQueue, CqInit, Qpn, Status, WorkCompletion};
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// Completions taken from the device at once.
+pub(crate) const BATCH: usize = 16;
+
+/// Slots of a queue at least. Verbs lets a program post more than its completion queue holds as
+/// long as it polls in time; here a post needs a slot.
+const DEPTH_MIN: u32 = 1024;
+
+/// A completion queue.
+#[repr(C)]
+pub(crate) struct Cq {
+    pub base: ibv_cq_ex,
+    pub efadv: efadv_cq,
+    pub cq: CompletionQueue,
+    /// Guards `taken`; held from `start_poll` to `end_poll`.
+    lock: UnsafeCell<libc::pthread_mutex_t>,
+    taken: UnsafeCell<Taken>,
+    channel: *mut ibv_comp_channel,
+    events_sent: AtomicU32,
+    events_acked: AtomicU32,
+}
+
+/// Completions taken from the device and not yet given to the program.
+#[derive(Default)]
+pub(crate) struct Taken {
+    batch: [WorkCompletion; BATCH],
+    next: usize,
+    len: usize,
+    /// What the program reads piece by piece.
+    pub current: WorkCompletion,
+}
+
+impl Taken {
+    /// The oldest completion; polls the device if none is left.
+    #[inline]
+    pub(crate) fn take(&mut self, cq: &CompletionQueue) -> Option<WorkCompletion> {
+        if self.next == self.len {
+            (self.next, self.len) = (0, cq.poll(&mut self.batch).unwrap_or(0));
+            if self.len == 0 {
+                return None;
+            }
+        }
+        self.next += 1;
+        Some(self.batch[self.next - 1])
+    }
+
+    fn forget(&mut self, qpn: Qpn) {
+        let mut kept = 0;
+        for i in self.next..self.len {
+            if self.batch[i].qpn != qpn {
+                self.batch[kept] = self.batch[i];
+                kept += 1;
+            }
+        }
+        (self.next, self.len) = (0, kept);
+    }
+}
+
+impl Cq {
+    /// # Safety
+    /// `cq` came from here and was not given back.
+    pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a Self {
+        // SAFETY: such pointers are to the first field of the first field.
+        unsafe { &*cq.cast::<Self>() }
+    }
+
+    /// Takes the lock and gives what it guards.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(crate) fn locked(&self) -> &mut Taken {
+        // SAFETY: the mutex was initialised and is never moved; it guards `taken`, and everybody
+        // unlocks only after the last use of the reference.
+        unsafe {
+            libc::pthread_mutex_lock(self.lock.get());
+            &mut *self.taken.get()
+        }
+    }
+
+    /// What the lock guards, while this thread holds it.
+    ///
+    /// # Safety
+    /// This thread is between [`Cq::locked`] and [`Cq::unlock`].
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(crate) unsafe fn held(&self) -> &mut Taken {
+        // SAFETY: as promised by the caller.
+        unsafe { &mut *self.taken.get() }
+    }
+
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        // SAFETY: this thread holds it.
+        unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
+    }
+
+    /// A queue pair goes: its completions must not be seen any more.
+    pub(crate) fn forget(&self, qpn: Qpn) {
+        self.locked().forget(qpn);
+        self.unlock();
+    }
+
+    /// An event of this queue was given to the program.
+    pub(crate) fn event_sent(&self) {
+        self.events_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The program is done with events.
+    pub(crate) fn events_ack(&self, n: u32) {
+        self.events_acked.fetch_add(n, Ordering::Release);
+    }
+}
+
+/// Makes a completion queue for both ways of polling.
+///
+/// # Safety
+/// The context is open; `channel` is null or a live channel.
+pub(crate) unsafe fn create(
+    context: *mut ibv_context,
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: u32,
+) -> *mut Cq {
+    // SAFETY: the context is open.
+    let of = unsafe { Context::of(context) };
+    // SAFETY: as above.
+    let vectors = unsafe { (*context).num_comp_vectors } as u32;
+    if cqe == 0 || cqe > of.device.attr().max_cqe || comp_vector >= vectors {
+        return errno::null(libc::EINVAL);
+    }
+    let depth = cqe.max(DEPTH_MIN).next_power_of_two().min(of.device.attr().max_cqe);
+    // SAFETY: null or a live channel.
+    let told = unsafe { Channel::of(channel) };
+    let handle = next_handle();
+    let mut cq = Box::new_uninit();
+    // The place is the queue's name in events.
+    let place: *mut Cq = cq.as_mut_ptr();
+    let init = CqInit { depth, channel: told.map(|c| &c.channel), context: place.addr() as u64 };
+    let made = match of.device.cq_create_ex(&init) {
+        Ok(made) => made,
+        Err(e) => return errno::null(e.errno()),
+    };
+    if let Some(channel) = told {
+        channel.refer();
+    }
+    cq.write(Cq {
+        base: cq_ex::table(ibv_cq {
+            context,
+            channel,
+            cq_context,
+            handle,
+            cqe: depth as c_int,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            comp_events_completed: 0,
+            async_events_completed: 0,
+        }),
+        efadv: cq_ex::EFADV,
+        cq: made,
+        lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+        taken: UnsafeCell::default(),
+        channel,
+        events_sent: AtomicU32::new(0),
+        events_acked: AtomicU32::new(0),
+    });
+    // SAFETY: just written.
+    Box::into_raw(unsafe { cq.assume_init() })
+}
+
+/// # Safety
+/// As verbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let (Ok(cqe), Ok(vector)) = (u32::try_from(cqe), u32::try_from(comp_vector)) else {
+        return errno::null(libc::EINVAL);
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { create(context, cqe, cq_context, channel, vector) }.cast()
+}
+
+/// Waits, as verbs demands, until every event of the queue was acknowledged.
+///
+/// # Safety
+/// As verbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: a live queue.
+    let this = unsafe { Cq::of(cq) };
+    if this.cq.in_use() {
+        return libc::EBUSY;
+    }
+    while this.events_acked.load(Ordering::Acquire) != this.events_sent.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    // SAFETY: null or a live channel.
+    let channel = unsafe { Channel::of(this.channel) };
+    // SAFETY: it came from `create`. Dropping it takes its events off the channel.
+    drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
+    if let Some(channel) = channel {
+        channel.unrefer();
+    }
+    0
+}
+
+/// The queue is as large as it was made.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// `ibv_poll_cq`.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: a live queue.
+    let this = unsafe { Cq::of(cq) };
+    let taken = this.locked();
+    let mut n = 0;
+    while n < max
+        && let Some(completion) = taken.take(&this.cq)
+    {
+        // SAFETY: the caller has room for `max`.
+        unsafe { wc.add(n as usize).write(plain(&completion)) };
+        n += 1;
+    }
+    this.unlock();
+    n
+}
+
+/// A completion as verbs has it.
+fn plain(c: &WorkCompletion) -> ibv_wc {
+    ibv_wc {
+        wr_id: c.wr_id,
+        status: status(c.status),
+        opcode: opcode(c.op),
+        vendor_err: vendor_err(c.status),
+        byte_len: c.byte_len,
+        imm_data: c.imm.unwrap_or(0).to_be(),
+        qp_num: u32::from(c.qpn.0),
+        src_qp: u32::from(c.src_qpn.0),
+        wc_flags: wc_flags(c),
+        pkey_index: 0,
+        slid: c.src_ah.0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// `enum ibv_wc_status` as EFA's library maps the device's codes.
+pub(crate) const fn status(status: Status) -> c_int {
+    int(match status {
+        Status::Ok => IBV_WC_SUCCESS,
+        Status::Flushed => IBV_WC_WR_FLUSH_ERR,
+        Status::LocalQpInternalError | Status::LocalUnsupportedOp | Status::LocalInvalidAh => {
+            IBV_WC_LOC_QP_OP_ERR
+        }
+        Status::LocalInvalidLkey => IBV_WC_LOC_PROT_ERR,
+        Status::LocalBadLength => IBV_WC_LOC_LEN_ERR,
+        Status::RemoteBadAddress => IBV_WC_REM_ACCESS_ERR,
+        Status::RemoteAbort => IBV_WC_REM_ABORT_ERR,
+        Status::RemoteBadDestQpn => IBV_WC_REM_INV_RD_REQ_ERR,
+        Status::RemoteRnr => IBV_WC_RNR_RETRY_EXC_ERR,
+        Status::RemoteBadLength | Status::RemoteFeatureMismatch => IBV_WC_REM_INV_REQ_ERR,
+        Status::RemoteBadStatus => IBV_WC_BAD_RESP_ERR,
+        Status::LocalUnrespRemote | Status::LocalUnreachRemote => IBV_WC_RESP_TIMEOUT_ERR,
+        Status::RemoteUnknownPeer => IBV_WC_REM_OP_ERR,
+    })
+}
+
+/// The device's own code: EFA's numbers.
+pub(crate) const fn vendor_err(status: Status) -> u32 {
+    status as u32
+}
+
+/// `enum ibv_wc_opcode`. Reads count as sends: so EFA's library has it, and so libfabric wants it.
+pub(crate) const fn opcode(op: CompletionOp) -> c_int {
+    int(match op {
+        CompletionOp::Send | CompletionOp::Read => IBV_WC_SEND,
+        CompletionOp::Write => IBV_WC_RDMA_WRITE,
+        CompletionOp::Recv => IBV_WC_RECV,
+        CompletionOp::RecvRdmaImm | CompletionOp::RecvUnsolicited => IBV_WC_RECV_RDMA_WITH_IMM,
+    })
+}
+
+/// `enum ibv_wc_flags`.
+pub(crate) fn wc_flags(c: &WorkCompletion) -> u32 {
+    let imm = if c.imm.is_some() { IBV_WC_WITH_IMM } else { 0 };
+    (imm | if c.grh { IBV_WC_GRH } else { 0 }) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_of_a_queue_pair_that_goes_are_dropped_and_the_rest_keeps_its_order() {
+        let mut taken = Taken::default();
+        for (i, qpn) in [7, 1, 2, 1, 3].into_iter().enumerate() {
+            taken.batch[i] =
+                WorkCompletion { qpn: Qpn(qpn), wr_id: i as u64, ..WorkCompletion::default() };
+        }
+        (taken.next, taken.len) = (1, 5);
+        taken.forget(Qpn(1));
+        let left: Vec<_> = taken.batch[taken.next..taken.len].iter().map(|c| c.wr_id).collect();
+        assert_eq!(left, [2, 4]);
+    }
+
+    #[test]
+    fn statuses_are_those_of_efa() {
+        assert_eq!(status(Status::RemoteRnr), int(IBV_WC_RNR_RETRY_EXC_ERR));
+        assert_eq!((vendor_err(Status::RemoteRnr), vendor_err(Status::LocalUnreachRemote)), (10, 15));
+        assert_eq!(vendor_err(Status::RemoteFeatureMismatch), 18);
+    }
+}

@@ -1,0 +1,111 @@
+//! The end of the process: devices say goodbye, and the figures of what went through them are left
+//! where `srd run` asks for them.
+
+use crate::{devices, settings::warn};
+use srd::Device;
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    io::Write,
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+/// What went through the devices of this process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    messages: u64,
+    bytes: u64,
+    received: u64,
+    packets: u64,
+    retransmitted: u64,
+    paths: usize,
+    peers: usize,
+}
+
+static TOTALS: Mutex<Totals> = Mutex::new(Totals {
+    messages: 0,
+    bytes: 0,
+    received: 0,
+    packets: 0,
+    retransmitted: 0,
+    paths: 0,
+    peers: 0,
+});
+/// The process that opened a device last: a child of `fork` has nothing to report.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+static OPENED: AtomicBool = AtomicBool::new(false);
+
+/// A device was opened: the end of the process matters from now on.
+pub(crate) fn install() {
+    OWNER.store(std::process::id(), Ordering::Relaxed);
+    OPENED.store(true, Ordering::Relaxed);
+}
+
+/// Adds the figures of a device that goes.
+pub(crate) fn account(device: &Device) {
+    let (Ok(counters), Ok(contexts)) = (device.counters(), device.context_stats()) else { return };
+    let engine = &counters.engine;
+    let peers: BTreeSet<_> = contexts.iter().map(|c| c.peer.ip).collect();
+    let used = |ip| {
+        let paths = device.path_stats(ip).unwrap_or_default();
+        paths.iter().filter(|p| p.packets_sent > 0).count()
+    };
+    let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+    totals.messages += engine.send_wrs + engine.rdma_read_wrs + engine.rdma_write_wrs;
+    totals.bytes += engine.send_bytes + engine.rdma_read_bytes + engine.rdma_write_bytes;
+    totals.received += engine.recv_bytes + engine.rdma_write_recv_bytes;
+    totals.packets += engine.tx_pkts;
+    totals.retransmitted += engine.retrans_pkts;
+    totals.paths = totals.paths.max(peers.iter().map(|&ip| used(ip)).max().unwrap_or(0));
+    totals.peers += peers.len();
+}
+
+/// Called by the loader when the process ends, after the destructors of libraries above this one.
+pub(crate) extern "C" fn at_exit() {
+    if !OPENED.load(Ordering::Relaxed) || OWNER.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    for device in devices::entries().iter().filter_map(devices::Entry::opened) {
+        account(&device);
+        device.close();
+    }
+    if let Some(folder) = env::var_os("SRD_STATS_DIR")
+        && let Err(e) = leave(Path::new(&folder))
+    {
+        warn(&format!("the figures cannot be left in {}: {e}", folder.display()));
+    }
+}
+
+/// Writes the figures as one line of JSON.
+fn leave(folder: &Path) -> std::io::Result<()> {
+    let t = *TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    // The name may hold anything: keep what needs no quoting.
+    let program: String =
+        program.trim().chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
+    let pid = std::process::id();
+    // Processes of several hosts (or containers) may have one number: the folder may be shared.
+    let mut at = folder.join(format!("{program}-{pid}"));
+    for n in 1.. {
+        let made = fs::File::options().write(true).create_new(true).open(at.with_extension("json"));
+        match made {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                at = folder.join(format!("{program}-{pid}-{n}"));
+            }
+            made => {
+                return writeln!(
+                    made?,
+                    "{{\"program\":\"{program}\",\"pid\":{pid},\"messages\":{},\"bytes\":{},\
+                     \"received\":{},\"packets\":{},\"retransmitted\":{},\"paths\":{},\
+                     \"peers\":{}}}",
+                    t.messages, t.bytes, t.received, t.packets, t.retransmitted, t.paths, t.peers
+                );
+            }
+        }
+    }
+    Ok(())
+}

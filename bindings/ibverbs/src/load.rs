@@ -1,0 +1,21 @@
+//! What happens when the loader brings the library into a process, and when the process ends.
+
+use crate::{exit, sysfs};
+use std::env;
+
+/// Programs look for the device's description where this variable says.
+extern "C" fn at_load() {
+    if env::var_os(sysfs::SYSFS_PATH).is_none() {
+        // SAFETY: libraries are loaded before the program has threads of its own, or under the
+        // loader's lock by a program that must not change its environment meanwhile.
+        unsafe { env::set_var(sysfs::SYSFS_PATH, sysfs::root()) };
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = exit::at_exit;

@@ -1,0 +1,56 @@
+//! Posting receives.
+
+use crate::{
+    abi::{ibv_qp, ibv_recv_wr, ibv_sge},
+    qp::Qp,
+};
+use libc::c_int;
+use srd::{Faults, PostError, RECV_SGES_MAX, RecvWr, Sge};
+use std::slice;
+
+/// `ibv_post_recv`.
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a live queue pair.
+    let this = unsafe { Qp::of(qp) };
+    let mut posted = false;
+    let mut result = 0;
+    // SAFETY: the list ends with null.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        // SAFETY: a valid request.
+        if let Err(code) = unsafe { post_one(this, request) } {
+            // SAFETY: a place for the one that failed.
+            unsafe { bad.write(wr) };
+            result = code;
+            break;
+        }
+        posted = true;
+        wr = request.next;
+    }
+    if posted {
+        this.qp.doorbell_recv();
+    }
+    result
+}
+
+/// # Safety
+/// The request's list is valid.
+unsafe fn post_one(qp: &Qp, wr: &ibv_recv_wr) -> Result<(), c_int> {
+    let n = usize::try_from(wr.num_sge).map_err(|_| libc::EINVAL)?;
+    if n > qp.cap.max_recv_sge as usize || (n > 0 && wr.sg_list.is_null()) {
+        return Err(libc::EINVAL);
+    }
+    let mut sges = [Sge::default(); RECV_SGES_MAX];
+    if n > 0 {
+        // SAFETY: not null, hence `n` entries, which are no more than the queue pair takes.
+        let list: &[ibv_sge] = unsafe { slice::from_raw_parts(wr.sg_list, n) };
+        for (to, from) in sges.iter_mut().zip(list) {
+            *to = Sge { addr: from.addr, len: from.length, lkey: from.lkey };
+        }
+    }
+    let wr = RecvWr { wr_id: wr.wr_id, sges: &sges[..n] };
+    qp.qp.enqueue_recv(&wr, Faults::AtCompletion).map_err(PostError::errno)
+}

@@ -1,0 +1,155 @@
+//! What the environment says. Everything is optional; a variable `SRD_…` that nobody knows, or a
+//! value that makes no sense, is named once on standard error.
+
+use srd::{DeviceConfig, PathPolicy, Progress};
+use std::{
+    env,
+    fmt::Display,
+    net::IpAddr,
+    str::FromStr,
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// Vendor and part number unless told otherwise: none, because this is no vendor's hardware.
+const NO_ID: u32 = 0;
+
+/// Payload bytes of a packet at most, unless told otherwise: as EFA devices have. Programs size
+/// their pools of receive buffers by it.
+const MTU_MAX_DEFAULT: u16 = 8928;
+
+/// How long a program does not poll before the device's thread drives.
+const IDLE: Duration = Duration::from_micros(300);
+
+/// The variables, with what they are for.
+pub const VARIABLES: &[(&str, &str)] = &[
+    ("SRD_INTERFACE", "network interfaces to offer as devices, by name, with commas in between"),
+    ("SRD_IP", "the same by address"),
+    ("SRD_MTU", "payload bytes of one packet (default: what the link carries, 8928 at most)"),
+    ("SRD_PATHS", "paths to spray over: a power of two up to 256 (default 64)"),
+    ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
+    ("SRD_PORT_BASE", "first of the 256 UDP ports of engines; the same on all hosts"),
+    ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
+    ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),
+    ("SRD_STATS_DIR", "folder where each process leaves its figures at its end"),
+    ("SRD_VERBS_DIR", "folder with libibverbs.so.1 and libefa.so.1 (for `srd run`)"),
+];
+
+/// The settings of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub interfaces: Vec<String>,
+    pub ips: Vec<IpAddr>,
+    pub mtu: Option<u16>,
+    pub paths: Option<u16>,
+    pub path_policy: Option<PathPolicy>,
+    pub port_base: Option<u16>,
+    pub vendor_id: u32,
+    pub part_id: u32,
+}
+
+/// The settings, read once.
+pub(crate) fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        for (name, _) in env::vars_os() {
+            let Some(name) = name.to_str().filter(|n| n.starts_with("SRD_")) else { continue };
+            if !VARIABLES.iter().any(|(known, _)| *known == name) {
+                warn(&format!("{name} is no variable of software SRD and has no effect"));
+            }
+        }
+        Settings {
+            interfaces: list("SRD_INTERFACE"),
+            ips: list("SRD_IP"),
+            mtu: one("SRD_MTU", str::parse),
+            paths: one("SRD_PATHS", str::parse),
+            path_policy: one("SRD_PATH_POLICY", path_policy),
+            port_base: one("SRD_PORT_BASE", str::parse),
+            vendor_id: one("SRD_VENDOR_ID", number).unwrap_or(NO_ID),
+            part_id: one("SRD_PART_ID", number).unwrap_or(NO_ID),
+        }
+    })
+}
+
+impl Settings {
+    /// How to open the device at `ip`.
+    pub(crate) fn device_config(&self, ip: IpAddr) -> DeviceConfig {
+        let mut config = DeviceConfig::ip(ip);
+        config.progress = Progress::Shared { idle: IDLE };
+        config.mtu = self.mtu;
+        if let Some(paths) = self.paths {
+            config.paths = paths;
+        }
+        if let Some(policy) = self.path_policy {
+            config.path_policy = policy;
+        }
+        if let Some(base) = self.port_base {
+            config.port_base = base;
+        }
+        if self.mtu.is_none() {
+            // No more than EFA has, although the loopback interface would carry it.
+            config.mtu_max = Some(MTU_MAX_DEFAULT);
+        }
+        config
+    }
+}
+
+/// Says something to the user, on standard error.
+pub(crate) fn warn(text: &str) {
+    eprintln!("srd: {text}");
+}
+
+fn one<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+    let text = env::var(name).ok().filter(|t| !t.is_empty())?;
+    match parse(&text) {
+        Ok(value) => Some(value),
+        Err(e) => {
+            warn(&format!("{name}={text} is ignored: {e}"));
+            None
+        }
+    }
+}
+
+fn list<T: FromStr<Err: Display>>(name: &str) -> Vec<T> {
+    let text = env::var(name).unwrap_or_default();
+    let parse = |part: &str| match part.parse() {
+        Ok(value) => Some(value),
+        Err(e) => {
+            warn(&format!("{part} in {name} is ignored: {e}"));
+            None
+        }
+    };
+    text.split(',').map(str::trim).filter(|p| !p.is_empty()).filter_map(parse).collect()
+}
+
+fn path_policy(text: &str) -> Result<PathPolicy, &'static str> {
+    match text {
+        "srd" => Ok(PathPolicy::Srd),
+        "oblivious" => Ok(PathPolicy::Oblivious),
+        "ecmp" => Ok(PathPolicy::Ecmp),
+        "rtt-p2c" => Ok(PathPolicy::RttP2c),
+        _ => Err("it must be srd, oblivious, ecmp or rtt-p2c"),
+    }
+}
+
+/// Decimal, or hexadecimal after `0x`.
+fn number(text: &str) -> Result<u32, std::num::ParseIntError> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_policies_are_read() {
+        assert_eq!(number("0x1d0f").unwrap(), 0x1d0f);
+        assert_eq!(number("61345").unwrap(), 0xefa1);
+        assert!(number("efa0").is_err());
+        assert_eq!(path_policy("ecmp"), Ok(PathPolicy::Ecmp));
+        assert!(path_policy("best").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! What has no meaning on a software SRD device: every call answers `EOPNOTSUPP`, and the library
+//! is complete for programs and libraries that are linked against all of verbs.
+
+use crate::errno;
+use libc::{c_int, c_void};
+
+/// A function that gives a number: the code itself.
+macro_rules! number {
+    ($($name:ident)*) => {
+        $(#[doc = "Not supported."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> c_int {
+            libc::EOPNOTSUPP
+        })*
+    };
+}
+
+/// A function that gives an object: none, with the code in `errno`.
+macro_rules! object {
+    ($($name:ident)*) => {
+        $(#[doc = "Not supported."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> *mut c_void {
+            errno::null(libc::EOPNOTSUPP)
+        })*
+    };
+}
+
+/// A function that gives nothing.
+macro_rules! nothing {
+    ($($name:ident)*) => {
+        $(#[doc = "Does nothing."]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() {})*
+    };
+}
+
+number! {
+    ibv_modify_srq ibv_query_srq ibv_destroy_srq
+    ibv_attach_mcast ibv_detach_mcast
+    ibv_rereg_mr
+    ibv_query_ece ibv_set_ece
+    ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
+    ibv_query_port_speed
+    ibv_resolve_eth_l2_from_gid
+    ibv_destroy_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr
+    ibv_inc_comp_cntr ibv_inc_err_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr
+    ibv_qp_attach_comp_cntr _ibv_query_comp_cntr_caps
+    srd_efadv_query_qp_wqs srd_efadv_query_cq
+}
+
+object! {
+    ibv_create_srq
+    ibv_import_device ibv_import_pd ibv_import_mr ibv_import_dm
+    ibv_reg_dmabuf_mr ibv_reg_mr_ex ibv_alloc_dmah
+    ibv_alloc_buf ibv_reg_buf_mr
+    ibv_create_comp_cntr srd_efadv_create_comp_cntr
+}
+
+nothing! {
+    ibv_unimport_pd ibv_unimport_mr ibv_unimport_dm
+    ibv_free_buf
+    ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
+    ibv_copy_qp_attr_from_kern ibv_copy_ah_attr_from_kern
+    ibv_register_driver
+}
+
+/// Memory is never pinned, so `fork` needs no preparation.
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+/// See [`ibv_fork_init`].
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_is_fork_initialized() -> c_int {
+    crate::num::int(crate::num::IBV_FORK_UNNEEDED)
+}
+
+/// See [`ibv_fork_init`].
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+/// See [`ibv_fork_init`].
+#[unsafe(no_mangle)]
+pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+/// For function tables.
+pub(crate) unsafe extern "C" fn not_supported() -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// For places of function tables whose type does not matter: the answer is read as a number.
+pub(crate) unsafe extern "C" fn unsupported() {}

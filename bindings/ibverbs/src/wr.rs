@@ -1,0 +1,444 @@
+//! Posting sends: `ibv_post_send`, and the calls `ibv_wr_…` that build requests piece by piece.
+//!
+//! Between `wr_start` and `wr_complete` requests are collected; they are posted all or none.
+
+use crate::{
+    abi::{
+        efadv_qp, ibv_ah, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge,
+    },
+    num::{
+        IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+    },
+    pd::Ah,
+    qp::Qp,
+};
+use libc::{c_int, c_uint, c_void, size_t};
+use srd::{Data, Faults, INLINE_BYTES_MAX, Opcode, PostError, QpState, Qpn, SEND_SGES_MAX, SendWr, Sge};
+use std::{ptr, slice};
+
+/// Local data of a request that is being built.
+#[derive(Clone, Copy)]
+struct Local {
+    sges: [Sge; SEND_SGES_MAX],
+    sges_len: usize,
+    bytes: [u8; INLINE_BYTES_MAX],
+    bytes_len: usize,
+    inline: bool,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            sges: [Sge::default(); SEND_SGES_MAX],
+            sges_len: 0,
+            bytes: [0; INLINE_BYTES_MAX],
+            bytes_len: 0,
+            inline: false,
+        }
+    }
+}
+
+impl Local {
+    /// Takes a list of pieces, unless there are too many.
+    fn sges_set(&mut self, list: &[ibv_sge]) -> Result<(), c_int> {
+        let places = self.sges.get_mut(..list.len()).ok_or(libc::EINVAL)?;
+        for (to, from) in places.iter_mut().zip(list) {
+            *to = Sge { addr: from.addr, len: from.length, lkey: from.lkey };
+        }
+        (self.sges_len, self.inline) = (list.len(), false);
+        Ok(())
+    }
+
+    /// Appends bytes, unless they are more than `max` then.
+    ///
+    /// # Safety
+    /// `len` bytes are there.
+    unsafe fn bytes_add(&mut self, from: *const u8, len: usize, max: usize) -> Result<(), c_int> {
+        self.inline = true;
+        let end = self.bytes_len.checked_add(len).filter(|&end| end <= max).ok_or(libc::EINVAL)?;
+        let place = self.bytes.get_mut(self.bytes_len..end).ok_or(libc::EINVAL)?;
+        if len > 0 {
+            // SAFETY: `len` bytes are there, and the place is as long.
+            unsafe { ptr::copy_nonoverlapping(from, place.as_mut_ptr(), len) };
+        }
+        self.bytes_len = end;
+        Ok(())
+    }
+
+    fn data(&self) -> Data<'_> {
+        if self.inline {
+            Data::Inline(&self.bytes[..self.bytes_len])
+        } else {
+            Data::Sges(&self.sges[..self.sges_len])
+        }
+    }
+}
+
+/// A request that is being built.
+#[derive(Clone, Copy)]
+struct Building {
+    wr_id: u64,
+    op: Opcode,
+    rkey: u32,
+    raddr: u64,
+    imm: u32,
+    ah: *mut ibv_ah,
+    qpn: u16,
+    qkey: u32,
+    local: Local,
+}
+
+impl Building {
+    /// Hands it to the device's queue.
+    ///
+    /// # Safety
+    /// The address handle is null or lives.
+    unsafe fn enqueue(&self, qp: &Qp) -> Result<(), c_int> {
+        if self.ah.is_null() {
+            return Err(libc::EINVAL);
+        }
+        let wr = SendWr {
+            wr_id: self.wr_id,
+            op: self.op,
+            // SAFETY: not null, hence alive.
+            ah: unsafe { &Ah::of(self.ah).ah },
+            dst_qpn: Qpn(self.qpn),
+            qkey: self.qkey,
+            data: self.local.data(),
+            rkey: self.rkey,
+            raddr: self.raddr,
+            imm: self.imm,
+        };
+        qp.qp.enqueue_send(&wr, Faults::AtCompletion).map_err(PostError::errno)
+    }
+}
+
+/// What `ibv_wr_…` has collected since `wr_start`.
+#[derive(Default)]
+pub(crate) struct Session {
+    requests: Vec<Building>,
+    /// The first thing that was wrong.
+    error: c_int,
+}
+
+/// The checks that EFA's library makes of every send request.
+fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
+    let flags = i64::from(flags);
+    if !matches!(qp.qp.state(), QpState::Rts | QpState::Sqd)
+        || flags & !(IBV_SEND_SIGNALED | IBV_SEND_INLINE) != 0
+        || (flags & IBV_SEND_SIGNALED == 0 && !qp.sig_all)
+    {
+        return Err(libc::EINVAL);
+    }
+    // Counted once per session: what completes meanwhile only makes more room.
+    if qp.qp.sends_outstanding() as usize + before >= qp.cap.max_send_wr as usize {
+        return Err(libc::ENOMEM);
+    }
+    Ok(())
+}
+
+/// `ibv_post_send`: messages only; RDMA needs `ibv_wr_…`, as with EFA.
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: a live queue pair.
+    let this = unsafe { Qp::of(qp) };
+    let mut posted = false;
+    let mut result = 0;
+    // SAFETY: the list ends with null.
+    while let Some(request) = unsafe { wr.as_ref() } {
+        // SAFETY: a valid request.
+        if let Err(code) = unsafe { post_one(this, request) } {
+            // SAFETY: a place for the one that failed.
+            unsafe { bad.write(wr) };
+            result = code;
+            break;
+        }
+        posted = true;
+        wr = request.next;
+    }
+    if posted {
+        this.qp.doorbell();
+    }
+    result
+}
+
+/// # Safety
+/// The request's lists and its address handle are valid.
+unsafe fn post_one(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
+    check(qp, wr.send_flags, 0)?;
+    let op = match i64::from(wr.opcode) {
+        IBV_WR_SEND => Opcode::Send,
+        IBV_WR_SEND_WITH_IMM => Opcode::SendImm,
+        _ => return Err(libc::EINVAL),
+    };
+    // SAFETY: as promised by the caller.
+    let list = unsafe { list_of(wr.sg_list, usize::try_from(wr.num_sge).unwrap_or(usize::MAX))? };
+    let mut local = Local::default();
+    if i64::from(wr.send_flags) & IBV_SEND_INLINE != 0 {
+        local.inline = true;
+        for sge in list {
+            let from = ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+            let max = qp.cap.max_inline_data as usize;
+            // SAFETY: the program names its own memory.
+            unsafe { local.bytes_add(from, sge.length as usize, max)? };
+        }
+    } else {
+        if list.len() > qp.cap.max_send_sge as usize {
+            return Err(libc::EINVAL);
+        }
+        local.sges_set(list)?;
+    }
+    let request = Building {
+        wr_id: wr.wr_id,
+        op,
+        rkey: 0,
+        raddr: 0,
+        imm: u32::from_be(wr.imm_data),
+        ah: wr.ah,
+        qpn: wr.remote_qpn as u16,
+        qkey: wr.remote_qkey,
+        local,
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { request.enqueue(qp) }
+}
+
+/// A list of a program's.
+///
+/// # Safety
+/// `from` has `n` entries.
+unsafe fn list_of<'a, T>(from: *const T, n: usize) -> Result<&'a [T], c_int> {
+    match n {
+        0 => Ok(&[]),
+        _ if from.is_null() || n > 64 => Err(libc::EINVAL),
+        // SAFETY: not null, hence `n` entries.
+        _ => Ok(unsafe { slice::from_raw_parts(from, n) }),
+    }
+}
+
+/// The table of functions around the plain queue pair.
+pub(crate) const fn table(base: ibv_qp) -> ibv_qp_ex {
+    ibv_qp_ex {
+        base,
+        comp_mask: 0,
+        wr_id: 0,
+        wr_flags: 0,
+        wr_atomic_cmp_swp: no_such_wr,
+        wr_atomic_fetch_add: no_such_wr,
+        wr_bind_mw: no_such_wr,
+        wr_local_inv: no_such_wr,
+        wr_rdma_read,
+        wr_rdma_write,
+        wr_rdma_write_imm,
+        wr_send,
+        wr_send_imm,
+        wr_send_inv: no_such_wr,
+        wr_send_tso: no_such_wr,
+        wr_set_ud_addr,
+        wr_set_xrc_srqn: no_such_wr,
+        wr_set_inline_data,
+        wr_set_inline_data_list,
+        wr_set_sge,
+        wr_set_sge_list,
+        wr_start,
+        wr_complete,
+        wr_abort,
+        wr_atomic_write: no_such_wr,
+        wr_flush: no_such_wr,
+    }
+}
+
+/// efadv's table.
+pub(crate) const EFADV: efadv_qp =
+    efadv_qp { comp_mask: 0, wr_set_processing_hints: processing_hints };
+
+/// Hints about bursts mean nothing to software.
+unsafe extern "C" fn processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
+
+/// The session that this thread has started.
+#[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
+    // SAFETY: a live queue pair, locked since `wr_start`; the lock guards the session.
+    unsafe {
+        let this = Qp::of(qp.cast());
+        (this, &mut *this.session.get())
+    }
+}
+
+unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
+    // SAFETY: a live queue pair; the mutex was initialised and is never moved.
+    unsafe {
+        libc::pthread_mutex_lock(Qp::of(qp.cast()).lock.get());
+        let (_, session) = session(qp);
+        session.requests.clear();
+        session.error = 0;
+    }
+}
+
+unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: a session was started.
+    let (this, session) = unsafe { session(qp) };
+    let mut result = session.error;
+    let mut posted = false;
+    if result == 0 {
+        for request in &session.requests {
+            // SAFETY: the program keeps address handles until requests have completed.
+            if let Err(code) = unsafe { request.enqueue(this) } {
+                result = code;
+                break;
+            }
+            posted = true;
+        }
+    }
+    session.requests.clear();
+    // SAFETY: this session holds the lock.
+    unsafe { libc::pthread_mutex_unlock(this.lock.get()) };
+    if posted {
+        this.qp.doorbell();
+    }
+    result
+}
+
+unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: a session was started, hence the lock is held.
+    unsafe {
+        let (this, session) = session(qp);
+        session.requests.clear();
+        libc::pthread_mutex_unlock(this.lock.get());
+    }
+}
+
+/// Begins the next request of the session.
+unsafe fn begin(qp: *mut ibv_qp_ex, op: Opcode, rkey: u32, raddr: u64, imm: u32) {
+    // SAFETY: a session was started; its owner has written number and flags.
+    let (this, session, wr_id, flags) = unsafe {
+        let (this, session) = session(qp);
+        (this, session, (&raw const (*qp).wr_id).read(), (&raw const (*qp).wr_flags).read())
+    };
+    if session.error != 0 {
+        return;
+    }
+    if let Err(code) = check(this, flags, session.requests.len()) {
+        session.error = code;
+        return;
+    }
+    session.requests.push(Building {
+        wr_id,
+        op,
+        rkey,
+        raddr,
+        imm: u32::from_be(imm),
+        ah: ptr::null_mut(),
+        qpn: 0,
+        qkey: 0,
+        local: Local::default(),
+    });
+}
+
+/// Changes the request that was begun last.
+unsafe fn change(
+    qp: *mut ibv_qp_ex,
+    set: impl FnOnce(&Qp, &mut Building) -> Result<(), c_int>,
+) {
+    // SAFETY: a session was started.
+    let (this, session) = unsafe { session(qp) };
+    if session.error != 0 {
+        return;
+    }
+    let result = session.requests.last_mut().map_or(Err(libc::EINVAL), |last| set(this, last));
+    session.error = result.err().unwrap_or(0);
+}
+
+unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
+    // SAFETY: within a session.
+    unsafe { begin(qp, Opcode::Send, 0, 0, 0) };
+}
+
+unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
+    // SAFETY: within a session.
+    unsafe { begin(qp, Opcode::SendImm, 0, 0, imm) };
+}
+
+unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: within a session.
+    unsafe { begin(qp, Opcode::Read, rkey, addr, 0) };
+}
+
+unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    // SAFETY: within a session.
+    unsafe { begin(qp, Opcode::Write, rkey, addr, 0) };
+}
+
+unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, imm: u32) {
+    // SAFETY: within a session.
+    unsafe { begin(qp, Opcode::WriteImm, rkey, addr, imm) };
+}
+
+/// Operations that were not granted when the queue pair was made.
+unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
+    // SAFETY: within a session.
+    unsafe { session(qp) }.1.error = libc::EOPNOTSUPP;
+}
+
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
+    let set = |_: &Qp, wr: &mut Building| {
+        (wr.ah, wr.qpn, wr.qkey) = (ah, qpn as u16, qkey);
+        Ok(())
+    };
+    // SAFETY: within a session.
+    unsafe { change(qp, set) };
+}
+
+unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    let one = [ibv_sge { addr, length, lkey }];
+    // SAFETY: within a session.
+    unsafe { change(qp, |qp, wr| sges_set(qp, wr, &one)) };
+}
+
+unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, n: size_t, list: *const ibv_sge) {
+    // SAFETY: within a session; the list has `n` entries.
+    unsafe { change(qp, |qp, wr| sges_set(qp, wr, list_of(list, n)?)) };
+}
+
+/// RDMA takes one piece, messages as many as the queue pair was made for.
+fn sges_set(qp: &Qp, wr: &mut Building, list: &[ibv_sge]) -> Result<(), c_int> {
+    let rdma = !matches!(wr.op, Opcode::Send | Opcode::SendImm);
+    let max = if rdma { 1 } else { qp.cap.max_send_sge as usize };
+    if list.len() > max {
+        return Err(libc::EINVAL);
+    }
+    wr.local.sges_set(list)
+}
+
+unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) {
+    let one = [ibv_data_buf { addr, length }];
+    // SAFETY: within a session; `length` bytes are there.
+    unsafe { change(qp, |qp, wr| inline_set(qp, wr, &one)) };
+}
+
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut ibv_qp_ex,
+    n: size_t,
+    list: *const ibv_data_buf,
+) {
+    // SAFETY: within a session; the list has `n` entries.
+    unsafe { change(qp, |qp, wr| inline_set(qp, wr, list_of(list, n)?)) };
+}
+
+/// # Safety
+/// Each entry's bytes are there.
+unsafe fn inline_set(qp: &Qp, wr: &mut Building, list: &[ibv_data_buf]) -> Result<(), c_int> {
+    if wr.op == Opcode::Read {
+        return Err(libc::EINVAL);
+    }
+    let max = qp.cap.max_inline_data as usize;
+    (wr.local.inline, wr.local.bytes_len) = (true, 0);
+    for part in list {
+        // SAFETY: as promised by the caller.
+        unsafe { wr.local.bytes_add(part.addr.cast(), part.length, max)? };
+    }
+    Ok(())
+}
