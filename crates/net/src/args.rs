@@ -1,6 +1,7 @@
 //! The command line of `srd net`.
 
 use crate::{
+    bench::{BenchArgs, worker::WorkerArgs},
     fault::{Fault, Place},
     spec::FabricSpec,
     units,
@@ -77,6 +78,11 @@ pub enum NetCommand {
         #[command(flatten)]
         name: NameArg,
     },
+    /// Measure SRD beside the kernel's TCP, on a fabric of the measurement's own
+    Bench(BenchArgs),
+    /// A process of a measurement; `bench` starts it
+    #[command(hide = true)]
+    Worker(WorkerArgs),
     /// Holds a fabric; `up` starts it
     #[command(hide = true)]
     Hold {

@@ -5,6 +5,7 @@
 //! keeps it up in the background, [`fault`] breaks it, [`paths`] tells which port goes where.
 
 pub mod args;
+pub mod bench;
 pub mod error;
 pub mod fabric;
 pub mod fault;
@@ -46,6 +47,8 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
             fault::heal_all(&hold::get(&name.name)?.open()?)?;
             say("repaired")
         }
+        NetCommand::Bench(args) => bench::run(args),
+        NetCommand::Worker(args) => bench::worker::run(args),
         NetCommand::Hold { name, spec, until_pid } => hold::hold(name, spec, *until_pid),
     }?;
     Ok(ExitCode::SUCCESS)

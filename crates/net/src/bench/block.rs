@@ -1,0 +1,192 @@
+//! What is sent: blocks whose every byte follows from flow, run and number, so that the receiver
+//! knows of each whether it is whole, and whether it has seen it before.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes before the pattern: flow, run, number, time of sending.
+pub const HEADER_BYTES: usize = 24;
+/// Most blocks of one flow in one run.
+pub const BLOCKS_MAX: u64 = 1 << 24;
+/// Width of a bucket of [`FlowStats::buckets`] in ns.
+pub const BUCKET_NS: u64 = 10_000_000;
+
+/// What a block says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHead {
+    /// Flow.
+    pub flow: u32,
+    /// Run: blocks of an earlier one are not counted.
+    pub run: u32,
+    /// Number within flow and run, from 0.
+    pub number: u64,
+    /// When it was due, in ns of the monotonic clock.
+    pub due_ns: u64,
+}
+
+fn pattern_seed(head: &BlockHead) -> u64 {
+    let mixed = (u64::from(head.flow) << 40) ^ (u64::from(head.run) << 24) ^ head.number;
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
+/// One step of the pattern: a linear congruence (Knuth's MMIX constants).
+fn pattern_step(word: u64) -> u64 {
+    word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+/// Writes a block over all of `out`.
+///
+/// # Panics
+/// `out` is shorter than [`HEADER_BYTES`].
+pub fn fill(out: &mut [u8], head: &BlockHead) {
+    let (header, body) = out.split_at_mut(HEADER_BYTES);
+    header[..4].copy_from_slice(&head.flow.to_le_bytes());
+    header[4..8].copy_from_slice(&head.run.to_le_bytes());
+    header[8..16].copy_from_slice(&head.number.to_le_bytes());
+    header[16..].copy_from_slice(&head.due_ns.to_le_bytes());
+    let mut word = pattern_seed(head);
+    for chunk in body.chunks_mut(8) {
+        word = pattern_step(word);
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+    }
+}
+
+/// Reads a block; `None` if a byte is not as it was written.
+pub fn check(block: &[u8]) -> Option<BlockHead> {
+    let (header, body) = block.split_at_checked(HEADER_BYTES)?;
+    let u32_at = |i: usize| Some(u32::from_le_bytes(header.get(i..i + 4)?.try_into().ok()?));
+    let u64_at = |i: usize| Some(u64::from_le_bytes(header.get(i..i + 8)?.try_into().ok()?));
+    let head =
+        BlockHead { flow: u32_at(0)?, run: u32_at(4)?, number: u64_at(8)?, due_ns: u64_at(16)? };
+    if head.number >= BLOCKS_MAX {
+        return None;
+    }
+    let mut word = pattern_seed(&head);
+    for chunk in body.chunks(8) {
+        word = pattern_step(word);
+        if chunk != &word.to_le_bytes()[..chunk.len()] {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// What a receiver has of one flow in one run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FlowStats {
+    /// Flow.
+    pub flow: u32,
+    /// Different blocks received whole.
+    pub blocks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Blocks received again.
+    pub duplicated: u64,
+    /// When the last block arrived, in ns of the monotonic clock; 0 = none did.
+    pub last_ns: u64,
+    /// Longest time without a block, from the start of the run to its last block.
+    pub gap_ns: u64,
+    /// Longest time from when a block was due to its arrival.
+    pub late_ns: u64,
+    /// Bytes received in each [`BUCKET_NS`] since the start of the run.
+    pub buckets: Vec<u32>,
+}
+
+/// A flow at its receiver.
+#[derive(Debug)]
+pub struct FlowRx {
+    stats: FlowStats,
+    run: u32,
+    start_ns: u64,
+    seen: Vec<u64>,
+}
+
+impl FlowRx {
+    /// A flow of which nothing has come yet.
+    pub fn new(flow: u32, run: u32, start_ns: u64) -> Self {
+        let stats = FlowStats { flow, ..FlowStats::default() };
+        Self { stats, run, start_ns, seen: Vec::new() }
+    }
+
+    /// A whole block has arrived.
+    pub fn take(&mut self, head: &BlockHead, bytes: usize, now_ns: u64) {
+        if head.run != self.run {
+            return;
+        }
+        let (word, bit) = ((head.number / 64) as usize, 1u64 << (head.number % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        if self.seen[word] & bit != 0 {
+            self.stats.duplicated += 1;
+            return;
+        }
+        self.seen[word] |= bit;
+        let s = &mut self.stats;
+        s.blocks += 1;
+        s.bytes += bytes as u64;
+        let before = if s.last_ns == 0 { self.start_ns } else { s.last_ns };
+        s.gap_ns = s.gap_ns.max(now_ns.saturating_sub(before));
+        s.late_ns = s.late_ns.max(now_ns.saturating_sub(head.due_ns));
+        s.last_ns = now_ns;
+        let bucket = (now_ns.saturating_sub(self.start_ns) / BUCKET_NS) as usize;
+        // Ten minutes: beyond, a run has no curve.
+        if bucket < 60_000 {
+            if bucket >= s.buckets.len() {
+                s.buckets.resize(bucket + 1, 0);
+            }
+            s.buckets[bucket] = s.buckets[bucket].saturating_add(bytes as u32);
+        }
+    }
+
+    /// Blocks so far.
+    pub fn blocks(&self) -> u64 {
+        self.stats.blocks
+    }
+
+    /// What there is to tell.
+    pub fn stats(&self) -> FlowStats {
+        self.stats.clone()
+    }
+}
+
+/// The monotonic clock in ns: the same for all processes of the machine.
+pub fn now_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_counts() {
+        let head = BlockHead { flow: 7, run: 3, number: 99, due_ns: 12345 };
+        let mut block = vec![0; 1003];
+        fill(&mut block, &head);
+        assert_eq!(check(&block), Some(head));
+        for at in [0, 4, 8, 24, 500, 1002] {
+            let mut bad = block.clone();
+            bad[at] ^= 1;
+            assert_eq!(check(&bad), None, "byte {at}");
+        }
+        assert_eq!(check(&block[..20]), None);
+    }
+
+    #[test]
+    fn duplicates_and_gaps_are_counted() {
+        let mut rx = FlowRx::new(1, 5, 1_000);
+        let mut take = |run, number, now| {
+            rx.take(&BlockHead { flow: 1, run, number, due_ns: 900 }, 100, now);
+        };
+        take(5, 0, 2_000);
+        take(5, 2, 2_500);
+        take(5, 0, 2_600);
+        take(4, 1, 2_700);
+        take(5, 1, 30_000_000);
+        let s = rx.stats();
+        assert_eq!((s.blocks, s.bytes, s.duplicated), (3, 300, 1));
+        assert_eq!((s.gap_ns, s.late_ns), (30_000_000 - 2_500, 30_000_000 - 900));
+        assert_eq!(s.buckets, [200, 0, 100]);
+    }
+}

@@ -1,0 +1,217 @@
+//! Who is measured.
+
+use super::{
+    FlowSpec, Outcome,
+    block::now_ns,
+    protocol::{Counted, Run},
+    srd_side::{SrdSetup, SrdSide},
+    tcp_side::{TcpKind, TcpSide},
+};
+use crate::{
+    error::{NetError, Result},
+    fabric::Fabric,
+    spec::Node,
+};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+/// Time between the order to begin and the beginning.
+const AHEAD_NS: u64 = 60_000_000;
+
+/// SRD or a kind of TCP.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    name: String,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Srd(SrdSetup),
+    Tcp(TcpKind),
+}
+
+impl Contender {
+    /// By name.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn parse(name: &str) -> Result<Self> {
+        let unknown = || {
+            NetError::usage(format!(
+                "`{name}` is nobody: srd, srd-processes, srd-one-path, cubic, bbr, reno, mptcp, \
+                 cubic-v6, and each TCP with -50ms for its least timeout"
+            ))
+        };
+        let (base, rto_ms) = match name.strip_suffix("-50ms") {
+            Some(base) => (base, 50),
+            None => (name, 200),
+        };
+        let tcp =
+            |congestion, v6, multipath| What::Tcp(TcpKind { congestion, v6, multipath, rto_ms });
+        let srd = |processes, one_path| {
+            What::Srd(SrdSetup { processes, one_path, ..SrdSetup::default() })
+        };
+        let what = match base {
+            _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
+            "srd" => srd(1, false),
+            "srd-processes" => srd(12, false),
+            "srd-one-path" => srd(1, true),
+            "cubic" => tcp("cubic", false, false),
+            "bbr" => tcp("bbr", false, false),
+            "reno" => tcp("reno", false, false),
+            "mptcp" => tcp("cubic", false, true),
+            "cubic-v6" => tcp("cubic", true, false),
+            _ => return Err(unknown()),
+        };
+        Ok(Self { name: name.to_owned(), what })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is SRD.
+    pub fn is_srd(&self) -> bool {
+        matches!(self.what, What::Srd(_))
+    }
+
+    /// Whether the kernel has what it needs.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn probe(&self, fabric: &Fabric) -> Result {
+        let What::Tcp(kind) = &self.what else { return Ok(()) };
+        // Those that only root may choose count, too: this process is root of its namespaces.
+        let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+        if !known.split_whitespace().any(|w| w == kind.congestion) {
+            return Err(NetError::new(format!(
+                "the kernel offers `{}` only (modprobe tcp_{})",
+                known.trim(),
+                kind.congestion
+            )));
+        }
+        if kind.v6 && !fabric.v6() {
+            return Err(NetError::new("the kernel has no IPv6"));
+        }
+        if kind.multipath {
+            mptcp_prepare(fabric)?;
+        }
+        Ok(())
+    }
+
+    /// Opens devices or connections for `flows`.
+    ///
+    /// # Errors
+    /// A process or connection cannot be opened.
+    pub fn start(&self, fabric: &Fabric, flows: &[FlowSpec]) -> Result<Side> {
+        match &self.what {
+            What::Srd(setup) => {
+                let side = SrdSide::start(fabric, setup.clone(), flows)?;
+                Ok(Side { mtu: side.mtu, kind: Kind::Srd(side), runs: 0 })
+            }
+            What::Tcp(kind) => {
+                let side = TcpSide::start(fabric, *kind, flows)?;
+                Ok(Side { mtu: 0, kind: Kind::Tcp(side), runs: 0 })
+            }
+        }
+    }
+}
+
+/// Tells each host its additional addresses, over which subflows go.
+fn mptcp_prepare(fabric: &Fabric) -> Result {
+    let spec = fabric.spec();
+    for host in spec.host_nodes() {
+        let Node::Host(l, h) = host else { continue };
+        let ns = fabric.ns(host)?;
+        if !ns.sysctl_set("mptcp/enabled", "1")? {
+            return Err(NetError::new("the kernel has no MPTCP (CONFIG_MPTCP)"));
+        }
+        let mut batch =
+            "mptcp endpoint flush\nmptcp limits set subflows 8 add_addr_accepted 8\n".to_owned();
+        for k in 0..spec.extra {
+            let ip = crate::plan::extra_ip(k, l, h);
+            batch.push_str(&format!("mptcp endpoint add {ip} dev e0 subflow\n"));
+        }
+        ns.run("ip", &["-batch", "-"], &batch)?;
+    }
+    Ok(())
+}
+
+/// Devices or connections that are open.
+pub struct Side {
+    kind: Kind,
+    mtu: u32,
+    runs: u32,
+}
+
+enum Kind {
+    Srd(SrdSide),
+    Tcp(TcpSide),
+}
+
+/// What a run is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Bytes of each flow; 0 = as much as goes in `time`.
+    pub bytes: u64,
+    /// How long new data is sent, for `bytes` = 0.
+    pub time: Duration,
+    /// Bits per second of each flow; 0 = as fast as it goes.
+    pub bits_per_sec: u64,
+    /// Bytes per block for TCP and at most for SRD.
+    pub block_bytes: u32,
+    /// Time after which the run is given up.
+    pub limit: Duration,
+}
+
+impl Side {
+    /// Bytes per block: a message of SRD, or what fills one packet of TCP.
+    pub fn block_bytes(&self, load: &Load) -> u32 {
+        if self.mtu == 0 { load.block_bytes } else { load.block_bytes.min(self.mtu) }
+    }
+
+    /// When the next run will begin if it is ordered now.
+    pub fn start_ns() -> u64 {
+        now_ns() + AHEAD_NS
+    }
+
+    /// One run that begins at `start_ns`.
+    ///
+    /// # Errors
+    /// A process or connection breaks, or the time is over.
+    pub fn run(&mut self, load: &Load, start_ns: u64) -> Result<Outcome> {
+        self.runs += 1;
+        let block_bytes = self.block_bytes(load);
+        let run = Run {
+            run: self.runs,
+            start_ns,
+            block_bytes,
+            blocks: load.bytes.div_ceil(u64::from(block_bytes)),
+            stop_ns: start_ns + load.time.as_nanos() as u64,
+            pace_ns: match load.bits_per_sec {
+                0 => 0,
+                rate => u64::from(block_bytes) * 8_000_000_000 / rate,
+            },
+        };
+        let deadline = Instant::now() + Duration::from_nanos(AHEAD_NS) + load.time + load.limit;
+        match &mut self.kind {
+            Kind::Srd(side) => side.run(run, deadline),
+            Kind::Tcp(side) => side.run(run, deadline),
+        }
+    }
+
+    /// Counters of SRD's devices.
+    ///
+    /// # Errors
+    /// A process does not answer.
+    pub fn counters(&mut self) -> Result<Option<Counted>> {
+        match &mut self.kind {
+            Kind::Srd(side) => side.counters().map(Some),
+            Kind::Tcp(_) => Ok(None),
+        }
+    }
+}

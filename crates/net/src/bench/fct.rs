@@ -1,0 +1,215 @@
+//! Completion times: incast, and many flows over half-loaded uplinks.
+
+use super::{
+    BenchArgs, FlowSpec, able,
+    contender::{Contender, Load, Side},
+    fabric_build,
+    protocol::Counted,
+    table::{self, Busy},
+};
+use crate::{error::Result, fabric::Fabric, say, spec::FabricSpec};
+use std::time::Duration;
+
+/// Who is measured unless told otherwise.
+const USUAL: [&str; 11] = [
+    "srd",
+    "srd-processes",
+    "srd-one-path",
+    "cubic",
+    "cubic-50ms",
+    "bbr",
+    "bbr-50ms",
+    "reno",
+    "reno-50ms",
+    "mptcp",
+    "cubic-v6",
+];
+/// Share of a 9000-byte packet's wire time that is payload of TCP: 8948 of 9014 bytes.
+const PAYLOAD_SHARE: f64 = 8948.0 / 9014.0;
+
+/// What a contender has shown.
+#[derive(Default)]
+struct Record {
+    fct_ms: Vec<f64>,
+    worst_of_run_ms: Vec<f64>,
+    wrong: [u64; 4],
+    counted: Counted,
+    gave_up: Vec<String>,
+}
+
+/// Four hosts with twelve senders each to one host.
+pub fn incast(args: &BenchArgs) -> Result {
+    let spec = FabricSpec {
+        spines: 4,
+        leaves: 2,
+        hosts: 4,
+        host_bits_per_sec: 1_000_000_000,
+        uplink_bits_per_sec: 1_000_000_000,
+        mtu: args.mtu,
+        extra: 7,
+        seed: args.seed,
+        ..FabricSpec::default()
+    };
+    let mut fabric = fabric_build(&spec)?;
+    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
+    let flows: Vec<FlowSpec> = (0..48).map(|i| FlowSpec { from: (0, i % 4), to: (1, 0) }).collect();
+    let sizes: &[u64] = if args.quick { &[200_000] } else { &[64_000, 200_000, 2_000_000] };
+    let own = args.bytes.map(|b| [b]);
+    for bytes in own.as_ref().map_or(sizes, |o| &o[..]) {
+        say(&format!("\nincast: 48 senders on 4 hosts to one host, {} kB each", bytes / 1000))?;
+        let ideal = 48.0 * *bytes as f64 * 8.0 / 1e9 / PAYLOAD_SHARE * 1e3;
+        measure(args, &mut fabric, &list, &flows, *bytes, ideal)?;
+    }
+    Ok(())
+}
+
+/// Eight hosts to eight hosts.
+pub fn fig6(args: &BenchArgs) -> Result {
+    let spec = FabricSpec {
+        spines: 16,
+        leaves: 2,
+        hosts: 8,
+        mtu: args.mtu,
+        extra: 7,
+        seed: args.seed,
+        ..FabricSpec::default()
+    };
+    let mut fabric = fabric_build(&spec)?;
+    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
+    let flows: Vec<FlowSpec> =
+        (0..128).map(|i| FlowSpec { from: (0, i % 8), to: (1, i % 8) }).collect();
+    let bytes = args.bytes.unwrap_or(250_000);
+    say(&format!(
+        "\n8 hosts to 8 hosts, 16 flows of {} kB each pair, uplinks half loaded",
+        bytes / 1000
+    ))?;
+    let ideal = 16.0 * bytes as f64 * 8.0 / 200e6 / PAYLOAD_SHARE * 1e3;
+    measure(args, &mut fabric, &list, &flows, bytes, ideal)
+}
+
+fn measure(
+    args: &BenchArgs,
+    fabric: &mut Fabric,
+    list: &[Contender],
+    flows: &[FlowSpec],
+    bytes: u64,
+    ideal_ms: f64,
+) -> Result {
+    let mut records: Vec<Record> = list.iter().map(|_| Record::default()).collect();
+    let busy = Busy::start();
+    let load = Load {
+        bytes,
+        time: Duration::ZERO,
+        bits_per_sec: 0,
+        block_bytes: u32::from(args.mtu) - 100,
+        limit: Duration::from_secs(40),
+    };
+    for draw in 0..args.draws() {
+        fabric.reseed(args.seed + draw)?;
+        for (contender, record) in list.iter().zip(&mut records) {
+            if let Err(e) = one(args, fabric, contender, flows, &load, record) {
+                record.gave_up.push(e.to_string());
+            }
+        }
+    }
+    show(list, &mut records, ideal_ms, &busy)
+}
+
+fn one(
+    args: &BenchArgs,
+    fabric: &Fabric,
+    contender: &Contender,
+    flows: &[FlowSpec],
+    load: &Load,
+    record: &mut Record,
+) -> Result {
+    let mut side = contender.start(fabric, flows)?;
+    // Connections are not new in what is measured.
+    side.run(&Load { bytes: load.bytes.min(100_000), ..*load }, Side::start_ns())?;
+    let before = side.counters()?.unwrap_or_default();
+    for _ in 0..args.rounds() {
+        let out = side.run(load, Side::start_ns())?;
+        let times = out.fct_ms();
+        record.worst_of_run_ms.push(table::max(&times));
+        record.fct_ms.extend(times);
+        let wrong = [out.lost, out.duplicated, out.damaged, out.failed];
+        for (sum, n) in record.wrong.iter_mut().zip(wrong) {
+            *sum += n;
+        }
+    }
+    if let Some(after) = side.counters()? {
+        let c = &mut record.counted;
+        c.tx_packets += after.tx_packets - before.tx_packets;
+        c.retransmitted += after.retransmitted - before.retransmitted;
+        c.spurious += after.spurious - before.spurious;
+        c.timeouts += after.timeouts - before.timeouts;
+        c.stalls += after.stalls - before.stalls;
+        c.socket_drops += after.socket_drops - before.socket_drops;
+        c.paths_retired += after.paths_retired - before.paths_retired;
+    }
+    Ok(())
+}
+
+fn show(list: &[Contender], records: &mut [Record], ideal_ms: f64, busy: &Busy) -> Result {
+    let mut rows = Vec::new();
+    let mut notes = Vec::new();
+    for (contender, r) in list.iter().zip(records) {
+        if let Some(why) = r.gave_up.first() {
+            notes.push(format!("{}: {} draws given up: {why}", contender.name(), r.gave_up.len()));
+        }
+        if r.fct_ms.is_empty() {
+            continue;
+        }
+        let most = table::max(&r.fct_ms);
+        let again = if contender.is_srd() {
+            let c = &r.counted;
+            let share = c.retransmitted as f64 * 100.0 / c.tx_packets.max(1) as f64;
+            format!("{share:.2}%")
+        } else {
+            String::new()
+        };
+        if contender.is_srd() {
+            let c = &r.counted;
+            notes.push(format!(
+                "{}: {} packets, {} again, of them {} needless; {} timeouts, {} stalls, {} paths \
+                 retired, {} lost in socket buffers",
+                contender.name(),
+                c.tx_packets,
+                c.retransmitted,
+                c.spurious,
+                c.timeouts,
+                c.stalls,
+                c.paths_retired,
+                c.socket_drops
+            ));
+        }
+        rows.push(vec![
+            contender.name().to_owned(),
+            format!("{:.1}", table::percentile(&mut r.fct_ms, 0.5)),
+            format!("{:.1}", table::percentile(&mut r.fct_ms, 0.99)),
+            format!("{most:.1}"),
+            format!("{:.2}", table::mean(&r.worst_of_run_ms) / ideal_ms),
+            format!("{:.2}", most / ideal_ms),
+            format!("{}", r.worst_of_run_ms.len()),
+            r.wrong.map(|n| n.to_string()).join("/"),
+            again,
+        ]);
+    }
+    say(&format!("ideal {ideal_ms:.1} ms (line rate, TCP's headers)"))?;
+    let head = [
+        "",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "mean max/ideal",
+        "max/ideal",
+        "runs",
+        "lost/dup/bad/fail",
+        "sent again",
+    ];
+    table::print(&head, &rows)?;
+    for n in notes {
+        say(&n)?;
+    }
+    say(&busy.text())
+}

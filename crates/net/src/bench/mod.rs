@@ -1,0 +1,204 @@
+//! SRD and the kernel's TCP on the same fabric, in turns within one run.
+
+pub mod block;
+pub mod contender;
+mod fct;
+mod load;
+pub mod protocol;
+pub mod srd_side;
+mod stream;
+pub mod table;
+pub mod tcp_side;
+pub mod worker;
+
+use crate::{
+    error::{NetError, Result},
+    fabric::Fabric,
+    ns::privileges_take,
+    spec::FabricSpec,
+};
+use block::FlowStats;
+use clap::{Args, ValueEnum};
+use contender::Contender;
+
+/// From one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Sender: leaf, number.
+    pub from: (u8, u8),
+    /// Receiver.
+    pub to: (u8, u8),
+}
+
+/// What became of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// When it began.
+    pub start_ns: u64,
+    /// Per flow, by number.
+    pub flows: Vec<FlowStats>,
+    /// Blocks that were sent (SRD: accepted) and did not come.
+    pub lost: u64,
+    /// Blocks that came again.
+    pub duplicated: u64,
+    /// Blocks that were not whole.
+    pub damaged: u64,
+    /// Blocks whose send ended with an error.
+    pub failed: u64,
+    /// Why the first did.
+    pub why: String,
+}
+
+impl Outcome {
+    /// Bytes that arrived.
+    pub fn bytes(&self) -> u64 {
+        self.flows.iter().map(|f| f.bytes).sum()
+    }
+
+    /// Completion times of the flows in ms.
+    pub fn fct_ms(&self) -> Vec<f64> {
+        let ms = |f: &FlowStats| f.last_ns.saturating_sub(self.start_ns) as f64 / 1e6;
+        self.flows.iter().map(ms).collect()
+    }
+
+    /// Worst time between due and arrival of a block, in ms.
+    pub fn late_ms(&self) -> f64 {
+        self.flows.iter().map(|f| f.late_ns).max().unwrap_or(0) as f64 / 1e6
+    }
+
+    /// Bits per second within `[from, to)` ms of the run, payload.
+    pub fn bits_per_sec(&self, from_ms: u64, to_ms: u64) -> f64 {
+        let per = block::BUCKET_NS / 1_000_000;
+        let range = (from_ms / per) as usize..(to_ms / per) as usize;
+        let in_range = |f: &FlowStats| -> u64 {
+            let end = range.end.min(f.buckets.len());
+            f.buckets.get(range.start..end).unwrap_or(&[]).iter().map(|b| u64::from(*b)).sum()
+        };
+        let bytes: u64 = self.flows.iter().map(in_range).sum();
+        bytes as f64 * 8.0 / ((to_ms - from_ms) as f64 / 1000.0)
+    }
+
+    /// Whether something was lost, came twice or damaged, or failed.
+    pub fn is_wrong(&self) -> bool {
+        self.lost + self.duplicated + self.damaged + self.failed > 0
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// How evenly one transfer loads the uplinks
+    Shares,
+    /// 48 senders to one receiver at 1 Gb/s: 64 KB, 200 KB, 2 MB each
+    Incast,
+    /// 8 hosts to 8 hosts, 16 flows each, uplinks half loaded: completion times
+    Fig6,
+    /// A spine swallows everything for 1 s and 3 s
+    Blackhole,
+    /// A spine goes down, with and without leaves that heed the carrier
+    Linkdown,
+    /// A link that goes down and up
+    Flap,
+    /// One packet in a hundred is lost
+    Loss,
+    /// One uplink at a quarter of its rate
+    Slowpath,
+    /// Beside heavy TCP flows on the same links
+    Coexist,
+}
+
+/// Options of `bench`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum)]
+    pub scenario: Scenario,
+    /// Few draws and short runs: whether it works, rather than figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Draws of the ECMP hashes [default: 10; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub draws: Option<u32>,
+    /// Runs per draw [default: 5; quick: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Who takes part: srd srd-processes srd-one-path cubic bbr reno cubic-50ms bbr-50ms reno-50ms
+    /// mptcp mptcp-50ms cubic-v6 cubic-v6-50ms
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub with: Vec<String>,
+    /// First draw
+    #[arg(long, default_value_t = 1)]
+    pub seed: u32,
+    /// Bytes per flow, for incast and fig6, instead of the usual sizes
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::bytes)]
+    pub bytes: Option<u64>,
+    /// MTU of the fabric
+    #[arg(long, default_value_t = 9000)]
+    pub mtu: u16,
+}
+
+impl BenchArgs {
+    /// Draws to make.
+    pub fn draws(&self) -> u32 {
+        self.draws.unwrap_or(if self.quick { 2 } else { 10 })
+    }
+
+    /// Runs per draw.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// Who takes part: those named, or `usual`.
+    ///
+    /// # Errors
+    /// A name is not known.
+    pub fn contenders(&self, usual: &[&str]) -> Result<Vec<Contender>> {
+        let named: Vec<&str> = if self.with.is_empty() {
+            usual.to_vec()
+        } else {
+            self.with.iter().map(String::as_str).collect()
+        };
+        named.into_iter().map(Contender::parse).collect()
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// The fabric cannot be built, or a measurement fails.
+pub fn run(args: &BenchArgs) -> Result {
+    privileges_take()?;
+    match args.scenario {
+        Scenario::Incast => fct::incast(args),
+        Scenario::Fig6 => fct::fig6(args),
+        Scenario::Shares => load::shares(args),
+        Scenario::Slowpath => load::slowpath(args),
+        Scenario::Loss => load::loss(args),
+        Scenario::Coexist => load::coexist(args),
+        Scenario::Blackhole => stream::blackhole(args),
+        Scenario::Linkdown => stream::linkdown(args),
+        Scenario::Flap => stream::flap(args),
+    }
+}
+
+/// Builds the fabric of a measurement and says what it is.
+fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
+    let (fabric, notes) = Fabric::build(spec)?;
+    for n in notes {
+        crate::note(&format!("srd net: note: {n}"));
+    }
+    crate::say(&format!("fabric: {}", spec.describe()))?;
+    Ok(fabric)
+}
+
+/// Those who can take part; who cannot is told once, with the reason.
+fn able(fabric: &Fabric, list: Vec<Contender>) -> Result<Vec<Contender>> {
+    let mut out = Vec::new();
+    for contender in list {
+        match contender.probe(fabric) {
+            Ok(()) => out.push(contender),
+            Err(e) => crate::say(&format!("without {}: {e}", contender.name()))?,
+        }
+    }
+    if out.is_empty() { Err(NetError::new("nobody is left to measure")) } else { Ok(out) }
+}

@@ -1,0 +1,108 @@
+//! What is said between the measuring process and its workers: a line of JSON each.
+
+use super::block::FlowStats;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// To a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Flows that the worker sends and receives from now on.
+    Flows {
+        /// Flows to send.
+        send: Vec<SendFlow>,
+        /// Numbers of the flows to receive.
+        receive: Vec<u32>,
+    },
+    /// Begin a run.
+    Go(Run),
+    /// Tell what has come in this run.
+    Collect,
+    /// Tell what the device has counted.
+    Counters,
+    /// End in good order.
+    Quit,
+}
+
+/// A flow to send.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SendFlow {
+    /// Its number.
+    pub flow: u32,
+    /// Address of the receiver.
+    pub ip: IpAddr,
+    /// Its queue pair.
+    pub qpn: u16,
+}
+
+/// One run of all flows.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Number of the run.
+    pub run: u32,
+    /// When to begin, in ns of the monotonic clock.
+    pub start_ns: u64,
+    /// Bytes per block.
+    pub block_bytes: u32,
+    /// Blocks per flow; 0 = until `stop_ns`.
+    pub blocks: u64,
+    /// When to stop sending new blocks.
+    pub stop_ns: u64,
+    /// A block of each flow is due every so many ns; 0 = as fast as it goes.
+    pub pace_ns: u64,
+}
+
+/// From a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// The device is open; its queue pair.
+    Ready {
+        /// Number of the queue pair.
+        qpn: u16,
+        /// Most bytes per message.
+        mtu: u32,
+    },
+    /// All blocks of this run were sent and accepted (or have failed).
+    Sent {
+        /// Flow and blocks accepted.
+        blocks: Vec<(u32, u64)>,
+        /// Blocks whose send failed.
+        failed: u64,
+        /// Why the first did.
+        why: String,
+    },
+    /// Answer to [`Order::Collect`].
+    Received {
+        /// Per flow.
+        flows: Vec<FlowStats>,
+        /// Blocks that were not whole, or of no flow known.
+        damaged: u64,
+    },
+    /// Answer to [`Order::Counters`].
+    Counters(Counted),
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// Some of a device's counters, and what the process used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Of them, those that were not lost after all.
+    pub spurious: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Silences taken for stalls of the peer.
+    pub stalls: u64,
+    /// Paths taken out of use.
+    pub paths_retired: u64,
+    /// Packets that came twice, as the receiver's engine saw them.
+    pub duplicates_dropped: u64,
+    /// Packets lost in the full socket buffer.
+    pub socket_drops: u64,
+    /// Resident memory of the process in bytes.
+    pub memory_bytes: u64,
+}

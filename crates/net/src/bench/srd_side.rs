@@ -1,0 +1,315 @@
+//! SRD in a measurement: processes of this program in the hosts' namespaces.
+
+use super::{
+    FlowSpec, Outcome,
+    block::FlowStats,
+    protocol::{Counted, Order, Report, Run, SendFlow},
+};
+use crate::{
+    error::{NetError, Result},
+    fabric::Fabric,
+    ns::NetNs,
+    spec::Node,
+};
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a worker may take to open its device.
+const OPEN_TIME: Duration = Duration::from_secs(20);
+
+/// How the SRD processes are set up.
+#[derive(Clone, Debug)]
+pub struct SrdSetup {
+    /// Processes per host; a host's flows are dealt out to them.
+    pub processes: usize,
+    /// Blocks in flight per flow.
+    pub window: u32,
+    /// One path per peer instead of 64.
+    pub one_path: bool,
+    /// Receive buffer asked for.
+    pub rcvbuf: Option<usize>,
+}
+
+impl Default for SrdSetup {
+    fn default() -> Self {
+        Self { processes: 1, window: 64, one_path: false, rcvbuf: None }
+    }
+}
+
+/// A process of a host.
+#[derive(Debug)]
+pub struct Worker {
+    /// Where it runs.
+    pub host: (u8, u8),
+    child: Child,
+    stdin: Option<ChildStdin>,
+    qpn: u16,
+}
+
+/// All SRD processes of a measurement.
+pub struct SrdSide {
+    workers: Vec<Worker>,
+    reports: Receiver<(usize, Report)>,
+    sender: Sender<(usize, Report)>,
+    /// Worker that receives each flow, and the one that sends it.
+    flows: Vec<(usize, usize)>,
+    setup: SrdSetup,
+    /// Largest message.
+    pub mtu: u32,
+}
+
+impl SrdSide {
+    /// Starts the processes that `flows` need. Must be called by the main thread: processes end
+    /// with the thread that started them.
+    ///
+    /// # Errors
+    /// A process cannot be started, or cannot open its device.
+    pub fn start(fabric: &Fabric, setup: SrdSetup, flows: &[FlowSpec]) -> Result<Self> {
+        let (sender, reports) = channel();
+        let mut side =
+            Self { workers: Vec::new(), reports, sender, flows: Vec::new(), setup, mtu: 0 };
+        let mut of_host: BTreeMap<(u8, u8), Vec<usize>> = BTreeMap::new();
+        for flow in flows {
+            for host in [flow.from, flow.to] {
+                if of_host.contains_key(&host) {
+                    continue;
+                }
+                // Receivers are one process each: it is the senders that compete.
+                let sends = flows.iter().any(|f| f.from == host);
+                let count = if sends { side.setup.processes } else { 1 };
+                let mut list = Vec::new();
+                for _ in 0..count {
+                    list.push(side.spawn(fabric, host)?);
+                }
+                of_host.insert(host, list);
+            }
+        }
+        let mut next: BTreeMap<(u8, u8), usize> = BTreeMap::new();
+        for flow in flows {
+            let n = next.entry(flow.from).or_default();
+            let senders = &of_host[&flow.from];
+            side.flows.push((senders[*n % senders.len()], of_host[&flow.to][0]));
+            *n += 1;
+        }
+        side.ready(side.workers.len())?;
+        side.flows_tell(fabric, flows)?;
+        Ok(side)
+    }
+
+    fn spawn(&mut self, fabric: &Fabric, host: (u8, u8)) -> Result<usize> {
+        let spec = fabric.spec();
+        let mut command = Command::new(std::env::current_exe()?);
+        let (ip, rate) = (spec.ip(host.0, host.1).to_string(), spec.host_bits_per_sec.to_string());
+        command.args(["net", "worker", "--ip", &ip, "--link-rate", &rate]);
+        command.args(["--window", &self.setup.window.to_string()]);
+        if let Some(bytes) = self.setup.rcvbuf {
+            command.args(["--rcvbuf", &bytes.to_string()]);
+        }
+        if self.setup.one_path {
+            command.arg("--one-path");
+        }
+        let home = NetNs::current()?;
+        fabric.ns(Node::Host(host.0, host.1))?.enter()?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        home.enter()?;
+        let mut child = child?;
+        let index = self.workers.len();
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or_else(|| NetError::new("no pipe"))?;
+        let tell = self.sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let report = line
+                    .map_err(NetError::from)
+                    .and_then(|l| serde_json::from_str(&l).map_err(NetError::from))
+                    .unwrap_or_else(|e| Report::Failed(e.to_string()));
+                if tell.send((index, report)).is_err() {
+                    return;
+                }
+            }
+            // The end of the process; nobody listens when it was asked to.
+            let _ = tell.send((index, Report::Failed("it has ended".into())));
+        });
+        self.workers.push(Worker { host, child, stdin, qpn: 0 });
+        Ok(index)
+    }
+
+    fn ready(&mut self, mut missing: usize) -> Result {
+        while missing > 0 {
+            match self.next(Instant::now() + OPEN_TIME)? {
+                (index, Report::Ready { qpn, mtu }) => {
+                    self.workers[index].qpn = qpn;
+                    self.mtu = mtu;
+                    missing -= 1;
+                }
+                (index, other) => return Err(self.odd(index, &other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn flows_tell(&mut self, fabric: &Fabric, flows: &[FlowSpec]) -> Result {
+        let mut orders: Vec<(Vec<SendFlow>, Vec<u32>)> =
+            self.workers.iter().map(|_| Default::default()).collect();
+        for (number, (flow, (from, to))) in flows.iter().zip(&self.flows).enumerate() {
+            let flow_number = number as u32;
+            let ip = fabric.spec().ip(flow.to.0, flow.to.1);
+            let send = SendFlow { flow: flow_number, ip, qpn: self.workers[*to].qpn };
+            orders[*from].0.push(send);
+            orders[*to].1.push(flow_number);
+        }
+        for (index, (send, receive)) in orders.into_iter().enumerate() {
+            self.order(index, &Order::Flows { send, receive })?;
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, index: usize, order: &Order) -> Result {
+        let worker = &mut self.workers[index];
+        let host = Node::Host(worker.host.0, worker.host.1);
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        let written = worker.stdin.as_mut().map_or(Ok(()), |w| w.write_all(&line));
+        written.map_err(|e| NetError::system(&format!("the process on {host} does not listen"), e))
+    }
+
+    fn next(&self, deadline: Instant) -> Result<(usize, Report)> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.reports.recv_timeout(left).map_err(|e| match e {
+            RecvTimeoutError::Timeout => NetError::new("an SRD process does not answer in time"),
+            RecvTimeoutError::Disconnected => NetError::new("all SRD processes have ended"),
+        })
+    }
+
+    fn odd(&self, index: usize, report: &Report) -> NetError {
+        let (l, h) = self.workers[index].host;
+        match report {
+            Report::Failed(why) => NetError::new(format!("the SRD process on h{l}x{h}: {why}")),
+            other => NetError::new(format!("the SRD process on h{l}x{h} says {other:?}")),
+        }
+    }
+
+    /// One run: from `run.start_ns` until all blocks are there, or `deadline`.
+    ///
+    /// # Errors
+    /// A process fails, or does not answer.
+    pub fn run(&mut self, run: Run, deadline: Instant) -> Result<Outcome> {
+        let senders: Vec<usize> = {
+            let mut s: Vec<usize> = self.flows.iter().map(|f| f.0).collect();
+            s.sort_unstable();
+            s.dedup();
+            s
+        };
+        for index in 0..self.workers.len() {
+            self.order(index, &Order::Go(run))?;
+        }
+        let mut out = Outcome { start_ns: run.start_ns, ..Outcome::default() };
+        let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut left = senders;
+        while !left.is_empty() {
+            match self.next(deadline)? {
+                (index, Report::Sent { blocks, failed, why }) => {
+                    if left.contains(&index) {
+                        left.retain(|i| *i != index);
+                        sent.extend(blocks);
+                        out.failed += failed;
+                        if out.why.is_empty() {
+                            out.why = why;
+                        }
+                    }
+                }
+                (index, other) => return Err(self.odd(index, &other)),
+            }
+        }
+        let (flows, damaged) = self.collect()?;
+        out.damaged = damaged;
+        for flow in flows {
+            let accepted = sent.get(&flow.flow).copied().unwrap_or(0);
+            out.lost += accepted.saturating_sub(flow.blocks);
+            out.duplicated += flow.duplicated;
+            out.flows.push(flow);
+        }
+        out.flows.sort_by_key(|f| f.flow);
+        Ok(out)
+    }
+
+    fn collect(&mut self) -> Result<(Vec<FlowStats>, u64)> {
+        let mut receivers: Vec<usize> = self.flows.iter().map(|f| f.1).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        for index in &receivers {
+            self.order(*index, &Order::Collect)?;
+        }
+        let (mut all, mut bad) = (Vec::new(), 0);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !receivers.is_empty() {
+            match self.next(deadline)? {
+                (index, Report::Received { flows, damaged }) => {
+                    receivers.retain(|i| *i != index);
+                    all.extend(flows);
+                    bad += damaged;
+                }
+                // Who only receives says at once that all of its nothing was sent.
+                (_, Report::Sent { .. }) => {}
+                (index, other) => return Err(self.odd(index, &other)),
+            }
+        }
+        Ok((all, bad))
+    }
+
+    /// Counters of all processes, added up (memory: the largest).
+    ///
+    /// # Errors
+    /// A process does not answer.
+    pub fn counters(&mut self) -> Result<Counted> {
+        let mut sum = Counted::default();
+        for index in 0..self.workers.len() {
+            self.order(index, &Order::Counters)?;
+        }
+        let mut left = self.workers.len();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while left > 0 {
+            match self.next(deadline)? {
+                (_, Report::Counters(c)) => {
+                    sum.tx_packets += c.tx_packets;
+                    sum.retransmitted += c.retransmitted;
+                    sum.spurious += c.spurious;
+                    sum.timeouts += c.timeouts;
+                    sum.stalls += c.stalls;
+                    sum.paths_retired += c.paths_retired;
+                    sum.duplicates_dropped += c.duplicates_dropped;
+                    sum.socket_drops += c.socket_drops;
+                    sum.memory_bytes = sum.memory_bytes.max(c.memory_bytes);
+                    left -= 1;
+                }
+                (_, Report::Sent { .. }) => {}
+                (index, other) => return Err(self.odd(index, &other)),
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for SrdSide {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // The end of its input is what asks a worker to end.
+            worker.stdin = None;
+        }
+        let deadline = Instant::now() + Duration::from_millis(500);
+        for worker in &mut self.workers {
+            while matches!(worker.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(2));
+            }
+            // Already gone, mostly.
+            let _ = worker.child.kill();
+            let _ = worker.child.wait();
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! One process of a host: opens a device there and does as it is told on standard input.
+
+use super::{
+    block::{self, BlockHead, FlowRx, now_ns},
+    protocol::{Counted, Order, Report, Run, SendFlow},
+};
+use crate::error::{NetError, Result};
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use srd::{
+    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress,
+    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{self, Write as _},
+    net::IpAddr,
+    time::Duration,
+};
+
+/// Everybody's Q_Key.
+const QKEY: u32 = 0x6E65_7400;
+/// Messages that can arrive before the process looks.
+const RECVS: u32 = 1024;
+/// Blocks in flight of all flows of one process.
+const SLOTS: u32 = 1024;
+/// How often an idle worker looks for orders.
+const IDLE: Duration = Duration::from_millis(20);
+/// How often a busy one does.
+const BUSY: Duration = Duration::from_millis(2);
+/// Turns between two looks for orders while there is always something to do.
+const TURNS_MAX: u32 = 256;
+
+/// Options of a worker.
+#[derive(Clone, Debug, Args)]
+pub struct WorkerArgs {
+    /// Address of its host
+    #[arg(long)]
+    pub ip: IpAddr,
+    /// Rate of its link in bits per second, as a NIC would tell
+    #[arg(long)]
+    pub link_rate: u64,
+    /// Blocks in flight per flow
+    #[arg(long, default_value_t = 64)]
+    pub window: u32,
+    /// Receive buffer asked for, in bytes
+    #[arg(long)]
+    pub rcvbuf: Option<usize>,
+    /// Paths per peer
+    #[arg(long, default_value_t = 64)]
+    pub paths: u16,
+    /// One path per peer, as a TCP connection has
+    #[arg(long)]
+    pub one_path: bool,
+}
+
+/// A flow being sent.
+#[derive(Debug)]
+struct Sending {
+    flow: u32,
+    to: IpAddr,
+    qpn: Qpn,
+    /// Number of the next block.
+    next: u64,
+    in_flight: u32,
+    accepted: u64,
+}
+
+struct Worker {
+    window: u32,
+    device: Device,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    source: MemoryRegion,
+    target: MemoryRegion,
+    mtu: usize,
+    /// Handles by address; those of earlier flows stay.
+    peers: BTreeMap<IpAddr, AddressHandle>,
+    sending: Vec<Sending>,
+    receiving: HashMap<u32, FlowRx>,
+    flows_in: Vec<u32>,
+    slots: Vec<u32>,
+    /// Flow (as an index) of each slot in flight.
+    slot_flow: Vec<usize>,
+    run: Option<Run>,
+    sent_told: bool,
+    failed: u64,
+    why: String,
+    damaged: u64,
+    buffer: Vec<u8>,
+    turn_from: usize,
+}
+
+/// Runs a worker until it is told to end, or standard input closes.
+///
+/// # Errors
+/// The device cannot be opened, or breaks.
+pub fn run(args: &WorkerArgs) -> Result {
+    // The kernel ends this process with the one that measures, even if that one is killed.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let done = Worker::open(args).and_then(|mut w| w.serve());
+    if let Err(e) = &done {
+        tell(&Report::Failed(e.to_string()))?;
+    }
+    done
+}
+
+fn tell(report: &Report) -> Result {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    out.write_all(b"\n")?;
+    out.flush()?;
+    Ok(())
+}
+
+impl Worker {
+    fn open(args: &WorkerArgs) -> Result<Self> {
+        let mut config = DeviceConfig::ip(args.ip);
+        config.progress = Progress::Caller;
+        config.paths = args.paths;
+        if args.one_path {
+            config.path_policy = srd::PathPolicy::Ecmp;
+        }
+        let rate = args.link_rate / 8;
+        config.tune = Some(Box::new(move |engine| engine.rate.line_bytes_per_sec = rate));
+        if let Some(bytes) = args.rcvbuf {
+            config.tune_udp = Some(Box::new(move |udp| udp.rcvbuf_bytes = bytes));
+        }
+        let device = Device::open(config)?;
+        let mtu = device.mtu();
+        let pd = device.pd_create()?;
+        let cq = device.cq_create(RECVS + SLOTS)?;
+        let init = QpInit { sq_depth: SLOTS, rq_depth: RECVS, ..QpInit::srd(&cq, &cq) };
+        let qp = pd.qp_create(&init)?;
+        qp.activate_with(QKEY, srd::RNR_RETRY_INFINITE)?;
+        let source = pd.mr_allocate(mtu * SLOTS as usize, Access::LOCAL_WRITE)?;
+        let target = pd.mr_allocate(mtu * RECVS as usize, Access::LOCAL_WRITE)?;
+        for slot in 0..RECVS {
+            let sges = [target.sge(slot as usize * mtu, mtu as u32)];
+            qp.post_recv(&RecvWr { wr_id: u64::from(slot), sges: &sges })?;
+        }
+        tell(&Report::Ready { qpn: qp.qpn().0, mtu: mtu as u32 })?;
+        Ok(Self {
+            window: args.window,
+            buffer: vec![0; mtu],
+            slots: (0..SLOTS).rev().collect(),
+            slot_flow: vec![0; SLOTS as usize],
+            device,
+            pd,
+            cq,
+            qp,
+            source,
+            target,
+            mtu,
+            peers: BTreeMap::new(),
+            sending: Vec::new(),
+            receiving: HashMap::new(),
+            flows_in: Vec::new(),
+            run: None,
+            sent_told: true,
+            failed: 0,
+            why: String::new(),
+            damaged: 0,
+            turn_from: 0,
+        })
+    }
+
+    fn serve(&mut self) -> Result {
+        let mut orders = Orders::default();
+        let mut turns = 0;
+        loop {
+            if turns == 0 || turns >= TURNS_MAX {
+                turns = 1;
+                if !orders.read()? {
+                    return Ok(());
+                }
+                while let Some(order) = orders.next()? {
+                    if !self.obey(order)? {
+                        return Ok(());
+                    }
+                }
+            }
+            self.completions()?;
+            let next = self.post()?;
+            self.sent_tell()?;
+            let (rest, look) = self.rest(next);
+            let busy = self.device.wait(Some(rest))?;
+            turns = if busy || !look { turns + 1 } else { 0 };
+        }
+    }
+
+    /// How long to sleep at most, and whether to look for orders after that.
+    fn rest(&self, next_post: Option<u64>) -> (Duration, bool) {
+        let idle = self.run.is_none() || (self.sent_told && self.flows_in.is_empty());
+        let limit = if idle { IDLE } else { BUSY };
+        match next_post {
+            None => (limit, true),
+            Some(at) => {
+                let until = Duration::from_nanos(at.saturating_sub(now_ns()));
+                (until.min(limit), until >= limit)
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> Result<bool> {
+        match order {
+            Order::Flows { send, receive } => self.flows_set(send, receive)?,
+            Order::Go(run) => {
+                self.run = Some(run);
+                self.sent_told = false;
+                (self.failed, self.damaged, self.why) = (0, 0, String::new());
+                for s in &mut self.sending {
+                    (s.next, s.accepted) = (0, 0);
+                }
+                let fresh = |f: &u32| (*f, FlowRx::new(*f, run.run, run.start_ns));
+                self.receiving = self.flows_in.iter().map(fresh).collect();
+            }
+            Order::Collect => {
+                let mut flows: Vec<_> = self.receiving.values().map(FlowRx::stats).collect();
+                flows.sort_by_key(|f| f.flow);
+                tell(&Report::Received { flows, damaged: self.damaged })?;
+            }
+            Order::Counters => tell(&Report::Counters(self.counted()?))?,
+            Order::Quit => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn flows_set(&mut self, send: Vec<SendFlow>, receive: Vec<u32>) -> Result {
+        for flow in &send {
+            if !self.peers.contains_key(&flow.ip) {
+                self.peers.insert(flow.ip, self.pd.ah_create(flow.ip)?);
+            }
+        }
+        let sending = |f: SendFlow| Sending {
+            flow: f.flow,
+            to: f.ip,
+            qpn: Qpn(f.qpn),
+            next: 0,
+            in_flight: 0,
+            accepted: 0,
+        };
+        self.sending = send.into_iter().map(sending).collect();
+        self.flows_in = receive;
+        self.run = None;
+        self.sent_told = true;
+        Ok(())
+    }
+
+    fn completions(&mut self) -> Result {
+        let mut wcs = [WorkCompletion::default(); 64];
+        loop {
+            let n = self.cq.poll(&mut wcs)?;
+            for wc in &wcs[..n] {
+                if wc.op.is_recv() { self.received(wc)? } else { self.completed(wc) }
+            }
+            if n < wcs.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn received(&mut self, wc: &WorkCompletion) -> Result {
+        let slot = wc.wr_id as usize;
+        if wc.is_ok() {
+            let now = now_ns();
+            let len = (wc.byte_len as usize).min(self.mtu);
+            self.target.read_at(slot * self.mtu, &mut self.buffer[..len])?;
+            match block::check(&self.buffer[..len]) {
+                Some(head) => match self.receiving.get_mut(&head.flow) {
+                    Some(flow) => flow.take(&head, len, now),
+                    None => self.damaged += 1,
+                },
+                None => self.damaged += 1,
+            }
+        }
+        let sges = [self.target.sge(slot * self.mtu, self.mtu as u32)];
+        self.qp.post_recv(&RecvWr { wr_id: wc.wr_id, sges: &sges })?;
+        Ok(())
+    }
+
+    fn completed(&mut self, wc: &WorkCompletion) {
+        let slot = wc.wr_id as usize;
+        let flow = self.slot_flow[slot];
+        self.slots.push(slot as u32);
+        if let Some(s) = self.sending.get_mut(flow) {
+            s.in_flight = s.in_flight.saturating_sub(1);
+            if wc.is_ok() {
+                s.accepted += 1;
+            }
+        }
+        if !wc.is_ok() {
+            self.failed += 1;
+            if self.why.is_empty() {
+                self.why = srd::status_text(wc.status).to_owned();
+            }
+        }
+    }
+
+    /// Posts what is due, the flows in turn. Returns when the next block is due, if that is known.
+    fn post(&mut self) -> Result<Option<u64>> {
+        let Some(run) = self.run else { return Ok(None) };
+        let now = now_ns();
+        if now < run.start_ns {
+            return Ok(Some(run.start_ns));
+        }
+        let count = self.sending.len();
+        let mut idle = 0;
+        let mut next = None;
+        while idle < count && !self.slots.is_empty() {
+            let index = self.turn_from % count;
+            self.turn_from = (self.turn_from + 1) % count;
+            match self.due(&run, index, now) {
+                Due::Now(due_ns) => {
+                    if !self.post_one(&run, index, due_ns)? {
+                        break;
+                    }
+                    idle = 0;
+                }
+                Due::At(t) => {
+                    next = Some(next.map_or(t, |n: u64| n.min(t)));
+                    idle += 1;
+                }
+                Due::No => idle += 1,
+            }
+        }
+        Ok(next)
+    }
+
+    fn due(&self, run: &Run, index: usize, now: u64) -> Due {
+        let s = &self.sending[index];
+        let finished = if run.blocks > 0 { s.next >= run.blocks } else { now >= run.stop_ns };
+        if finished || s.in_flight >= self.window {
+            return Due::No;
+        }
+        if run.pace_ns == 0 {
+            return Due::Now(now);
+        }
+        match run.start_ns + s.next * run.pace_ns {
+            due if due <= now => Due::Now(due),
+            due if run.blocks == 0 && due >= run.stop_ns => Due::No,
+            due => Due::At(due),
+        }
+    }
+
+    /// `Ok(false)` when the send queue is full.
+    fn post_one(&mut self, run: &Run, index: usize, due_ns: u64) -> Result<bool> {
+        let Some(slot) = self.slots.pop() else { return Ok(false) };
+        let len = (run.block_bytes as usize).min(self.mtu);
+        let at = slot as usize * self.mtu;
+        let s = &mut self.sending[index];
+        let head = BlockHead { flow: s.flow, run: run.run, number: s.next, due_ns };
+        block::fill(&mut self.buffer[..len], &head);
+        self.source.write_at(at, &self.buffer[..len])?;
+        let peer = self.peers.get(&s.to).ok_or_else(|| NetError::new("no address handle"))?;
+        let sges = [self.source.sge(at, len as u32)];
+        let wr = SendWr::send(u64::from(slot), peer, s.qpn, QKEY).sges(&sges);
+        match self.qp.post_send(&wr) {
+            Ok(()) => {
+                self.slot_flow[slot as usize] = index;
+                s.next += 1;
+                s.in_flight += 1;
+                Ok(true)
+            }
+            Err(e) if e.is_full() => {
+                self.slots.push(slot);
+                Ok(false)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn sent_tell(&mut self) -> Result {
+        let Some(run) = self.run else { return Ok(()) };
+        if self.sent_told || now_ns() < run.start_ns || self.slots.len() < SLOTS as usize {
+            return Ok(());
+        }
+        let now = now_ns();
+        let open = |s: &Sending| {
+            if run.blocks > 0 { s.next < run.blocks } else { now < run.stop_ns }
+        };
+        if self.sending.iter().any(open) {
+            return Ok(());
+        }
+        self.sent_told = true;
+        let blocks = self.sending.iter().map(|s| (s.flow, s.accepted)).collect();
+        tell(&Report::Sent { blocks, failed: self.failed, why: self.why.clone() })
+    }
+
+    fn counted(&self) -> Result<Counted> {
+        let c = self.device.counters()?;
+        let statm = std::fs::read_to_string("/proc/self/statm")?;
+        let pages: u64 = statm.split(' ').nth(1).and_then(|w| w.parse().ok()).unwrap_or(0);
+        Ok(Counted {
+            tx_packets: c.engine.tx_pkts,
+            retransmitted: c.engine.retrans_pkts,
+            spurious: c.engine.retrans_spurious_pkts,
+            timeouts: c.engine.retrans_timeout_events,
+            stalls: c.engine.stalls,
+            paths_retired: c.engine.paths_retired,
+            duplicates_dropped: c.engine.dup_pkts,
+            socket_drops: c.datapath.rxq_drops,
+            memory_bytes: pages * rustix::param::page_size() as u64,
+        })
+    }
+}
+
+/// When a flow's next block may leave.
+enum Due {
+    Now(u64),
+    At(u64),
+    No,
+}
+
+/// Orders on standard input, read without waiting.
+#[derive(Default)]
+struct Orders {
+    bytes: Vec<u8>,
+}
+
+impl Orders {
+    /// Takes what is there; `Ok(false)` at the end.
+    fn read(&mut self) -> Result<bool> {
+        let stdin = io::stdin();
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&none))? > 0 {
+            let mut chunk = [0; 4096];
+            match rustix::io::read(&stdin, &mut chunk)? {
+                0 => return Ok(false),
+                n => self.bytes.extend_from_slice(&chunk[..n]),
+            }
+        }
+        Ok(true)
+    }
+
+    fn next(&mut self) -> Result<Option<Order>> {
+        let Some(end) = self.bytes.iter().position(|b| *b == b'\n') else { return Ok(None) };
+        let order = serde_json::from_slice(&self.bytes[..end])?;
+        self.bytes.drain(..=end);
+        Ok(Some(order))
+    }
+}
