@@ -68,6 +68,9 @@ impl Node {
         let id = self.id;
         let r = self.engine.observer();
         let judged = r.judged.take();
+        if let Some(what) = r.paths_check() {
+            led.fail(Oracle::Paths, format!("engine {id}: {what}"));
+        }
         if r.moves.is_empty() && r.lines.is_empty() && judged.is_none() {
             return;
         }

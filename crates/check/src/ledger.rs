@@ -42,6 +42,8 @@ pub enum Oracle {
     Epoch,
     /// Data never leaves faster than the rate allows.
     Pacing,
+    /// Paths out of use carry nothing, enough of them stay in use, and what was lost takes another.
+    Paths,
     /// Windows, credits of reads and writes, numbers on the wire.
     Window,
     /// Bytes in flight are those of packets in flight.

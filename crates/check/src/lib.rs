@@ -24,6 +24,7 @@ mod node;
 mod packet;
 mod poll;
 mod receive;
+mod recorder;
 pub mod runner;
 pub mod scenario;
 pub mod shrink;

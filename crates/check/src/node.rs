@@ -5,9 +5,9 @@ use crate::draw::Draw;
 use crate::ledger::{Ledger, Oracle, Public, Region, ReqState};
 use crate::mirror::{Mirror, MrModel, QpModel};
 use crate::packet::Pkt;
+use crate::recorder::Recorder;
 use crate::scenario::{Scenario, stream};
 use rustc_hash::FxHashMap;
-use srd_core::events::{Event, Observer};
 use srd_core::wire::{AckBlock, Verdict};
 use srd_core::{
     Access, AhId, CqId, Endpoint, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType,
@@ -16,36 +16,6 @@ use srd_core::{
 use srd_fabric::Ps;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-
-/// Keeps what oracles want to know of an engine's inside.
-#[derive(Debug, Default)]
-pub struct Recorder {
-    /// Keep every event as text, too.
-    pub verbose: bool,
-    /// The packet just handled was judged: context, PSN, verdict.
-    pub judged: Option<(u32, u32, Verdict)>,
-    /// A second judgment within one call.
-    pub judged_twice: bool,
-    /// Contexts that changed: peer, names of the states.
-    pub moves: Vec<(Endpoint, &'static str, &'static str)>,
-    /// Text.
-    pub lines: Vec<String>,
-}
-
-impl Observer for Recorder {
-    fn event(&mut self, _: Time, e: Event) {
-        match e {
-            Event::Judged { ctx, psn, verdict } => {
-                self.judged_twice |= self.judged.replace((ctx, psn, verdict)).is_some();
-            }
-            Event::Context { peer, from, to, .. } => self.moves.push((peer, from, to)),
-            _ => {}
-        }
-        if self.verbose && !matches!(e, Event::Rate { .. } | Event::Rtt { .. }) {
-            self.lines.push(format!("{e:?}"));
-        }
-    }
-}
 
 /// What an engine has judged of one peer, for the oracle of acknowledgments.
 #[derive(Debug, Default)]
@@ -210,8 +180,12 @@ impl Node {
     ) -> Engine<Recorder> {
         let mut d =
             Draw::new(s.seed, stream::ENGINE, 1000 + u64::from(id) * 1000 + u64::from(epoch));
-        let recorder = Recorder { verbose, ..Recorder::default() };
-        Engine::new(cfg.clone(), Rng::from_seed(d.bits()), now, recorder)
+        let recorder = Recorder::new(cfg, verbose);
+        // Starts are random numbers where the world does not choose them. Lives that start at the
+        // same PSN cannot be told apart by a peer that is in the middle of opening.
+        let psn_start = cfg.psn_start.map(|p| p.wrapping_sub(epoch << 20));
+        let cfg = EngineConfig { psn_start, ..cfg.clone() };
+        Engine::new(cfg, Rng::from_seed(d.bits()), now, recorder)
             .unwrap_or_else(|e| panic!("the scenario draws valid configurations: {e}"))
     }
 

@@ -2,6 +2,7 @@
 //! compiles to nothing.
 
 use crate::{api::Endpoint, time::Time};
+use core::net::IpAddr;
 
 /// What happens inside an engine, as seen by tests, traces and the fault checker.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,8 +24,8 @@ pub enum Event {
     Rate { bytes_per_sec: u64, inflight_max: u64, inflight: u64 },
     /// A context changed state.
     Context { ctx: u32, peer: Endpoint, from: &'static str, to: &'static str },
-    /// A path changed state.
-    Path { path: u8, from: &'static str, to: &'static str },
+    /// A path to an address changed state.
+    Path { ip: IpAddr, path: u8, from: &'static str, to: &'static str },
     /// All paths are silent: the peer has stalled.
     Stalled { ctx: u32 },
     /// It is heard again.

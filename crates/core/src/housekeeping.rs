@@ -95,7 +95,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let a = c.act();
         if a.verdicts.is_empty() {
-            return self.context_rest(ci);
+            return self.context_rest(now, ci);
         }
         let round = a.loss.idle_round_take();
         c.idle_at = now + idle_after.scale(1 << round, 1);
@@ -103,7 +103,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Gives the window state of an idle context back; its numbers stay.
-    fn context_rest(&mut self, ci: u32) {
+    fn context_rest(&mut self, now: Time, ci: u32) {
         let c = self.contexts.get_mut(ci);
         c.idle_at = Time::NEVER;
         let Some(mut a) = c.active.take() else { return };
@@ -116,6 +116,9 @@ impl<O: Observer> Engine<O> {
         let entry = self.paths.get_mut(path_ctx);
         entry.active -= 1;
         if entry.active == 0 && entry.ctx.is_idle() {
+            entry.ctx.acquit_beyond_summary();
+            self.path_changes(now, path_ctx);
+            let entry = self.paths.get_mut(path_ctx);
             entry.ctx.shrink();
             entry.waiters = Vec::new();
             self.timers.disarm(Self::timer_of_path(path_ctx));
@@ -158,7 +161,7 @@ impl<O: Observer> Engine<O> {
             } else {
                 self.counters.paths_retired += 1;
             }
-            self.observer.event(now, Event::Path { path: change.path, from, to });
+            self.observer.event(now, Event::Path { ip, path: change.path, from, to });
             self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
         }
         let at = self.paths.get(path_ctx).ctx.probe_next();

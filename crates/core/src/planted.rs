@@ -133,6 +133,15 @@ bugs! {
     OpenOnce,
     /// A silent peer is never asked.
     StallUnprobed,
+    "path health":
+    /// A retired path is chosen like any other.
+    PathRetiredChosen,
+    /// The last paths are retired, too.
+    PathLeastForgotten,
+    /// Nobody is told that a path is back.
+    PathReturnUntold,
+    /// What was lost goes again on the path that lost it.
+    PathNotAvoided,
     "scheduling":
     /// Of those who wait for inflight, one is woken.
     WaiterForgotten,

@@ -343,3 +343,36 @@ fn timers_of_a_slow_past_do_not_outlast_the_silence() {
     assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 9));
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 9]);
 }
+
+/// A context that rests remembers the state of its first 64 paths only. Of the others, those that
+/// were out of use came back without a word: who listens counted them as out for ever.
+#[test]
+fn paths_that_are_forgotten_are_told_to_be_back() {
+    let mut configs: Vec<_> = (0..2).map(config).collect();
+    configs[0].path.paths = 256;
+    configs[0].idle_after = Span::from_us(500);
+    configs[0].path.probe_first = Span::from_ms(50);
+    configs[0].path.probe_max = Span::from_ms(50);
+    let mut p = Pair::with(32, configs);
+    p.net.faults.black_paths = (60..120).collect();
+    for i in 0..2000 {
+        p.net.hosts[1].recv(p.qp[1], i, 1024);
+        p.send(0, i, pattern(i, 1024)).unwrap();
+    }
+    assert!(p.net.run_until(Span::from_ms(40), |n| n.hosts[0].sends_done() == 2000));
+    p.net.run(Span::from_ms(5));
+    let mut out = std::collections::BTreeSet::new();
+    let mut most = 0;
+    for e in &p.net.hosts[0].events {
+        if let AsyncEvent::PathChanged(_, path, retired) = *e {
+            let changed = if retired { out.insert(path) } else { out.remove(&path) };
+            assert!(changed, "path {path} was told twice to be {retired}");
+        }
+        most = most.max(out.len());
+    }
+    assert!(most > 10, "{most} paths were retired");
+    let stats = p.net.hosts[0].engine.path_stats(ip(1));
+    let known: Vec<u8> = stats.iter().filter(|s| s.state == "retired").map(|s| s.path).collect();
+    assert_eq!(Vec::from_iter(out), known);
+    assert!(known.iter().all(|&path| (60..64).contains(&path)), "{known:?}");
+}

@@ -29,6 +29,7 @@ trait Choose {
 
 /// Chooses by the policy named.
 pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+    let need = &if planted!(PathNotAvoided) { Need { avoid: None, ..*need } } else { *need };
     match policy {
         PathPolicy::Srd => Srd::choose(set, need, rng),
         PathPolicy::Oblivious => Oblivious::choose(set, need, rng),
@@ -64,7 +65,7 @@ fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
     for _ in 0..2 * set.paths.len() {
         let path = set.scan_next(rng);
         let entry = set.get_mut(path);
-        if !entry.is_live() || avoid == Some(path) {
+        if !(entry.is_live() || planted!(PathRetiredChosen)) || avoid == Some(path) {
             continue;
         }
         if entry.level == 0 {

@@ -123,7 +123,8 @@ impl Health {
         }
         let common = loss.permille > LOSS_COMMON_PERMILLE;
         let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
-        if entry.losses >= retire_at && set.live() > usize::from(p.live_min) {
+        let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
+        if entry.losses >= retire_at && set.live() > least {
             self.retire(p, set, now, path);
             set.change_note(path);
         }
@@ -149,7 +150,9 @@ impl Health {
         entry.losses = 0;
         entry.timeouts = 0;
         set.out -= 1;
-        set.change_note(path);
+        if !planted!(PathReturnUntold) {
+            set.change_note(path);
+        }
     }
 
     /// A loss on `path` was none.
@@ -165,6 +168,17 @@ impl Health {
             entry.probe_out_set(false);
             Self::return_to_use(set, path);
             self.probe_schedule(p, set, now);
+        }
+    }
+
+    /// Paths from number `first` on are in use again.
+    pub(crate) fn acquit_from(&mut self, set: &mut PathSet, first: usize) {
+        for i in first..set.paths.len() {
+            let entry = &mut set.paths[i];
+            if entry.state.acquitted().is_ok() {
+                entry.probe_out_set(false);
+                Self::return_to_use(set, i as u8);
+            }
         }
     }
 

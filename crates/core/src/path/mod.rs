@@ -60,6 +60,9 @@ pub enum Gate {
     Blocked,
 }
 
+/// Paths whose state the summary of an idle context keeps: bits of one word.
+const SUMMARY_PATHS: usize = 64;
+
 /// A path was retired or returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathChange {
@@ -381,6 +384,14 @@ impl PathContext {
         self.active.as_ref().is_none_or(|a| a.inflight == 0 && !a.set.changes())
     }
 
+    /// To be asked before [`Self::shrink`]: retired paths that the summary has no room for are in use
+    /// again, which is a change to be told.
+    pub fn acquit_beyond_summary(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.health.acquit_from(&mut active.set, SUMMARY_PATHS);
+        }
+    }
+
     /// Gives the state of the paths back; a summary stays, and the next use creates the rest anew.
     /// Does nothing unless idle.
     pub fn shrink(&mut self) {
@@ -390,7 +401,7 @@ impl PathContext {
         if let Some(active) = self.active.take() {
             self.rtt = active.rtt.all;
             self.rtt_ns_min = active.rtt.min_ns();
-            let paths = active.set.paths.iter().take(64).enumerate();
+            let paths = active.set.paths.iter().take(SUMMARY_PATHS).enumerate();
             self.retired = paths.fold(0, |r, (i, e)| r | u64::from(!e.is_live()) << i);
         }
     }
@@ -401,7 +412,11 @@ impl PathContext {
             Some(active) => active.stats(out),
             None => out.extend((0..self.params.paths).map(|i| PathStats {
                 path: i as u8,
-                state: if i < 64 && self.retired >> i & 1 == 1 { "retired" } else { "live" },
+                state: if usize::from(i) < SUMMARY_PATHS && self.retired >> i & 1 == 1 {
+                    "retired"
+                } else {
+                    "live"
+                },
                 ..PathStats::default()
             })),
         }

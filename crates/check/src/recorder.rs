@@ -1,0 +1,153 @@
+//! What an engine says of its inside, and what can be judged of it alone: the choice of paths.
+
+use rustc_hash::FxHashMap;
+use srd_core::config::PathPolicy;
+use srd_core::events::{Event, Observer};
+use srd_core::wire::Verdict;
+use srd_core::{Endpoint, EngineConfig, Time};
+use std::net::IpAddr;
+
+/// What is known of the paths to one address.
+#[derive(Debug, Default)]
+struct Paths {
+    /// Contexts with engines there: with the last one the paths are forgotten.
+    contexts: u32,
+    /// Paths that are out of use.
+    retired: [u64; 4],
+}
+
+impl Paths {
+    fn is_retired(&self, path: u8) -> bool {
+        self.retired[usize::from(path / 64)] >> (path % 64) & 1 == 1
+    }
+
+    fn set(&mut self, path: u8, retired: bool) {
+        let (word, bit) = (&mut self.retired[usize::from(path / 64)], 1 << (path % 64));
+        *word = if retired { *word | bit } else { *word & !bit };
+    }
+
+    fn out(&self) -> u32 {
+        self.retired.iter().map(|w| w.count_ones()).sum()
+    }
+}
+
+/// Keeps what oracles want to know of an engine's inside.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    /// Keep every event as text, too.
+    verbose: bool,
+    /// The packet just handled was judged: context, PSN, verdict.
+    pub judged: Option<(u32, u32, Verdict)>,
+    /// A second judgment within one call.
+    pub judged_twice: bool,
+    /// Contexts that changed: peer, names of the states.
+    pub moves: Vec<(Endpoint, &'static str, &'static str)>,
+    /// Text.
+    pub lines: Vec<String>,
+    /// Number of paths, those that must stay in use, and whether the policy heeds their health.
+    paths_all: u32,
+    paths_least: u32,
+    heeds_health: bool,
+    spreads: bool,
+    paths: FxHashMap<IpAddr, Paths>,
+    peers: FxHashMap<u32, IpAddr>,
+    /// The path that lost each packet which has not been sent again, by context and PSN.
+    lost_on: FxHashMap<(u32, u32), u8>,
+    /// Where a path was retired last.
+    path_last: Option<IpAddr>,
+    path_wrong: Option<String>,
+}
+
+impl Recorder {
+    /// For an engine of this configuration.
+    pub fn new(cfg: &EngineConfig, verbose: bool) -> Self {
+        let policy = cfg.path.policy;
+        Self {
+            verbose,
+            paths_all: u32::from(cfg.path.paths),
+            paths_least: u32::from(cfg.path.live_min),
+            heeds_health: matches!(policy, PathPolicy::Srd | PathPolicy::RttP2c),
+            spreads: policy != PathPolicy::Ecmp,
+            ..Self::default()
+        }
+    }
+
+    fn wrong(&mut self, what: impl FnOnce() -> String) {
+        self.path_wrong.get_or_insert_with(what);
+    }
+
+    /// Paths are forgotten with the last context to their address.
+    fn context(&mut self, ctx: u32, ip: IpAddr, from: &'static str, to: &'static str) {
+        let paths = self.paths.entry(ip).or_default();
+        if from.is_empty() {
+            self.peers.insert(ctx, ip);
+            paths.contexts += 1;
+        }
+        if to == "Closed" {
+            paths.contexts = paths.contexts.saturating_sub(1);
+            if paths.contexts == 0 {
+                self.paths.remove(&ip);
+            }
+            self.lost_on.retain(|at, _| at.0 != ctx);
+        }
+    }
+
+    fn path(&mut self, ip: IpAddr, path: u8, retired: bool) {
+        self.paths.entry(ip).or_default().set(path, retired);
+        self.path_last = retired.then_some(ip);
+    }
+
+    /// After a call: the first wrong choice of a path. The least number of paths stays in use.
+    pub fn paths_check(&mut self) -> Option<String> {
+        if let Some(ip) = self.path_last.take()
+            && let Some(paths) = self.paths.get(&ip)
+        {
+            let left = self.paths_all.saturating_sub(paths.out());
+            if left < self.paths_least {
+                self.wrong(|| format!("{left} paths to {ip} are left in use"));
+            }
+        }
+        self.path_wrong.take()
+    }
+
+    /// No packet takes a path that is out of use; one that was lost takes another path than before,
+    /// if there is another.
+    fn sent(&mut self, ctx: u32, psn: u32, path: u8) {
+        let lost_on = self.lost_on.remove(&(ctx, psn));
+        let Some(paths) = self.peers.get(&ctx).and_then(|ip| self.paths.get(ip)) else { return };
+        let out = paths.out();
+        if self.heeds_health && paths.is_retired(path) {
+            self.wrong(|| format!("psn {psn} takes path {path}, which is out of use"));
+        }
+        let choice = self.paths_all - if self.heeds_health { out } else { 0 };
+        if self.spreads && choice > 1 && lost_on == Some(path) {
+            self.wrong(|| format!("psn {psn} takes path {path} again, which lost it"));
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn event(&mut self, _: Time, e: Event) {
+        match e {
+            Event::Judged { ctx, psn, verdict } => {
+                self.judged_twice |= self.judged.replace((ctx, psn, verdict)).is_some();
+            }
+            Event::Context { ctx, peer, from, to } => {
+                self.moves.push((peer, from, to));
+                self.context(ctx, peer.ip, from, to);
+            }
+            Event::Path { ip, path, to, .. } => self.path(ip, path, to == "retired"),
+            Event::Sent { ctx, psn, path, .. } => self.sent(ctx, psn, path),
+            Event::Lost { ctx, psn, path, .. } => {
+                self.lost_on.insert((ctx, psn), path);
+            }
+            Event::Acked { ctx, psn } => {
+                self.lost_on.remove(&(ctx, psn));
+            }
+            _ => {}
+        }
+        if self.verbose && !matches!(e, Event::Rate { .. } | Event::Rtt { .. }) {
+            self.lines.push(format!("{e:?}"));
+        }
+    }
+}
