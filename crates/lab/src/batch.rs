@@ -24,7 +24,9 @@ pub fn jobs_of(file: &SpecFile, seeds: Option<u32>) -> Vec<Job> {
     let mut jobs = Vec::new();
     for spec in &file.cases {
         for seed in 1..=u64::from(seeds.unwrap_or(spec.seeds).max(1)) {
-            jobs.push(Job { spec: spec.clone(), seed, folder: file.folder.clone() });
+            let mut spec = spec.clone();
+            spec.measure.observe &= seed == 1;
+            jobs.push(Job { spec, seed, folder: file.folder.clone() });
         }
     }
     jobs

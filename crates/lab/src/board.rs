@@ -21,6 +21,8 @@ pub struct Board {
     ends: RefCell<Vec<FlowEnd>>,
     arrivals: RefCell<Vec<FlowEnd>>,
     failures: Cell<u64>,
+    /// Payload of each flow that has arrived; empty if nobody asks.
+    progress: RefCell<Vec<u64>>,
 }
 
 /// Handle on the board of a run.
@@ -34,6 +36,26 @@ impl Board {
     /// A flow is complete at its receiver.
     pub fn flow_arrived(&self, end: FlowEnd) {
         self.arrivals.borrow_mut().push(end);
+    }
+    /// From now on the progress of so many flows is kept.
+    pub fn progress_begin(&self, flows: usize) {
+        self.progress.borrow_mut().resize(flows, 0);
+    }
+    /// More payload of a flow has arrived.
+    pub fn progress_add(&self, flow: u32, bytes: u32) {
+        if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
+            *sum += u64::from(bytes);
+        }
+    }
+    /// So much payload of a flow has arrived by now.
+    pub fn progress_set(&self, flow: u32, bytes: u64) {
+        if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
+            *sum = bytes.max(*sum);
+        }
+    }
+    /// Payload of a flow that has arrived, all rounds together.
+    pub fn progress(&self, flow: usize) -> u64 {
+        self.progress.borrow().get(flow).copied().unwrap_or(0)
     }
     /// A request ended in error.
     pub fn failure(&self) {

@@ -1,9 +1,10 @@
 //! A host that runs SRD: one protocol engine, no payload, and the card in front of it.
 
 use crate::board::{FlowEnd, SharedBoard};
+use crate::observe::{Counted, Resent};
 use crate::packet::{LabPacket, wire_bytes};
 use crate::rounds::WARM;
-use crate::watch::{Watch, WatchSpec, address_of};
+use crate::watch::{Watch, WatchSpec, address_of, place_of};
 use rustc_hash::FxHashMap;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
@@ -340,8 +341,16 @@ impl SrdHost {
         if status != Status::Ok {
             self.board.failure();
         }
+        let verb = self.settings.verb;
         let s = &mut self.sending[i];
         s.open -= 1;
+        if verb == Verb::Send && self.watch.has_progress() {
+            // Sends name no place: what is completed has arrived.
+            let open = u64::from(s.open) * u64::from(self.settings.engine.mtu);
+            let before = u64::from(s.round) * s.bytes;
+            let done = before + (s.bytes - s.unposted).saturating_sub(open);
+            self.board.progress_set(s.flow, done);
+        }
         if s.unposted > 0 {
             self.flow_post(now, i);
             return true;
@@ -350,6 +359,15 @@ impl SrdHost {
             self.board.flow_end(FlowEnd { flow: s.flow, round: s.round, at: now });
         }
         false
+    }
+
+    /// Notes payload that was placed.
+    #[cold]
+    fn placed(&mut self, now: Ps, address: u64, bytes: u32) {
+        self.watch.placed(now, address, bytes);
+        if let (true, Some((flow, _))) = (self.watch.has_progress(), place_of(address)) {
+            self.board.progress_add(flow, bytes);
+        }
     }
 
     /// Lets packets out as long as the card has room, and sets the timer for what comes next.
@@ -390,6 +408,27 @@ impl SrdHost {
     }
 }
 
+impl Counted for SrdHost {
+    fn resent(&self) -> Resent {
+        let c = self.engine.counters();
+        Resent { packets: c.retrans_pkts, timeouts: c.retrans_timeout_events }
+    }
+
+    fn path_packets(&self, sum: &mut Vec<u64>) {
+        let mut peers: Vec<u32> = self.ahs.keys().copied().collect();
+        peers.sort_unstable();
+        for peer in peers {
+            for p in self.engine.path_stats(ip_of(HostId(peer))) {
+                let path = usize::from(p.path);
+                if sum.len() <= path {
+                    sum.resize(path + 1, 0);
+                }
+                sum[path] += p.packets_sent;
+            }
+        }
+    }
+}
+
 impl Host<LabPacket> for SrdHost {
     fn on_packet(&mut self, now: Ps, p: Delivered<LabPacket>, io: &mut HostIo<'_, LabPacket>) {
         if p.corrupt != 0 {
@@ -412,7 +451,7 @@ impl Host<LabPacket> for SrdHost {
         if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet())
             && self.watch.is_on()
         {
-            self.watch.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
+            self.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
         }
         self.engine.rx_burst_end(t);
         self.pump(now, io);

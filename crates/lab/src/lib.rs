@@ -13,6 +13,7 @@ mod faults;
 mod floor;
 mod host;
 mod network;
+pub mod observe;
 mod packet;
 mod report;
 mod result;
@@ -33,7 +34,7 @@ pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };
-pub use report::{csv, json, table};
+pub use report::{csv, json, page, series_csv, summary_csv, table};
 pub use result::{Detail, OrderCost, RunResult, Tally};
 pub use run::run;
 pub use stats::{Quantiles, Summary};

@@ -1,5 +1,12 @@
 //! Results as a table, as CSV and as JSON.
 
+mod charts;
+mod html;
+mod series;
+
+pub use html::page;
+pub use series::{series_csv, summary_csv};
+
 use crate::result::RunResult;
 use crate::stats::Quantiles;
 use serde_json::{Value, json as object};

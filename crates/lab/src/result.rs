@@ -1,5 +1,6 @@
 //! What came of one run.
 
+use crate::observe::Observation;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::Flow;
@@ -61,6 +62,8 @@ pub struct RunResult {
     pub flow_goodput: Vec<Vec<u64>>,
     /// Largest backlog in bytes of the last link to any receiver.
     pub last_hop_bytes_max: u64,
+    /// What was seen on the way, if `spec.measure.observe` is set.
+    pub observation: Option<Box<Observation>>,
     /// What order would have cost, if `spec.measure.order` is set.
     pub order: Option<OrderCost>,
 }

@@ -1,6 +1,7 @@
 //! Rounds of flows on a world of any transport: starts them, notes their ends, fires triggers.
 
 use crate::board::{FlowEnd, SharedBoard};
+use crate::observe::{Counted, Moment, Observation, Resent, Sampler};
 use crate::spec::Spec;
 use crate::workload::Flows;
 use srd_fabric::{Host, HostId, MS, Ps, Rng, US, World};
@@ -30,6 +31,7 @@ pub struct Running<'a, P, H> {
     fired: Vec<u32>,
     seen_ends: usize,
     seen_arrivals: usize,
+    sampler: Option<Sampler>,
 }
 
 /// What hosts were told of flows: the call that starts each, and the calls that warm up.
@@ -40,7 +42,7 @@ pub struct Calls {
     pub warm: Vec<(HostId, u64)>,
 }
 
-impl<'a, P: Clone, H: Host<P>> Running<'a, P, H> {
+impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     /// A run at time 0, its warming flows planned.
     pub fn new(
         spec: &'a Spec,
@@ -67,7 +69,54 @@ impl<'a, P: Clone, H: Host<P>> Running<'a, P, H> {
             fired: vec![0; flows.triggers.len()],
             seen_ends: 0,
             seen_arrivals: 0,
+            sampler: None,
         }
+    }
+
+    /// From the first round on, somebody watches.
+    pub fn observe(&mut self, interval_ps: Ps) {
+        let start = self.spec.workload.start_us * US;
+        let topo = self.world.topology();
+        self.sampler = Some(Sampler::new(topo, &self.flows.flows, start, interval_ps));
+        self.board.progress_begin(self.flows.flows.len());
+    }
+
+    /// What was seen; `None` if nobody watched.
+    pub fn observed(&mut self) -> Option<Observation> {
+        let sampler = self.sampler.take()?;
+        let mut paths = Vec::new();
+        self.world.hosts().iter().for_each(|h| h.path_packets(&mut paths));
+        Some(self.sampled(|world, moment| sampler.finish(world, moment, paths)))
+    }
+
+    /// Calls `see` with the protocol's side of the present moment.
+    fn sampled<R>(&mut self, see: impl FnOnce(&mut World<P, H>, &Moment<'_>) -> R) -> R {
+        let resent = self.world.hosts().iter().map(Counted::resent);
+        let resent = resent.fold(Resent::default(), Resent::plus);
+        let (started, fct, round) = (&self.started, &self.fct, self.round as usize);
+        let board = &self.board;
+        let moment = Moment {
+            flow_bytes: &|i| board.progress(i),
+            flow_active: &|i| started[i].is_some() && fct[round][i].is_none(),
+            resent,
+        };
+        see(&mut self.world, &moment)
+    }
+
+    /// Handles events as [`World::events_run`] does; a sampler looks at the network on the way.
+    fn advance(&mut self, end: Ps, events: u64) {
+        let mut left = events;
+        while let Some(due) = self.sampler.as_ref().map(Sampler::due).filter(|due| *due < end) {
+            left -= self.world.events_run(due, left);
+            if left == 0 {
+                return;
+            }
+            if let Some(mut sampler) = self.sampler.take() {
+                self.sampled(|world, moment| sampler.take(world, due, moment));
+                self.sampler = Some(sampler);
+            }
+        }
+        self.world.events_run(end, left);
     }
 
     /// Runs all rounds, or until the time is up.
@@ -82,7 +131,7 @@ impl<'a, P: Clone, H: Host<P>> Running<'a, P, H> {
                 return;
             }
             // No further than that: after the last flow of a round the next event may be far.
-            self.world.events_run(next + ahead, events);
+            self.advance(next + ahead, events);
             self.look();
             if self.left == 0 {
                 if self.round + 1 == self.spec.workload.rounds {

@@ -2,13 +2,14 @@
 
 use crate::faults::faults_of;
 use crate::floor::{FloorFlow, Framing, Ways, floors};
+use crate::observe::{Counted, interval_for};
 use crate::result::{Detail, OrderCost, RunResult, Tally};
 use crate::rounds::Running;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
 use crate::{srd, tcp};
-use srd_fabric::{Fault, Host, Ps, Topology, World};
+use srd_fabric::{Fault, Host, MS, Ps, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
 
@@ -83,7 +84,7 @@ impl Plan<'_> {
     }
 
     /// Does the run and puts its result together. `framing`: the transport's, for the floors.
-    pub fn execute<P: Clone, H: Host<P>>(
+    pub fn execute<P: Clone, H: Host<P> + Counted>(
         &self,
         mut running: Running<'_, P, H>,
         framing: &Framing,
@@ -93,9 +94,13 @@ impl Plan<'_> {
         let floor_flows: Vec<FloorFlow> = self.flows.flows.iter().map(floor_flow).collect();
         let floor_ps = floors(&self.topo, framing, &floor_flows);
         let ideal_ps = floors(&self.topo, &Framing::ideal(), &floor_flows);
+        if self.spec.measure.observe {
+            running.observe(self.interval_ps(&floor_ps));
+        }
         let (cpu, wall) = (cpu_ns(), Instant::now());
         running.go();
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
+        let observation = running.observed().map(Box::new);
         let Running { world, fct, board, .. } = running;
         let totals = world.totals();
         debug_assert!(totals.conserved());
@@ -133,8 +138,22 @@ impl Plan<'_> {
             goodput: out.goodput,
             flow_goodput: out.flow_goodput,
             last_hop_bytes_max: self.last_hop_bytes_max(&world),
+            observation,
             order: out.order,
         }
+    }
+
+    /// Length of an observer's intervals.
+    fn interval_ps(&self, floor_ps: &[Ps]) -> Ps {
+        let (measure, workload) = (&self.spec.measure, &self.spec.workload);
+        if measure.interval_us > 0 {
+            return measure.interval_us * US;
+        }
+        let round = floor_ps.iter().max().copied().unwrap_or(0) + workload.barrier_us * US;
+        let expected = u64::from(workload.rounds).saturating_mul(round);
+        let starts = self.flows.flows.iter().filter_map(|f| f.start_ps).max().unwrap_or(0);
+        let expected = expected.saturating_add(starts);
+        interval_for(if workload.endless { self.spec.time_ms_max * MS } else { expected })
     }
 
     /// Largest backlog before any receiver.

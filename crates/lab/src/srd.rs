@@ -125,6 +125,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
             flows: spec.measure.flows,
             order: spec.measure.order,
             drop_early: e.order == OrderSpec::Drop,
+            progress: spec.measure.observe,
         },
     };
     Ok((settings, base_rtt))

@@ -5,6 +5,7 @@
 
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::{Framing, Ways};
+use crate::observe::{Counted, Resent};
 use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
@@ -54,6 +55,15 @@ struct TcpLabHost {
     board: SharedBoard,
     sending: Vec<Sending>,
     warm_bytes: u64,
+    /// The board wants to know how far flows are.
+    observed: bool,
+}
+
+impl Counted for TcpLabHost {
+    fn resent(&self) -> Resent {
+        let c = self.tcp.counters();
+        Resent { packets: c.retransmits, timeouts: c.timeouts }
+    }
 }
 
 impl TcpLabHost {
@@ -75,6 +85,15 @@ impl TcpLabHost {
         let Some(flow) = registry.flow_of.get(&conn).copied() else { return };
         let all = self.tcp.receiver(conn).map_or(0, |r| r.arrivals().len());
         let seen = std::mem::replace(&mut registry.arrived[flow as usize], all);
+        if self.observed {
+            let warm = if registry.written[flow as usize].first() == Some(&WARM_ROUND) {
+                self.warm_bytes
+            } else {
+                0
+            };
+            let bytes = self.tcp.receiver(conn).map_or(0, srd_rivals::Receiver::received_bytes);
+            self.board.progress_set(flow, bytes.saturating_sub(warm));
+        }
         for k in seen..all {
             let round = registry.written[flow as usize][k];
             if round != WARM_ROUND {
@@ -101,7 +120,7 @@ impl Host<TcpSegment> for TcpLabHost {
         let before = self.received.load(Ordering::Relaxed);
         self.tcp.on_packet(now, packet, io);
         if let Some(conn) = conn
-            && self.received.load(Ordering::Relaxed) > before
+            && (self.observed || self.received.load(Ordering::Relaxed) > before)
         {
             self.arrivals_tell(conn, now);
         }
@@ -168,6 +187,7 @@ fn world_of(
             board: Rc::clone(board),
             sending: Vec::new(),
             warm_bytes: plan.spec.workload.warm_bytes,
+            observed: plan.spec.measure.observe,
         })
         .collect();
     let mut ports = Rng::stream(plan.seed, STREAM_PORTS, 0);

@@ -20,7 +20,7 @@ pub const fn address_of(flow: Option<u32>, position: u64) -> u64 {
 }
 
 /// Flow and position of an address.
-const fn place_of(address: u64) -> Option<(u32, u64)> {
+pub const fn place_of(address: u64) -> Option<(u32, u64)> {
     if address >= WARM_ADDRESS {
         return None;
     }
@@ -38,6 +38,8 @@ pub struct WatchSpec {
     pub order: bool,
     /// Drop packets that come before an earlier one of their flow.
     pub drop_early: bool,
+    /// Tell the board how far each flow is.
+    pub progress: bool,
 }
 
 /// One flow's order.
@@ -80,7 +82,12 @@ impl Watch {
     /// Whether anything is noted at all.
     #[inline]
     pub const fn is_on(&self) -> bool {
-        self.spec.bucket_ps > 0 || self.spec.order
+        self.spec.bucket_ps > 0 || self.spec.order || self.spec.progress
+    }
+
+    /// Whether the board wants to know how far flows are.
+    pub const fn has_progress(&self) -> bool {
+        self.spec.progress
     }
 
     /// Whether the receiver drops a packet for `address` because an earlier one is missing.

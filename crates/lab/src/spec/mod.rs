@@ -380,6 +380,11 @@ pub struct Measure {
     pub goodput_us: u64,
     /// A series for each flow, too (SRD: writes only).
     pub flows: bool,
+    /// Look inside the first seed's run for the report: flows, links, queues, losses, paths. Set by
+    /// `--out`.
+    pub observe: bool,
+    /// Interval of these series in us; 0 = some 200 of them over the expected time.
+    pub interval_us: u64,
     /// How long packets would wait for earlier ones of their flow (SRD, writes only).
     pub order: bool,
 }

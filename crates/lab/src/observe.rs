@@ -1,0 +1,196 @@
+//! A run seen from inside: throughput, links, queues, losses over time, and where packets went.
+//!
+//! A [`Sampler`] looks at the network at the end of every interval and keeps differences of
+//! counters that exist anyway, so a packet costs the same whether somebody watches or not, and the
+//! run is the same. Memory is bounded: there are at most [`SAMPLES_MAX`] intervals (pairs merge
+//! when there would be more), [`FLOWS_MAX`] flows and [`LINKS_MAX`] links with series of their own;
+//! all others are in the spreads.
+
+mod data;
+mod links;
+
+pub use data::{
+    FlowSeries, Interval, LinkSeries, LinkUse, Observation, Share, Spread, Tier, TierInterval, gbps,
+};
+
+use crate::workload::Flow;
+use links::Links;
+use srd_fabric::{DropReason, Host, Ps, Topology, US, World};
+
+/// Most intervals kept; even, because pairs merge.
+pub const SAMPLES_MAX: usize = 400;
+/// Most flows with a series of their own: the paper's incast has 48.
+pub const FLOWS_MAX: usize = 64;
+/// Most links with a series of their own.
+pub const LINKS_MAX: usize = 128;
+
+/// What the network cannot know: the protocol's side of one moment. All counts since the start.
+pub struct Moment<'a> {
+    /// Payload of a flow that has arrived, all rounds together.
+    pub flow_bytes: &'a dyn Fn(usize) -> u64,
+    /// Whether a flow has started and not ended.
+    pub flow_active: &'a dyn Fn(usize) -> bool,
+    /// What was sent again.
+    pub resent: Resent,
+}
+
+/// What a host has sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resent {
+    /// Packets.
+    pub packets: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+impl Resent {
+    /// The sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, timeouts: self.timeouts + other.timeouts }
+    }
+}
+
+/// A host of any transport, as an observer sees it.
+pub trait Counted {
+    /// What it has sent again since the start.
+    fn resent(&self) -> Resent;
+    /// Adds the packets it has sent on each path, if it has several.
+    fn path_packets(&self, _sum: &mut Vec<u64>) {}
+}
+
+/// Looks at a run at the end of every interval.
+#[derive(Debug)]
+pub struct Sampler {
+    out: Observation,
+    due: Ps,
+    flow_bytes: Vec<u64>,
+    flow_active: Vec<bool>,
+    before: Interval,
+    links: Links,
+}
+
+/// An interval of one, two or five times a power of ten, at least 1 µs, of which `expected_ps` has
+/// some 200.
+pub fn interval_for(expected_ps: Ps) -> Ps {
+    let least = (expected_ps / 200).max(US);
+    let mut step = US;
+    loop {
+        for factor in [1, 2, 5] {
+            if factor * step >= least {
+                return factor * step;
+            }
+        }
+        step *= 10;
+    }
+}
+
+impl Sampler {
+    /// Watches from `start_ps` on. Flows are chosen evenly if there are more than [`FLOWS_MAX`];
+    /// links are all there are, or, in a larger network, the last ones to the chosen flows'
+    /// receivers.
+    pub fn new(topo: &Topology, flows: &[Flow], start_ps: Ps, interval_ps: Ps) -> Self {
+        let n = flows.len();
+        let chosen = (0..n.min(FLOWS_MAX)).map(|i| i * n / n.min(FLOWS_MAX));
+        let series = |i: usize| FlowSeries {
+            flow: i as u32,
+            src: flows[i].src.0,
+            dst: flows[i].dst.0,
+            bytes: Vec::new(),
+        };
+        let series: Vec<FlowSeries> = chosen.map(series).collect();
+        let links = Links::new(topo, &series);
+        Self {
+            out: Observation {
+                start_ps,
+                end_ps: start_ps,
+                interval_ps,
+                flows_all: n as u32,
+                flows: series,
+                tiers: links.tiers(),
+                links: links.series(topo),
+                ..Observation::default()
+            },
+            due: start_ps,
+            flow_bytes: vec![0; n],
+            flow_active: vec![false; n],
+            before: Interval::default(),
+            links,
+        }
+    }
+
+    /// When it wants to look next; everything up to then must have happened.
+    pub const fn due(&self) -> Ps {
+        self.due
+    }
+
+    /// Looks at `at`: [`Sampler::due`], or the end of the run.
+    pub fn take<P: Clone, H: Host<P>>(
+        &mut self,
+        world: &mut World<P, H>,
+        at: Ps,
+        moment: &Moment<'_>,
+    ) {
+        let first = at <= self.out.start_ps;
+        let spread = self.flows_take(at, moment, first);
+        let totals = world.totals();
+        let now = Interval {
+            bytes: self.flow_bytes.iter().sum(),
+            retransmitted: moment.resent.packets,
+            timeouts: moment.resent.timeouts,
+            marked: totals.marked,
+            drops: DropReason::ALL.map(|r| totals.drops.of(r)),
+        };
+        self.links.take(world, at, at - self.out.end_ps, first, &mut self.out);
+        if !first {
+            self.out.intervals.push(now.since(&self.before));
+            self.out.spreads.push(spread);
+            self.out.end_ps = at;
+        }
+        self.before = now;
+        if self.out.intervals.len() == SAMPLES_MAX {
+            self.out.halve();
+        }
+        self.due = at + self.out.interval_ps;
+    }
+
+    /// Takes what each flow received since the last look.
+    fn flows_take(&mut self, at: Ps, moment: &Moment<'_>, first: bool) -> Spread {
+        let mut active = Vec::new();
+        let mut series = self.out.flows.iter_mut().peekable();
+        for i in 0..self.flow_bytes.len() {
+            let bytes = (moment.flow_bytes)(i).max(self.flow_bytes[i]);
+            let new = bytes - std::mem::replace(&mut self.flow_bytes[i], bytes);
+            let is = (moment.flow_active)(i);
+            if std::mem::replace(&mut self.flow_active[i], is) && is {
+                active.push(new);
+            }
+            if let Some(s) = series.next_if(|s| s.flow as usize == i)
+                && !first
+            {
+                s.bytes.push(new);
+            }
+        }
+        Spread::of(active, at - self.out.end_ps)
+    }
+
+    /// Looks a last time, at the end of the run, and hands over what was seen.
+    pub fn finish<P: Clone, H: Host<P>>(
+        mut self,
+        world: &mut World<P, H>,
+        moment: &Moment<'_>,
+        paths: Vec<u64>,
+    ) -> Observation {
+        let now = world.now();
+        if now > self.out.end_ps {
+            self.take(world, now, moment);
+        }
+        self.out.paths = paths;
+        self.links.finish(world, &mut self.out);
+        self.out
+    }
+}
+
+#[cfg(test)]
+#[path = "observe_tests.rs"]
+mod tests;

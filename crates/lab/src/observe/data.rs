@@ -1,0 +1,260 @@
+//! What an observed run leaves: plain numbers, ready for files and plots.
+
+use serde::Serialize;
+use srd_fabric::{DROP_REASONS, Ps};
+
+/// The whole network in one interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interval {
+    /// Payload that arrived, each byte once.
+    pub bytes: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Packets marked by queues.
+    pub marked: u64,
+    /// Packets dropped, in the order of `DropReason::ALL`.
+    pub drops: [u64; DROP_REASONS],
+}
+
+impl Interval {
+    /// Counts since an earlier moment.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            bytes: self.bytes - before.bytes,
+            retransmitted: self.retransmitted - before.retransmitted,
+            timeouts: self.timeouts - before.timeouts,
+            marked: self.marked - before.marked,
+            drops: std::array::from_fn(|i| self.drops[i] - before.drops[i]),
+        }
+    }
+    fn merge(&mut self, next: &Self) {
+        self.bytes += next.bytes;
+        self.retransmitted += next.retransmitted;
+        self.timeouts += next.timeouts;
+        self.marked += next.marked;
+        self.drops.iter_mut().zip(next.drops).for_each(|(a, b)| *a += b);
+    }
+}
+
+/// Throughput of the flows that were under way for a whole interval, in Gb/s of payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Number of these flows.
+    pub flows: u32,
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+    /// Largest.
+    pub max: f64,
+    /// Jain's index: 1 = all equal, 1/n = one has it all; 0 if there is no such flow.
+    pub jain: f64,
+}
+
+impl Spread {
+    /// Of the bytes that each got in `width_ps`.
+    pub fn of(mut bytes: Vec<u64>, width_ps: Ps) -> Self {
+        let n = bytes.len();
+        if n == 0 || width_ps == 0 {
+            return Self::default();
+        }
+        bytes.sort_unstable();
+        let sum: f64 = bytes.iter().map(|b| *b as f64).sum();
+        let squares: f64 = bytes.iter().map(|b| (*b as f64).powi(2)).sum();
+        let jain = if squares > 0.0 { sum * sum / (n as f64 * squares) } else { 0.0 };
+        let rate = |b: u64| gbps(b, width_ps);
+        let median = rate(bytes[(n - 1) / 2]);
+        Self { flows: n as u32, min: rate(bytes[0]), median, max: rate(bytes[n - 1]), jain }
+    }
+    /// Two intervals in one: the extremes of both, the mean of medians and indices.
+    fn merge(&mut self, next: &Self) {
+        *self = match (self.flows, next.flows) {
+            (_, 0) => *self,
+            (0, _) => *next,
+            _ => Self {
+                flows: self.flows.max(next.flows),
+                min: self.min.min(next.min),
+                median: f64::midpoint(self.median, next.median),
+                max: self.max.max(next.max),
+                jain: f64::midpoint(self.jain, next.jain),
+            },
+        };
+    }
+}
+
+/// Bytes in a time as Gb/s.
+pub fn gbps(bytes: u64, width_ps: Ps) -> f64 {
+    bytes as f64 * 8e3 / width_ps.max(1) as f64
+}
+
+/// Share of a link's rate that so many bytes in a time are; 0 of no time.
+pub(super) fn used_share(bytes: u64, width_ps: Ps, bits_per_s: u64) -> f64 {
+    if width_ps == 0 {
+        return 0.0;
+    }
+    bytes as f64 * 8e12 / (width_ps as f64 * bits_per_s as f64)
+}
+
+/// One flow over time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowSeries {
+    /// Which flow of the workload.
+    pub flow: u32,
+    /// Sending host.
+    pub src: u32,
+    /// Receiving host.
+    pub dst: u32,
+    /// Payload that arrived in each interval.
+    pub bytes: Vec<u64>,
+}
+
+/// All links between two tiers in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct TierInterval {
+    /// Share of the built rate that was used, all links together.
+    pub used_mean: f64,
+    /// The same of the busiest link.
+    pub used_max: f64,
+    /// Half of the queues held at most this at the end of the interval, bytes.
+    pub queue_median: u64,
+    /// 99 in 100 held at most this.
+    pub queue_p99: u64,
+    /// Largest queue of any of them at any moment of the interval.
+    pub queue_max: u64,
+}
+
+impl TierInterval {
+    /// Two intervals in one: means of the means, later of the quantiles at the end, largest of the
+    /// largest.
+    fn merge(&mut self, next: &Self) {
+        *self = Self {
+            used_mean: f64::midpoint(self.used_mean, next.used_mean),
+            used_max: self.used_max.max(next.used_max),
+            queue_median: next.queue_median,
+            queue_p99: next.queue_p99,
+            queue_max: self.queue_max.max(next.queue_max),
+        };
+    }
+}
+
+/// All links between two tiers, one way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tier {
+    /// Such as `leaf->host`.
+    pub name: String,
+    /// Number of links.
+    pub links: u32,
+    /// Over time.
+    pub intervals: Vec<TierInterval>,
+    /// Share of the built rate used over the whole time by each link, in ascending order; evenly
+    /// chosen if there are many.
+    pub used_sorted: Vec<f64>,
+}
+
+/// One link over time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkSeries {
+    /// Such as `leaf0->host0`.
+    pub name: String,
+    /// Number of the link in the topology.
+    pub link: u32,
+    /// Rate as built.
+    pub bits_per_s: u64,
+    /// Bytes that left in each interval.
+    pub bytes: Vec<u64>,
+    /// Largest queue in each interval, bytes, the packet on the wire included.
+    pub queue_max: Vec<u64>,
+}
+
+/// One link over the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkUse {
+    /// Such as `leaf0->host0`.
+    pub name: String,
+    /// Packets its queue took while watched.
+    pub packets: u64,
+    /// Bytes that left while watched.
+    pub bytes: u64,
+    /// Largest queue of the whole run in bytes.
+    pub queue_max: u64,
+    /// Packets lost at it in the whole run.
+    pub drops: u64,
+}
+
+/// What took a share of the packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// Name of a top-tier switch.
+    pub name: String,
+    /// Packets sent to it while watched.
+    pub packets: u64,
+}
+
+/// An observed run. Interval `i` is from `start_ps + i * interval_ps` to the start of the next; the
+/// last ends at `end_ps`, earlier than a whole interval perhaps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Observation {
+    /// Start of the first interval.
+    pub start_ps: Ps,
+    /// End of the last.
+    pub end_ps: Ps,
+    /// Length of an interval.
+    pub interval_ps: Ps,
+    /// How often pairs of intervals merged.
+    pub merges: u32,
+    /// The network as a whole.
+    pub intervals: Vec<Interval>,
+    /// Throughput over the flows under way.
+    pub spreads: Vec<Spread>,
+    /// Number of flows of the workload.
+    pub flows_all: u32,
+    /// Flows with a series.
+    pub flows: Vec<FlowSeries>,
+    /// Links by tier.
+    pub tiers: Vec<Tier>,
+    /// Links with a series.
+    pub links: Vec<LinkSeries>,
+    /// The busiest links.
+    pub busiest: Vec<LinkUse>,
+    /// Packets that took each top-tier switch.
+    pub spines: Vec<Share>,
+    /// Packets sent on each path (source port), all peers together, warming included.
+    pub paths: Vec<u64>,
+}
+
+impl Observation {
+    /// Length of an interval in ps.
+    pub fn width_ps(&self, i: usize) -> Ps {
+        let start = self.start_ps + i as u64 * self.interval_ps;
+        self.interval_ps.min(self.end_ps.saturating_sub(start))
+    }
+    /// Middle of an interval in us since the start of the run.
+    pub fn middle_us(&self, i: usize) -> f64 {
+        let start = self.start_ps + i as u64 * self.interval_ps;
+        (start + self.width_ps(i) / 2) as f64 / 1e6
+    }
+    /// Merges pairs of intervals; their number must be even.
+    pub(super) fn halve(&mut self) {
+        fn pairs<T: Clone>(all: &mut Vec<T>, merge: impl Fn(&mut T, &T)) {
+            for i in 0..all.len() / 2 {
+                let mut one = all[2 * i].clone();
+                merge(&mut one, &all[2 * i + 1]);
+                all[i] = one;
+            }
+            all.truncate(all.len() / 2);
+        }
+        let add = |a: &mut u64, b: &u64| *a += b;
+        pairs(&mut self.intervals, Interval::merge);
+        pairs(&mut self.spreads, Spread::merge);
+        self.flows.iter_mut().for_each(|f| pairs(&mut f.bytes, add));
+        self.tiers.iter_mut().for_each(|t| pairs(&mut t.intervals, TierInterval::merge));
+        for link in &mut self.links {
+            pairs(&mut link.bytes, add);
+            pairs(&mut link.queue_max, |a, b| *a = (*a).max(*b));
+        }
+        self.interval_ps *= 2;
+        self.merges += 1;
+    }
+}
