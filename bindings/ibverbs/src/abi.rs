@@ -368,10 +368,17 @@ pub struct ibv_qp_init_attr {
     pub sq_sig_all: c_int,
 }
 
-/// `struct ibv_qp_init_attr_ex`, whose first fields are those of [`ibv_qp_init_attr`].
+/// `struct ibv_qp_init_attr_ex`, whose first fields are those of [`ibv_qp_init_attr`]: only the
+/// padding at the end of that is used otherwise.
 #[repr(C)]
 pub struct ibv_qp_init_attr_ex {
-    pub base: ibv_qp_init_attr,
+    pub qp_context: *mut c_void,
+    pub send_cq: *mut ibv_cq,
+    pub recv_cq: *mut ibv_cq,
+    pub srq: *mut c_void,
+    pub cap: ibv_qp_cap,
+    pub qp_type: c_int,
+    pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut ibv_pd,
     pub xrcd: *mut c_void,
@@ -381,6 +388,21 @@ pub struct ibv_qp_init_attr_ex {
     pub rx_hash_conf: [u64; 3],
     pub source_qpn: u32,
     pub send_ops_flags: u64,
+}
+
+impl ibv_qp_init_attr_ex {
+    /// The fields that both structures have.
+    pub fn base(&self) -> ibv_qp_init_attr {
+        ibv_qp_init_attr {
+            qp_context: self.qp_context,
+            send_cq: self.send_cq,
+            recv_cq: self.recv_cq,
+            srq: self.srq,
+            cap: self.cap,
+            qp_type: self.qp_type,
+            sq_sig_all: self.sq_sig_all,
+        }
+    }
 }
 
 #[repr(C)]

@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 ) -> *mut ibv_qp {
     // SAFETY: a valid structure.
     let attr = unsafe { &*attr };
-    if i64::from(attr.base.qp_type) != IBV_QPT_UD {
+    if i64::from(attr.qp_type) != IBV_QPT_UD {
         return errno::null(libc::EINVAL);
     }
     // SAFETY: as promised by the caller.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     };
     if efa.comp_mask != 0
         || efa.reserved != 0
-        || i64::from(attr.base.qp_type) != IBV_QPT_DRIVER
+        || i64::from(attr.qp_type) != IBV_QPT_DRIVER
         || i64::from(efa.driver_qp_type) != EFADV_QP_DRIVER_TYPE_SRD
     {
         return errno::null(libc::EINVAL);
@@ -171,7 +171,7 @@ unsafe fn create_from_ex(
         return errno::null(libc::EOPNOTSUPP);
     }
     // SAFETY: the domain and the queues live.
-    unsafe { create(&Wanted { kind, base: &attr.base, pd: attr.pd, send_ops, unsolicited }) }
+    unsafe { create(&Wanted { kind, base: &attr.base(), pd: attr.pd, send_ops, unsolicited }) }
 }
 
 /// # Safety
