@@ -376,3 +376,66 @@ fn paths_that_are_forgotten_are_told_to_be_back() {
     assert_eq!(Vec::from_iter(out), known);
     assert!(known.iter().all(|&path| (60..64).contains(&path)), "{known:?}");
 }
+
+/// Keeps the cookies of challenges.
+struct Cookies(Vec<u64>);
+
+impl TxSink for Cookies {
+    fn push(&mut self, t: &Transmit<'_>) {
+        if let wire::Body::Challenge { cookie, .. } = t.packet.body {
+            self.0.push(cookie);
+        }
+    }
+}
+
+/// A peer gives up a context and opens another one. A late copy of its older Open, which had been
+/// proven with a cookie, ended the newer context and all its work.
+#[test]
+fn an_open_that_was_proven_once_does_not_end_a_newer_context() {
+    let mut p = Pair::new(33);
+    let engine = &mut p.net.hosts[1].engine;
+    let now = Time(1_000_000);
+    let meta = RxMeta { src_ip: ip(9), ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+    let mut open = |tag, cookie| {
+        let params = wire::OpenParams {
+            tag,
+            incarnation: 5,
+            echo_tag: 0,
+            psn_start: 1,
+            tx_num_start: 1,
+            window: 64,
+            mtu: 1024,
+            reads_max: 1,
+            write_imms_max: 1,
+            rx_budget: u32::MAX,
+            features: wire::Features(0),
+            cookie,
+        };
+        let header = wire::Header {
+            kind: wire::PacketType::Open,
+            flags: wire::Flags(0),
+            backlog: wire::Backlog(0),
+            path: 0,
+            slot: 0,
+            dst_tag: 0,
+            tx_num: 0,
+            timestamp: 0,
+            psn: 0,
+            una_delta: 0,
+            ack_echo: 0,
+        };
+        let body = wire::Body::Open(params);
+        let packet = wire::Packet { header, ack: None, body, payload_len: 0 };
+        assert_eq!(engine.handle(now, &meta, &packet), Rx::Done);
+        let mut seen = Cookies(Vec::new());
+        engine.poll_transmit(now, 64, &mut seen);
+        seen.0.first().copied()
+    };
+    assert_eq!(open(1, 0), None, "nobody is known: accepted as it is");
+    let first = open(2, 0).expect("another context is known: challenged");
+    assert_eq!(open(2, first), None, "proven");
+    let second = open(3, 0).expect("challenged");
+    assert_eq!(open(3, second), None, "proven");
+    assert!(open(2, first).is_some(), "the late copy must prove itself anew");
+    assert_eq!(open(3, 0), None, "and has ended nothing");
+}

@@ -7,6 +7,20 @@ use crate::time::Time;
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher24;
 
+/// What an Open claims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// From where.
+    pub who: Endpoint,
+    /// The tag of its context.
+    pub tag: u32,
+    /// The life of its engine.
+    pub incarnation: u64,
+    /// Our tag of the context that it would replace, 0 if there is none. A late copy of an Open that
+    /// was proven once says nothing about a context made since.
+    pub against: u32,
+}
+
 /// Makes and checks cookies with a key of its own.
 #[derive(Debug)]
 pub(crate) struct CookieJar {
@@ -18,24 +32,23 @@ impl CookieJar {
         Self { key: (rng.next_u64(), rng.next_u64()) }
     }
 
-    fn mac(&self, epoch: u64, who: Endpoint, tag: u32, incarnation: u64) -> u64 {
+    fn mac(&self, epoch: u64, claim: &Claim) -> u64 {
         let mut h = SipHasher24::new_with_keys(self.key.0, self.key.1);
-        (epoch, who, tag, incarnation).hash(&mut h);
+        (epoch, claim.who, claim.tag, claim.incarnation, claim.against).hash(&mut h);
         // 0 means "no cookie" on the wire.
         h.finish().max(1)
     }
 
-    /// The cookie for an Open from `who` with this tag.
-    pub fn make(&self, now: Time, who: Endpoint, tag: u32, incarnation: u64) -> u64 {
-        self.mac(now.0 / COOKIE_LIFETIME.0, who, tag, incarnation)
+    /// The cookie for this Open.
+    pub fn make(&self, now: Time, claim: &Claim) -> u64 {
+        self.mac(now.0 / COOKIE_LIFETIME.0, claim)
     }
 
     /// Whether `cookie` was made for the same Open in this lifetime or the one before.
-    pub fn check(&self, now: Time, who: Endpoint, tag: u32, incarnation: u64, cookie: u64) -> bool {
+    pub fn check(&self, now: Time, claim: &Claim, cookie: u64) -> bool {
         let epoch = now.0 / COOKIE_LIFETIME.0;
         let earlier = epoch.checked_sub(1);
-        cookie == self.mac(epoch, who, tag, incarnation)
-            || earlier.is_some_and(|e| cookie == self.mac(e, who, tag, incarnation))
+        cookie == self.mac(epoch, claim) || earlier.is_some_and(|e| cookie == self.mac(e, claim))
     }
 }
 
@@ -48,11 +61,13 @@ mod tests {
     fn good_for_the_same_open_and_a_while() {
         let jar = CookieJar::new(&mut Rng::from_seed(1));
         let who = Endpoint { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 5 };
-        let c = jar.make(Time(0), who, 7, 9);
-        assert!(jar.check(Time(COOKIE_LIFETIME.0), who, 7, 9, c));
-        assert!(!jar.check(Time(2 * COOKIE_LIFETIME.0), who, 7, 9, c));
-        assert!(!jar.check(Time(0), who, 8, 9, c));
-        assert!(!jar.check(Time(0), Endpoint { port: 6, ..who }, 7, 9, c));
-        assert!(!jar.check(Time(0), who, 7, 9, 0));
+        let claim = Claim { who, tag: 7, incarnation: 9, against: 3 };
+        let c = jar.make(Time(0), &claim);
+        assert!(jar.check(Time(COOKIE_LIFETIME.0), &claim, c));
+        assert!(!jar.check(Time(2 * COOKIE_LIFETIME.0), &claim, c));
+        assert!(!jar.check(Time(0), &Claim { tag: 8, ..claim }, c));
+        assert!(!jar.check(Time(0), &Claim { against: 4, ..claim }, c));
+        assert!(!jar.check(Time(0), &Claim { who: Endpoint { port: 6, ..who }, ..claim }, c));
+        assert!(!jar.check(Time(0), &claim, 0));
     }
 }

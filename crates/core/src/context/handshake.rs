@@ -5,6 +5,7 @@
 //! claims.
 
 use crate::api::{Endpoint, Rx};
+use crate::context::cookie::Claim;
 use crate::context::{Active, Context, ContextState, Negotiated};
 use crate::counters::Drop;
 use crate::engine::Engine;
@@ -125,9 +126,9 @@ impl<O: Observer> Engine<O> {
         if let Some(ci) = self.contexts.by_endpoint(&from) {
             return self.open_again(now, ci, from, p);
         }
-        let proven = self.cookies.check(now, from, p.tag, p.incarnation, p.cookie);
-        if self.contexts.is_nearly_full() && !proven {
-            self.challenge(now, from, p);
+        let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against: 0 };
+        if self.contexts.is_nearly_full() && !self.cookies.check(now, &claim, p.cookie) {
+            self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
         self.open_accept(now, from, p)
@@ -158,8 +159,10 @@ impl<O: Observer> Engine<O> {
             self.open_ack_send(ci);
             return Ok(Rx::Done);
         }
-        if !self.cookies.check(now, from, p.tag, p.incarnation, p.cookie) {
-            self.challenge(now, from, p);
+        let against = c.local_tag;
+        let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against };
+        if !self.cookies.check(now, &claim, p.cookie) {
+            self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
         // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
@@ -197,10 +200,11 @@ impl<O: Observer> Engine<O> {
         self.context_rearm(ci);
     }
 
-    fn challenge(&mut self, now: Time, from: Endpoint, p: &OpenParams) {
-        let cookie = self.cookies.make(now, from, p.tag, p.incarnation);
+    fn challenge(&mut self, now: Time, claim: &Claim) {
+        let cookie = self.cookies.make(now, claim);
         self.counters.challenges_sent += 1;
-        self.control_push(from, p.tag, Body::Challenge { echo_tag: p.tag, cookie });
+        let body = Body::Challenge { echo_tag: claim.tag, cookie };
+        self.control_push(claim.who, claim.tag, body);
     }
 
     fn open_ack_send(&mut self, ci: u32) {
