@@ -12,6 +12,7 @@ mod report;
 mod steps;
 mod tidy;
 mod tools;
+mod verbs;
 
 use args::Args;
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ Checks
 Runs
   demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
+  verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
@@ -81,6 +83,7 @@ fn dispatch(args: &mut Args) -> Result {
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "report" => report::run_command(args),
+        "verbs" => verbs::run_command(args),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),
         other => Err(format!("there is no command `{other}`; `cargo xtask --help` lists them")),

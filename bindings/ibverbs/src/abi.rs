@@ -62,8 +62,7 @@ pub struct ibv_context {
 #[repr(C)]
 pub struct verbs_context {
     pub reserved0: [Empty; 6],
-    pub query_port:
-        unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, size_t) -> c_int,
+    pub query_port: unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, size_t) -> c_int,
     pub reserved7: [Empty; 13],
     pub alloc_parent_domain:
         unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,

@@ -71,6 +71,9 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 }
 
 /// Asks for one event with the next completion. EFA has no solicited ones.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     if solicited_only != 0 {
         return libc::EOPNOTSUPP;

@@ -160,6 +160,9 @@ pub unsafe extern "C" fn ibv_query_device(
 }
 
 /// Fills in what the caller's structure has room for.
+///
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -245,6 +248,8 @@ pub unsafe extern "C" fn ibv_query_port(
     unsafe { query_port(context, port, attr, PORT_ATTR_COMPAT_BYTES) }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
@@ -420,7 +425,8 @@ mod tests {
     #[test]
     fn speeds_are_never_zero_and_never_above_the_link() {
         let lanes = |width| [(1, 1), (2, 4), (16, 2)].iter().find(|l| l.0 == width).unwrap().1;
-        let speed = |n| [(1, 2.5), (4, 10.0), (32, 25.0), (64, 50.0)].iter().find(|s| s.0 == n).unwrap().1;
+        let speed =
+            |n| [(1, 2.5), (4, 10.0), (32, 25.0), (64, 50.0)].iter().find(|s| s.0 == n).unwrap().1;
         for gigabits in [1, 10, 25, 40, 50, 100, 200, 400_u64] {
             let (w, s) = width_and_speed(Some(gigabits * 1_000_000_000));
             let told: f64 = f64::from(lanes(w)) * speed(s);

@@ -239,6 +239,9 @@ pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
 }
 
 /// `ibv_poll_cq`.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq) };
@@ -336,7 +339,10 @@ mod tests {
     #[test]
     fn statuses_are_those_of_efa() {
         assert_eq!(status(Status::RemoteRnr), int(IBV_WC_RNR_RETRY_EXC_ERR));
-        assert_eq!((vendor_err(Status::RemoteRnr), vendor_err(Status::LocalUnreachRemote)), (10, 15));
+        assert_eq!(
+            (vendor_err(Status::RemoteRnr), vendor_err(Status::LocalUnreachRemote)),
+            (10, 15)
+        );
         assert_eq!(vendor_err(Status::RemoteFeatureMismatch), 18);
     }
 }

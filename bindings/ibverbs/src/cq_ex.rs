@@ -46,6 +46,9 @@ pub(crate) const EFADV: efadv_cq =
     efadv_cq { comp_mask: 0, wc_read_sgid: read_sgid, wc_is_unsolicited: is_unsolicited };
 
 /// `ibv_create_cq_ex`.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -73,6 +76,8 @@ pub unsafe extern "C" fn srd_efadv_create_cq(
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe fn create(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -109,6 +114,8 @@ pub unsafe extern "C" fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> *mut
     (&raw const unsafe { Cq::of(cq.cast()) }.efadv).cast_mut()
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: null or a valid structure.
     if unsafe { attr.as_ref() }.is_some_and(|a| a.comp_mask != 0) {
@@ -131,6 +138,8 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: a live queue, locked since `start_poll`.
     let (this, taken) = unsafe {
@@ -148,12 +157,17 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: a live queue, locked since `start_poll`.
     unsafe { Cq::of(cq.cast()) }.unlock();
 }
 
 /// Writes what programs read without a call.
+///
+/// # Safety
+/// As verbs.
 unsafe fn show(cq: *mut ibv_cq_ex, c: &WorkCompletion) {
     // SAFETY: the caller holds the queue's lock.
     unsafe {
@@ -163,63 +177,91 @@ unsafe fn show(cq: *mut ibv_cq_ex, c: &WorkCompletion) {
 }
 
 /// The completion that is being read.
+///
+/// # Safety
+/// As verbs.
 unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a WorkCompletion {
     // SAFETY: a live queue, locked since `start_poll`.
     unsafe { &Cq::of(cq.cast()).held().current }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: called between start and end of a poll.
     cq::opcode(unsafe { current(cq) }.op)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     cq::vendor_err(unsafe { current(cq) }.status)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     unsafe { current(cq) }.byte_len
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     unsafe { current(cq) }.imm.unwrap_or(0).to_be()
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     u32::from(unsafe { current(cq) }.qpn.0)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     u32::from(unsafe { current(cq) }.src_qpn.0)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     // SAFETY: called between start and end of a poll.
     cq::wc_flags(unsafe { current(cq) })
 }
 
 /// The number of the sender's address handle.
+///
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     u32::from(unsafe { current(cq) }.src_ah.0)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_zero(_cq: *mut ibv_cq_ex) -> u8 {
     0
 }
 
 /// The queue around efadv's table.
+///
+/// # Safety
+/// As verbs.
 unsafe fn around<'a>(efadv: *mut efadv_cq) -> &'a Cq {
     // SAFETY: such pointers are to the field of a live queue.
     unsafe { &*efadv.byte_sub(offset_of!(Cq, efadv)).cast::<Cq>() }
 }
 
 /// The sender's GID, where no address handle stands for it.
+///
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int {
     // SAFETY: called between start and end of a poll.
     let c = unsafe { &around(efadv).held().current };
@@ -233,6 +275,8 @@ unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn is_unsolicited(efadv: *mut efadv_cq) -> bool {
     // SAFETY: called between start and end of a poll.
     unsafe { around(efadv).held().current.op == CompletionOp::RecvUnsolicited }

@@ -4,7 +4,6 @@
 use crate::{devices, settings::warn};
 use srd::Device;
 use std::{
-    collections::BTreeSet,
     env, fs,
     io::Write,
     path::Path,
@@ -22,8 +21,8 @@ struct Totals {
     received: u64,
     packets: u64,
     retransmitted: u64,
-    paths: usize,
-    peers: usize,
+    paths: u32,
+    peers: u64,
 }
 
 static TOTALS: Mutex<Totals> = Mutex::new(Totals {
@@ -47,21 +46,16 @@ pub(crate) fn install() {
 
 /// Adds the figures of a device that goes.
 pub(crate) fn account(device: &Device) {
-    let (Ok(counters), Ok(contexts)) = (device.counters(), device.context_stats()) else { return };
+    let Ok(counters) = device.counters() else { return };
     let engine = &counters.engine;
-    let peers: BTreeSet<_> = contexts.iter().map(|c| c.peer.ip).collect();
-    let used = |ip| {
-        let paths = device.path_stats(ip).unwrap_or_default();
-        paths.iter().filter(|p| p.packets_sent > 0).count()
-    };
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     totals.messages += engine.send_wrs + engine.rdma_read_wrs + engine.rdma_write_wrs;
     totals.bytes += engine.send_bytes + engine.rdma_read_bytes + engine.rdma_write_bytes;
     totals.received += engine.recv_bytes + engine.rdma_write_recv_bytes;
     totals.packets += engine.tx_pkts;
     totals.retransmitted += engine.retrans_pkts;
-    totals.paths = totals.paths.max(peers.iter().map(|&ip| used(ip)).max().unwrap_or(0));
-    totals.peers += peers.len();
+    totals.paths = totals.paths.max(counters.paths_used);
+    totals.peers += engine.contexts_opened;
 }
 
 /// Called by the loader when the process ends, after the destructors of libraries above this one.

@@ -81,6 +81,9 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 
 /// A domain for use together with its parent. Thread domains change nothing here, and memory is
 /// never taken from allocators of the program.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
@@ -98,6 +101,8 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     give_pd(context, parent.pd.clone(), Arc::clone(&parent.handles))
 }
 
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
@@ -109,6 +114,8 @@ pub(crate) unsafe extern "C" fn alloc_td(
     Box::into_raw(Box::new(ibv_td { context }))
 }
 
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: it came from `alloc_td`.
     drop(unsafe { Box::from_raw(td) });
@@ -324,7 +331,10 @@ mod tests {
     #[test]
     fn rights_are_translated_and_unknown_ones_refused() {
         assert_eq!(access_of(0), Ok(0));
-        assert_eq!(access_of(7), Ok(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ));
+        assert_eq!(
+            access_of(7),
+            Ok(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)
+        );
         assert_eq!(access_of(1 | 1 << 20), Ok(Access::LOCAL_WRITE));
         assert_eq!(access_of(8), Err(libc::EOPNOTSUPP));
     }

@@ -10,13 +10,13 @@ use crate::{
     errno, events,
     num::{
         EFADV_QP_DRIVER_TYPE_SRD, EFADV_QP_FLAGS_INLINE_WRITE,
-        EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, EFADV_WR_EX_WITH_PROCESSING_HINTS,
-        IBV_QP_CAP, IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EX_WITH_RDMA_READ,
+        EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, EFADV_WR_EX_WITH_PROCESSING_HINTS, IBV_QP_CAP,
+        IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_EX_WITH_RDMA_READ,
         IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_QP_EX_WITH_SEND,
         IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-        IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN,
-        IBV_QP_STATE, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS,
-        IBV_QPS_SQD, IBV_QPT_DRIVER, IBV_QPT_UD, int,
+        IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_RNR_RETRY, IBV_QP_SQ_PSN, IBV_QP_STATE,
+        IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD,
+        IBV_QPT_DRIVER, IBV_QPT_UD, int,
     },
     pd::{Pd, next_handle},
     tail::read_tail,
@@ -83,6 +83,9 @@ pub unsafe extern "C" fn ibv_create_qp(
 }
 
 /// `ibv_create_qp_ex`.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
@@ -148,15 +151,16 @@ pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     unsafe { create_from_ex(QpType::Srd, attr, unsolicited) }
 }
 
+/// # Safety
+/// As verbs.
 unsafe fn create_from_ex(
     kind: QpType,
     attr: &ibv_qp_init_attr_ex,
     unsolicited: bool,
 ) -> *mut ibv_qp {
     const SENDS: i64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-    const RDMA: i64 = IBV_QP_EX_WITH_RDMA_READ
-        | IBV_QP_EX_WITH_RDMA_WRITE
-        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    const RDMA: i64 =
+        IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let mask = i64::from(attr.comp_mask);
     if mask & !(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 {
         return errno::null(libc::EOPNOTSUPP);

@@ -9,6 +9,9 @@ use srd::{Faults, PostError, RECV_SGES_MAX, RecvWr, Sge};
 use std::slice;
 
 /// `ibv_post_recv`.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     mut wr: *mut ibv_recv_wr,

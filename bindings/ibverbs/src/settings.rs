@@ -2,14 +2,7 @@
 //! value that makes no sense, is named once on standard error.
 
 use srd::{DeviceConfig, PathPolicy, Progress};
-use std::{
-    env,
-    fmt::Display,
-    net::IpAddr,
-    str::FromStr,
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{env, fmt::Display, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
 /// Vendor and part number unless told otherwise: none, because this is no vendor's hardware.
 const NO_ID: u32 = 0;

@@ -90,9 +90,15 @@ pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
 }
 
 /// For function tables.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn not_supported() -> c_int {
     libc::EOPNOTSUPP
 }
 
 /// For places of function tables whose type does not matter: the answer is read as a number.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn unsupported() {}

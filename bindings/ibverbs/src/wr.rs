@@ -3,17 +3,15 @@
 //! Between `wr_start` and `wr_complete` requests are collected; they are posted all or none.
 
 use crate::{
-    abi::{
-        efadv_qp, ibv_ah, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge,
-    },
-    num::{
-        IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-    },
+    abi::{efadv_qp, ibv_ah, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge},
+    num::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM},
     pd::Ah,
     qp::Qp,
 };
 use libc::{c_int, c_uint, c_void, size_t};
-use srd::{Data, Faults, INLINE_BYTES_MAX, Opcode, PostError, QpState, Qpn, SEND_SGES_MAX, SendWr, Sge};
+use srd::{
+    Data, Faults, INLINE_BYTES_MAX, Opcode, PostError, QpState, Qpn, SEND_SGES_MAX, SendWr, Sge,
+};
 use std::{ptr, slice};
 
 /// Local data of a request that is being built.
@@ -138,6 +136,9 @@ fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
 }
 
 /// `ibv_post_send`: messages only; RDMA needs `ibv_wr_…`, as with EFA.
+///
+/// # Safety
+/// As verbs.
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
@@ -256,9 +257,15 @@ pub(crate) const EFADV: efadv_qp =
     efadv_qp { comp_mask: 0, wr_set_processing_hints: processing_hints };
 
 /// Hints about bursts mean nothing to software.
+///
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
 
 /// The session that this thread has started.
+///
+/// # Safety
+/// As verbs.
 #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
 unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
     // SAFETY: a live queue pair, locked since `wr_start`; the lock guards the session.
@@ -268,6 +275,8 @@ unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: a live queue pair; the mutex was initialised and is never moved.
     unsafe {
@@ -278,6 +287,8 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     }
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
@@ -302,6 +313,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     result
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: a session was started, hence the lock is held.
     unsafe {
@@ -312,6 +325,9 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 }
 
 /// Begins the next request of the session.
+///
+/// # Safety
+/// As verbs.
 unsafe fn begin(qp: *mut ibv_qp_ex, op: Opcode, rkey: u32, raddr: u64, imm: u32) {
     // SAFETY: a session was started; its owner has written number and flags.
     let (this, session, wr_id, flags) = unsafe {
@@ -339,10 +355,10 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: Opcode, rkey: u32, raddr: u64, imm: u32)
 }
 
 /// Changes the request that was begun last.
-unsafe fn change(
-    qp: *mut ibv_qp_ex,
-    set: impl FnOnce(&Qp, &mut Building) -> Result<(), c_int>,
-) {
+///
+/// # Safety
+/// As verbs.
+unsafe fn change(qp: *mut ibv_qp_ex, set: impl FnOnce(&Qp, &mut Building) -> Result<(), c_int>) {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
     if session.error != 0 {
@@ -352,37 +368,52 @@ unsafe fn change(
     session.error = result.err().unwrap_or(0);
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Send, 0, 0, 0) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::SendImm, 0, 0, imm) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Read, rkey, addr, 0) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Write, rkey, addr, 0) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, imm: u32) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::WriteImm, rkey, addr, imm) };
 }
 
 /// Operations that were not granted when the queue pair was made.
+///
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
     unsafe { session(qp) }.1.error = libc::EOPNOTSUPP;
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     let set = |_: &Qp, wr: &mut Building| {
         (wr.ah, wr.qpn, wr.qkey) = (ah, qpn as u16, qkey);
@@ -392,12 +423,16 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
     unsafe { change(qp, set) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let one = [ibv_sge { addr, length, lkey }];
     // SAFETY: within a session.
     unsafe { change(qp, |qp, wr| sges_set(qp, wr, &one)) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, n: size_t, list: *const ibv_sge) {
     // SAFETY: within a session; the list has `n` entries.
     unsafe { change(qp, |qp, wr| sges_set(qp, wr, list_of(list, n)?)) };
@@ -413,12 +448,16 @@ fn sges_set(qp: &Qp, wr: &mut Building, list: &[ibv_sge]) -> Result<(), c_int> {
     wr.local.sges_set(list)
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) {
     let one = [ibv_data_buf { addr, length }];
     // SAFETY: within a session; `length` bytes are there.
     unsafe { change(qp, |qp, wr| inline_set(qp, wr, &one)) };
 }
 
+/// # Safety
+/// As verbs.
 unsafe extern "C" fn wr_set_inline_data_list(
     qp: *mut ibv_qp_ex,
     n: size_t,

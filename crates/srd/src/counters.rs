@@ -32,6 +32,8 @@ pub struct DeviceCounters {
     pub events_dropped: u64,
     /// Turns of the engine.
     pub turns: u64,
+    /// Paths that packets were sent on, to whichever peer.
+    pub paths_used: u32,
 }
 
 impl DeviceCounters {
@@ -44,6 +46,7 @@ impl DeviceCounters {
             rx_unplaced: nic.counters.rx_unplaced,
             events_dropped,
             turns: nic.counters.turns,
+            paths_used: nic.counters.paths_used.iter().map(|word| word.count_ones()).sum(),
         }
     }
 

@@ -149,6 +149,8 @@ pub(crate) struct NicCounters {
     /// Placements that found no memory (receive or region gone between verdict and copy).
     pub rx_unplaced: u64,
     pub turns: u64,
+    /// Bit per path that a packet was sent on.
+    pub paths_used: [u64; 4],
 }
 
 /// Everything behind the lock.

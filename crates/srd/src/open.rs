@@ -70,7 +70,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         engine.rx_budget_bytes = bytes;
     }
     if let Some(rate) = net.line_bytes_per_sec {
-        engine.rate.line_bytes_per_sec = rate;
+        engine.line_set(rate);
     }
     if let Some(tune) = config.tune.take() {
         tune(&mut engine);

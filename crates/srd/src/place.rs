@@ -154,6 +154,7 @@ impl TxSink for Emitter<'_> {
                 }
             },
         };
+        self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
         let mut headers = [0; HEADERS_BYTES_MAX];
         let len = emit(&t.packet, &mut headers);
         let packet = TxPacket {

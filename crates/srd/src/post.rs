@@ -157,8 +157,8 @@ impl QueuePair {
         self.device().shared().note_post(usize::from(self.core.qpn.index()));
     }
 
-    /// [`QueuePair::doorbell`] for receives alone. They wait for messages: a device that sleeps need
-    /// not wake up for them.
+    /// [`QueuePair::doorbell`] for receives alone. They wait for messages: a device that sleeps
+    /// need not wake up for them.
     #[inline]
     pub fn doorbell_recv(&self) {
         self.device().shared().note_recvs(usize::from(self.core.qpn.index()));
