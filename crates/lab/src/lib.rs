@@ -19,6 +19,7 @@ mod report;
 mod result;
 mod rounds;
 mod run;
+mod server;
 pub mod spec;
 mod srd;
 mod stats;

@@ -7,9 +7,11 @@ use crate::packet::LabPacket;
 use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
+use crate::server::SrdServer;
 use crate::spec::{EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec};
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
+use rustc_hash::FxHashMap;
 use srd_core::config::{EngineConfig, PathPolicy, RatePolicy};
 use srd_core::counters::Counters;
 use srd_core::wire::PacketType;
@@ -17,7 +19,9 @@ use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
 use std::rc::Rc;
 
-type SrdWorld = World<LabPacket, SrdHost>;
+type SrdWorld = World<LabPacket, SrdServer>;
+/// Processes that a host may have: slots of an address.
+const PROCESSES_MAX: u32 = 64;
 
 /// Runs a plan with SRD hosts.
 ///
@@ -38,16 +42,25 @@ fn world_of(
     settings: &SrdSettings,
     board: &SharedBoard,
 ) -> Result<(SrdWorld, Calls), String> {
+    let e = &plan.spec.engine;
+    let processes = e.senders_per_host.max(e.receivers_per_host);
     let host = |h| {
-        let host_seed = stream_seed(plan.seed, 0x5bd, u64::from(h));
-        SrdHost::new(HostId(h), settings.clone(), host_seed, board.clone())
+        let process = |k| {
+            let seed = stream_seed(plan.seed, 0x5bd, u64::from(h) | u64::from(k) << 32);
+            let mut settings = settings.clone();
+            settings.engine.slot = k as u8;
+            SrdHost::new(HostId(h), settings, seed, board.clone())
+        };
+        Ok(SrdServer::new((0..processes).map(process).collect::<Result<_, String>>()?))
     };
-    let mut hosts = (0..plan.topo.hosts()).map(host).collect::<Result<Vec<_>, _>>()?;
+    let mut hosts = (0..plan.topo.hosts()).map(host).collect::<Result<Vec<_>, String>>()?;
+    let flows = &plan.flows.flows;
+    let ends = ends_of(flows, e);
     let mut tokens = Vec::new();
-    for (i, f) in plan.flows.flows.iter().enumerate() {
-        tokens.push(flow_attach(&mut hosts, i as u32, f.src, f.dst, f.bytes)?);
+    for (i, (f, ends)) in flows.iter().zip(&ends).enumerate() {
+        tokens.push(flow_attach(&mut hosts, i as u32, ends, f.bytes)?);
     }
-    let warm = warm_attach(&mut hosts, plan.spec, &plan.flows.flows)?;
+    let warm = warm_attach(&mut hosts, plan.spec.workload.warm_bytes, ends)?;
     let mut hosts = hosts.into_iter();
     let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
         hosts.next().expect("one was made for each")
@@ -68,7 +81,7 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
     let mut flow_goodput = Vec::new();
     if plan.spec.measure.flows {
         flow_goodput = vec![Vec::new(); plan.flows.flows.len()];
-        for (flow, series) in world.hosts().iter().flat_map(|h| h.watch().flows()) {
+        for (flow, series) in processes(world).flat_map(|h| h.watch().flows()) {
             flow_goodput[*flow as usize].clone_from(series);
         }
     }
@@ -77,7 +90,7 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
         tally,
         goodput: goodput_of(world),
         flow_goodput,
-        order: Watch::order_cost(world.hosts().iter().map(SrdHost::watch)),
+        order: Watch::order_cost(processes(world).map(SrdHost::watch)),
     }
 }
 
@@ -114,6 +127,11 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
     engine.validate().map_err(|e| format!("engine: {e}"))?;
     if e.message_bytes == 0 || e.message_bytes > 1 << 30 {
         return Err("engine.message_bytes must be from 1 to 1,073,741,824".into());
+    }
+    for (field, n) in [("senders", e.senders_per_host), ("receivers", e.receivers_per_host)] {
+        if !(1..=PROCESSES_MAX).contains(&n) {
+            return Err(format!("engine.{field}_per_host = {n} must be from 1 to {PROCESSES_MAX}"));
+        }
     }
     let settings = SrdSettings {
         engine,
@@ -165,42 +183,60 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) {
     }
 }
 
-/// Adds a flow to its hosts; returns its token.
-fn flow_attach(
-    hosts: &mut [SrdHost],
-    flow: u32,
-    src: HostId,
-    dst: HostId,
-    bytes: u64,
-) -> Result<u64, String> {
-    let remote = hosts[dst.0 as usize].receive_from(src)?;
-    hosts[src.0 as usize].flow_add(flow, dst, bytes, remote)
+/// Host and process at both ends of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ends {
+    src: (HostId, usize),
+    dst: (HostId, usize),
 }
 
-/// Adds a warming flow for each pair of hosts; returns where and with which token to start it.
+/// Flows of a host take turns over its processes.
+fn ends_of(flows: &[Flow], e: &EngineSpec) -> Vec<Ends> {
+    let mut sent: FxHashMap<HostId, usize> = FxHashMap::default();
+    let ends = |f: &Flow| {
+        let n = sent.entry(f.src).or_default();
+        let k = std::mem::replace(n, *n + 1);
+        Ends {
+            src: (f.src, k % e.senders_per_host as usize),
+            dst: (f.dst, k % e.receivers_per_host as usize),
+        }
+    };
+    flows.iter().map(ends).collect()
+}
+
+/// Adds a flow to its hosts; returns its token.
+fn flow_attach(hosts: &mut [SrdServer], flow: u32, ends: &Ends, bytes: u64) -> Result<u64, String> {
+    let (src, dst) = (ends.src.0, ends.dst.0);
+    let remote = hosts[dst.0 as usize].receive_from(ends.dst.1, src)?;
+    hosts[src.0 as usize].flow_add(ends.src.1, flow, dst, bytes, remote)
+}
+
+/// Adds a warming flow for each pair of processes; returns where and with which token to start it.
 fn warm_attach(
-    hosts: &mut [SrdHost],
-    spec: &Spec,
-    flows: &[Flow],
+    hosts: &mut [SrdServer],
+    bytes: u64,
+    mut ends: Vec<Ends>,
 ) -> Result<Vec<(HostId, u64)>, String> {
-    let bytes = spec.workload.warm_bytes;
     if bytes == 0 {
         return Ok(Vec::new());
     }
-    let mut pairs: Vec<(HostId, HostId)> = flows.iter().map(|f| (f.src, f.dst)).collect();
-    pairs.sort_unstable();
-    pairs.dedup();
+    ends.sort_unstable();
+    ends.dedup();
     let mut out = Vec::new();
-    for (k, (src, dst)) in pairs.into_iter().enumerate() {
-        out.push((src, flow_attach(hosts, WARM | k as u32, src, dst, bytes)?));
+    for (k, ends) in ends.iter().enumerate() {
+        out.push((ends.src.0, flow_attach(hosts, WARM | k as u32, ends, bytes)?));
     }
     Ok(out)
+}
+
+fn processes(world: &SrdWorld) -> impl Iterator<Item = &SrdHost> {
+    world.hosts().iter().flat_map(SrdServer::processes)
 }
 
 /// Sum of the engines' counters.
 fn counters_of(world: &SrdWorld) -> Counters {
     let mut sum = Counters::default();
-    for host in world.hosts() {
+    for host in processes(world) {
         let c = host.engine().counters();
         sum.tx_pkts += c.tx_pkts;
         sum.rx_pkts += c.rx_pkts;
@@ -224,7 +260,7 @@ fn counters_of(world: &SrdWorld) -> Counters {
 
 fn goodput_of(world: &SrdWorld) -> Vec<u64> {
     let mut sum = Vec::new();
-    for host in world.hosts() {
+    for host in processes(world) {
         let placed = host.watch().series();
         if sum.len() < placed.len() {
             sum.resize(placed.len(), 0);

@@ -1,5 +1,6 @@
 //! Spec files: a base, cases that change parts of it, and what `--quick` changes.
 
+mod axes;
 mod locate;
 
 use super::Spec;
@@ -91,16 +92,7 @@ impl SpecFile {
             merge(&mut base, quick_changes);
         }
         let mut out = Vec::new();
-        for (i, case) in cases.into_iter().enumerate() {
-            let Value::Table(mut case) = case else {
-                return Err(format!("case {} is not a table", i + 1));
-            };
-            let slow = case.remove("slow").is_some_and(|v| v == Value::Boolean(true));
-            if slow && quick {
-                continue;
-            }
-            let mut whole = base.clone();
-            merge(&mut whole, case);
+        for (i, mut whole) in points_of(base, cases, quick)? {
             for change in changes {
                 let table = change.parse::<Table>();
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
@@ -115,6 +107,38 @@ impl SpecFile {
         }
         Ok(Self { cases: out, folder: folder.into() })
     }
+}
+
+/// The whole table of every case, with the case's number.
+fn points_of(
+    mut base: Table,
+    cases: Vec<Value>,
+    quick: bool,
+) -> Result<Vec<(usize, Table)>, String> {
+    let axes = match base.remove("axes") {
+        None => Table::new(),
+        Some(Value::Table(t)) => t,
+        Some(_) => return Err("`axes` must be a table of arrays ([[axes.NAME]])".into()),
+    };
+    let across = base.remove("across");
+    let mut out = Vec::new();
+    for (i, case) in cases.into_iter().enumerate() {
+        let Value::Table(case) = case else {
+            return Err(format!("case {} is not a table", i + 1));
+        };
+        let points = axes::expand(case, &axes, across.as_ref());
+        let points = points.map_err(|e| format!("case {}: {e}", i + 1))?;
+        for mut point in points.into_iter().filter(|p| !(quick && p.slow)) {
+            let name = point.labels.join(", ");
+            point.changes.insert("case".into(), Value::String(name));
+            let labels = point.labels.into_iter().map(Value::String).collect();
+            point.changes.insert("labels".into(), Value::Array(labels));
+            let mut whole = base.clone();
+            merge(&mut whole, point.changes);
+            out.push((i, whole));
+        }
+    }
+    Ok(out)
 }
 
 /// Lays `over` on top of `base`, table by table.

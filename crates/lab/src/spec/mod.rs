@@ -157,8 +157,11 @@ pub struct EngineSpec {
     pub credits: Option<bool>,
     /// Packets per acknowledgment.
     pub ack_every: Option<u16>,
-    /// Engines of a host, each with its own contexts: its processes. Flows take turns.
-    pub per_host: u32,
+    /// Engines of a host that sends, each with its own contexts: its processes, among which its
+    /// flows take turns.
+    pub senders_per_host: u32,
+    /// The same of a host that receives.
+    pub receivers_per_host: u32,
     /// What a receiver does with packets that come before an earlier one of their flow: "any"
     /// (takes them) or "drop".
     pub order: OrderSpec,
@@ -180,7 +183,8 @@ impl Default for EngineSpec {
             fixed_inflight_bytes: None,
             credits: None,
             ack_every: None,
-            per_host: 1,
+            senders_per_host: 1,
+            receivers_per_host: 1,
             order: OrderSpec::Any,
             rtt_initial_us: None,
         }

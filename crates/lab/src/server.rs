@@ -1,0 +1,140 @@
+//! A server: one SRD host, or several that share its address and its card as processes do.
+
+use crate::host::{Remote, SrdHost};
+use crate::observe::{Counted, Resent};
+use crate::packet::LabPacket;
+use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
+
+/// Place of the process in a call's token; the round is above, the flow's number below.
+const PROCESS_SHIFT: u32 = 24;
+const PROCESS_MASK: u64 = 0xff << PROCESS_SHIFT;
+
+/// Processes of one host, each with an engine of its own.
+pub struct SrdServer {
+    first: SrdHost,
+    more: Vec<SrdHost>,
+    /// When each process wants to be called; `Ps::MAX` = not.
+    due: Vec<Ps>,
+    /// Who comes first when the card has room.
+    turn: usize,
+    /// UDP port of the first process.
+    port: u16,
+}
+
+impl SrdServer {
+    /// Of at least one and at most 256 processes.
+    pub fn new(processes: Vec<SrdHost>) -> Self {
+        let port = processes[0].engine().config().port_base;
+        let due = vec![Ps::MAX; processes.len()];
+        let mut processes = processes.into_iter();
+        let first = processes.next().expect("there is at least one");
+        Self { first, more: processes.collect(), due, turn: 0, port }
+    }
+
+    /// All processes.
+    pub fn processes(&self) -> impl Iterator<Item = &SrdHost> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    fn process(&mut self, k: usize) -> &mut SrdHost {
+        if k == 0 { &mut self.first } else { &mut self.more[k - 1] }
+    }
+
+    /// Makes process `k` ready to be sent to by `from`.
+    ///
+    /// # Errors
+    /// If its engine has no room.
+    pub fn receive_from(&mut self, k: usize, from: HostId) -> Result<Remote, String> {
+        self.process(k).receive_from(from)
+    }
+
+    /// Adds a flow to process `k`; returns the token that starts it.
+    ///
+    /// # Errors
+    /// If its engine has no room.
+    pub fn flow_add(
+        &mut self,
+        k: usize,
+        flow: u32,
+        dst: HostId,
+        bytes: u64,
+        remote: Remote,
+    ) -> Result<u64, String> {
+        let token = self.process(k).flow_add(flow, dst, bytes, remote)?;
+        if token >= 1 << PROCESS_SHIFT {
+            return Err(format!("a process has at most {} flows", 1 << PROCESS_SHIFT));
+        }
+        Ok(token | (k as u64) << PROCESS_SHIFT)
+    }
+
+    /// Lets one process act and keeps its timer apart from the others'.
+    fn act(
+        &mut self,
+        k: usize,
+        io: &mut HostIo<'_, LabPacket>,
+        act: impl FnOnce(&mut SrdHost, &mut HostIo<'_, LabPacket>),
+    ) {
+        act(self.process(k), io);
+        self.due[k] = io.timer();
+        match self.due.iter().min() {
+            Some(&at) if at < Ps::MAX => io.timer_set(at),
+            _ => io.timer_clear(),
+        }
+    }
+}
+
+impl Counted for SrdServer {
+    fn resent(&self) -> Resent {
+        self.processes().map(Counted::resent).fold(Resent::default(), Resent::plus)
+    }
+    fn path_packets(&self, sum: &mut Vec<u64>) {
+        self.processes().for_each(|p| p.path_packets(sum));
+    }
+}
+
+impl Host<LabPacket> for SrdServer {
+    fn on_packet(&mut self, now: Ps, p: Delivered<LabPacket>, io: &mut HostIo<'_, LabPacket>) {
+        if self.more.is_empty() {
+            return self.first.on_packet(now, p, io);
+        }
+        // A port of nobody: the packet is dropped, as a kernel does.
+        let k = usize::from(p.dport.wrapping_sub(self.port));
+        if k < self.due.len() {
+            self.act(k, io, |host, io| host.on_packet(now, p, io));
+        }
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        if self.more.is_empty() {
+            return self.first.on_timer(now, io);
+        }
+        let n = self.due.len();
+        let start = self.turn;
+        for k in (start..start + n).map(|k| k % n) {
+            if self.due[k] <= now {
+                let before = io.nic_backlog_bytes();
+                self.act(k, io, |host, io| host.on_timer(now, io));
+                if io.nic_backlog_bytes() > before {
+                    self.turn = (k + 1) % n;
+                }
+            }
+        }
+        // Whoever ran last did not know of those before it.
+        if let Some(&at) = self.due.iter().min().filter(|at| **at < Ps::MAX) {
+            io.timer_set(at);
+        }
+    }
+
+    fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, LabPacket>) {
+        let k = ((token & PROCESS_MASK) >> PROCESS_SHIFT) as usize;
+        let token = token & !PROCESS_MASK;
+        if self.more.is_empty() {
+            return self.first.on_call(now, token, io);
+        }
+        self.act(k, io, |host, io| host.on_call(now, token, io));
+    }
+
+    fn look_ahead(&self) -> u64 {
+        self.first.look_ahead()
+    }
+}
