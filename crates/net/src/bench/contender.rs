@@ -14,6 +14,7 @@ use crate::{
 };
 use std::{
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -67,6 +68,14 @@ impl Contender {
             _ => return Err(unknown()),
         };
         Ok(Self { name: name.to_owned(), what })
+    }
+
+    /// With a trace of each SRD process in `folder`.
+    pub fn traced(mut self, folder: Option<&Path>) -> Self {
+        if let What::Srd(setup) = &mut self.what {
+            setup.trace = folder.map(|f| f.join(&self.name));
+        }
+        self
     }
 
     /// Its name.

@@ -138,14 +138,7 @@ fn one(
         }
     }
     if let Some(after) = side.counters()? {
-        let c = &mut record.counted;
-        c.tx_packets += after.tx_packets - before.tx_packets;
-        c.retransmitted += after.retransmitted - before.retransmitted;
-        c.spurious += after.spurious - before.spurious;
-        c.timeouts += after.timeouts - before.timeouts;
-        c.stalls += after.stalls - before.stalls;
-        c.socket_drops += after.socket_drops - before.socket_drops;
-        c.paths_retired += after.paths_retired - before.paths_retired;
+        record.counted.add(&after.since(&before));
     }
     Ok(())
 }
@@ -169,19 +162,7 @@ fn show(list: &[Contender], records: &mut [Record], ideal_ms: f64, busy: &Busy) 
             String::new()
         };
         if contender.is_srd() {
-            let c = &r.counted;
-            notes.push(format!(
-                "{}: {} packets, {} again, of them {} needless; {} timeouts, {} stalls, {} paths \
-                 retired, {} lost in socket buffers",
-                contender.name(),
-                c.tx_packets,
-                c.retransmitted,
-                c.spurious,
-                c.timeouts,
-                c.stalls,
-                c.paths_retired,
-                c.socket_drops
-            ));
+            notes.push(format!("{}: {}", contender.name(), r.counted.text()));
         }
         rows.push(vec![
             contender.name().to_owned(),

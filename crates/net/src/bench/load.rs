@@ -5,6 +5,7 @@ use super::{
     BenchArgs, FlowSpec, Outcome, able,
     contender::{Contender, Load, Side},
     fabric_build,
+    protocol::Counted,
     table::{self, Busy},
 };
 use crate::{
@@ -54,6 +55,7 @@ struct Record {
     figures: Vec<Vec<f64>>,
     wrong: [u64; 4],
     gave_up: Vec<String>,
+    counted: Option<Counted>,
 }
 
 impl Record {
@@ -69,6 +71,13 @@ impl Record {
         for (sum, n) in self.wrong.iter_mut().zip(wrong) {
             *sum += n;
         }
+    }
+
+    fn counted(&mut self, side: &mut Side) -> Result {
+        if let Some(c) = side.counters()? {
+            self.counted.get_or_insert_default().add(&c);
+        }
+        Ok(())
     }
 
     fn column(&self, column: usize) -> &[f64] {
@@ -118,6 +127,9 @@ fn show(
         if let Some(why) = r.gave_up.first() {
             say(&format!("{}: {} draws given up: {why}", c.name(), r.gave_up.len()))?;
         }
+        if let Some(counted) = &r.counted {
+            say(&format!("{}: {}", c.name(), counted.text()))?;
+        }
     }
     say(&busy.text())
 }
@@ -152,7 +164,7 @@ pub fn shares(args: &BenchArgs) -> Result {
         let used = sent.iter().filter(|b| **b > table::mean(&sent) / 100.0).count();
         record.add(2, used as f64);
         record.count(&out);
-        Ok(())
+        record.counted(&mut side)
     })?;
     let head = ["", "Mb/s", "least", "busiest/mean uplink", "worst draw", "uplinks used", "least"];
     let least = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
@@ -192,7 +204,7 @@ pub fn loss(args: &BenchArgs) -> Result {
         record.add(2, goodput(&lossy, &load) / goodput(&clean, &load).max(0.1));
         record.count(&clean);
         record.count(&lossy);
-        Ok(())
+        record.counted(&mut side)
     })?;
     let head = ["", "Mb/s clean", "Mb/s with 1 % loss", "share kept", "worst draw"];
     show(&list, &records, &head, ratio_cells, &busy)
@@ -239,7 +251,7 @@ pub fn slowpath(args: &BenchArgs) -> Result {
         record.add(2, goodput(&slow, &load) / (325.0 * payload));
         record.count(&even);
         record.count(&slow);
-        Ok(())
+        record.counted(&mut side)
     })?;
     let head = ["", "Mb/s even", "Mb/s with the slow link", "of what links carry", "worst draw"];
     show(&list, &records, &head, ratio_cells, &busy)
@@ -286,6 +298,9 @@ pub fn coexist(args: &BenchArgs) -> Result {
     for (row, r) in rows.iter().zip(&records) {
         if let Some(why) = r.gave_up.first() {
             say(&format!("beside {}: {} draws given up: {why}", row.name, r.gave_up.len()))?;
+        }
+        if let Some(counted) = &r.counted {
+            say(&format!("{}: {}", row.name, counted.text()))?;
         }
         table_rows.push(vec![
             row.name.clone(),
@@ -335,5 +350,5 @@ fn together(
     for out in [Some(&heavy_out), other_out.as_ref()].into_iter().flatten() {
         record.count(out);
     }
-    Ok(())
+    other.as_mut().map_or(Ok(()), |side| record.counted(side))
 }

@@ -135,6 +135,9 @@ pub struct BenchArgs {
     /// MTU of the fabric
     #[arg(long, default_value_t = 9000)]
     pub mtu: u16,
+    /// Write what each SRD process does into files in this folder, every 10 ms
+    #[arg(long, value_name = "FOLDER")]
+    pub trace: Option<std::path::PathBuf>,
 }
 
 impl BenchArgs {
@@ -158,7 +161,7 @@ impl BenchArgs {
         } else {
             self.with.iter().map(String::as_str).collect()
         };
-        named.into_iter().map(Contender::parse).collect()
+        named.into_iter().map(|n| Ok(Contender::parse(n)?.traced(self.trace.as_deref()))).collect()
     }
 }
 

@@ -105,4 +105,62 @@ pub struct Counted {
     pub socket_drops: u64,
     /// Resident memory of the process in bytes.
     pub memory_bytes: u64,
+    /// Paced rate to the peers in bits per second, at this moment.
+    pub rate_bits_per_sec: u64,
+    /// Smoothed round-trip time of the slowest peer in ns.
+    pub srtt_ns: u64,
+    /// Least round-trip time of the same peer in ns.
+    pub rtt_ns_min: u64,
+}
+
+impl Counted {
+    /// Adds another process's (or run's): counts are summed, of the rest the largest counts.
+    pub fn add(&mut self, other: &Self) {
+        self.tx_packets += other.tx_packets;
+        self.retransmitted += other.retransmitted;
+        self.spurious += other.spurious;
+        self.timeouts += other.timeouts;
+        self.stalls += other.stalls;
+        self.paths_retired += other.paths_retired;
+        self.duplicates_dropped += other.duplicates_dropped;
+        self.socket_drops += other.socket_drops;
+        self.memory_bytes = self.memory_bytes.max(other.memory_bytes);
+        self.rate_bits_per_sec = self.rate_bits_per_sec.max(other.rate_bits_per_sec);
+        if other.srtt_ns > self.srtt_ns {
+            (self.srtt_ns, self.rtt_ns_min) = (other.srtt_ns, other.rtt_ns_min);
+        }
+    }
+
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            tx_packets: self.tx_packets - before.tx_packets,
+            retransmitted: self.retransmitted - before.retransmitted,
+            spurious: self.spurious - before.spurious,
+            timeouts: self.timeouts - before.timeouts,
+            stalls: self.stalls - before.stalls,
+            paths_retired: self.paths_retired - before.paths_retired,
+            duplicates_dropped: self.duplicates_dropped - before.duplicates_dropped,
+            socket_drops: self.socket_drops - before.socket_drops,
+            ..*self
+        }
+    }
+
+    /// One line below a table.
+    pub fn text(&self) -> String {
+        format!(
+            "{} packets, {} again ({} needless), {} timeouts, {} stalls, {} paths retired, {} lost \
+             in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
+            self.tx_packets,
+            self.retransmitted,
+            self.spurious,
+            self.timeouts,
+            self.stalls,
+            self.paths_retired,
+            self.socket_drops,
+            self.rate_bits_per_sec as f64 / 1e6,
+            self.srtt_ns as f64 / 1e6,
+            self.rtt_ns_min as f64 / 1e6
+        )
+    }
 }

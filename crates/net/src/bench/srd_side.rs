@@ -14,6 +14,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
@@ -34,11 +35,13 @@ pub struct SrdSetup {
     pub one_path: bool,
     /// Receive buffer asked for.
     pub rcvbuf: Option<usize>,
+    /// Folder for a trace of each process.
+    pub trace: Option<PathBuf>,
 }
 
 impl Default for SrdSetup {
     fn default() -> Self {
-        Self { processes: 1, window: 64, one_path: false, rcvbuf: None }
+        Self { processes: 1, window: 64, one_path: false, rcvbuf: None, trace: None }
     }
 }
 
@@ -113,6 +116,12 @@ impl SrdSide {
         }
         if self.setup.one_path {
             command.arg("--one-path");
+        }
+        if let Some(folder) = &self.setup.trace {
+            std::fs::create_dir_all(folder)?;
+            let number = self.workers.len();
+            let name = format!("seed{}-h{}x{}-{number}.csv", spec.seed, host.0, host.1);
+            command.arg("--trace").arg(folder.join(name));
         }
         let home = NetNs::current()?;
         fabric.ns(Node::Host(host.0, host.1))?.enter()?;
@@ -277,15 +286,7 @@ impl SrdSide {
         while left > 0 {
             match self.next(deadline)? {
                 (_, Report::Counters(c)) => {
-                    sum.tx_packets += c.tx_packets;
-                    sum.retransmitted += c.retransmitted;
-                    sum.spurious += c.spurious;
-                    sum.timeouts += c.timeouts;
-                    sum.stalls += c.stalls;
-                    sum.paths_retired += c.paths_retired;
-                    sum.duplicates_dropped += c.duplicates_dropped;
-                    sum.socket_drops += c.socket_drops;
-                    sum.memory_bytes = sum.memory_bytes.max(c.memory_bytes);
+                    sum.add(&c);
                     left -= 1;
                 }
                 (_, Report::Sent { .. }) => {}

@@ -4,6 +4,7 @@ use super::{
     BenchArgs, FlowSpec, Outcome, able,
     contender::{Contender, Load, Side},
     fabric_build,
+    protocol::Counted,
     table::{self, Busy},
 };
 use crate::{
@@ -40,6 +41,7 @@ struct Record {
     during_mbit: Vec<f64>,
     wrong: [u64; 4],
     gave_up: Vec<String>,
+    counted: Option<Counted>,
 }
 
 fn spec_of(args: &BenchArgs, linkdown_aware: bool) -> FabricSpec {
@@ -160,6 +162,9 @@ fn one(
         record.during_mbit.push(out.bits_per_sec(from, to) / 1e6);
         record.count(&out);
     }
+    if let Some(counted) = side.counters()? {
+        record.counted.get_or_insert_default().add(&counted);
+    }
     Ok(())
 }
 
@@ -195,6 +200,9 @@ fn show(list: &[Contender], records: &mut [Record], busy: &Busy) -> Result {
     for (contender, r) in list.iter().zip(records) {
         if let Some(why) = r.gave_up.first() {
             notes.push(format!("{}: {} draws given up: {why}", contender.name(), r.gave_up.len()));
+        }
+        if let Some(counted) = &r.counted {
+            notes.push(format!("{}: {}", contender.name(), counted.text()));
         }
         let (quiet, late) = (table::max(&r.quiet_ms), table::max(&r.late_ms));
         let n = r.late_ms.len();

@@ -13,8 +13,10 @@ use srd::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    io::{self, Write as _},
+    fs::File,
+    io::{self, BufWriter, Write as _},
     net::IpAddr,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -52,6 +54,9 @@ pub struct WorkerArgs {
     /// One path per peer, as a TCP connection has
     #[arg(long)]
     pub one_path: bool,
+    /// Write the state of the contexts into this file every 10 ms
+    #[arg(long)]
+    pub trace: Option<PathBuf>,
 }
 
 /// A flow being sent.
@@ -90,6 +95,7 @@ struct Worker {
     damaged: u64,
     buffer: Vec<u8>,
     turn_from: usize,
+    trace: Option<Trace>,
 }
 
 /// Runs a worker until it is told to end, or standard input closes.
@@ -123,7 +129,7 @@ impl Worker {
             config.path_policy = srd::PathPolicy::Ecmp;
         }
         let rate = args.link_rate / 8;
-        config.tune = Some(Box::new(move |engine| engine.rate.line_bytes_per_sec = rate));
+        config.tune = Some(Box::new(move |engine| engine.line_set(rate)));
         if let Some(bytes) = args.rcvbuf {
             config.tune_udp = Some(Box::new(move |udp| udp.rcvbuf_bytes = bytes));
         }
@@ -163,6 +169,7 @@ impl Worker {
             why: String::new(),
             damaged: 0,
             turn_from: 0,
+            trace: args.trace.as_deref().map(Trace::create).transpose()?,
         })
     }
 
@@ -184,6 +191,9 @@ impl Worker {
             self.completions()?;
             let next = self.post()?;
             self.sent_tell()?;
+            if let (Some(trace), Some(run)) = (&mut self.trace, &self.run) {
+                trace.write(&self.device, run)?;
+            }
             let (rest, look) = self.rest(next);
             let busy = self.device.wait(Some(rest))?;
             turns = if busy || !look { turns + 1 } else { 0 };
@@ -217,6 +227,8 @@ impl Worker {
                 self.receiving = self.flows_in.iter().map(fresh).collect();
             }
             Order::Collect => {
+                // What was acknowledged before this order came is in the queue by now.
+                self.completions()?;
                 let mut flows: Vec<_> = self.receiving.values().map(FlowRx::stats).collect();
                 flows.sort_by_key(|f| f.flow);
                 tell(&Report::Received { flows, damaged: self.damaged })?;
@@ -390,6 +402,8 @@ impl Worker {
 
     fn counted(&self) -> Result<Counted> {
         let c = self.device.counters()?;
+        let peers = self.device.context_stats()?;
+        let slowest = peers.iter().max_by_key(|c| c.srtt_ns);
         let statm = std::fs::read_to_string("/proc/self/statm")?;
         let pages: u64 = statm.split(' ').nth(1).and_then(|w| w.parse().ok()).unwrap_or(0);
         Ok(Counted {
@@ -402,6 +416,9 @@ impl Worker {
             duplicates_dropped: c.engine.dup_pkts,
             socket_drops: c.datapath.rxq_drops,
             memory_bytes: pages * rustix::param::page_size() as u64,
+            rate_bits_per_sec: peers.iter().map(|c| c.rate_bytes_per_sec * 8).max().unwrap_or(0),
+            srtt_ns: slowest.map_or(0, |c| c.srtt_ns),
+            rtt_ns_min: slowest.map_or(0, |c| c.rtt_ns_min),
         })
     }
 }
@@ -411,6 +428,63 @@ enum Due {
     Now(u64),
     At(u64),
     No,
+}
+
+/// The state of the contexts over time, as CSV.
+struct Trace {
+    out: BufWriter<File>,
+    next_ns: u64,
+}
+
+impl Trace {
+    fn create(path: &Path) -> Result<Self> {
+        let mut out = BufWriter::new(File::create(path)?);
+        writeln!(
+            out,
+            "run,ms,peer,outstanding,in_flight_packets,in_flight_bytes,in_flight_bytes_max,\
+             rate_mbit,srtt_us,rtt_min_us,stalled,live,penalised,retired,probing,tx_packets,again,\
+             needless,timeouts"
+        )?;
+        Ok(Self { out, next_ns: 0 })
+    }
+
+    fn write(&mut self, device: &Device, run: &Run) -> Result {
+        let now = now_ns();
+        if now < self.next_ns.max(run.start_ns) {
+            return Ok(());
+        }
+        self.next_ns = now + 10_000_000;
+        let ms = (now - run.start_ns) as f64 / 1e6;
+        let c = device.counters()?.engine;
+        for peer in device.context_stats()? {
+            let paths = device.path_stats(peer.peer.ip)?;
+            let count = |state: &str| paths.iter().filter(|p| p.state == state).count();
+            writeln!(
+                self.out,
+                "{},{ms:.1},{},{},{},{},{},{:.1},{},{},{},{},{},{},{},{},{},{},{}",
+                run.run,
+                peer.peer.ip,
+                peer.outstanding,
+                peer.packets_in_flight,
+                peer.inflight_bytes,
+                peer.inflight_bytes_max,
+                peer.rate_bytes_per_sec as f64 * 8e-6,
+                peer.srtt_ns / 1000,
+                peer.rtt_ns_min / 1000,
+                u8::from(peer.stalled),
+                count("live"),
+                count("penalised"),
+                count("retired"),
+                count("probing"),
+                c.tx_pkts,
+                c.retrans_pkts,
+                c.retrans_spurious_pkts,
+                c.retrans_timeout_events
+            )?;
+        }
+        self.out.flush()?;
+        Ok(())
+    }
 }
 
 /// Orders on standard input, read without waiting.
