@@ -40,6 +40,8 @@ pub struct Calls {
     pub tokens: Vec<u64>,
     /// Where and with which token to warm up.
     pub warm: Vec<(HostId, u64)>,
+    /// Where and with which token to load the network besides, half-way to the first round.
+    pub background: Vec<(HostId, u64)>,
 }
 
 impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
@@ -53,6 +55,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         seed: u64,
     ) -> Self {
         let mut rng = Rng::stream(seed, 0x3a93, 0);
+        for (host, token) in calls.background {
+            world.call_at(spec.workload.start_us * US / 2, host, token);
+        }
         for (host, token) in calls.warm {
             world.call_at(rng.below(WARM_SPREAD), host, token);
         }

@@ -11,7 +11,7 @@ use crate::server::SrdServer;
 use crate::spec::{EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec};
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::config::{EngineConfig, PathPolicy, RatePolicy};
 use srd_core::counters::Counters;
 use srd_core::wire::PacketType;
@@ -22,6 +22,8 @@ use std::rc::Rc;
 type SrdWorld = World<LabPacket, SrdServer>;
 /// Processes that a host may have: slots of an address.
 const PROCESSES_MAX: u32 = 64;
+/// Numbers of flows that load the network besides.
+const BACKGROUND: u32 = WARM | 1 << 30;
 
 /// Runs a plan with SRD hosts.
 ///
@@ -44,11 +46,18 @@ fn world_of(
 ) -> Result<(SrdWorld, Calls), String> {
     let e = &plan.spec.engine;
     let processes = e.senders_per_host.max(e.receivers_per_host);
+    let pairs = &plan.flows.background;
+    let background_hosts: FxHashSet<HostId> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let host = |h| {
         let process = |k| {
             let seed = stream_seed(plan.seed, 0x5bd, u64::from(h) | u64::from(k) << 32);
             let mut settings = settings.clone();
             settings.engine.slot = k as u8;
+            if background_hosts.contains(&HostId(h)) {
+                // What shares the network with us knows one path only.
+                settings.engine.path.policy = PathPolicy::Ecmp;
+                settings.engine.rate.policy = RatePolicy::Srd;
+            }
             SrdHost::new(HostId(h), settings, seed, board.clone())
         };
         Ok(SrdServer::new((0..processes).map(process).collect::<Result<_, String>>()?))
@@ -60,12 +69,19 @@ fn world_of(
     for (i, (f, ends)) in flows.iter().zip(&ends).enumerate() {
         tokens.push(flow_attach(&mut hosts, i as u32, ends, f.bytes)?);
     }
+    let mut background = Vec::new();
+    for (k, (src, dst)) in plan.flows.background.iter().enumerate() {
+        let ends = Ends { src: (*src, 0), dst: (*dst, 0) };
+        let flow = BACKGROUND | k as u32;
+        let bytes = plan.spec.workload.background_bytes;
+        background.push((*src, flow_attach(&mut hosts, flow, &ends, bytes)?));
+    }
     let warm = warm_attach(&mut hosts, plan.spec.workload.warm_bytes, ends)?;
     let mut hosts = hosts.into_iter();
     let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
         hosts.next().expect("one was made for each")
     });
-    Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm }))
+    Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm, background }))
 }
 
 fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {

@@ -145,6 +145,9 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     if spec.measure.order {
         return Err("measure.order is SRD's: TCP is always in order".into());
     }
+    if spec.workload.background_pairs > 0 {
+        return Err("workload.background_pairs: only runs with SRD have them".into());
+    }
     let mut config = spec.tcp.config()?;
     if spec.measure.goodput_us > 0 {
         config.sample_ps = Some(spec.measure.goodput_us * US);
@@ -192,7 +195,7 @@ fn world_of(
         .collect();
     let mut ports = Rng::stream(plan.seed, STREAM_PORTS, 0);
     let mut taken: FxHashSet<(HostId, u16)> = FxHashSet::default();
-    let mut calls = Calls { tokens: Vec::new(), warm: Vec::new() };
+    let mut calls = Calls { tokens: Vec::new(), warm: Vec::new(), background: Vec::new() };
     for (i, f) in flows.iter().enumerate() {
         let mut port = || (PORT_FIRST + ports.below(PORTS)) as u16;
         let sport = (0..PORTS).map(|_| port()).find(|p| taken.insert((f.src, *p)));

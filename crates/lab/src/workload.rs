@@ -3,6 +3,7 @@
 use crate::spec::{CmUnit, Pattern, Workload};
 use srd_fabric::htsim::{CmFile, StartUnit, TriggerKind};
 use srd_fabric::{HostId, NS, Node, Ps, Rng, Topology};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// One flow.
@@ -42,6 +43,8 @@ pub struct Flows {
     pub flows: Vec<Flow>,
     /// The triggers.
     pub triggers: Vec<Trigger>,
+    /// Pairs that load the network besides.
+    pub background: Vec<(HostId, HostId)>,
 }
 
 impl Workload {
@@ -58,6 +61,7 @@ impl Workload {
             Pattern::Incast => self.incast(topo)?,
             Pattern::Permutation => permutation(topo.hosts(), &mut rng)?,
             Pattern::LeafPairs => self.leaf_pairs(topo)?,
+            Pattern::Ring => self.ring(topo)?,
             Pattern::Pairs => {
                 let n = self.need_pairs()?;
                 if topo.hosts() < 2 * n {
@@ -81,7 +85,43 @@ impl Workload {
                 });
             }
         }
-        Ok(Flows { flows, triggers: Vec::new() })
+        let background = self.background(topo, &flows, &mut rng)?;
+        Ok(Flows { flows, triggers: Vec::new(), background })
+    }
+
+    fn ring(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
+        let peers = self.peers.ok_or("workload.peers is missing: a ring needs it")?;
+        let hosts = topo.hosts();
+        if peers == 0 || peers >= hosts {
+            return Err(format!("workload.peers = {peers} must be from 1 to {}", hosts - 1));
+        }
+        Ok((0..hosts).flat_map(|i| (1..=peers).map(move |k| (i, (i + k) % hosts))).collect())
+    }
+
+    /// Pairs among the hosts that no flow uses.
+    fn background(
+        &self,
+        topo: &Topology,
+        flows: &[Flow],
+        rng: &mut Rng,
+    ) -> Result<Vec<(HostId, HostId)>, String> {
+        if self.background_pairs == 0 {
+            return Ok(Vec::new());
+        }
+        if self.background_bytes == 0 {
+            return Err("workload.background_bytes must be at least 1".into());
+        }
+        let busy: BTreeSet<u32> = flows.iter().flat_map(|f| [f.src.0, f.dst.0]).collect();
+        let mut free: Vec<u32> = (0..topo.hosts()).filter(|h| !busy.contains(h)).collect();
+        let n = self.background_pairs as usize;
+        if free.len() < 2 * n {
+            return Err(format!(
+                "workload.background_pairs = {n}, but only {} hosts are free",
+                free.len()
+            ));
+        }
+        rng.shuffle(&mut free);
+        Ok(free[..2 * n].chunks(2).map(|p| (HostId(p[0]), HostId(p[1]))).collect())
     }
 
     fn need_pairs(&self) -> Result<u32, String> {
@@ -168,7 +208,7 @@ fn flows_of(cm: &CmFile, topo: &Topology) -> Result<Flows, String> {
             on_received: c.recv_done_trigger,
         });
     }
-    Ok(Flows { flows, triggers })
+    Ok(Flows { flows, triggers, background: Vec::new() })
 }
 
 /// A random permutation without fixed points.
@@ -200,7 +240,6 @@ fn hosts_per_leaf(topo: &Topology) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn permutations_have_no_fixed_point_and_hit_everyone() {

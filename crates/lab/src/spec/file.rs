@@ -10,12 +10,20 @@ use toml::{Table, Value};
 
 /// Experiments that come with the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
+    ("fig2", include_str!("../../specs/fig2.toml")),
+    ("fig3", include_str!("../../specs/fig3.toml")),
+    ("fig4", include_str!("../../specs/fig4.toml")),
+    ("fig6", include_str!("../../specs/fig6.toml")),
     ("incast", include_str!("../../specs/incast.toml")),
     ("smallincast", include_str!("../../specs/smallincast.toml")),
-    ("permutation", include_str!("../../specs/permutation.toml")),
-    ("fig6", include_str!("../../specs/fig6.toml")),
-    ("slowlinks", include_str!("../../specs/slowlinks.toml")),
     ("linkfail", include_str!("../../specs/linkfail.toml")),
+    ("slowlinks", include_str!("../../specs/slowlinks.toml")),
+    ("contexts", include_str!("../../specs/contexts.toml")),
+    ("ordering", include_str!("../../specs/ordering.toml")),
+    ("spray-microbursts", include_str!("../../specs/spray-microbursts.toml")),
+    ("ablation", include_str!("../../specs/ablation.toml")),
+    ("scale", include_str!("../../specs/scale.toml")),
+    ("permutation", include_str!("../../specs/permutation.toml")),
 ];
 
 /// Text of an embedded experiment.

@@ -253,6 +253,8 @@ pub enum Pattern {
     /// Host `i` of the first leaf to host `i` of the second, for `pairs` hosts, `flows_per_pair`
     /// flows each.
     LeafPairs,
+    /// Every host to the next `peers` hosts.
+    Ring,
     /// Host `2 i` to host `2 i + 1`, for `pairs` pairs.
     Pairs,
     /// An htsim `.cm` file, named by `file`, times in `unit`.
@@ -282,6 +284,15 @@ pub struct Workload {
     pub senders: Option<u32>,
     /// Pairs of hosts.
     pub pairs: Option<u32>,
+    /// Peers of each host (ring).
+    pub peers: Option<u32>,
+    /// Pairs of hosts besides, drawn from the seed among those that are in no other flow, that
+    /// load the network from the first round on and are not measured.
+    #[serde(default)]
+    pub background_pairs: u32,
+    /// Bytes that each of them sends.
+    #[serde(default = "flow_bytes")]
+    pub background_bytes: u64,
     /// Flows of each pair (default 1).
     #[serde(default = "one")]
     pub flows_per_pair: u32,
