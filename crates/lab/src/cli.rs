@@ -1,4 +1,5 @@
-//! The command line: `run` and `list`.
+//! The command line: `run` and `list`. The tool `srd` has it as `srd lab`; `srd-lab` is the same
+//! without the rest of the tool.
 
 use crate::batch::{jobs_of, run_all};
 use crate::report;
@@ -7,12 +8,15 @@ use crate::spec::{EMBEDDED, SpecFile};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
+use std::io::{self, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Experiments on the simulated network.
 #[derive(Debug, Parser)]
-#[command(name = "srd-lab")]
+#[command(name = "srd-lab", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,9 +25,9 @@ struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run an experiment by name, or a spec file; `all` runs every experiment
+    /// Run experiments by name, or spec files; `all` runs every experiment
     Run(Run),
-    /// Name the experiments
+    /// Name the experiments and their cases
     List,
 }
 
@@ -31,114 +35,258 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Run {
     /// Experiments or spec files
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "NAME|FILE")]
     names: Vec<String>,
-    /// Runs per case (default: as the spec says)
+    /// Runs per case, with seeds 1, 2, … (default: as the spec says)
     #[arg(long)]
-    seeds: Option<u32>,
+    seeds: Option<NonZeroU32>,
     /// The reduced set: fewer seeds, no slow cases
     #[arg(long)]
     quick: bool,
     /// Only cases whose name contains this
-    #[arg(long)]
+    #[arg(long, value_name = "TEXT")]
     case: Option<String>,
     /// Change a field of every case: `engine.paths=16` (a TOML value; more than once)
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// Runs at once
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Write table, CSV and JSON into this folder
+    /// Runs at once; results do not depend on it, the columns of speed and memory do (default: one
+    /// per processor)
     #[arg(long)]
+    threads: Option<NonZeroU32>,
+    /// Write the table, CSV, JSON and a page with plots into this folder
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was asked for makes no sense; the sentence says what to change.
+    Usage(String),
+    /// It could not be done.
+    Failed(String),
+    /// Nobody reads the output any more.
+    OutputClosed,
+}
+
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Failed(format!("cannot write the output: {e}")),
+        }
+    }
 }
 
 /// Entry with the process's arguments.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::try_parse_from(args).unwrap_or_else(|e| e.exit());
-    match execute(&cli.command) {
+    match execute(&cli.command, "srd-lab") {
         Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("srd-lab: {message}");
+        Err(Failure::OutputClosed) => ExitCode::FAILURE,
+        Err(Failure::Failed(text)) => {
+            eprintln!("srd-lab: {text}");
             ExitCode::FAILURE
         }
+        Err(Failure::Usage(text)) => {
+            eprintln!("srd-lab: {text}");
+            ExitCode::from(2)
+        }
     }
 }
 
-/// Does what a command says, printing to standard output.
+/// Does what a command says, printing to standard output. `program`: how the user calls it, for
+/// the command line in reports.
 ///
 /// # Errors
-/// The sentence to show.
-pub fn execute(command: &Command) -> Result<(), String> {
+/// Why it could not be done.
+pub fn execute(command: &Command, program: &str) -> Result<(), Failure> {
     match command {
-        Command::List => {
-            for (name, _) in EMBEDDED {
-                let file = SpecFile::load(name, false)?;
-                let cases: Vec<_> = file.cases.iter().map(|c| c.case.as_str()).collect();
-                println!("{name:12} {} ({})", file.cases[0].title, cases.join(", "));
-            }
-            Ok(())
-        }
-        Command::Run(options) => run(options),
+        Command::List => list(),
+        Command::Run(options) => run(options, program),
     }
 }
 
-fn run(o: &Run) -> Result<(), String> {
+fn list() -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    for (name, _) in EMBEDDED {
+        let file = SpecFile::load(name, false).map_err(Failure::Failed)?;
+        let runs: u32 = file.cases.iter().map(|c| c.seeds).sum();
+        let title = &file.cases[0].title;
+        writeln!(out, "{name:<18} {title} ({} cases, {runs} runs)", file.cases.len())?;
+    }
+    Ok(())
+}
+
+/// An experiment and the part of it that is asked for.
+fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
+    let mut file = SpecFile::load_with(name, o.quick, &o.set).map_err(Failure::Usage)?;
+    let names: Vec<String> = file.cases.iter().map(|c| format!("\"{}\"", c.case)).collect();
+    if let Some(part) = &o.case {
+        file.cases.retain(|c| c.case.contains(part.as_str()));
+    }
+    for case in &mut file.cases {
+        case.measure.observe |= o.out.is_some();
+    }
+    if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
+        let left = match (&o.case, o.quick) {
+            (Some(part), _) => {
+                format!("no case contains \"{part}\"; there are {}", names.join(", "))
+            }
+            (None, _) => "no case is left of it with --quick".to_string(),
+        };
+        return Err(Failure::Usage(format!("{name}: {left}")));
+    }
+    Ok(file)
+}
+
+fn run(o: &Run, program: &str) -> Result<(), Failure> {
     let all = o.names.iter().any(|n| n == "all");
     let names: Vec<&str> = if all {
         EMBEDDED.iter().map(|(n, _)| *n).collect()
     } else {
         o.names.iter().map(String::as_str).collect()
     };
-    for name in names {
-        let mut file = SpecFile::load_with(name, o.quick, &o.set)?;
-        if let Some(part) = &o.case {
-            file.cases.retain(|c| c.case.contains(part.as_str()));
-            if file.cases.is_empty() {
-                continue;
-            }
-        }
-        let jobs = jobs_of(&file, o.seeds);
-        let bar = ProgressBar::new(jobs.len() as u64);
-        let style = "{prefix} {wide_bar} {pos}/{len} runs, {elapsed}";
-        bar.set_style(ProgressStyle::with_template(style).map_err(|e| e.to_string())?);
-        bar.set_prefix(name.to_string());
-        bar.tick();
-        let results = run_all(&jobs, o.threads, &|done| bar.set_position(done as u64))?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = o.threads.map_or_else(cores, |n| n.get() as usize);
+    // Everything is read before anything runs: a mistake in the last is told at once.
+    let files = names.iter().map(|n| Ok((*n, load(o, n)?))).collect::<Result<Vec<_>, Failure>>()?;
+    if files.iter().all(|(_, f)| f.cases.is_empty()) {
+        return Err(Failure::Usage("no case is left to run: see `lab list`".into()));
+    }
+    if let Some(folder) = &o.out {
+        let fail = |e| Failure::Failed(format!("{}: {e}", folder.display()));
+        std::fs::create_dir_all(folder).map_err(fail)?;
+    }
+    for (name, file) in files.into_iter().filter(|(_, f)| !f.cases.is_empty()) {
+        let jobs = jobs_of(&file, o.seeds.map(NonZeroU32::get));
+        let bar = progress_bar(jobs.len(), name);
+        let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
         bar.finish_and_clear();
+        let results = results.map_err(Failure::Usage)?;
         let text = text_of(&results);
-        print!("{text}");
+        io::stdout().lock().write_all(text.as_bytes())?;
         if let Some(folder) = &o.out {
-            write(folder, &results, &text)?;
+            let written = write(folder, &results, &text, &command_line(o, program, name));
+            let path = written.map_err(Failure::Failed)?;
+            writeln!(io::stdout().lock(), "report: {}\n", path.display())?;
         }
     }
     Ok(())
 }
 
+fn progress_bar(jobs: usize, name: &str) -> ProgressBar {
+    let bar = ProgressBar::new(jobs as u64);
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs, {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(name.to_string());
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// The command that repeats one experiment.
+fn command_line(o: &Run, program: &str, name: &str) -> String {
+    let mut line = format!("{program} lab run {}", quoted(name)).replace("srd-lab lab", "srd-lab");
+    let mut add = |option: &str, value: &str| line += &format!(" --{option} {}", quoted(value));
+    if let Some(n) = o.seeds {
+        add("seeds", &n.to_string());
+    }
+    if let Some(case) = &o.case {
+        add("case", case);
+    }
+    o.set.iter().for_each(|change| add("set", change));
+    if let Some(folder) = &o.out {
+        add("out", &folder.to_string_lossy());
+    }
+    if o.quick {
+        line += " --quick";
+    }
+    line
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn text_of(results: &[RunResult]) -> String {
     let spec = &results[0].spec;
+    let mut mtus: Vec<u32> = results.iter().map(RunResult::mtu).collect();
+    mtus.sort_unstable();
+    mtus.dedup();
+    let mtus: Vec<String> = mtus.iter().map(|m| format!("{m} B")).collect();
     format!(
-        "{}: {}\nmtu {} B, base RTT {:.2} us; FCT from post to last completion, floor = all bytes \
-         with headers at the slower end + base RTT\n{}\n",
+        "{}: {}\npackets with up to {} of payload, base RTT {:.2} us; FCT from post to last \
+         completion (TCP: to the last byte in order), floor = all bytes with headers at the slower \
+         end + base RTT\n{}\n",
         spec.name,
         spec.title,
-        results[0].mtu(),
+        mtus.join(", "),
         results.iter().map(|r| r.base_rtt_ps).max().unwrap_or(0) as f64 / 1e6,
         report::table(results, true)
     )
 }
 
-fn write(folder: &Path, results: &[RunResult], text: &str) -> Result<(), String> {
+/// Writes all files of an experiment; returns where the page is.
+fn write(
+    folder: &Path,
+    results: &[RunResult],
+    text: &str,
+    command: &str,
+) -> Result<PathBuf, String> {
     let name = &results[0].spec.name;
-    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let files = [
-        ("txt", text.to_string()),
-        ("csv", report::csv(results)),
-        ("json", format!("{:#}\n", report::json(results))),
+        (".txt", format!("$ {command}\n{text}")),
+        (".csv", report::csv(results)),
+        ("-summary.csv", report::summary_csv(results)),
+        ("-series.csv", report::series_csv(results)),
+        (".json", format!("{:#}\n", report::json(results))),
+        (".html", report::page(results, command)),
     ];
     for (ending, content) in files {
-        let path = folder.join(format!("{name}.{ending}"));
+        let path = folder.join(format!("{name}{ending}"));
         std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    Ok(())
+    Ok(folder.join(format!("{name}.html")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Run {
+        let words = line.split(' ').map(|w| OsString::from(w.replace('_', " ")));
+        match Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).command {
+            Command::Run(run) => run,
+            Command::List => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn the_command_in_a_report_is_the_one_that_was_given() {
+        let run = parsed("srd-lab run --quick a.toml --set engine.paths=16 --case 2_MB --seeds 3");
+        let line = command_line(&run, "srd", "a.toml");
+        let want = "srd lab run a.toml --seeds 3 --case '2 MB' --set engine.paths=16 --quick";
+        assert_eq!(line, want);
+        assert!(command_line(&run, "srd-lab", "a.toml").starts_with("srd-lab run a.toml "));
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_before_anything_runs() {
+        let fails = |line: &str| match run(&parsed(line), "srd") {
+            Err(Failure::Usage(text)) => text,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert!(fails("srd-lab run nothing.toml").contains("neither a file nor an experiment"));
+        let text = fails("srd-lab run incast --case nobody");
+        assert!(text.contains("no case contains \"nobody\"; there are \"2 MB\""), "{text}");
+        let text = fails("srd-lab run incast --set engine.path=3");
+        assert!(text.contains("unknown field `path`"), "{text}");
+        assert!(Cli::try_parse_from(["srd-lab", "run", "incast", "--seeds", "0"]).is_err());
+    }
 }
