@@ -2,7 +2,10 @@
 
 use crate::{
     bench::{BenchArgs, worker::WorkerArgs},
+    check::CheckArgs,
+    crowd::CrowdArgs,
     fault::{Fault, Place},
+    soak::SoakArgs,
     spec::FabricSpec,
     units,
 };
@@ -80,6 +83,13 @@ pub enum NetCommand {
     },
     /// Measure SRD beside the kernel's TCP, on a fabric of the measurement's own
     Bench(BenchArgs),
+    /// Check what real processes must survive: kill -9, SIGSTOP, restarts, crowds
+    Check(CheckArgs),
+    /// Transfer for a long time through losses, flaps, black holes, stops and restarts
+    Soak(SoakArgs),
+    /// Many engines of one host; `check` starts it
+    #[command(hide = true)]
+    Crowd(CrowdArgs),
     /// A process of a measurement; `bench` starts it
     #[command(hide = true)]
     Worker(WorkerArgs),

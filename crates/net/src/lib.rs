@@ -6,6 +6,8 @@
 
 pub mod args;
 pub mod bench;
+pub mod check;
+pub mod crowd;
 pub mod error;
 pub mod fabric;
 pub mod fault;
@@ -13,6 +15,7 @@ pub mod hold;
 pub mod ns;
 pub mod paths;
 pub mod plan;
+pub mod soak;
 pub mod spec;
 mod sys;
 pub mod units;
@@ -48,6 +51,9 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
             say("repaired")
         }
         NetCommand::Bench(args) => bench::run(args),
+        NetCommand::Check(args) => check::run(args),
+        NetCommand::Soak(args) => soak::run(args),
+        NetCommand::Crowd(args) => crowd::host(args),
         NetCommand::Worker(args) => bench::worker::run(args),
         NetCommand::Hold { name, spec, until_pid } => hold::hold(name, spec, *until_pid),
     }?;

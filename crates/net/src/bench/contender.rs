@@ -177,6 +177,23 @@ pub struct Load {
     pub limit: Duration,
 }
 
+impl Load {
+    /// The run with this number, of blocks of `block_bytes`, from `start_ns` on.
+    pub fn run(&self, run: u32, block_bytes: u32, start_ns: u64) -> Run {
+        Run {
+            run,
+            start_ns,
+            block_bytes,
+            blocks: self.bytes.div_ceil(u64::from(block_bytes)),
+            stop_ns: start_ns + self.time.as_nanos() as u64,
+            pace_ns: match self.bits_per_sec {
+                0 => 0,
+                rate => u64::from(block_bytes) * 8_000_000_000 / rate,
+            },
+        }
+    }
+}
+
 impl Side {
     /// Bytes per block: a message of SRD, or what fills one packet of TCP.
     pub fn block_bytes(&self, load: &Load) -> u32 {
@@ -194,18 +211,7 @@ impl Side {
     /// A process or connection breaks, or the time is over.
     pub fn run(&mut self, load: &Load, start_ns: u64) -> Result<Outcome> {
         self.runs += 1;
-        let block_bytes = self.block_bytes(load);
-        let run = Run {
-            run: self.runs,
-            start_ns,
-            block_bytes,
-            blocks: load.bytes.div_ceil(u64::from(block_bytes)),
-            stop_ns: start_ns + load.time.as_nanos() as u64,
-            pace_ns: match load.bits_per_sec {
-                0 => 0,
-                rate => u64::from(block_bytes) * 8_000_000_000 / rate,
-            },
-        };
+        let run = load.run(self.runs, self.block_bytes(load), start_ns);
         let deadline = Instant::now() + Duration::from_nanos(AHEAD_NS) + load.time + load.limit;
         match &mut self.kind {
             Kind::Srd(side) => side.run(run, deadline),

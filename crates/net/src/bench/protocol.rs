@@ -2,7 +2,7 @@
 
 use super::block::FlowStats;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 /// To a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,6 +50,13 @@ pub struct Run {
     pub stop_ns: u64,
     /// A block of each flow is due every so many ns; 0 = as fast as it goes.
     pub pace_ns: u64,
+}
+
+impl Run {
+    /// How long new blocks are sent, for a run by time.
+    pub fn length(&self) -> Duration {
+        Duration::from_nanos(self.stop_ns.saturating_sub(self.start_ns))
+    }
 }
 
 /// From a worker.

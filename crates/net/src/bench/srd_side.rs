@@ -11,9 +11,11 @@ use crate::{
     ns::NetNs,
     spec::Node,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},
+    net::IpAddr,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -48,6 +50,8 @@ impl Default for SrdSetup {
 /// A process of a host.
 #[derive(Debug)]
 pub struct Worker {
+    /// Number among all that were started.
+    id: u64,
     /// Where it runs.
     pub host: (u8, u8),
     child: Child,
@@ -55,14 +59,28 @@ pub struct Worker {
     qpn: u16,
 }
 
+/// This program again, to be run on the host with this address.
+///
+/// # Errors
+/// The program's own file cannot be found.
+pub fn worker_command(kind: &str, ip: IpAddr) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["net", kind, "--ip", &ip.to_string()]);
+    Ok(command)
+}
+
 /// All SRD processes of a measurement.
 pub struct SrdSide {
     workers: Vec<Worker>,
-    reports: Receiver<(usize, Report)>,
-    sender: Sender<(usize, Report)>,
+    /// Reports with the number of the process they come from.
+    reports: Receiver<(u64, Report)>,
+    sender: Sender<(u64, Report)>,
+    started: u64,
     /// Worker that receives each flow, and the one that sends it.
     flows: Vec<(usize, usize)>,
     setup: SrdSetup,
+    /// A process that was killed on purpose.
+    dead: Option<usize>,
     /// Largest message.
     pub mtu: u32,
 }
@@ -75,8 +93,16 @@ impl SrdSide {
     /// A process cannot be started, or cannot open its device.
     pub fn start(fabric: &Fabric, setup: SrdSetup, flows: &[FlowSpec]) -> Result<Self> {
         let (sender, reports) = channel();
-        let mut side =
-            Self { workers: Vec::new(), reports, sender, flows: Vec::new(), setup, mtu: 0 };
+        let mut side = Self {
+            workers: Vec::new(),
+            reports,
+            sender,
+            started: 0,
+            flows: Vec::new(),
+            setup,
+            dead: None,
+            mtu: 0,
+        };
         let mut of_host: BTreeMap<(u8, u8), Vec<usize>> = BTreeMap::new();
         for flow in flows {
             for host in [flow.from, flow.to] {
@@ -88,7 +114,9 @@ impl SrdSide {
                 let count = if sends { side.setup.processes } else { 1 };
                 let mut list = Vec::new();
                 for _ in 0..count {
-                    list.push(side.spawn(fabric, host)?);
+                    let worker = side.spawn(fabric, host)?;
+                    list.push(side.workers.len());
+                    side.workers.push(worker);
                 }
                 of_host.insert(host, list);
             }
@@ -105,11 +133,10 @@ impl SrdSide {
         Ok(side)
     }
 
-    fn spawn(&mut self, fabric: &Fabric, host: (u8, u8)) -> Result<usize> {
+    fn spawn(&mut self, fabric: &Fabric, host: (u8, u8)) -> Result<Worker> {
         let spec = fabric.spec();
-        let mut command = Command::new(std::env::current_exe()?);
-        let (ip, rate) = (spec.ip(host.0, host.1).to_string(), spec.host_bits_per_sec.to_string());
-        command.args(["net", "worker", "--ip", &ip, "--link-rate", &rate]);
+        let mut command = worker_command("worker", spec.ip(host.0, host.1))?;
+        command.args(["--link-rate", &spec.host_bits_per_sec.to_string()]);
         command.args(["--window", &self.setup.window.to_string()]);
         if let Some(bytes) = self.setup.rcvbuf {
             command.args(["--rcvbuf", &bytes.to_string()]);
@@ -119,8 +146,8 @@ impl SrdSide {
         }
         if let Some(folder) = &self.setup.trace {
             std::fs::create_dir_all(folder)?;
-            let number = self.workers.len();
-            let name = format!("seed{}-h{}x{}-{number}.csv", spec.seed, host.0, host.1);
+            let (seed, number) = (spec.seed, self.started);
+            let name = format!("seed{seed}-h{}x{}-{number}.csv", host.0, host.1);
             command.arg("--trace").arg(folder.join(name));
         }
         let home = NetNs::current()?;
@@ -128,7 +155,8 @@ impl SrdSide {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         home.enter()?;
         let mut child = child?;
-        let index = self.workers.len();
+        let id = self.started;
+        self.started += 1;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| NetError::new("no pipe"))?;
         let tell = self.sender.clone();
@@ -138,15 +166,14 @@ impl SrdSide {
                     .map_err(NetError::from)
                     .and_then(|l| serde_json::from_str(&l).map_err(NetError::from))
                     .unwrap_or_else(|e| Report::Failed(e.to_string()));
-                if tell.send((index, report)).is_err() {
+                if tell.send((id, report)).is_err() {
                     return;
                 }
             }
             // The end of the process; nobody listens when it was asked to.
-            let _ = tell.send((index, Report::Failed("it has ended".into())));
+            let _ = tell.send((id, Report::Failed("it has ended".into())));
         });
-        self.workers.push(Worker { host, child, stdin, qpn: 0 });
-        Ok(index)
+        Ok(Worker { id, host, child, stdin, qpn: 0 })
     }
 
     fn ready(&mut self, mut missing: usize) -> Result {
@@ -180,6 +207,9 @@ impl SrdSide {
     }
 
     fn order(&mut self, index: usize, order: &Order) -> Result {
+        if self.dead == Some(index) {
+            return Ok(());
+        }
         let worker = &mut self.workers[index];
         let host = Node::Host(worker.host.0, worker.host.1);
         let mut line = serde_json::to_vec(order)?;
@@ -189,11 +219,20 @@ impl SrdSide {
     }
 
     fn next(&self, deadline: Instant) -> Result<(usize, Report)> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        self.reports.recv_timeout(left).map_err(|e| match e {
-            RecvTimeoutError::Timeout => NetError::new("an SRD process does not answer in time"),
-            RecvTimeoutError::Disconnected => NetError::new("all SRD processes have ended"),
-        })
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (id, report) = self.reports.recv_timeout(left).map_err(|e| match e {
+                RecvTimeoutError::Timeout => {
+                    NetError::new("an SRD process does not answer in time")
+                }
+                RecvTimeoutError::Disconnected => NetError::new("all SRD processes have ended"),
+            })?;
+            // What those that were killed have said is of no interest.
+            let from = self.workers.iter().position(|w| w.id == id);
+            if let Some(index) = from.filter(|i| Some(*i) != self.dead) {
+                return Ok((index, report));
+            }
+        }
     }
 
     fn odd(&self, index: usize, report: &Report) -> NetError {
@@ -252,6 +291,7 @@ impl SrdSide {
         let mut receivers: Vec<usize> = self.flows.iter().map(|f| f.1).collect();
         receivers.sort_unstable();
         receivers.dedup();
+        receivers.retain(|i| Some(*i) != self.dead);
         for index in &receivers {
             self.order(*index, &Order::Collect)?;
         }
@@ -272,6 +312,80 @@ impl SrdSide {
         Ok((all, bad))
     }
 
+    /// The process that sends flow 0, and the one that receives it.
+    pub fn ends(&self) -> (usize, usize) {
+        self.flows[0]
+    }
+
+    /// The process's number in the system.
+    pub fn pid(&self, index: usize) -> Pid {
+        Pid::from_child(&self.workers[index].child)
+    }
+
+    /// Sends a signal to a process.
+    ///
+    /// # Errors
+    /// It has gone.
+    pub fn signal(&self, index: usize, signal: Signal) -> Result {
+        kill_process(self.pid(index), signal)
+            .map_err(|e| NetError::system("cannot signal a process", e))
+    }
+
+    /// Begins a run, kills a process in the middle of it (`kill -9`), and waits until the senders
+    /// that are left have had an answer for everything. What the receivers that are left have is
+    /// returned: nothing may have come twice or damaged.
+    ///
+    /// # Errors
+    /// Another process fails, or a sender gets no answer within `limit`.
+    pub fn run_killing(
+        &mut self,
+        run: Run,
+        victim: usize,
+        after: Duration,
+        limit: Duration,
+    ) -> Result<Outcome> {
+        for index in 0..self.workers.len() {
+            self.order(index, &Order::Go(run))?;
+        }
+        let ahead = run.start_ns.saturating_sub(super::block::now_ns());
+        thread::sleep(Duration::from_nanos(ahead) + after);
+        self.signal(victim, Signal::KILL)?;
+        self.workers[victim].child.wait()?;
+        self.dead = Some(victim);
+        let mut out = Outcome { start_ns: run.start_ns, ..Outcome::default() };
+        let mut left: Vec<usize> = (0..self.workers.len()).filter(|i| *i != victim).collect();
+        let deadline = Instant::now() + run.length() + limit;
+        while !left.is_empty() {
+            match self.next(deadline)? {
+                (index, Report::Sent { failed, why, .. }) => {
+                    left.retain(|i| *i != index);
+                    out.failed += failed;
+                    if out.why.is_empty() {
+                        out.why = why;
+                    }
+                }
+                (index, other) => return Err(self.odd(index, &other)),
+            }
+        }
+        let (flows, damaged) = self.collect()?;
+        out.damaged = damaged;
+        out.duplicated = flows.iter().map(|f| f.duplicated).sum();
+        out.flows = flows;
+        Ok(out)
+    }
+
+    /// Starts a process that was killed again, and tells everybody.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn restart(&mut self, fabric: &Fabric, index: usize, flows: &[FlowSpec]) -> Result {
+        // Dropping the old one closes its pipes.
+        self.workers[index] = self.spawn(fabric, self.workers[index].host)?;
+        self.dead = None;
+        self.ready(1)?;
+        self.flows_tell(fabric, flows)
+    }
+
     /// Counters of all processes, added up (memory: the largest).
     ///
     /// # Errors
@@ -281,7 +395,7 @@ impl SrdSide {
         for index in 0..self.workers.len() {
             self.order(index, &Order::Counters)?;
         }
-        let mut left = self.workers.len();
+        let mut left = self.workers.len() - usize::from(self.dead.is_some());
         let deadline = Instant::now() + Duration::from_secs(10);
         while left > 0 {
             match self.next(deadline)? {

@@ -1,0 +1,325 @@
+//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds.
+
+use crate::{
+    bench::{
+        FlowSpec, Outcome,
+        block::now_ns,
+        contender::{Load, Side},
+        protocol::Run,
+        srd_side::{SrdSetup, SrdSide},
+    },
+    error::{NetError, Result},
+    fabric::Fabric,
+    ns::privileges_take,
+    say,
+    spec::{FabricSpec, Node},
+};
+use clap::{Args, ValueEnum};
+use rustix::process::Signal;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a sender may wait for an answer from a peer that was killed: the engine's five
+/// seconds, and as much again for a busy machine.
+const GIVE_UP: Duration = Duration::from_secs(12);
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Check {
+    /// A receiver, then a sender is killed in the middle of a transfer; who is left goes on
+    Kill,
+    /// A process that was killed starts again at the same address and is known as a new one
+    Restart,
+    /// A receiver, then a sender is stopped for two seconds
+    Stop,
+    /// 64 processes on one host
+    Processes,
+    /// 10,000 peers of one process
+    Peers,
+    /// Receive buffers as most systems allow them (rmem_max 212992)
+    Buffers,
+    /// MTU 1500 and 9000, and a host that has less than its peers
+    Mtu,
+}
+
+/// All of them.
+const ALL: [Check; 7] = [
+    Check::Kill,
+    Check::Restart,
+    Check::Stop,
+    Check::Processes,
+    Check::Peers,
+    Check::Buffers,
+    Check::Mtu,
+];
+
+/// Options of `check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Which [default: all]
+    #[arg(value_enum)]
+    pub which: Vec<Check>,
+    /// Peers of the check `peers`
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=12_800))]
+    pub peers: u32,
+}
+
+/// Runs the checks.
+///
+/// # Errors
+/// One of them finds something wrong.
+pub fn run(args: &CheckArgs) -> Result {
+    privileges_take()?;
+    let list = if args.which.is_empty() { &ALL[..] } else { &args.which[..] };
+    let mut wrong = Vec::new();
+    for check in list {
+        let began = Instant::now();
+        let done = match check {
+            Check::Kill => kill(),
+            Check::Restart => restart(),
+            Check::Stop => stop(),
+            Check::Processes => processes(),
+            Check::Peers => crate::crowd::check(args.peers),
+            Check::Buffers => buffers(),
+            Check::Mtu => mtu(),
+        };
+        let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
+        let seconds = began.elapsed().as_secs_f64();
+        match done {
+            Ok(text) => say(&format!("{name:<10} right  {seconds:>5.1} s  {text}"))?,
+            Err(e) => {
+                say(&format!("{name:<10} WRONG  {seconds:>5.1} s  {e}"))?;
+                wrong.push(name);
+            }
+        }
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(NetError::new(format!("wrong: {}", wrong.join(", "))))
+    }
+}
+
+/// A fabric for a check: two hosts at each of two leaves.
+fn fabric(mtu: u16, hosts: u8) -> Result<Fabric> {
+    let spec = FabricSpec { mtu, hosts, ..FabricSpec::default() };
+    Fabric::build(&spec).map(|(fabric, _)| fabric)
+}
+
+fn pair(n: usize) -> Vec<FlowSpec> {
+    vec![FlowSpec { from: (0, 0), to: (1, 0) }; n]
+}
+
+/// Half a host's rate for `ms`.
+fn steady(flows: usize, ms: u64) -> Load {
+    Load {
+        bytes: 0,
+        time: Duration::from_millis(ms),
+        bits_per_sec: 100_000_000 / flows as u64,
+        block_bytes: 8900,
+        limit: GIVE_UP,
+    }
+}
+
+fn of_bytes(bytes: u64) -> Load {
+    Load { bytes, time: Duration::ZERO, bits_per_sec: 0, block_bytes: 8900, limit: GIVE_UP * 2 }
+}
+
+fn order(side: &SrdSide, load: &Load, number: u32) -> Run {
+    load.run(number, load.block_bytes.min(side.mtu), Side::start_ns())
+}
+
+fn run_one(side: &mut SrdSide, load: &Load, number: u32) -> Result<Outcome> {
+    let run = order(side, load, number);
+    side.run(run, Instant::now() + load.time + load.limit)
+}
+
+/// All that was sent came, once and whole.
+fn perfect(out: &Outcome, what: &str) -> Result<u64> {
+    let blocks: u64 = out.flows.iter().map(|f| f.blocks).sum();
+    if out.is_wrong() || blocks == 0 {
+        return Err(NetError::new(format!(
+            "{what}: {blocks} blocks; {} lost, {} twice, {} damaged, {} failed ({})",
+            out.lost, out.duplicated, out.damaged, out.failed, out.why
+        )));
+    }
+    Ok(blocks)
+}
+
+/// Of an interrupted run: nothing twice, nothing damaged.
+fn never_twice(out: &Outcome, what: &str) -> Result {
+    if out.duplicated + out.damaged > 0 {
+        return Err(NetError::new(format!(
+            "{what}: {} blocks twice, {} damaged",
+            out.duplicated, out.damaged
+        )));
+    }
+    Ok(())
+}
+
+fn kill() -> Result<String> {
+    let fabric = fabric(9000, 2)?;
+    let after = Duration::from_millis(150);
+    // Two hosts send to two: one of the receivers dies, the other must not notice.
+    let flows: Vec<FlowSpec> = (0..4).map(|i| FlowSpec { from: (0, 0), to: (1, i % 2) }).collect();
+    let mut side = SrdSide::start(&fabric, SrdSetup::default(), &flows)?;
+    perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+    let victim = side.ends().1;
+    let run = order(&side, &steady(4, 1500), 2);
+    let began = now_ns();
+    let out = side.run_killing(run, victim, after, GIVE_UP)?;
+    never_twice(&out, "receiver killed")?;
+    let waited = (now_ns() - began) as f64 / 1e9;
+    if out.failed == 0 {
+        return Err(NetError::new("no send failed though the receiver was killed"));
+    }
+    let others: u64 = out.flows.iter().map(|f| f.blocks).sum();
+    let due = 2 * run.length().as_nanos() as u64 / run.pace_ns;
+    if others < due * 9 / 10 {
+        return Err(NetError::new(format!(
+            "the other receiver got {others} of {due} blocks after its neighbour was killed"
+        )));
+    }
+    let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(2))?;
+    perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+    let victim = side.ends().0;
+    let run = order(&side, &steady(2, 600), 2);
+    let sender_gone = side.run_killing(run, victim, after, GIVE_UP)?;
+    never_twice(&sender_gone, "sender killed")?;
+    Ok(format!(
+        "receiver killed: {} sends ended with \"{}\" within {waited:.1} s, its neighbour got \
+         {others} blocks; sender killed: nothing twice",
+        out.failed, out.why
+    ))
+}
+
+fn restart() -> Result<String> {
+    let fabric = fabric(9000, 2)?;
+    let flows = pair(2);
+    let mut side = SrdSide::start(&fabric, SrdSetup::default(), &flows)?;
+    let mut number = 0;
+    let (mut blocks, mut aborted) = (0, 0);
+    for _ in 0..2 {
+        for receiver in [true, false] {
+            let victim = if receiver { side.ends().1 } else { side.ends().0 };
+            number += 1;
+            let run = order(&side, &steady(2, 400), number);
+            let out = side.run_killing(run, victim, Duration::from_millis(100), GIVE_UP)?;
+            never_twice(&out, "killed")?;
+            side.restart(&fabric, victim, &flows)?;
+            // Who sends to the old life of a process learns it by the first answer: what is under
+            // way then ends with an error. What is sent after that must arrive.
+            number += 1;
+            let first = run_one(&mut side, &of_bytes(9000), number)?;
+            never_twice(&first, "first after a restart")?;
+            aborted += first.failed;
+            number += 1;
+            let out = run_one(&mut side, &of_bytes(500_000), number)?;
+            blocks += perfect(&out, "after a restart")?;
+        }
+    }
+    Ok(format!("4 restarts at the same address, {blocks} blocks after them, each once"))
+}
+
+fn stop() -> Result<String> {
+    let fabric = fabric(9000, 2)?;
+    let mut text = Vec::new();
+    for receiver in [true, false] {
+        let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(2))?;
+        perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+        let before = side.counters()?;
+        let load = steady(2, 3000);
+        let run = order(&side, &load, 2);
+        let victim = if receiver { side.ends().1 } else { side.ends().0 };
+        let pid = side.pid(victim);
+        let sleeper = thread::spawn(move || -> Result {
+            thread::sleep(Duration::from_millis(400));
+            rustix::process::kill_process(pid, Signal::STOP)?;
+            thread::sleep(Duration::from_secs(2));
+            rustix::process::kill_process(pid, Signal::CONT)?;
+            Ok(())
+        });
+        let out = side.run(run, Instant::now() + load.time + load.limit)?;
+        sleeper.join().map_err(|_| NetError::new("a thread ended early"))??;
+        let blocks = perfect(&out, "stopped")?;
+        let c = side.counters()?.since(&before);
+        text.push(format!(
+            "{} stopped 2 s: {blocks} blocks, {} paths retired, {} packets again",
+            if receiver { "receiver" } else { "sender" },
+            c.paths_retired,
+            c.retransmitted
+        ));
+    }
+    Ok(text.join("; "))
+}
+
+fn processes() -> Result<String> {
+    let fabric = fabric(9000, 1)?;
+    let setup = SrdSetup { processes: 64, ..SrdSetup::default() };
+    let mut side = SrdSide::start(&fabric, setup, &pair(64))?;
+    perfect(&run_one(&mut side, &of_bytes(20_000), 1)?, "first")?;
+    let out = run_one(&mut side, &of_bytes(300_000), 2)?;
+    let blocks = perfect(&out, "64 processes")?;
+    let mut times = out.fct_ms();
+    let slowest = times.iter().copied().fold(0.0, f64::max);
+    let quickest = times.iter().copied().fold(f64::INFINITY, f64::min);
+    times.clear();
+    let c = side.counters()?;
+    Ok(format!(
+        "64 processes of one host to one: {blocks} blocks each once, done after {quickest:.0} to \
+         {slowest:.0} ms (line rate: {:.0}); {} lost in socket buffers",
+        64.0 * 300_000.0 * 8.0 / 200e6 * 1e3,
+        c.socket_drops
+    ))
+}
+
+fn buffers() -> Result<String> {
+    let fabric = fabric(9000, 4)?;
+    // Four hosts at once into a socket that holds some twenty packets.
+    let flows: Vec<FlowSpec> = (0..16).map(|i| FlowSpec { from: (0, i % 4), to: (1, 0) }).collect();
+    let setup = SrdSetup { rcvbuf: Some(212_992), ..SrdSetup::default() };
+    let mut side = SrdSide::start(&fabric, setup, &flows)?;
+    let out = run_one(&mut side, &of_bytes(300_000), 1)?;
+    let blocks = perfect(&out, "small buffers")?;
+    let c = side.counters()?;
+    let ms = out.fct_ms().into_iter().fold(0.0, f64::max);
+    Ok(format!(
+        "{blocks} blocks from 4 hosts into one buffer of 212992 bytes in {ms:.0} ms (line rate: \
+         {:.0}); {} lost there, {} packets again",
+        16.0 * 300_000.0 * 8.0 / 200e6 * 1e3,
+        c.socket_drops,
+        c.retransmitted
+    ))
+}
+
+fn mtu() -> Result<String> {
+    let mut text = Vec::new();
+    for mtu in [1500, 9000] {
+        let fabric = fabric(mtu, 1)?;
+        let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(4))?;
+        let out = run_one(&mut side, &of_bytes(500_000), 1)?;
+        perfect(&out, "transfer")?;
+        let ms = out.fct_ms().into_iter().fold(0.0, f64::max);
+        text.push(format!("MTU {mtu}: messages of {} bytes, {ms:.0} ms", side.mtu));
+    }
+    // The receiver's cable carries less than the sender's device promises: an error, and soon.
+    let fabric = fabric(9000, 1)?;
+    for (node, dev) in [(Node::Host(1, 0), "e0"), (Node::Leaf(1), "dn0")] {
+        let batch = format!("link set dev {dev} mtu 1500\n");
+        fabric.ns(node)?.run("ip", &["-batch", "-"], &batch)?;
+    }
+    let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(1))?;
+    let began = Instant::now();
+    let out = run_one(&mut side, &of_bytes(8000), 1)?;
+    if out.failed != 1 || out.flows.iter().any(|f| f.blocks > 0) {
+        return Err(NetError::new("a path with a smaller MTU than the device's was not refused"));
+    }
+    text.push(format!(
+        "from 9000 to 1500: refused after {:.1} s (\"{}\")",
+        began.elapsed().as_secs_f64(),
+        out.why
+    ));
+    Ok(text.join("; "))
+}
