@@ -2,7 +2,7 @@
 
 use crate::ledger::{Carried, Ledger, Oracle, ReqState};
 use crate::mirror::Mirror;
-use crate::node::{Bucket, Judgments, Node};
+use crate::node::{AckDeadline, Bucket, Judgments, Node};
 use crate::packet::{Content, Datagram, Owner, Pkt, host_of};
 use rustc_hash::FxHashMap;
 use srd_core::config::{PORT_BASE_DEFAULT, RatePolicy};
@@ -23,6 +23,7 @@ pub struct Emitter<'a> {
     contexts: &'a FxHashMap<Endpoint, u32>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
     counts: &'a mut (u64, u64, u64),
+    ack_deadline: &'a AckDeadline,
     cfg: &'a EngineConfig,
     id: u16,
     epoch: u32,
@@ -50,6 +51,7 @@ impl Node {
             contexts: &self.contexts,
             buckets: &mut self.buckets,
             counts: &mut self.counts,
+            ack_deadline: &self.ack_deadline,
             cfg: &self.cfg,
             id: self.id,
             epoch: self.epoch,
@@ -196,6 +198,12 @@ impl Emitter<'_> {
             });
         };
         let (led, id) = (&mut *self.led, self.id);
+        if let Some(since) = j.unsaid_since.take() {
+            let missed = self.ack_deadline.is_missed(since, led.now);
+            led.require(!missed, Oracle::Ack, || {
+                format!("engine {id} acknowledges to {peer:?} late what it judged at {since} ps")
+            });
+        }
         let first = led.directions.get(&(id, j.tag)).and_then(|d| d.psn_first);
         let mut p = j.cum.or(first).unwrap_or(a.cum);
         while (p.wrapping_sub(a.cum) as i32) < 0 {

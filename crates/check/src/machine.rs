@@ -164,6 +164,7 @@ impl Machine {
             Ok(()) => true,
             Err(d) => {
                 led.tally.refused += 1;
+                self.nodes[k].ack_deadline.refused_at = led.now;
                 let dropped = self.draw.percent(self.scenario.machine.refuse_drop);
                 if !dropped {
                     self.nodes[k].refused.push_front(d);
@@ -183,6 +184,7 @@ impl Machine {
                 at = at.min(h.0 + m.hold_ps);
             }
             if !node.refused.is_empty() {
+                node.ack_deadline.refused_at = now;
                 at = at.min(io.nic_free_at().clamp(now + US, now + 50 * US));
                 continue;
             }

@@ -13,7 +13,7 @@ use srd_core::{
     Access, AhId, CqId, Endpoint, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType,
     Rng, Time,
 };
-use srd_fabric::Ps;
+use srd_fabric::{Fault, Ps, US};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -30,6 +30,38 @@ pub struct Judgments {
     pub cum: Option<u32>,
     /// The peer's lower edge.
     pub una: u32,
+    /// When the first packet was judged that no acknowledgment has followed.
+    pub unsaid_since: Option<Ps>,
+}
+
+/// Until when a packet that was judged may wait for an acknowledgment.
+#[derive(Debug, Default)]
+pub struct AckDeadline {
+    /// Longest wait: as configured, and as late as timers are.
+    most_ps: Ps,
+    /// When the host stands still: from, to.
+    stalls: Vec<(Ps, Ps)>,
+    /// When the card last refused a packet: then the engine is not asked.
+    pub refused_at: Ps,
+}
+
+impl AckDeadline {
+    fn new(s: &Scenario, cfg: &EngineConfig, host: u32) -> Self {
+        let delay_ns = cfg.ack.delay_max.max(cfg.ack.delay_requested).0;
+        // A hundredth for the drift of the clock; what is due is done once per tick of the timer.
+        let most_ps = delay_ns * 1_010 + 2 * s.machine.late_ps + 2 * US;
+        let stall = |&(at, f): &(Ps, Fault)| match f {
+            Fault::HostStall { host: h, for_ps } if h.0 == host => Some((at, at + for_ps)),
+            _ => None,
+        };
+        Self { most_ps, stalls: s.faults.iter().filter_map(stall).collect(), refused_at: 0 }
+    }
+
+    /// Whether `now` is too late for what was judged at `since`.
+    pub fn is_missed(&self, since: Ps, now: Ps) -> bool {
+        let stalled = || self.stalls.iter().any(|s| s.0 <= now && s.1 >= since);
+        now > since + self.most_ps && self.refused_at < since && !stalled()
+    }
 }
 
 /// Token bucket of the pacing oracle, one per address.
@@ -128,6 +160,8 @@ pub struct Node {
     pub late: Vec<(u32, u32, u32)>,
     /// A timer of the engine that has fired late: when.
     pub wake_at: Ps,
+    /// See there.
+    pub ack_deadline: AckDeadline,
 }
 
 impl Node {
@@ -140,6 +174,7 @@ impl Node {
         let clock = Clock::new(origin, ppm);
         let app = App::new(s, id, host);
         let engine = Self::engine(s, &cfg, id, 0, clock.read(0), led.trace.is_some());
+        let ack_deadline = AckDeadline::new(s, &cfg, host);
         let mut node = Self {
             id,
             host,
@@ -165,6 +200,7 @@ impl Node {
             buffer: vec![0; 4096],
             late: Vec::new(),
             wake_at: Ps::MAX,
+            ack_deadline,
         };
         node.furnish(s, led);
         node

@@ -152,6 +152,13 @@ impl Node {
             let consistent = c.packets_in_flight <= c.psns_unresolved;
             led.require(in_window && consistent, Oracle::Window, || format!("engine {id}: {c:?}"));
         }
+        let unsaid = self.judgments.iter().filter_map(|(p, j)| Some((*p, j.unsaid_since?)));
+        let missed = |&(_, since): &(Endpoint, _)| self.ack_deadline.is_missed(since, led.now);
+        // The least, so that it does not depend on the order of the map.
+        if let Some((peer, since)) = unsaid.filter(missed).min() {
+            let what = format!("engine {id} judged at {since} ps, and says nothing to {peer:?}");
+            led.fail(Oracle::Ack, what);
+        }
         let table = stats.len() <= self.cfg.contexts_max as usize;
         led.require(table, Oracle::Limits, || format!("engine {id}: {} contexts", stats.len()));
         let live = self.wrs.iter().flatten().count() as u32;

@@ -116,6 +116,7 @@ impl Node {
         if v != Verdict::Ok {
             j.owed.push((psn, v));
         }
+        j.unsaid_since.get_or_insert(led.now);
         led.require(before.is_none(), Oracle::Judgment, || {
             format!("engine {id} judged psn {psn} twice: {before:?}, then {v:?}")
         });
