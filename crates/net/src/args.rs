@@ -4,6 +4,7 @@ use crate::{
     bench::{BenchArgs, worker::WorkerArgs},
     check::CheckArgs,
     crowd::CrowdArgs,
+    demo::DemoArgs,
     fault::{Fault, Place},
     soak::SoakArgs,
     spec::FabricSpec,
@@ -83,6 +84,8 @@ pub enum NetCommand {
     },
     /// Measure SRD beside the kernel's TCP, on a fabric of the measurement's own
     Bench(BenchArgs),
+    /// Data moves through SRD and through TCP, and a spine dies: who notices?
+    Demo(DemoArgs),
     /// Check what real processes must survive: kill -9, SIGSTOP, restarts, crowds
     Check(CheckArgs),
     /// Transfer for a long time through losses, flaps, black holes, stops and restarts

@@ -220,7 +220,10 @@ fn restart() -> Result<String> {
             blocks += perfect(&out, "after a restart")?;
         }
     }
-    Ok(format!("4 restarts at the same address, {blocks} blocks after them, each once"))
+    Ok(format!(
+        "4 restarts at the same address: {aborted} messages to former lives ended with an error, \
+         then {blocks} blocks each once"
+    ))
 }
 
 fn stop() -> Result<String> {
@@ -312,9 +315,12 @@ fn mtu() -> Result<String> {
     }
     let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(1))?;
     let began = Instant::now();
-    let out = run_one(&mut side, &of_bytes(8000), 1)?;
+    let out = run_one(&mut side, &of_bytes(1000), 1)?;
     if out.failed != 1 || out.flows.iter().any(|f| f.blocks > 0) {
-        return Err(NetError::new("a path with a smaller MTU than the device's was not refused"));
+        return Err(NetError::new(format!(
+            "a path with a smaller MTU than the device's was not refused: {} failed ({})",
+            out.failed, out.why
+        )));
     }
     text.push(format!(
         "from 9000 to 1500: refused after {:.1} s (\"{}\")",

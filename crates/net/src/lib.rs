@@ -8,6 +8,7 @@ pub mod args;
 pub mod bench;
 pub mod check;
 pub mod crowd;
+pub mod demo;
 pub mod error;
 pub mod fabric;
 pub mod fault;
@@ -51,6 +52,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
             say("repaired")
         }
         NetCommand::Bench(args) => bench::run(args),
+        NetCommand::Demo(args) => demo::run(args),
         NetCommand::Check(args) => check::run(args),
         NetCommand::Soak(args) => soak::run(args),
         NetCommand::Crowd(args) => crowd::host(args),
