@@ -13,6 +13,9 @@ use std::fmt::Write as _;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
+/// With more cases than these their plots are folded away at first.
+const OPEN_MAX: usize = 4;
+
 /// Names and values.
 type Parameters = Vec<(String, String)>;
 
@@ -26,8 +29,9 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     for chart in [completion(results), cdf(results)] {
         add_chart(&mut body, &chart, &mut n);
     }
-    for case in cases(results) {
-        add_case(&mut body, case, &mut n);
+    let groups = cases(results);
+    for case in &groups {
+        add_case(&mut body, case, groups.len() <= OPEN_MAX, &mut n);
     }
     add_parameters(&mut body, results);
     definitions(&mut body);
@@ -88,13 +92,14 @@ fn add_chart(out: &mut String, chart: &Chart, n: &mut usize) {
     );
 }
 
-fn add_case(out: &mut String, case: &[RunResult], n: &mut usize) {
+fn add_case(out: &mut String, case: &[RunResult], open: bool, n: &mut usize) {
     let Some(r) = case.iter().find(|r| r.observation.is_some()) else { return };
     let Some(o) = &r.observation else { return };
     let _ = write!(
         out,
-        "<details open>\n<summary><h2>{}</h2></summary>\n<p>Run with seed {}, hash \
+        "<details{}>\n<summary><h2>{}</h2></summary>\n<p>Run with seed {}, hash \
          <code>{:016x}</code>. {} intervals of {} us from {} to {} us",
+        if open { " open" } else { "" },
         escape(case_name(r)),
         r.seed,
         r.hash,
@@ -228,7 +233,8 @@ fn definitions(out: &mut String) {
          all flows that end there: no headers, no round trip.</dd>\n\
          <dt>Floor</dt><dd>The time of all bytes with all headers that a flow's slower end must \
          carry no later than the flow's own last byte, plus the base round trip of its last \
-         packet. Nothing can be faster; flows that share an end fairly reach it together.</dd>\n\
+         packet. The last of several equal flows cannot end earlier; flows that share an end fairly \
+         all reach it together; one that ends earlier took from the others.</dd>\n\
          <dt>max/min</dt><dd>Slowest over fastest flow of one round, in the worst round of all \
          seeds.</dd>\n\
          <dt>retx %</dt><dd>Data packets sent again per hundred different data packets; spurious: \

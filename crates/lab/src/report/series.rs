@@ -72,6 +72,7 @@ pub fn summary_csv(results: &[RunResult]) -> String {
 }
 
 /// One line per value of every observed series: `case,seed,series,what,start_us,end_us,value`.
+/// Single links have no line for intervals in which nothing left and nothing waited.
 pub fn series_csv(results: &[RunResult]) -> String {
     let mut out = String::from("case,seed,series,what,start_us,end_us,value\n");
     for r in results {
@@ -123,8 +124,11 @@ fn of_run(out: &mut String, head: &str, o: &Observation) {
     }
     for l in &o.links {
         for (i, (b, q)) in l.bytes.iter().zip(&l.queue_max).enumerate() {
-            add(&l.name, "gbps", i, gbps(*b, o.width_ps(i)));
-            add(&l.name, "queue_max_bytes", i, *q as f64);
+            // Most links are idle most of the time; what is not there is 0.
+            if *b > 0 || *q > 0 {
+                add(&l.name, "gbps", i, gbps(*b, o.width_ps(i)));
+                add(&l.name, "queue_max_bytes", i, *q as f64);
+            }
         }
     }
     let last = o.intervals.len().saturating_sub(1);

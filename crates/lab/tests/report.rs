@@ -1,0 +1,122 @@
+//! The files of a report: the page works without a network, its plots hold what they should, and
+//! the tables keep every digit.
+
+mod common;
+
+use serde_json::Value;
+use srd_lab::{RunResult, csv, jobs_of, json, page, run_all, series_csv, summary_csv};
+use std::path::Path;
+
+const SPEC: &str = "name = \"test\"\ntitle = \"a <title> & more\"\nseeds = 2\n\
+    measure.observe = true\n\
+    [network]\nshape = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
+    buffer_bytes = 100_000\n\
+    [workload]\npattern = \"leaf-pairs\"\npairs = 2\nflows_per_pair = 2\nbytes = 300_000\n\
+    [[cases]]\ncase = \"SRD\"\n\
+    [[cases]]\ncase = \"SRD, a lossy \\\"core\\\"\"\n\
+    fault = [{ kind = \"core-loss\", prob = 0.02 }]\n\
+    [[cases]]\ncase = \"TCP\"\ntransport = \"tcp\"\n";
+
+fn results() -> Vec<RunResult> {
+    let file = srd_lab::spec::SpecFile::parse(SPEC, Path::new("."), false).unwrap();
+    run_all(&jobs_of(&file, None), 2, &|_| ()).unwrap()
+}
+
+/// Data of each plot of a page.
+fn plots(page: &str) -> Vec<Value> {
+    let begin = "<script type=\"application/json\"";
+    let data = |part: &str| {
+        let text = part.split_once('>').unwrap().1.split_once("</script>").unwrap().0;
+        serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text:.200}"))
+    };
+    page.split(begin).skip(1).map(data).collect()
+}
+
+fn len(v: &Value) -> usize {
+    v.as_array().unwrap_or_else(|| panic!("not a list: {v:.100}")).len()
+}
+
+#[test]
+fn every_plot_of_a_page_holds_series_of_equal_length() {
+    let results = results();
+    let page = page(&results, "srd lab run 'a <file>'");
+    let plots = plots(&page);
+    // Two of all cases; then of each case ten of SRD's, and one less for TCP, which has no paths.
+    assert_eq!(plots.len(), 2 + 10 + 10 + 9);
+    let drawn = page.matches("<div class=\"plot\"").count();
+    assert_eq!(drawn, plots.len());
+    for plot in &plots {
+        assert!(plot["layout"].is_object() && plot["config"].is_object());
+        for trace in plot["data"].as_array().unwrap() {
+            match trace["type"].as_str() {
+                Some("heatmap") => {
+                    assert_eq!(len(&trace["z"]), len(&trace["y"]));
+                    let rows = trace["z"].as_array().unwrap();
+                    assert!(rows.iter().all(|row| len(row) == len(&trace["x"])));
+                }
+                Some("scatter" | "bar") => {
+                    assert_eq!(len(&trace["x"]), len(&trace["y"]), "{trace:.200}");
+                    assert!(len(&trace["x"]) > 0);
+                }
+                other => panic!("a plot of type {other:?}"),
+            }
+        }
+    }
+    // Throughput of the first case: what all its points say is what was sent.
+    let throughput = &plots[2]["data"][0];
+    let (x, y) = (throughput["x"].as_array().unwrap(), throughput["y"].as_array().unwrap());
+    let of =
+        |i: usize| y[i].as_f64().unwrap() * (x[i + 1].as_f64().unwrap() - x[i].as_f64().unwrap());
+    let bytes: f64 = (0..x.len() - 1).map(of).sum::<f64>() * 125.0;
+    assert!((bytes / 1.2e6 - 1.0).abs() < 1e-3, "{bytes} bytes of 1.2 MB");
+}
+
+#[test]
+fn a_page_needs_no_network_and_says_what_was_run() {
+    let results = results();
+    let page = page(&results, "srd lab run 'a <file>'");
+    let library = "function(){";
+    assert!(page.contains(library) && page.len() > 3_000_000 && page.len() < 6_000_000);
+    let (own, rest) = page.split_once("<script").unwrap();
+    let own = own.to_string() + rest.split_once("</script>").unwrap().1;
+    for outside in ["src=", "href=", "http://", "https://", "@import", "url("] {
+        assert!(!own.contains(outside), "the page asks for something: {outside}");
+    }
+    assert!(own.contains("srd lab run 'a &lt;file&gt;'"));
+    assert!(own.contains("a &lt;title&gt; &amp; more") && !own.contains("a <title>"));
+    for r in results.iter().filter(|r| r.observation.is_some()) {
+        assert!(own.contains(&format!("{:016x}", r.hash)));
+        for (name, _) in r.parameters() {
+            assert!(own.contains(&format!("<td>{name}</td>")), "{name}");
+        }
+    }
+    // A value in which cases differ stands in a column of its own, one that is the same once.
+    assert!(own.contains("<tr class=\"same\"><td>network.spines</td><td colspan=\"3\">2</td>"));
+    assert!(own.contains("<tr><td>transport</td><td>srd</td><td>srd</td><td>tcp</td></tr>"));
+}
+
+#[test]
+fn tables_for_programs_keep_every_digit() {
+    let results = results();
+    assert!(results.iter().all(|r| r.observation.is_some() == (r.seed == 1)), "the first seed");
+    let flows = csv(&results);
+    assert_eq!(flows.lines().count(), 1 + 6 * 4);
+    for (line, r) in summary_csv(&results).lines().skip(1).zip(&results) {
+        // The comma and the quotes of a name are quoted.
+        let line = line.replace("\"SRD, a lossy \"\"core\"\"\"", "lossy");
+        let cells: Vec<&str> = line.split(',').collect();
+        let head = summary_csv(&results[..1]);
+        let place = |name| head.lines().next().unwrap().split(',').position(|h| h == name).unwrap();
+        let number = |name| cells[place(name)].parse::<f64>().unwrap();
+        assert_eq!(number("fct_max_us"), r.summary.fct_us.max);
+        assert_eq!(number("over_floor_max"), r.summary.over_floor.max);
+        assert_eq!(number("retransmitted"), r.tally.retransmitted as f64);
+        assert_eq!(cells[place("hash")], format!("{:016x}", r.hash));
+        assert_eq!(cells.len(), head.lines().next().unwrap().split(',').count());
+    }
+    let series = series_csv(&results);
+    let value = |l: &str| l.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+    let under_way = series.lines().filter(|l| l.starts_with("SRD,1,flows,under_way,"));
+    assert_eq!(under_way.map(value).fold(0.0, f64::max), 4.0);
+    assert_eq!(len(&json(&results)), results.len());
+}
