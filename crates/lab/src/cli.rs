@@ -2,6 +2,7 @@
 //! without the rest of the tool.
 
 use crate::batch::{jobs_of, run_all};
+use crate::figures::figures;
 use crate::report;
 use crate::result::RunResult;
 use crate::spec::{EMBEDDED, SpecFile};
@@ -222,12 +223,13 @@ fn text_of(results: &[RunResult]) -> String {
     format!(
         "{}: {}\npackets with up to {} of payload, base RTT {:.2} us; FCT from post to last \
          completion (TCP: to the last byte in order), floor = all bytes with headers at the slower \
-         end + base RTT\n{}\n",
+         end + base RTT\n{}{}\n",
         spec.name,
         spec.title,
         mtus.join(", "),
         results.iter().map(|r| r.base_rtt_ps).max().unwrap_or(0) as f64 / 1e6,
-        report::table(results, true)
+        report::table(results, true),
+        figures(results)
     )
 }
 

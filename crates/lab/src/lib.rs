@@ -10,6 +10,7 @@ mod batch;
 mod board;
 pub mod cli;
 mod faults;
+mod figures;
 mod floor;
 mod host;
 mod network;
@@ -30,6 +31,7 @@ mod workload;
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
 pub use faults::faults_of;
+pub use figures::figures;
 pub use floor::{FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
 pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
 pub use packet::{

@@ -14,7 +14,7 @@ use srd_fabric::DropReason;
 use std::fmt::Write as _;
 
 /// Text columns with the widths that their contents need.
-fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let n = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
     let widths: Vec<usize> = (0..n).map(|c| width(c).unwrap_or(0)).collect();

@@ -54,6 +54,9 @@ pub struct RunResult {
     pub wall_ns: u64,
     /// Largest resident memory of the process so far, in bytes.
     pub memory_bytes: u64,
+    /// By how much the process's resident memory grew between the first event and the last, in
+    /// bytes; memory that an earlier run of the process left is not seen.
+    pub memory_grown_bytes: u64,
     /// Hash of every delivery.
     pub hash: u64,
     /// Payload bytes that arrived per interval of `spec.measure.goodput_us`.

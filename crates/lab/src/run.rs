@@ -97,6 +97,7 @@ impl Plan<'_> {
         if self.spec.measure.observe {
             running.observe(self.interval_ps(&floor_ps));
         }
+        let memory = memory_bytes("VmRSS:");
         let (cpu, wall) = (cpu_ns(), Instant::now());
         running.go();
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
@@ -133,7 +134,8 @@ impl Plan<'_> {
             end_ps: world.now(),
             cpu_ns,
             wall_ns,
-            memory_bytes: memory_bytes_max(),
+            memory_bytes: memory_bytes("VmHWM:"),
+            memory_grown_bytes: memory_bytes("VmRSS:").saturating_sub(memory),
             hash: world.run_hash(),
             goodput: out.goodput,
             flow_goodput: out.flow_goodput,
@@ -170,10 +172,10 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Largest resident memory of this process so far (0 where the kernel does not say).
-fn memory_bytes_max() -> u64 {
+/// A line of this process's status, in bytes (0 where the kernel does not say).
+fn memory_bytes(line: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let line = text.lines().find_map(|l| l.strip_prefix(line));
     let kb = line.and_then(|l| l.split_whitespace().next()).and_then(|v| v.parse::<u64>().ok());
     kb.unwrap_or(0) * 1024
 }

@@ -270,6 +270,8 @@ fn counters_of(world: &SrdWorld) -> Counters {
         sum.paths_returned += c.paths_returned;
         sum.stalls += c.stalls;
         sum.opens_sent += c.opens_sent;
+        sum.contexts_opened += c.contexts_opened;
+        sum.contexts_closed += c.contexts_closed;
     }
     sum
 }
