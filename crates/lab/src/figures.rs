@@ -1,0 +1,312 @@
+//! What the paper's figures show, as tables: times against the ideal, distributions, shares of
+//! throughput, dips, the cost of order, state per host.
+
+use crate::report::columns;
+use crate::result::RunResult;
+use crate::spec::{FaultSpec, Transport};
+use crate::stats::Quantiles;
+use srd_fabric::{MS, Ps};
+
+/// Quantiles of a distribution's table, in hundredths.
+const CDF_POINTS: [f64; 12] =
+    [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0];
+/// A retransmission timeout of the paper's hosts: longer times hold at least one.
+const TIMEOUT_PS: Ps = 50 * MS;
+/// Goodput below this share of the run without a fault counts as a dip.
+const DIP_BELOW: f64 = 31.0 / 32.0;
+
+/// All tables that the results give, each with a headline; empty if there are none.
+pub fn figures(results: &[RunResult]) -> String {
+    let cases: Vec<&[RunResult]> =
+        results.chunk_by(|a, b| a.spec.case == b.spec.case && a.spec.name == b.spec.name).collect();
+    let name = results.first().map_or("", |r| r.spec.name.as_str());
+    let mut out = String::new();
+    let mut add = |title: &str, rows: Vec<Vec<String>>| {
+        if rows.len() > 1 {
+            out += &format!("\n{title}\n{}", columns(&rows));
+        }
+    };
+    add(
+        "against the ideal (payload alone over the slower end, shared equally); last hop: largest \
+         backlog before a receiver",
+        ideal_rows(&cases),
+    );
+    if name == "fig3" {
+        add("distribution: at most this many us", cdf_rows(&cases));
+    }
+    add("throughput of single flows, Gb/s", share_rows(&cases));
+    add("after the fault, against the same run without it", dip_rows(&cases));
+    add("order: what packets would wait for earlier ones of their flow", order_rows(&cases));
+    if name == "scale" {
+        add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases));
+    }
+    out
+}
+
+fn head(cells: &[&str]) -> Vec<Vec<String>> {
+    vec![cells.iter().map(|c| (*c).to_string()).collect()]
+}
+
+fn name_of(case: &[RunResult]) -> String {
+    case[0].spec.case.clone()
+}
+
+/// Completion times of a case with the ideals of their flows.
+fn times(case: &[RunResult]) -> impl Iterator<Item = (Ps, Ps)> {
+    case.iter().flat_map(|r| {
+        let pairs = r.fct_ps.iter().flat_map(|round| round.iter().zip(&r.ideal_ps));
+        pairs.filter_map(|(fct, ideal)| Some(((*fct)?, *ideal)))
+    })
+}
+
+fn ideal_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "ideal us",
+        "med/ideal",
+        "mean/ideal",
+        "p99/ideal",
+        "max/ideal",
+        "over 3x %",
+        "over 50 ms %",
+        "unfinished",
+        "timeouts",
+        "tail probes",
+        "drops",
+        "last hop KB",
+    ]);
+    for case in cases.iter().filter(|c| !c[0].spec.workload.endless) {
+        let ratios: Vec<f64> = times(case).map(|(fct, ideal)| fct as f64 / ideal as f64).collect();
+        let n = ratios.len().max(1) as f64;
+        let over = ratios.iter().filter(|r| **r > 3.0).count() as f64;
+        let late = times(case).filter(|(fct, _)| *fct > TIMEOUT_PS).count() as f64;
+        let q = Quantiles::of(ratios);
+        let sum = |f: &dyn Fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>().to_string();
+        let ideal = case[0].ideal_ps.iter().max().copied().unwrap_or(0);
+        rows.push(vec![
+            name_of(case),
+            format!("{:.1}", ideal as f64 / 1e6),
+            format!("{:.3}", q.median),
+            format!("{:.3}", q.mean),
+            format!("{:.3}", q.p99),
+            format!("{:.3}", q.max),
+            format!("{:.1}", 100.0 * over / n),
+            format!("{:.1}", 100.0 * late / n),
+            sum(&|r| r.unfinished() as u64),
+            sum(&|r| r.tally.timeouts),
+            sum(&|r| r.tally.tail_probes),
+            sum(&|r| r.drops.total()),
+            case.iter().map(|r| r.last_hop_bytes_max / 1000).max().unwrap_or(0).to_string(),
+        ]);
+    }
+    rows
+}
+
+fn cdf_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = vec![vec!["of all flows".to_string()]];
+    let mut sorted = Vec::new();
+    for case in cases {
+        rows[0].push(name_of(case));
+        let mut fcts: Vec<Ps> = times(case).map(|(fct, _)| fct).collect();
+        fcts.sort_unstable();
+        sorted.push(fcts);
+    }
+    for point in CDF_POINTS {
+        let mut row = vec![format!("{point} %")];
+        for fcts in &sorted {
+            let at = ((fcts.len() as f64 * point / 100.0).ceil() as usize).clamp(1, fcts.len());
+            row.push(format!("{:.0}", fcts[at - 1] as f64 / 1e6));
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// Jain's index: 1 = all equal, 1/n = one has everything.
+fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|v| v * v).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }
+}
+
+/// Throughput of each flow in Gb/s, `[interval][flow]`, whole intervals after the first only.
+fn intervals(r: &RunResult) -> Vec<Vec<f64>> {
+    let len = r.flow_goodput.iter().map(Vec::len).max().unwrap_or(0);
+    let ns = r.spec.measure.goodput_us as f64 * 1e3;
+    let at = |f: &Vec<u64>, i: usize| f.get(i).copied().unwrap_or(0) as f64 * 8.0 / ns;
+    (1..len.saturating_sub(1))
+        .map(|i| r.flow_goodput.iter().map(|f| at(f, i)).collect())
+        .collect()
+}
+
+fn share_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "intervals",
+        "all flows",
+        "fair share",
+        "least interval",
+        "most",
+        "slowest flow's mean",
+        "fastest flow's",
+        "Jain least",
+        "median",
+        "of means",
+    ]);
+    for case in cases.iter().filter(|c| c[0].spec.workload.endless && c[0].spec.measure.flows) {
+        let grid = intervals(&case[0]);
+        let (Some(first), n) = (grid.first(), grid.len()) else { continue };
+        let flows = first.len();
+        let mean = |f: usize| grid.iter().map(|row| row[f]).sum::<f64>() / n as f64;
+        let means = Quantiles::of((0..flows).map(mean).collect());
+        let all = Quantiles::of(grid.iter().flatten().copied().collect());
+        let fair = Quantiles::of(grid.iter().map(|row| jain(row)).collect());
+        let total = means.mean * flows as f64;
+        let mut row = vec![name_of(case), n.to_string(), format!("{total:.1}")];
+        let cells = [total / flows as f64, all.min, all.max, means.min, means.max];
+        row.extend(cells.map(|v| format!("{v:.3}")));
+        let of_means = jain(&(0..flows).map(mean).collect::<Vec<_>>());
+        row.extend([fair.min, fair.median, of_means].map(|v| format!("{v:.4}")));
+        rows.push(row);
+    }
+    rows
+}
+
+/// When the first spine turns into a hole, in us.
+fn fault_us(r: &RunResult) -> Option<u64> {
+    r.spec.fault.iter().find_map(|f| match f {
+        FaultSpec::SpineHole { at_us, .. } => Some(*at_us),
+        _ => None,
+    })
+}
+
+fn dip_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "least goodput %",
+        "us below 97 %",
+        "bytes missing KB",
+        "worst FCT us",
+        "without fault",
+        "more us",
+        "more base RTTs",
+    ]);
+    for case in cases {
+        let r = &case[0];
+        let Some(at) = fault_us(r).filter(|_| r.spec.measure.goodput_us > 0) else { continue };
+        // The same labels but for the fault's.
+        let same = |c: &&&[RunResult]| {
+            let (a, b) = (&c[0].spec, &r.spec);
+            a.fault.is_empty()
+                && a.labels.len() == b.labels.len()
+                && a.labels.iter().zip(&b.labels).filter(|(a, b)| a != b).count() == 1
+                && a.transport == b.transport
+                && a.tcp.rehash_on_rto == b.tcp.rehash_on_rto
+        };
+        let Some(well) = cases.iter().find(same).map(|c| &c[0]) else { continue };
+        rows.push(dip_row(r, well, at));
+    }
+    rows
+}
+
+fn dip_row(r: &RunResult, well: &RunResult, at_us: u64) -> Vec<String> {
+    let width = r.spec.measure.goodput_us;
+    let worst = |r: &RunResult| r.fct_ps.iter().flatten().flatten().max().copied().unwrap_or(0);
+    let first = (at_us / width) as usize;
+    // Up to nine tenths of the run without a fault: its end is ragged by itself.
+    let end = (well.end_ps / 1_000_000 * 9 / 10 / width) as usize;
+    let share = |i: usize| {
+        let now = r.goodput.get(i).copied().unwrap_or(0) as f64;
+        now / well.goodput.get(i).copied().unwrap_or(0).max(1) as f64
+    };
+    let shares: Vec<f64> = (first..end.max(first)).map(share).collect();
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    let below = shares.iter().filter(|s| **s < DIP_BELOW).count() as u64 * width;
+    let sum = |r: &RunResult| r.goodput.iter().take(end).skip(first).sum::<u64>();
+    let missing = sum(well).saturating_sub(sum(r)) / 1000;
+    let more = worst(r).saturating_sub(worst(well));
+    // Rounds one after another drift apart: bytes at a time say nothing there.
+    let rounds = r.spec.workload.rounds > 1;
+    let cell = |text: String| if rounds { "-".to_string() } else { text };
+    vec![
+        r.spec.case.clone(),
+        cell(format!("{:.1}", 100.0 * least)),
+        cell(below.to_string()),
+        cell(missing.to_string()),
+        format!("{:.1}", worst(r) as f64 / 1e6),
+        format!("{:.1}", worst(well) as f64 / 1e6),
+        format!("{:.1}", more as f64 / 1e6),
+        format!("{:.1}", more as f64 / r.base_rtt_ps.max(1) as f64),
+    ]
+}
+
+fn order_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "packets",
+        "early %",
+        "mean wait us",
+        "p99 us",
+        "max us",
+        "held back KB",
+        "dropped early",
+    ]);
+    for case in cases {
+        let Some(o) = &case[0].order else { continue };
+        rows.push(vec![
+            name_of(case),
+            o.packets.to_string(),
+            format!("{:.2}", 100.0 * o.early as f64 / o.packets.max(1) as f64),
+            format!("{:.2}", o.wait_us_mean),
+            format!("{:.2}", o.wait_us_p99),
+            format!("{:.2}", o.wait_us_max),
+            (o.held_bytes_max / 1000).to_string(),
+            o.dropped.to_string(),
+        ]);
+    }
+    rows
+}
+
+fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "hosts",
+        "peers that it sends to",
+        "and hears from",
+        "SRD queue pairs",
+        "RC queue pairs",
+        "SRD contexts opened",
+        "memory grown per host KB",
+    ]);
+    for case in cases.iter().filter(|c| c[0].spec.transport == Transport::Srd) {
+        let r = &case[0];
+        let peers = u64::from(r.spec.workload.peers.unwrap_or(0));
+        let hosts = u64::from(r.hosts.max(1));
+        let opened = r.srd_counters().map_or(0, |c| c.contexts_opened);
+        rows.push(vec![
+            name_of(case),
+            hosts.to_string(),
+            peers.to_string(),
+            peers.to_string(),
+            // One that sends and one that receives, whatever the number of peers.
+            "2".into(),
+            (2 * peers).to_string(),
+            (opened / hosts).to_string(),
+            format!("{:.1}", r.memory_grown_bytes as f64 / hosts as f64 / 1e3),
+        ]);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_of_known_shares() {
+        assert_eq!(jain(&[2.0; 7]), 1.0);
+        assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[]), 1.0);
+        assert!((jain(&[1.0, 3.0]) - 0.8).abs() < 1e-12);
+    }
+}
