@@ -276,6 +276,8 @@ impl<O: Observer> Engine<O> {
         let path_ctx = c.path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_echo(now, 0, now.since(opened_at), false);
+        // It may have been the answer that a retired path waited for.
+        self.path_changes(now, path_ctx);
     }
 
     pub(crate) fn challenged(
