@@ -266,7 +266,6 @@ unsafe extern "C" fn processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
 ///
 /// # Safety
 /// As verbs.
-#[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
 unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
     // SAFETY: a live queue pair, locked since `wr_start`; the lock guards the session.
     unsafe {

@@ -1,6 +1,16 @@
 //! The command line.
 
-use crate::{check::CheckArgs, cp::CpArgs, paths::PathsArgs, perf::PerfArgs, serve::ServeArgs};
+use crate::{
+    check::CheckArgs,
+    cp::CpArgs,
+    dropin::{
+        doctor::DoctorArgs,
+        run::{EnvArgs, RunArgs},
+    },
+    paths::PathsArgs,
+    perf::PerfArgs,
+    serve::ServeArgs,
+};
 use clap::{Parser, Subcommand};
 
 /// What the exit codes mean, for the help.
@@ -30,6 +40,12 @@ pub enum Command {
     Perf(PerfArgs),
     /// Run the protocol in worlds made of seeds, with faults: what is promised must hold
     Check(CheckArgs),
+    /// Start a program for EFA (MPI, libfabric, perftest) so that it runs on software SRD
+    Run(RunArgs),
+    /// Print what `srd run` sets, for a shell
+    Env(EnvArgs),
+    /// Check this host and the way to a server, and say what mends each finding
+    Doctor(DoctorArgs),
     /// Experiments on a simulated datacenter: the same engine, 2 to 8,192 hosts, TCP beside it
     #[command(subcommand)]
     Lab(srd_lab::cli::Command),

@@ -154,6 +154,20 @@ pub struct OpenDevice {
 }
 
 impl DeviceArgs {
+    /// The options as nobody has named any.
+    ///
+    /// # Errors
+    /// Never: the defaults are valid.
+    pub fn default_options() -> Result<Self> {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            device: DeviceArgs,
+        }
+        let parsed = <Alone as clap::Parser>::try_parse_from(["srd"]);
+        parsed.map(|alone| alone.device).map_err(|e| Failure::usage(e.to_string()))
+    }
+
     /// Opens the device at `ip` (unless the options name an address or interface) and tells its
     /// warnings.
     ///

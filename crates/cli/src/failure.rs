@@ -30,6 +30,11 @@ impl Failure {
         Self { code: USAGE, text: text.into() }
     }
 
+    /// The operation failed, with an exit code of its own.
+    pub fn with_code(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
     /// The user pressed Ctrl-C, or the process was asked to end.
     pub fn interrupted() -> Self {
         Self { code: INTERRUPTED, text: "interrupted".into() }

@@ -9,6 +9,7 @@ mod args;
 mod check;
 mod cp;
 mod device;
+mod dropin;
 mod failure;
 mod files;
 mod host;
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
+        Command::Run(args) => dropin::run::run(&args, &stop),
+        Command::Env(args) => dropin::run::print_env(&args),
+        Command::Doctor(args) => dropin::doctor::run(&args, &stop),
         Command::Net(_) | Command::Lab(_) => Ok(()),
     });
     told(done)

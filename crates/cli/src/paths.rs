@@ -17,6 +17,7 @@ use serde::Serialize;
 use srd::{PathStats, Progress, Status};
 use std::{
     io::IsTerminal,
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -157,6 +158,51 @@ fn probe(args: &PathsArgs, client: &mut Client, stop: &Stop) -> Result {
             ended += 1;
         }
     }
+}
+
+/// What a short look at the paths to a server shows.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The server.
+    pub server: String,
+    /// Paths with an answer.
+    pub answering: usize,
+    /// Paths tried.
+    pub total: usize,
+    /// Least smoothed RTT of a path in microseconds.
+    pub rtt_us_min: f64,
+    /// Greatest.
+    pub rtt_us_max: f64,
+}
+
+/// Probes all paths to a server for half a second.
+///
+/// # Errors
+/// The server cannot be reached.
+pub fn survey(host: &HostName, ip: Option<IpAddr>, stop: &Stop) -> Result<Survey> {
+    let mut device = DeviceArgs::default_options()?;
+    (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
+    let interval = Duration::from_millis(500);
+    let args = PathsArgs {
+        host: host.clone(),
+        interval,
+        count: Some(1),
+        probes: 4,
+        json: true,
+        device: device.clone(),
+    };
+    let progress = Progress::Thread { spin: Duration::ZERO };
+    let mut client = Client::open(&device, host, progress, DEPTH)?;
+    probe(&args, &mut client, stop)?;
+    let stats = client.open.device.path_stats(client.server.ip)?;
+    let rtts: Vec<f64> = rows(&[], &stats).iter().filter_map(|r| r.rtt_us).collect();
+    Ok(Survey {
+        server: client.server.to_string(),
+        answering: rtts.len(),
+        total: stats.len(),
+        rtt_us_min: rtts.iter().copied().fold(f64::INFINITY, f64::min),
+        rtt_us_max: rtts.iter().copied().fold(0.0, f64::max),
+    })
 }
 
 fn rows(before: &[PathStats], now: &[PathStats]) -> Vec<Row> {

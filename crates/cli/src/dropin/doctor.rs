@@ -1,0 +1,250 @@
+//! `srd doctor`: what stands in the way on this host, and the command that mends it.
+
+use super::{LeadArgs, libraries};
+use crate::{
+    failure::{Failure, Result},
+    host::HostName,
+    output,
+    paths::{self, Survey},
+    signals::Stop,
+};
+use srd::{Device, DeviceConfig, InterfaceAddress, Progress, datapath::route, interface_addresses};
+use std::{fs, net::IpAddr, process::Command};
+
+const EXAMPLES: &str = "Examples:
+  srd doctor               this host
+  srd doctor 10.0.0.5      also the way to a server (`srd serve` there)
+
+Exit code: the number of required checks that failed, 0 if all is well.";
+
+/// Payload of a packet below which large messages cost noticeably more.
+const GOOD_MTU_BYTES: usize = 4096;
+/// Descriptors that a device needs, with some for the program.
+const DESCRIPTORS_MIN: u64 = 256;
+
+/// Arguments of `srd doctor`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// A server to look at the way to: HOST, HOST:PORT or [IPV6]:PORT
+    #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse)]
+    pub host: Option<HostName>,
+    /// Network interface to look at [default: the way to the rest of the world]
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Folder of libibverbs.so.1 and libefa.so.1 [default: beside this program, or SRD_VERBS_DIR]
+    #[arg(long, value_name = "DIR")]
+    pub verbs_dir: Option<std::path::PathBuf>,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// Works, but not as well as it could.
+    Advice,
+    /// Required, and not so.
+    Failed,
+}
+
+/// What has been found so far.
+#[derive(Default)]
+struct Findings {
+    failed: u8,
+}
+
+impl Findings {
+    /// One line; what to do follows on the next one.
+    fn tell(&mut self, verdict: Verdict, what: &str, mend: &str) -> Result {
+        let word = match verdict {
+            Verdict::Good => "ok    ",
+            Verdict::Advice => "advice",
+            Verdict::Failed => "FAILED",
+        };
+        self.failed = self.failed.saturating_add(u8::from(verdict == Verdict::Failed));
+        output::line(&format!("{word}  {what}"))?;
+        if mend.is_empty() { Ok(()) } else { output::line(&format!("        {mend}")) }
+    }
+
+    fn good(&mut self, what: &str) -> Result {
+        self.tell(Verdict::Good, what, "")
+    }
+}
+
+/// Runs the checks.
+///
+/// # Errors
+/// Required checks failed; the exit code is their number.
+pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
+    let mut found = Findings::default();
+    let at = interface(args, &mut found)?;
+    if let Some(at) = &at {
+        device(at, &mut found)?;
+    }
+    limits(&mut found)?;
+    programs(args, &mut found)?;
+    if let Some(host) = &args.host {
+        peer(host, at.as_ref(), stop, &mut found)?;
+    }
+    match found.failed {
+        0 => Ok(()),
+        1 => Err(Failure::with_code(1, "1 required check failed")),
+        n => Err(Failure::with_code(n, format!("{n} required checks failed"))),
+    }
+}
+
+/// The interface and its address.
+fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<InterfaceAddress>> {
+    let all = interface_addresses()?;
+    let wanted = |a: &&InterfaceAddress| match &args.interface {
+        Some(name) => a.name == *name,
+        None => a.up && !a.loopback,
+    };
+    let v4_first = |a: &&InterfaceAddress| u8::from(a.ip.is_ipv6());
+    let Some(at) = all.iter().filter(wanted).min_by_key(v4_first) else {
+        let what = match &args.interface {
+            Some(name) => format!("interface {name} does not exist or has no address"),
+            None => "no interface but the loopback one is up with an address".to_owned(),
+        };
+        let mend = "`ip -br addr` lists them; `ip link set NAME up` and `ip addr add` mend it";
+        found.tell(Verdict::Failed, &what, mend)?;
+        return Ok(None);
+    };
+    if at.up {
+        found.good(&format!("interface {} with {}", at.name, at.ip))?;
+    } else {
+        let mend = format!("ip link set {} up", at.name);
+        found.tell(Verdict::Failed, &format!("interface {} is down", at.name), &mend)?;
+    }
+    Ok(Some(at.clone()))
+}
+
+/// A device on it: sockets, ports, MTU, buffers.
+fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
+    let mut config = DeviceConfig::ip(at.ip);
+    config.progress = Progress::Caller;
+    let device = match Device::open(config) {
+        Ok(device) => device,
+        Err(e) => return found.tell(Verdict::Failed, &format!("no device: {e}"), ""),
+    };
+    let port = device.port();
+    found.good(&format!("a device opens: UDP port {}, {} paths", port.udp_port, port.paths))?;
+    if device.mtu() >= GOOD_MTU_BYTES {
+        found.good(&format!("packets carry {} bytes", device.mtu()))?;
+    } else {
+        let what = format!("packets carry only {} bytes", device.mtu());
+        let mend = format!("if the network takes it: ip link set {} mtu 9000", at.name);
+        found.tell(Verdict::Advice, &what, &mend)?;
+    }
+    for warning in device.warnings() {
+        found.tell(Verdict::Advice, warning, "")?;
+    }
+    if let Some(bits) = route::link_bits_per_sec(at.ip) {
+        found.good(&format!("the link runs at {} Gb/s", bits / 1_000_000_000))?;
+    }
+    Ok(())
+}
+
+/// Limits of this user's processes.
+fn limits(found: &mut Findings) -> Result {
+    let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("Max open files"));
+    let soft = line.and_then(|l| l.split_whitespace().nth(3)).and_then(|n| n.parse::<u64>().ok());
+    match soft {
+        Some(n) if n < DESCRIPTORS_MIN => found.tell(
+            Verdict::Failed,
+            &format!("only {n} open files are allowed; a device has a socket per path"),
+            "ulimit -n 4096",
+        ),
+        _ => found.good("enough open files are allowed"),
+    }
+}
+
+/// The libraries, and the programs that use them.
+fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
+    let lead = LeadArgs {
+        interface: args.interface.clone(),
+        hosts: None,
+        verbs_dir: args.verbs_dir.clone(),
+        allow_fallback: false,
+    };
+    match libraries(args.verbs_dir.as_deref()) {
+        Ok(dir) => found.good(&format!("drop-in libraries in {}", dir.display()))?,
+        Err(e) => return found.tell(Verdict::Failed, &e.to_string(), ""),
+    }
+    let variables = lead.variables()?;
+    let line_of = |program: &str, args: &[&str], word: &str| {
+        let out = Command::new(program).args(args).envs(variables.iter().cloned()).output().ok()?;
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let line = text.lines().find(|l| l.contains(word)).map(|l| l.trim().to_owned());
+        Some((out.status.success(), line))
+    };
+    match line_of("fi_info", &["-p", "efa", "-t", "FI_EP_RDM"], "domain:") {
+        Some((true, Some(line))) => {
+            let version = line_of("fi_info", &["--version"], "libfabric: ").and_then(|v| v.1);
+            let version = version.unwrap_or_else(|| "libfabric".to_owned());
+            found.good(&format!("{version} finds the device: {line}"))?;
+        }
+        Some(_) => found.tell(
+            Verdict::Failed,
+            "libfabric does not find the device",
+            "FI_LOG_LEVEL=warn srd run -- fi_info -p efa",
+        )?,
+        None => found.tell(
+            Verdict::Advice,
+            "libfabric's fi_info is not installed, so the drop-in cannot be tried",
+            "apt-get install libfabric-bin",
+        )?,
+    }
+    match line_of("mpirun", &["--version"], "") {
+        Some((true, Some(line))) => found.good(&format!("MPI: {line}")),
+        _ => found.tell(
+            Verdict::Advice,
+            "no mpirun on the path",
+            "apt-get install openmpi-bin libopenmpi-dev",
+        ),
+    }
+}
+
+/// The way to a server: does it answer, on how many paths.
+fn peer(
+    host: &HostName,
+    at: Option<&InterfaceAddress>,
+    stop: &Stop,
+    found: &mut Findings,
+) -> Result {
+    let ip: Option<IpAddr> = at.map(|a| a.ip);
+    let survey = match paths::survey(host, ip, stop) {
+        Ok(survey) => survey,
+        Err(e) => {
+            let (first, last) = (srd::PORT_BASE_DEFAULT, srd::PORT_BASE_DEFAULT + 255);
+            let mend = format!(
+                "there: srd serve --ip ADDRESS; open UDP ports {first} to {last} of both hosts"
+            );
+            return found.tell(Verdict::Failed, &e.to_string(), &mend);
+        }
+    };
+    let Survey { server, answering, total, rtt_us_min, rtt_us_max } = survey;
+    let what = format!(
+        "{server} answers on {answering} of {total} paths, {rtt_us_min:.0} to {rtt_us_max:.0} us"
+    );
+    if answering == total {
+        found.good(&what)
+    } else {
+        found.tell(Verdict::Advice, &what, &format!("srd paths {server}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_checks_are_counted_and_advice_is_not() {
+        let mut found = Findings::default();
+        found.tell(Verdict::Advice, "a", "b").unwrap();
+        found.tell(Verdict::Failed, "a", "b").unwrap();
+        found.good("c").unwrap();
+        assert_eq!(found.failed, 1);
+    }
+}

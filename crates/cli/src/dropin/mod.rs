@@ -1,0 +1,189 @@
+//! Programs for EFA on software SRD: `srd run`, `srd env`, `srd doctor`. What they find when they
+//! start is two libraries in place of the system's, and variables that lead MPI libraries and
+//! libfabric there and nowhere else.
+
+pub mod doctor;
+pub mod run;
+
+mod figures;
+
+use crate::failure::{Failure, Result};
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// The libraries, in the order in which they are loaded.
+const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libefa.so.1"];
+/// Variable that names their folder.
+const DIR_VARIABLE: &str = "SRD_VERBS_DIR";
+/// Where each process leaves its figures.
+const STATS_VARIABLE: &str = "SRD_STATS_DIR";
+
+/// What leads programs to the device. The last column says why.
+const FIXED: &[(&str, &str, &str)] = &[
+    // perftest and UCX look at these numbers before they use what EFA has.
+    ("SRD_VENDOR_ID", "0x1d0f", "perftest and UCX ask for EFA's vendor"),
+    ("SRD_PART_ID", "0xefa1", "perftest and UCX ask for a part they know"),
+    ("FI_PROVIDER", "efa", "libfabric: this provider or none"),
+    ("FI_EFA_ENABLE_SHM_TRANSFER", "0", "ranks of one host use SRD, too, not shared memory"),
+    ("OMPI_MCA_pml", "cm", "Open MPI: libfabric's matching, not UCX and not TCP"),
+    ("OMPI_MCA_mtl", "ofi", "Open MPI: see pml"),
+    ("OMPI_MCA_mtl_ofi_provider_include", "efa", "Open MPI: see pml"),
+    ("OMPI_MCA_btl", "self,ofi", "Open MPI: one-sided through libfabric, never TCP"),
+    ("OMPI_MCA_btl_ofi_provider_include", "efa", "Open MPI: see btl"),
+    ("OMPI_MCA_osc", "^ucx", "Open MPI: one-sided through libfabric"),
+    ("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH: libfabric"),
+    ("MPIR_CVAR_NOLOCAL", "1", "MPICH: ranks of one host use SRD, too"),
+    ("I_MPI_FABRICS", "ofi", "Intel MPI: libfabric, not shared memory"),
+    ("I_MPI_OFI_PROVIDER", "efa", "Intel MPI: this provider or none"),
+];
+
+/// Options that `run` and `env` share.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LeadArgs {
+    /// Network interfaces to use, with commas [default: the way to the rest of the world]
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Hosts for the ranks of an MPI program, with commas and a number of ranks each if not one:
+    /// a:2,b:2
+    #[arg(long, value_name = "HOSTS")]
+    pub hosts: Option<String>,
+    /// Folder of libibverbs.so.1 and libefa.so.1 [default: beside this program, or SRD_VERBS_DIR]
+    #[arg(long, value_name = "DIR")]
+    pub verbs_dir: Option<PathBuf>,
+    /// Let ranks of one host use shared memory, and MPI libraries choose otherwise
+    #[arg(long)]
+    pub allow_fallback: bool,
+}
+
+impl LeadArgs {
+    /// The variables for a program, in order.
+    ///
+    /// # Errors
+    /// The libraries are nowhere.
+    pub fn variables(&self) -> Result<Vec<(String, OsString)>> {
+        let dir = libraries(self.verbs_dir.as_deref())?;
+        let mut out: Vec<(String, OsString)> = vec![
+            ("LD_LIBRARY_PATH".into(), joined([dir.clone()], "LD_LIBRARY_PATH")?),
+            ("LD_PRELOAD".into(), joined(LIBRARIES.map(|l| dir.join(l)), "LD_PRELOAD")?),
+        ];
+        for (name, value, _) in FIXED {
+            let strict = !(name.starts_with("SRD_") || *name == "FI_PROVIDER");
+            if strict && self.allow_fallback {
+                continue;
+            }
+            // What the caller has set on purpose stays, unless it would lead elsewhere.
+            let keeps = name.starts_with("SRD_") && env::var_os(name).is_some();
+            if !keeps {
+                out.push(((*name).into(), (*value).into()));
+            }
+        }
+        if let Some(interface) = &self.interface {
+            out.push(("SRD_INTERFACE".into(), interface.into()));
+        }
+        if let Some(hosts) = &self.hosts {
+            out.extend(host_variables(hosts)?);
+        }
+        let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
+        // Open MPI takes these along to the other hosts.
+        let list = [names.as_slice(), &[STATS_VARIABLE]].concat().join(";");
+        out.push(("OMPI_MCA_mca_base_env_list".into(), list.into()));
+        Ok(out)
+    }
+}
+
+/// Where MPI launchers read which hosts to use: a file for Open MPI and one for MPICH.
+fn host_variables(hosts: &str) -> Result<Vec<(String, OsString)>> {
+    let (mut open, mut hydra) = (String::new(), String::new());
+    for host in hosts.split(',') {
+        let (name, ranks) = host.split_once(':').unwrap_or((host, "1"));
+        if name.is_empty() || ranks.parse::<u32>().is_ok_and(|n| n == 0) {
+            return Err(Failure::usage(format!("--hosts {hosts}: write it as a:2,b:2")));
+        }
+        ranks.parse::<u32>().map_err(|_| {
+            Failure::usage(format!("--hosts {hosts}: `{ranks}` is no number of ranks"))
+        })?;
+        open.push_str(&format!("{name} slots={ranks}\n"));
+        hydra.push_str(&format!("{name}:{ranks}\n"));
+    }
+    let base = env::temp_dir().join(format!("srd-hosts-{}", std::process::id()));
+    let (open_file, hydra_file) = (base.with_extension("openmpi"), base.with_extension("hydra"));
+    std::fs::write(&open_file, open)?;
+    std::fs::write(&hydra_file, hydra)?;
+    Ok(vec![
+        ("OMPI_MCA_orte_default_hostfile".into(), open_file.clone().into()),
+        ("PRTE_MCA_prte_default_hostfile".into(), open_file.into()),
+        ("HYDRA_HOST_FILE".into(), hydra_file.into()),
+    ])
+}
+
+/// These paths, then what the variable holds already, with colons.
+fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsString> {
+    let old = env::var_os(variable).unwrap_or_default();
+    let new: Vec<PathBuf> = first.into();
+    let rest = env::split_paths(&old).filter(|p| !p.as_os_str().is_empty() && !new.contains(p));
+    env::join_paths(new.iter().cloned().chain(rest))
+        .map_err(|e| Failure::new(format!("{variable}: {e}")))
+}
+
+/// The folder with both libraries.
+///
+/// # Errors
+/// There is none; the text says how to make one.
+pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
+    let variable = env::var_os(DIR_VARIABLE).map(PathBuf::from);
+    if let Some(dir) = asked.map(Path::to_path_buf).or(variable) {
+        return if complete(&dir) {
+            absolute(&dir)
+        } else {
+            let [verbs, efa] = LIBRARIES;
+            Err(Failure::usage(format!("{} has no {verbs} and {efa}", dir.display())))
+        };
+    }
+    let exe = env::current_exe()?;
+    let here = exe.parent().unwrap_or(Path::new("/"));
+    // Beside an installed program, or where `cargo xtask verbs` puts them.
+    let places = ["verbs", "../lib/srd", "../verbs", "../../verbs"];
+    match places.iter().map(|p| here.join(p)).find(|dir| complete(dir)) {
+        Some(dir) => absolute(&dir),
+        None => Err(Failure::new(
+            "libibverbs.so.1 and libefa.so.1 of software SRD are not beside this program; make \
+             them with `cargo xtask verbs` and name their folder with --verbs-dir or SRD_VERBS_DIR",
+        )),
+    }
+}
+
+fn complete(dir: &Path) -> bool {
+    LIBRARIES.iter().all(|name| dir.join(name).is_file())
+}
+
+fn absolute(dir: &Path) -> Result<PathBuf> {
+    Ok(std::fs::canonicalize(dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_written_for_both_kinds_of_launchers() {
+        let vars = host_variables("a:2,b").unwrap();
+        let read = |i: usize| std::fs::read_to_string(&vars[i].1).unwrap();
+        assert_eq!(read(0), "a slots=2\nb slots=1\n");
+        assert_eq!(read(2), "a:2\nb:1\n");
+        for (_, file) in &vars {
+            let _ = std::fs::remove_file(file);
+        }
+        for wrong in ["", "a:0", "a:x", ":2"] {
+            assert!(host_variables(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_libraries_is_named() {
+        let text = libraries(Some(Path::new("/proc"))).unwrap_err().to_string();
+        assert!(text.contains("/proc has no libibverbs.so.1"), "{text}");
+    }
+}
