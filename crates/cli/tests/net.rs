@@ -1,0 +1,202 @@
+//! `srd net` as a user runs it. Where the kernel refuses network namespaces, or iproute2 is
+//! missing, every test says so loudly and does nothing.
+
+use std::{
+    fs::{self, DirBuilder},
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+    process::{Command, Output},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// One at a time: they measure times on real processors.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A folder for the files of this test's fabrics, which are down when it goes.
+struct Net {
+    folder: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Net {
+    /// `None` where namespaces are impossible.
+    fn open(name: &str) -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = std::env::temp_dir().join(format!("srd-net-{name}-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        let net = Self { folder, _alone: alone };
+        let up = net.run(&["up", "--name", "probe", "--spines", "1", "--hosts", "1"]);
+        if up.status.success() {
+            assert!(net.run(&["down", "--name", "probe"]).status.success());
+            return Some(net);
+        }
+        let why = text(&up);
+        let known = why.contains("refuses network namespaces") || why.contains("not installed");
+        assert!(known, "`srd net up` failed for a reason that no machine explains: {why}");
+        eprintln!("SKIPPED {name}: {why}");
+        None
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
+        command.arg("net").args(args).env("XDG_RUNTIME_DIR", &self.folder);
+        command.output().unwrap()
+    }
+
+    /// Must succeed; what it prints.
+    fn ok(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        assert!(out.status.success(), "srd net {args:?}: {}", text(&out));
+        text(&out)
+    }
+
+    /// Must fail; what it prints.
+    fn fails(&self, args: &[&str]) -> String {
+        let out = self.run(args);
+        assert!(!out.status.success(), "srd net {args:?} must fail: {}", text(&out));
+        text(&out)
+    }
+
+    fn holder(&self, name: &str) -> i32 {
+        let file = self.folder.join("srd-net").join(format!("{name}.json"));
+        let state: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        i32::try_from(state["pid"].as_i64().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.run(&["down", "--all"]);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_fabric_comes_up_and_goes_down() {
+    let Some(net) = Net::open("updown") else { return };
+    assert!(net.fails(&["exec", "h0x0", "--", "true"]).contains("srd net up"));
+    net.ok(&["up", "--spines", "3", "--hosts", "2", "--seed", "7"]);
+    assert!(net.fails(&["up"]).contains("is up already"));
+    assert!(net.ok(&["status"]).contains("3 spines"));
+    assert!(net.ok(&["exec", "h1x1", "--", "ip", "-4", "addr"]).contains("10.1.1.11/32"));
+    assert_eq!(net.run(&["exec", "h0x0", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
+    assert!(net.fails(&["exec", "h9x9", "--", "true"]).contains("there is no node"));
+    assert!(net.fails(&["exec", "h0x0", "--", "no-such-program"]).contains("no-such-program"));
+    assert!(net.ok(&["down"]).contains("is down"));
+    assert!(net.ok(&["status"]).contains("no fabric"));
+}
+
+#[test]
+fn nothing_is_left_after_a_crash() {
+    let Some(net) = Net::open("crash") else { return };
+    net.ok(&["up", "--name", "a"]);
+    net.ok(&["up", "--name", "b"]);
+    kill(net.holder("a"));
+    let until = Instant::now() + Duration::from_secs(5);
+    while net.ok(&["status"]).contains("a (process") && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = net.ok(&["status"]);
+    assert!(!status.contains("a (process") && status.contains("b (process"), "{status}");
+    net.ok(&["up", "--name", "a"]);
+    let said = net.ok(&["down", "--all"]);
+    assert!(said.contains("a is down") && said.contains("b is down"), "{said}");
+}
+
+#[test]
+fn a_fabric_ends_with_the_process_that_it_was_tied_to() {
+    let Some(net) = Net::open("until") else { return };
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    net.ok(&["up", "--until-pid", &sleeper.id().to_string()]);
+    assert!(net.ok(&["status"]).contains("net (process"));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while net.ok(&["status"]).contains("net (process") {
+        assert!(Instant::now() < until, "the holder outlives the process it was tied to");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn ports_take_the_predicted_spines() {
+    let Some(net) = Net::open("paths") else { return };
+    net.ok(&["up", "--spines", "4", "--hosts", "1"]);
+    let said = net.ok(&["paths", "h0x0", "h1x0", "--count", "32"]);
+    assert!(said.contains("32 of 32 ports as predicted"), "{said}");
+    assert!(net.fails(&["paths", "h0x0", "h0x0"]).contains("no spine is between them"));
+    assert!(net.fails(&["paths", "s0", "h0x0"]).contains("is no host"));
+}
+
+#[test]
+fn what_is_broken_swallows_and_what_is_repaired_carries() {
+    let Some(net) = Net::open("faults") else { return };
+    net.ok(&["up", "--spines", "1", "--hosts", "1"]);
+    // A connection to a port where nobody listens: refused if packets get there and back.
+    let reach = || {
+        let script = "exec 3<>/dev/tcp/10.1.1.10/9";
+        let out = net.run(&["exec", "h0x0", "--", "timeout", "0.5", "bash", "-c", script]);
+        text(&out).contains("refused")
+    };
+    assert!(reach());
+    for fault in [&["--blackhole"][..], &["--link-down"], &["--loss", "100%"]] {
+        net.ok(&[&["fail", "spine", "0"], fault].concat());
+        assert!(!reach(), "{fault:?}");
+        net.ok(&["heal"]);
+        assert!(reach(), "after {fault:?}");
+        net.ok(&[&["fail", "link", "0", "0"], fault, &["--for", "100ms"]].concat());
+        assert!(reach(), "after {fault:?} of a link");
+    }
+    net.ok(&["fail", "link", "1", "0", "--rate", "50M"]);
+    assert!(net.ok(&["exec", "l1", "--", "tc", "qdisc"]).contains("rate 50Mbit"));
+    net.ok(&["heal"]);
+    assert!(!net.ok(&["exec", "l1", "--", "tc", "qdisc"]).contains("rate 50Mbit"));
+    assert!(net.fails(&["fail", "spine", "3", "--blackhole"]).contains("there is no node"));
+}
+
+#[test]
+fn measurements_run_and_lose_nothing() {
+    let Some(net) = Net::open("bench") else { return };
+    for scenario in ["incast", "blackhole", "slowpath"] {
+        let said = net.ok(&["bench", scenario, "--quick", "--draws", "1", "--with", "srd,reno"]);
+        let row = said.lines().find(|l| l.starts_with("srd ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(row.contains("0/0/0/0"), "{scenario}: {said}");
+    }
+    assert!(net.fails(&["bench", "incast", "--with", "nobody"]).contains("is nobody"));
+}
+
+#[test]
+fn processes_may_be_killed_stopped_and_crowded() {
+    let Some(net) = Net::open("check") else { return };
+    let said = net.ok(&[
+        "check",
+        "kill",
+        "restart",
+        "stop",
+        "processes",
+        "buffers",
+        "mtu",
+        "peers",
+        "--peers",
+        "1000",
+    ]);
+    assert_eq!(said.matches(" right ").count(), 7, "{said}");
+}
+
+#[test]
+fn a_short_soak_loses_nothing() {
+    let Some(net) = Net::open("soak") else { return };
+    let said = net.ok(&["soak", "--for", "5s"]);
+    assert!(said.contains(": 0 lost, 0 twice, 0 damaged, 0 failed"), "{said}");
+}
