@@ -62,7 +62,8 @@ pub struct CheckArgs {
     #[arg(value_enum)]
     pub which: Vec<Check>,
     /// Peers of the check `peers`
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=12_800))]
+    #[arg(long, default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=12_800))]
     pub peers: u32,
 }
 

@@ -235,7 +235,8 @@ pub fn shaper_batch(spec: &FabricSpec, node: Node) -> String {
 pub fn shaper(spec: &FabricSpec, dev: &str, bits_per_sec: u64, queue_bytes: u64) -> String {
     let burst = 2 * (u32::from(spec.mtu) + 100);
     format!(
-        "qdisc replace dev {dev} root tbf rate {bits_per_sec}bit burst {burst} limit {queue_bytes}\n"
+        "qdisc replace dev {dev} root tbf rate {bits_per_sec}bit burst {burst} \
+         limit {queue_bytes}\n"
     )
 }
 
