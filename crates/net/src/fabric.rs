@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn proc_net_dev_is_read() {
-        let text = "Inter-|   Receive | Transmit\n face |bytes packets\n    lo: 1 2 0 0 0 0 0 0 3 4 0 \
-                    0 0 0 0 0\n   up0: 10 20 0 0 0 0 0 0 30 40 0 0 0 0 0 0\n";
+        let text = "Inter-|   Receive | Transmit\n face |bytes packets\n    lo: 1 2 0 0 0 0 \
+                    0 0 3 4 0 0 0 0 0 0\n   up0: 10 20 0 0 0 0 0 0 30 40 0 0 0 0 0 0\n";
         let got = dev_counters(text);
         assert_eq!(got.len(), 2);
         assert_eq!((got["up0"].rx_packets, got["up0"].tx_bytes), (20, 30));

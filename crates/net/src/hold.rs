@@ -101,6 +101,14 @@ impl State {
         started(self.pid) == Some(self.started)
     }
 
+    /// Whether this process is in the fabric's user namespace already, as one started by
+    /// `srd net exec` is (the kernel refuses to enter it twice).
+    fn is_entered(&self) -> bool {
+        let name = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
+        let own = name("self");
+        own.is_some() && own == name(&self.pid.to_string())
+    }
+
     /// Enters the fabric's user namespace, if it has one, and opens its nodes. The process must
     /// have one thread.
     ///
@@ -116,7 +124,7 @@ impl State {
             let file = File::open(format!("/proc/{}/fd/{fd}", self.pid)).map_err(|e| what(&e))?;
             nodes.insert(node, NetNs::from_file(file));
         }
-        if self.user_namespace {
+        if self.user_namespace && !self.is_entered() {
             let user = File::open(format!("/proc/{}/ns/user", self.pid)).map_err(|e| what(&e))?;
             move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
                 .map_err(|e| what(&e))?;
