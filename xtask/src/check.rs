@@ -7,21 +7,35 @@ use crate::{
     Result,
     args::Args,
     process::{self, cargo, command, run},
+    tools,
 };
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Planted bugs measured in each run of the gate.
 const SAMPLE: u64 = 8;
 
+/// Minutes of fresh seeds in the gate.
+const MINUTES: u64 = 3;
+/// What every program with planted bugs contains, put together so that this one does not.
+const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
+
 /// `check-seeds [--minutes M]`.
 pub fn run_command(args: &mut Args) -> Result {
-    let minutes = args.value("--minutes")?.unwrap_or(3);
+    let minutes = args.value("--minutes")?.unwrap_or(MINUTES);
     args.end()?;
-    all(minutes)
+    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(minutes) }
 }
 
-/// Everything, with `minutes` for fresh seeds.
-pub fn all(minutes: u64) -> Result {
+/// The gate's run. The number of seeds depends on the machine, their order does not: the summary
+/// says which were run.
+pub fn gate() -> Result {
+    all(MINUTES)
+}
+
+fn all(minutes: u64) -> Result {
     let commit = commit()?;
     let program = build(None)?;
     let check = |args: &[&str]| run(&mut command(&program.to_string_lossy(), args));
@@ -31,12 +45,40 @@ pub fn all(minutes: u64) -> Result {
     let first = (commit >> 24).to_string();
     check(&["--first", &first, "--minutes", &minutes.to_string()])?;
     let planted = build(Some("--cfg planted_bugs"))?;
+    let tool = tools::build_release("srd-cli", "srd")?;
+    marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
-    let picked = (0..SAMPLE.min(bugs)).map(|k| (commit.wrapping_add(k * 7) % bugs + 1).to_string());
-    let only = picked.collect::<Vec<_>>().join(",");
+    let only = sample(commit, bugs).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let args = ["kill-table", "--blocks", "1", "--only", &only];
     run(&mut command(&planted.to_string_lossy(), &args))
         .map_err(|e| format!("{e}\na planted bug was not noticed within 1,000 seeds"))
+}
+
+/// Numbers of the planted bugs whose turn it is: spread over the list, others with each commit.
+fn sample(commit: u64, bugs: u64) -> impl Iterator<Item = u64> {
+    let n = SAMPLE.min(bugs);
+    (0..n).map(move |k| (commit % bugs + k * bugs / n) % bugs + 1)
+}
+
+/// Programs that are released have no planted bugs; the one built for them has, so that the search
+/// is known to find them.
+fn marks(released: &[&Path], planted: &Path) -> Result {
+    let mark = MARK.concat().into_bytes();
+    let has = |program: &Path| {
+        let bytes = fs::read(program).map_err(|e| format!("{}: {e}", program.display()))?;
+        Ok::<bool, String>(bytes.windows(mark.len()).any(|w| w == mark))
+    };
+    for program in released {
+        if has(program)? {
+            return Err(format!("{} has planted bugs", program.display()));
+        }
+        println!("no planted bugs in {}", program.display());
+    }
+    if has(planted)? {
+        Ok(())
+    } else {
+        Err("the mark of planted bugs is not found where it is".into())
+    }
 }
 
 /// The commit's first 64 bits.
@@ -62,10 +104,40 @@ fn build(flags: Option<&str>) -> Result<PathBuf> {
 }
 
 /// How many planted bugs there are: one a line.
-fn bugs(program: &std::path::Path) -> Result<u64> {
+fn bugs(program: &Path) -> Result<u64> {
     let list = process::output(&mut command(&program.to_string_lossy(), &["bugs"]))?;
     match list.lines().count() as u64 {
         0 => Err("the build with planted bugs has none".into()),
         n => Ok(n),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_no_bug_twice_and_none_that_is_not_there() {
+        for commit in [0, 59, 60, u64::MAX] {
+            let mut all: Vec<u64> = sample(commit, 60).collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len() as u64, SAMPLE);
+            assert!(all.iter().all(|n| (1..=60).contains(n)));
+        }
+        assert_eq!(sample(5, 3).count(), 3);
+    }
+
+    #[test]
+    fn planted_bugs_are_found_by_their_mark() {
+        let folder = std::env::temp_dir().join(format!("xtask-marks-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (clean, dirty) = (folder.join("clean"), folder.join("dirty"));
+        fs::write(&clean, b"some program").unwrap();
+        fs::write(&dirty, format!("a program: {}!", MARK.concat())).unwrap();
+        assert_eq!(marks(&[&clean], &dirty), Ok(()));
+        assert!(marks(&[&dirty], &dirty).unwrap_err().contains("has planted bugs"));
+        assert!(marks(&[&clean], &clean).unwrap_err().contains("not found"));
+        fs::remove_dir_all(folder).unwrap();
     }
 }

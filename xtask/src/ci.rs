@@ -1,12 +1,12 @@
 //! `ci`: every check in order, with a table of what was done and how long it took.
 
-use crate::{Result, args::Args, demo, fuzz, instructions, steps, tidy};
+use crate::{Result, args::Args, check, demo, fuzz, instructions, steps, tidy};
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
-/// Cheap and telling first. The seconds of fuzzing are those of the gate.
-const STEPS: [Step; 8] = [
+/// Cheap and telling first.
+const STEPS: [Step; 9] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
@@ -14,7 +14,8 @@ const STEPS: [Step; 8] = [
     ("test", || steps::test_all(false)),
     ("demo", demo::small),
     ("bench-instructions", || instructions::compare(false)),
-    ("fuzz", || fuzz::parser(30)),
+    ("check-seeds", check::gate),
+    ("fuzz", fuzz::gate),
 ];
 
 /// How a step ended.

@@ -29,15 +29,16 @@ pub fn run_command(args: &mut Args) -> Result {
 
 /// Runs each target for `seconds`. What earlier runs found in `fuzz/corpus` is the start.
 pub fn all(seconds: u64) -> Result {
-    these(&targets()?, seconds)
+    let targets = targets()?.into_iter().map(|name| (name, seconds));
+    these(&targets.collect::<Vec<_>>())
 }
 
-/// The parser's target alone: what strangers send.
-pub fn parser(seconds: u64) -> Result {
-    these(&["wire_parse".into()], seconds)
+/// The gate's run: what strangers send, and a little of the fault checker's worlds.
+pub fn gate() -> Result {
+    these(&[("wire_parse".into(), 30), ("world".into(), 15)])
 }
 
-fn these(targets: &[String], seconds: u64) -> Result {
+fn these(targets: &[(String, u64)]) -> Result {
     tools::ensure(&["c++"])?;
     let host = host()?;
     let built = process::target_dir().join("fuzz");
@@ -45,7 +46,7 @@ fn these(targets: &[String], seconds: u64) -> Result {
     // A named target keeps build scripts and macros free of the instrumentation.
     build.args(["--target", &host, "--bins", "--target-dir"]).arg(&built);
     run(build.env("RUSTFLAGS", RUSTFLAGS))?;
-    for target in targets {
+    for (target, seconds) in targets {
         let corpus = format!("fuzz/corpus/{target}");
         let artifacts = format!("fuzz/artifacts/{target}/");
         for folder in [&corpus, &artifacts] {

@@ -45,7 +45,7 @@ Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
 Every command: --help. Steps of ci: lockfile fmt tidy lint test demo bench-instructions
-fuzz (the parser).";
+check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
