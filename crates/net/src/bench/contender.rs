@@ -42,8 +42,9 @@ impl Contender {
     pub fn parse(name: &str) -> Result<Self> {
         let unknown = || {
             NetError::usage(format!(
-                "`{name}` is nobody: srd, srd-processes, srd-one-path, cubic, bbr, reno, mptcp, \
-                 cubic-v6, and each TCP with -50ms for its least timeout"
+                "`{name}` is nobody: srd, srd-processes, srd-one-path (each also with \
+                 -credits), cubic, bbr, reno, mptcp, cubic-v6 (each also with -50ms: its least \
+                 timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
@@ -52,11 +53,16 @@ impl Contender {
         };
         let tcp =
             |congestion, v6, multipath| What::Tcp(TcpKind { congestion, v6, multipath, rto_ms });
+        let (base, credits) = match base.strip_suffix("-credits") {
+            Some(base) => (base, true),
+            None => (base, false),
+        };
         let srd = |processes, one_path| {
-            What::Srd(SrdSetup { processes, one_path, ..SrdSetup::default() })
+            What::Srd(SrdSetup { processes, one_path, credits, ..SrdSetup::default() })
         };
         let what = match base {
             _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
+            _ if credits && !name.starts_with("srd") => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
             "srd-one-path" => srd(1, true),

@@ -122,8 +122,8 @@ pub struct BenchArgs {
     /// Runs per draw [default: 5; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Who takes part: srd srd-processes srd-one-path cubic bbr reno cubic-50ms bbr-50ms reno-50ms
-    /// mptcp mptcp-50ms cubic-v6 cubic-v6-50ms
+    /// Who takes part: srd srd-processes (12 per host) srd-one-path, with -credits: receiver credits;
+    /// cubic bbr reno mptcp cubic-v6, with -50ms: least timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// First draw

@@ -35,6 +35,8 @@ pub struct SrdSetup {
     pub window: u32,
     /// One path per peer instead of 64.
     pub one_path: bool,
+    /// Receivers grant credits.
+    pub credits: bool,
     /// Receive buffer asked for.
     pub rcvbuf: Option<usize>,
     /// Folder for a trace of each process.
@@ -43,7 +45,14 @@ pub struct SrdSetup {
 
 impl Default for SrdSetup {
     fn default() -> Self {
-        Self { processes: 1, window: 64, one_path: false, rcvbuf: None, trace: None }
+        Self {
+            processes: 1,
+            window: 64,
+            one_path: false,
+            credits: false,
+            rcvbuf: None,
+            trace: None,
+        }
     }
 }
 
@@ -143,6 +152,9 @@ impl SrdSide {
         }
         if self.setup.one_path {
             command.arg("--one-path");
+        }
+        if self.setup.credits {
+            command.arg("--credits");
         }
         if let Some(folder) = &self.setup.trace {
             std::fs::create_dir_all(folder)?;

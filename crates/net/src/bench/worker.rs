@@ -54,6 +54,9 @@ pub struct WorkerArgs {
     /// One path per peer, as a TCP connection has
     #[arg(long)]
     pub one_path: bool,
+    /// Grant and obey receiver credits
+    #[arg(long)]
+    pub credits: bool,
     /// Write the state of the contexts into this file every 10 ms
     #[arg(long)]
     pub trace: Option<PathBuf>,
@@ -129,7 +132,11 @@ impl Worker {
             config.path_policy = srd::PathPolicy::Ecmp;
         }
         let rate = args.link_rate / 8;
-        config.tune = Some(Box::new(move |engine| engine.line_set(rate)));
+        let credits = args.credits;
+        config.tune = Some(Box::new(move |engine| {
+            engine.line_set(rate);
+            engine.rate.credits = credits;
+        }));
         if let Some(bytes) = args.rcvbuf {
             config.tune_udp = Some(Box::new(move |udp| udp.rcvbuf_bytes = bytes));
         }
