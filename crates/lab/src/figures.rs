@@ -134,9 +134,7 @@ fn intervals(r: &RunResult) -> Vec<Vec<f64>> {
     let len = r.flow_goodput.iter().map(Vec::len).max().unwrap_or(0);
     let ns = r.spec.measure.goodput_us as f64 * 1e3;
     let at = |f: &Vec<u64>, i: usize| f.get(i).copied().unwrap_or(0) as f64 * 8.0 / ns;
-    (1..len.saturating_sub(1))
-        .map(|i| r.flow_goodput.iter().map(|f| at(f, i)).collect())
-        .collect()
+    (1..len.saturating_sub(1)).map(|i| r.flow_goodput.iter().map(|f| at(f, i)).collect()).collect()
 }
 
 fn share_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
@@ -277,6 +275,7 @@ fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         "RC queue pairs",
         "SRD contexts opened",
         "memory grown per host KB",
+        "per context B",
     ]);
     for case in cases.iter().filter(|c| c[0].spec.transport == Transport::Srd) {
         let r = &case[0];
@@ -293,6 +292,7 @@ fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             (2 * peers).to_string(),
             (opened / hosts).to_string(),
             format!("{:.1}", r.memory_grown_bytes as f64 / hosts as f64 / 1e3),
+            format!("{:.0}", r.memory_grown_bytes as f64 / opened.max(1) as f64),
         ]);
     }
     rows

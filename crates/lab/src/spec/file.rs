@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 /// Experiments that come with the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
+    ("scale", include_str!("../../specs/scale.toml")),
     ("fig2", include_str!("../../specs/fig2.toml")),
     ("fig3", include_str!("../../specs/fig3.toml")),
     ("fig4", include_str!("../../specs/fig4.toml")),
@@ -22,7 +23,6 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("ordering", include_str!("../../specs/ordering.toml")),
     ("spray-microbursts", include_str!("../../specs/spray-microbursts.toml")),
     ("ablation", include_str!("../../specs/ablation.toml")),
-    ("scale", include_str!("../../specs/scale.toml")),
     ("permutation", include_str!("../../specs/permutation.toml")),
 ];
 
