@@ -1,6 +1,7 @@
 //! `cargo xtask`: the one entry for everything that is done to this repository.
 #![forbid(unsafe_code)]
 
+mod acceptance;
 mod args;
 mod check;
 mod ci;
@@ -38,13 +39,16 @@ Runs
   demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
+  acceptance [--short] [--update] [--only WORD] [--srd PROGRAM]
+                               libfabric, perftest and MPI programs on SRD, on a fabric of
+                               namespaces; --update writes docs/compatibility.md
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
 Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
-Every command: --help. Steps of ci: lockfile fmt tidy lint test demo bench-instructions
+Every command: --help. Steps of ci: lockfile fmt tidy lint test demo acceptance bench-instructions
 check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
@@ -83,6 +87,7 @@ fn dispatch(args: &mut Args) -> Result {
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "report" => report::run_command(args),
+        "acceptance" => acceptance::run_command(args),
         "verbs" => verbs::run_command(args),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),

@@ -6,12 +6,16 @@ use crate::{
     process::{command, run},
 };
 
+/// Programs that run on the drop-in libraries in `acceptance`.
+pub const OUTSIDE: [&str; 4] = ["ibv_devinfo", "fi_pingpong", "ib_send_bw", "mpicc"];
+
 /// `install-deps [--all]`: what building, testing and the checks need; `--all` adds the rivals
 /// that performance figures are compared with.
 pub fn install(args: &mut Args) -> Result {
     let all = args.flag("--all");
     args.end()?;
     let mut tools = vec!["cc", "c++", "valgrind", "ip"];
+    tools.extend(OUTSIDE);
     if all {
         tools.push("iperf3");
     }

@@ -51,7 +51,9 @@ pub(crate) fn account(device: &Device) {
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     totals.messages += engine.send_wrs + engine.rdma_read_wrs + engine.rdma_write_wrs;
     totals.bytes += engine.send_bytes + engine.rdma_read_bytes + engine.rdma_write_bytes;
-    totals.received += engine.recv_bytes + engine.rdma_write_recv_bytes;
+    // Reads that were served count, too: their peer did the asking.
+    totals.received +=
+        engine.recv_bytes + engine.rdma_write_recv_bytes + engine.rdma_read_resp_bytes;
     totals.packets += engine.tx_pkts;
     totals.retransmitted += engine.retrans_pkts;
     totals.paths = totals.paths.max(counters.paths_used);

@@ -14,7 +14,7 @@ pub struct Figures {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes received, or written by peers.
+    /// Bytes received, or written or read by peers.
     pub received: u64,
     /// Packets sent.
     pub packets: u64,

@@ -1,0 +1,258 @@
+//! What is run.
+
+use super::fabric::{Fabric, Said};
+use crate::Result;
+use std::{thread::sleep, time::Duration};
+
+/// One program with one job.
+pub struct Case {
+    /// As in the table.
+    pub name: &'static str,
+    /// The program that must be installed, as `scripts/apt-ensure` calls it.
+    pub needs: &'static str,
+    /// Part of the short set.
+    pub short: bool,
+    /// Messages go over the fabric, and the spines must have seen them.
+    pub travels: bool,
+    /// Runs it; a remark for the table.
+    pub run: fn(&Fabric) -> Result<String>,
+}
+
+/// All cases, in order.
+pub const CASES: &[Case] = &[
+    Case {
+        name: "ibv_devinfo -v",
+        needs: "ibv_devinfo",
+        short: true,
+        travels: false,
+        run: |f| shows(f, "ibv_devinfo -v", &["hca_id:\tsrd0", "software-srd", "PORT_ACTIVE"]),
+    },
+    Case {
+        name: "fi_info -p efa",
+        needs: "fi_pingpong",
+        short: true,
+        travels: false,
+        run: |f| shows(f, "fi_info -p efa", &["srd0-rdm", "srd0-dgrm", "FI_PROTO_EFA"]),
+    },
+    Case {
+        name: "fi_pingpong rdm, 0 B to 6 MB, data checked",
+        needs: "fi_pingpong",
+        short: true,
+        travels: true,
+        run: |f| pingpong(f, "rdm"),
+    },
+    Case {
+        name: "fi_pingpong dgram, data checked",
+        needs: "fi_pingpong",
+        short: true,
+        travels: true,
+        run: |f| pingpong(f, "dgram"),
+    },
+    Case {
+        name: "ib_send_bw -c SRD, all sizes",
+        needs: "ib_send_bw",
+        short: true,
+        travels: true,
+        run: |f| perftest(f, "ib_send_bw", "-c SRD -a -n 300"),
+    },
+    Case {
+        name: "ib_send_bw -c SRD, 8 queue pairs",
+        needs: "ib_send_bw",
+        short: true,
+        travels: true,
+        run: |f| perftest(f, "ib_send_bw", "-c SRD -q 8 -n 300"),
+    },
+    Case {
+        name: "ib_send_lat -c SRD",
+        needs: "ib_send_bw",
+        short: true,
+        travels: true,
+        run: |f| perftest(f, "ib_send_lat", "-c SRD -n 300"),
+    },
+    Case {
+        name: "ib_read_bw -c SRD, 64 KiB",
+        needs: "ib_send_bw",
+        short: true,
+        travels: true,
+        run: |f| perftest(f, "ib_read_bw", "-c SRD -s 65536 -n 200"),
+    },
+    Case {
+        name: "ib_read_lat -c SRD",
+        needs: "ib_send_bw",
+        short: false,
+        travels: true,
+        run: |f| perftest(f, "ib_read_lat", "-c SRD -n 300"),
+    },
+    Case {
+        name: "ib_send_bw -c UD, waiting for events",
+        needs: "ib_send_bw",
+        short: true,
+        travels: true,
+        run: |f| perftest(f, "ib_send_bw", "-c UD -e -Q 1 -s 2048 -n 300"),
+    },
+    Case {
+        name: "Open MPI, 4 ranks on 2 hosts, up to 64 KiB",
+        needs: "mpicc",
+        short: true,
+        travels: true,
+        run: |f| mpi(f, 4, "65536"),
+    },
+    Case {
+        name: "Open MPI, 8 ranks on 4 hosts, up to 1 MiB",
+        needs: "mpicc",
+        short: false,
+        travels: true,
+        run: |f| mpi(f, 8, "1048576"),
+    },
+    Case {
+        name: "Open MPI, 2 ranks, up to 64 MiB",
+        needs: "mpicc",
+        short: false,
+        travels: true,
+        run: |f| mpi(f, 2, "67108864"),
+    },
+    Case {
+        name: "Open MPI while a spine is black-holed",
+        needs: "mpicc",
+        short: true,
+        travels: true,
+        run: |f| mpi_broken(f, &[("spine --blackhole --for 4s 0", 3000)]),
+    },
+    Case {
+        name: "Open MPI with 1 % loss on all ways",
+        needs: "mpicc",
+        short: true,
+        travels: true,
+        run: |f| mpi_broken(f, &[("spine --loss 1% 0", 0), ("spine --loss 1% 1", 0)]),
+    },
+    Case {
+        name: "Open MPI with a flapping link",
+        needs: "mpicc",
+        short: false,
+        travels: true,
+        run: |f| {
+            const FLAP: &str = "link --link-down --for 300ms 0 0";
+            mpi_broken(f, &[(FLAP, 2500), (FLAP, 1000), (FLAP, 1000), (FLAP, 1000)])
+        },
+    },
+    Case {
+        name: "Open MPI, a rank is killed: the others end",
+        needs: "mpicc",
+        short: false,
+        travels: false,
+        run: rank_killed,
+    },
+];
+
+/// The last lines of what a program said, for a failure.
+fn tail(said: &Said) -> String {
+    let lines: Vec<_> = said.text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(8);
+    format!("exit code {}:\n    {}", said.code, lines[from..].join("\n    "))
+}
+
+fn expect_end(said: &Said) -> Result {
+    if said.code == 0 { Ok(()) } else { Err(tail(said)) }
+}
+
+/// What `srd run` says at the end, as a remark.
+fn through(said: &Said) -> Result<String> {
+    let line = said.text.lines().find(|l| l.starts_with("srd: ") && l.contains("through SRD in"));
+    let line = line.ok_or_else(|| format!("nothing about SRD, {}", tail(said)))?;
+    let paths = line.split(" on ").nth(1).and_then(|t| t.split(' ').next());
+    let paths: u32 = paths.and_then(|n| n.parse().ok()).unwrap_or(0);
+    if paths < 2 {
+        return Err(format!("only one path was used: {line}"));
+    }
+    let mut parts = line.trim_start_matches("srd: ").split(", ");
+    let (_, messages, bytes) = (parts.next(), parts.next(), parts.next());
+    let bytes = bytes.and_then(|b| b.split(" through").next()).unwrap_or_default();
+    Ok(format!("{}, {bytes}, {paths} paths", messages.unwrap_or_default()))
+}
+
+fn shows(f: &Fabric, line: &str, words: &[&str]) -> Result<String> {
+    let said = f.one("h0x0", 20, line)?;
+    expect_end(&said)?;
+    match words.iter().find(|w| !said.text.contains(**w)) {
+        Some(word) => Err(format!("`{word}` is missing, {}", tail(&said))),
+        None => Ok(String::new()),
+    }
+}
+
+fn pingpong(f: &Fabric, kind: &str) -> Result<String> {
+    let line = format!("fi_pingpong -p efa -e {kind} -c -I 5 -S all");
+    let [server, client] = f.pair(60, &line, &line)?;
+    expect_end(&client)?;
+    expect_end(&server)?;
+    through(&client)
+}
+
+fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
+    let line = format!("{program} -d srd0 -x 0 -F {options}");
+    let [server, client] = f.pair(60, &line, &line)?;
+    expect_end(&client)?;
+    expect_end(&server)?;
+    let (client, server) = (through(&client), through(&server));
+    // Who only receives uses one path for its acknowledgments when there are few.
+    client.or(server)
+}
+
+fn checked(said: &Said) -> Result<String> {
+    expect_end(said)?;
+    let verdict = said.text.lines().find(|l| l.starts_with("mpi_check:") && l.contains("checks"));
+    match verdict {
+        Some(line) if line.ends_with(" 0 wrong") => {
+            let checks = line.split(' ').nth(1).unwrap_or("?");
+            Ok(format!("{checks} checks; {}", through(said)?))
+        }
+        _ => Err(format!("wrong results, {}", tail(said))),
+    }
+}
+
+fn program(f: &Fabric) -> String {
+    f.folder().join("mpi_check").display().to_string()
+}
+
+fn mpi(f: &Fabric, ranks: u32, largest: &str) -> Result<String> {
+    let said = f.mpi(150, ranks, &format!("{} {largest}", program(f)))?;
+    checked(&said)
+}
+
+/// Runs while things break, each some milliseconds after the one before.
+fn mpi_broken(f: &Fabric, faults: &[(&str, u64)]) -> Result<String> {
+    let line = format!("{} 4096 8", program(f));
+    let said = std::thread::scope(|s| {
+        let running = s.spawn(|| f.mpi(90, 4, &line));
+        let mut breaking = Vec::new();
+        for (what, after) in faults {
+            sleep(Duration::from_millis(*after));
+            breaking.push(f.fail(what)?);
+        }
+        let said = running.join().map_err(|_| "the run's thread ended early".to_string())??;
+        for mut child in breaking {
+            child.wait().map_err(|e| format!("breaking the fabric: {e}"))?;
+        }
+        Ok::<Said, String>(said)
+    });
+    f.heal()?;
+    let said = said?;
+    let remark = checked(&said)?;
+    let rounds = said.text.lines().find(|l| l.contains("rounds, the longest took"));
+    let rounds = rounds.unwrap_or("mpi_check: ").trim_start_matches("mpi_check: ");
+    Ok(format!("{rounds}; {remark}"))
+}
+
+fn rank_killed(f: &Fabric) -> Result<String> {
+    let check = program(f);
+    let line = format!(
+        "sh -c 'if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then exec timeout -s KILL 4 {check} 4096 60; \
+         fi; exec {check} 4096 60'"
+    );
+    let began = std::time::Instant::now();
+    let said = f.mpi(45, 4, &line)?;
+    let seconds = began.elapsed().as_secs();
+    if said.code == 0 || seconds >= 45 {
+        return Err(format!("after {seconds} s: {}", tail(&said)));
+    }
+    Ok(format!("ended with an error after {seconds} s"))
+}

@@ -1,0 +1,197 @@
+//! The fabric that outside programs run on: hosts on two leaves, with two spines in between.
+
+use crate::{Result, process::output};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+/// Spines, that is, ways between the leaves.
+const SPINES: usize = 2;
+/// How long a server takes until a client may come.
+const SERVER_START: Duration = Duration::from_millis(1200);
+
+/// A fabric that is up, and where things are.
+pub struct Fabric {
+    srd: PathBuf,
+    verbs: PathBuf,
+    name: String,
+    folder: PathBuf,
+}
+
+/// What one command printed, both streams together, and how it ended.
+pub struct Said {
+    pub text: String,
+    pub code: i32,
+}
+
+impl Fabric {
+    /// Brings it up.
+    ///
+    /// # Errors
+    /// The kernel refuses namespaces, or `ip` is missing.
+    pub fn up(srd: PathBuf, verbs: PathBuf, folder: PathBuf) -> Result<Self> {
+        let name = format!("acceptance-{}", std::process::id());
+        let pid = std::process::id().to_string();
+        let spines = SPINES.to_string();
+        let mut c = Command::new(&srd);
+        c.args(["net", "up", "--name", &name, "--spines", &spines, "--leaves", "2"]);
+        c.args(["--hosts", "2", "--host-rate", "2G", "--uplink-rate", "2G", "--until-pid", &pid]);
+        output(&mut c)?;
+        let fabric = Self { srd, verbs, name, folder };
+        fabric.agent_write()?;
+        Ok(fabric)
+    }
+
+    /// The program by which MPI starts ranks on a host that it knows by address.
+    fn agent_write(&self) -> Result {
+        let text = format!(
+            "#!/bin/sh\n\
+             while case \"$1\" in -*) true ;; *) false ;; esac; do shift; done\n\
+             node=h$(echo \"$1\" | awk -F. '{{ print $3 \"x\" $4 - 10 }}')\n\
+             shift\n\
+             exec {} net exec \"$node\" --name {} -- unshare -u sh -c \"hostname $node; exec $*\"\n",
+            self.srd.display(),
+            self.name
+        );
+        let path = self.agent();
+        let fail = |e| format!("{}: {e}", path.display());
+        fs::write(&path, text).map_err(fail)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)
+    }
+
+    fn agent(&self) -> PathBuf {
+        self.folder.join("agent")
+    }
+
+    /// Where programs of our own are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A command under `srd run` on a host, with a limit of seconds.
+    fn on(&self, node: &str, seconds: u32, line: &str) -> Command {
+        let script = format!(
+            "hostname {node}; exec timeout -k 5 {seconds} {} run --verbs-dir {} -- {line}",
+            self.srd.display(),
+            self.verbs.display()
+        );
+        let mut c = Command::new(&self.srd);
+        c.args(["net", "exec", node, "--name", &self.name, "--", "unshare", "-u", "sh", "-c"]);
+        c.arg(script);
+        c.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        c
+    }
+
+    /// Runs one command to its end.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn one(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
+        said(self.on(node, seconds, line).stdin(Stdio::null()).output())
+    }
+
+    /// Runs a server on a host of the first leaf and a client on one of the second; what both said.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn pair(&self, seconds: u32, server: &str, client: &str) -> Result<[Said; 2]> {
+        let mut serving = self.on("h0x0", seconds, server);
+        serving.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let serving = serving.spawn().map_err(|e| format!("cannot start a server: {e}"))?;
+        sleep(SERVER_START);
+        let client = self.one("h1x0", seconds, &format!("{client} 10.1.0.10"))?;
+        Ok([said(serving.wait_with_output())?, client])
+    }
+
+    /// Runs an MPI program with ranks on hosts of both leaves.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi(&self, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
+        let hosts = if ranks <= 4 {
+            "10.1.0.10:2,10.1.1.10:2"
+        } else {
+            "10.1.0.10:2,10.1.1.10:2,10.1.0.11:2,10.1.1.11:2"
+        };
+        let agent = self.agent();
+        let line = format!(
+            "mpirun --mca plm_rsh_agent {} --mca oob_tcp_if_include 10.1.0.0/16 --host {hosts} \
+             --map-by node --bind-to none -np {ranks} {program}",
+            agent.display()
+        );
+        self.one("h0x0", seconds, &line)
+    }
+
+    /// Breaks something, in the background; `what` is as for `srd net fail`.
+    ///
+    /// # Errors
+    /// The command cannot be started.
+    pub fn fail(&self, what: &str) -> Result<Child> {
+        let mut c = Command::new(&self.srd);
+        c.args(["net", "fail", "--name", &self.name]).args(what.split_whitespace());
+        c.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+        c.spawn().map_err(|e| format!("cannot break the fabric: {e}"))
+    }
+
+    /// Repairs everything.
+    ///
+    /// # Errors
+    /// It cannot be repaired.
+    pub fn heal(&self) -> Result {
+        output(Command::new(&self.srd).args(["net", "heal", "--name", &self.name])).map(|_| ())
+    }
+
+    /// Bytes that each spine has received since it is up.
+    ///
+    /// # Errors
+    /// A spine cannot be asked.
+    pub fn spine_bytes(&self) -> Result<Vec<u64>> {
+        let of = |spine: usize| {
+            let node = format!("s{spine}");
+            let mut c = Command::new(&self.srd);
+            c.args(["net", "exec", &node, "--name", &self.name, "--", "cat", "/proc/net/dev"]);
+            output(&mut c).map(|text| text.lines().filter_map(received).sum())
+        };
+        (0..SPINES).map(of).collect()
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // It also ends with this process.
+        let _ = output(Command::new(&self.srd).args(["net", "down", "--name", &self.name]));
+    }
+}
+
+/// Bytes received by an interface, from its line of `/proc/net/dev`.
+fn received(line: &str) -> Option<u64> {
+    let (name, rest) = line.split_once(':')?;
+    if name.trim() == "lo" {
+        return None;
+    }
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+fn said(out: std::io::Result<std::process::Output>) -> Result<Said> {
+    let out = out.map_err(|e| format!("cannot run: {e}"))?;
+    let mut text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&out.stderr));
+    Ok(Said { text, code: out.status.code().unwrap_or(-1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::received;
+
+    #[test]
+    fn lines_of_interfaces_are_read() {
+        assert_eq!(received("    d0: 6182355    2290    0"), Some(6_182_355));
+        assert_eq!(received("    lo:       7       0    0"), None);
+        assert_eq!(received(" face |bytes    packets errs"), None);
+    }
+}
