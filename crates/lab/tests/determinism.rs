@@ -6,11 +6,14 @@ use srd_lab::spec::SpecFile;
 use srd_lab::{RunResult, jobs_of, run_all, table};
 use std::path::Path;
 
-const SPEC: &str = "name = \"test\"\ntitle = \"test\"\nseeds = 3\n\
+const SPEC: &str = "name = \"test\"\ntitle = \"test\"\nseeds = 3\ntime_ms_max = 5_000\n\
     [network]\nshape = \"fat-tree\"\nk = 4\nbuffer_bytes = 100_000\n\
     [workload]\npattern = \"permutation\"\nbytes = 300_000\njitter_ns = 5_000\n\
     [[cases]]\ncase = \"well\"\n[[cases]]\ncase = \"lossy\"\n\
-    fault = [{ kind = \"core-loss\", prob = 0.01 }]\n";
+    fault = [{ kind = \"core-loss\", prob = 0.01 }]\n\
+    [[cases]]\ncase = \"TCP\"\ntransport = \"tcp\"\n\
+    [[cases]]\ncase = \"TCP, lossy\"\ntransport = \"tcp\"\ntcp.mss = 1448\n\
+    tcp.rto_floor_ms = 5\nfault = [{ kind = \"core-loss\", prob = 0.01 }]\n";
 
 fn hashes(r: &[RunResult]) -> Vec<u64> {
     r.iter().map(|r| r.hash).collect()
@@ -20,7 +23,7 @@ fn hashes(r: &[RunResult]) -> Vec<u64> {
 fn threads_do_not_change_results() {
     let file = SpecFile::parse(SPEC, Path::new("."), false).unwrap();
     let jobs = jobs_of(&file, None);
-    assert_eq!(jobs.len(), 6);
+    assert_eq!(jobs.len(), 12);
     let one = run_all(&jobs, 1, &|_| ()).unwrap();
     let two = run_all(&jobs, 2, &|_| ()).unwrap();
     assert_eq!(hashes(&one), hashes(&two));
@@ -28,9 +31,10 @@ fn threads_do_not_change_results() {
     let mut distinct = hashes(&one);
     distinct.sort_unstable();
     distinct.dedup();
-    assert_eq!(distinct.len(), 6, "every seed is a run of its own");
+    assert_eq!(distinct.len(), 12, "every seed is a run of its own");
     assert!(one.iter().all(|r| r.unfinished() == 0 && r.failures == 0));
-    assert!(one[3..].iter().all(|r| r.drops.total() > 0 && r.tally.retransmitted > 0));
+    let lossy = one[3..6].iter().chain(&one[9..]);
+    assert!(lossy.clone().all(|r| r.drops.total() > 0 && r.tally.retransmitted > 0));
 }
 
 #[test]
