@@ -211,11 +211,13 @@ impl Active {
             credit.on_sent(bytes);
         }
         self.set.get_mut(path).count_sent();
-        let gap = self.meter.on_sent(now, bytes);
+        // What the pacer held back is no pause: a rate below a packet per round trip would begin a new
+        // measurement with each packet, never end one, and so last for ever.
+        let pause = self.meter.on_sent(now, bytes).min(now.since(self.pacing.next()));
         let srtt = self.srtt(p);
-        if self.inflight == 0 && gap > srtt && !retransmit {
+        if self.inflight == 0 && pause > srtt && !retransmit {
             self.meter.restart(now, bytes);
-            if gap.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0 {
+            if pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0 {
                 self.rate.on_restart(&self.link_now(p));
                 self.rate_apply(p);
             }
