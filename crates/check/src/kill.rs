@@ -62,8 +62,8 @@ pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
 /// Measures every bug and prints the table. `Ok(false)`: some bug was not noticed in some block.
 ///
 /// # Errors
-/// In a build without planted bugs; a document that cannot be read or written, or has no marks; when
-/// `stop` was set.
+/// In a build without planted bugs; a document that cannot be read or written, or has no marks;
+/// when `stop` was set.
 pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     plant(0)?;
     let mut rows = format!(

@@ -100,8 +100,8 @@ fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Runs many worlds, until `stop` is set at the longest. What is found does not depend on the number
-/// of threads.
+/// Runs many worlds, until `stop` is set at the longest. What is found does not depend on the
+/// number of threads.
 #[expect(clippy::disallowed_methods, reason = "worlds on several cores; each has one thread")]
 pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
     let (start, cpu_start) = (clock(), cpu());

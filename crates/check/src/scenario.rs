@@ -120,7 +120,7 @@ pub struct Scenario {
     pub profile: Profile,
     /// Classes of faults that are on.
     pub classes: Classes,
-    /// Faults and incidents planned of each class. Some classes have none: they are on all the time.
+    /// Faults and incidents planned of each class. Some classes have none: they are on always.
     pub planned: [u32; Class::COUNT],
     /// The network.
     pub topology: Topology,
@@ -268,8 +268,8 @@ impl Scenario {
     pub fn settle_ps(&self) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // One packet per round trip, as the cap may have it, or per tick of a coarse clock, takes its
-        // time: some thousand segments of 100 us.
+        // One packet per round trip, as the cap may have it, or per tick of a coarse clock, takes
+        // its time: some thousand segments of 100 us.
         let r = &self.config.rate;
         let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
         let single = capped || self.machine.late_ps > 0;
@@ -384,8 +384,8 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
         c.loss.reorder_min = Span(0);
     }
     c.loss.rto_max = Span::from_us(d.pick(&[200, 1_000, 4_000])).max(rtt);
-    // What a fixed rate above the network's may queue comes back before a timeout: else every packet is
-    // sent again for ever, as anybody would who sends blindly.
+    // What a fixed rate above the network's may queue comes back before a timeout: else every packet
+    // is sent again for ever, as anybody would who sends blindly.
     let queued = l.bits_per_s / 8 * c.loss.rto_max.0 / 1_000_000_000 / 8;
     c.rate.inflight_fixed_bytes = c.rate.inflight_fixed_bytes.min(queued);
     // A silence is longer than the timers that would end it.

@@ -16,8 +16,8 @@ pub(crate) struct Claim {
     pub tag: u32,
     /// The life of its engine.
     pub incarnation: u64,
-    /// Our tag of the context that it would replace, 0 if there is none. A late copy of an Open that
-    /// was proven once says nothing about a context made since.
+    /// Our tag of the context that it would replace, 0 if there is none. A late copy of an Open
+    /// that was proven once says nothing about a context made since.
     pub against: u32,
 }
 

@@ -211,8 +211,8 @@ impl Active {
             credit.on_sent(bytes);
         }
         self.set.get_mut(path).count_sent();
-        // What the pacer held back is no pause: a rate below a packet per round trip would begin a new
-        // measurement with each packet, never end one, and so last for ever.
+        // What the pacer held back is no pause: a rate below a packet per round trip would begin a
+        // new measurement with each packet, never end one, and so last for ever.
         let pause = self.meter.on_sent(now, bytes).min(now.since(self.pacing.next()));
         let srtt = self.srtt(p);
         if self.inflight == 0 && pause > srtt && !retransmit {

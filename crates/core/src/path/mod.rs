@@ -384,8 +384,8 @@ impl PathContext {
         self.active.as_ref().is_none_or(|a| a.inflight == 0 && !a.set.changes())
     }
 
-    /// To be asked before [`Self::shrink`]: retired paths that the summary has no room for are in use
-    /// again, which is a change to be told.
+    /// To be asked before [`Self::shrink`]: retired paths that the summary has no room for are in
+    /// use again, which is a change to be told.
     pub fn acquit_beyond_summary(&mut self) {
         if let Some(active) = &mut self.active {
             active.health.acquit_from(&mut active.set, SUMMARY_PATHS);

@@ -101,9 +101,9 @@ impl SrdRate {
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
-    /// The rate when delay says nothing, if it does: no loss for long, and less than a packet under
-    /// way. What a packet meets then is its own time on a slow wire, or somebody else's queue; taken
-    /// for ours it would hold the rate at its least for ever.
+    /// The rate when delay says nothing, if it does: no loss for long, and less than a packet
+    /// under way. What a packet meets then is its own time on a slow wire, or somebody else's
+    /// queue; taken for ours it would hold the rate at its least for ever.
     fn alone(&self, link: &Link) -> Option<u64> {
         let packet = Link::rate(link.mtu, link.srtt_ns);
         let alone = self.lossless >= LOSSLESS_ROUNDS && self.rate < packet;

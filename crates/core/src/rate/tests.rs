@@ -109,7 +109,7 @@ fn a_minority_of_late_paths_does_not_slow_even_those_who_keep_using_them() {
 }
 
 /// On a slow wire the time that a full packet takes is many targets above the least RTT, which a
-/// short packet had. Losses took the rate to its least; when they have ended it must not stay there.
+/// short packet had. Losses took the rate to its least; when they have ended it must not stay.
 #[test]
 fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
     let link = Link {
