@@ -384,8 +384,8 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
         c.loss.reorder_min = Span(0);
     }
     c.loss.rto_max = Span::from_us(d.pick(&[200, 1_000, 4_000])).max(rtt);
-    // What a fixed rate above the network's may queue comes back before a timeout: else every packet
-    // is sent again for ever, as anybody would who sends blindly.
+    // What a fixed rate above the network's may queue comes back before a timeout: else every
+    // packet is sent again for ever, as anybody would who sends blindly.
     let queued = l.bits_per_s / 8 * c.loss.rto_max.0 / 1_000_000_000 / 8;
     c.rate.inflight_fixed_bytes = c.rate.inflight_fixed_bytes.min(queued);
     // A silence is longer than the timers that would end it.
