@@ -121,7 +121,8 @@ impl Machine {
         let node = &mut self.nodes[k];
         let t = node.clock.read(now);
         let due = node.engine.next_timeout();
-        if due != Time::NEVER && due.0 > 0 && due <= t && node.wake_at <= now {
+        // Also where there is something to send at once: timers are not put off by it.
+        if due <= t && node.wake_at <= now {
             node.engine.handle_timeout(t);
             node.observed(led);
             node.events(led);
