@@ -78,7 +78,7 @@ impl Plan<'_> {
         world: &mut World<P, H>,
     ) -> Result<(), String> {
         for (at, fault) in &self.faults {
-            world.fault_at(*at, fault.clone()).map_err(|e| e.to_string())?;
+            world.fault_at(*at, *fault).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -85,7 +85,8 @@ fn fcts_us(runs: &[RunResult]) -> Vec<f64> {
 pub fn cdf(results: &[RunResult]) -> Chart {
     let all = fcts_us(results);
     let log = all.last().zip(all.first()).is_some_and(|(max, min)| max / min > LOG_FROM);
-    let mut p = plot(layout(axis("flow completion time, us", log), axis("share of flows", false)));
+    let time = axis("flow completion time, us", log).range_mode(RangeMode::Normal);
+    let mut p = plot(layout(time, axis("share of flows", false)));
     for (i, case) in cases(results).into_iter().enumerate() {
         let all = fcts_us(case);
         if all.is_empty() {
