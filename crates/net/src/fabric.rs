@@ -97,20 +97,17 @@ impl Fabric {
         self.nodes.iter().map(|(node, ns)| (*node, ns))
     }
 
-    /// Another draw of the hashes: the same fabric, other ports on other spines.
+    /// Another draw of the hashes: the same fabric, other ports on other spines. Kernels without
+    /// a seed to set (before 6.11) draw by the ports that new sockets get.
     ///
     /// # Errors
-    /// The kernel has no seed to set.
+    /// The kernel refuses the seed.
     pub fn reseed(&mut self, seed: u32) -> Result {
         self.spec.seed = seed;
         for (node, ns) in &self.nodes {
             if !matches!(node, Node::Host(..)) {
                 let value = self.spec.hash_seed(*node).to_string();
-                if !ns.sysctl_set("ipv4/fib_multipath_hash_seed", &value)? {
-                    return Err(NetError::new(
-                        "this kernel has no net.ipv4.fib_multipath_hash_seed (6.11 and later do)",
-                    ));
-                }
+                ns.sysctl_set("ipv4/fib_multipath_hash_seed", &value)?;
             }
         }
         Ok(())

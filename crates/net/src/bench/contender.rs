@@ -112,6 +112,11 @@ impl Contender {
         if kind.v6 && !fabric.v6() {
             return Err(NetError::new("the kernel has no IPv6"));
         }
+        if kind.rto_ms != 200 && !Path::new("/proc/sys/net/ipv4/tcp_rto_min_us").exists() {
+            return Err(NetError::new(
+                "the kernel has no net.ipv4.tcp_rto_min_us (6.11 and later)",
+            ));
+        }
         if kind.multipath {
             mptcp_prepare(fabric)?;
         }
