@@ -54,7 +54,7 @@ fn a_saturated_link_is_fully_used_and_its_queue_grows_by_what_is_too_much() {
     let names: Vec<&str> = o.tiers.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["host->leaf", "leaf->leaf", "leaf->host"]);
     let (up, core) = (tier(&o, "host->leaf"), tier(&o, "leaf->leaf"));
-    // The senders' cards: 100 us each. The third host's card does nothing: its share is in the mean.
+    // The senders' cards: 100 us each. The third host's card does nothing, and is in the mean.
     for (i, n) in up.intervals.iter().take(10).enumerate() {
         assert_eq!((n.used_max, n.used_mean), (1.0, 2.0 / 3.0), "interval {i}");
     }

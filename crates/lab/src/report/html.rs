@@ -233,8 +233,8 @@ fn definitions(out: &mut String) {
          all flows that end there: no headers, no round trip.</dd>\n\
          <dt>Floor</dt><dd>The time of all bytes with all headers that a flow's slower end must \
          carry no later than the flow's own last byte, plus the base round trip of its last \
-         packet. The last of several equal flows cannot end earlier; flows that share an end fairly \
-         all reach it together; one that ends earlier took from the others.</dd>\n\
+         packet. The last of several equal flows cannot end earlier; flows that share an end \
+         fairly all reach it together; one that ends earlier took from the others.</dd>\n\
          <dt>max/min</dt><dd>Slowest over fastest flow of one round, in the worst round of all \
          seeds.</dd>\n\
          <dt>retx %</dt><dd>Data packets sent again per hundred different data packets; spurious: \
