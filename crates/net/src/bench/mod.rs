@@ -122,8 +122,8 @@ pub struct BenchArgs {
     /// Runs per draw [default: 5; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Who takes part: srd srd-processes (12 per host) srd-one-path, with -credits: receiver credits;
-    /// cubic bbr reno mptcp cubic-v6, with -50ms: least timeout of 50 ms instead of 200
+    /// Who takes part: srd srd-processes (12 per host) srd-one-path, with -credits for receiver
+    /// credits; cubic bbr reno mptcp cubic-v6, with -50ms for a least timeout of 50 ms, not 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// First draw
