@@ -49,8 +49,12 @@ pub fn run_all(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(at) else { return };
-            let result = run(&job.spec, Path::new(&job.folder), job.seed)
-                .map_err(|e| format!("{} / {}: {e}", job.spec.name, job.spec.case));
+            let result = run(&job.spec, Path::new(&job.folder), job.seed).map_err(|e| {
+                match job.spec.case.as_str() {
+                    "" => format!("{}: {e}", job.spec.name),
+                    case => format!("{}, case \"{case}\": {e}", job.spec.name),
+                }
+            });
             *results[at].lock().expect("no run panics while it stores") = Some(result);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         }
