@@ -50,8 +50,13 @@ impl Plan {
     }
 }
 
-/// `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
+/// `demo --net`, or `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
 pub fn run_command(args: &mut Args) -> Result {
+    if args.flag("--net") {
+        args.end()?;
+        let program = tools::build_release("srd-cli", "srd")?;
+        return run(&mut command(&program.to_string_lossy(), &["net", "demo"]));
+    }
     let loss: f64 = args.value("--loss")?.unwrap_or(0.01);
     if !(0.0..=0.5).contains(&loss) {
         return Err("--loss is a share of the packets, from 0 to 0.5".into());

@@ -38,6 +38,7 @@ Checks
 Runs
   demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
+  demo --net                   SRD and TCP side by side on a network of namespaces, a spine dies
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   acceptance [--short] [--update] [--only WORD] [--srd PROGRAM]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
