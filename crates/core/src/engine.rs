@@ -97,7 +97,7 @@ impl<O: Observer> Engine<O> {
             paths: PathTable::new(&mut rng),
             path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
             cookies: CookieJar::new(&mut rng),
-            granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu),
+            granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu, cfg.rate.rtt_initial),
             pool: Vec::new(),
             evict_hand: 0,
             control: VecDeque::new(),

@@ -500,16 +500,9 @@ impl TxSink for CardSink<'_, '_> {
     }
 }
 
-/// Paths per peer: with 64, a fat tree of 16 ways is loaded unevenly (a random permutation of 128
-/// hosts at full load ends 5 us later).
-const PATHS: u16 = 128;
-
-/// Engine settings of a network with links of `bits_per_s` and a base RTT of `rtt_ps`: the
-/// simulator's defaults, 128 paths and receiver credits.
+/// Engine settings of a network with links of `bits_per_s` and a base RTT of `rtt_ps`:
+/// [`EngineConfig::datacenter`].
 pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
     let rtt = Span(rtt_ps / NS);
-    let mut c = EngineConfig::simulated(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt);
-    c.path.paths = PATHS;
-    c.rate.credits = true;
-    c
+    EngineConfig::datacenter(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt)
 }

@@ -2,26 +2,41 @@
 //!
 //! A fixed return path that is a black hole would make every healthy forward path look dead. So
 //! acknowledgments rotate, each carries a number that the peer echoes, and a path whose numbers
-//! never come back while those of others do is replaced.
+//! never come back while those of others do is replaced. So is one that takes much longer than the
+//! quickest: what waits for acknowledgments waits for the slowest, and the sender cannot tell their
+//! delay from that of its own paths.
 
 use super::set::PathSet;
 use crate::rng::Rng;
+use crate::time::Time;
 
 /// Paths in rotation: enough to survive dead ones, few enough to learn about each quickly.
 const SLOTS: usize = 8;
-/// Acknowledgments remembered until their echo.
-const REMEMBERED: usize = 16;
+/// Acknowledgments remembered until their echo, each in the place that its number names: a round
+/// trip's worth at 100 Gb/s, even through queues.
+const REMEMBERED: usize = 128;
 /// Patience in multiples of the usual number of acknowledgments per echo: false alarms e^-6.
 const PATIENCE: u32 = 6;
+
+/// An acknowledgment on its way.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// Clock in units of 16 ns.
+    at: u32,
+    tx_num_low: u16,
+    /// [`SLOTS`] = none.
+    slot: u8,
+}
 
 #[derive(Debug)]
 pub(crate) struct AckPaths {
     paths: [u8; SLOTS],
     /// Acknowledgments on the path of the slot since one of them was echoed.
     missed: [u8; SLOTS],
-    sent: [u16; REMEMBERED],
-    sent_slot: [u8; REMEMBERED],
-    sent_next: u8,
+    /// Time to the echo of the slot's last two acknowledgments, in ns; 0 = not known. It contains
+    /// the way of the data that carried the echo, hence two.
+    delays_ns: [[u32; 2]; SLOTS],
+    sent: [Sent; REMEMBERED],
     slot: u8,
     echoed_last: u16,
     /// Acknowledgments per echo, smoothed, times 8.
@@ -34,9 +49,8 @@ impl AckPaths {
         Self {
             paths: core::array::from_fn(|_| set.scan_next(rng)),
             missed: [0; SLOTS],
-            sent: [0; REMEMBERED],
-            sent_slot: [u8::MAX; REMEMBERED],
-            sent_next: 0,
+            delays_ns: [[0; 2]; SLOTS],
+            sent: [Sent { at: 0, tx_num_low: 0, slot: SLOTS as u8 }; REMEMBERED],
             slot: 0,
             echoed_last: 0,
             per_echo_8: 8,
@@ -44,11 +58,12 @@ impl AckPaths {
         }
     }
 
-    /// The path of the next one.
-    pub(crate) fn choose(&mut self, set: &mut PathSet, rng: &mut Rng) -> u8 {
+    /// The path of the next one. `slack_ns`: how much longer than another a path may take.
+    pub(crate) fn choose(&mut self, set: &mut PathSet, slack_ns: u32, rng: &mut Rng) -> u8 {
         self.slot = (self.slot + 1) % SLOTS as u8;
         let slot = usize::from(self.slot);
-        if self.suspect(slot) || !set.get(self.paths[slot]).is_live() {
+        let usable = set.get(self.paths[slot]).is_live();
+        if !usable || self.suspect(slot) || self.slow(slot, slack_ns) {
             self.replace(slot, set, rng);
         }
         self.paths[slot]
@@ -64,38 +79,51 @@ impl AckPaths {
         heard && u32::from(self.missed[slot]) > PATIENCE * self.per_echo() + 4
     }
 
+    /// Whether both of the slot's last acknowledgments took longer than those of the quickest.
+    fn slow(&self, slot: usize, slack_ns: u32) -> bool {
+        let least = |d: &[u32; 2]| d[0].min(d[1]);
+        let own = least(&self.delays_ns[slot]);
+        own > slack_ns && {
+            let known = self.delays_ns.iter().map(least).filter(|&ns| ns > 0);
+            known.min().is_some_and(|quickest| own > quickest.saturating_add(slack_ns))
+        }
+    }
+
     fn replace(&mut self, slot: usize, set: &mut PathSet, rng: &mut Rng) {
         for _ in 0..set.paths.len() {
             let path = set.scan_next(rng);
             if set.get(path).is_live() && !self.paths.contains(&path) {
                 self.paths[slot] = path;
                 self.missed[slot] = 0;
+                self.delays_ns[slot] = [0; 2];
                 return;
             }
         }
         self.missed[slot] = 0;
     }
 
-    pub(crate) fn on_sent(&mut self, path: u8, tx_num_low: u16) {
+    pub(crate) fn on_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
         let Some(slot) = self.paths.iter().position(|&p| p == path) else { return };
         self.missed[slot] = self.missed[slot].saturating_add(1);
         self.since_echo = self.since_echo.saturating_add(1);
-        let i = usize::from(self.sent_next) % REMEMBERED;
-        self.sent[i] = tx_num_low;
-        self.sent_slot[i] = slot as u8;
-        self.sent_next = self.sent_next.wrapping_add(1);
+        self.sent[usize::from(tx_num_low) % REMEMBERED] =
+            Sent { at: now.to_wire(), tx_num_low, slot: slot as u8 };
     }
 
-    pub(crate) fn on_echoed(&mut self, tx_num_low: u16) {
+    pub(crate) fn on_echoed(&mut self, now: Time, tx_num_low: u16) {
         if tx_num_low == self.echoed_last {
             return;
         }
-        let found = (0..REMEMBERED)
-            .find(|&i| self.sent[i] == tx_num_low && usize::from(self.sent_slot[i]) < SLOTS);
-        let Some(i) = found else { return };
+        let sent = &mut self.sent[usize::from(tx_num_low) % REMEMBERED];
+        let slot = usize::from(sent.slot);
+        if sent.tx_num_low != tx_num_low || slot >= SLOTS {
+            return;
+        }
+        sent.slot = SLOTS as u8;
+        let ns = u32::try_from(now.since_wire(sent.at).0).unwrap_or(u32::MAX);
+        self.delays_ns[slot] = [ns.max(1), self.delays_ns[slot][0]];
         self.echoed_last = tx_num_low;
-        self.missed[usize::from(self.sent_slot[i])] = 0;
-        self.sent_slot[i] = u8::MAX;
+        self.missed[slot] = 0;
         let sample = self.since_echo.min(256) * 8;
         self.per_echo_8 = self.per_echo_8 - self.per_echo_8 / 8 + sample / 8;
         self.since_echo = 0;

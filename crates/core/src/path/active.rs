@@ -25,9 +25,10 @@ const HOST_NS_MAX: u64 = 4_000_000;
 /// How fast a host is trusted again.
 const HOST_HALF_LIFE: Span = Span::from_ms(100);
 
-/// One path is given up for so many base RTTs of lateness in sum. Fewer: the choice of
-/// replacements is noise; more: uneven loads last.
-const LATE_RTTS: u64 = 3;
+/// One path is given up for so many base RTTs of lateness in sum. A path whose packets come back
+/// gets as many new ones, which balances by itself; giving up more adds the noise of replacements
+/// (docs/algorithms.md).
+const LATE_RTTS: u64 = 10;
 
 #[derive(Debug)]
 pub(crate) struct Active {
@@ -52,8 +53,8 @@ pub(crate) struct Active {
     delivered: u64,
     /// Queueing delay of the newest echo.
     queue_ns_last: u32,
-    /// Queueing delay of the better paths in the last round: the lower quartile.
-    queue_ns_low: u32,
+    /// Queueing delay of the median path in the last round.
+    queue_ns_usual: u32,
     /// Lateness of paths that were used again all the same.
     late_ns: u64,
 }
@@ -87,7 +88,7 @@ impl Active {
             host_at: now,
             delivered: 0,
             queue_ns_last: 0,
-            queue_ns_low: 0,
+            queue_ns_usual: 0,
             late_ns: 0,
         };
         active.cap_update(p);
@@ -119,6 +120,7 @@ impl Active {
             burst: u64::from(p.burst_bytes),
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
+            credited: false,
         }
     }
 
@@ -259,13 +261,13 @@ impl Active {
         }
     }
 
-    /// How late a path is compared with the better ones of the last round: 0 = use it again, else
+    /// How late a path is compared with the median of the last round: 0 = use it again, else
     /// by how many targets (at least 1). Where every path has a queue, because the last hop has one
     /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
     /// proportion to their lateness: all senders see the same queue, and if all left it at once
     /// they would only move it.
     fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
-        let more = u64::from(queue_ns.saturating_sub(self.queue_ns_low));
+        let more = u64::from(queue_ns.saturating_sub(self.queue_ns_usual));
         self.late_ns += more.min(target_ns);
         let worth = LATE_RTTS * u64::from(base_ns.max(1));
         let given_up = self.late_ns >= worth;
@@ -275,9 +277,16 @@ impl Active {
         (more / target_ns.max(1)).max(u64::from(given_up))
     }
 
-    pub(crate) fn on_ack_end(&mut self, p: &Params, now: Time, acked: u32, app_limited: bool) {
+    pub(crate) fn on_ack_end(
+        &mut self,
+        p: &Params,
+        now: Time,
+        acked: u32,
+        app_limited: bool,
+        credited: bool,
+    ) {
         let mtu = u64::from(p.mtu);
-        let link = self.link_now(p);
+        let link = Link { credited, ..self.link_now(p) };
         if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
             self.cap_update(p);
         }
@@ -286,7 +295,7 @@ impl Active {
         let Some(mut round) = round else { return };
         self.delivered = round.delivered.max(self.delivered / 8 * 7);
         let quartiles = self.set.quartiles_take();
-        self.queue_ns_low = quartiles.map_or(0, |(_, quartile)| quartile);
+        self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.

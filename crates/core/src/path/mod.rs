@@ -15,6 +15,7 @@ mod rtt;
 mod set;
 
 pub(crate) use params::Params;
+use params::ns32;
 pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
@@ -154,21 +155,23 @@ impl PathContext {
 
     /// The path of the next packet that carries only acknowledgments.
     pub fn ack_path_choose(&mut self, now: Time, rng: &mut Rng) -> u8 {
-        let (_, active, _) = self.grow(now);
-        active.ack_paths.choose(&mut active.set, rng)
+        let (p, active, _) = self.grow(now);
+        let base = active.rtt.min_ns().max(p.rtt_ns_initial);
+        let slack = ns32(rtt::target(p, base));
+        active.ack_paths.choose(&mut active.set, slack, rng)
     }
 
     /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
-    pub fn ack_sent(&mut self, path: u8, tx_num_low: u16) {
+    pub fn ack_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_sent(path, tx_num_low);
+            active.ack_paths.on_sent(now, path, tx_num_low);
         }
     }
 
     /// The peer said that the acknowledgment with these low bits reached it.
-    pub fn ack_echoed(&mut self, tx_num_low: u16) {
+    pub fn ack_echoed(&mut self, now: Time, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_echoed(tx_num_low);
+            active.ack_paths.on_echoed(now, tx_num_low);
         }
     }
 
@@ -224,8 +227,9 @@ impl PathContext {
 
     /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
     pub fn on_ack_end(&mut self, now: Time, newly_acked_bytes: u32, app_limited: bool) {
-        let (p, active, _) = self.grow(now);
-        active.on_ack_end(p, now, newly_acked_bytes, app_limited);
+        let (p, active, credit) = self.grow(now);
+        let credited = credit.is_on();
+        active.on_ack_end(p, now, newly_acked_bytes, app_limited, credited);
     }
 
     /// A packet was declared lost.

@@ -9,6 +9,10 @@ const SHARE_PERCENT: u64 = 98;
 const GRANT_PACKETS: u32 = 4;
 /// Most bytes that one peer may hold unused, as time at line rate: some round trips.
 const AHEAD: Span = Span::from_us(200);
+/// The only sender meets nobody at the last hop, so its grants need no pace: it always has those of
+/// so many round trips in hand, for a queue in the fabric delays them both ways. No more than its
+/// window holds: what a sender cannot keep is lost.
+const LONE_RTTS: u64 = 2;
 /// Grants unused this long were lost with packets, or are not wanted.
 const STALE: Span = Span::from_ms(1);
 /// End of the ring, and "not in it".
@@ -31,8 +35,8 @@ impl Peer {
     const NEW: Self = Self { wanted: 0, ahead: 0, heard: 0, next: NONE };
 }
 
-/// Hands out the receiver's link, at 98 % of the line, four packets to each peer in turn. One per
-/// engine; peers are numbered by reliability context.
+/// Hands out the receiver's link, at 98 % of the line, four packets to each peer in turn; the only
+/// one that wants something gets two round trips' worth at once. One per engine; peers are numbered by reliability context.
 #[derive(Debug)]
 pub struct Granter {
     peers: Vec<Peer>,
@@ -43,13 +47,24 @@ pub struct Granter {
     rate: u64,
     packet: u32,
     ahead_max: u32,
+    /// Peers that want something.
+    wanting: u32,
+    /// Since when it is one.
+    lone_since: Time,
+    /// Round trip that is assumed.
+    rtt: Span,
+    /// What the only one that wants something gets at once, in bytes ahead.
+    ahead_lone: u32,
 }
 
 impl Granter {
     /// For a link of this rate (bytes per second, above zero) and packets of up to `mtu` bytes of
-    /// payload.
-    pub fn new(line_bytes_per_sec: u64, mtu: u16) -> Self {
-        let ahead = u128::from(line_bytes_per_sec) * u128::from(AHEAD.0) / 1_000_000_000;
+    /// payload, with round trips of about `rtt`.
+    pub fn new(line_bytes_per_sec: u64, mtu: u16, rtt: Span) -> Self {
+        let bytes = |span: Span| {
+            let bytes = u128::from(line_bytes_per_sec) * u128::from(span.0) / 1_000_000_000;
+            u32::try_from(bytes).unwrap_or(u32::MAX / 2)
+        };
         // Senders count headers, too.
         let packet = u32::from(mtu) + (HEADER_BYTES + BODY_BYTES_MAX) as u32;
         Self {
@@ -59,7 +74,11 @@ impl Granter {
             next_fraction: 0,
             rate: (line_bytes_per_sec / 100 * SHARE_PERCENT).max(1),
             packet,
-            ahead_max: u32::try_from(ahead).unwrap_or(u32::MAX / 2).max(4 * GRANT_PACKETS * packet),
+            ahead_max: bytes(AHEAD).max(4 * GRANT_PACKETS * packet),
+            wanting: 0,
+            lone_since: Time(0),
+            rtt,
+            ahead_lone: bytes(rtt.scale(LONE_RTTS, 1).min(AHEAD)),
         }
     }
 
@@ -80,7 +99,12 @@ impl Granter {
         }
         peer.heard = now.to_wire();
         peer.ahead = peer.ahead.saturating_sub(arrived_bytes);
+        if self.wanting != 1 {
+            self.lone_since = now;
+        }
+        self.wanting -= u32::from(peer.wanted > 0);
         peer.wanted = packets_max.saturating_mul(packet);
+        self.wanting += u32::from(peer.wanted > 0);
         if peer.wanted > peer.ahead && peer.next == NONE {
             self.insert(ctx);
         }
@@ -111,6 +135,7 @@ impl Granter {
     /// Peer `ctx` is gone, or grants no longer concern it.
     pub fn forget(&mut self, ctx: u32) {
         let Some(peer) = self.peers.get_mut(ctx as usize) else { return };
+        self.wanting -= u32::from(peer.wanted > 0);
         // It leaves the ring at its turn.
         *peer = Peer { next: peer.next, ..Peer::NEW };
     }
@@ -130,6 +155,7 @@ impl Granter {
             let peer = &mut self.peers[ctx as usize];
             if peer.ahead > 0 && now.since_wire(peer.heard) > STALE {
                 // Silent with grants in hand: it must speak before it gets more.
+                self.wanting -= u32::from(peer.wanted > 0);
                 peer.wanted = 0;
                 continue;
             }
@@ -139,10 +165,15 @@ impl Granter {
             }
             let bytes = most.min(grant).next_multiple_of(CREDIT_UNIT_BYTES);
             peer.ahead += bytes;
-            if peer.wanted.min(self.ahead_max) > peer.ahead {
+            let ahead = peer.ahead;
+            if peer.wanted.min(self.ahead_max) > ahead {
                 self.insert(ctx);
             }
-            self.pace(now, bytes);
+            // Half a round trip: those who start together are heard of by then.
+            let lone = self.wanting == 1 && now.since(self.lone_since) > self.rtt.scale(1, 2);
+            if !lone || ahead > self.ahead_lone {
+                self.pace(now, bytes);
+            }
             return Some((ctx, bytes));
         }
         None

@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub target_ns: u64,
     /// Payload of a full packet.
     pub mtu: u64,
+    /// Credits are in force: the last hop is shared out by the receiver.
+    pub credited: bool,
 }
 
 impl Link {

@@ -8,6 +8,9 @@ use super::{Link, RatePolicy, Round};
 
 /// Beyond this many targets of queueing delay the rate is what was delivered.
 const HEAVY_TARGETS: u64 = 4;
+/// Targets of queueing delay that are tolerated while credits are in force: the queue is then that of
+/// the fabric, which choosing paths has to even out, and slowing down only adds idle time to it.
+const CREDITED_TARGETS: u64 = 3;
 /// Lost share beyond which the loss is congestion's.
 const HEAVY_PERMILLE: u32 = 50;
 /// Packets in a round under which its delivery rate is too coarse to accuse the network.
@@ -65,7 +68,8 @@ impl SrdRate {
     /// there waits for the fabric, and slowing down would only cost.
     fn target(&self, link: &Link) -> u64 {
         let halvings = log2_256(link.line, self.rate).min(4 * 256);
-        (link.target_ns * (1024 + halvings) / 1024).max(1)
+        let tolerated = if link.credited { CREDITED_TARGETS } else { 1 };
+        (tolerated * link.target_ns * (1024 + halvings) / 1024).max(1)
     }
 
     /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
@@ -113,7 +117,9 @@ impl SrdRate {
     fn decide(&mut self, link: &Link, round: &Round, queue: u64) -> u64 {
         let target = self.target(link);
         let lossy = round.lost_permille > HEAVY_PERMILLE;
-        let heavy = queue > HEAVY_TARGETS * target || (lossy && queue > target / 2);
+        // A last hop that is shared out does not overflow: the loss is that of some paths.
+        let heavy_loss = lossy && queue > target / 2 && !link.credited;
+        let heavy = queue > HEAVY_TARGETS * target || heavy_loss;
         let held = core::mem::take(&mut self.hold);
         let short = round.packets >= PACKETS_TRUSTED
             && !round.app_limited
@@ -153,8 +159,9 @@ impl RatePolicy for SrdRate {
     fn inflight_max(&self, link: &Link) -> u64 {
         let bdp = Link::bytes(link.line, link.base_ns) + link.host_bytes;
         if self.first {
-            // A quarter more than the base RTT holds: acknowledgments are coalesced.
-            let covered = bdp + bdp / 4;
+            // More than the base RTT holds: acknowledgments are coalesced, and data that is sprayed
+            // at line rate meets some queue in a fabric.
+            let covered = bdp + bdp / 5 * 2;
             let most = if link.base_known { covered } else { covered.min(FIRST_UNKNOWN_MAX) };
             let widest = bdp + Link::bytes(link.line, link.target_ns);
             return (most + self.clear_bytes).min(widest.max(most)).max(4 * link.mtu);

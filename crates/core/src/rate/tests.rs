@@ -121,6 +121,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         burst: 1024,
         target_ns: 1_000,
         mtu: 1024,
+        credited: false,
     };
     let round = |lost_permille| Round {
         queue_ns: Some(11_300),
@@ -153,6 +154,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         burst: 65_536,
         target_ns: 100_000,
         mtu: 1400,
+        credited: false,
     };
     let late = |lost_permille| Round {
         queue_ns: Some(380_000),
@@ -413,7 +415,7 @@ fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
 
 #[test]
 fn grants_are_paced_and_equal() {
-    let mut granter = Granter::new(LINE, 4096);
+    let mut granter = Granter::new(LINE, 4096, BASE);
     assert_eq!(granter.next(), Time::NEVER);
     for ctx in [0, 3, 1] {
         granter.on_backlog(Time(0), ctx, u32::MAX, 0);
@@ -430,7 +432,7 @@ fn grants_are_paced_and_equal() {
 
 #[test]
 fn grants_end_with_the_backlog_and_with_silence() {
-    let mut granter = Granter::new(LINE, 1000);
+    let mut granter = Granter::new(LINE, 1000, BASE);
     granter.on_backlog(Time(0), 5, 6, 0);
     let mut sum = 0;
     while let Some((5, bytes)) = granter.poll(granter.next()) {
@@ -466,7 +468,61 @@ fn a_sender_without_credit_waits_and_recovers() {
     };
     // Nobody grants: one first window each time that nothing has been under way for two RTTs.
     let free = run(false);
-    assert!((10..40).contains(&free), "{free} % of the line without any credit");
+    assert!((10..45).contains(&free), "{free} % of the line without any credit");
     let granted = run(true);
     assert!((45..60).contains(&granted), "{granted} % of the line with credits for a half");
+}
+
+/// The only sender is never short of credit; with a second one the link is shared out again.
+#[test]
+fn a_lone_peer_has_two_round_trips_in_hand() {
+    let mut granter = Granter::new(LINE, 4096, BASE);
+    let per_rtt = LINE * BASE.0 / 1_000_000_000;
+    let grants = |g: &mut Granter, now: Time| -> u64 {
+        core::iter::from_fn(|| g.poll(now)).map(|(_, bytes)| u64::from(bytes)).sum()
+    };
+    granter.on_backlog(Time(0), 0, u32::MAX, 0);
+    assert!(grants(&mut granter, Time(0)) < per_rtt, "others may just be starting");
+    granter.on_backlog(Time(BASE.0), 0, u32::MAX, 0);
+    let lone = grants(&mut granter, Time(BASE.0));
+    assert!((per_rtt..2 * per_rtt + 20_000).contains(&lone), "{lone}");
+
+    let now = Time(2 * BASE.0);
+    granter.on_backlog(now, 1, u32::MAX, 0);
+    granter.on_backlog(now, 0, u32::MAX, 100_000);
+    assert!(grants(&mut granter, now) < 20_000, "paced: one grant at a time");
+}
+
+/// With credits in force the queue is the fabric's, and losses without it are some path's.
+#[test]
+fn credited_senders_tolerate_the_queue_of_the_fabric() {
+    let link = |credited| Link {
+        line: LINE,
+        base_ns: 14_000,
+        base_known: true,
+        host_bytes: 0,
+        srtt_ns: 28_000,
+        burst: 8192,
+        target_ns: 10_000,
+        mtu: 4096,
+        credited,
+    };
+    let round = |queue, lost_permille| Round {
+        queue_ns: Some(queue),
+        delivered: LINE / 2,
+        sent: LINE,
+        packets: 40,
+        lost_permille,
+        app_limited: false,
+    };
+    let after = |credited, queue, lost| {
+        let mut rate = SrdRate::new(LINE);
+        rate.on_round(&link(credited), &round(queue, lost));
+        rate.rate()
+    };
+    assert!(after(false, 20_000, 0) < LINE);
+    assert_eq!(after(true, 20_000, 0), LINE);
+    assert!(after(true, 40_000, 0) < LINE, "up to a point");
+    assert_eq!(after(false, 8_000, 100), LINE / 2, "overload: what was delivered");
+    assert!(after(true, 20_000, 100) > LINE / 5 * 4, "lost on some paths");
 }

@@ -26,11 +26,13 @@ pub(crate) struct AckState {
     echoes: ArrayVec<PendingEcho, ACK_ECHOES_MAX>,
     /// PSNs that changed since the last acknowledgment: first and one past the last.
     changed: Option<(u32, u32)>,
+    /// One past the PSN with which the sender came to rest: it waits for all before it.
+    end: Option<u32>,
 }
 
 impl Default for AckState {
     fn default() -> Self {
-        Self { unacked: 0, due: Time::NEVER, echoes: ArrayVec::new(), changed: None }
+        Self { unacked: 0, due: Time::NEVER, echoes: ArrayVec::new(), changed: None, end: None }
     }
 }
 
@@ -83,6 +85,20 @@ impl AckState {
     /// The sender (or the state of things) wants to hear soon.
     pub fn hasten(&mut self, now: Time, delay: Span) {
         self.due = self.due.min(now + delay);
+    }
+
+    /// The sender has nothing to send after `p`.
+    pub fn note_end(&mut self, p: u32) {
+        self.end = Some(p.wrapping_add(1));
+    }
+
+    /// Whether all before `cum` being here is all that the sender had. True once.
+    pub fn end_reached(&mut self, cum: u32) -> bool {
+        let reached = self.end.is_some_and(|end| !psn::before(cum, end));
+        if reached {
+            self.end = None;
+        }
+        reached
     }
 
     /// The echoes as they leave now.
@@ -145,6 +161,16 @@ mod tests {
         assert!(a.is_quiet());
         a.hasten(Time(30), Span(5));
         assert_eq!(a.due(), Time(35));
+    }
+
+    #[test]
+    fn the_end_of_a_burst_is_told_once() {
+        let mut a = AckState::default();
+        assert!(!a.end_reached(7));
+        a.note_end(u32::MAX);
+        assert!(!a.end_reached(u32::MAX), "PSN u32::MAX itself is missing");
+        assert!(a.end_reached(0), "across the wrap");
+        assert!(!a.end_reached(1));
     }
 
     #[test]

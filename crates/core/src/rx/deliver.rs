@@ -12,7 +12,7 @@ use crate::psn;
 use crate::qp::Qp;
 use crate::rx::window::Seen;
 use crate::time::{Span, Time};
-use srd_wire::{Body, Message, Packet, Verdict};
+use srd_wire::{Body, Flags, Message, Packet, Verdict};
 
 /// The decision on one packet, and what to do with its payload.
 pub(crate) struct Judged {
@@ -65,6 +65,14 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         a.window.insert(p);
         a.ack.note_psn(now, p, &cfg);
+        let h = &packet.header;
+        if h.backlog.0 == 0 && h.flags.has(Flags::ACK_REQUEST) {
+            a.ack.note_end(p);
+        }
+        // The last of a burst is rarely the last to arrive.
+        if a.ack.end_reached(a.window.cum()) {
+            a.ack.hasten(now, cfg.delay_requested);
+        }
         if judged.verdict != Verdict::Ok && !planted!(VerdictNotKept) {
             a.verdicts.insert(p, judged.verdict);
             a.ack.hasten(now, Span::ZERO);

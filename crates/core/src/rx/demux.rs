@@ -116,7 +116,7 @@ impl<O: Observer> Engine<O> {
             c.act().verdicts.retire(una);
         }
         let path_ctx = c.path_ctx;
-        self.paths.get_mut(path_ctx).ctx.ack_echoed(h.ack_echo);
+        self.paths.get_mut(path_ctx).ctx.ack_echoed(now, h.ack_echo);
         if self.contexts.get_mut(ci).act().loss.stalled {
             self.context_resume(now, ci);
         }

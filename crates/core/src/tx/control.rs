@@ -115,7 +115,7 @@ impl<O: Observer> Engine<O> {
             c.act().verdicts.clear();
         }
         let path_ctx = c.path_ctx;
-        self.paths.get_mut(path_ctx).ctx.ack_sent(path, tx_num as u16);
+        self.paths.get_mut(path_ctx).ctx.ack_sent(now, path, tx_num as u16);
     }
 
     /// A packet without PSN and payload: acknowledgment or probe. An acknowledgment block, if
