@@ -79,7 +79,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         return libc::EOPNOTSUPP;
     }
     // SAFETY: a live queue.
-    match unsafe { Cq::of(cq) }.cq.req_notify() {
+    let this = unsafe { Cq::of(cq) };
+    match this.cq.req_notify_beyond(this.unread()) {
         Ok(()) => 0,
         Err(e) => e.errno(),
     }

@@ -117,6 +117,14 @@ impl Cq {
         unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
     }
 
+    /// Completions taken from the device that the program has not polled.
+    pub(crate) fn unread(&self) -> usize {
+        let taken = self.locked();
+        let unread = taken.len - taken.next;
+        self.unlock();
+        unread
+    }
+
     /// A queue pair goes: its completions must not be seen any more.
     pub(crate) fn forget(&self, qpn: Qpn) {
         self.locked().forget(qpn);

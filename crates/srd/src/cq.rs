@@ -190,20 +190,40 @@ impl CompletionQueue {
         }
     }
 
-    /// Arms the queue: the next completion that arrives makes one event on its channel. Poll once
-    /// more after this, because what has arrived before makes none.
+    /// Arms the queue: the next completion that arrives makes one event on its channel; one that
+    /// waits to be polled makes it at once, as devices do that are told how far the user has come.
     ///
     /// # Errors
     /// The queue has no channel, or the device is not usable.
     pub fn req_notify(&self) -> Result<(), Error> {
+        self.req_notify_beyond(0)
+    }
+
+    /// As [`CompletionQueue::req_notify`] for a caller that has polled `unread` completions which
+    /// it has not looked at yet: they count as waiting.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::req_notify`].
+    pub fn req_notify_beyond(&self, unread: usize) -> Result<(), Error> {
+        let core = &self.0.core;
         self.0.device.shared().check()?;
-        if self.0.core.channel.is_none() {
+        let Some(channel) = &core.channel else {
             return Err(Error::Invalid("the completion queue was created without a channel"));
-        }
-        self.0.core.armed.store(true, Ordering::SeqCst);
+        };
+        core.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        // Either the turn sees that the queue is armed, or this sees what it has put in.
+        if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
+            channel.push(core.id, core.context);
+        }
         self.0.device.shared().driving.callers_rest();
         Ok(())
+    }
+
+    /// Whether completions wait to be polled.
+    fn has_waiting(&self) -> bool {
+        let reader = lock(&self.0.core.reader);
+        !reader.stash.is_empty() || !reader.ring.is_empty()
     }
 
     /// Sleeps until the turn has put a completion in, `limit` at most.
@@ -214,11 +234,7 @@ impl CompletionQueue {
         let guard = lock(&core.bed.0);
         // The waker takes the same lock after it has put the completion in: either it is seen
         // here, or the notification comes while this thread waits.
-        let empty = {
-            let reader = lock(&core.reader);
-            reader.stash.is_empty() && reader.ring.is_empty()
-        };
-        if empty {
+        if !self.has_waiting() {
             drop(core.bed.1.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner));
         }
         core.sleepers.fetch_sub(1, Ordering::SeqCst);
