@@ -36,7 +36,8 @@ impl Peer {
 }
 
 /// Hands out the receiver's link, at 98 % of the line, four packets to each peer in turn; the only
-/// one that wants something gets two round trips' worth at once. One per engine; peers are numbered by reliability context.
+/// one that wants something gets two round trips' worth at once. One per engine; peers are numbered
+/// by reliability context.
 #[derive(Debug)]
 pub struct Granter {
     peers: Vec<Peer>,

@@ -8,8 +8,8 @@ use super::{Link, RatePolicy, Round};
 
 /// Beyond this many targets of queueing delay the rate is what was delivered.
 const HEAVY_TARGETS: u64 = 4;
-/// Targets of queueing delay that are tolerated while credits are in force: the queue is then that of
-/// the fabric, which choosing paths has to even out, and slowing down only adds idle time to it.
+/// Targets of queueing delay that are tolerated while credits are in force: the queue is then that
+/// of the fabric, which choosing paths has to even out, and slowing down only adds idle time to it.
 const CREDITED_TARGETS: u64 = 3;
 /// Lost share beyond which the loss is congestion's.
 const HEAVY_PERMILLE: u32 = 50;
