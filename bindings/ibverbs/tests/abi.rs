@@ -10,9 +10,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Asserts about one structure: its size, unless it has grown in newer headers, and its fields.
+/// Asserts about one structure: its size, unless it has grown in newer headers, and its fields
+/// (without commas: a formatter would give each a line).
 macro_rules! layout {
-    ($out:ident, $c:literal, $rust:ident, $size:ident, [$($field:ident),*]) => {
+    ($out:ident, $c:literal, $rust:ident, $size:ident; $($field:ident)*) => {
         size($out, $c, size_of::<abi::$rust>(), Size::$size);
         $(field($out, $c, stringify!($field), offset_of!(abi::$rust, $field));)*
     };
@@ -48,143 +49,51 @@ fn numbers(out: &mut String, list: &[(&str, i64)]) {
 }
 
 fn objects(out: &mut String) {
-    layout!(out, "union ibv_gid", ibv_gid, Same, []);
-    layout!(
-        out,
-        "struct ibv_device",
-        ibv_device,
-        Same,
-        [node_type, transport_type, name, dev_name, dev_path, ibdev_path]
-    );
-    layout!(
-        out,
-        "struct ibv_context_ops",
-        ibv_context_ops,
-        Same,
-        [
-            alloc_mw,
-            bind_mw,
-            dealloc_mw,
-            poll_cq,
-            req_notify_cq,
-            post_srq_recv,
-            post_send,
-            post_recv
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_context",
-        ibv_context,
-        Same,
-        [device, ops, cmd_fd, async_fd, num_comp_vectors, mutex, abi_compat]
-    );
-    layout!(out, "struct ibv_pd", ibv_pd, Same, [context, handle]);
-    layout!(out, "struct ibv_td", ibv_td, Same, [context]);
-    layout!(
-        out,
-        "struct ibv_parent_domain_init_attr",
-        ibv_parent_domain_init_attr,
-        Same,
-        [pd, td, comp_mask, alloc, free, pd_context]
-    );
-    layout!(out, "struct ibv_mr", ibv_mr, Same, [context, pd, addr, length, handle, lkey, rkey]);
-    layout!(
-        out,
-        "struct ibv_global_route",
-        ibv_global_route,
-        Same,
-        [dgid, flow_label, sgid_index, hop_limit, traffic_class]
-    );
-    layout!(
-        out,
-        "struct ibv_ah_attr",
-        ibv_ah_attr,
-        Same,
-        [grh, dlid, sl, src_path_bits, static_rate, is_global, port_num]
-    );
-    layout!(out, "struct ibv_ah", ibv_ah, Same, [context, pd, handle]);
-    layout!(
-        out,
-        "struct ibv_grh",
-        ibv_grh,
-        Same,
-        [version_tclass_flow, paylen, next_hdr, hop_limit, sgid, dgid]
-    );
-    layout!(out, "struct ibv_async_event", ibv_async_event, Same, [element, event_type]);
-    layout!(
-        out,
-        "struct ibv_gid_entry",
-        ibv_gid_entry,
-        Same,
-        [gid, gid_index, port_num, gid_type, ndev_ifindex]
-    );
+    layout! { out, "union ibv_gid", ibv_gid, Same; }
+    layout! { out, "struct ibv_device", ibv_device, Same;
+        node_type transport_type name dev_name dev_path ibdev_path
+    }
+    layout! { out, "struct ibv_context_ops", ibv_context_ops, Same;
+        alloc_mw bind_mw dealloc_mw poll_cq req_notify_cq post_srq_recv post_send post_recv
+    }
+    layout! { out, "struct ibv_context", ibv_context, Same;
+        device ops cmd_fd async_fd num_comp_vectors mutex abi_compat
+    }
+    layout! { out, "struct ibv_pd", ibv_pd, Same; context handle }
+    layout! { out, "struct ibv_td", ibv_td, Same; context }
+    layout! { out, "struct ibv_parent_domain_init_attr", ibv_parent_domain_init_attr, Same;
+        pd td comp_mask alloc free pd_context
+    }
+    layout! { out, "struct ibv_mr", ibv_mr, Same; context pd addr length handle lkey rkey }
+    layout! { out, "struct ibv_global_route", ibv_global_route, Same;
+        dgid flow_label sgid_index hop_limit traffic_class
+    }
+    layout! { out, "struct ibv_ah_attr", ibv_ah_attr, Same;
+        grh dlid sl src_path_bits static_rate is_global port_num
+    }
+    layout! { out, "struct ibv_ah", ibv_ah, Same; context pd handle }
+    layout! { out, "struct ibv_grh", ibv_grh, Same;
+        version_tclass_flow paylen next_hdr hop_limit sgid dgid
+    }
+    layout! { out, "struct ibv_async_event", ibv_async_event, Same; element event_type }
+    layout! { out, "struct ibv_gid_entry", ibv_gid_entry, Same;
+        gid gid_index port_num gid_type ndev_ifindex
+    }
 }
 
 fn device(out: &mut String) {
-    layout!(
-        out,
-        "struct ibv_device_attr",
-        ibv_device_attr,
-        Same,
-        [
-            fw_ver,
-            node_guid,
-            sys_image_guid,
-            max_mr_size,
-            page_size_cap,
-            vendor_id,
-            vendor_part_id,
-            hw_ver,
-            max_qp,
-            max_qp_wr,
-            device_cap_flags,
-            max_sge,
-            max_sge_rd,
-            max_cq,
-            max_cqe,
-            max_mr,
-            max_pd,
-            atomic_cap,
-            max_ah,
-            max_srq,
-            max_pkeys,
-            local_ca_ack_delay,
-            phys_port_cnt
-        ]
-    );
-    layout!(out, "struct ibv_device_attr_ex", ibv_device_attr_ex, Begin, [orig_attr, comp_mask]);
+    layout! { out, "struct ibv_device_attr", ibv_device_attr, Same;
+        fw_ver node_guid sys_image_guid max_mr_size page_size_cap vendor_id vendor_part_id hw_ver
+        max_qp max_qp_wr device_cap_flags max_sge max_sge_rd max_cq max_cqe max_mr max_pd
+        atomic_cap max_ah max_srq max_pkeys local_ca_ack_delay phys_port_cnt
+    }
+    layout! { out, "struct ibv_device_attr_ex", ibv_device_attr_ex, Begin; orig_attr comp_mask }
     field(out, "struct ibv_device_attr_ex", "phys_port_cnt_ex", abi::PHYS_PORT_CNT_EX_OFFSET);
-    layout!(
-        out,
-        "struct ibv_port_attr",
-        ibv_port_attr,
-        Grown,
-        [
-            state,
-            max_mtu,
-            active_mtu,
-            gid_tbl_len,
-            port_cap_flags,
-            max_msg_sz,
-            bad_pkey_cntr,
-            qkey_viol_cntr,
-            pkey_tbl_len,
-            lid,
-            sm_lid,
-            lmc,
-            max_vl_num,
-            sm_sl,
-            subnet_timeout,
-            init_type_reply,
-            active_width,
-            active_speed,
-            phys_state,
-            link_layer,
-            flags,
-            port_cap_flags2
-        ]
-    );
+    layout! { out, "struct ibv_port_attr", ibv_port_attr, Grown;
+        state max_mtu active_mtu gid_tbl_len port_cap_flags max_msg_sz bad_pkey_cntr
+        qkey_viol_cntr pkey_tbl_len lid sm_lid lmc max_vl_num sm_sl subnet_timeout init_type_reply
+        active_width active_speed phys_state link_layer flags port_cap_flags2
+    }
     // The structure grows at its front: what counts is the distance from its last field.
     let ours = offset_of!(abi::verbs_context, context);
     for (name, at) in [
@@ -207,239 +116,71 @@ fn device(out: &mut String) {
 }
 
 fn queues(out: &mut String) {
-    layout!(out, "struct ibv_comp_channel", ibv_comp_channel, Same, [context, fd, refcnt]);
-    layout!(
-        out,
-        "struct ibv_cq",
-        ibv_cq,
-        Same,
-        [
-            context,
-            channel,
-            cq_context,
-            handle,
-            cqe,
-            mutex,
-            cond,
-            comp_events_completed,
-            async_events_completed
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_cq_ex",
-        ibv_cq_ex,
-        Same,
-        [
-            comp_mask,
-            status,
-            wr_id,
-            start_poll,
-            next_poll,
-            end_poll,
-            read_opcode,
-            read_vendor_err,
-            read_byte_len,
-            read_imm_data,
-            read_qp_num,
-            read_src_qp,
-            read_wc_flags,
-            read_slid,
-            read_sl,
-            read_dlid_path_bits
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_cq_init_attr_ex",
-        ibv_cq_init_attr_ex,
-        Same,
-        [cqe, cq_context, channel, comp_vector, wc_flags, comp_mask, flags, parent_domain]
-    );
-    layout!(
-        out,
-        "struct ibv_wc",
-        ibv_wc,
-        Same,
-        [
-            wr_id,
-            status,
-            opcode,
-            vendor_err,
-            byte_len,
-            imm_data,
-            qp_num,
-            src_qp,
-            wc_flags,
-            pkey_index,
-            slid,
-            sl,
-            dlid_path_bits
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_qp_cap",
-        ibv_qp_cap,
-        Same,
-        [max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data]
-    );
-    layout!(
-        out,
-        "struct ibv_qp_init_attr",
-        ibv_qp_init_attr,
-        Same,
-        [qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all]
-    );
-    layout!(
-        out,
-        "struct ibv_qp_init_attr_ex",
-        ibv_qp_init_attr_ex,
-        Same,
-        [
-            qp_context,
-            send_cq,
-            recv_cq,
-            srq,
-            cap,
-            qp_type,
-            sq_sig_all,
-            comp_mask,
-            pd,
-            xrcd,
-            create_flags,
-            max_tso_header,
-            rwq_ind_tbl,
-            rx_hash_conf,
-            source_qpn,
-            send_ops_flags
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_qp_attr",
-        ibv_qp_attr,
-        Same,
-        [
-            qp_state,
-            cur_qp_state,
-            path_mtu,
-            path_mig_state,
-            qkey,
-            rq_psn,
-            sq_psn,
-            dest_qp_num,
-            qp_access_flags,
-            cap,
-            ah_attr,
-            alt_ah_attr,
-            pkey_index,
-            alt_pkey_index,
-            en_sqd_async_notify,
-            sq_draining,
-            min_rnr_timer,
-            port_num,
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            rate_limit
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_qp",
-        ibv_qp,
-        Same,
-        [
-            context,
-            qp_context,
-            pd,
-            send_cq,
-            recv_cq,
-            srq,
-            handle,
-            qp_num,
-            state,
-            qp_type,
-            mutex,
-            cond,
-            events_completed
-        ]
-    );
-    layout!(
-        out,
-        "struct ibv_qp_ex",
-        ibv_qp_ex,
-        Grown,
-        [
-            comp_mask,
-            wr_id,
-            wr_flags,
-            wr_atomic_cmp_swp,
-            wr_bind_mw,
-            wr_local_inv,
-            wr_rdma_read,
-            wr_rdma_write,
-            wr_rdma_write_imm,
-            wr_send,
-            wr_send_imm,
-            wr_send_inv,
-            wr_send_tso,
-            wr_set_ud_addr,
-            wr_set_xrc_srqn,
-            wr_set_inline_data,
-            wr_set_inline_data_list,
-            wr_set_sge,
-            wr_set_sge_list,
-            wr_start,
-            wr_complete,
-            wr_abort,
-            wr_atomic_write
-        ]
-    );
-    layout!(out, "struct ibv_sge", ibv_sge, Same, [addr, length, lkey]);
-    layout!(out, "struct ibv_data_buf", ibv_data_buf, Same, [addr, length]);
-    layout!(
-        out,
-        "struct ibv_send_wr",
-        ibv_send_wr,
-        Same,
-        [wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data]
-    );
+    layout! { out, "struct ibv_comp_channel", ibv_comp_channel, Same; context fd refcnt }
+    layout! { out, "struct ibv_cq", ibv_cq, Same;
+        context channel cq_context handle cqe mutex cond comp_events_completed
+        async_events_completed
+    }
+    layout! { out, "struct ibv_cq_ex", ibv_cq_ex, Same;
+        comp_mask status wr_id start_poll next_poll end_poll read_opcode read_vendor_err
+        read_byte_len read_imm_data read_qp_num read_src_qp read_wc_flags read_slid read_sl
+        read_dlid_path_bits
+    }
+    layout! { out, "struct ibv_cq_init_attr_ex", ibv_cq_init_attr_ex, Same;
+        cqe cq_context channel comp_vector wc_flags comp_mask flags parent_domain
+    }
+    layout! { out, "struct ibv_wc", ibv_wc, Same;
+        wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags pkey_index slid sl
+        dlid_path_bits
+    }
+    layout! { out, "struct ibv_qp_cap", ibv_qp_cap, Same;
+        max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data
+    }
+    layout! { out, "struct ibv_qp_init_attr", ibv_qp_init_attr, Same;
+        qp_context send_cq recv_cq srq cap qp_type sq_sig_all
+    }
+    layout! { out, "struct ibv_qp_init_attr_ex", ibv_qp_init_attr_ex, Same;
+        qp_context send_cq recv_cq srq cap qp_type sq_sig_all comp_mask pd xrcd create_flags
+        max_tso_header rwq_ind_tbl rx_hash_conf source_qpn send_ops_flags
+    }
+    layout! { out, "struct ibv_qp_attr", ibv_qp_attr, Same;
+        qp_state cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num
+        qp_access_flags cap ah_attr alt_ah_attr pkey_index alt_pkey_index en_sqd_async_notify
+        sq_draining min_rnr_timer port_num timeout retry_cnt rnr_retry rate_limit
+    }
+    layout! { out, "struct ibv_qp", ibv_qp, Same;
+        context qp_context pd send_cq recv_cq srq handle qp_num state qp_type mutex cond
+        events_completed
+    }
+    layout! { out, "struct ibv_qp_ex", ibv_qp_ex, Grown;
+        comp_mask wr_id wr_flags wr_atomic_cmp_swp wr_bind_mw wr_local_inv wr_rdma_read
+        wr_rdma_write wr_rdma_write_imm wr_send wr_send_imm wr_send_inv wr_send_tso wr_set_ud_addr
+        wr_set_xrc_srqn wr_set_inline_data wr_set_inline_data_list wr_set_sge wr_set_sge_list
+        wr_start wr_complete wr_abort wr_atomic_write
+    }
+    layout! { out, "struct ibv_sge", ibv_sge, Same; addr length lkey }
+    layout! { out, "struct ibv_data_buf", ibv_data_buf, Same; addr length }
+    layout! { out, "struct ibv_send_wr", ibv_send_wr, Same;
+        wr_id next sg_list num_sge opcode send_flags imm_data
+    }
     field(out, "struct ibv_send_wr", "wr.ud.ah", offset_of!(abi::ibv_send_wr, ah));
     field(out, "struct ibv_send_wr", "wr.ud.remote_qpn", offset_of!(abi::ibv_send_wr, remote_qpn));
     let qkey = offset_of!(abi::ibv_send_wr, remote_qkey);
     field(out, "struct ibv_send_wr", "wr.ud.remote_qkey", qkey);
-    layout!(out, "struct ibv_recv_wr", ibv_recv_wr, Same, [wr_id, next, sg_list, num_sge]);
+    layout! { out, "struct ibv_recv_wr", ibv_recv_wr, Same; wr_id next sg_list num_sge }
 }
 
 fn efadv(out: &mut String) {
-    layout!(
-        out,
-        "struct efadv_device_attr",
-        efadv_device_attr,
-        Same,
-        [
-            comp_mask,
-            max_sq_wr,
-            max_rq_wr,
-            max_sq_sge,
-            max_rq_sge,
-            inline_buf_size,
-            device_caps,
-            max_rdma_size
-        ]
-    );
-    layout!(out, "struct efadv_ah_attr", efadv_ah_attr, Same, [comp_mask, ahn]);
-    layout!(
-        out,
-        "struct efadv_qp_init_attr",
-        efadv_qp_init_attr,
-        Grown,
-        [comp_mask, driver_qp_type]
-    );
-    layout!(out, "struct efadv_cq_init_attr", efadv_cq_init_attr, Grown, [comp_mask, wc_flags]);
-    layout!(out, "struct efadv_cq", efadv_cq, Grown, [comp_mask, wc_read_sgid]);
+    layout! { out, "struct efadv_device_attr", efadv_device_attr, Same;
+        comp_mask max_sq_wr max_rq_wr max_sq_sge max_rq_sge inline_buf_size device_caps
+        max_rdma_size
+    }
+    layout! { out, "struct efadv_ah_attr", efadv_ah_attr, Same; comp_mask ahn }
+    layout! { out, "struct efadv_qp_init_attr", efadv_qp_init_attr, Grown;
+        comp_mask driver_qp_type
+    }
+    layout! { out, "struct efadv_cq_init_attr", efadv_cq_init_attr, Grown; comp_mask wc_flags }
+    layout! { out, "struct efadv_cq", efadv_cq, Grown; comp_mask wc_read_sgid }
 }
 
 fn has_header(name: &str) -> bool {

@@ -32,8 +32,8 @@ impl Nic {
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
-        // Nothing taken, received, fired or sent: nothing can have ended. (A backlog that drains now
-        // lets packets out whose requests end by that.)
+        // Nothing taken, received, fired or sent: nothing can have ended. (A backlog that drains
+        // now lets packets out whose requests end by that.)
         let busy = posted + received + sent > 0 || due <= now;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }

@@ -1,4 +1,5 @@
-//! `Progress::Shared`: callers and a thread drive by turns. Doorbells, faults at completion, closing.
+//! `Progress::Shared`: callers and a thread drive by turns. Doorbells, faults at completion,
+//! closing.
 
 use srd::{
     Access, CompletionQueue, CqInit, Device, DeviceConfig, Error, Faults, PostError, Progress,

@@ -54,7 +54,8 @@ impl Fabric {
              while case \"$1\" in -*) true ;; *) false ;; esac; do shift; done\n\
              node=h$(echo \"$1\" | awk -F. '{{ print $3 \"x\" $4 - 10 }}')\n\
              shift\n\
-             exec {} net exec \"$node\" --name {} -- unshare -u sh -c \"hostname $node; exec $*\"\n",
+             exec {} net exec \"$node\" --name {} -- \\\n\
+             unshare -u sh -c \"hostname $node; exec $*\"\n",
             self.srd.display(),
             self.name
         );

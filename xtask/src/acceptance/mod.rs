@@ -1,5 +1,5 @@
-//! `acceptance`: programs from outside, unmodified, on hosts of a fabric with two ways. Each must do
-//! its job, and its bytes must be seen by the device and by both spines.
+//! `acceptance`: programs from outside, unmodified, on hosts of a fabric with two ways. Each must
+//! do its job, and its bytes must be seen by the device and by both spines.
 
 mod cases;
 mod fabric;
