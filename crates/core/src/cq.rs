@@ -3,6 +3,10 @@
 use crate::api::{Completion, CompletionKind, CqId, Qpn, WrHandle};
 use std::collections::VecDeque;
 
+/// Completions for which a queue has room from the start; it grows with use. Thousands of engines
+/// in one process would not fit its memory with all that was asked for.
+const READY_FIRST: u32 = 64;
+
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
@@ -67,8 +71,11 @@ pub(crate) struct CqTable(Vec<Option<Cq>>);
 
 impl CqTable {
     pub fn create(&mut self, depth: u32) -> Option<CqId> {
-        let cq =
-            Cq { depth, reserved: 0, ready: VecDeque::with_capacity(depth.min(4096) as usize) };
+        let cq = Cq {
+            depth,
+            reserved: 0,
+            ready: VecDeque::with_capacity(depth.min(READY_FIRST) as usize),
+        };
         if let Some(i) = self.0.iter().position(Option::is_none) {
             self.0[i] = Some(cq);
             return Some(CqId(i as u16));

@@ -28,7 +28,8 @@ macro_rules! planted {
     };
 }
 
-pub mod api;
+mod ahead;
+mod api;
 pub mod config;
 pub mod counters;
 pub mod events;
@@ -55,6 +56,7 @@ mod timer;
 mod tx;
 mod wr;
 
+pub use ahead::{Coming, LOOK_AHEAD_STAGES};
 pub use api::*;
 pub use config::EngineConfig;
 pub use context::ContextState;

@@ -57,6 +57,11 @@ impl MrTable {
             _ => None,
         }
     }
+    /// For looking ahead.
+    #[inline]
+    pub fn ahead(&self) -> u64 {
+        self.slots.first().and_then(Option::as_ref).map_or(0, |s| u64::from(s.0))
+    }
     pub fn deregister(&mut self, key: MrKey) -> bool {
         if self.get(key).is_none() {
             return false;

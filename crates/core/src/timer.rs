@@ -53,6 +53,16 @@ impl Timers {
         self.heap.first().map_or(Time::NEVER, |e| e.0)
     }
 
+    /// The owner of the earliest deadline.
+    pub fn owner_next(&self) -> Option<u32> {
+        self.heap.first().map(|e| e.1)
+    }
+
+    /// For looking ahead.
+    pub fn ahead(&self, owner: u32) -> u64 {
+        self.position.get(owner as usize).map_or(0, |p| u64::from(*p))
+    }
+
     /// Takes an owner whose deadline is `now` or earlier.
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         let &(at, owner) = self.heap.first()?;

@@ -136,6 +136,14 @@ impl WrTable {
     }
 
     /// Whether any live request goes through `ah`.
+    /// For looking ahead: the first requests.
+    pub fn ahead(&self) -> u64 {
+        self.slots
+            .first()
+            .and_then(Option::as_ref)
+            .map_or(0, |w| u64::from(w.cut) ^ u64::from(w.open) ^ w.wr.raddr ^ u64::from(w.next))
+    }
+
     pub fn uses_ah(&self, ah: AhId) -> bool {
         self.slots.iter().flatten().any(|w| w.wr.ah == ah)
     }

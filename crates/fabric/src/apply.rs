@@ -3,7 +3,9 @@
 
 use crate::fault::{Effect, Fault, Target};
 use crate::impair::Impair;
-use crate::link::{CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, TO_DEAD, TO_HOLE, UNUSABLE};
+use crate::link::{
+    CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SLOW_ARRIVE, TO_DEAD, TO_HOLE, UNUSABLE,
+};
 use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net, TIMER};
 use crate::stats::DropReason;
 use crate::topo::{HostId, LinkId, Node, Ps, SwitchId};
@@ -90,10 +92,11 @@ impl<P> Net<P> {
     }
 
     pub fn flag_one(&mut self, link: LinkId, flag: u32, on: bool) {
-        for flags in [&mut self.links[link.0 as usize].flags, &mut self.ends[link.0 as usize].flags]
-        {
-            *flags = if on { *flags | flag } else { *flags & !flag };
-        }
+        let flags = &mut self.links[link.0 as usize].flags;
+        let before = *flags & SLOW_ARRIVE != 0;
+        *flags = if on { *flags | flag } else { *flags & !flag };
+        let after = *flags & SLOW_ARRIVE != 0;
+        self.slow_arrivals = self.slow_arrivals + u32::from(after) - u32::from(before);
     }
 
     fn switch_set(&mut self, switch: SwitchId, dead: bool, routing: Option<Ps>) {
@@ -128,13 +131,13 @@ impl<P> Net<P> {
             return Vec::new();
         }
         for link in links {
-            self.ends[link.0 as usize].flags |= CHOSEN;
+            self.links[link.0 as usize].flags |= CHOSEN;
         }
-        let ends = &self.ends;
+        let all = &self.links;
         let out =
-            self.wheel.extract(|e| e.kind() == ARRIVE && ends[e.id() as usize].flags & CHOSEN != 0);
+            self.wheel.extract(|e| e.kind() == ARRIVE && all[e.id() as usize].flags & CHOSEN != 0);
         for link in links {
-            self.ends[link.0 as usize].flags &= !CHOSEN;
+            self.links[link.0 as usize].flags &= !CHOSEN;
         }
         out
     }
@@ -244,7 +247,8 @@ impl<P> Net<P> {
             port.stalled_until = self.now;
             if port.timer != Ps::MAX {
                 let due = port.timer.max(self.now);
-                port.timer_queued = due;
+                port.timers_queued.rotate_right(1);
+                port.timers_queued[0] = due;
                 self.schedule(due, Event::new(TIMER, host.0, 0));
             }
         }
@@ -256,7 +260,7 @@ impl<P> Net<P> {
         if port.stalled_until <= self.now {
             return false;
         }
-        let bytes = u64::from(self.slab.headers[packet as usize].bytes);
+        let bytes = u64::from(self.slab.header(packet).bytes);
         if link.is_some() {
             if port.held_bytes + bytes > self.config.host_hold_bytes {
                 self.discard(link, packet, DropReason::HostFull);

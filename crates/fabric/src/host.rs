@@ -42,6 +42,9 @@ pub struct Delivered<P> {
     pub payload: P,
 }
 
+/// Number of stages of [`Host::look_ahead`].
+pub const LOOK_AHEAD_STAGES: u32 = 5;
+
 /// The program on a host. Called one event at a time; it sees the network only through `io`.
 pub trait Host<P> {
     /// A packet arrived.
@@ -50,11 +53,14 @@ pub trait Host<P> {
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>);
     /// A call scheduled from outside with [`crate::World::call_at`] is due.
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, P>);
-    /// Reads the state that the next [`Host::on_packet`] will need and returns anything made of it.
-    /// Called for many hosts in a row shortly before their packets come, so that the processor
-    /// fetches their memory at once; worth it where thousands of hosts do not fit its caches. Only
-    /// for speed.
-    fn look_ahead(&self) -> u64 {
+    /// Reads the state that a coming [`Host::on_packet`] (or, without a packet, a coming
+    /// [`Host::on_timer`]) will need and returns anything made of it. Called for many hosts in a
+    /// row shortly before their events come, first with stage 0, then with 1, up to
+    /// [`LOOK_AHEAD_STAGES`], so that the processor fetches the memory of all of them at once: a
+    /// stage may follow the pointers that the one before has read. For further packets of one host
+    /// it is called with the last two stages only. Worth it where thousands of hosts do not fit the
+    /// caches. Only for speed.
+    fn look_ahead(&self, _stage: u32, _packet: Option<&P>) -> u64 {
         0
     }
 }

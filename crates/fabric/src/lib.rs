@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod event;
 mod fault;
 mod host;
 pub mod htsim;
@@ -57,7 +58,7 @@ pub mod wheel;
 mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
-pub use host::{Delivered, Host, HostIo, Outbound, PACKET_BYTES_MAX};
+pub use host::{Delivered, Host, HostIo, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX};
 pub use rng::Rng;
 pub use stats::{
     Bucket, DROP_REASONS, DropReason, Drops, HOPS_MAX, LinkSample, LinkStats, Monitor, Tap,

@@ -35,8 +35,9 @@ pub(crate) const SLOW_ARRIVE: u32 = HOLE | TO_HOLE | IMPAIRED;
 /// Routing, once it knows, avoids it.
 pub(crate) const UNUSABLE: u32 = DEAD | HOLE | TO_HOLE;
 
-/// What a packet's queueing touches.
+/// What a packet's queueing touches: one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Link {
     /// When the last queued bit will have left.
     pub busy_until: Ps,
@@ -46,13 +47,14 @@ pub(crate) struct Link {
     pub backlog_max_ps: Ps,
     pub profile: u32,
     pub flags: u32,
+    /// Where it ends: a host below the number of hosts, else a switch.
+    pub to: u32,
 }
 
-/// Where a link ends: a host below the number of hosts, else a switch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkEnd {
-    pub to: u32,
-    pub flags: u32,
+impl Link {
+    pub const fn new(profile: u32, to: u32) -> Self {
+        Self { busy_until: 0, bytes: 0, packets: 0, backlog_max_ps: 0, profile, flags: 0, to }
+    }
 }
 
 /// The rest of a link.

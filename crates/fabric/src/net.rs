@@ -1,71 +1,41 @@
 //! The way of a packet: card → queue → wire → switch → … → host. One event per hop.
 
-use crate::host::{Outbound, PACKET_BYTES_MAX};
+pub(crate) use crate::event::{
+    ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, KIND_SHIFT, LATE, TIMER,
+};
+use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
+use crate::host::{LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX};
 use crate::link::{
-    DEAD, HOLE, Link, LinkCold, LinkEnd, MONITORED, Profile, SLOW_ARRIVE, SLOW_QUEUE, TO_HOLE,
+    DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SLOW_ARRIVE, SLOW_QUEUE, TO_HOLE,
 };
 use crate::rng::mix64;
 use crate::route::Routes;
 use crate::slab::{CE, ECT, Header, Slab};
 use crate::stats::{DropReason, HOPS_MAX, Monitor, Tap, TapEvent, TapWhat, Totals};
 use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology};
-use crate::wheel::{Entry, Wheel};
+use crate::wheel::Wheel;
 use crate::{fault::Fault, world::WorldConfig};
 
+/// Longer windows than 1 us would not make hosts' visits rarer, but more memory hot.
+const WINDOW_SHIFT_MAX: u32 = 20;
 /// Events looked at before they are handled.
 pub(crate) const LOOK_AHEAD: usize = 64;
-/// What an event is, in the top bits of its first word.
-pub(crate) const KIND_SHIFT: u32 = 28;
-/// The rest of the first word: a link, a host or nothing.
-pub(crate) const ID_MASK: u32 = (1 << KIND_SHIFT) - 1;
-/// A packet reaches the end of a link: link, packet.
-pub(crate) const ARRIVE: u32 = 0;
-/// A delayed packet reaches the end of a link: link, packet.
-pub(crate) const LATE: u32 = 1;
-/// A packet held for a stalled host: host, packet.
-pub(crate) const HELD: u32 = 2;
-/// A host's timer: host.
-pub(crate) const TIMER: u32 = 3;
-/// A call from outside: host, place in `calls`.
-pub(crate) const CALL: u32 = 4;
-/// A fault: place in `faults`.
-pub(crate) const FAULT: u32 = 5;
-/// Routing notices changed links: place in `converges`.
-pub(crate) const CONVERGE: u32 = 6;
-/// A call held for a stalled host: as [`CALL`].
-pub(crate) const HELD_CALL: u32 = 7;
-
-/// An event: kind and id, and a second number.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event {
-    pub a: u32,
-    pub b: u32,
-}
-
-impl Event {
-    #[inline]
-    pub const fn new(kind: u32, id: u32, b: u32) -> Self {
-        Self { a: kind << KIND_SHIFT | id, b }
-    }
-    #[inline]
-    pub const fn kind(self) -> u32 {
-        self.a >> KIND_SHIFT
-    }
-    #[inline]
-    pub const fn id(self) -> u32 {
-        self.a & ID_MASK
-    }
-}
+/// Timer events of a host that are remembered.
+pub(crate) const TIMERS_QUEUED: usize = 3;
 
 /// The network's side of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostPort {
     /// When its timer is due.
     pub timer: Ps,
-    /// Earliest timer event queued for it; others of its are stale.
-    pub timer_queued: Ps,
+    /// Timer events queued for it, the earliest first; others are stale. Those behind the first
+    /// wait to be needed again: a timer moves to and fro between what comes next and a far
+    /// deadline.
+    pub timers_queued: [Ps; TIMERS_QUEUED],
     pub stalled_until: Ps,
     pub held_bytes: u64,
+    /// Hash of what was delivered to it.
+    pub hash: u64,
     /// Its card.
     pub nic: u32,
 }
@@ -108,7 +78,8 @@ pub(crate) struct Net<P> {
     seq: u64,
     pub slab: Slab<P>,
     pub links: Vec<Link>,
-    pub ends: Vec<LinkEnd>,
+    /// Links that need a closer look when a packet arrives at the far end.
+    pub slow_arrivals: u32,
     pub cold: Vec<LinkCold>,
     pub profiles: Vec<Profile>,
     pub routes: Routes,
@@ -119,7 +90,6 @@ pub(crate) struct Net<P> {
     /// Links that routing believes usable.
     pub routed: Vec<bool>,
     pub totals: Totals,
-    pub run_hash: u64,
     pub tap: Option<Box<dyn Tap<P> + Send>>,
     pub monitor: Monitor,
 }
@@ -138,12 +108,12 @@ impl<P> Net<P> {
         let mut net = Self {
             now: 0,
             seed: config.seed,
-            wheel: Wheel::new(config.slot_shift.unwrap_or_else(|| slot_shift(&topo))),
+            wheel: wheel_for(&topo, &config),
             config,
             seq: 0,
             slab: Slab::new(),
             links: Vec::with_capacity(links as usize),
-            ends: Vec::with_capacity(links as usize),
+            slow_arrivals: 0,
             cold: (0..links).map(|l| LinkCold::new(*topo.port(LinkId(l)))).collect(),
             profiles: Vec::new(),
             routes: Routes::new(&topo, config.seed),
@@ -153,7 +123,6 @@ impl<P> Net<P> {
             converges: Shelf::new(),
             routed: vec![true; links as usize],
             totals: Totals::default(),
-            run_hash: config.seed,
             tap: None,
             monitor: Monitor::default(),
             topo,
@@ -164,15 +133,14 @@ impl<P> Net<P> {
                 Node::Host(h) => h.0,
                 Node::Switch(s) => hosts + s.0,
             };
-            net.ends.push(LinkEnd { to, flags: 0 });
-            let (busy_until, bytes, packets, backlog_max_ps, flags) = (0, 0, 0, 0, 0);
-            net.links.push(Link { busy_until, bytes, packets, backlog_max_ps, profile, flags });
+            net.links.push(Link::new(profile, to));
         }
         let idle = HostPort {
             timer: Ps::MAX,
-            timer_queued: Ps::MAX,
+            timers_queued: [Ps::MAX; TIMERS_QUEUED],
             stalled_until: 0,
             held_bytes: 0,
+            hash: 0,
             nic: 0,
         };
         net.hosts.resize(hosts as usize, idle);
@@ -200,12 +168,13 @@ impl<P> Net<P> {
     }
 
     /// Order of a packet among events of the same picosecond: seeded by link and packet, so that of
-    /// two senders in step neither always comes first.
+    /// two senders in step neither always comes first, and behind all that is no packet. It does
+    /// not depend on the order in which nodes are handled.
     #[inline]
-    fn packet_order(&mut self, link: u32, packets: u64) -> u64 {
-        self.seq += 1;
+    fn packet_order(&self, link: u32, packets: u64) -> u64 {
         let bits = mix64(self.seed.wrapping_add(u64::from(link) << 40).wrapping_add(packets));
-        (bits & (0xFFFF << 48)) | self.seq
+        let unique = u64::from(link) << 20 | packets & 0xF_FFFF;
+        bits & (0xFFFF << 48) | 1 << 48 | unique
     }
 
     /// A host hands a packet to its card.
@@ -224,16 +193,16 @@ impl<P> Net<P> {
         if link.flags & DEAD == 0 && backlog + profile.serialise_ps(bytes) > profile.limit_ps {
             return Err(payload);
         }
+        let hash = flow_hash(from, &out);
         let header = Header {
             src: from.0,
             dst: dst.0,
             bytes,
-            hash: flow_hash(from, &out),
+            hash,
             sport,
             dport,
             corrupt: 0,
             flags: if ect { ECT } else { 0 },
-            hops: 0,
             sent_ps: self.now,
         };
         let packet = self.slab.insert(header, payload);
@@ -241,55 +210,55 @@ impl<P> Net<P> {
         if self.tap.is_some() {
             self.tap_call(TapWhat::Sent, None, packet);
         }
-        self.enqueue(nic, packet);
+        let size = bytes | u32::from(header.flags) << FLAGS_SHIFT;
+        self.enqueue(nic, Event { a: 0, b: packet, dst: dst.0, hash, size, to: 0 });
         Ok(())
     }
 
     /// Puts a packet into a link's queue; its arrival at the far end is then certain but for
     /// faults.
     #[inline]
-    pub fn enqueue(&mut self, at: u32, packet: u32) {
-        let header = &mut self.slab.headers[packet as usize];
-        let bytes = header.bytes;
+    pub fn enqueue(&mut self, at: u32, mut event: Event) {
+        let bytes = event.bytes();
         let link = &mut self.links[at as usize];
         let profile = &self.profiles[link.profile as usize];
         if link.flags & DEAD != 0 {
-            return self.discard(Some(at), packet, DropReason::LinkDown);
+            return self.discard(Some(at), event.b, DropReason::LinkDown);
         }
         let backlog = link.busy_until.saturating_sub(self.now);
         let own = profile.serialise_ps(bytes);
         if backlog + own > profile.limit_ps {
-            return self.discard(Some(at), packet, DropReason::BufferFull);
+            return self.discard(Some(at), event.b, DropReason::BufferFull);
         }
         link.busy_until = self.now.max(link.busy_until) + own;
         link.bytes += u64::from(bytes);
         link.packets += 1;
         link.backlog_max_ps = link.backlog_max_ps.max(backlog + own);
         let (arrival, packets) = (link.busy_until + profile.delay_ps, link.packets);
-        if backlog >= profile.ecn_min_ps {
-            self.mark(at, packet, backlog);
+        let (to, slow) = (link.to, link.flags & SLOW_QUEUE != 0);
+        if backlog >= profile.ecn_min_ps && event.flags() & ECT != 0 {
+            self.mark(at, &mut event, backlog);
         }
-        if self.links[at as usize].flags & SLOW_QUEUE != 0 {
+        if slow {
             self.watch(at, bytes, backlog + own);
         }
         let order = self.packet_order(at, packets);
-        self.wheel.push(arrival, order, Event::new(ARRIVE, at, packet));
+        self.wheel.push(arrival, order, Event { a: ARRIVE << KIND_SHIFT | at, to, ..event });
     }
 
     /// Marks a packet that found `backlog` ahead of it, if the queue's rule says so.
     #[cold]
-    fn mark(&mut self, at: u32, packet: u32, backlog: Ps) {
+    fn mark(&mut self, at: u32, event: &mut Event, backlog: Ps) {
         let link = &self.links[at as usize];
-        let header = &mut self.slab.headers[packet as usize];
         let bits = mix64(!self.seed ^ mix64(u64::from(at) << 40 | link.packets));
-        if header.flags & ECT == 0 || !self.profiles[link.profile as usize].marks(backlog, bits) {
+        if !self.profiles[link.profile as usize].marks(backlog, bits) {
             return;
         }
-        header.flags |= CE;
+        event.flags_set(event.flags() | CE);
         self.cold[at as usize].marked += 1;
         self.totals.marked += 1;
         if self.tap.is_some() {
-            self.tap_call(TapWhat::Marked, Some(at), packet);
+            self.tap_call(TapWhat::Marked, Some(at), event.b);
         }
     }
 
@@ -309,24 +278,24 @@ impl<P> Net<P> {
 
     /// A packet is at the far end of a link: onwards, or `Some(host)` that gets it.
     #[inline]
-    fn forward(&mut self, link: u32, packet: u32) -> Option<u32> {
-        let to = self.ends[link as usize].to;
-        let header = &mut self.slab.headers[packet as usize];
-        if (to as usize) < self.hosts.len() {
-            if header.dst == to {
-                return Some(to);
+    fn forward(&mut self, mut event: Event) -> Option<u32> {
+        let (link, hosts) = (event.id(), self.hosts.len() as u32);
+        if event.to < hosts {
+            if event.dst == event.to {
+                self.slab.header_mut(event.b).flags = event.flags();
+                return Some(event.to);
             }
-            self.discard(Some(link), packet, DropReason::NoRoute);
+            self.discard(Some(link), event.b, DropReason::NoRoute);
             return None;
         }
-        header.hops += 1;
-        if header.hops > HOPS_MAX {
-            self.discard(Some(link), packet, DropReason::HopLimit);
+        event.size += 1 << HOPS_SHIFT;
+        if event.hops() > HOPS_MAX {
+            self.discard(Some(link), event.b, DropReason::HopLimit);
             return None;
         }
-        match self.routes.next(to - self.hosts.len() as u32, header.dst, header.hash) {
-            Some(next) => self.enqueue(next, packet),
-            None => self.discard(Some(link), packet, DropReason::NoRoute),
+        match self.routes.next(event.to - hosts, event.dst, event.hash) {
+            Some(next) => self.enqueue(next, event),
+            None => self.discard(Some(link), event.b, DropReason::NoRoute),
         }
         None
     }
@@ -355,7 +324,7 @@ impl<P> Net<P> {
         let (Some(tap), Some(payload)) = (&mut self.tap, self.slab.payload(packet)) else {
             return;
         };
-        let h = &self.slab.headers[packet as usize];
+        let h = self.slab.header(packet);
         let event = TapEvent {
             now: self.now,
             what,
@@ -377,8 +346,9 @@ impl<P> Net<P> {
         let port = &mut self.hosts[host.0 as usize];
         port.timer = at;
         let at = at.max(self.now);
-        if at < port.timer_queued {
-            port.timer_queued = at;
+        if at < port.timers_queued[0] {
+            port.timers_queued.rotate_right(1);
+            port.timers_queued[0] = at;
             self.schedule(at, Event::new(TIMER, host.0, 0));
         }
     }
@@ -391,17 +361,19 @@ impl<P> Net<P> {
     pub fn timer_due(&mut self, host: u32) -> bool {
         let now = self.now;
         let port = &mut self.hosts[host as usize];
-        if port.timer_queued != now {
+        if port.timers_queued[0] != now {
             return false;
         }
+        port.timers_queued.rotate_left(1);
+        port.timers_queued[TIMERS_QUEUED - 1] = Ps::MAX;
         let next = port.timer.max(port.stalled_until);
         if next <= now {
-            (port.timer, port.timer_queued) = (Ps::MAX, Ps::MAX);
+            port.timer = Ps::MAX;
             return true;
         }
-        port.timer_queued = Ps::MAX;
-        if port.timer != Ps::MAX {
-            port.timer_queued = next;
+        if port.timer != Ps::MAX && next < port.timers_queued[0] {
+            port.timers_queued.rotate_right(1);
+            port.timers_queued[0] = next;
             self.schedule(next, Event::new(TIMER, host, 0));
         }
         false
@@ -425,55 +397,85 @@ impl<P> Net<P> {
 impl<P: Clone> Net<P> {
     /// A packet comes off a link's wire. `Some(host)` if a host gets it.
     #[inline]
-    pub fn arrive(&mut self, link: u32, packet: u32) -> Option<u32> {
-        if self.ends[link as usize].flags & SLOW_ARRIVE != 0 && !self.survives(link, packet) {
+    pub fn arrive(&mut self, mut event: Event) -> Option<u32> {
+        if self.slow_arrivals > 0 && !self.survives(&mut event) {
             return None;
         }
-        self.forward(link, packet)
+        self.forward(event)
     }
 
     /// Reads what the coming events will need, in passes of reads that do not depend on each other,
     /// so that the processor fetches many lines at once where handling the events would wait for
-    /// one at a time. Calls `host` with every host that gets a packet. Changes nothing.
-    pub fn look_ahead(&self, entries: &[Entry<Event>], host: impl Fn(u32) -> u64) {
+    /// one at a time. Calls `host` with every host that has an event coming, the stage, and the
+    /// packet if the event is one. Changes nothing.
+    pub fn look_ahead<'a>(
+        &self,
+        events: impl Iterator<Item = &'a Event>,
+        host: impl Fn(u32, u32, Option<&P>) -> u64,
+    ) {
         let hosts = self.hosts.len() as u32;
-        let mut sum = 0;
-        let arrivals = || entries.iter().map(|e| e.event).filter(|e| e.kind() == ARRIVE);
-        for event in arrivals() {
-            sum ^= u64::from(self.slab.headers[event.b as usize].hash);
-            sum ^= u64::from(self.ends[event.id() as usize].to);
-        }
         let mut links = [0; LOOK_AHEAD];
-        for (event, link) in arrivals().zip(&mut links) {
-            let to = self.ends[event.id() as usize].to;
-            if to >= hosts {
-                let header = &self.slab.headers[event.b as usize];
-                *link = self.routes.next(to - hosts, header.dst, header.hash).unwrap_or(0);
-            } else {
-                sum ^= u64::from(self.slab.payload(event.b).is_some());
-                sum ^= self.hosts[to as usize].stalled_until ^ host(to);
+        // Host, first stage, packet.
+        let mut coming = [(u32::MAX, 0, None); LOOK_AHEAD];
+        let (mut n, mut m, mut sum) = (0, 0, 0);
+        for event in events.take(LOOK_AHEAD) {
+            match event.kind() {
+                ARRIVE if event.to >= hosts => {
+                    let next = self.routes.next(event.to - hosts, event.dst, event.hash);
+                    links[n] = next.unwrap_or(0);
+                    n += 1;
+                }
+                ARRIVE => {
+                    sum ^= self.slab.look(event.b) ^ self.hosts[event.to as usize].stalled_until;
+                    let again = m > 0 && coming[m - 1].0 == event.to;
+                    let first = if again { LOOK_AHEAD_STAGES - 2 } else { 0 };
+                    coming[m] = (event.to, first, self.slab.payload(event.b));
+                    m += 1;
+                }
+                TIMER => {
+                    sum ^= self.hosts[event.to as usize].timer;
+                    if m == 0 || coming[m - 1].0 != event.to {
+                        coming[m] = (event.to, 0, None);
+                        m += 1;
+                    }
+                }
+                _ => {}
             }
         }
-        for link in links {
-            sum ^= self.links[link as usize].busy_until;
+        for link in &links[..n] {
+            sum ^= self.links[*link as usize].busy_until;
+        }
+        for stage in 0..LOOK_AHEAD_STAGES {
+            for (to, first, packet) in &coming[..m] {
+                if stage >= *first {
+                    sum ^= host(*to, stage, *packet);
+                }
+            }
         }
         std::hint::black_box(sum);
     }
 
     /// A delayed packet or copy is there at last.
-    pub fn arrive_late(&mut self, link: u32, packet: u32) -> Option<u32> {
-        self.forward(link, packet)
+    pub fn arrive_late(&mut self, event: Event) -> Option<u32> {
+        self.forward(event)
     }
 
-    /// What a faulty link does to a packet; false if it does not go on now.
+    /// What a link, which may be faulty, does to a packet; false if it does not go on now.
     #[cold]
-    fn survives(&mut self, link: u32, packet: u32) -> bool {
-        if self.ends[link as usize].flags & (HOLE | TO_HOLE) != 0 {
+    fn survives(&mut self, event: &mut Event) -> bool {
+        let (link, packet) = (event.id(), event.b);
+        if self.links[link as usize].flags & SLOW_ARRIVE == 0 {
+            return true;
+        }
+        if self.links[link as usize].flags & (HOLE | TO_HOLE) != 0 {
             self.discard(Some(link), packet, DropReason::BlackHole);
             return false;
         }
         let Some(impair) = &mut self.cold[link as usize].impair else { return true };
-        let fate = impair.judge(&mut self.slab.headers[packet as usize]);
+        let header = self.slab.header_mut(packet);
+        header.flags = event.flags();
+        let fate = impair.judge(header);
+        event.flags_set(header.flags);
         if let Some(reason) = fate.drop {
             self.discard(Some(link), packet, reason);
             return false;
@@ -487,19 +489,22 @@ impl<P: Clone> Net<P> {
         {
             self.totals.duplicated += 1;
             self.tap_call(TapWhat::Duplicated, Some(link), copy);
-            self.late(link, copy, fate.delay_ps.saturating_add(after));
+            self.late(Event { b: copy, ..*event }, fate.delay_ps.saturating_add(after));
         }
         if fate.delay_ps > 0 {
             self.tap_call(TapWhat::Delayed(fate.delay_ps), Some(link), packet);
-            self.late(link, packet, fate.delay_ps);
+            self.late(*event, fate.delay_ps);
             return false;
         }
         true
     }
 
-    fn late(&mut self, link: u32, packet: u32, after: Ps) {
-        let order = self.packet_order(link, self.links[link as usize].packets);
-        self.wheel.push(self.now.saturating_add(after), order, Event::new(LATE, link, packet));
+    fn late(&mut self, event: Event, after: Ps) {
+        let link = event.id();
+        self.seq += 1;
+        let order = self.packet_order(link, self.seq);
+        let late = Event { a: LATE << KIND_SHIFT | link, ..event };
+        self.wheel.push(self.now.saturating_add(after), order, late);
     }
 }
 
@@ -509,6 +514,20 @@ fn flow_hash(from: HostId, out: &Outbound) -> u32 {
     let hosts = u64::from(from.0) << 32 | u64::from(out.dst.0);
     let ports = u64::from(out.sport) << 16 | u64::from(out.dport);
     (mix64(mix64(hosts).wrapping_add(ports)) >> 32) as u32
+}
+
+/// The event queue. In windows, if wished for and if every link takes long enough.
+fn wheel_for(topo: &Topology, config: &WorldConfig) -> Wheel<Event> {
+    let ports = topo.cables().iter().flat_map(|c| [c.up, c.down]);
+    let delay = ports.map(|p| p.delay_ps).min().unwrap_or(0);
+    let window = delay.checked_ilog2().unwrap_or(0).min(WINDOW_SHIFT_MAX);
+    let narrow = config.slot_shift.unwrap_or_else(|| slot_shift(topo));
+    if !config.windows || window < narrow {
+        return Wheel::new(narrow);
+    }
+    let mut wheel = Wheel::new(window);
+    wheel.windows(topo.hosts() + topo.switches(), Event::node);
+    wheel
 }
 
 /// Width of the event queue's slots: some twenty events per slot if every link carried 4 KiB

@@ -3,11 +3,14 @@
 
 use crate::rng::{mix64, stream_seed};
 use crate::topo::{LinkId, Node, Topology};
+use std::collections::BTreeMap;
 
 /// Kind of the stream of a switch's hash seeds.
 const STREAM: u64 = 1;
 /// No link, no leaf.
 const NONE: u32 = u32::MAX;
+/// Leaves of a page.
+const PAGE: usize = 16;
 /// No group.
 const NO_GROUP: u16 = u16::MAX;
 
@@ -43,8 +46,11 @@ pub(crate) struct Routes {
     reboots: Vec<u64>,
     /// Switch of each leaf number.
     leaves: Vec<u32>,
-    /// Group of `(switch, leaf)`, counted from the switch's first.
-    table: Vec<u16>,
+    /// Page of each switch and span of leaves.
+    table: Vec<u32>,
+    /// Groups of a span of leaves, counted from a switch's first. Most switches lead most spans the
+    /// same way, so that a few pages serve all and stay in cache.
+    pages: Vec<[u16; PAGE]>,
     groups: Vec<Group>,
     members: Vec<u32>,
     /// Links between switches that leave each switch: `(link, switch)`.
@@ -64,6 +70,7 @@ impl Routes {
             reboots: vec![0; topo.switches() as usize],
             leaves: Vec::new(),
             table: Vec::new(),
+            pages: Vec::new(),
             groups: Vec::new(),
             members: Vec::new(),
             out: vec![Vec::new(); topo.switches() as usize],
@@ -102,7 +109,9 @@ impl Routes {
         if host.leaf == NONE {
             return None;
         }
-        let group = self.table[switch as usize * self.leaves.len() + host.leaf as usize];
+        let span = self.leaves.len().div_ceil(PAGE);
+        let page = self.table[switch as usize * span + host.leaf as usize / PAGE];
+        let group = self.pages[page as usize][host.leaf as usize % PAGE];
         if group == NO_GROUP {
             return None;
         }
@@ -126,8 +135,7 @@ impl Routes {
     pub fn rebuild(&mut self, usable: impl Fn(u32) -> bool) {
         let (n, leaves) = (self.switches.len(), self.leaves.len());
         let mut groups: Vec<Vec<Group>> = vec![Vec::new(); n];
-        self.table.clear();
-        self.table.resize(n * leaves, NO_GROUP);
+        let mut table = vec![NO_GROUP; n * leaves];
         self.members.clear();
         let mut distance = vec![NONE; n];
         let mut queue = Vec::with_capacity(n);
@@ -148,13 +156,30 @@ impl Routes {
                     groups[switch].len() - 1
                 });
                 assert!(number < usize::from(NO_GROUP), "more than 65,534 ECMP groups in a switch");
-                self.table[switch * leaves + leaf] = number as u16;
+                table[switch * leaves + leaf] = number as u16;
             }
         }
+        self.pages_make(&table);
         self.groups.clear();
         for (switch, mut own) in groups.into_iter().enumerate() {
             self.switches[switch].groups = self.groups.len() as u32;
             self.groups.append(&mut own);
+        }
+    }
+
+    /// Cuts the groups of `(switch, leaf)` into pages, each kept once.
+    fn pages_make(&mut self, table: &[u16]) {
+        self.table.clear();
+        self.pages.clear();
+        let mut known = BTreeMap::new();
+        for span in table.chunks(self.leaves.len().max(1)).flat_map(|row| row.chunks(PAGE)) {
+            let mut page = [NO_GROUP; PAGE];
+            page[..span.len()].copy_from_slice(span);
+            let number = *known.entry(page).or_insert_with(|| {
+                self.pages.push(page);
+                self.pages.len() - 1
+            });
+            self.table.push(number as u32);
         }
     }
 

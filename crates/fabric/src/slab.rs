@@ -1,5 +1,4 @@
-//! Packets in the network. Headers and payloads lie in separate arrays: a hop touches only the 32
-//! bytes of the header.
+//! Packets in the network. A hop touches none of this: what it needs travels in the event.
 
 /// Sent as ECN-capable.
 pub(crate) const ECT: u8 = 1;
@@ -7,7 +6,7 @@ pub(crate) const ECT: u8 = 1;
 pub(crate) const CE: u8 = 2;
 
 /// What the network itself looks at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub src: u32,
     pub dst: u32,
@@ -19,34 +18,37 @@ pub(crate) struct Header {
     /// 0 = intact.
     pub corrupt: u16,
     pub flags: u8,
-    /// Switches passed.
-    pub hops: u8,
     /// When it was handed to the card.
     pub sent_ps: u64,
 }
 
+/// A packet, or what was left of the last one here. Begins a cache line.
+#[repr(align(64))]
+struct Slot<P> {
+    header: Header,
+    payload: Option<P>,
+}
+
 /// The packets in flight.
 pub(crate) struct Slab<P> {
-    pub headers: Vec<Header>,
-    payloads: Vec<Option<P>>,
+    slots: Vec<Slot<P>>,
     free: Vec<u32>,
 }
 
 impl<P> Slab<P> {
     pub const fn new() -> Self {
-        Self { headers: Vec::new(), payloads: Vec::new(), free: Vec::new() }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
     #[inline]
     pub fn insert(&mut self, header: Header, payload: P) -> u32 {
+        let slot = Slot { header, payload: Some(payload) };
         if let Some(at) = self.free.pop() {
-            self.headers[at as usize] = header;
-            self.payloads[at as usize] = Some(payload);
+            self.slots[at as usize] = slot;
             return at;
         }
-        self.headers.push(header);
-        self.payloads.push(Some(payload));
-        (self.headers.len() - 1) as u32
+        self.slots.push(slot);
+        (self.slots.len() - 1) as u32
     }
 
     /// Takes a packet out.
@@ -55,25 +57,41 @@ impl<P> Slab<P> {
     /// If it was taken out before: an event would have outlived its packet.
     #[inline]
     pub fn remove(&mut self, at: u32) -> (Header, P) {
-        let payload = self.payloads[at as usize].take().expect("an event outlived its packet");
+        let slot = &mut self.slots[at as usize];
+        let payload = slot.payload.take().expect("an event outlived its packet");
         self.free.push(at);
-        (self.headers[at as usize], payload)
+        (slot.header, payload)
+    }
+
+    pub fn header(&self, at: u32) -> &Header {
+        &self.slots[at as usize].header
+    }
+
+    pub fn header_mut(&mut self, at: u32) -> &mut Header {
+        &mut self.slots[at as usize].header
     }
 
     pub fn payload(&self, at: u32) -> Option<&P> {
-        self.payloads[at as usize].as_ref()
+        self.slots[at as usize].payload.as_ref()
+    }
+
+    /// Reads a packet that is needed soon.
+    #[inline]
+    pub fn look(&self, at: u32) -> u64 {
+        let slot = &self.slots[at as usize];
+        slot.header.sent_ps ^ u64::from(slot.payload.is_some())
     }
 
     /// Packets in flight.
     pub fn live(&self) -> u64 {
-        (self.headers.len() - self.free.len()) as u64
+        (self.slots.len() - self.free.len()) as u64
     }
 }
 
 impl<P: Clone> Slab<P> {
     /// A second copy of a packet.
     pub fn duplicate(&mut self, at: u32) -> Option<u32> {
-        let payload = self.payloads[at as usize].clone()?;
-        Some(self.insert(self.headers[at as usize], payload))
+        let payload = self.slots[at as usize].payload.clone()?;
+        Some(self.insert(*self.header(at), payload))
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BinaryHeap;
 /// Slots of the wheel. With a slot of 8 ns it looks 134 µs ahead.
 const SLOTS: usize = 1 << 14;
 const MASK: u64 = SLOTS as u64 - 1;
-/// Entries per chunk: with 8 bytes of event a chunk is 1 KiB, so that following the list is rare.
-const CHUNK: usize = 42;
+/// Entries per chunk: with 24 bytes of event a chunk is 1 KiB, so that following the list is rare.
+const CHUNK: usize = 25;
 /// End of a list.
 const NIL: u32 = u32::MAX;
 
@@ -67,6 +67,27 @@ struct Head {
 /// A slot that holds nothing: its chunk is "full", so the next push takes one.
 const EMPTY: Head = Head { chunk: NIL, len: CHUNK as u32 };
 
+/// Place of an entry of the present slot in the order of popping: what sorting moves about.
+#[derive(Clone, Copy, Debug)]
+struct Rank {
+    /// Time within the slot, and the upper bits of the order.
+    key: u64,
+    /// Index in `current`.
+    at: u32,
+    /// What it concerns; 0 where the slot is popped in the order of time alone.
+    group: u32,
+}
+
+/// How a window (a slot) is popped group by group: see [`Wheel::windows`].
+#[derive(Clone, Debug)]
+struct Windows<E> {
+    group: fn(&E) -> Option<u32>,
+    /// Where each group's ranks begin, while they are sorted.
+    starts: Vec<u32>,
+    /// Ranks before they are sorted by group.
+    unsorted: Vec<Rank>,
+}
+
 /// Priority queue of events in time.
 #[derive(Clone, Debug)]
 pub struct Wheel<E> {
@@ -74,8 +95,13 @@ pub struct Wheel<E> {
     shift: u32,
     /// Number of the slot whose entries are in `current`.
     slot: u64,
-    /// Entries of the present slot, latest first.
+    /// Entries of the present slot as they were pushed, those popped included.
     current: Vec<Entry<E>>,
+    /// Those of them that are still queued, latest first.
+    ranks: Vec<Rank>,
+    /// Group that was popped last.
+    group: u32,
+    windows: Option<Windows<E>>,
     /// Entries pushed into the present slot (or before it) after it was sorted.
     late: BinaryHeap<Reverse<ByKey<E>>>,
     /// The chunk that fills and its length, per slot. All chunks behind it are full. Kept apart
@@ -92,13 +118,16 @@ pub struct Wheel<E> {
 }
 
 impl<E: Copy + Default> Wheel<E> {
-    /// An empty queue with slots of `2^shift` time units; tens of entries per slot are best.
+    /// An empty queue with slots of `2^shift` time units; some hundred entries per slot are best.
     pub fn new(shift: u32) -> Self {
         assert!(shift < 40, "a slot of 2^{shift} units leaves no slots: use a shift below 40");
         Self {
             shift,
             slot: 0,
             current: Vec::new(),
+            ranks: Vec::new(),
+            group: 0,
+            windows: None,
             late: BinaryHeap::new(),
             heads: vec![EMPTY; SLOTS],
             bits: vec![0; SLOTS / 64],
@@ -108,6 +137,26 @@ impl<E: Copy + Default> Wheel<E> {
             far: BinaryHeap::new(),
             len: 0,
         }
+    }
+
+    /// From now on, a slot that lies before `end` as a whole is popped group by group: all entries
+    /// of one of `groups` groups in the order of time, then those of the next. For callers whose
+    /// groups do not act on each other within the width of a slot: what handling an entry pushes
+    /// into the present slot must be of its own group. A slot with an entry for which `group` knows
+    /// none is popped in the order of time alone.
+    pub fn windows(&mut self, groups: u32, group: fn(&E) -> Option<u32>) {
+        let starts = vec![0; groups as usize + 1];
+        self.windows = Some(Windows { group, starts, unsorted: Vec::new() });
+    }
+
+    /// Whether a slot that is popped group by group is under way.
+    #[inline]
+    pub fn in_window(&self) -> bool {
+        self.windows.is_some() && self.group != 0 && self.len_now() > 0
+    }
+
+    fn len_now(&self) -> usize {
+        self.ranks.len() + self.late.len()
     }
 
     /// Entries queued.
@@ -138,46 +187,74 @@ impl<E: Copy + Default> Wheel<E> {
     /// Takes the earliest entry if its time is at most `end`.
     #[inline]
     pub fn pop_until(&mut self, end: u64) -> Option<Entry<E>> {
-        if self.current.is_empty() && self.late.is_empty() && !self.advance() {
+        if self.ranks.is_empty() && self.late.is_empty() && !self.advance(end) {
             return None;
         }
-        let from_late = match (self.current.last(), self.late.peek()) {
-            (Some(c), Some(l)) => l.0.0.key() < c.key(),
-            (None, Some(_)) => true,
-            _ => false,
-        };
-        if from_late {
-            if self.late.peek()?.0.0.time > end {
-                return None;
-            }
-            self.len -= 1;
-            return self.late.pop().map(|e| e.0.0);
+        if !self.late.is_empty() {
+            return self.pop_with_late(end);
         }
-        if self.current.last()?.time > end {
+        let Rank { at, group, .. } = *self.ranks.last()?;
+        let entry = self.current[at as usize];
+        if entry.time > end {
+            return None;
+        }
+        self.group = group;
+        self.len -= 1;
+        self.ranks.pop();
+        Some(entry)
+    }
+
+    /// The same where entries came late.
+    #[inline(never)]
+    fn pop_with_late(&mut self, end: u64) -> Option<Entry<E>> {
+        let late = self.late.peek()?.0.0;
+        // What came late is of the group that was popped last.
+        let same = self.ranks.last().filter(|r| r.group == self.group);
+        let current = same.map(|r| self.current[r.at as usize]);
+        let entry = current.filter(|c| c.key() < late.key()).unwrap_or(late);
+        if entry.time > end {
             return None;
         }
         self.len -= 1;
-        self.current.pop()
+        if entry.key() == late.key() {
+            self.late.pop();
+        } else {
+            self.ranks.pop();
+        }
+        Some(entry)
     }
 
-    /// Time of the earliest entry.
-    pub fn next_time(&mut self) -> Option<u64> {
-        if self.current.is_empty() && self.late.is_empty() && !self.advance() {
-            return None;
-        }
+    /// Time of the earliest entry. Moves nothing, so that what is pushed afterwards still finds its
+    /// slot.
+    pub fn next_time(&self) -> Option<u64> {
         let late = self.late.peek().map(|e| e.0.0.time);
-        let current = self.current.last().map(|e| e.time);
-        match (current, late) {
-            (Some(c), Some(l)) => Some(c.min(l)),
-            (c, l) => c.or(l),
+        let current = self.ranks.last().map(|r| self.current[r.at as usize].time);
+        if let (Some(_), _) | (_, Some(_)) = (current, late) {
+            return [current, late].into_iter().flatten().min();
         }
+        let far = self.far.peek().map(|e| e.0.0.time);
+        let near = self.slot_next().map(|slot| self.slot_time((slot & MASK) as usize));
+        [near, far].into_iter().flatten().min()
+    }
+
+    /// Earliest time in a slot that holds something.
+    fn slot_time(&self, slot: usize) -> u64 {
+        let Head { chunk, len } = self.heads[slot];
+        let (mut at, mut len, mut least) = (chunk, len as usize, u64::MAX);
+        while at != NIL {
+            let chunk = &self.chunks[at as usize];
+            least = chunk.entries[..len].iter().fold(least, |least, e| least.min(e.time));
+            (at, len) = (chunk.next, CHUNK);
+        }
+        least
     }
 
     /// Removes every entry for which `pred` holds and returns them in order. Costs a pass over the
     /// whole queue: for rare events such as a cable cut.
     pub fn extract(&mut self, mut pred: impl FnMut(&E) -> bool) -> Vec<Entry<E>> {
         let mut out = Vec::new();
-        self.current.retain(|e| keep(e, &mut pred, &mut out));
+        let current = &self.current;
+        self.ranks.retain(|r| keep(&current[r.at as usize], &mut pred, &mut out));
         self.late.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         self.far.retain(|e| keep(&e.0.0, &mut pred, &mut out));
         let mut kept = Vec::new();
@@ -240,24 +317,37 @@ impl<E: Copy + Default> Wheel<E> {
         }
     }
 
-    /// The next entries to be popped, soonest last, unless something is pushed before them: for
-    /// looking ahead. Empty when the present slot is used up.
-    pub fn upcoming(&self) -> &[Entry<E>] {
-        &self.current
+    /// For looking ahead: the `skip`th to `skip + max`th of the next events to be popped, as far as
+    /// they are known, unless something is pushed before them.
+    pub fn upcoming(&self, skip: usize, max: usize) -> impl Iterator<Item = &E> + Clone {
+        let ranks = self.ranks.iter().rev().skip(skip).take(max);
+        ranks.map(|r| &self.current[r.at as usize].event)
     }
 
-    /// Fills `current` from the next slot that holds anything. False if the queue is empty.
+    /// Fetches the next slot that holds anything and begins by `end` once the present one is used
+    /// up. Returns how many of the coming events are known.
+    #[inline]
+    pub fn refill(&mut self, end: u64) -> usize {
+        if self.ranks.is_empty() && self.late.is_empty() {
+            self.advance(end);
+        }
+        self.ranks.len()
+    }
+
+    /// Fills `current` from the next slot that holds anything, unless it begins after `end`. False
+    /// if there is none.
     #[cold]
-    fn advance(&mut self) -> bool {
+    fn advance(&mut self, end: u64) -> bool {
         let near = self.slot_next();
         let far = self.far.peek().map(|e| e.0.0.time >> self.shift);
-        let slot = match (near, far) {
-            (Some(n), Some(f)) => n.min(f),
-            (Some(s), None) | (None, Some(s)) => s,
-            (None, None) => return false,
-        };
+        let Some(slot) = [near, far].into_iter().flatten().min() else { return false };
+        // What is pushed meanwhile must not come too late for slots that time has not reached.
+        if slot > end >> self.shift {
+            return false;
+        }
         self.slot = slot;
         let mut current = std::mem::take(&mut self.current);
+        current.clear();
         self.slot_drain((slot & MASK) as usize, &mut current);
         while let Some(e) = self.far.peek() {
             let entry = e.0.0;
@@ -272,9 +362,59 @@ impl<E: Copy + Default> Wheel<E> {
                 self.slot_push((at & MASK) as usize, entry);
             }
         }
-        current.sort_unstable_by_key(|e| Reverse(e.key()));
+        let whole = (slot + 1) << self.shift <= end;
+        if !(whole && self.rank_by_group(&current)) {
+            self.rank_by_time(&current);
+        }
         self.current = current;
         true
+    }
+
+    /// Time within the slot, and the upper bits of the order.
+    fn rank_key(&self, e: &Entry<E>) -> u64 {
+        if self.shift == 0 { e.order } else { e.time << (64 - self.shift) | e.order >> self.shift }
+    }
+
+    fn rank_by_time(&mut self, current: &[Entry<E>]) {
+        self.group = 0;
+        self.ranks.clear();
+        for (e, at) in current.iter().zip(0..) {
+            self.ranks.push(Rank { key: self.rank_key(e), at, group: 0 });
+        }
+        ranks_sort(&mut self.ranks, current);
+    }
+
+    /// False if that is not to be done. A counting sort by group, then each group by time.
+    fn rank_by_group(&mut self, current: &[Entry<E>]) -> bool {
+        let Some(mut w) = self.windows.take() else { return false };
+        w.unsorted.clear();
+        w.starts.fill(0);
+        for (e, at) in current.iter().zip(0..) {
+            let Some(group) = (w.group)(&e.event) else { break };
+            // Latest first, groups too: they are taken from the end.
+            w.starts[group as usize] += 1;
+            w.unsorted.push(Rank { key: self.rank_key(e), at, group: group + 1 });
+        }
+        let whole = w.unsorted.len() == current.len();
+        if whole {
+            let mut sum = 0;
+            for start in w.starts.iter_mut().rev() {
+                sum += std::mem::replace(start, sum);
+            }
+            self.ranks.clear();
+            self.ranks.resize(current.len(), Rank { key: 0, at: 0, group: 0 });
+            for rank in &w.unsorted {
+                let place = &mut w.starts[rank.group as usize - 1];
+                self.ranks[*place as usize] = *rank;
+                *place += 1;
+            }
+            for group in self.ranks.chunk_by_mut(|a, b| a.group == b.group) {
+                ranks_sort(group, current);
+            }
+            self.group = self.ranks.last().map_or(0, |r| r.group);
+        }
+        self.windows = Some(w);
+        whole
     }
 
     /// Number of the next slot after the present one that holds anything.
@@ -303,6 +443,12 @@ impl<E: Copy + Default> Wheel<E> {
         let word = group * 64 + mask.trailing_zeros() as usize;
         Some(word * 64 + self.bits[word].trailing_zeros() as usize)
     }
+}
+
+/// Latest first.
+fn ranks_sort<E>(ranks: &mut [Rank], current: &[Entry<E>]) {
+    let order = |r: &Rank| current[r.at as usize].order;
+    ranks.sort_unstable_by(|a, b| b.key.cmp(&a.key).then_with(|| order(b).cmp(&order(a))));
 }
 
 /// Moves `e` to `out` if `pred` holds; true if it stays.

@@ -21,12 +21,17 @@ pub struct WorldConfig {
     /// Width of the event queue's slots, log2 of picoseconds; `None` = from the topology. Changes
     /// speed, never results.
     pub slot_shift: Option<u32>,
+    /// Handle events node by node within windows of the shortest link's delay, in which no node can
+    /// act on another: what a host or switch needs is fetched once per window, not per event. Each
+    /// node sees the same as without. But within a window time goes back from node to node, so a
+    /// [`Tap`] or state shared among hosts sees the network out of order.
+    pub windows: bool,
 }
 
 impl WorldConfig {
     /// Defaults: 4 MiB held for a stalled host.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, host_hold_bytes: 4 << 20, slot_shift: None }
+        Self { seed, host_hold_bytes: 4 << 20, slot_shift: None, windows: false }
     }
 }
 
@@ -34,6 +39,8 @@ impl WorldConfig {
 pub struct World<P, H> {
     net: Net<P>,
     hosts: Vec<H>,
+    /// Coming events that have been looked at.
+    looked: usize,
     payload: PhantomData<P>,
 }
 
@@ -55,7 +62,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     ) -> Result<Self, TopologyError> {
         topology.validate()?;
         let hosts = (0..topology.hosts()).map(HostId).map(host).collect();
-        Ok(Self { net: Net::new(topology, config), hosts, payload: PhantomData })
+        Ok(Self { net: Net::new(topology, config), hosts, looked: 0, payload: PhantomData })
     }
 
     /// Present time.
@@ -157,19 +164,30 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// their number: fewer than `events` means that none is left before `end`.
     pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
         let mut n = 0;
-        while n < events {
-            if n.is_multiple_of(LOOK_AHEAD as u64) {
-                let next = self.net.wheel.upcoming();
-                let next = &next[next.len().saturating_sub(LOOK_AHEAD)..];
-                self.net.look_ahead(next, |host| self.hosts[host as usize].look_ahead());
+        let mut latest = self.net.now;
+        while n < events || self.net.wheel.in_window() {
+            if self.looked == 0 {
+                self.look_ahead(end);
             }
             let Some(entry) = self.net.wheel.pop_until(end) else { break };
+            self.looked = self.looked.saturating_sub(1);
             self.net.now = entry.time;
+            latest = latest.max(entry.time);
             self.dispatch(entry.event);
             n += 1;
         }
+        self.net.now = latest;
         self.net.totals.events += n;
         n
+    }
+
+    /// Looks at the next events, and notes how many they are.
+    #[inline(never)]
+    fn look_ahead(&mut self, end: Ps) {
+        self.looked = self.net.wheel.refill(end).min(LOOK_AHEAD);
+        let events = self.net.wheel.upcoming(0, self.looked);
+        let hosts = &self.hosts;
+        self.net.look_ahead(events, |h, stage, packet| hosts[h as usize].look_ahead(stage, packet));
     }
 
     #[inline]
@@ -177,12 +195,12 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         let id = event.id();
         match event.kind() {
             ARRIVE => {
-                if let Some(host) = self.net.arrive(id, event.b) {
+                if let Some(host) = self.net.arrive(event) {
                     self.deliver(host, Some(id), event.b);
                 }
             }
             LATE => {
-                if let Some(host) = self.net.arrive_late(id, event.b) {
+                if let Some(host) = self.net.arrive_late(event) {
                     self.deliver(host, Some(id), event.b);
                 }
             }
@@ -244,7 +262,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         let what = u64::from(h.bytes) << 32 | u64::from(h.corrupt) << 16 | u64::from(h.flags);
         let who = u64::from(h.src) << 32 | u64::from(h.dst);
         let ports = u64::from(h.sport) << 16 | u64::from(h.dport);
-        net.run_hash = fold(net.run_hash, [net.now, who, what, h.sent_ps ^ ports << 32]);
+        let hash = &mut net.hosts[host as usize].hash;
+        *hash = fold(*hash, [net.now, who, what, h.sent_ps ^ ports << 32]);
         let delivered = Delivered {
             src: HostId(h.src),
             sport: h.sport,
@@ -300,10 +319,11 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Hash of every delivery so far, in order: when, from whom, to whom, what. Equal hashes mean
-    /// equal runs, whatever the machine or the number of threads.
-    pub const fn run_hash(&self) -> u64 {
-        self.net.run_hash
+    /// Hash of every delivery so far, in the order of each host: when, from whom, to whom, what.
+    /// Equal hashes mean equal runs, whatever the machine or the number of threads.
+    pub fn run_hash(&self) -> u64 {
+        let fold = |hash: u64, word: u64| fold(hash, [word, 0, 0, 0]);
+        self.net.hosts.iter().fold(self.net.seed, |hash, host| fold(hash, host.hash))
     }
 
     /// Watches links over time from now on, in intervals of `bucket_ps`; replaces what was watched.

@@ -3,6 +3,7 @@
 
 use crate::batch::{jobs_of, run_all};
 use crate::figures::figures;
+use crate::pages::huge_pages;
 use crate::report;
 use crate::result::RunResult;
 use crate::spec::{EMBEDDED, SpecFile};
@@ -81,7 +82,11 @@ impl From<io::Error> for Failure {
 
 /// Entry with the process's arguments.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = Cli::try_parse_from(args).unwrap_or_else(|e| e.exit());
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = Cli::try_parse_from(&args).unwrap_or_else(|e| e.exit());
+    if matches!(cli.command, Command::Run(_)) {
+        huge_pages(&args);
+    }
     match execute(&cli.command, "srd-lab") {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::OutputClosed) => ExitCode::FAILURE,

@@ -472,8 +472,9 @@ impl Host<LabPacket> for SrdHost {
         self.pump(now, io);
     }
 
-    fn look_ahead(&self) -> u64 {
-        self.engine.counters().rx_pkts
+    fn look_ahead(&self, stage: u32, packet: Option<&LabPacket>) -> u64 {
+        let own = if stage == 0 { self.full_bytes ^ u64::from(self.watch.is_on()) } else { 0 };
+        own ^ self.engine.look_ahead(stage, packet.map(LabPacket::coming))
     }
 }
 

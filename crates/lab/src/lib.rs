@@ -16,6 +16,7 @@ mod host;
 mod network;
 pub mod observe;
 mod packet;
+mod pages;
 mod report;
 mod result;
 mod rounds;
@@ -37,6 +38,7 @@ pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };
+pub use pages::huge_pages;
 pub use report::{csv, json, page, series_csv, summary_csv, table};
 pub use result::{Detail, OrderCost, RunResult, Tally};
 pub use run::run;

@@ -3,6 +3,7 @@
 use srd_core::wire::{
     AckBlock, Body, Header, IPV4_BYTES, Message, Packet, PacketType, Rdma, UDP_BYTES,
 };
+use srd_core::{Coming, Qpn};
 
 /// Ethernet header (14) and check sequence (4).
 pub const ETHERNET_BYTES: u32 = 18;
@@ -83,6 +84,15 @@ impl LabPacket {
     /// Bytes of payload.
     pub const fn payload_len(&self) -> u32 {
         self.payload_len as u32
+    }
+
+    /// What its receiver can prepare for.
+    pub fn coming(&self) -> Coming<'_> {
+        let qpn = match &self.body {
+            LabBody::Write(m, _) | LabBody::Send(m) => Some(Qpn(m.dst_qpn)),
+            LabBody::Ack | LabBody::Other(_) => None,
+        };
+        Coming { header: &self.header, ack: self.ack.as_deref(), qpn }
     }
 
     /// What kind of packet it is.

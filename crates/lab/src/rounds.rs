@@ -30,6 +30,8 @@ pub struct Running<'a, P, H> {
     left: usize,
     fired: Vec<u32>,
     seen_ends: usize,
+    /// Latest end of a flow so far.
+    end_last: Ps,
     seen_arrivals: usize,
     sampler: Option<Sampler>,
 }
@@ -73,6 +75,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             left: 0,
             fired: vec![0; flows.triggers.len()],
             seen_ends: 0,
+            end_last: 0,
             seen_arrivals: 0,
             sampler: None,
         }
@@ -109,19 +112,20 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
     }
 
     /// Handles events as [`World::events_run`] does; a sampler looks at the network on the way.
-    fn advance(&mut self, end: Ps, events: u64) {
-        let mut left = events;
+    /// Returns how many.
+    fn advance(&mut self, end: Ps, events: u64) -> u64 {
+        let mut n = 0;
         while let Some(due) = self.sampler.as_ref().map(Sampler::due).filter(|due| *due < end) {
-            left -= self.world.events_run(due, left);
-            if left == 0 {
-                return;
+            n += self.world.events_run(due, events - n);
+            if n >= events {
+                return n;
             }
             if let Some(mut sampler) = self.sampler.take() {
                 self.sampled(|world, moment| sampler.take(world, due, moment));
                 self.sampler = Some(sampler);
             }
         }
-        self.world.events_run(end, left);
+        n + self.world.events_run(end, events - n)
     }
 
     /// Runs all rounds, or until the time is up.
@@ -131,20 +135,24 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         let events = if self.flows.triggers.is_empty() { LOOK_EVERY } else { 1 };
         let ahead = (self.spec.workload.barrier_us * US / 2).max(US);
         self.round_start(self.spec.workload.start_us * US);
-        while let Some(next) = self.world.next_event_at() {
-            if next > limit {
-                return;
-            }
+        let Some(mut from) = self.world.next_event_at() else { return };
+        while from <= limit {
             // No further than that: after the last flow of a round the next event may be far.
-            self.advance(next + ahead, events);
+            let n = self.advance(from + ahead, events);
+            from = self.world.now();
+            if n == 0 {
+                match self.world.next_event_at() {
+                    Some(next) => from = next,
+                    None => return,
+                }
+            }
             self.look();
             if self.left == 0 {
                 if self.round + 1 == self.spec.workload.rounds {
                     return;
                 }
                 self.round += 1;
-                let end = self.board.ends_from(self.seen_ends - 1)[0].at;
-                self.round_start(end + self.spec.workload.barrier_us * US);
+                self.round_start(self.end_last + self.spec.workload.barrier_us * US);
             }
         }
     }
@@ -197,6 +205,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         if fct.is_none() {
             self.left -= 1;
         }
+        self.end_last = self.end_last.max(end.at);
         // A flow that a trigger starts again counts with its last run.
         *fct = Some(end.at - start);
         if let Some(t) = self.flows.flows[i].on_sent {

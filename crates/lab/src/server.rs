@@ -134,7 +134,7 @@ impl Host<LabPacket> for SrdServer {
         self.act(k, io, |host, io| host.on_call(now, token, io));
     }
 
-    fn look_ahead(&self) -> u64 {
-        self.first.look_ahead()
+    fn look_ahead(&self, stage: u32, packet: Option<&LabPacket>) -> u64 {
+        self.first.look_ahead(stage, packet)
     }
 }

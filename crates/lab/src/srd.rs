@@ -19,6 +19,9 @@ use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
 use std::rc::Rc;
 
+/// Shortest barrier between rounds that is longer than the windows of the simulator.
+const BARRIER_US_MIN: u64 = 2;
+
 type SrdWorld = World<LabPacket, SrdServer>;
 /// Processes that a host may have: slots of an address.
 const PROCESSES_MAX: u32 = 64;
@@ -78,9 +81,13 @@ fn world_of(
     }
     let warm = warm_attach(&mut hosts, plan.spec.workload.warm_bytes, ends)?;
     let mut hosts = hosts.into_iter();
-    let world = World::new(plan.topo.clone(), WorldConfig::new(plan.seed), |_| {
-        hosts.next().expect("one was made for each")
-    });
+    let mut config = WorldConfig::new(plan.seed);
+    // Hosts share the board alone, where moments are written down. Triggers act at the moment
+    // itself.
+    config.windows =
+        plan.flows.triggers.is_empty() && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
+    let world =
+        World::new(plan.topo.clone(), config, |_| hosts.next().expect("one was made for each"));
     Ok((world.map_err(|e| e.to_string())?, Calls { tokens, warm, background }))
 }
 

@@ -227,6 +227,15 @@ impl Active {
             || self.jobs.iter().any(|j| j.has_to_send())
     }
 
+    /// For looking ahead: parts that lie apart.
+    pub fn ahead(&self) -> u64 {
+        let a = u64::from(self.board.una()) ^ self.board.newest_acked.0 ^ self.unsent_bytes;
+        let b = self.flows.len() ^ self.jobs.len() ^ self.cancels.len() ^ self.backoff.len();
+        let c = u64::from(self.window.cum()) ^ self.replay.newest() ^ self.ack.ahead();
+        let d = u64::from(self.verdicts.is_empty()) ^ u64::from(self.imms.is_empty());
+        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.stalled) ^ self.backoff_at.0
+    }
+
     /// The flow of `qp`, made if there is none.
     pub fn flow(&mut self, qp: Qpn) -> &mut Flow {
         let at = self.flows.iter().position(|f| f.qp == qp).unwrap_or_else(|| {
@@ -294,6 +303,13 @@ impl Context {
     /// The window state. Only called where the context is known to be active.
     pub fn act(&mut self) -> &mut Active {
         self.active.as_mut().expect("window state is leased before traffic")
+    }
+
+    /// For looking ahead.
+    pub fn ahead(&self) -> u64 {
+        let a = self.peer_incarnation ^ self.tx_num_next ^ self.last_heard.0 ^ self.pace_at.0;
+        let b = u64::from(self.ack_echo) ^ u64::from(self.rx_una) ^ u64::from(self.peer_tag);
+        a ^ b ^ u64::from(self.active.is_some()) ^ u64::from(self.queued_rearm)
     }
 
     /// Lower edge of what we send.

@@ -58,6 +58,11 @@ impl AckPaths {
         }
     }
 
+    /// For looking ahead.
+    pub(crate) fn ahead(&self) -> u64 {
+        u64::from(self.slot) ^ self.paths.len() as u64 ^ u64::from(self.paths[0])
+    }
+
     /// The path of the next one. `slack_ns`: how much longer than another a path may take.
     pub(crate) fn choose(&mut self, set: &mut PathSet, slack_ns: u32, rng: &mut Rng) -> u8 {
         self.slot = (self.slot + 1) % SLOTS as u8;

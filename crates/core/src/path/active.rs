@@ -95,6 +95,14 @@ impl Active {
         active
     }
 
+    /// For looking ahead: parts that lie apart.
+    pub(crate) fn ahead(&self) -> u64 {
+        let a = self.pacing.next().0 ^ self.meter.last_sent().0 ^ self.inflight ^ self.rate.rate();
+        let b = u64::from(self.rtt.min_ns()) ^ self.health.probe_next().0 ^ self.late_ns;
+        let c = u64::from(self.set.changes()) ^ self.ack_paths.ahead();
+        a ^ b ^ c ^ self.host_ns ^ self.drop_cap
+    }
+
     /// Retires the paths of a bitmap, without telling anybody.
     pub(crate) fn retire_all(&mut self, p: &Params, now: Time, mut bits: u64) {
         while bits != 0 {

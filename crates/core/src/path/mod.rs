@@ -307,6 +307,19 @@ impl PathContext {
         rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
     }
 
+    /// For looking ahead.
+    pub(crate) fn ahead(&self) -> u64 {
+        u64::from(self.active.is_some()) ^ u64::from(self.rx_budget) ^ self.retired
+    }
+    /// The same, once its active part is known.
+    pub(crate) fn ahead_active(&self) -> u64 {
+        self.active.as_deref().map_or(0, Active::ahead)
+    }
+    /// The same for a path, and for those that will be chosen next.
+    pub(crate) fn ahead_path(&self, path: u8) -> u64 {
+        self.active.as_deref().map_or(0, |a| a.set.ahead(path))
+    }
+
     fn widening(&self) -> Span {
         self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
     }

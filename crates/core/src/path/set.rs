@@ -133,6 +133,12 @@ impl PathSet {
         }
     }
 
+    /// For looking ahead.
+    pub(crate) fn ahead(&self, path: u8) -> u64 {
+        let next = self.get(self.queue_head);
+        u64::from(self.get(path).at) ^ u64::from(next.at) ^ u64::from(self.get(next.next).at)
+    }
+
     /// Index mask: the number of paths is a power of two.
     pub(crate) fn mask(&self) -> usize {
         self.paths.len() - 1

@@ -45,6 +45,11 @@ impl AckState {
     pub fn due(&self) -> Time {
         self.due
     }
+    /// For looking ahead.
+    pub fn ahead(&self) -> u64 {
+        let last = self.echoes.last().map_or(0, |e| e.tx_num);
+        self.due.0 ^ u64::from(self.unacked) ^ u64::from(last) ^ u64::from(self.changed.is_some())
+    }
     /// What changed since the last one.
     pub fn changed(&self) -> Option<(u32, u32)> {
         self.changed

@@ -27,6 +27,11 @@ impl Replay {
         self.newest
     }
 
+    /// For looking ahead.
+    pub fn ahead(&self, n: u64) -> u64 {
+        self.bits[Self::place(n).0]
+    }
+
     /// Takes `n`; false if it was taken before or is too old to tell.
     #[must_use]
     pub fn take(&mut self, n: u64) -> bool {

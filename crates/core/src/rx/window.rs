@@ -53,6 +53,12 @@ impl RxWindow {
         self.bits[(i / 64) as usize] >> (i % 64) & 1 == 1
     }
 
+    /// For looking ahead.
+    pub fn ahead(&self, p: u32) -> u64 {
+        let word = |p: u32| self.bits[((p & (self.size() - 1)) / 64) as usize];
+        word(p) ^ word(self.cum)
+    }
+
     /// What `p` is; nothing changes.
     pub fn check(&self, p: u32) -> Seen {
         let d = psn::diff(p, self.cum);

@@ -339,6 +339,15 @@ impl Scoreboard {
         ((p.list.head != NIL).then(|| self.psn_of(p.list.head)), p.newest_acked)
     }
 
+    /// For looking ahead: the oldest and the newest entries.
+    pub fn ahead(&self) -> u64 {
+        let mask = self.ring.len() - 1;
+        let at = |p: u32| self.ring[p as usize & mask].sent.0;
+        let (old, new) = (self.una, self.next);
+        let a = at(old) ^ at(old.wrapping_add(2)) ^ at(old.wrapping_add(4));
+        a ^ at(new) ^ at(new.wrapping_sub(2))
+    }
+
     fn iter_in_flight(&self) -> impl Iterator<Item = u32> + '_ {
         let mut i = self.order.head;
         core::iter::from_fn(move || {

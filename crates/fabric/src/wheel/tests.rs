@@ -106,3 +106,58 @@ fn chunks_are_reused() {
 fn refuses_a_slot_wider_than_time() {
     drop(Wheel::<u32>::new(40));
 }
+
+#[test]
+fn time_that_stops_short_of_a_slot_leaves_it_alone() {
+    let mut wheel = Wheel::new(4);
+    wheel.push(100_000, 1, 'z');
+    assert!(wheel.pop_until(999).is_none());
+    // Not late: it finds its slot, as it would have before that look.
+    wheel.push(5_000, 2, 'a');
+    assert!(wheel.late.is_empty());
+    assert_eq!((wheel.next_time(), wheel.slot), (Some(5_000), 0));
+    assert_eq!(wheel.pop_until(5_000).map(|e| e.event), Some('a'));
+    assert!(wheel.pop_until(99_999).is_none());
+    assert_eq!(wheel.pop_until(100_000).map(|e| e.event), Some('z'));
+}
+
+/// Windows of 16 units; what is popped may push into its own group at once and into others after a
+/// window's length.
+#[test]
+fn windows_pop_each_group_as_time_alone_would() {
+    let run = |windows: bool| {
+        let mut wheel = Wheel::new(4);
+        if windows {
+            wheel.windows(5, |e: &u32| (*e % 5 < 4 || *e > 2_000).then_some(*e % 5));
+        }
+        let mut seen = vec![Vec::new(); 5];
+        for i in 0..200u32 {
+            wheel.push(u64::from(i * 7 % 300), u64::from(i), i);
+        }
+        let (mut seq, mut popped_behind) = (1_000, 0);
+        let mut latest = 0;
+        for end in [3, 40, 41, 250, 10_000] {
+            while let Some(e) = wheel.pop_until(end) {
+                assert!(e.time <= end);
+                popped_behind += u32::from(e.time < latest);
+                latest = latest.max(e.time);
+                seen[e.event as usize % 5].push((e.time, e.order, e.event));
+                if e.event < 1_000 {
+                    seq += 1;
+                    // The same group, perhaps within this window.
+                    wheel.push(e.time + u64::from(e.event % 9), seq, e.event + 1_000);
+                    wheel.push(e.time + 16, 1 << 40 | u64::from(e.event), e.event + 2_001);
+                }
+            }
+            assert!(!wheel.in_window(), "a window ends before the end of time");
+        }
+        assert!(wheel.is_empty());
+        (seen, popped_behind)
+    };
+    let ((by_time, none), (by_window, some)) = (run(false), run(true));
+    assert!(none == 0 && some > 0, "{none} {some}");
+    for (a, b) in by_time.iter().zip(&by_window) {
+        let plain = |v: &[(u64, u64, u32)]| v.iter().map(|e| (e.0, e.2)).collect::<Vec<_>>();
+        assert_eq!(plain(a), plain(b));
+    }
+}

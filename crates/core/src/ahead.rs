@@ -1,0 +1,83 @@
+//! Looking ahead: reading state that is about to be needed, so that a processor fetches it while it
+//! has other things to do. Worth it for who runs thousands of engines that no cache holds together,
+//! as a simulator does; a device has one, whose state stays in cache.
+
+use crate::api::Qpn;
+use crate::engine::Engine;
+use crate::events::Observer;
+use srd_wire::{AckBlock, Header};
+
+/// Stages of [`Engine::look_ahead`].
+pub const LOOK_AHEAD_STAGES: u32 = 5;
+
+/// What is known of a packet that will come.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// Its acknowledgment block.
+    pub ack: Option<&'a AckBlock>,
+    /// The queue pair it is for.
+    pub qpn: Option<Qpn>,
+}
+
+impl<O: Observer> Engine<O> {
+    /// Reads what a packet, or a timer where there is none, will need, and returns a number made of
+    /// it that means nothing. Changes nothing.
+    ///
+    /// Call it for many engines in a row with stage 0, then for all of them with stage 1, and so on
+    /// below [`LOOK_AHEAD_STAGES`]: each stage reads where the one before found pointers, so that
+    /// the reads of one stage do not wait for each other. For another packet of an engine just
+    /// looked at, the last two stages are enough.
+    pub fn look_ahead(&self, stage: u32, packet: Option<Coming<'_>>) -> u64 {
+        if stage == 0 {
+            return self.ahead_of_engine();
+        }
+        let ci = match packet {
+            Some(p) => self.contexts.by_tag(p.header.dst_tag),
+            None => self.ahead_of_timer(),
+        };
+        let Some((ci, c)) = ci.and_then(|ci| Some((ci, self.contexts.find(ci)?))) else { return 0 };
+        let pc = &self.paths.get(c.path_ctx).ctx;
+        match (stage, c.active.as_deref()) {
+            (1, _) => c.ahead() ^ pc.ahead() ^ self.timers.ahead(2 * ci) ^ self.granter.ahead(ci),
+            (2, Some(a)) => {
+                let qp = packet.and_then(|p| p.qpn).and_then(|qpn| self.qps.get(qpn));
+                a.ahead() ^ pc.ahead_active() ^ qp.map_or(0, |qp| u64::from(qp.qkey))
+            }
+            (3, Some(a)) => {
+                let sum = a.board.ahead() ^ self.wrs.ahead() ^ self.mrs.ahead();
+                packet.map_or(sum, |Coming { header: h, ack, .. }| {
+                    let ack = ack.map_or(0, |ack| u64::from(ack.cum) ^ ack.words.len() as u64);
+                    sum ^ ack ^ a.window.ahead(h.psn) ^ a.replay.ahead(u64::from(h.tx_num))
+                })
+            }
+            (_, Some(a)) => {
+                let oldest = a.board.oldest().map_or(0, |p| a.board.get(p).path);
+                let echoes = packet.and_then(|p| p.ack).map_or(&[][..], |ack| &ack.echoes);
+                let echoes = echoes.iter().fold(0, |sum, e| sum ^ pc.ahead_path(e.path));
+                echoes ^ pc.ahead_path(oldest)
+            }
+            (_, None) => 0,
+        }
+    }
+
+    /// Parts of the engine itself that lie apart from each other.
+    fn ahead_of_engine(&self) -> u64 {
+        let n = &self.counters;
+        let cfg = &self.cfg;
+        let a = n.tx_pkts ^ n.rx_pkts ^ n.rdma_write_recv_bytes ^ n.retrans_pkts ^ n.ack_pkts;
+        let b = u64::from(cfg.mtu) ^ cfg.loss.rto_max.0 ^ cfg.ack.delay_max.0 ^ cfg.idle_after.0;
+        let c = self.control.len() ^ self.ack_ready.len() ^ self.probes.len() ^ self.closes.len();
+        let d = self.ready.len() ^ self.rearm.len() ^ self.events.len() ^ self.pool.len();
+        let e = u64::from(self.contexts.slots()) ^ self.granter.next().0 ^ self.timers.next().0;
+        let f = u64::from(self.ack_scratch.cum) ^ u64::from(self.rx_flowing) ^ self.rx_flowing_at.0;
+        let g = self.path_params.line_bytes_per_sec ^ u64::from(self.path_params.mtu);
+        a ^ b ^ c as u64 ^ d as u64 ^ e ^ f ^ g
+    }
+
+    /// The context that a timer, or room in the card, most likely concerns.
+    fn ahead_of_timer(&self) -> Option<u32> {
+        self.ready.front().copied().or_else(|| self.timers.owner_next().map(|o| o / 2))
+    }
+}
