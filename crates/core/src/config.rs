@@ -246,9 +246,9 @@ impl EngineConfig {
         c
     }
 
-    /// Defaults for a whole fabric whose links have one known rate: those of the simulator, 128 paths
-    /// (64 load a fat tree of 16 ways unevenly: a full permutation ends some 5 us later) and receiver
-    /// credits.
+    /// Defaults for a whole fabric whose links have one known rate: those of the simulator, 128
+    /// paths (64 load a fat tree of 16 ways unevenly: a full permutation ends some 5 us later) and
+    /// receiver credits.
     pub fn datacenter(ip: IpAddr, slot: u8, mtu: u16, line_bytes_per_sec: u64, rtt: Span) -> Self {
         let mut c = Self::simulated(ip, slot, mtu, line_bytes_per_sec, rtt);
         c.path.paths = 128;
