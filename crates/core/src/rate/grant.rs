@@ -95,7 +95,9 @@ impl Granter {
         }
         let packet = self.packet;
         let peer = &mut self.peers[i];
-        if peer.wanted == 0 && now.since_wire(peer.heard) > STALE {
+        // Whoever had grants to use would have used them: a sender keeps no more of them than its
+        // window holds, so some of those counted here may be gone.
+        if now.since_wire(peer.heard) > STALE {
             peer.ahead = 0;
         }
         peer.heard = now.to_wire();

@@ -454,6 +454,17 @@ fn grants_end_with_the_backlog_and_with_silence() {
 }
 
 #[test]
+fn grants_that_a_silent_sender_lost_are_given_again() {
+    let mut granter = Granter::new(LINE, 1000, BASE);
+    granter.on_backlog(Time(0), 0, 20, 0);
+    while granter.poll(granter.next()).is_some() {}
+    // Most of it did not fit into the sender's window. It speaks again as patience has it.
+    let later = Time(7_000_000);
+    granter.on_backlog(later, 0, 10, 1056);
+    assert!(granter.poll(later.max(granter.next())).is_some(), "nothing for ten packets more");
+}
+
+#[test]
 fn a_sender_without_credit_waits_and_recovers() {
     let run = |granted: bool| {
         let mut m = model(1, LINE);
