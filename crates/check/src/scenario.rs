@@ -269,13 +269,13 @@ impl Scenario {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
         // One packet per round trip, as the cap may have it, or per tick of a coarse clock, takes
-        // its time: some thousand segments of 100 us. So does the least rate, to which timers that
+        // its time: five thousand segments of 100 us. So does the least rate, to which timers that
         // fire before the answer can come bring every sender.
         let r = &self.config.rate;
         let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
         let hasty = l.reorder_min == Span(0);
         let single = capped || hasty || self.machine.late_ps > 0;
-        2 * ns * NS + if single { 200 * MS } else { 20 * MS }
+        2 * ns * NS + if single { 500 * MS } else { 20 * MS }
     }
 }
 
