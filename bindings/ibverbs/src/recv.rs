@@ -3,6 +3,7 @@
 use crate::{
     abi::{ibv_qp, ibv_recv_wr, ibv_sge},
     qp::Qp,
+    wr::post_list,
 };
 use libc::c_int;
 use srd::{Faults, PostError, RECV_SGES_MAX, RecvWr, Sge};
@@ -14,29 +15,15 @@ use std::slice;
 /// As verbs.
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
-    mut wr: *mut ibv_recv_wr,
+    wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: a live queue pair.
     let this = unsafe { Qp::of(qp) };
-    let mut posted = false;
-    let mut result = 0;
-    // SAFETY: the list ends with null.
-    while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: a valid request.
-        if let Err(code) = unsafe { post_one(this, request) } {
-            // SAFETY: a place for the one that failed.
-            unsafe { bad.write(wr) };
-            result = code;
-            break;
-        }
-        posted = true;
-        wr = request.next;
-    }
-    if posted {
-        this.qp.doorbell_recv();
-    }
-    result
+    // SAFETY: a list of valid requests, as promised by the caller.
+    let post = |wr: &ibv_recv_wr| unsafe { post_one(this, wr) };
+    // SAFETY: the same.
+    unsafe { post_list(wr, bad, |wr| wr.next, post, || this.qp.doorbell_recv()) }
 }
 
 /// # Safety

@@ -135,35 +135,52 @@ fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     Ok(())
 }
 
-/// `ibv_post_send`: messages only; RDMA needs `ibv_wr_…`, as with EFA.
+/// Posts a list of requests up to the first that fails, which `bad` names; then rings once.
 ///
 /// # Safety
-/// As verbs.
-pub(crate) unsafe extern "C" fn post_send(
-    qp: *mut ibv_qp,
-    mut wr: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
+/// `wr` and what `next` gives are valid requests or null, `bad` is a place for one, and `post` may
+/// be called with each.
+pub(crate) unsafe fn post_list<T>(
+    mut wr: *mut T,
+    bad: *mut *mut T,
+    next: impl Fn(&T) -> *mut T,
+    post: impl Fn(&T) -> Result<(), c_int>,
+    ring: impl FnOnce(),
 ) -> c_int {
-    // SAFETY: a live queue pair.
-    let this = unsafe { Qp::of(qp) };
     let mut posted = false;
     let mut result = 0;
     // SAFETY: the list ends with null.
     while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: a valid request.
-        if let Err(code) = unsafe { post_one(this, request) } {
+        if let Err(code) = post(request) {
             // SAFETY: a place for the one that failed.
             unsafe { bad.write(wr) };
             result = code;
             break;
         }
         posted = true;
-        wr = request.next;
+        wr = next(request);
     }
     if posted {
-        this.qp.doorbell();
+        ring();
     }
     result
+}
+
+/// `ibv_post_send`: messages only; RDMA needs `ibv_wr_…`, as with EFA.
+///
+/// # Safety
+/// As verbs.
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: a live queue pair.
+    let this = unsafe { Qp::of(qp) };
+    // SAFETY: a list of valid requests, as promised by the caller.
+    let post = |wr: &ibv_send_wr| unsafe { post_one(this, wr) };
+    // SAFETY: the same.
+    unsafe { post_list(wr, bad, |wr| wr.next, post, || this.qp.doorbell()) }
 }
 
 /// # Safety
@@ -304,7 +321,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         }
     }
     session.requests.clear();
-    // SAFETY: this session holds the lock.
+    // SAFETY: whoever completes holds the lock, since `wr_start`.
     unsafe { libc::pthread_mutex_unlock(this.lock.get()) };
     if posted {
         this.qp.doorbell();

@@ -194,7 +194,8 @@ impl Machine {
                 Time(0) => now + NS,
                 t => {
                     let due = node.clock.when(t).max(now + NS);
-                    due.checked_div(m.late_ps).map_or(due, |k| (k + 1) * m.late_ps)
+                    // The first tick that is not before it, whatever happens meanwhile.
+                    if m.late_ps == 0 { due } else { due.next_multiple_of(m.late_ps) }
                 }
             };
             node.wake_at = due.max(1);

@@ -48,10 +48,8 @@ pub struct AckDeadline {
 impl AckDeadline {
     fn new(s: &Scenario, cfg: &EngineConfig, host: u32) -> Self {
         let delay_ns = cfg.ack.delay_max.max(cfg.ack.delay_requested).0;
-        // A hundredth for the drift of the clock; what is due is done once per tick of the timer,
-        // and then leaves when the card takes it.
-        let machine = &s.machine;
-        let most_ps = delay_ns * 1_010 + 2 * machine.late_ps + machine.hold_ps + 2 * US;
+        // A hundredth for the drift of the clock; what is due is done once per tick of the timer.
+        let most_ps = delay_ns * 1_010 + 2 * s.machine.late_ps + 2 * US;
         let stall = |&(at, f): &(Ps, Fault)| match f {
             Fault::HostStall { host: h, for_ps } if h.0 == host => Some((at, at + for_ps)),
             _ => None,

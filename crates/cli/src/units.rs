@@ -1,13 +1,11 @@
 //! Numbers with units, as they are written on the command line and in tables.
 
+pub use srd_net::units::share_ppm;
+use srd_net::units::split;
 use std::time::Duration;
 
-/// Splits `text` into its number and what follows.
-fn split(text: &str) -> Option<(f64, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    Some((number, text[end..].trim()))
-}
+/// Longest time of an option.
+const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 
 /// `number * scale`, if it is a whole number that fits.
 fn whole(number: f64, scale: u64) -> Option<u64> {
@@ -20,7 +18,7 @@ fn whole(number: f64, scale: u64) -> Option<u64> {
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size; write bytes, or 8K, 1M, 2G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
-    let scale = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+    let scale = match unit.trim_end_matches("ib").trim_end_matches('b') {
         "" => 1,
         "k" => 1 << 10,
         "m" => 1 << 20,
@@ -43,7 +41,6 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
 pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no rate; write bits per second, as 500M or 10G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
-    let unit = unit.to_ascii_lowercase();
     let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
         "" => 1.0,
         "k" => 1e3,
@@ -55,33 +52,13 @@ pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
     if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
 
-/// A share of the packets in parts per million: `1%`, `0.5%`, `0.01`.
-pub fn share_ppm(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{text}` is no share of the packets; write 1% or 0.01");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let share = match unit {
-        "" => number,
-        "%" => number / 100.0,
-        _ => return Err(wrong()),
-    };
-    if share <= 1.0 { Ok((share * 1e6).round() as u32) } else { Err(wrong()) }
-}
-
 /// A time: `2`, `0.5`, `500ms`, `2s`, `1m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write seconds, or 500ms, 2s, 1m");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "us" => number / 1e6,
-        "ms" => number / 1e3,
-        "m" | "min" => number * 60.0,
-        _ => return Err(wrong()),
-    };
-    if seconds > 0.0 && seconds <= 1e6 {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(format!("`{text}`: a time must be above zero and at most 1000000 s"))
+    match srd_net::units::duration(text)? {
+        time if !time.is_zero() && time <= TIME_MAX => Ok(time),
+        _ => {
+            Err(format!("`{text}`: a time must be above zero and at most {} s", TIME_MAX.as_secs()))
+        }
     }
 }
 

@@ -59,6 +59,8 @@ struct Sum {
     faults: u32,
     kills: u32,
     after_restart: u64,
+    /// Why the first of the failed did.
+    why: String,
 }
 
 /// A small generator (splitmix64): the order of faults follows from the seed.
@@ -224,28 +226,35 @@ fn victim(fabric: &Fabric, receiver: bool, sum: &mut Sum) -> Result {
     let run = whole.run(3, whole.block_bytes, Side::start_ns());
     let out = side.run(run, Instant::now() + Duration::from_secs(15))?;
     sum.after_restart += out.flows.iter().map(|f| f.blocks).sum::<u64>();
-    sum.lost += out.lost;
-    sum.duplicated += out.duplicated;
-    sum.damaged += out.damaged;
-    sum.failed += out.failed;
+    sum.wrong(
+        &out,
+        if receiver { "after a receiver's restart" } else { "after a sender's restart" },
+    );
     Ok(())
 }
 
 impl Sum {
     fn take(&mut self, out: &Outcome) {
         self.blocks += out.flows.iter().map(|f| f.blocks).sum::<u64>();
+        self.wrong(out, "in the steady flows");
+        self.late_ms = self.late_ms.max(out.late_ms());
+    }
+
+    fn wrong(&mut self, out: &Outcome, place: &str) {
         self.lost += out.lost;
         self.duplicated += out.duplicated;
         self.damaged += out.damaged;
         self.failed += out.failed;
-        self.late_ms = self.late_ms.max(out.late_ms());
+        if self.why.is_empty() && out.failed > 0 {
+            self.why = format!(" ({place}: {})", out.why);
+        }
     }
 
     fn end(&self, memory: &[u64], counted: &Counted, took: Duration, busy: &Busy) -> Result {
         let settled = memory.get(SETTLE_RUNS as usize).or(memory.last()).copied().unwrap_or(0);
         let last = memory.last().copied().unwrap_or(0);
         say(&format!(
-            "{:.0} s, {} blocks of up to 8900 bytes: {} lost, {} twice, {} damaged, {} failed; \
+            "{:.0} s, {} blocks of up to 8900 bytes: {} lost, {} twice, {} damaged, {} failed{}; \
              latest {:.0} ms after due",
             took.as_secs_f64(),
             self.blocks,
@@ -253,6 +262,7 @@ impl Sum {
             self.duplicated,
             self.damaged,
             self.failed,
+            self.why,
             self.late_ms
         ))?;
         say(&format!(

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Splits `text` into its number and what follows.
-fn split(text: &str) -> Option<(f64, String)> {
+/// Splits `text` into its number and what follows, in small letters.
+pub fn split(text: &str) -> Option<(f64, String)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, text[end..].trim().to_ascii_lowercase()))

@@ -72,7 +72,7 @@ pub struct PerfReady {
 pub struct PerfReport {
     /// CPU time of the server's process in nanoseconds, whoever it was for.
     pub cpu_ns: u64,
-    /// Messages received in this session.
+    /// Messages received since the measurement began.
     pub messages: u64,
     /// Packets retransmitted by the server's device, whoever they were for.
     pub retransmitted: u64,

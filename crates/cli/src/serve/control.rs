@@ -193,7 +193,7 @@ impl Control {
         reply_qkey: u32,
         wish: &PerfOpen,
     ) -> Result<Body> {
-        // What is told of a process that had the same address before must not end this session.
+        // What is told of a process that had the same address before must not end the new one.
         self.events();
         self.end(from, "replaced by a new one");
         if self.sessions.len() >= PERF_SESSIONS_MAX {

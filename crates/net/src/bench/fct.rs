@@ -3,7 +3,7 @@
 use super::{
     BenchArgs, FlowSpec, able,
     contender::{Contender, Load, Side},
-    fabric_build,
+    fabric_build, fabric_of,
     protocol::Counted,
     table::{self, Busy},
 };
@@ -45,10 +45,7 @@ pub fn incast(args: &BenchArgs) -> Result {
         hosts: 4,
         host_bits_per_sec: 1_000_000_000,
         uplink_bits_per_sec: 1_000_000_000,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        ..FabricSpec::default()
+        ..fabric_of(args)
     };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
@@ -65,15 +62,7 @@ pub fn incast(args: &BenchArgs) -> Result {
 
 /// Eight hosts to eight hosts.
 pub fn fig6(args: &BenchArgs) -> Result {
-    let spec = FabricSpec {
-        spines: 16,
-        leaves: 2,
-        hosts: 8,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        ..FabricSpec::default()
-    };
+    let spec = FabricSpec { spines: 16, leaves: 2, hosts: 8, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
     let flows: Vec<FlowSpec> =

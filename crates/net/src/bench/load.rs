@@ -4,7 +4,7 @@
 use super::{
     BenchArgs, FlowSpec, Outcome, able,
     contender::{Contender, Load, Side},
-    fabric_build,
+    fabric_build, fabric_of,
     protocol::Counted,
     table::{self, Busy},
 };
@@ -136,15 +136,8 @@ fn show(
 
 /// How evenly one transfer loads the uplinks.
 pub fn shares(args: &BenchArgs) -> Result {
-    let spec = FabricSpec {
-        spines: 8,
-        hosts: 1,
-        uplink_bits_per_sec: 100_000_000,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        ..FabricSpec::default()
-    };
+    let spec =
+        FabricSpec { spines: 8, hosts: 1, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(usual(args))?)?;
     let flows = vec![FlowSpec { from: (0, 0), to: (1, 0) }; 4];
@@ -183,8 +176,7 @@ pub fn shares(args: &BenchArgs) -> Result {
 
 /// One packet in a hundred lost on every spine.
 pub fn loss(args: &BenchArgs) -> Result {
-    let spec =
-        FabricSpec { hosts: 1, mtu: args.mtu, extra: 7, seed: args.seed, ..FabricSpec::default() };
+    let spec = FabricSpec { hosts: 1, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(usual(args))?)?;
     let flows = vec![FlowSpec { from: (0, 0), to: (1, 0) }; 4];
@@ -222,14 +214,7 @@ fn ratio_cells(r: &Record) -> Vec<String> {
 
 /// One uplink at a quarter of its rate.
 pub fn slowpath(args: &BenchArgs) -> Result {
-    let spec = FabricSpec {
-        hosts: 2,
-        uplink_bits_per_sec: 100_000_000,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        ..FabricSpec::default()
-    };
+    let spec = FabricSpec { hosts: 2, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(usual(args))?)?;
     let flows: Vec<FlowSpec> =
@@ -265,14 +250,7 @@ struct Beside<'a> {
 
 /// Heavy TCP flows on the same links.
 pub fn coexist(args: &BenchArgs) -> Result {
-    let spec = FabricSpec {
-        hosts: 3,
-        uplink_bits_per_sec: 100_000_000,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        ..FabricSpec::default()
-    };
+    let spec = FabricSpec { hosts: 3, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
     let list = able(&fabric, args.contenders(&["srd", "cubic", "mptcp"])?)?;
     let heavy = Contender::parse("cubic")?;

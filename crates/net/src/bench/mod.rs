@@ -184,6 +184,11 @@ pub fn run(args: &BenchArgs) -> Result {
     }
 }
 
+/// What the fabrics of all measurements have in common: the rest is the measurement's.
+fn fabric_of(args: &BenchArgs) -> FabricSpec {
+    FabricSpec { mtu: args.mtu, extra: 7, seed: args.seed, ..FabricSpec::default() }
+}
+
 /// Builds the fabric of a measurement and says what it is.
 fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
     let (fabric, notes) = Fabric::build(spec)?;

@@ -3,7 +3,7 @@
 use super::{
     BenchArgs, FlowSpec, Outcome, able,
     contender::{Contender, Load, Side},
-    fabric_build,
+    fabric_build, fabric_of,
     protocol::Counted,
     table::{self, Busy},
 };
@@ -45,14 +45,7 @@ struct Record {
 }
 
 fn spec_of(args: &BenchArgs, linkdown_aware: bool) -> FabricSpec {
-    FabricSpec {
-        hosts: 2,
-        mtu: args.mtu,
-        extra: 7,
-        seed: args.seed,
-        linkdown_aware,
-        ..FabricSpec::default()
-    }
+    FabricSpec { hosts: 2, linkdown_aware, ..fabric_of(args) }
 }
 
 /// One of four spines swallows everything.
