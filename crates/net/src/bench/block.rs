@@ -101,14 +101,25 @@ pub struct FlowRx {
 }
 
 impl FlowRx {
-    /// A flow of which nothing has come yet.
-    pub fn new(flow: u32, run: u32, start_ns: u64) -> Self {
+    /// A flow of which nothing has come yet, before its first run.
+    pub fn new(flow: u32) -> Self {
         let stats = FlowStats { flow, ..FlowStats::default() };
-        Self { stats, run, start_ns, seen: Vec::new() }
+        Self { stats, run: 0, start_ns: 0, seen: Vec::new() }
     }
 
-    /// A whole block has arrived.
+    /// Begins a run (they are numbered from 1, upwards), unless a block of it already has.
+    pub fn begin(&mut self, run: u32, start_ns: u64) {
+        if run != self.run {
+            *self = Self { run, ..Self::new(self.stats.flow) };
+        }
+        self.start_ns = start_ns;
+    }
+
+    /// A whole block has arrived. One of a run that nobody has announced begins it.
     pub fn take(&mut self, head: &BlockHead, bytes: usize, now_ns: u64) {
+        if head.run > self.run {
+            self.begin(head.run, head.due_ns);
+        }
         if head.run != self.run {
             return;
         }
@@ -175,7 +186,8 @@ mod tests {
 
     #[test]
     fn duplicates_and_gaps_are_counted() {
-        let mut rx = FlowRx::new(1, 5, 1_000);
+        let mut rx = FlowRx::new(1);
+        rx.begin(5, 1_000);
         let mut take = |run, number, now| {
             rx.take(&BlockHead { flow: 1, run, number, due_ns: 900 }, 100, now);
         };
@@ -188,5 +200,23 @@ mod tests {
         assert_eq!((s.blocks, s.bytes, s.duplicated), (3, 300, 1));
         assert_eq!((s.gap_ns, s.late_ns), (30_000_000 - 2_500, 30_000_000 - 900));
         assert_eq!(s.buckets, [200, 0, 100]);
+    }
+
+    #[test]
+    fn a_block_may_come_before_its_run_was_announced() {
+        let mut rx = FlowRx::new(1);
+        let block = |rx: &mut FlowRx, run, number, now| {
+            rx.take(&BlockHead { flow: 1, run, number, due_ns: 900 }, 100, now);
+        };
+        block(&mut rx, 1, 0, 2_000);
+        rx.begin(1, 1_000);
+        block(&mut rx, 1, 0, 2_100);
+        block(&mut rx, 1, 1, 2_200);
+        let s = rx.stats();
+        assert_eq!((s.blocks, s.duplicated, s.late_ns), (2, 1, 1_300));
+        block(&mut rx, 2, 0, 3_000);
+        block(&mut rx, 1, 2, 3_100);
+        rx.begin(2, 2_900);
+        assert_eq!((rx.blocks(), rx.stats().duplicated), (1, 0));
     }
 }

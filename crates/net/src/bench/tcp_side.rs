@@ -99,7 +99,7 @@ impl TcpSide {
                 fd: rx,
                 buffer: Vec::new(),
                 filled: 0,
-                rx: FlowRx::new(index as u32, 0, 0),
+                rx: FlowRx::new(index as u32),
             });
         }
         if kind.multipath {
@@ -114,12 +114,12 @@ impl TcpSide {
     /// # Errors
     /// A connection breaks. Blocks missing at the deadline are counted as lost.
     pub fn run(&mut self, run: Run, deadline: Instant) -> Result<Outcome> {
-        for (index, (tx, rx)) in self.sending.iter_mut().zip(&mut self.receiving).enumerate() {
+        for (tx, rx) in self.sending.iter_mut().zip(&mut self.receiving) {
             (tx.next, tx.out, tx.full) = (0, 0, false);
             tx.block.clear();
             rx.buffer.resize(run.block_bytes as usize, 0);
             rx.filled = 0;
-            rx.rx = FlowRx::new(index as u32, run.run, run.start_ns);
+            rx.rx.begin(run.run, run.start_ns);
         }
         self.damaged = 0;
         let mut next_post = run.start_ns;

@@ -30,8 +30,6 @@ const SLOTS: u32 = 1024;
 const IDLE: Duration = Duration::from_millis(20);
 /// How often a busy one does.
 const BUSY: Duration = Duration::from_millis(2);
-/// Turns between two looks for orders while there is always something to do.
-const TURNS_MAX: u32 = 256;
 
 /// Options of a worker.
 #[derive(Clone, Debug, Args)]
@@ -182,10 +180,10 @@ impl Worker {
 
     fn serve(&mut self) -> Result {
         let mut orders = Orders::default();
-        let mut turns = 0;
+        let mut look_ns = 0;
         loop {
-            if turns == 0 || turns >= TURNS_MAX {
-                turns = 1;
+            let now = now_ns();
+            if now >= look_ns {
                 if !orders.read()? {
                     return Ok(());
                 }
@@ -194,6 +192,9 @@ impl Worker {
                         return Ok(());
                     }
                 }
+                let idle = self.run.is_none() || (self.sent_told && self.flows_in.is_empty());
+                let wait = if idle { IDLE } else { BUSY };
+                look_ns = now + wait.as_nanos() as u64;
             }
             self.completions()?;
             let next = self.post()?;
@@ -201,22 +202,8 @@ impl Worker {
             if let (Some(trace), Some(run)) = (&mut self.trace, &self.run) {
                 trace.write(&self.device, run)?;
             }
-            let (rest, look) = self.rest(next);
-            let busy = self.device.wait(Some(rest))?;
-            turns = if busy || !look { turns + 1 } else { 0 };
-        }
-    }
-
-    /// How long to sleep at most, and whether to look for orders after that.
-    fn rest(&self, next_post: Option<u64>) -> (Duration, bool) {
-        let idle = self.run.is_none() || (self.sent_told && self.flows_in.is_empty());
-        let limit = if idle { IDLE } else { BUSY };
-        match next_post {
-            None => (limit, true),
-            Some(at) => {
-                let until = Duration::from_nanos(at.saturating_sub(now_ns()));
-                (until.min(limit), until >= limit)
-            }
+            let until = next.map_or(look_ns, |at| at.min(look_ns));
+            self.device.wait(Some(Duration::from_nanos(until.saturating_sub(now_ns()))))?;
         }
     }
 
@@ -226,12 +213,17 @@ impl Worker {
             Order::Go(run) => {
                 self.run = Some(run);
                 self.sent_told = false;
-                (self.failed, self.damaged, self.why) = (0, 0, String::new());
+                (self.failed, self.why) = (0, String::new());
                 for s in &mut self.sending {
                     (s.next, s.accepted) = (0, 0);
                 }
-                let fresh = |f: &u32| (*f, FlowRx::new(*f, run.run, run.start_ns));
-                self.receiving = self.flows_in.iter().map(fresh).collect();
+                let mut early = std::mem::take(&mut self.receiving);
+                let begin = |f: &u32| {
+                    let mut flow = early.remove(f).unwrap_or_else(|| FlowRx::new(*f));
+                    flow.begin(run.run, run.start_ns);
+                    (*f, flow)
+                };
+                self.receiving = self.flows_in.iter().map(begin).collect();
             }
             Order::Collect => {
                 // What was acknowledged before this order came is in the queue by now.
@@ -239,6 +231,7 @@ impl Worker {
                 let mut flows: Vec<_> = self.receiving.values().map(FlowRx::stats).collect();
                 flows.sort_by_key(|f| f.flow);
                 tell(&Report::Received { flows, damaged: self.damaged })?;
+                self.damaged = 0;
             }
             Order::Counters => tell(&Report::Counters(self.counted()?))?,
             Order::Quit => return Ok(false),
@@ -287,10 +280,12 @@ impl Worker {
             let len = (wc.byte_len as usize).min(self.mtu);
             self.target.read_at(slot * self.mtu, &mut self.buffer[..len])?;
             match block::check(&self.buffer[..len]) {
-                Some(head) => match self.receiving.get_mut(&head.flow) {
-                    Some(flow) => flow.take(&head, len, now),
-                    None => self.damaged += 1,
-                },
+                // Others may have been told to begin before this process was.
+                Some(head) => self
+                    .receiving
+                    .entry(head.flow)
+                    .or_insert_with(|| FlowRx::new(head.flow))
+                    .take(&head, len, now),
                 None => self.damaged += 1,
             }
         }
