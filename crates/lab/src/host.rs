@@ -507,3 +507,14 @@ pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
     let rtt = Span(rtt_ps / NS);
     EngineConfig::datacenter(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt)
 }
+
+/// Engine settings as on sockets at a port of `bits_per_s`: [`EngineConfig::sockets`]; a base RTT
+/// that nobody knows is measured.
+pub fn socket_config(mtu: u16, bits_per_s: u64, rtt_ps: Option<Ps>) -> EngineConfig {
+    let mut c = EngineConfig::sockets(ip_of(HostId(0)), 0, mtu);
+    c.line_set(bits_per_s / 8);
+    if let Some(rtt) = rtt_ps {
+        c.rate.rtt_initial = Span(rtt / NS);
+    }
+    c
+}

@@ -34,7 +34,7 @@ pub use board::{Board, FlowEnd, SharedBoard};
 pub use faults::faults_of;
 pub use figures::figures;
 pub use floor::{FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
-pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of};
+pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of, socket_config};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };

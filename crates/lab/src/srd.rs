@@ -2,13 +2,15 @@
 
 use crate::board::{Board, SharedBoard};
 use crate::floor::{Framing, Ways};
-use crate::host::{SrdHost, SrdSettings, Verb, engine_config};
+use crate::host::{SrdHost, SrdSettings, Verb, engine_config, socket_config};
 use crate::packet::LabPacket;
 use crate::result::{Detail, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::server::SrdServer;
-use crate::spec::{EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec};
+use crate::spec::{
+    DefaultsSpec, EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec,
+};
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -144,8 +146,11 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
     let rtts = sample.map(|f| ways.base_rtt(f.src, f.dst, full));
     let base_rtt = rtts.max().unwrap_or(10 * US);
     let line = topo.port(ways.uplink(flows.flows[0].src)).bits_per_s;
-    let rtt = e.rtt_initial_us.map_or(base_rtt, |us| (us * 1e6) as Ps);
-    let mut engine = engine_config(e.mtu, line, rtt);
+    let told = e.rtt_initial_us.map(|us| (us * 1e6) as Ps);
+    let mut engine = match e.defaults {
+        DefaultsSpec::Datacenter => engine_config(e.mtu, line, told.unwrap_or(base_rtt)),
+        DefaultsSpec::Sockets => socket_config(e.mtu, line, told),
+    };
     engine_override(&mut engine, e);
     engine.validate().map_err(|e| format!("engine: {e}"))?;
     if e.message_bytes == 0 || e.message_bytes > 1 << 30 {

@@ -104,6 +104,7 @@ pub fn run(args: &SoakArgs) -> Result {
         let counted = side.counters()?;
         memory.push(counted.memory_bytes);
         if sum.lost + sum.duplicated + sum.damaged + sum.failed > 0 {
+            side.explain();
             return sum.end(&memory, &counted, began.elapsed(), &busy);
         }
         if said.elapsed() > Duration::from_secs(60) {
@@ -225,6 +226,9 @@ fn victim(fabric: &Fabric, receiver: bool, sum: &mut Sum) -> Result {
     let whole = Load { bytes: 200_000, time: Duration::ZERO, bits_per_sec: 0, ..steady };
     let run = whole.run(3, whole.block_bytes, Side::start_ns());
     let out = side.run(run, Instant::now() + Duration::from_secs(15))?;
+    if out.lost + out.failed > 0 {
+        side.explain();
+    }
     sum.after_restart += out.flows.iter().map(|f| f.blocks).sum::<u64>();
     sum.wrong(
         &out,

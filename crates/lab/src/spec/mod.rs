@@ -135,6 +135,8 @@ const fn ecn_bytes_max() -> u64 {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
+    /// Which defaults the fields below change: "datacenter" or "sockets".
+    pub defaults: DefaultsSpec,
     /// Payload of a full packet in bytes.
     pub mtu: u16,
     /// How flows become messages: "write", "write-imm" or "send".
@@ -172,6 +174,7 @@ pub struct EngineSpec {
 impl Default for EngineSpec {
     fn default() -> Self {
         Self {
+            defaults: DefaultsSpec::Datacenter,
             mtu: 4096,
             verb: VerbSpec::Write,
             message_bytes: 1 << 30,
@@ -189,6 +192,16 @@ impl Default for EngineSpec {
             rtt_initial_us: None,
         }
     }
+}
+
+/// Where the engine's defaults come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DefaultsSpec {
+    /// A whole fabric of one known rate and base RTT.
+    Datacenter,
+    /// What runs on sockets, told the rate of its link.
+    Sockets,
 }
 
 /// Which protocol.

@@ -20,6 +20,8 @@ pub enum Order {
     Collect,
     /// Tell what the device has counted.
     Counters,
+    /// Say on standard error what everybody waits for.
+    Explain,
     /// End in good order.
     Quit,
 }

@@ -25,6 +25,8 @@ use std::{
 
 /// How long a worker may take to open its device.
 const OPEN_TIME: Duration = Duration::from_secs(20);
+/// How long it may take to say what it waits for.
+const EXPLAIN_TIME: Duration = Duration::from_millis(500);
 
 /// How the SRD processes are set up.
 #[derive(Clone, Debug)]
@@ -230,21 +232,36 @@ impl SrdSide {
         written.map_err(|e| NetError::system(&format!("the process on {host} does not listen"), e))
     }
 
-    fn next(&self, deadline: Instant) -> Result<(usize, Report)> {
+    fn next(&mut self, deadline: Instant) -> Result<(usize, Report)> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (id, report) = self.reports.recv_timeout(left).map_err(|e| match e {
-                RecvTimeoutError::Timeout => {
-                    NetError::new("an SRD process does not answer in time")
+            let (id, report) = match self.reports.recv_timeout(left) {
+                Ok(r) => r,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.explain();
+                    return Err(NetError::new(
+                        "an SRD process does not answer in time (above is what each waits for)",
+                    ));
                 }
-                RecvTimeoutError::Disconnected => NetError::new("all SRD processes have ended"),
-            })?;
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(NetError::new("all SRD processes have ended"));
+                }
+            };
             // What those that were killed have said is of no interest.
             let from = self.workers.iter().position(|w| w.id == id);
             if let Some(index) = from.filter(|i| Some(*i) != self.dead) {
                 return Ok((index, report));
             }
         }
+    }
+
+    /// Has every process say on standard error what it waits for.
+    pub fn explain(&mut self) {
+        for index in 0..self.workers.len() {
+            // One that does not listen any more has nothing to say.
+            let _ = self.order(index, &Order::Explain);
+        }
+        thread::sleep(EXPLAIN_TIME);
     }
 
     fn odd(&self, index: usize, report: &Report) -> NetError {

@@ -73,6 +73,7 @@ struct Sending {
 }
 
 struct Worker {
+    ip: IpAddr,
     window: u32,
     device: Device,
     pd: ProtectionDomain,
@@ -153,6 +154,7 @@ impl Worker {
         }
         tell(&Report::Ready { qpn: qp.qpn().0, mtu: mtu as u32 })?;
         Ok(Self {
+            ip: args.ip,
             window: args.window,
             buffer: vec![0; mtu],
             slots: (0..SLOTS).rev().collect(),
@@ -234,6 +236,7 @@ impl Worker {
                 self.damaged = 0;
             }
             Order::Counters => tell(&Report::Counters(self.counted()?))?,
+            Order::Explain => self.explain()?,
             Order::Quit => return Ok(false),
         }
         Ok(true)
@@ -400,6 +403,29 @@ impl Worker {
         self.sent_told = true;
         let blocks = self.sending.iter().map(|s| (s.flow, s.accepted)).collect();
         tell(&Report::Sent { blocks, failed: self.failed, why: self.why.clone() })
+    }
+
+    /// What there is to see when a run does not end.
+    fn explain(&self) -> Result {
+        let mut text = format!(
+            "{}: {} sends in flight, run {:?}\n",
+            self.ip,
+            SLOTS as usize - self.slots.len(),
+            self.run
+        );
+        for s in &self.sending {
+            text += &format!("  {s:?}\n");
+        }
+        for peer in self.device.context_stats()? {
+            let mut states = BTreeMap::new();
+            for path in self.device.path_stats(peer.peer.ip)? {
+                *states.entry(path.state).or_insert(0) += 1;
+            }
+            text += &format!("  {peer:?}, paths {states:?}\n");
+        }
+        text += &format!("  {:?}", self.device.counters()?);
+        eprintln!("{text}");
+        Ok(())
     }
 
     fn counted(&self) -> Result<Counted> {
