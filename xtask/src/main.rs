@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod fuzz;
 mod instructions;
+mod mpi;
 mod process;
 mod report;
 mod steps;
@@ -40,10 +41,14 @@ Runs
                                copy a file between two processes over 64 paths with losses
   demo --net                   SRD and TCP side by side on a network of namespaces, a spine dies
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
-  acceptance [--short] [--update] [--only WORD] [--srd PROGRAM]
+  acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
+             [--mpi4py-src DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
+  mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
+                               Open MPI over SRD beside Open MPI over TCP; writes its part of
+                               docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
 Machine
@@ -88,6 +93,7 @@ fn dispatch(args: &mut Args) -> Result {
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "report" => report::run_command(args),
+        "mpi-figures" => mpi::run_command(args),
         "acceptance" => acceptance::run_command(args),
         "verbs" => verbs::run_command(args),
         "demo" => demo::run_command(args),

@@ -17,6 +17,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
+/// First line of what another command has written at the end of the page.
+const KEPT_FROM: &str = "<!-- made by `cargo xtask mpi-figures` -->";
+
 const HELP: &str = "\
 cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
 
@@ -72,12 +75,18 @@ fn report(args: Vec<String>) -> Result<()> {
     match args.out {
         None => println!("{page}"),
         Some(file) => {
-            std::fs::write(&file, page)
+            std::fs::write(&file, page + &kept(&file))
                 .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
             println!("wrote {}", file.display());
         }
     }
     Ok(())
+}
+
+/// The section of the old page that another command makes (`cargo xtask mpi-figures`).
+fn kept(file: &std::path::Path) -> String {
+    let old = std::fs::read_to_string(file).unwrap_or_default();
+    old.find(KEPT_FROM).map_or_else(String::new, |at| format!("\n{}", &old[at..]))
 }
 
 fn main() -> ExitCode {

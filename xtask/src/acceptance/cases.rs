@@ -1,6 +1,9 @@
 //! What is run.
 
-use super::fabric::{Fabric, Said};
+use super::{
+    application,
+    fabric::{Fabric, Said},
+};
 use crate::Result;
 use std::{thread::sleep, time::Duration};
 
@@ -142,6 +145,13 @@ pub const CASES: &[Case] = &[
         travels: false,
         run: rank_killed,
     },
+    Case {
+        name: "LAMMPS, 4 ranks on 2 hosts, beside a run over TCP",
+        needs: "lmp",
+        short: false,
+        travels: true,
+        run: application::run,
+    },
 ];
 
 /// The last lines of what a program said, for a failure.
@@ -151,12 +161,13 @@ fn tail(said: &Said) -> String {
     format!("exit code {}:\n    {}", said.code, lines[from..].join("\n    "))
 }
 
-fn expect_end(said: &Said) -> Result {
+/// It ended well.
+pub fn expect_end(said: &Said) -> Result {
     if said.code == 0 { Ok(()) } else { Err(tail(said)) }
 }
 
 /// What `srd run` says at the end, as a remark.
-fn through(said: &Said) -> Result<String> {
+pub fn through(said: &Said) -> Result<String> {
     let line = said.text.lines().find(|l| l.starts_with("srd: ") && l.contains("through SRD in"));
     let line = line.ok_or_else(|| format!("nothing about SRD, {}", tail(said)))?;
     let paths = line.split(" on ").nth(1).and_then(|t| t.split(' ').next());

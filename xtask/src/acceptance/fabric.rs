@@ -1,6 +1,10 @@
 //! The fabric that outside programs run on: hosts on two leaves, with two spines in between.
 
-use crate::{Result, process::output};
+use crate::{
+    Result,
+    mpi::stage::{Over, RAISE},
+    process::output,
+};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -12,6 +16,8 @@ use std::{
 
 /// Spines, that is, ways between the leaves.
 const SPINES: usize = 2;
+/// Addresses of all hosts.
+const NET: &str = "10.1.0.0/16";
 /// How long a server takes until a client may come.
 const SERVER_START: Duration = Duration::from_millis(1200);
 
@@ -76,12 +82,15 @@ impl Fabric {
 
     /// A command under `srd run` on a host, with a limit of seconds.
     fn on(&self, node: &str, seconds: u32, line: &str) -> Command {
-        let script = format!(
-            "hostname {node}; exec timeout -k 5 {seconds} {} run --verbs-dir {} -- {line}",
-            self.srd.display(),
-            self.verbs.display()
-        );
-        let mut c = Command::new(&self.srd);
+        let lead = format!("{} run --verbs-dir {} --", self.srd.display(), self.verbs.display());
+        self.on_plain(node, seconds, &format!("{lead} {line}"))
+    }
+
+    /// A command on a host, with a limit of seconds.
+    fn on_plain(&self, node: &str, seconds: u32, line: &str) -> Command {
+        let script = format!("hostname {node}; exec timeout -k 5 {seconds} {line}");
+        let mut c = Command::new("setsid");
+        c.args(["-w", "sh", "-c", RAISE, "sh"]).arg(&self.srd);
         c.args(["net", "exec", node, "--name", &self.name, "--", "unshare", "-u", "sh", "-c"]);
         c.arg(script);
         c.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -114,6 +123,14 @@ impl Fabric {
     /// # Errors
     /// The launcher cannot be started.
     pub fn mpi(&self, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
+        self.mpi_over(Over::Srd, seconds, ranks, program)
+    }
+
+    /// The same, over SRD or what it is compared with.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_over(&self, over: Over, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
         let hosts = if ranks <= 4 {
             "10.1.0.10:2,10.1.1.10:2"
         } else {
@@ -121,11 +138,16 @@ impl Fabric {
         };
         let agent = self.agent();
         let line = format!(
-            "mpirun --mca plm_rsh_agent {} --mca oob_tcp_if_include 10.1.0.0/16 --host {hosts} \
+            "{} --mca plm_rsh_agent {} --mca oob_tcp_if_include {NET} --host {hosts} \
              --map-by node --bind-to none -np {ranks} {program}",
+            over.mpirun(NET).join(" "),
             agent.display()
         );
-        self.one("h0x0", seconds, &line)
+        let mut c = match over {
+            Over::Srd => self.on("h0x0", seconds, &line),
+            Over::TcpBtl | Over::TcpOfi => self.on_plain("h0x0", seconds, &line),
+        };
+        said(c.stdin(Stdio::null()).output())
     }
 
     /// Breaks something, in the background; `what` is as for `srd net fail`.

@@ -1,8 +1,10 @@
 //! `acceptance`: programs from outside, unmodified, on hosts of a fabric with two ways. Each must
 //! do its job, and its bytes must be seen by the device and by both spines.
 
+mod application;
 mod cases;
 mod fabric;
+mod mpi4py;
 
 use crate::{
     Result,
@@ -33,31 +35,51 @@ enum Outcome {
     Skipped(String),
 }
 
-/// `acceptance [--short] [--update] [--only WORD] [--srd PROGRAM]`.
+/// `acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
+/// [--mpi4py-src DIR]`.
 pub fn run_command(args: &mut Args) -> Result {
     let (short, update) = (args.flag("--short"), args.flag("--update"));
     let only: Option<String> = args.value("--only")?;
-    let srd: Option<PathBuf> = args.value("--srd")?;
+    let given = Given {
+        srd: args.value("--srd")?,
+        verbs: args.value("--verbs")?,
+        mpi4py: args.value("--mpi4py-src")?,
+    };
     args.end()?;
     if update && (short || only.is_some()) {
         return Err("--update wants all cases".into());
     }
-    acceptance(short, only.as_deref(), update, srd)
+    acceptance(short, only.as_deref(), update, &given)
 }
 
 /// The short set, for the gate.
 pub fn short() -> Result {
-    acceptance(true, None, false, None)
+    acceptance(true, None, false, &Given::default())
 }
 
-fn acceptance(short: bool, only: Option<&str>, update: bool, srd: Option<PathBuf>) -> Result {
+/// What is given instead of being built, or cannot be had otherwise.
+#[derive(Default)]
+struct Given {
+    srd: Option<PathBuf>,
+    verbs: Option<PathBuf>,
+    /// The source of mpi4py, with its tests.
+    mpi4py: Option<PathBuf>,
+}
+
+/// A line of the table: program, what ran, how it ended.
+type Row = (String, String, Outcome);
+
+fn acceptance(short: bool, only: Option<&str>, update: bool, given: &Given) -> Result {
     let chosen = |c: &&Case| (c.short || !short) && only.is_none_or(|word| c.name.contains(word));
     let cases: Vec<&Case> = CASES.iter().filter(chosen).collect();
-    let srd = match srd {
-        Some(program) => program,
+    let srd = match &given.srd {
+        Some(program) => program.clone(),
         None => tools::build_release("srd-cli", "srd")?,
     };
-    let verbs = verbs::build(None)?;
+    let verbs = match &given.verbs {
+        Some(folder) => folder.clone(),
+        None => verbs::build(None)?,
+    };
     let folder = target_dir().join("acceptance");
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     if installed("mpicc") {
@@ -72,25 +94,56 @@ fn acceptance(short: bool, only: Option<&str>, update: bool, srd: Option<PathBuf
             return Ok(());
         }
     };
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for case in cases {
         let began = Instant::now();
         let outcome = one(case, &fabric);
-        let seconds = began.elapsed().as_secs_f64();
-        match &outcome {
-            Outcome::Passed(remark) => println!("pass   {seconds:>5.1} s  {}  {remark}", case.name),
-            Outcome::Failed(why) => println!("FAIL   {seconds:>5.1} s  {}  {why}", case.name),
-            Outcome::Skipped(why) => println!("SKIPPED          {}: {why}", case.name),
-        }
-        rows.push((case, outcome));
+        told(case.name, began, &outcome);
+        rows.push((version(case.needs), case.name.to_owned(), outcome));
+    }
+    if !short {
+        rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref()));
     }
     if update {
         document_write(&rows)?;
     }
-    let failed = rows.iter().filter(|(_, o)| matches!(o, Outcome::Failed(_))).count();
-    let skipped = rows.iter().filter(|(_, o)| matches!(o, Outcome::Skipped(_))).count();
+    let failed = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).count();
+    let skipped = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Skipped(_))).count();
     println!("acceptance: {} cases, {failed} failed, {skipped} skipped", rows.len());
     if failed == 0 { Ok(()) } else { Err(format!("{failed} outside programs failed")) }
+}
+
+/// Says how one ended.
+fn told(name: &str, began: Instant, outcome: &Outcome) {
+    let seconds = began.elapsed().as_secs_f64();
+    match outcome {
+        Outcome::Passed(remark) => println!("pass   {seconds:>5.1} s  {name}  {remark}"),
+        Outcome::Failed(why) => println!("FAIL   {seconds:>5.1} s  {name}  {why}"),
+        Outcome::Skipped(why) => println!("SKIPPED          {name}: {why}"),
+    }
+}
+
+/// mpi4py's own tests, on two and on four ranks.
+fn mpi4py_rows(fabric: &Fabric, only: Option<&str>, source: Option<&Path>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ranks in [2, 4] {
+        let name = format!("mpi4py's own tests, {ranks} ranks on 2 hosts");
+        if only.is_some_and(|word| !name.contains(word)) {
+            continue;
+        }
+        let began = Instant::now();
+        let outcome = match source.map(|s| mpi4py::ready(s).map(|()| s)) {
+            None => Outcome::Skipped("name the unpacked source with --mpi4py-src DIR".into()),
+            Some(Err(why)) => Outcome::Skipped(why),
+            Some(Ok(source)) => match mpi4py::run(fabric, source, ranks) {
+                Ok(remark) => Outcome::Passed(remark),
+                Err(why) => Outcome::Failed(why),
+            },
+        };
+        told(&name, began, &outcome);
+        rows.push((version("mpi4py"), name, outcome));
+    }
+    rows
 }
 
 fn one(case: &Case, fabric: &Fabric) -> Outcome {
@@ -128,6 +181,8 @@ fn version(program: &str) -> String {
         "ibv_devinfo" => ("ibverbs-utils", "rdma-core"),
         "fi_pingpong" => ("libfabric-bin", "libfabric"),
         "ib_send_bw" => ("perftest", "perftest"),
+        "lmp" => ("lammps", "LAMMPS"),
+        "mpi4py" => ("python3-mpi4py", "mpi4py"),
         _ => ("openmpi-bin", "Open MPI"),
     };
     let asked = output(&mut command("dpkg-query", &["-W", "-f", "${Version}", package]));
@@ -135,16 +190,15 @@ fn version(program: &str) -> String {
 }
 
 /// Replaces the table in the document.
-fn document_write(rows: &[(&Case, Outcome)]) -> Result {
+fn document_write(rows: &[Row]) -> Result {
     let mut table = String::from("| program | what ran | result | remark |\n|---|---|---|---|\n");
-    for (case, outcome) in rows {
+    for (program, what, outcome) in rows {
         let (word, remark) = match outcome {
             Outcome::Passed(remark) => ("pass", remark.clone()),
             Outcome::Failed(why) => ("**fail**", why.lines().next().unwrap_or("").to_owned()),
             Outcome::Skipped(why) => ("skipped", why.clone()),
         };
-        let program = version(case.needs);
-        let _ = writeln!(table, "| {program} | {} | {word} | {remark} |", case.name);
+        let _ = writeln!(table, "| {program} | {what} | {word} | {remark} |");
     }
     let path = root().join(DOCUMENT);
     replace(&path, &table)?;

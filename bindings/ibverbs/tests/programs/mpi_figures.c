@@ -1,0 +1,200 @@
+/* Figures of an MPI library between two ranks, one line each for a program to read.
+ *
+ * usage: mpi_figures all [SECONDS]          every figure, SECONDS of time for each (default 0.4)
+ *        mpi_figures tail COUNT [PAUSE_US]  COUNT small allreduces, a pause after each: times only
+ *
+ * Lines of rank 0: "figure NAME BYTES VALUE UNIT", and for tails "sample MICROSECONDS". */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 64, LARGEST = 4 << 20, SAMPLES_MAX = 1 << 20, ROUNDS_MIN = 3, WARM = 20 };
+
+static int rank;
+static double seconds = 0.4;
+static char *out, *in;
+static double samples[SAMPLES_MAX];
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void tell(const char *name, int bytes, double value, const char *unit)
+{
+    if (rank == 0) {
+        printf("figure %s %d %.3f %s\n", name, bytes, value, unit);
+        fflush(stdout);
+    }
+}
+
+/* Microseconds at the places asked for, of the first `n` samples. */
+static void spread(const char *name, int bytes, int n)
+{
+    static const struct { const char *word; double share; } PLACES[] = {
+        { "p50", 0.5 }, { "p99", 0.99 }, { "p99.9", 0.999 },
+    };
+    qsort(samples, n, sizeof *samples, ascending);
+    for (size_t i = 0; i < sizeof PLACES / sizeof *PLACES; i++) {
+        char full[64];
+        int at = (int)(PLACES[i].share * n);
+        snprintf(full, sizeof full, "%s-%s", name, PLACES[i].word);
+        tell(full, bytes, samples[at < n ? at : n - 1], "us");
+    }
+}
+
+/* Messages under way: 64, fewer if they are large. */
+static int window_of(int bytes)
+{
+    return bytes <= 65536 ? WINDOW : (8 << 20) / bytes;
+}
+
+/* Rounds that fit into the time after a warm-up of a tenth; the same number in both ranks. */
+static int rounds_of(void (*round)(int), int bytes)
+{
+    double one = 1e9;
+    for (int i = 0; i < 4; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double began = MPI_Wtime(), took;
+        round(bytes);
+        took = MPI_Wtime() - began;
+        one = took < one ? took : one;
+    }
+    MPI_Bcast(&one, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    int n = one > 0 && seconds / one < SAMPLES_MAX ? (int)(seconds / one) : SAMPLES_MAX;
+    for (int i = 0; i < n / 10; i++)
+        round(bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return n < ROUNDS_MIN ? ROUNDS_MIN : n;
+}
+
+/* There and back. */
+static void ping(int bytes)
+{
+    if (rank == 0) {
+        MPI_Send(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(in, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(out, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    }
+}
+
+/* A window of messages one way, and a short one back. */
+static void one_way(int bytes)
+{
+    MPI_Request all[WINDOW];
+    int window = window_of(bytes);
+    for (int i = 0; i < window; i++) {
+        if (rank == 0)
+            MPI_Isend(out, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &all[i]);
+        else
+            MPI_Irecv(in, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &all[i]);
+    }
+    MPI_Waitall(window, all, MPI_STATUSES_IGNORE);
+    if (rank == 0)
+        MPI_Recv(in, 1, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else
+        MPI_Send(out, 1, MPI_BYTE, 0, 3, MPI_COMM_WORLD);
+}
+
+/* A window each way at once. */
+static void both_ways(int bytes)
+{
+    MPI_Request all[2 * WINDOW];
+    int window = window_of(bytes);
+    for (int i = 0; i < window; i++)
+        MPI_Irecv(in, bytes, MPI_BYTE, 1 - rank, 4, MPI_COMM_WORLD, &all[i]);
+    for (int i = 0; i < window; i++)
+        MPI_Isend(out, bytes, MPI_BYTE, 1 - rank, 4, MPI_COMM_WORLD, &all[window + i]);
+    MPI_Waitall(2 * window, all, MPI_STATUSES_IGNORE);
+}
+
+static void sum(int bytes)
+{
+    MPI_Allreduce(out, in, bytes / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+/* Times of single rounds; `share` is 0.5 where a round is there and back. */
+static void times(const char *name, void (*round)(int), int bytes, double share)
+{
+    int n = rounds_of(round, bytes);
+    for (int i = 0; i < n; i++) {
+        double began = MPI_Wtime();
+        round(bytes);
+        samples[i] = (MPI_Wtime() - began) * 1e6 * share;
+    }
+    spread(name, bytes, n);
+}
+
+/* Messages per second of all rounds together, `ways` directions counted. */
+static double rate(void (*round)(int), int bytes, int ways)
+{
+    int window = window_of(bytes);
+    int n = rounds_of(round, bytes);
+    double began = MPI_Wtime();
+    for (int i = 0; i < n; i++)
+        round(bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return (double)n * window * ways / (MPI_Wtime() - began);
+}
+
+static void all_figures(void)
+{
+    static const int PINGS[] = { 8, 1024, 8192, 65536, 1 << 20 };
+    static const int FLOWS[] = { 8192, 65536, 1 << 20, LARGEST };
+    static const int SUMS[] = { 8, 8192, 1 << 20 };
+    for (size_t i = 0; i < sizeof PINGS / sizeof *PINGS; i++)
+        times("latency", ping, PINGS[i], 0.5);
+    for (size_t i = 0; i < sizeof FLOWS / sizeof *FLOWS; i++)
+        tell("bandwidth", FLOWS[i], rate(one_way, FLOWS[i], 1) * FLOWS[i] / 1e6, "MB/s");
+    for (size_t i = 0; i < sizeof FLOWS / sizeof *FLOWS; i++)
+        tell("bi-bandwidth", FLOWS[i], rate(both_ways, FLOWS[i], 2) * FLOWS[i] / 1e6, "MB/s");
+    tell("message-rate", 8, rate(one_way, 8, 1) / 1e3, "k/s");
+    for (size_t i = 0; i < sizeof SUMS / sizeof *SUMS; i++)
+        times("allreduce", sum, SUMS[i], 1);
+}
+
+/* Every time is printed, so that runs can be put together. */
+static void tail(int count, double pause_us)
+{
+    if (count > SAMPLES_MAX)
+        count = SAMPLES_MAX;
+    for (int i = 0; i < WARM; i++)
+        sum(8);
+    for (int i = 0; i < count; i++) {
+        double began = MPI_Wtime();
+        sum(8);
+        samples[i] = (MPI_Wtime() - began) * 1e6;
+        while ((MPI_Wtime() - began) * 1e6 < samples[i] + pause_us)
+            ;
+    }
+    if (rank == 0)
+        for (int i = 0; i < count; i++)
+            printf("sample %.1f\n", samples[i]);
+}
+
+int main(int argc, char **argv)
+{
+    int ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    out = calloc(1, LARGEST);
+    in = calloc(1, LARGEST);
+    if (ranks != 2 || argc < 2 || !out || !in) {
+        fprintf(stderr, "usage: mpirun -n 2 mpi_figures all [SECONDS] | tail COUNT [PAUSE_US]\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    if (strcmp(argv[1], "tail") == 0) {
+        tail(argc > 2 ? atoi(argv[2]) : 1000, argc > 3 ? atof(argv[3]) : 0);
+    } else {
+        if (argc > 2)
+            seconds = atof(argv[2]);
+        all_figures();
+    }
+    MPI_Finalize();
+    return 0;
+}

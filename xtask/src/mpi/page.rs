@@ -1,0 +1,294 @@
+//! The tables of `mpi-figures` in `docs/performance.md`.
+
+use super::{Figures, Key, Measured, Round, stage::Over};
+use crate::Result;
+use std::{fmt::Write as _, path::Path};
+
+const DOCUMENT: &str = "docs/performance.md";
+const BEGIN: &str = "<!-- made by `cargo xtask mpi-figures` -->";
+const END: &str = "<!-- end of what mpi-figures makes -->";
+/// Places in a spread of samples.
+const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+/// What is shown, and whether more is better.
+const SHOWN: [(&str, &[u64], bool); 8] = [
+    ("latency-p50", &[8, 1024, 8192, 65536, 1 << 20], false),
+    ("latency-p99", &[8, 65536], false),
+    ("bandwidth", &[8192, 65536, 1 << 20, 4 << 20], true),
+    ("bi-bandwidth", &[8192, 65536, 1 << 20, 4 << 20], true),
+    ("message-rate", &[8], true),
+    ("allreduce-p50", &[8, 8192, 1 << 20], false),
+    ("allreduce-p99", &[8], false),
+    ("allreduce-p99.9", &[8], false),
+];
+
+/// Least, median and most.
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut all: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+        all.sort_by(f64::total_cmp);
+        let (least, most) = (*all.first()?, *all.last()?);
+        let half = all.len() / 2;
+        let even = all.len().is_multiple_of(2);
+        let median = if even { f64::midpoint(all[half - 1], all[half]) } else { all[half] };
+        Some(Self { least, median, most })
+    }
+
+    fn text(&self) -> String {
+        format!("{} ({} – {})", short(self.median), short(self.least), short(self.most))
+    }
+
+    fn ratio(&self) -> String {
+        format!("{:.2} ({:.2} – {:.2})", self.median, self.least, self.most)
+    }
+}
+
+/// Three digits that count.
+fn short(v: f64) -> String {
+    match v.abs() {
+        a if a >= 100.0 => format!("{v:.0}"),
+        a if a >= 10.0 => format!("{v:.1}"),
+        _ => format!("{v:.2}"),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+fn value(figures: &Figures, key: &Key) -> f64 {
+    figures.get(key).map_or(f64::NAN, |v| v.0)
+}
+
+/// SRD over another contender, one ratio per round.
+fn ratios(rounds: &[Round], key: &Key, other: Over) -> Option<Spread> {
+    let at = Over::ALL.iter().position(|o| *o == other)?;
+    Spread::of(rounds.iter().map(|r| value(&r[0], key) / value(&r[at], key)))
+}
+
+/// The section.
+pub fn text(m: &Measured, rounds: u32, seconds: &str) -> String {
+    let mut out = head(m, rounds, seconds);
+    goals(&mut out, m);
+    out.push_str(
+        "\n### Two hosts with a link between them\n\nA veth pair with an MTU of 9000 and no limit: \
+         what the processors can do.\n\n",
+    );
+    table(&mut out, &m.link);
+    out.push_str(
+        "\n### A fabric with two spines\n\nHosts send 400 Mb/s, each spine carries 200 Mb/s: a \
+         connection of TCP takes one way, SRD both.\n\n",
+    );
+    table(&mut out, &m.fabric);
+    tails(&mut out, m);
+    wrapped(&out)
+}
+
+fn head(m: &Measured, rounds: u32, seconds: &str) -> String {
+    format!(
+        "## MPI between two ranks\n\nMade by `cargo xtask mpi-figures --rounds {rounds} --seconds \
+         {seconds}`: the system's Open MPI with `cm` and libfabric's `efa` provider on the drop-in \
+         libraries (SRD), with its own TCP (`ob1`, `btl tcp`), and with libfabric's `tcp` provider \
+         (`cm`). One program, [mpi_figures.c](../bindings/ibverbs/tests/programs/mpi_figures.c), \
+         takes turns over them, with the rank of each host on a processor of its own at raised \
+         priority; all of them spin. Figures are medians of {rounds} rounds with the least and the \
+         most in brackets; a ratio is the median of the ratios within one round. Latency is half a \
+         round trip.\n\nThe machine was busy with other work (load {} before, {} after), which \
+         lengthens the tails of all.\n",
+        m.load[0], m.load[1]
+    )
+}
+
+/// Breaks lines of text at 100 columns; tables stay as they are.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if line.starts_with('|') {
+            out += line;
+        } else {
+            let mut column = 0;
+            for word in line.split(' ') {
+                let long = column > 0 && column + 1 + word.chars().count() > 100;
+                out += if long {
+                    "\n"
+                } else if column > 0 {
+                    " "
+                } else {
+                    ""
+                };
+                column = if long { 0 } else { column + usize::from(column > 0) };
+                out += word;
+                column += word.chars().count();
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn goals(out: &mut String, m: &Measured) {
+    let key = |name: &str, bytes| (name.to_owned(), bytes);
+    let tail = |at: usize| {
+        let of = |draw: &[Vec<f64>; 3]| place(&draw[0], 0.999) / place(&draw[at], 0.999);
+        Spread::of(m.tails.iter().map(of))
+    };
+    let rows = [
+        ("latency of 8 B, link", "≤ 0.7", false, 0.7, {
+            let of = |over| ratios(&m.link, &key("latency-p50", 8), over);
+            [of(Over::TcpBtl), of(Over::TcpOfi)]
+        }),
+        ("bandwidth of 1 MiB, link", "≥ 1.2", true, 1.2, {
+            let of = |over| ratios(&m.link, &key("bandwidth", 1 << 20), over);
+            [of(Over::TcpBtl), of(Over::TcpOfi)]
+        }),
+        ("bandwidth of 1 MiB, fabric", "≥ 1.2", true, 1.2, {
+            let of = |over| ratios(&m.fabric, &key("bandwidth", 1 << 20), over);
+            [of(Over::TcpBtl), of(Over::TcpOfi)]
+        }),
+        (
+            "p99.9 of an allreduce of 8 B beside an elephant",
+            "≤ 0.2",
+            false,
+            0.2,
+            [tail(1), tail(2)],
+        ),
+    ];
+    out.push_str("\n| SRD / TCP | Goal | Open MPI's own TCP | | libfabric's TCP | |\n");
+    out.push_str("|-|-|-|-|-|-|\n");
+    for (what, goal, more, bound, both) in rows {
+        let _ = write!(out, "| {what} | {goal} |");
+        for one in both {
+            let Some(s) = one else {
+                out.push_str(" – | |");
+                continue;
+            };
+            let met = if more { s.median >= bound } else { s.median <= bound };
+            let word = if met { "met" } else { "**missed**" };
+            let _ = write!(out, " {} | {word} |", s.ratio());
+        }
+        out.push('\n');
+    }
+}
+
+fn table(out: &mut String, rounds: &[Round]) {
+    let names = Over::ALL.map(Over::name);
+    let _ = writeln!(
+        out,
+        "| | | {} | {} | {} | SRD / Open MPI's | SRD / libfabric's |\n|-|-|-|-|-|-|-|",
+        names[0], names[1], names[2]
+    );
+    for (name, sizes, _) in SHOWN {
+        for &bytes in sizes {
+            let key = (name.to_owned(), bytes);
+            let unit = rounds.iter().find_map(|r| r[0].get(&key)).map_or("", |v| v.1.as_str());
+            let _ = write!(out, "| {}, {unit} | {} |", name.replace("-p", ", p"), size(bytes));
+            for at in 0..3 {
+                let spread = Spread::of(rounds.iter().map(|r| value(&r[at], &key)));
+                let _ = write!(out, " {} |", spread.map_or("–".into(), |s| s.text()));
+            }
+            for other in [Over::TcpBtl, Over::TcpOfi] {
+                let ratio = ratios(rounds, &key, other);
+                let _ = write!(out, " {} |", ratio.map_or("–".into(), |s| s.ratio()));
+            }
+            out.push('\n');
+        }
+    }
+}
+
+/// The sample at a share of all.
+fn place(samples: &[f64], share: f64) -> f64 {
+    let mut all = samples.to_vec();
+    all.sort_by(f64::total_cmp);
+    let at = (all.len() as f64 * share) as usize;
+    all.get(at.min(all.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+fn tails(out: &mut String, m: &Measured) {
+    out.push_str(
+        "\n### Small allreduces beside an elephant\n\nA connection of iperf3 (cubic) between two \
+         other hosts fills one of the two spines; the ranks reduce 8 B 1000 times with pauses of \
+         200 µs, with new connections in each round, so that TCP is on the elephant's way in some \
+         rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | p99.9 | all \
+         rounds together: p99 | p99.9 |\n|-|-|-|-|-|-|-|\n",
+    );
+    for (at, over) in Over::ALL.iter().enumerate() {
+        let _ = write!(out, "| {} |", over.name());
+        for (_, share) in PLACES {
+            let spread = Spread::of(m.tails.iter().map(|draw| place(&draw[at], share)));
+            let _ = write!(out, " {} |", spread.map_or("–".into(), |s| s.text()));
+        }
+        let all: Vec<f64> = m.tails.iter().flat_map(|draw| draw[at].iter().copied()).collect();
+        let _ = writeln!(out, " {} | {} |", short(place(&all, 0.99)), short(place(&all, 0.999)));
+    }
+}
+
+/// Puts the section into the document, in the place of the one before.
+///
+/// # Errors
+/// The document cannot be read or written.
+pub fn write(root: &Path, section: &str) -> Result {
+    let path = root.join(DOCUMENT);
+    let old = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    std::fs::write(&path, replaced(&old, section)).map_err(|e| format!("{DOCUMENT}: {e}"))?;
+    println!("{DOCUMENT} written");
+    Ok(())
+}
+
+fn replaced(old: &str, section: &str) -> String {
+    let new = format!("{BEGIN}\n\n{}\n\n{END}", section.trim());
+    let found = old.split_once(BEGIN).and_then(|(head, rest)| {
+        let (_, foot) = rest.split_once(END)?;
+        Some((head, foot))
+    });
+    match found {
+        Some((head, foot)) => format!("{head}{new}{foot}"),
+        None => format!("{}\n\n{new}\n", old.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_takes_the_place_of_the_one_before() {
+        let first = replaced("# P\n\ntext\n", "a");
+        assert_eq!(first, format!("# P\n\ntext\n\n{BEGIN}\n\na\n\n{END}\n"));
+        assert_eq!(replaced(&first, "b"), first.replace("\na\n", "\nb\n"));
+    }
+
+    #[test]
+    fn ratios_are_within_rounds() {
+        let round = |srd: f64, tcp: f64| -> Round {
+            let one = |v| Figures::from([(("x".to_owned(), 8), (v, "us".to_owned()))]);
+            [one(srd), one(tcp), one(1.0)]
+        };
+        let rounds = [round(1.0, 2.0), round(30.0, 10.0), round(1.0, 1.0)];
+        let s = ratios(&rounds, &("x".to_owned(), 8), Over::TcpBtl).unwrap();
+        assert_eq!((s.least, s.median, s.most), (0.5, 1.0, 3.0));
+        assert!(ratios(&rounds, &("y".to_owned(), 8), Over::TcpBtl).is_none());
+    }
+
+    #[test]
+    fn lines_are_at_most_100_columns() {
+        let text = wrapped(&format!("{}\n| {} |\n", "word ".repeat(60).trim(), "x ".repeat(80)));
+        assert!(text.lines().all(|l| l.starts_with('|') || l.chars().count() <= 100), "{text}");
+        assert_eq!(text.matches("word").count(), 60);
+    }
+
+    #[test]
+    fn places_of_samples() {
+        let all: Vec<f64> = (0..1000).rev().map(f64::from).collect();
+        assert_eq!((place(&all, 0.5), place(&all, 0.999)), (500.0, 999.0));
+        assert!(place(&[], 0.5).is_nan());
+    }
+}
