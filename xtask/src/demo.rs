@@ -50,8 +50,12 @@ impl Plan {
     }
 }
 
-/// `demo --net`, or `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
+/// `demo --mpi`, `demo --net`, or `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
 pub fn run_command(args: &mut Args) -> Result {
+    if args.flag("--mpi") {
+        args.end()?;
+        return crate::mpi::demo::run();
+    }
     if args.flag("--net") {
         args.end()?;
         let program = tools::build_release("srd-cli", "srd")?;

@@ -13,12 +13,16 @@ pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
 /// How late timers of the thread may fire, in nanoseconds.
 const TIMER_SLACK_NS: u32 = 1_000;
 
+/// By how many times of its wait the thread waits longer for callers that keep polling.
+const RESTS_LONGER_MAX: u32 = 7;
+
 /// When the thread drives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     /// Always; it keeps looking for work that long before it sleeps.
     Always { spin: Duration },
-    /// When nobody has polled for that long.
+    /// When nobody has polled for that long; up to eight times as long after callers have polled
+    /// all the time.
     WhenIdle { idle: Duration },
 }
 
@@ -75,11 +79,15 @@ fn run(shared: &Shared, spin: Duration) {
 
 /// Turns while callers do not, until the device stops.
 fn run_when_idle(shared: &Shared, idle: Duration) {
+    let mut active = 0;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.driving.callers_active_since_last_asked() {
-            shared.driving.thread_rest(idle);
+            // Each look takes the processor from a caller that spins on it.
+            shared.driving.thread_rest(idle * (1 + active));
+            active = (active + 1).min(RESTS_LONGER_MAX);
             continue;
         }
+        active = 0;
         let Ok(mut nic) = shared.nic_for_driver() else { return };
         while !shared.driving.callers_active()
             && shared.control_waiting.load(Ordering::SeqCst) == 0

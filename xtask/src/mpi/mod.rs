@@ -1,5 +1,6 @@
 //! `mpi-figures`: MPI over SRD beside MPI over TCP, on two hosts made of namespaces.
 
+pub mod demo;
 mod page;
 pub mod stage;
 

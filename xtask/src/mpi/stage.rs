@@ -251,6 +251,17 @@ impl<'a> Stage<'a> {
             _ => Err("iperf3 ended at once".into()),
         }
     }
+
+    /// Swallows every packet at a spine for a time, as `srd net fail` has it.
+    ///
+    /// # Errors
+    /// There is no fabric, or it cannot be broken.
+    pub fn blackhole(&self, spine: &str, time: &str) -> Result {
+        let name = self.fabric.as_deref().ok_or("a link has no spines")?;
+        let mut c = Command::new(&self.tools.srd);
+        c.args(["net", "fail", "--name", name, "spine", "--blackhole", "--for", time, spine]);
+        output(c.stdin(Stdio::null())).map(|_| ())
+    }
 }
 
 impl Drop for Stage<'_> {

@@ -1,6 +1,8 @@
 /* Figures of an MPI library between two ranks, one line each for a program to read.
  *
  * usage: mpi_figures all [SECONDS]          every figure, SECONDS of time for each (default 0.4)
+ *        mpi_figures brief [SECONDS]        latency of 8 B and bandwidth of 1 MiB
+ *        mpi_figures hold SECONDS           allreduces of 8 KiB all the time, and the longest one
  *        mpi_figures tail COUNT [PAUSE_US]  COUNT small allreduces, a pause after each: times only
  *
  * Lines of rank 0: "figure NAME BYTES VALUE UNIT", and for tails "sample MICROSECONDS". */
@@ -157,6 +159,32 @@ static void all_figures(void)
         times("allreduce", sum, SUMS[i], 1);
 }
 
+static void brief(void)
+{
+    times("latency", ping, 8, 0.5);
+    tell("bandwidth", 1 << 20, rate(one_way, 1 << 20, 1) * (1 << 20) / 1e6, "MB/s");
+}
+
+/* Rank 0 says when it is enough. */
+static void hold(double whole)
+{
+    double longest = 0, start = MPI_Wtime();
+    long n = 0;
+    int go = 1;
+    tell("began", 8192, 0, "s");
+    while (go) {
+        double began = MPI_Wtime(), took;
+        sum(8192);
+        took = MPI_Wtime() - began;
+        longest = took > longest ? took : longest;
+        n++;
+        go = MPI_Wtime() - start < whole;
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    tell("rounds", 8192, n, "");
+    tell("longest", 8192, longest * 1e3, "ms");
+}
+
 /* Every time is printed, so that runs can be put together. */
 static void tail(int count, double pause_us)
 {
@@ -185,7 +213,8 @@ int main(int argc, char **argv)
     out = calloc(1, LARGEST);
     in = calloc(1, LARGEST);
     if (ranks != 2 || argc < 2 || !out || !in) {
-        fprintf(stderr, "usage: mpirun -n 2 mpi_figures all [SECONDS] | tail COUNT [PAUSE_US]\n");
+        fprintf(stderr, "usage: mpirun -n 2 mpi_figures all|brief|hold [SECONDS] | "
+                        "tail COUNT [PAUSE_US]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     if (strcmp(argv[1], "tail") == 0) {
@@ -193,7 +222,12 @@ int main(int argc, char **argv)
     } else {
         if (argc > 2)
             seconds = atof(argv[2]);
-        all_figures();
+        if (strcmp(argv[1], "hold") == 0)
+            hold(seconds);
+        else if (strcmp(argv[1], "brief") == 0)
+            brief();
+        else
+            all_figures();
     }
     MPI_Finalize();
     return 0;
