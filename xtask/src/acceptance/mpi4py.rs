@@ -15,7 +15,7 @@ pub const PYTHON: &str = "/usr/bin/python3";
 /// Seconds of one run of all tests.
 const LIMIT_S: u32 = 120;
 /// Tests that may end a run early, one after another, until it is given up.
-const CRASHES_MAX: usize = 40;
+const CRASHES_MAX: usize = 120;
 /// Packages whose lack is told, not worked around.
 const PACKAGE: &str = "python3-mpi4py";
 

@@ -16,7 +16,7 @@ import sys
 import unittest
 
 # Seconds after which a test that hangs ends this process, and with it the run.
-LIMIT_S = 10
+LIMIT_S = 5
 
 tests, out = sys.argv[1], sys.argv[2]
 listed = set()
