@@ -171,35 +171,10 @@ impl QueuePair {
     /// See [`PostError`]; nothing was taken in.
     pub fn enqueue_send(&self, wr: &SendWr<'_>, faults: Faults) -> Result<(), PostError> {
         let shared = self.device().shared();
-        check_alive(shared)?;
-        if !matches!(self.core.state(), QpState::Rts | QpState::Sqd) {
-            return Err(PostError::BadState);
-        }
-        if wr.ah.pd().id() != self.core.pd || !wr.ah.pd().device().is_same(self.device()) {
-            return Err(PostError::BadAh);
-        }
-        self.check_op(wr.op)?;
+        self.check_send(wr)?;
         let core = &self.core;
         let mut sq = lock(&core.sq);
-        let (data, len, fault) = match self.send_data(wr, &mut sq.regions) {
-            Ok((data, len)) => (data, len, None),
-            Err(e) => (WrData::Empty, 0, Some(faults.status_of(e).ok_or(e)?)),
-        };
-        let entry = SendEntry {
-            wr: srd_core::SendWr {
-                wr_id: wr.wr_id,
-                op: wr.op,
-                ah: wr.ah.id(),
-                dst_qpn: wr.dst_qpn,
-                qkey: wr.qkey,
-                len: len as u32,
-                rkey: wr.rkey,
-                raddr: wr.raddr,
-                imm: wr.imm,
-            },
-            data,
-            fault,
-        };
+        let entry = self.send_entry(wr, &mut sq.regions, faults)?;
         if !core.sq_slots.any_free() {
             return Err(PostError::QueueFull);
         }
@@ -214,6 +189,85 @@ impl QueuePair {
         let pushed = sq.ring.push(entry).is_ok();
         debug_assert!(pushed, "send ring overrun");
         Ok(())
+    }
+
+    /// As [`QueuePair::enqueue_send`] for several requests, all or none of which are taken in.
+    ///
+    /// # Errors
+    /// See [`PostError`]: that of the first request that is wrong. Nothing was taken in.
+    pub fn enqueue_sends<'a>(
+        &self,
+        wrs: impl Iterator<Item = SendWr<'a>>,
+        faults: Faults,
+    ) -> Result<(), PostError> {
+        let shared = self.device().shared();
+        let core = &self.core;
+        let mut sq = lock(&core.sq);
+        let mut entries = Vec::new();
+        for wr in wrs {
+            self.check_send(&wr)?;
+            entries.push(self.send_entry(&wr, &mut sq.regions, faults)?);
+        }
+        let n = u32::try_from(entries.len()).map_err(|_| PostError::QueueFull)?;
+        if core.sq_slots.limit() - core.sq_slots.used() < n {
+            return Err(PostError::QueueFull);
+        }
+        if !shared.sends_have_room() {
+            return Err(PostError::NoRoom);
+        }
+        let taken = (0..n).take_while(|_| core.send_cq.slots.take()).count() as u32;
+        if taken < n {
+            core.send_cq.slots.give(taken);
+            return Err(PostError::CqFull);
+        }
+        for entry in entries {
+            core.sq_slots.take();
+            let pushed = sq.ring.push(entry).is_ok();
+            debug_assert!(pushed, "send ring overrun");
+        }
+        Ok(())
+    }
+
+    /// What can be said of a request without its data.
+    #[inline]
+    fn check_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        check_alive(self.device().shared())?;
+        if !matches!(self.core.state(), QpState::Rts | QpState::Sqd) {
+            return Err(PostError::BadState);
+        }
+        if wr.ah.pd().id() != self.core.pd || !wr.ah.pd().device().is_same(self.device()) {
+            return Err(PostError::BadAh);
+        }
+        self.check_op(wr.op)
+    }
+
+    /// A request as the ring takes it.
+    #[inline]
+    fn send_entry(
+        &self,
+        wr: &SendWr<'_>,
+        regions: &mut RegionCache,
+        faults: Faults,
+    ) -> Result<SendEntry, PostError> {
+        let (data, len, fault) = match self.send_data(wr, regions) {
+            Ok((data, len)) => (data, len, None),
+            Err(e) => (WrData::Empty, 0, Some(faults.status_of(e).ok_or(e)?)),
+        };
+        Ok(SendEntry {
+            wr: srd_core::SendWr {
+                wr_id: wr.wr_id,
+                op: wr.op,
+                ah: wr.ah.id(),
+                dst_qpn: wr.dst_qpn,
+                qkey: wr.qkey,
+                len: len as u32,
+                rkey: wr.rkey,
+                raddr: wr.raddr,
+                imm: wr.imm,
+            },
+            data,
+            fault,
+        })
     }
 
     /// Posts a receive request. Exactly one completion follows, unless the queue pair is destroyed

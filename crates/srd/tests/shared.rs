@@ -152,3 +152,34 @@ fn a_closed_device_refuses_work_and_its_peers_hear_of_it() {
     assert_eq!(b.qp.post_recv(&wr), Err(PostError::Closed));
     assert!(!b.device.is_left());
 }
+
+#[test]
+fn several_requests_are_taken_in_all_or_none() {
+    let a = end(Duration::from_millis(1));
+    let to_a = a.pd.ah_create(a.device.ip()).unwrap();
+    let cq = a.device.cq_create(4).unwrap();
+    let mut init = QpInit::srd(&cq, &a.cq);
+    init.sq_depth = 8;
+    let qp = a.pd.qp_create(&init).unwrap();
+    qp.activate(QKEY).unwrap();
+    let buffer = a.pd.mr_allocate(64, Access::LOCAL_WRITE).unwrap();
+    let place = [buffer.sge(0, 64)];
+    for i in 0..16 {
+        a.qp.post_recv(&RecvWr { wr_id: 100 + i, sges: &place }).unwrap();
+    }
+    let wrs = |n: u64| (0..n).map(|i| SendWr::send(i, &to_a, a.qp.qpn(), QKEY).inline(b"all"));
+    let faults = Faults::AtCompletion;
+    assert_eq!(qp.enqueue_sends(wrs(9), faults), Err(PostError::QueueFull));
+    assert_eq!(qp.enqueue_sends(wrs(5), faults), Err(PostError::CqFull));
+    let wrong = SendWr::send(9, &to_a, a.qp.qpn(), QKEY).inline(&[0; 80]);
+    let mixed = wrs(2).chain([wrong]);
+    assert_eq!(qp.enqueue_sends(mixed, faults), Err(PostError::BadInline));
+    assert_eq!(qp.sends_outstanding(), 0);
+    // None of the refusals has kept a slot.
+    qp.enqueue_sends(wrs(4), faults).unwrap();
+    assert_eq!(qp.enqueue_sends(wrs(1), faults), Err(PostError::CqFull));
+    qp.doorbell();
+    let mut ends: Vec<_> = (0..4).map(|_| spin(&cq).wr_id).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, [0, 1, 2, 3]);
+}
