@@ -3,6 +3,7 @@
  * them; none of them finds a device of its own here, so nothing is ever called in earnest. */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 static int not_supported(void)
 {
@@ -12,6 +13,14 @@ static int not_supported(void)
 /* Called when such a library is loaded: a driver more or less changes nothing. */
 static void ignored(void)
 {
+}
+
+/* Rust's, which has the first of the private versions; pyverbs asks for that of its own release. */
+extern int ibv_query_gid_type(void *context, uint8_t port, int index, int *type);
+
+static int query_gid_type(void *context, uint8_t port, int index, int *type)
+{
+    return ibv_query_gid_type(context, port, index, type);
 }
 
 /* One name in one version. */
@@ -36,6 +45,11 @@ static bool no_disassociate;
     extern bool srd_disassociate_##version __attribute__((alias("no_disassociate")));              \
     __asm__(".symver srd_disassociate_" #version ",verbs_allow_disassociate_destroy"               \
             "@IBVERBS_PRIVATE_" #version)
+
+ONE(query_gid_type, ibv_query_gid_type, 57);
+ONE(query_gid_type, ibv_query_gid_type, 59);
+ONE(query_gid_type, ibv_query_gid_type, 64);
+ONE(query_gid_type, ibv_query_gid_type, 65);
 
 DRIVER(34);
 DRIVER(57);

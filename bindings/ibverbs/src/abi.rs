@@ -228,6 +228,18 @@ pub struct ibv_mr {
 }
 
 #[repr(C)]
+pub struct ibv_mr_init_attr {
+    pub length: size_t,
+    pub access: c_int,
+    pub comp_mask: u64,
+    pub iova: u64,
+    pub addr: *mut c_void,
+    pub fd: c_int,
+    pub fd_offset: u64,
+    pub dmah: *mut c_void,
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct ibv_global_route {
     pub dgid: ibv_gid,

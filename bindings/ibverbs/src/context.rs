@@ -9,6 +9,7 @@ use crate::{
     channel, cq, cq_ex,
     devices::{Entry, FW_VER, chars},
     errno,
+    events::Inbox,
     num::{
         IBV_ATOMIC_NONE, IBV_LINK_LAYER_UNSPECIFIED, IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024,
         IBV_MTU_2048, IBV_MTU_4096, IBV_PORT_ACTIVE, int,
@@ -19,7 +20,7 @@ use crate::{
 };
 use libc::{c_int, c_void, size_t};
 use srd::{Device, datapath::route};
-use std::{os::fd::AsRawFd, ptr};
+use std::{mem::offset_of, os::fd::AsRawFd, ptr, sync::Arc};
 
 /// Queue depths that are offered: deep enough for everybody, and small enough that programs which
 /// fill the receive queue with buffers of one MTU do not need hundreds of mebibytes.
@@ -43,7 +44,8 @@ const GID_TYPE_IB: u32 = 0;
 pub(crate) struct Context {
     verbs: verbs_context,
     pub device: Device,
-    entry: &'static Entry,
+    pub entry: &'static Entry,
+    pub inbox: Arc<Inbox>,
 }
 
 impl Context {
@@ -52,7 +54,7 @@ impl Context {
     /// # Safety
     /// `context` came from `ibv_open_device` and is open.
     pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a Self {
-        let offset = std::mem::offset_of!(verbs_context, context);
+        let offset = offset_of!(verbs_context, context);
         // SAFETY: such pointers are to the last field of `verbs`, which is the first of `Self`.
         unsafe { &*context.byte_sub(offset).cast::<Self>() }
     }
@@ -90,14 +92,20 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         Ok(opened) => opened,
         Err(code) => return errno::null(code),
     };
+    // The place is the inbox's owner.
+    let mut place = Box::<Context>::new_uninit();
+    let address = place.as_ptr().addr() + offset_of!(verbs_context, context);
+    let Some(inbox) = Inbox::new(address) else {
+        entry.release(&opened);
+        return errno::null(libc::EMFILE);
+    };
     // Programs read events from it, make it non-blocking, and expect both descriptors to be
     // theirs until they close the context.
-    let fd = opened.event_fd().as_raw_fd();
+    let async_fd = inbox.descriptor(&opened);
     // SAFETY: no memory is passed.
-    let (cmd_fd, async_fd) = unsafe {
-        (libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0), libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0))
-    };
-    let context = Box::new(Context {
+    let cmd_fd = unsafe { libc::fcntl(opened.event_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
+    entry.inboxes().push(Arc::clone(&inbox));
+    place.write(Context {
         verbs: verbs_context {
             reserved0: [None; 6],
             query_port,
@@ -126,8 +134,10 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         },
         device: opened,
         entry,
+        inbox,
     });
-    Box::leak(context).base()
+    // SAFETY: just written.
+    Box::leak(unsafe { place.assume_init() }).base()
 }
 
 /// Closes a context. Objects made from it stay usable until they are destroyed.
@@ -143,6 +153,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         libc::close(this.verbs.context.cmd_fd);
         libc::close(this.verbs.context.async_fd);
     }
+    this.entry.inboxes().retain(|inbox| !Arc::ptr_eq(inbox, &this.inbox));
     this.entry.release(&this.device);
     0
 }
@@ -246,6 +257,28 @@ pub unsafe extern "C" fn ibv_query_port(
 ) -> c_int {
     // SAFETY: as promised by the caller.
     unsafe { query_port(context, port, attr, PORT_ATTR_COMPAT_BYTES) }
+}
+
+/// Hundreds of megabits per second.
+///
+/// # Safety
+/// As verbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    if port != 1 {
+        return libc::EINVAL;
+    }
+    // SAFETY: the context is open.
+    let ip = unsafe { Context::of(context) }.device.port().ip;
+    // As for the port's width and speed: what is not known counts as 100 Gb/s.
+    let bits = route::link_bits_per_sec(ip).unwrap_or(100_000_000_000);
+    // SAFETY: a place for the number.
+    unsafe { speed.write(bits / 100_000_000) };
+    0
 }
 
 /// # Safety
@@ -360,8 +393,9 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     if flags != 0 || size < size_of::<ibv_gid_entry>() {
         return -(libc::EINVAL as isize);
     }
+    // The table has one entry: less room is too little.
     if max == 0 {
-        return 0;
+        return -(libc::EINVAL as isize);
     }
     // SAFETY: the context is open; there is room for `max` entries of `size` bytes.
     unsafe { entries.write(gid_entry(Context::of(context))) };

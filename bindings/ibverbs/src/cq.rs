@@ -1,10 +1,12 @@
 //! Completion queues: creation, and polling by arrays of work completions.
 
 use crate::{
-    abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
+    abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_pd, ibv_wc},
     channel::Channel,
     context::Context,
-    cq_ex, errno,
+    cq_ex,
+    devices::Entry,
+    errno,
     num::{
         IBV_WC_BAD_RESP_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
         IBV_WC_LOC_QP_OP_ERR, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
@@ -13,12 +15,14 @@ use crate::{
         IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
         IBV_WC_WR_FLUSH_ERR, int,
     },
-    pd::next_handle,
+    pd::{Pd, next_handle},
+    unpolled,
 };
 use libc::{c_int, c_void};
 use srd::{CompletionOp, CompletionQueue, CqInit, Qpn, Status, WorkCompletion};
 use std::{
     cell::UnsafeCell,
+    ptr,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -40,6 +44,9 @@ pub(crate) struct Cq {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     taken: UnsafeCell<Taken>,
     channel: *mut ibv_comp_channel,
+    /// The parent domain that it was made in, or null.
+    domain: *mut ibv_pd,
+    pub entry: &'static Entry,
     events_sent: AtomicU32,
     events_acked: AtomicU32,
 }
@@ -65,7 +72,9 @@ impl Taken {
             }
         }
         self.next += 1;
-        Some(self.batch[self.next - 1])
+        let taken = self.batch[self.next - 1];
+        unpolled::polled(&taken);
+        Some(taken)
     }
 
     fn forget(&mut self, qpn: Qpn) {
@@ -145,13 +154,14 @@ impl Cq {
 /// Makes a completion queue for both ways of polling.
 ///
 /// # Safety
-/// The context is open; `channel` is null or a live channel.
+/// The context is open; `channel` is null or a live channel, `domain` null or a live domain.
 pub(crate) unsafe fn create(
     context: *mut ibv_context,
     cqe: u32,
     cq_context: *mut c_void,
     channel: *mut ibv_comp_channel,
     comp_vector: u32,
+    domain: *mut ibv_pd,
 ) -> *mut Cq {
     // SAFETY: the context is open.
     let of = unsafe { Context::of(context) };
@@ -175,6 +185,10 @@ pub(crate) unsafe fn create(
     if let Some(channel) = told {
         channel.refer();
     }
+    // SAFETY: null or a live domain.
+    if let Some(domain) = unsafe { domain.cast::<Pd>().as_ref() } {
+        domain.refer();
+    }
     cq.write(Cq {
         base: cq_ex::table(ibv_cq {
             context,
@@ -192,6 +206,8 @@ pub(crate) unsafe fn create(
         lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
         taken: UnsafeCell::default(),
         channel,
+        domain,
+        entry: of.entry,
         events_sent: AtomicU32::new(0),
         events_acked: AtomicU32::new(0),
     });
@@ -213,7 +229,7 @@ pub unsafe extern "C" fn ibv_create_cq(
         return errno::null(libc::EINVAL);
     };
     // SAFETY: as promised by the caller.
-    unsafe { create(context, cqe, cq_context, channel, vector) }.cast()
+    unsafe { create(context, cqe, cq_context, channel, vector, ptr::null_mut()) }.cast()
 }
 
 /// Waits, as verbs demands, until every event of the queue was acknowledged.
@@ -232,10 +248,15 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     }
     // SAFETY: null or a live channel.
     let channel = unsafe { Channel::of(this.channel) };
+    // SAFETY: null or a live domain.
+    let domain = unsafe { this.domain.cast::<Pd>().as_ref() };
     // SAFETY: it came from `create`. Dropping it takes its events off the channel.
     drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
     if let Some(channel) = channel {
         channel.unrefer();
+    }
+    if let Some(domain) = domain {
+        domain.unrefer();
     }
     0
 }
@@ -259,7 +280,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
         && let Some(completion) = taken.take(&this.cq)
     {
         // SAFETY: the caller has room for `max`.
-        unsafe { wc.add(n as usize).write(plain(&completion)) };
+        unsafe { wc.add(n as usize).write(plain(&completion, this.entry)) };
         n += 1;
     }
     this.unlock();
@@ -267,7 +288,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
 }
 
 /// A completion as verbs has it.
-fn plain(c: &WorkCompletion) -> ibv_wc {
+fn plain(c: &WorkCompletion, entry: &Entry) -> ibv_wc {
     ibv_wc {
         wr_id: c.wr_id,
         status: status(c.status),
@@ -279,7 +300,7 @@ fn plain(c: &WorkCompletion) -> ibv_wc {
         src_qp: u32::from(c.src_qpn.0),
         wc_flags: wc_flags(c),
         pkey_index: 0,
-        slid: c.src_ah.0,
+        slid: entry.senders.ah_of(c).0,
         sl: 0,
         dlid_path_bits: 0,
     }

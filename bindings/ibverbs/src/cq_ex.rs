@@ -11,11 +11,12 @@ use crate::{
         EFADV_WC_EX_WITH_IS_UNSOLICITED, EFADV_WC_EX_WITH_SGID, IBV_CQ_INIT_ATTR_MASK_FLAGS,
         IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED, IBV_WC_STANDARD_FLAGS,
     },
+    pd::Pd,
     tail::read_tail,
 };
 use libc::{c_int, c_uint};
 use srd::{AhId, CompletionOp, WorkCompletion};
-use std::mem::offset_of;
+use std::{mem::offset_of, ptr};
 
 /// The table of functions around the plain queue.
 pub(crate) const fn table(base: ibv_cq) -> ibv_cq_ex {
@@ -100,8 +101,17 @@ unsafe fn create(
     {
         return errno::null(libc::EOPNOTSUPP);
     }
-    // SAFETY: the context is open, the channel null or alive.
-    unsafe { cq::create(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector) }.cast()
+    let mut domain = ptr::null_mut();
+    if i64::from(attr.comp_mask) & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        domain = attr.parent_domain;
+        // SAFETY: null or a live domain.
+        if !unsafe { domain.cast::<Pd>().as_ref() }.is_some_and(Pd::is_parent) {
+            return errno::null(libc::EINVAL);
+        }
+    }
+    let (cqe, vector) = (attr.cqe, attr.comp_vector);
+    // SAFETY: the context is open, the channel and the domain null or alive.
+    unsafe { cq::create(context, cqe, attr.cq_context, attr.channel, vector, domain) }.cast()
 }
 
 /// `efadv_cq_from_ibv_cq_ex`, called by libefa.so.1.
@@ -240,7 +250,8 @@ unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
 /// As verbs.
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
-    u32::from(unsafe { current(cq) }.src_ah.0)
+    let (this, c) = unsafe { (Cq::of(cq.cast()), current(cq)) };
+    u32::from(this.entry.senders.ah_of(c).0)
 }
 
 /// # Safety
@@ -264,9 +275,12 @@ unsafe fn around<'a>(efadv: *mut efadv_cq) -> &'a Cq {
 /// As verbs.
 unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int {
     // SAFETY: called between start and end of a poll.
-    let c = unsafe { &around(efadv).held().current };
+    let (this, c) = unsafe {
+        let this = around(efadv);
+        (this, &this.held().current)
+    };
     match c.src_ip {
-        Some(ip) if c.src_ah == AhId::UNKNOWN => {
+        Some(ip) if this.entry.senders.ah_of(c) == AhId::UNKNOWN => {
             // SAFETY: a place for the GID.
             unsafe { gid.write(ibv_gid(srd::gid_from_ip(ip))) };
             0

@@ -3,7 +3,9 @@
 use crate::{
     abi::ibv_device,
     errno,
+    events::Inbox,
     num::{IBV_NODE_UNSPECIFIED, IBV_TRANSPORT_UNSPECIFIED, int},
+    senders::Senders,
     settings::{settings, warn},
     sysfs,
 };
@@ -13,7 +15,7 @@ use std::{
     ffi::CStr,
     net::{IpAddr, UdpSocket},
     ptr,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// What the device calls its firmware.
@@ -25,6 +27,10 @@ pub(crate) struct Entry {
     base: ibv_device,
     pub ip: IpAddr,
     pub interface: String,
+    /// Which domains know which senders.
+    pub senders: Senders,
+    /// Where the contexts of this device get their events.
+    inboxes: Mutex<Vec<Arc<Inbox>>>,
     /// Open for this many contexts, all of which share it.
     open: Mutex<Option<(Device, usize)>>,
 }
@@ -57,7 +63,15 @@ impl Entry {
             dev_path: chars(&path("infiniband_verbs", &uverbs)),
             ibdev_path: chars(&path("infiniband", &name)),
         };
-        let entry = Self { base, ip, interface, open: Mutex::new(None) };
+        let senders = Senders::default();
+        let entry = Self {
+            base,
+            ip,
+            interface,
+            senders,
+            inboxes: Mutex::default(),
+            open: Mutex::new(None),
+        };
         let shown = sysfs::Entry {
             name: &name,
             uverbs: &uverbs,
@@ -71,6 +85,13 @@ impl Entry {
             warn(&format!("cannot describe the device under {root}: {e}; libfabric needs that"));
         }
         entry
+    }
+
+    /// A device for tests, at an address of this host.
+    #[cfg(test)]
+    pub(crate) fn leaked(ip: IpAddr, interface: &str) -> *mut ibv_device {
+        let entry = Box::leak(Box::new(Self::new(0, ip, interface.to_owned())));
+        (&raw const entry.base).cast_mut()
     }
 
     /// The node's number: made from the address, and marked as not assigned by any registry.
@@ -97,6 +118,11 @@ impl Entry {
         crate::exit::install();
         *open = Some((device.clone(), 1));
         Ok(device)
+    }
+
+    /// Where its contexts get their events.
+    pub(crate) fn inboxes(&self) -> MutexGuard<'_, Vec<Arc<Inbox>>> {
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One context less.

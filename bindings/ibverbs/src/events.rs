@@ -5,14 +5,17 @@ use crate::{
     context::Context,
     errno,
     num::{IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SQ_DRAINED, int},
+    pd::Pd,
     qp::Qp,
 };
 use libc::{c_int, c_void};
-use srd::{AsyncEvent, Qpn};
+use srd::{AhId, AsyncEvent, Device, Qpn};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
     ptr,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
 /// A queue pair's address; only its number is used until it is known to live.
@@ -39,28 +42,128 @@ pub(crate) fn qp_remove(number: u32) {
     qps().remove(&number);
 }
 
-fn qp_of(qpn: Qpn) -> Option<*mut ibv_qp> {
-    qps().get(&u32::from(qpn.0)).map(|p| p.0)
+/// The number of the address handle that the domain of a queue pair has for a host.
+pub(crate) fn handle_of(qpn: Qpn, ip: IpAddr) -> Option<AhId> {
+    let table = qps();
+    let qp = table.get(&u32::from(qpn.0))?.0;
+    // SAFETY: while the table is locked, its queue pairs live, and their domains with them.
+    unsafe { Pd::of((*qp).pd).handle_of(ip) }
 }
 
-/// What verbs calls an event of the device; `None` for those that it has no word for.
+/// The events of one context. All contexts of a device share its queue: whoever reads that hands
+/// on what is of others.
+pub(crate) struct Inbox {
+    /// Address of the context; only compared.
+    owner: usize,
+    waiting: Mutex<VecDeque<AsyncEvent>>,
+    /// Readable while something waits.
+    bell: OwnedFd,
+}
+
+impl Inbox {
+    /// For a context; `None` if the process has no descriptor left.
+    pub(crate) fn new(owner: usize) -> Option<Arc<Self>> {
+        // SAFETY: no memory is passed; a descriptor that is not negative is ours alone.
+        let bell = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
+        };
+        Some(Arc::new(Self { owner, waiting: Mutex::default(), bell }))
+    }
+
+    /// A descriptor that is readable when events may be there, of this context or of its device.
+    pub(crate) fn descriptor(&self, device: &Device) -> c_int {
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        for inner in [self.bell.as_raw_fd(), device.event_fd().as_raw_fd()] {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: a valid structure; a descriptor that is not there is refused.
+            unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, inner, &raw mut event) };
+        }
+        fd
+    }
+
+    fn locked(&self) -> MutexGuard<'_, VecDeque<AsyncEvent>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: AsyncEvent) {
+        self.locked().push_back(event);
+        let one = 1_u64;
+        // SAFETY: eight bytes are there.
+        unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    fn pop(&self) -> Option<AsyncEvent> {
+        let mut waiting = self.locked();
+        let next = waiting.pop_front();
+        if waiting.is_empty() {
+            let mut count = 0_u64;
+            // SAFETY: there is room for eight bytes.
+            unsafe { libc::read(self.bell.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+        }
+        next
+    }
+
+    /// A queue pair goes: nothing of it may be told any more.
+    pub(crate) fn forget(&self, qpn: Qpn) {
+        self.locked().retain(|event| of_qp(*event) != Some(qpn));
+    }
+}
+
+/// The queue pair that an event is about.
+fn of_qp(event: AsyncEvent) -> Option<Qpn> {
+    match event {
+        AsyncEvent::QpFatal(qpn) | AsyncEvent::SqDrained(qpn) => Some(qpn),
+        _ => None,
+    }
+}
+
+/// Hands the device's events to the contexts that they are for: those of a queue pair to its own,
+/// the port's to all.
+fn distribute(device: &Device, inboxes: &[Arc<Inbox>]) {
+    while let Some(event) = device.event_get() {
+        let owner = match (of_qp(event), event) {
+            (Some(qpn), _) => match context_of(qpn) {
+                Some(owner) => Some(owner),
+                None => continue,
+            },
+            (None, AsyncEvent::DatapathError(_)) => None,
+            // Verbs has no word for it.
+            _ => continue,
+        };
+        for inbox in inboxes.iter().filter(|i| owner.is_none_or(|owner| owner == i.owner)) {
+            inbox.push(event);
+        }
+    }
+}
+
+/// Address of the context that a queue pair was made in.
+fn context_of(qpn: Qpn) -> Option<usize> {
+    let table = qps();
+    let qp = table.get(&u32::from(qpn.0))?.0;
+    // SAFETY: while the table is locked, its queue pairs live.
+    Some(unsafe { (*qp).context }.addr())
+}
+
+/// What verbs calls an event; `None` if it means nothing to the program. A queue pair's destruction
+/// waits from now on until the event is acknowledged.
 fn translate(event: AsyncEvent) -> Option<ibv_async_event> {
-    let (element, kind) = match event {
-        AsyncEvent::QpFatal(qpn) => (qp_of(qpn)?.cast::<c_void>(), IBV_EVENT_QP_FATAL),
-        AsyncEvent::SqDrained(qpn) => {
-            let qp = qp_of(qpn)?;
-            // SAFETY: the table has only live ones.
-            if !unsafe { Qp::of(qp) }.drain_notice.load(Ordering::Relaxed) {
-                return None;
-            }
-            (qp.cast(), IBV_EVENT_SQ_DRAINED)
-        }
-        AsyncEvent::DatapathError(_) => {
-            (ptr::without_provenance_mut::<c_void>(1), IBV_EVENT_PORT_ERR)
-        }
-        _ => return None,
+    let Some(qpn) = of_qp(event) else {
+        let element = ptr::without_provenance_mut::<c_void>(1);
+        return Some(ibv_async_event { element, event_type: int(IBV_EVENT_PORT_ERR) });
     };
-    Some(ibv_async_event { element, event_type: int(kind) })
+    let table = qps();
+    let qp = table.get(&u32::from(qpn.0))?.0;
+    // SAFETY: while the table is locked, its queue pairs live.
+    let this = unsafe { Qp::of(qp) };
+    let kind = match event {
+        AsyncEvent::SqDrained(_) if !this.drain_notice.load(Ordering::Relaxed) => return None,
+        AsyncEvent::SqDrained(_) => IBV_EVENT_SQ_DRAINED,
+        _ => IBV_EVENT_QP_FATAL,
+    };
+    this.events_open.fetch_add(1, Ordering::AcqRel);
+    Some(ibv_async_event { element: qp.cast(), event_type: int(kind) })
 }
 
 /// Waits for an event, unless the program made the descriptor non-blocking.
@@ -75,7 +178,8 @@ pub unsafe extern "C" fn ibv_get_async_event(
     // SAFETY: the context is open.
     let (this, fd) = unsafe { (Context::of(context), (*context).async_fd) };
     loop {
-        while let Some(next) = this.device.event_get() {
+        distribute(&this.device, &this.entry.inboxes());
+        while let Some(next) = this.inbox.pop() {
             if let Some(translated) = translate(next) {
                 // SAFETY: a place for the event.
                 unsafe { event.write(translated) };
@@ -94,6 +198,115 @@ pub unsafe extern "C" fn ibv_get_async_event(
     }
 }
 
-/// Events hold nothing that must be given back.
+/// A queue pair can be destroyed when its events were acknowledged.
+///
+/// # Safety
+/// As verbs: the event came from [`ibv_get_async_event`].
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: a valid event; its queue pair lives until this call.
+    unsafe {
+        let event = &*event;
+        if event.event_type != int(IBV_EVENT_PORT_ERR) {
+            Qp::of(event.element.cast()).events_open.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readable(fd: c_int) -> bool {
+        let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn a_descriptor_is_readable_while_events_wait() {
+        let device = Device::open(srd::DeviceConfig::loopback()).unwrap();
+        let inbox = Inbox::new(1).unwrap();
+        let fd = inbox.descriptor(&device);
+        assert!(fd >= 0 && !readable(fd));
+        inbox.push(AsyncEvent::QpFatal(Qpn(3)));
+        inbox.push(AsyncEvent::SqDrained(Qpn(4)));
+        assert!(readable(fd));
+        inbox.forget(Qpn(3));
+        assert_eq!(inbox.pop(), Some(AsyncEvent::SqDrained(Qpn(4))));
+        assert!(inbox.pop().is_none() && !readable(fd));
+        // SAFETY: the descriptor is this test's.
+        unsafe { libc::close(fd) };
+    }
+
+    #[test]
+    fn events_go_to_the_context_of_their_queue_pair() {
+        use crate::{
+            abi::{ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr},
+            context::{ibv_close_device, ibv_open_device},
+            cq::{ibv_create_cq, ibv_destroy_cq},
+            devices,
+            num::*,
+            pd::{ibv_alloc_pd, ibv_dealloc_pd},
+            qp::{ibv_destroy_qp, ibv_modify_qp, srd_efadv_create_driver_qp},
+        };
+        let ip = std::net::Ipv4Addr::LOCALHOST.into();
+        let entry = devices::Entry::leaked(ip, "lo");
+        // SAFETY: the calls follow the rules of verbs.
+        unsafe {
+            let [a, b] = [(); 2].map(|()| ibv_open_device(entry));
+            assert!(!a.is_null() && !b.is_null());
+            for context in [a, b] {
+                libc::fcntl((*context).async_fd, libc::F_SETFL, libc::O_NONBLOCK);
+            }
+            let pd = ibv_alloc_pd(a);
+            let cq = ibv_create_cq(a, 16, ptr::null_mut(), ptr::null_mut(), 0);
+            let cap = ibv_qp_cap {
+                max_send_wr: 8,
+                max_recv_wr: 8,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            };
+            let mut init = ibv_qp_init_attr {
+                qp_context: ptr::null_mut(),
+                send_cq: cq,
+                recv_cq: cq,
+                srq: ptr::null_mut(),
+                cap,
+                qp_type: int(IBV_QPT_DRIVER),
+                sq_sig_all: 1,
+            };
+            let qp = srd_efadv_create_driver_qp(pd, &raw mut init, 0);
+            assert!(!qp.is_null());
+            let step = |state: i64, mask: i64| {
+                let mut attr = ibv_qp_attr { qp_state: int(state), ..ibv_qp_attr::default() };
+                (attr.port_num, attr.en_sqd_async_notify) = (1, 1);
+                assert_eq!(ibv_modify_qp(qp, &raw mut attr, int(mask | IBV_QP_STATE)), 0);
+            };
+            step(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+            step(IBV_QPS_RTR, 0);
+            step(IBV_QPS_RTS, IBV_QP_SQ_PSN);
+            step(IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY);
+            let mut event = ibv_async_event { element: ptr::null_mut(), event_type: -1 };
+            // Whoever reads first must not take what is the other's.
+            assert_eq!(ibv_get_async_event(b, &raw mut event), -1);
+            assert!(readable((*a).async_fd));
+            assert_eq!(ibv_get_async_event(a, &raw mut event), 0);
+            assert_eq!((event.element, event.event_type), (qp.cast(), int(IBV_EVENT_SQ_DRAINED)));
+            assert_eq!(ibv_get_async_event(a, &raw mut event), -1);
+            let address = qp.expose_provenance();
+            let destroyed = std::thread::spawn(move || {
+                ibv_destroy_qp(ptr::with_exposed_provenance_mut(address))
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!destroyed.is_finished(), "the event was not acknowledged");
+            event.element = qp.cast();
+            event.event_type = int(IBV_EVENT_SQ_DRAINED);
+            ibv_ack_async_event(&raw mut event);
+            assert_eq!(destroyed.join().unwrap(), 0);
+            assert_eq!((ibv_destroy_cq(cq), ibv_dealloc_pd(pd)), (0, 0));
+            assert_eq!((ibv_close_device(a), ibv_close_device(b)), (0, 0));
+        }
+    }
+}

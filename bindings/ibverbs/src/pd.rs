@@ -2,37 +2,55 @@
 
 use crate::{
     abi::{
-        ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_mr, ibv_parent_domain_init_attr, ibv_pd,
-        ibv_td, ibv_td_init_attr, ibv_wc,
+        ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_mr, ibv_mr_init_attr,
+        ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_wc,
     },
     context::Context,
+    devices::Entry,
     errno,
     num::{
         IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_READ,
-        IBV_ACCESS_REMOTE_WRITE, IBV_WC_GRH,
+        IBV_ACCESS_REMOTE_WRITE, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT, IBV_WC_GRH,
     },
 };
 use libc::{c_int, c_uint, c_void, size_t};
-use srd::{Access, AddressHandle, MemoryRegion, ProtectionDomain, ip_from_gid};
+use srd::{Access, AddressHandle, AhId, MemoryRegion, ProtectionDomain, ip_from_gid};
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    ptr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
 };
 
-/// The address handles of a domain: one per address, however often it was asked for, so that equal
-/// addresses have equal numbers.
-type Handles = Arc<Mutex<BTreeMap<IpAddr, (AddressHandle, usize)>>>;
+/// The address handles of a domain and of those made from it: one per address, however often it was
+/// asked for, so that equal addresses have equal numbers.
+struct Handles {
+    /// Number of the domain and of those made from it.
+    family: u32,
+    by_ip: Mutex<BTreeMap<IpAddr, (AddressHandle, usize)>>,
+}
+
+impl Handles {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<IpAddr, (AddressHandle, usize)>> {
+        self.by_ip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A protection domain.
 #[repr(C)]
 pub(crate) struct Pd {
     base: ibv_pd,
     pub pd: ProtectionDomain,
-    handles: Handles,
+    handles: Arc<Handles>,
+    /// Objects made in it, and domains made from it.
+    users: AtomicU32,
+    /// What a parent domain was made from; null for others.
+    origin: *mut ibv_pd,
+    /// The thread domain of a parent domain, or null.
+    thread: *mut ibv_td,
 }
 
 impl Pd {
@@ -41,6 +59,31 @@ impl Pd {
     pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a Self {
         // SAFETY: such pointers are to the first field.
         unsafe { &*pd.cast::<Self>() }
+    }
+
+    /// Something uses it.
+    pub(crate) fn refer(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Something that used it is gone.
+    pub(crate) fn unrefer(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A domain made from another.
+    pub(crate) fn is_parent(&self) -> bool {
+        !self.origin.is_null()
+    }
+
+    /// The number that it shares with the domains made from it.
+    pub(crate) fn family(&self) -> u32 {
+        self.handles.family
+    }
+
+    /// The number of its address handle for a host, if it has one.
+    pub(crate) fn handle_of(&self, ip: IpAddr) -> Option<AhId> {
+        self.handles.locked().get(&ip).map(|(ah, _)| ah.id())
     }
 }
 
@@ -56,14 +99,23 @@ pub(crate) fn next_handle() -> u32 {
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the context is open.
     match unsafe { Context::of(context) }.device.pd_create() {
-        Ok(pd) => give_pd(context, pd, Handles::default()),
+        Ok(pd) => {
+            let handles = Handles { family: next_handle(), by_ip: Mutex::default() };
+            give_pd(context, pd, Arc::new(handles), (ptr::null_mut(), ptr::null_mut()))
+        }
         Err(e) => errno::null(e.errno()),
     }
 }
 
-fn give_pd(context: *mut ibv_context, pd: ProtectionDomain, handles: Handles) -> *mut ibv_pd {
+fn give_pd(
+    context: *mut ibv_context,
+    pd: ProtectionDomain,
+    handles: Arc<Handles>,
+    (origin, thread): (*mut ibv_pd, *mut ibv_td),
+) -> *mut ibv_pd {
     let base = ibv_pd { context, handle: next_handle() };
-    Box::into_raw(Box::new(Pd { base, pd, handles })).cast()
+    let users = AtomicU32::new(0);
+    Box::into_raw(Box::new(Pd { base, pd, handles, users, origin, thread })).cast()
 }
 
 /// # Safety
@@ -71,11 +123,20 @@ fn give_pd(context: *mut ibv_context, pd: ProtectionDomain, handles: Handles) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: a live domain.
-    if unsafe { Pd::of(pd) }.pd.in_use() {
+    if unsafe { Pd::of(pd) }.users.load(Ordering::Acquire) > 0 {
         return libc::EBUSY;
     }
     // SAFETY: it came from `give_pd`.
-    drop(unsafe { Box::from_raw(pd.cast::<Pd>()) });
+    let this = unsafe { Box::from_raw(pd.cast::<Pd>()) };
+    if this.is_parent() {
+        // SAFETY: what a parent domain was made from cannot be freed before it.
+        unsafe {
+            Pd::of(this.origin).unrefer();
+            if let Some(thread) = this.thread.cast::<Td>().as_ref() {
+                thread.users.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
     0
 }
 
@@ -93,12 +154,27 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     if attr.pd.is_null() {
         return errno::null(libc::EINVAL);
     }
-    if attr.comp_mask != 0 {
+    if i64::from(attr.comp_mask) & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
         return errno::null(libc::EOPNOTSUPP);
     }
-    // SAFETY: a live domain.
-    let parent = unsafe { Pd::of(attr.pd) };
-    give_pd(context, parent.pd.clone(), Arc::clone(&parent.handles))
+    // SAFETY: a live domain, and null or a live thread domain.
+    let (origin, thread) = unsafe { (Pd::of(attr.pd), attr.td.cast::<Td>().as_ref()) };
+    if origin.is_parent() {
+        return errno::null(libc::EINVAL);
+    }
+    origin.refer();
+    if let Some(thread) = thread {
+        thread.users.fetch_add(1, Ordering::AcqRel);
+    }
+    give_pd(context, origin.pd.clone(), Arc::clone(&origin.handles), (attr.pd, attr.td))
+}
+
+/// A thread domain.
+#[repr(C)]
+struct Td {
+    base: ibv_td,
+    /// Parent domains made with it.
+    users: AtomicU32,
 }
 
 /// # Safety
@@ -111,14 +187,20 @@ pub(crate) unsafe extern "C" fn alloc_td(
     if unsafe { (*attr).comp_mask } != 0 {
         return errno::null(libc::EOPNOTSUPP);
     }
-    Box::into_raw(Box::new(ibv_td { context }))
+    Box::into_raw(Box::new(Td { base: ibv_td { context }, users: AtomicU32::new(0) })).cast()
 }
 
 /// # Safety
 /// As verbs.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: it came from `alloc_td`.
-    drop(unsafe { Box::from_raw(td) });
+    unsafe {
+        let td = td.cast::<Td>();
+        if (*td).users.load(Ordering::Acquire) > 0 {
+            return libc::EBUSY;
+        }
+        drop(Box::from_raw(td));
+    }
     0
 }
 
@@ -179,10 +261,37 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
             let (lkey, rkey) = (region.lkey(), region.rkey());
             let context = domain.base.context;
             let base = ibv_mr { context, pd, addr, length, handle: next_handle(), lkey, rkey };
+            domain.refer();
             Box::into_raw(Box::new(Mr { base, _region: region })).cast()
         }
         Err(e) => errno::null(e.errno()),
     }
+}
+
+/// Ordinary memory only: no file of another device, no handle for its caches.
+///
+/// # Safety
+/// As [`ibv_reg_mr`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_ex(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_mr_init_attr,
+) -> *mut ibv_mr {
+    /// `IBV_REG_MR_MASK_IOVA`, and that of the address.
+    const IOVA: u64 = 1;
+    const ADDR: u64 = 1 << 1;
+    // SAFETY: a valid structure.
+    let attr = unsafe { &*attr };
+    if attr.comp_mask & !(IOVA | ADDR) != 0 {
+        return errno::null(libc::EOPNOTSUPP);
+    }
+    if attr.comp_mask & ADDR == 0 {
+        return errno::null(libc::EINVAL);
+    }
+    let here = attr.addr.addr() as u64;
+    let iova = if attr.comp_mask & IOVA != 0 { attr.iova } else { here };
+    // SAFETY: as promised by the caller.
+    unsafe { ibv_reg_mr_iova2(pd, attr.addr, attr.length, iova, attr.access as c_uint) }
 }
 
 /// Rights as the device has them. Optional ones that it does not have are left out.
@@ -207,7 +316,9 @@ fn access_of(access: c_uint) -> Result<u8, i32> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: it came from a registration here; dropping the region deregisters it.
-    drop(unsafe { Box::from_raw(mr.cast::<Mr>()) });
+    let pd = unsafe { Box::from_raw(mr.cast::<Mr>()) }.base.pd;
+    // SAFETY: a region's domain cannot be freed before it.
+    unsafe { Pd::of(pd) }.unrefer();
     0
 }
 
@@ -216,7 +327,8 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 pub(crate) struct Ah {
     base: ibv_ah,
     pub ah: AddressHandle,
-    handles: Handles,
+    handles: Arc<Handles>,
+    entry: &'static Entry,
 }
 
 impl Ah {
@@ -245,7 +357,9 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         return errno::null(libc::EINVAL);
     }
     let ip = ip_from_gid(attr.grh.dgid.0);
-    let mut handles = domain.handles.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the domain's context is open.
+    let entry = unsafe { Context::of(domain.base.context) }.entry;
+    let mut handles = domain.handles.locked();
     let ah = match handles.get_mut(&ip) {
         Some((ah, users)) => {
             *users += 1;
@@ -254,6 +368,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         None => match domain.pd.ah_create(ip) {
             Ok(ah) => {
                 handles.insert(ip, (ah.clone(), 1));
+                entry.senders.ah_set(ah.id(), domain.family());
                 ah
             }
             Err(e) => return errno::null(e.errno()),
@@ -261,7 +376,8 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     };
     drop(handles);
     let base = ibv_ah { context: domain.base.context, pd, handle: u32::from(ah.id().0) };
-    Box::into_raw(Box::new(Ah { base, ah, handles: Arc::clone(&domain.handles) })).cast()
+    domain.refer();
+    Box::into_raw(Box::new(Ah { base, ah, handles: Arc::clone(&domain.handles), entry })).cast()
 }
 
 /// # Safety
@@ -270,14 +386,18 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: it came from `ibv_create_ah`.
     let this = unsafe { Box::from_raw(ah.cast::<Ah>()) };
-    let mut handles = this.handles.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handles = this.handles.locked();
     let last = handles.get_mut(&this.ah.ip()).is_some_and(|(_, users)| {
         *users -= 1;
         *users == 0
     });
     if last {
+        this.entry.senders.ah_set(this.ah.id(), 0);
         handles.remove(&this.ah.ip());
     }
+    drop(handles);
+    // SAFETY: a handle's domain cannot be freed before it.
+    unsafe { Pd::of(this.base.pd) }.unrefer();
     0
 }
 

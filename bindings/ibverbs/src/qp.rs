@@ -19,7 +19,9 @@ use crate::{
         IBV_QPT_DRIVER, IBV_QPT_UD, int,
     },
     pd::{Pd, next_handle},
+    senders,
     tail::read_tail,
+    unpolled::Unpolled,
     wr::{self, Session},
 };
 use libc::c_int;
@@ -28,6 +30,7 @@ use std::{
     cell::UnsafeCell,
     ptr,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    time::Duration,
 };
 
 /// A queue pair.
@@ -38,11 +41,17 @@ pub(crate) struct Qp {
     pub qp: QueuePair,
     pub cap: ibv_qp_cap,
     pub sig_all: bool,
-    /// What `ibv_wr_…` may do; none for a queue pair made without.
-    pub send_ops: i64,
+    /// Made for `ibv_wr_…`.
+    extended: bool,
+    /// RDMA writes may carry inline data.
+    pub inline_write: bool,
+    /// Requests whose completions were not polled.
+    pub unpolled: Unpolled,
     sq_psn: AtomicU32,
     /// The program wants to hear when the send queue has drained.
     pub drain_notice: AtomicBool,
+    /// Events given to the program and not acknowledged.
+    pub events_open: AtomicU32,
     /// Guards `session`; held from `wr_start` to `wr_complete` or `wr_abort`.
     pub lock: UnsafeCell<libc::pthread_mutex_t>,
     pub session: UnsafeCell<Session>,
@@ -62,8 +71,16 @@ struct Wanted<'a> {
     kind: QpType,
     base: &'a ibv_qp_init_attr,
     pd: *mut ibv_pd,
-    send_ops: i64,
-    unsolicited: bool,
+    extended: bool,
+    /// efadv's.
+    flags: i64,
+}
+
+impl<'a> Wanted<'a> {
+    /// Without anything that the extended calls add.
+    fn plain(kind: QpType, base: &'a ibv_qp_init_attr, pd: *mut ibv_pd) -> Self {
+        Self { kind, base, pd, extended: false, flags: 0 }
+    }
 }
 
 /// # Safety
@@ -76,10 +93,10 @@ pub unsafe extern "C" fn ibv_create_qp(
     // SAFETY: a valid structure.
     let base = unsafe { &*attr };
     if i64::from(base.qp_type) != IBV_QPT_UD {
-        return errno::null(libc::EINVAL);
+        return errno::null(libc::EOPNOTSUPP);
     }
     // SAFETY: the domain and the queues live.
-    unsafe { create(&Wanted { kind: QpType::Ud, base, pd, send_ops: 0, unsolicited: false }) }
+    unsafe { create(&Wanted::plain(QpType::Ud, base, pd)) }
 }
 
 /// `ibv_create_qp_ex`.
@@ -93,10 +110,10 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     // SAFETY: a valid structure.
     let attr = unsafe { &*attr };
     if i64::from(attr.qp_type) != IBV_QPT_UD {
-        return errno::null(libc::EINVAL);
+        return errno::null(libc::EOPNOTSUPP);
     }
     // SAFETY: as promised by the caller.
-    unsafe { create_from_ex(QpType::Ud, attr, false) }
+    unsafe { create_from_ex(QpType::Ud, attr, 0) }
 }
 
 /// `efadv_create_driver_qp`, called by libefa.so.1.
@@ -111,11 +128,14 @@ pub unsafe extern "C" fn srd_efadv_create_driver_qp(
 ) -> *mut ibv_qp {
     // SAFETY: a valid structure.
     let base = unsafe { &*attr };
-    if i64::from(kind) != EFADV_QP_DRIVER_TYPE_SRD || i64::from(base.qp_type) != IBV_QPT_DRIVER {
+    if i64::from(base.qp_type) != IBV_QPT_DRIVER {
         return errno::null(libc::EINVAL);
     }
+    if i64::from(kind) != EFADV_QP_DRIVER_TYPE_SRD {
+        return errno::null(libc::EOPNOTSUPP);
+    }
     // SAFETY: the domain and the queues live.
-    unsafe { create(&Wanted { kind: QpType::Srd, base, pd, send_ops: 0, unsolicited: false }) }
+    unsafe { create(&Wanted::plain(QpType::Srd, base, pd)) }
 }
 
 /// `efadv_create_qp_ex`, called by libefa.so.1.
@@ -134,30 +154,22 @@ pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     let (Some(efa), attr) = (unsafe { read_tail(efa, len as usize) }, unsafe { &*attr }) else {
         return errno::null(libc::EINVAL);
     };
-    if efa.comp_mask != 0
-        || efa.reserved != 0
-        || i64::from(attr.qp_type) != IBV_QPT_DRIVER
-        || i64::from(efa.driver_qp_type) != EFADV_QP_DRIVER_TYPE_SRD
-    {
+    if efa.comp_mask != 0 || efa.reserved != 0 || i64::from(attr.qp_type) != IBV_QPT_DRIVER {
         return errno::null(libc::EINVAL);
     }
-    if i64::from(efa.flags) & !FLAGS != 0
+    if i64::from(efa.driver_qp_type) != EFADV_QP_DRIVER_TYPE_SRD
+        || i64::from(efa.flags) & !FLAGS != 0
         || efa.wr_flags & !(EFADV_WR_EX_WITH_PROCESSING_HINTS as u64) != 0
     {
         return errno::null(libc::EOPNOTSUPP);
     }
-    let unsolicited = i64::from(efa.flags) & EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV != 0;
     // SAFETY: as promised by the caller.
-    unsafe { create_from_ex(QpType::Srd, attr, unsolicited) }
+    unsafe { create_from_ex(QpType::Srd, attr, i64::from(efa.flags)) }
 }
 
 /// # Safety
 /// As verbs.
-unsafe fn create_from_ex(
-    kind: QpType,
-    attr: &ibv_qp_init_attr_ex,
-    unsolicited: bool,
-) -> *mut ibv_qp {
+unsafe fn create_from_ex(kind: QpType, attr: &ibv_qp_init_attr_ex, flags: i64) -> *mut ibv_qp {
     const SENDS: i64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     const RDMA: i64 =
         IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
@@ -168,20 +180,21 @@ unsafe fn create_from_ex(
     if mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         return errno::null(libc::EINVAL);
     }
-    let asked = mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
-    let send_ops = if asked { attr.send_ops_flags as i64 } else { 0 };
+    // Without any operation, too.
+    let extended = mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
+    let send_ops = if extended { attr.send_ops_flags as i64 } else { 0 };
     let offered = if kind == QpType::Srd { SENDS | RDMA } else { SENDS };
     if send_ops & !offered != 0 {
         return errno::null(libc::EOPNOTSUPP);
     }
     // SAFETY: the domain and the queues live.
-    unsafe { create(&Wanted { kind, base: &attr.base(), pd: attr.pd, send_ops, unsolicited }) }
+    unsafe { create(&Wanted { kind, base: &attr.base(), pd: attr.pd, extended, flags }) }
 }
 
 /// # Safety
 /// The domain and the completion queues live.
 unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
-    let Wanted { kind, base, pd, send_ops, unsolicited } = *wanted;
+    let Wanted { kind, base, pd, extended, flags } = *wanted;
     if base.send_cq.is_null() || base.recv_cq.is_null() || !base.srq.is_null() {
         return errno::null(libc::EINVAL);
     }
@@ -205,7 +218,7 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
     init.send_sges_max = cap.max_send_sge.max(1);
     init.recv_sges_max = cap.max_recv_sge.max(1);
     init.inline_bytes_max = cap.max_inline_data;
-    init.unsolicited_write_recv = unsolicited;
+    init.unsolicited_write_recv = flags & EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV != 0;
     let qp = match domain.pd.qp_create(&init) {
         Ok(qp) => qp,
         Err(e) => return errno::null(e.errno()),
@@ -234,12 +247,17 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
         qp,
         cap,
         sig_all: base.sq_sig_all != 0,
-        send_ops,
+        extended,
+        inline_write: flags & EFADV_QP_FLAGS_INLINE_WRITE != 0,
+        unpolled: Unpolled::new(number as u16),
         sq_psn: AtomicU32::new(0),
         drain_notice: AtomicBool::new(false),
+        events_open: AtomicU32::new(0),
         lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
         session: UnsafeCell::default(),
     }));
+    domain.refer();
+    senders::qp_add(number as u16, domain.family());
     events::qp_add(number, made.cast());
     made.cast()
 }
@@ -251,7 +269,7 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: a live queue pair.
-    if unsafe { Qp::of(qp) }.send_ops == 0 { ptr::null_mut() } else { qp.cast() }
+    if unsafe { Qp::of(qp) }.extended { qp.cast() } else { ptr::null_mut() }
 }
 
 /// `efadv_qp_from_ibv_qp_ex`, called by libefa.so.1.
@@ -335,6 +353,7 @@ fn forget_completions(this: &Qp) {
         // SAFETY: a queue pair's completion queues cannot be destroyed before it.
         unsafe { Cq::of(cq) }.forget(this.qp.qpn());
     }
+    this.unpolled.forget();
 }
 
 /// # Safety
@@ -393,13 +412,25 @@ pub unsafe extern "C" fn ibv_query_qp(
     0
 }
 
+/// Waits, as verbs demands, until every asynchronous event of the queue pair was acknowledged.
+///
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: a live queue pair.
+    let this = unsafe { Qp::of(qp) };
+    events::qp_remove(u32::from(this.qp.qpn().0));
+    // SAFETY: its completion queue lives.
+    for inbox in unsafe { Cq::of(this.base.base.send_cq) }.entry.inboxes().iter() {
+        inbox.forget(this.qp.qpn());
+    }
+    while this.events_open.load(Ordering::Acquire) > 0 {
+        std::thread::sleep(Duration::from_micros(100));
+    }
     // SAFETY: it came from `create`.
     let this = unsafe { Box::from_raw(qp.cast::<Qp>()) };
-    events::qp_remove(u32::from(this.qp.qpn().0));
+    let pd = this.base.base.pd;
     let (cqs, qpn) = ([this.base.base.send_cq, this.base.base.recv_cq], this.qp.qpn());
     drop(this);
     // After the device has forgotten it: nothing new can come.
@@ -407,6 +438,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // SAFETY: a queue pair's completion queues cannot be destroyed before it.
         unsafe { Cq::of(cq) }.forget(qpn);
     }
+    // SAFETY: a queue pair's domain cannot be freed before it.
+    unsafe { Pd::of(pd) }.unrefer();
     0
 }
 

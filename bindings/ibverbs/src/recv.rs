@@ -3,6 +3,7 @@
 use crate::{
     abi::{ibv_qp, ibv_recv_wr, ibv_sge},
     qp::Qp,
+    unpolled::Side,
     wr::post_list,
 };
 use libc::c_int;
@@ -33,6 +34,9 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_recv_wr) -> Result<(), c_int> {
     if n > qp.cap.max_recv_sge as usize || (n > 0 && wr.sg_list.is_null()) {
         return Err(libc::EINVAL);
     }
+    if qp.unpolled.count(Side::Recv) >= qp.cap.max_recv_wr.max(1) {
+        return Err(libc::ENOMEM);
+    }
     let mut sges = [Sge::default(); RECV_SGES_MAX];
     if n > 0 {
         // SAFETY: not null, hence `n` entries, which are no more than the queue pair takes.
@@ -42,5 +46,7 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_recv_wr) -> Result<(), c_int> {
         }
     }
     let wr = RecvWr { wr_id: wr.wr_id, sges: &sges[..n] };
-    qp.qp.enqueue_recv(&wr, Faults::AtCompletion).map_err(PostError::errno)
+    qp.qp.enqueue_recv(&wr, Faults::AtCompletion).map_err(PostError::errno)?;
+    qp.unpolled.add(Side::Recv, 1);
+    Ok(())
 }

@@ -7,6 +7,7 @@ use crate::{
     num::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM},
     pd::Ah,
     qp::Qp,
+    unpolled::Side,
 };
 use libc::{c_int, c_uint, c_void, size_t};
 use srd::{
@@ -87,18 +88,15 @@ struct Building {
 }
 
 impl Building {
-    /// Hands it to the device's queue.
+    /// As the device takes it.
     ///
     /// # Safety
-    /// The address handle is null or lives.
-    unsafe fn enqueue(&self, qp: &Qp) -> Result<(), c_int> {
-        if self.ah.is_null() {
-            return Err(libc::EINVAL);
-        }
-        let wr = SendWr {
+    /// The address handle is not null, and lives.
+    unsafe fn wr(&self) -> SendWr<'_> {
+        SendWr {
             wr_id: self.wr_id,
             op: self.op,
-            // SAFETY: not null, hence alive.
+            // SAFETY: as promised by the caller.
             ah: unsafe { &Ah::of(self.ah).ah },
             dst_qpn: Qpn(self.qpn),
             qkey: self.qkey,
@@ -106,8 +104,27 @@ impl Building {
             rkey: self.rkey,
             raddr: self.raddr,
             imm: self.imm,
+        }
+    }
+
+    /// Hands all of them to the device's queue, or none.
+    ///
+    /// # Safety
+    /// Each address handle is null or lives.
+    unsafe fn enqueue(all: &[Self], qp: &Qp) -> Result<(), c_int> {
+        if all.iter().any(|request| request.ah.is_null()) {
+            return Err(libc::EINVAL);
+        }
+        let faults = Faults::AtCompletion;
+        // SAFETY: not null, hence alive.
+        let mut wrs = all.iter().map(|request| unsafe { request.wr() });
+        let taken = match all {
+            [_] => wrs.next().map_or(Ok(()), |wr| qp.qp.enqueue_send(&wr, faults)),
+            _ => qp.qp.enqueue_sends(wrs, faults),
         };
-        qp.qp.enqueue_send(&wr, Faults::AtCompletion).map_err(PostError::errno)
+        taken.map_err(PostError::errno)?;
+        qp.unpolled.add(Side::Send, all.len() as u32);
+        Ok(())
     }
 }
 
@@ -128,8 +145,7 @@ fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     {
         return Err(libc::EINVAL);
     }
-    // Counted once per session: what completes meanwhile only makes more room.
-    if qp.qp.sends_outstanding() as usize + before >= qp.cap.max_send_wr as usize {
+    if qp.unpolled.count(Side::Send) as usize + before >= qp.cap.max_send_wr as usize {
         return Err(libc::ENOMEM);
     }
     Ok(())
@@ -221,7 +237,7 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
         local,
     };
     // SAFETY: as promised by the caller.
-    unsafe { request.enqueue(qp) }
+    unsafe { Building::enqueue(slice::from_ref(&request), qp) }
 }
 
 /// A list of a program's.
@@ -309,21 +325,15 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
     let mut result = session.error;
-    let mut posted = false;
-    if result == 0 {
-        for request in &session.requests {
-            // SAFETY: the program keeps address handles until requests have completed.
-            if let Err(code) = unsafe { request.enqueue(this) } {
-                result = code;
-                break;
-            }
-            posted = true;
-        }
+    let posted = result == 0 && !session.requests.is_empty();
+    if posted {
+        // SAFETY: the program keeps address handles until requests have completed.
+        result = unsafe { Building::enqueue(&session.requests, this) }.err().unwrap_or(0);
     }
     session.requests.clear();
     // SAFETY: whoever completes holds the lock, since `wr_start`.
     unsafe { libc::pthread_mutex_unlock(this.lock.get()) };
-    if posted {
+    if posted && result == 0 {
         this.qp.doorbell();
     }
     result
@@ -486,7 +496,9 @@ unsafe extern "C" fn wr_set_inline_data_list(
 /// # Safety
 /// Each entry's bytes are there.
 unsafe fn inline_set(qp: &Qp, wr: &mut Building, list: &[ibv_data_buf]) -> Result<(), c_int> {
-    if wr.op == Opcode::Read {
+    // As EFA has it: RDMA writes take such data only where the queue pair was made for it.
+    let write = matches!(wr.op, Opcode::Write | Opcode::WriteImm);
+    if wr.op == Opcode::Read || (write && !qp.inline_write) {
         return Err(libc::EINVAL);
     }
     let max = qp.cap.max_inline_data as usize;
