@@ -154,22 +154,15 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// The last lines of what a program said, for a failure.
-fn tail(said: &Said) -> String {
-    let lines: Vec<_> = said.text.lines().filter(|l| !l.trim().is_empty()).collect();
-    let from = lines.len().saturating_sub(8);
-    format!("exit code {}:\n    {}", said.code, lines[from..].join("\n    "))
-}
-
 /// It ended well.
 pub fn expect_end(said: &Said) -> Result {
-    if said.code == 0 { Ok(()) } else { Err(tail(said)) }
+    if said.code == 0 { Ok(()) } else { Err(said.tail()) }
 }
 
 /// What `srd run` says at the end, as a remark.
 pub fn through(said: &Said) -> Result<String> {
     let line = said.text.lines().find(|l| l.starts_with("srd: ") && l.contains("through SRD in"));
-    let line = line.ok_or_else(|| format!("nothing about SRD, {}", tail(said)))?;
+    let line = line.ok_or_else(|| format!("nothing about SRD, {}", said.tail()))?;
     let paths = line.split(" on ").nth(1).and_then(|t| t.split(' ').next());
     let paths: u32 = paths.and_then(|n| n.parse().ok()).unwrap_or(0);
     if paths < 2 {
@@ -185,7 +178,7 @@ fn shows(f: &Fabric, line: &str, words: &[&str]) -> Result<String> {
     let said = f.one("h0x0", 20, line)?;
     expect_end(&said)?;
     match words.iter().find(|w| !said.text.contains(**w)) {
-        Some(word) => Err(format!("`{word}` is missing, {}", tail(&said))),
+        Some(word) => Err(format!("`{word}` is missing, {}", said.tail())),
         None => Ok(String::new()),
     }
 }
@@ -216,7 +209,7 @@ fn checked(said: &Said) -> Result<String> {
             let checks = line.split(' ').nth(1).unwrap_or("?");
             Ok(format!("{checks} checks; {}", through(said)?))
         }
-        _ => Err(format!("wrong results, {}", tail(said))),
+        _ => Err(format!("wrong results, {}", said.tail())),
     }
 }
 
@@ -263,7 +256,7 @@ fn rank_killed(f: &Fabric) -> Result<String> {
     let said = f.mpi(45, 4, &line)?;
     let seconds = began.elapsed().as_secs();
     if said.code == 0 || seconds >= 45 {
-        return Err(format!("after {seconds} s: {}", tail(&said)));
+        return Err(format!("after {seconds} s: {}", said.tail()));
     }
     Ok(format!("ended with an error after {seconds} s"))
 }

@@ -35,6 +35,15 @@ pub struct Said {
     pub code: i32,
 }
 
+impl Said {
+    /// The last lines, for a failure.
+    pub fn tail(&self) -> String {
+        let lines: Vec<_> = self.text.lines().filter(|l| !l.trim().is_empty()).collect();
+        let from = lines.len().saturating_sub(8);
+        format!("exit code {}:\n    {}", self.code, lines[from..].join("\n    "))
+    }
+}
+
 impl Fabric {
     /// Brings it up.
     ///
@@ -82,8 +91,16 @@ impl Fabric {
 
     /// A command under `srd run` on a host, with a limit of seconds.
     fn on(&self, node: &str, seconds: u32, line: &str) -> Command {
-        let lead = format!("{} run --verbs-dir {} --", self.srd.display(), self.verbs.display());
-        self.on_plain(node, seconds, &format!("{lead} {line}"))
+        self.on_plain(node, seconds, &self.under("", line))
+    }
+
+    /// The command line of `srd run` with options of its own, for [`Fabric::plain`].
+    pub fn under(&self, options: &str, line: &str) -> String {
+        format!(
+            "{} run {options} --verbs-dir {} -- {line}",
+            self.srd.display(),
+            self.verbs.display()
+        )
     }
 
     /// A command on a host, with a limit of seconds.
@@ -93,6 +110,8 @@ impl Fabric {
         c.args(["-w", "sh", "-c", RAISE, "sh"]).arg(&self.srd);
         c.args(["net", "exec", node, "--name", &self.name, "--", "unshare", "-u", "sh", "-c"]);
         c.arg(script);
+        // Programs that end early leave files where they are.
+        c.current_dir(&self.folder);
         c.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         c
     }
@@ -105,17 +124,43 @@ impl Fabric {
         said(self.on(node, seconds, line).stdin(Stdio::null()).output())
     }
 
+    /// Runs one command to its end, not under `srd run`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn plain(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
+        said(self.on_plain(node, seconds, line).stdin(Stdio::null()).output())
+    }
+
+    /// Runs a server and a client to their ends on two hosts, not under `srd run`.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn plain_pair(
+        &self,
+        nodes: [&str; 2],
+        seconds: u32,
+        [server, client]: [&str; 2],
+    ) -> Result<[Said; 2]> {
+        let mut serving = self.on_plain(nodes[0], seconds, server);
+        serving.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let serving = serving.spawn().map_err(|e| format!("cannot start a server: {e}"))?;
+        sleep(SERVER_START);
+        let client = self.plain(nodes[1], seconds, client)?;
+        Ok([said(serving.wait_with_output())?, client])
+    }
+
     /// Runs a server on a host of the first leaf and a client on one of the second; what both said.
     ///
     /// # Errors
     /// One cannot be started.
     pub fn pair(&self, seconds: u32, server: &str, client: &str) -> Result<[Said; 2]> {
-        let mut serving = self.on("h0x0", seconds, server);
-        serving.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let serving = serving.spawn().map_err(|e| format!("cannot start a server: {e}"))?;
-        sleep(SERVER_START);
-        let client = self.one("h1x0", seconds, &format!("{client} 10.1.0.10"))?;
-        Ok([said(serving.wait_with_output())?, client])
+        let client = format!("{client} 10.1.0.10");
+        self.plain_pair(
+            ["h0x0", "h1x0"],
+            seconds,
+            [&self.under("", server), &self.under("", &client)],
+        )
     }
 
     /// Runs an MPI program with ranks on hosts of both leaves.

@@ -4,7 +4,10 @@
 mod application;
 mod cases;
 mod fabric;
+mod fabtests;
 mod mpi4py;
+mod pyverbs;
+mod suite;
 
 use crate::{
     Result,
@@ -35,26 +38,37 @@ enum Outcome {
     Skipped(String),
 }
 
+/// What is to run.
+#[derive(Default)]
+struct Wanted {
+    short: bool,
+    update: bool,
+    only: Option<String>,
+    given: Given,
+    suites: suite::Paths,
+}
+
 /// `acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-/// [--mpi4py-src DIR]`.
+/// [--mpi4py-src DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
 pub fn run_command(args: &mut Args) -> Result {
-    let (short, update) = (args.flag("--short"), args.flag("--update"));
-    let only: Option<String> = args.value("--only")?;
-    let given = Given {
-        srd: args.value("--srd")?,
-        verbs: args.value("--verbs")?,
-        mpi4py: args.value("--mpi4py-src")?,
+    let wanted = Wanted {
+        short: args.flag("--short"),
+        update: args.flag("--update"),
+        only: args.value("--only")?,
+        given: Given {
+            srd: args.value("--srd")?,
+            verbs: args.value("--verbs")?,
+            mpi4py: args.value("--mpi4py-src")?,
+        },
+        suites: suite::Paths::take(args)?,
     };
     args.end()?;
-    if update && (short || only.is_some()) {
-        return Err("--update wants all cases".into());
-    }
-    acceptance(short, only.as_deref(), update, &given)
+    acceptance(&wanted)
 }
 
 /// The short set, for the gate.
 pub fn short() -> Result {
-    acceptance(true, None, false, &Given::default())
+    acceptance(&Wanted { short: true, ..Wanted::default() })
 }
 
 /// What is given instead of being built, or cannot be had otherwise.
@@ -69,9 +83,16 @@ struct Given {
 /// A line of the table: program, what ran, how it ended.
 type Row = (String, String, Outcome);
 
-fn acceptance(short: bool, only: Option<&str>, update: bool, given: &Given) -> Result {
-    let chosen = |c: &&Case| (c.short || !short) && only.is_none_or(|word| c.name.contains(word));
+fn acceptance(wanted: &Wanted) -> Result {
+    let (only, given) = (wanted.only.as_deref(), &wanted.given);
+    let chosen =
+        |c: &&Case| (c.short || !wanted.short) && only.is_none_or(|word| c.name.contains(word));
     let cases: Vec<&Case> = CASES.iter().filter(chosen).collect();
+    let suite_only = only.is_some_and(suite::is_one);
+    if wanted.update && !suite_only && (wanted.short || only.is_some()) {
+        return Err("--update wants all cases, or one suite (--only pyverbs)".into());
+    }
+    let suites = wanted.suites.open()?;
     let srd = match &given.srd {
         Some(program) => program.clone(),
         None => tools::build_release("srd-cli", "srd")?,
@@ -101,16 +122,23 @@ fn acceptance(short: bool, only: Option<&str>, update: bool, given: &Given) -> R
         told(case.name, began, &outcome);
         rows.push((version(case.needs), case.name.to_owned(), outcome));
     }
-    if !short {
+    if !wanted.short {
         rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref()));
     }
-    if update {
+    if wanted.update && !rows.is_empty() {
         document_write(&rows)?;
     }
+    let unexpected = if wanted.short { 0 } else { suites.run(&fabric, only, wanted.update)? };
     let failed = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).count();
     let skipped = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Skipped(_))).count();
     println!("acceptance: {} cases, {failed} failed, {skipped} skipped", rows.len());
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} outside programs failed")) }
+    match (failed, unexpected) {
+        (0, 0) => Ok(()),
+        (_, 0) => Err(format!("{failed} outside programs failed")),
+        _ => Err(format!(
+            "{failed} outside programs failed, {unexpected} tests of suites not as expected"
+        )),
+    }
 }
 
 /// Says how one ended.
@@ -200,21 +228,21 @@ fn document_write(rows: &[Row]) -> Result {
         };
         let _ = writeln!(table, "| {program} | {what} | {word} | {remark} |");
     }
-    let path = root().join(DOCUMENT);
-    replace(&path, &table)?;
-    println!("{DOCUMENT} written");
-    Ok(())
+    replace(DOCUMENT, BEGIN, &table)
 }
 
-fn replace(path: &Path, table: &str) -> Result {
-    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let parts = text.split_once(BEGIN).and_then(|(head, rest)| {
+/// Replaces what stands between a line of a document and the end of what is made.
+fn replace(document: &str, begin: &str, table: &str) -> Result {
+    let path = root().join(document);
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let parts = text.split_once(begin).and_then(|(head, rest)| {
         let (_, foot) = rest.split_once(END)?;
         Some((head, foot))
     });
     let Some((head, foot)) = parts else {
         return Err(format!("{} has no place for the table", path.display()));
     };
-    let new = format!("{head}{BEGIN}\n\n{table}\n{END}{foot}");
-    fs::write(path, new).map_err(|e| format!("{}: {e}", path.display()))
+    let new = format!("{head}{begin}\n\n{table}\n{END}{foot}");
+    println!("{document} written");
+    fs::write(&path, new).map_err(|e| format!("{}: {e}", path.display()))
 }
