@@ -43,6 +43,9 @@ struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+        if let Some(path) = need.avoid.and_then(|avoid| set.proven_pop(avoid)) {
+            return path;
+        }
         if let Some(path) = set.queue_pop(need.now, need.age_max) {
             if need.avoid != Some(path) {
                 return path;

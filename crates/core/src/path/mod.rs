@@ -161,6 +161,14 @@ impl PathContext {
         active.ack_paths.choose(&mut active.set, slack, rng)
     }
 
+    /// The next of all paths in use, for a probe, or for the repetition of an acknowledgment that
+    /// the peer seems to have missed: the few that acknowledgments rotate over may mostly have
+    /// died together.
+    pub fn path_any(&mut self, now: Time, rng: &mut Rng) -> u8 {
+        let (_, active, _) = self.grow(now);
+        active.set.scan_live(rng)
+    }
+
     /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
     pub fn ack_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
@@ -221,7 +229,8 @@ impl PathContext {
         active.on_host_delay(p, now, host.0);
     }
 
-    fn host_delay(&self) -> Span {
+    /// What the hosts may add to a round trip.
+    pub(crate) fn host_delay(&self) -> Span {
         self.active.as_ref().map_or(Span::ZERO, |a| a.host_delay(&self.params))
     }
 

@@ -102,6 +102,10 @@ impl Path {
     }
 }
 
+/// Proven paths kept for packets that were lost: a round trip with few packets has few losses, one
+/// with many has the queue.
+const PROVEN_MAX: usize = 4;
+
 /// All paths to one address.
 #[derive(Debug)]
 pub(crate) struct PathSet {
@@ -114,6 +118,10 @@ pub(crate) struct PathSet {
     queue_head: u8,
     queue_tail: u8,
     queue_len: u16,
+    /// Paths that came back clean last, the newest at the end; each is good for one packet that
+    /// was lost.
+    proven: [u8; PROVEN_MAX],
+    proven_len: u8,
     /// Which paths were acknowledged in the present round.
     touched: [u64; 4],
 }
@@ -129,6 +137,8 @@ impl PathSet {
             queue_head: 0,
             queue_tail: 0,
             queue_len: 0,
+            proven: [0; PROVEN_MAX],
+            proven_len: 0,
             touched: [0; 4],
         }
     }
@@ -168,6 +178,18 @@ impl PathSet {
         (usize::from(self.cursor as u8 ^ self.scramble) & self.mask()) as u8
     }
 
+    /// The next healthy path of the round robin, whatever its penalties.
+    pub(crate) fn scan_live(&mut self, rng: &mut Rng) -> u8 {
+        let mut path = self.scan_next(rng);
+        for _ in 0..2 * self.paths.len() {
+            if self.get(path).is_live() {
+                break;
+            }
+            path = self.scan_next(rng);
+        }
+        path
+    }
+
     /// Whether the next turn of the round robin is about to begin.
     #[cfg(test)]
     pub(crate) fn at_wrap(&self) -> bool {
@@ -177,6 +199,7 @@ impl PathSet {
     /// Remembers that `path` came back clean. At most once each: bursts on one path come back as
     /// many acknowledgments and must not crowd out the others.
     pub(crate) fn queue_push(&mut self, now: Time, path: u8) {
+        self.proven_push(path);
         let entry = self.get_mut(path);
         entry.at = now.to_wire();
         if entry.flags & QUEUED != 0 {
@@ -190,6 +213,33 @@ impl PathSet {
         }
         self.queue_tail = path;
         self.queue_len += 1;
+    }
+
+    fn proven_push(&mut self, path: u8) {
+        let len = usize::from(self.proven_len);
+        if len > 0 && self.proven[len - 1] == path {
+            return;
+        }
+        if len < PROVEN_MAX {
+            self.proven[len] = path;
+            self.proven_len += 1;
+        } else {
+            self.proven.copy_within(1.., 0);
+            self.proven[PROVEN_MAX - 1] = path;
+        }
+    }
+
+    /// The path that came back clean last and is healthy, `avoid` excepted.
+    pub(crate) fn proven_pop(&mut self, avoid: u8) -> Option<u8> {
+        while self.proven_len > 0 {
+            self.proven_len -= 1;
+            let path = self.proven[usize::from(self.proven_len)];
+            let entry = self.get(path);
+            if path != avoid && entry.is_live() && entry.level == 0 {
+                return Some(path);
+            }
+        }
+        None
     }
 
     /// The path that came back clean the longest ago, if it is younger than `age_max` and healthy.

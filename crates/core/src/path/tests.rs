@@ -399,6 +399,33 @@ fn the_gate_follows_inflight_budget_and_drops() {
 }
 
 #[test]
+fn what_was_lost_takes_the_path_that_proved_itself_last() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    for path in [7, 9, 9, 11] {
+        b.echo(path, 12);
+    }
+    assert_eq!(b.choose(0, Some(9)), 11, "the newest");
+    b.echo(11, 12);
+    assert_eq!(b.choose(0, Some(11)), 9, "not the one that lost it");
+    assert_eq!(b.choose(0, Some(3)), 7, "each is good for one packet");
+    let others = [b.choose(0, Some(3)), b.choose(0, Some(3))];
+    assert!(!others.contains(&3));
+}
+
+#[test]
+fn probes_go_everywhere_but_where_nothing_lives() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.lose(3, LossRule::Timeout);
+    assert_eq!(b.state(3), "retired");
+    let mut rng = Rng::from_seed(1);
+    let mut seen = [false; 64];
+    for _ in 0..256 {
+        seen[usize::from(b.context.path_any(b.now, &mut rng))] = true;
+    }
+    assert!(!seen[3] && seen.iter().filter(|s| **s).count() == 63);
+}
+
+#[test]
 fn a_shrunk_context_remembers_what_matters() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     b.echo(0, 12);

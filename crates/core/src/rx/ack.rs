@@ -16,6 +16,16 @@ struct PendingEcho {
     ce: bool,
 }
 
+/// Whether an acknowledgment is to be sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    No,
+    /// After the next one.
+    Wanted,
+    /// The next one is the repetition.
+    Due,
+}
+
 /// Acknowledgment state of one context.
 #[derive(Debug)]
 pub(crate) struct AckState {
@@ -28,11 +38,21 @@ pub(crate) struct AckState {
     changed: Option<(u32, u32)>,
     /// One past the PSN with which the sender came to rest: it waits for all before it.
     end: Option<u32>,
+    /// The sender seems to have missed an acknowledgment: the next one is repeated on a path that
+    /// is not one of the usual.
+    repeat: Repeat,
 }
 
 impl Default for AckState {
     fn default() -> Self {
-        Self { unacked: 0, due: Time::NEVER, echoes: ArrayVec::new(), changed: None, end: None }
+        Self {
+            unacked: 0,
+            due: Time::NEVER,
+            echoes: ArrayVec::new(),
+            changed: None,
+            end: None,
+            repeat: Repeat::No,
+        }
     }
 }
 
@@ -123,7 +143,20 @@ impl AckState {
         self.unacked = 0;
         self.echoes.clear();
         self.changed = rest;
-        self.due = if rest.is_some() { now } else { Time::NEVER };
+        let wanted = self.repeat == Repeat::Wanted;
+        self.repeat = if wanted { Repeat::Due } else { Repeat::No };
+        self.due = if rest.is_some() || wanted { now } else { Time::NEVER };
+    }
+
+    /// A packet came again, or the sender asks whether anybody is there: acknowledgments may have
+    /// been lost with their paths.
+    pub fn note_missed(&mut self) {
+        self.repeat = Repeat::Wanted;
+    }
+
+    /// Whether the acknowledgment that leaves now is such a repetition.
+    pub fn is_repeat(&self) -> bool {
+        self.repeat == Repeat::Due
     }
 
     pub fn clear(&mut self) {
@@ -166,6 +199,18 @@ mod tests {
         assert!(a.is_quiet());
         a.hasten(Time(30), Span(5));
         assert_eq!(a.due(), Time(35));
+    }
+
+    #[test]
+    fn what_seems_to_be_missed_is_said_once_more() {
+        let mut a = AckState::default();
+        a.note_psn(Time(0), 5, &CFG);
+        a.note_missed();
+        assert!(!a.is_repeat());
+        a.sent(Time(20), None);
+        assert_eq!((a.due(), a.is_repeat()), (Time(20), true));
+        a.sent(Time(20), None);
+        assert!(a.is_quiet() && !a.is_repeat());
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl<O: Observer> Engine<O> {
                 self.counters.dup_pkts += 1;
                 let a = self.contexts.get_mut(ci).act();
                 a.ack.note_psn(now, p, &cfg);
+                a.ack.note_missed();
                 a.ack.hasten(now, cfg.delay_requested);
                 return Err(Drop::Duplicate);
             }

@@ -151,7 +151,9 @@ impl<O: Observer> Engine<O> {
         let result = match packet.body {
             Body::Ack | Body::CloseAck => Ok(Rx::Done),
             Body::Probe => {
-                self.contexts.get_mut(ci).act().ack.hasten(now, crate::time::Span::ZERO);
+                let a = self.contexts.get_mut(ci).act();
+                a.ack.note_missed();
+                a.ack.hasten(now, crate::time::Span::ZERO);
                 Ok(Rx::Done)
             }
             Body::Close => self.close_received(now, ci),

@@ -87,9 +87,13 @@ impl<O: Observer> Engine<O> {
             if c.peer_tag == 0 || c.active.as_ref().is_none_or(|a| a.ack.due() > now) {
                 continue;
             }
-            let path_ctx = c.path_ctx;
+            let (path_ctx, repeat) = (c.path_ctx, c.act().ack.is_repeat());
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
-            let path = pc.ack_path_choose(now, &mut self.rng);
+            let path = if repeat {
+                pc.path_any(now, &mut self.rng)
+            } else {
+                pc.ack_path_choose(now, &mut self.rng)
+            };
             let rest = self.ack_build(now, ci);
             self.emit_alone(now, ci, Body::Ack, Flags::ACK_BLOCK, path, out);
             self.counters.ack_pkts += 1;

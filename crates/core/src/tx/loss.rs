@@ -4,9 +4,16 @@
 use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
+use crate::path::PathContext;
 use crate::time::{Span, Time};
+use crate::tx::scoreboard::Sent;
 use std::collections::VecDeque;
 
+/// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
+/// dead paths, or their answers may.
+const PROBES_QUICK: u8 = 4;
+/// A packet's timeout doubles with so many transmissions, whatever paths they took.
+const DOUBLING_EACH: u8 = 8;
 /// Transmissions given up that may yet turn out to have arrived.
 const RECENT_MAX: usize = 64;
 
@@ -177,15 +184,39 @@ impl<O: Observer> Engine<O> {
             return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
         };
         let e = a.board.get(oldest);
-        let timeout = e.sent.max(a.loss.resumed_at) + self.patience(pc.rto(e.path));
+        let timeout = e.sent.max(a.loss.resumed_at) + self.timeout_of(pc, e);
         let tail = a.loss.last_sent + self.patience(pc.tlp_delay());
         let first = if a.loss.tail_probed { timeout } else { timeout.min(tail) };
-        first.min(silent_at)
+        first.min(silent_at).min(self.overtaken_at(ci))
+    }
+
+    /// When the oldest packet in flight counts as lost although nothing more is sent that could
+    /// prove it: one that left after it has arrived, and its own round trip with the slack of the
+    /// rule is over (the reordering timer of RACK, RFC 8985).
+    fn overtaken_at(&self, ci: u32) -> Time {
+        let c = self.contexts.get(ci);
+        let Some(a) = c.active.as_ref() else { return Time::NEVER };
+        let Some(oldest) = a.board.oldest() else { return Time::NEVER };
+        let e = a.board.get(oldest);
+        if e.sent >= a.board.newest_acked {
+            return Time::NEVER;
+        }
+        let pc = &self.paths.get(c.path_ctx).ctx;
+        let round_trip = pc.srtt() + pc.lag(e.path) + pc.host_delay();
+        e.sent + self.patience(round_trip + pc.reorder_slack_cross())
     }
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
     fn patience(&self, wait: Span) -> Span {
         Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4))
+    }
+
+    /// How long a packet in flight is waited for. One that was sent often waits longer, whatever
+    /// its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long as a silent peer
+    /// is given.
+    fn timeout_of(&self, pc: &PathContext, e: &Sent) -> Span {
+        let doublings = (e.again / DOUBLING_EACH).min(5);
+        self.patience(pc.rto(e.path).scale(1 << doublings, 1))
     }
 
     /// When a silent peer with work outstanding counts as unresponsive.
@@ -212,12 +243,30 @@ impl<O: Observer> Engine<O> {
             return self.probe_push(now, ci);
         }
         let (path_ctx, heard) = (c.path_ctx, c.last_heard);
+        if self.overtaken_lose(now, ci) {
+            return;
+        }
         let a = self.contexts.get_mut(ci).act();
         let pc = &self.paths.get(path_ctx).ctx;
         if !a.loss.tail_probed && a.loss.last_sent + self.patience(pc.tlp_delay()) <= now {
             return self.tail_probe(now, ci);
         }
         self.timeout_scan(now, ci, heard);
+    }
+
+    /// Loses what was overtaken for long enough.
+    fn overtaken_lose(&mut self, now: Time, ci: u32) -> bool {
+        let mut any = false;
+        while self.overtaken_at(ci) <= now {
+            let Some(p) = self.contexts.get_mut(ci).act().board.oldest() else { break };
+            self.lose(now, ci, p, LossRule::CrossPath);
+            any = true;
+        }
+        if any {
+            let path_ctx = self.contexts.get(ci).path_ctx;
+            self.path_changes(now, path_ctx);
+        }
+        any
     }
 
     /// Resends the oldest packet on another path without concluding anything about its loss.
@@ -249,8 +298,7 @@ impl<O: Observer> Engine<O> {
             let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
             let since = e.sent.max(a.loss.resumed_at);
-            let rto = self.patience(self.paths.get(path_ctx).ctx.rto(e.path));
-            if since + rto > now {
+            if since + self.timeout_of(&self.paths.get(path_ctx).ctx, &e) > now {
                 break;
             }
             if heard < since {
@@ -306,7 +354,8 @@ impl<O: Observer> Engine<O> {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let srtt = self.paths.get(path_ctx).ctx.srtt().max(self.cfg.loss.rto_min);
         let a = self.contexts.get_mut(ci).act();
-        let wait = srtt.scale(1 << a.loss.probe_round.min(16), 1).min(rto_max);
+        let doublings = a.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
+        let wait = srtt.scale(1 << doublings, 1).min(rto_max);
         a.loss.probe_round = a.loss.probe_round.saturating_add(1);
         a.loss.probe_at = now + wait;
         self.probe_push(now, ci);
@@ -315,14 +364,14 @@ impl<O: Observer> Engine<O> {
     /// New work for a stalled peer: ask again soon.
     pub(crate) fn stall_probe_soon(&mut self, now: Time, ci: u32) {
         let a = self.contexts.get_mut(ci).act();
-        a.loss.probe_round = a.loss.probe_round.min(4);
+        a.loss.probe_round = a.loss.probe_round.min(4 + PROBES_QUICK);
         let soon = now + Span::from_us(10);
         a.loss.probe_at = a.loss.probe_at.min(soon);
     }
 
     pub(crate) fn probe_push(&mut self, now: Time, ci: u32) {
         let path_ctx = self.contexts.get(ci).path_ctx;
-        let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
+        let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.rng);
         if !planted!(StallUnprobed) {
             self.probes.push_back((ci, path));
         }
