@@ -4,7 +4,8 @@
 use crate::fault::{Effect, Fault, Target};
 use crate::impair::Impair;
 use crate::link::{
-    CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SLOW_ARRIVE, TO_DEAD, TO_HOLE, UNUSABLE,
+    CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SHARED, SLOW_ARRIVE, TO_DEAD, TO_HOLE,
+    UNUSABLE,
 };
 use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net, TIMER};
 use crate::stats::DropReason;
@@ -215,7 +216,7 @@ impl<P> Net<P> {
                 impair.clear();
             }
             self.profile_renew(*link);
-            self.flag_one(*link, !MONITORED, false);
+            self.flag_one(*link, !(MONITORED | SHARED), false);
         }
         self.converge(&all);
         if self.hosts.iter().all(|h| h.stalled_until <= self.now) {

@@ -49,6 +49,7 @@ pub mod htsim;
 mod impair;
 mod link;
 mod net;
+mod pool;
 pub mod rng;
 mod route;
 mod slab;
@@ -65,7 +66,7 @@ pub use stats::{
     TapEvent, TapWhat, Totals,
 };
 pub use topo::{
-    Cable, CableId, Ecn, FatTree, HostId, LeafSpine, LinkId, MS, NS, Node, Port, Ps, SEC, SwitchId,
-    Topology, TopologyError, US, back_to_back, dumbbell,
+    Cable, CableId, Ecn, FatTree, HostId, LeafSpine, LinkId, MS, NS, Node, Port, Ps, SEC,
+    SharedBuffer, SwitchId, Topology, TopologyError, US, back_to_back, dumbbell,
 };
 pub use world::{World, WorldConfig};

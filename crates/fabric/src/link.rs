@@ -25,9 +25,13 @@ pub(crate) const IMPAIRED: u32 = 32;
 pub(crate) const MONITORED: u32 = 64;
 /// Mark used while faults are applied.
 pub(crate) const CHOSEN: u32 = 128;
+/// Its queue is part of a shared buffer.
+pub(crate) const SHARED: u32 = 256;
 
 /// No carrier.
 pub(crate) const DEAD: u32 = DOWN | FROM_DEAD | TO_DEAD;
+/// Needs a closer look before a packet is queued.
+pub(crate) const SLOW_ADMIT: u32 = DEAD | SHARED;
 /// Needs a closer look when a packet is queued.
 pub(crate) const SLOW_QUEUE: u32 = DEAD | MONITORED;
 /// Needs a closer look when a packet arrives at the far end.

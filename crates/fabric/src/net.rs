@@ -6,8 +6,10 @@ pub(crate) use crate::event::{
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
 use crate::host::{LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX};
 use crate::link::{
-    DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SLOW_ARRIVE, SLOW_QUEUE, TO_HOLE,
+    DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SHARED, SLOW_ADMIT, SLOW_ARRIVE, SLOW_QUEUE,
+    TO_HOLE,
 };
+use crate::pool::Pools;
 use crate::rng::mix64;
 use crate::route::Routes;
 use crate::slab::{CE, ECT, Header, Slab};
@@ -82,6 +84,7 @@ pub(crate) struct Net<P> {
     pub slow_arrivals: u32,
     pub cold: Vec<LinkCold>,
     pub profiles: Vec<Profile>,
+    pub pools: Pools,
     pub routes: Routes,
     pub hosts: Vec<HostPort>,
     pub calls: Shelf<u64>,
@@ -116,6 +119,7 @@ impl<P> Net<P> {
             slow_arrivals: 0,
             cold: (0..links).map(|l| LinkCold::new(*topo.port(LinkId(l)))).collect(),
             profiles: Vec::new(),
+            pools: Pools::new(&topo),
             routes: Routes::new(&topo, config.seed),
             hosts: Vec::with_capacity(hosts as usize),
             calls: Shelf::new(),
@@ -133,7 +137,8 @@ impl<P> Net<P> {
                 Node::Host(h) => h.0,
                 Node::Switch(s) => hosts + s.0,
             };
-            net.links.push(Link::new(profile, to));
+            let flags = if net.pools.has(link.0) { SHARED } else { 0 };
+            net.links.push(Link { flags, ..Link::new(profile, to) });
         }
         let idle = HostPort {
             timer: Ps::MAX,
@@ -220,11 +225,13 @@ impl<P> Net<P> {
     #[inline]
     pub fn enqueue(&mut self, at: u32, mut event: Event) {
         let bytes = event.bytes();
+        if self.links[at as usize].flags & SLOW_ADMIT != 0
+            && let Some(reason) = self.refusal(at, bytes)
+        {
+            return self.discard(Some(at), event.b, reason);
+        }
         let link = &mut self.links[at as usize];
         let profile = &self.profiles[link.profile as usize];
-        if link.flags & DEAD != 0 {
-            return self.discard(Some(at), event.b, DropReason::LinkDown);
-        }
         let backlog = link.busy_until.saturating_sub(self.now);
         let own = profile.serialise_ps(bytes);
         if backlog + own > profile.limit_ps {
@@ -244,6 +251,18 @@ impl<P> Net<P> {
         }
         let order = self.packet_order(at, packets);
         self.wheel.push(arrival, order, Event { a: ARRIVE << KIND_SHIFT | at, to, ..event });
+    }
+
+    /// Why a link's queue does not take a packet, its own limit left aside.
+    #[cold]
+    fn refusal(&self, at: u32, bytes: u32) -> Option<DropReason> {
+        let flags = self.links[at as usize].flags;
+        if flags & DEAD != 0 {
+            return Some(DropReason::LinkDown);
+        }
+        let shared = flags & SHARED != 0;
+        let full = shared && !self.pools.admits(&self.links, &self.profiles, at, bytes, self.now);
+        full.then_some(DropReason::BufferFull)
     }
 
     /// Marks a packet that found `backlog` ahead of it, if the queue's rule says so.

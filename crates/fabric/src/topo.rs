@@ -114,6 +114,17 @@ impl Port {
     }
 }
 
+/// Memory for packets that all ports of a switch share. A queue may grow to `alpha` times what of
+/// it is free, so that a few busy ports get much and many busy ports get equal parts (dynamic
+/// thresholds). `n` queues that are always full hold `alpha / (1 + n * alpha)` of it each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SharedBuffer {
+    /// All of it, bytes. What has left of a packet on the wire is free.
+    pub bytes: u64,
+    /// Share of the free bytes that one queue may hold. Commodity switches: 1/16 to 8.
+    pub alpha: f64,
+}
+
 /// A cable and the ports at its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cable {
@@ -145,12 +156,14 @@ pub struct Topology {
     /// Tier of each switch: 0 = next to the hosts.
     tiers: Vec<u8>,
     cables: Vec<Cable>,
+    /// Of each switch; empty if no switch has one.
+    shared: Vec<Option<SharedBuffer>>,
 }
 
 impl Topology {
     /// `hosts` hosts without cables.
     pub const fn new(hosts: u32) -> Self {
-        Self { hosts, tiers: Vec::new(), cables: Vec::new() }
+        Self { hosts, tiers: Vec::new(), cables: Vec::new(), shared: Vec::new() }
     }
 
     /// Adds a switch of the given tier (0 = next to the hosts).
@@ -163,6 +176,18 @@ impl Topology {
     pub fn cable_add(&mut self, a: Node, b: Node, up: Port, down: Port) -> CableId {
         self.cables.push(Cable { a, b, up, down });
         CableId(self.cables.len() as u32 - 1)
+    }
+
+    /// Gives a switch a buffer that its ports share. Limits of its ports hold besides.
+    pub fn buffer_share(&mut self, switch: SwitchId, buffer: SharedBuffer) {
+        self.shared.resize(self.shared.len().max(switch.0 as usize + 1), None);
+        self.shared[switch.0 as usize] = Some(buffer);
+    }
+
+    /// Switches with a shared buffer.
+    pub fn shared_buffers(&self) -> impl Iterator<Item = (SwitchId, SharedBuffer)> + '_ {
+        let all = self.shared.iter().enumerate();
+        all.filter_map(|(i, buffer)| Some((SwitchId(i as u32), (*buffer)?)))
     }
 
     /// Number of hosts.
@@ -264,7 +289,7 @@ impl Topology {
     ///
     /// # Errors
     /// Names the first thing that is wrong: no hosts, a host without exactly one cable, an end that
-    /// does not exist, a rate below 1 Mb/s, an ECN range upside down, too many links.
+    /// does not exist, a rate below 1 Mb/s, an ECN range upside down, a shared buffer of no switch or of nothing, too many links.
     pub fn validate(&self) -> Result<(), TopologyError> {
         let fail = |text: String| Err(TopologyError(text));
         if self.hosts == 0 {
@@ -285,6 +310,15 @@ impl Topology {
             }
             if c.a == c.b {
                 return fail(format!("cable {i} joins {:?} to itself", c.a));
+            }
+        }
+        for (switch, buffer) in self.shared_buffers() {
+            let fits = buffer.alpha.is_finite() && buffer.alpha > 0.0 && buffer.bytes > 0;
+            if switch.0 as usize >= self.tiers.len() || !fits {
+                return fail(format!(
+                    "{buffer:?} of switch {}: use a switch that exists, some bytes, alpha above 0",
+                    switch.0
+                ));
             }
         }
         match ports_of_host.iter().position(|n| *n != 1) {

@@ -2,7 +2,7 @@
 
 use srd_fabric::{
     Delivered, Effect, FatTree, Fault, Host, HostId, HostIo, LinkStats, MS, NS, Outbound, Port, Ps,
-    Rng, SwitchId, Target, Totals, US, World, WorldConfig,
+    Rng, SharedBuffer, SwitchId, Target, Totals, US, World, WorldConfig,
 };
 
 /// Sends to random hosts, in answer to packets and by its timer, which it moves to and fro.
@@ -52,7 +52,11 @@ type Seen = (u64, Totals, Vec<LinkStats>, Vec<u64>);
 fn run(seed: u64, windows: bool, cuts: &[Ps]) -> Seen {
     let nic = Port::new(100_000_000_000, US);
     let port = nic.buffer(30_000).ecn(srd_fabric::Ecn::step(8_000));
-    let topo = FatTree::k_ary(4, nic, port).build();
+    let mut topo = FatTree::k_ary(4, nic, port).build();
+    // Some switches share what the ports of others have for themselves.
+    for switch in (0..topo.switches()).step_by(3) {
+        topo.buffer_share(SwitchId(switch), SharedBuffer { bytes: 40_000, alpha: 1.0 });
+    }
     let hosts = u64::from(topo.hosts());
     let links = topo.links();
     let config = WorldConfig { windows, ..WorldConfig::new(seed) };
