@@ -313,3 +313,29 @@ fn what_is_still_in_the_card_is_not_sent_again() {
     assert!(c.timeouts + c.probes > 0, "{c:?}");
     assert_eq!((c.retransmits, c.duplicates_received), (0, 0), "{c:?}");
 }
+
+#[test]
+fn a_probe_that_may_not_be_sent_does_not_push_the_timeout_back() {
+    let floor = 50 * MS;
+    let tcp = TcpConfig { quick_acks: 0, ..exact().mss(1448).rto_min_ps(floor) };
+    let tcp = TcpConfig { delayed_ack_ps: 40 * MS, tlp: true, ..tcp };
+    let (mut net, conn, log) = quiet(&tcp);
+    let id = net.message_at(conn, 20 * MS, 2 * 1448);
+    // The first segment passes and waits for a delayed ack; the second and its probe are lost.
+    let link = forward(&net);
+    let first = 20 * MS + DELAY + 1_000 + 1518 * 800;
+    swallow(&mut net, link, first + 600_000, 40 * MS);
+    assert!(net.run_done(10 * SEC));
+    let c = net.counters();
+    assert_eq!((c.probes, c.timeouts, c.retransmits), (1, 1, 2), "{c:?}");
+    let sent = log.data_sent();
+    let late = log.acks_sent().into_iter().find(|at| *at > 20 * MS).expect("an ack");
+    assert!(near(late, 20 * MS + DELAY + 40 * MS, 100 * US), "{late}");
+    // After that ack a probe is due a timeout later: srtt has an eighth of 40 ms in it. Another
+    // one is still open, so it becomes the head's timeout, which is long over.
+    let copy = sent.last().expect("a copy").0;
+    let rto = floor + RTT + 40 * MS / 8;
+    assert!(near(copy, late + DELAY + rto, MS), "{copy}");
+    let fct = net.message(id).and_then(|m| m.fct_ps()).expect("it arrived");
+    assert!(near(20 * MS + fct, copy + DELAY, 10 * US), "{fct}");
+}

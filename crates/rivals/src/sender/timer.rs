@@ -151,19 +151,18 @@ impl Sender {
 
     /// Sends new bytes or the last segment again to learn whether the tail was lost.
     fn probe_send(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
+        // Without a new probe (one at a time) the timeout counts from the head, as if none was due.
+        let mut running = Some(Purpose::Probe);
         if self.board.len() > 0 && self.probe.is_none() {
-            if self.new_send(now, config, io) {
-                self.probe = Some((self.next, false));
+            let fresh = self.new_send(now, config, io);
+            let last = self.board.last();
+            if fresh || !self.in_card(last, now) && self.copy_send(now, last, config, io) {
+                self.probe = Some((self.next, !fresh));
                 self.counters.probes += 1;
-            } else {
-                let last = self.board.last();
-                if !self.in_card(last, now) && self.copy_send(now, last, config, io) {
-                    self.probe = Some((self.next, true));
-                    self.counters.probes += 1;
-                }
+                running = None;
             }
         }
-        self.rto_start(now, None, config);
+        self.rto_start(now, running, config);
     }
 
     /// What an ack says about a probe.
