@@ -235,15 +235,24 @@ impl Observation {
         let start = self.start_ps + i as u64 * self.interval_ps;
         (start + self.width_ps(i) / 2) as f64 / 1e6
     }
-    /// Merges pairs of intervals; their number must be even.
+    /// The same with intervals at least `factor` times as long, a power of two.
+    #[must_use]
+    pub fn thinned(&self, factor: u32) -> Self {
+        let mut out = self.clone();
+        (0..factor.ilog2()).for_each(|_| out.halve());
+        out
+    }
+    /// Merges pairs of intervals; the last one of an odd number stays alone.
     pub(super) fn halve(&mut self) {
         fn pairs<T: Clone>(all: &mut Vec<T>, merge: impl Fn(&mut T, &T)) {
-            for i in 0..all.len() / 2 {
+            for i in 0..all.len().div_ceil(2) {
                 let mut one = all[2 * i].clone();
-                merge(&mut one, &all[2 * i + 1]);
+                if let Some(next) = all.get(2 * i + 1) {
+                    merge(&mut one, next);
+                }
                 all[i] = one;
             }
-            all.truncate(all.len() / 2);
+            all.truncate(all.len().div_ceil(2));
         }
         let add = |a: &mut u64, b: &u64| *a += b;
         pairs(&mut self.intervals, Interval::merge);

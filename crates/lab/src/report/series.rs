@@ -5,6 +5,10 @@ use crate::result::RunResult;
 use srd_fabric::DropReason;
 use std::fmt::Write as _;
 
+/// Most lines of a file of series, some 20 MB: what is longer gets longer intervals, single flows
+/// and links first.
+const LINES_MAX: usize = 300_000;
+
 /// Text that may hold a comma, for CSV.
 fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
@@ -72,24 +76,56 @@ pub fn summary_csv(results: &[RunResult]) -> String {
 }
 
 /// One line per value of every observed series: `case,seed,series,what,start_us,end_us,value`.
-/// Single links have no line for intervals in which nothing left and nothing waited.
+/// Single links have no line for intervals in which nothing left and nothing waited. At most
+/// some 300,000 lines: more become fewer by merging intervals, whose ends each line says.
 pub fn series_csv(results: &[RunResult]) -> String {
+    series_csv_of(results, LINES_MAX)
+}
+
+/// The same with at most about `lines_max` lines, as far as whole runs in one interval allow.
+fn series_csv_of(results: &[RunResult], lines_max: usize) -> String {
+    let watched: Vec<(&RunResult, &Observation)> =
+        results.iter().filter_map(|r| Some((r, r.observation.as_deref()?))).collect();
+    let lines = |factor: u32, walk: Walk| {
+        let mut n = 0;
+        for (_, o) in &watched {
+            walk(&o.thinned(factor), &mut |_, _, _, _| n += 1);
+        }
+        n
+    };
+    let longest = watched.iter().map(|(_, o)| o.intervals.len()).max().unwrap_or(0);
+    let enough = |factor: u32| factor as usize >= longest;
+    let mut coarse = 1;
+    while lines(coarse, sums) > lines_max / 2 && !enough(coarse) {
+        coarse *= 2;
+    }
+    let left = lines_max.saturating_sub(lines(coarse, sums));
+    let mut single = coarse;
+    while lines(single, singles) > left && !enough(single) {
+        single *= 2;
+    }
     let mut out = String::from("case,seed,series,what,start_us,end_us,value\n");
-    for r in results {
-        if let Some(o) = &r.observation {
-            let head = format!("{},{}", cell(&r.spec.case), r.seed);
-            of_run(&mut out, &head, o);
+    for (r, o) in &watched {
+        let head = format!("{},{}", cell(&r.spec.case), r.seed);
+        for (factor, walk) in [(coarse, sums as Walk), (single, singles)] {
+            let o = o.thinned(factor);
+            walk(&o, &mut |series, what, i, value| {
+                let start = o.start_ps + i as u64 * o.interval_ps;
+                let (start, end) = (start as f64 / 1e6, (start + o.width_ps(i)) as f64 / 1e6);
+                let _ = writeln!(out, "{head},{series},{what},{start},{end},{value}");
+            });
         }
     }
     out
 }
 
-fn of_run(out: &mut String, head: &str, o: &Observation) {
-    let mut add = |series: &str, what: &str, i: usize, value: f64| {
-        let start = o.start_ps + i as u64 * o.interval_ps;
-        let (start, end) = (start as f64 / 1e6, (start + o.width_ps(i)) as f64 / 1e6);
-        let _ = writeln!(out, "{head},{series},{what},{start},{end},{value}");
-    };
+/// Takes a value: series, what of it, interval, value.
+type Add<'a> = dyn FnMut(&str, &str, usize, f64) + 'a;
+/// Goes through values of a run.
+type Walk = fn(&Observation, &mut Add<'_>);
+
+/// Sums and spreads over flows and links.
+fn sums(o: &Observation, add: &mut Add<'_>) {
     for (i, n) in o.intervals.iter().enumerate() {
         add("network", "payload_gbps", i, gbps(n.bytes, o.width_ps(i)));
         add("network", "retransmitted", i, n.retransmitted as f64);
@@ -107,12 +143,6 @@ fn of_run(out: &mut String, head: &str, o: &Observation) {
         add("flows", "max_gbps", i, s.max);
         add("flows", "jain", i, s.jain);
     }
-    for f in &o.flows {
-        let name = format!("flow{}", f.flow);
-        for (i, b) in f.bytes.iter().enumerate() {
-            add(&name, "payload_gbps", i, gbps(*b, o.width_ps(i)));
-        }
-    }
     for t in &o.tiers {
         for (i, n) in t.intervals.iter().enumerate() {
             add(&t.name, "used_mean", i, n.used_mean);
@@ -120,6 +150,23 @@ fn of_run(out: &mut String, head: &str, o: &Observation) {
             add(&t.name, "queue_median_bytes", i, n.queue_median as f64);
             add(&t.name, "queue_p99_bytes", i, n.queue_p99 as f64);
             add(&t.name, "queue_max_bytes", i, n.queue_max as f64);
+        }
+    }
+    let last = o.intervals.len().saturating_sub(1);
+    for (path, packets) in o.paths.iter().enumerate() {
+        add(&format!("path{path}"), "packets_in_all", last, *packets as f64);
+    }
+    for s in &o.spines {
+        add(&s.name, "packets_in_all", last, s.packets as f64);
+    }
+}
+
+/// Single flows and links.
+fn singles(o: &Observation, add: &mut Add<'_>) {
+    for f in &o.flows {
+        let name = format!("flow{}", f.flow);
+        for (i, b) in f.bytes.iter().enumerate() {
+            add(&name, "payload_gbps", i, gbps(*b, o.width_ps(i)));
         }
     }
     for l in &o.links {
@@ -131,11 +178,8 @@ fn of_run(out: &mut String, head: &str, o: &Observation) {
             }
         }
     }
-    let last = o.intervals.len().saturating_sub(1);
-    for (path, packets) in o.paths.iter().enumerate() {
-        add(&format!("path{path}"), "packets_in_all", last, *packets as f64);
-    }
-    for s in &o.spines {
-        add(&s.name, "packets_in_all", last, s.packets as f64);
-    }
 }
+
+#[cfg(test)]
+#[path = "series_tests.rs"]
+mod tests;
