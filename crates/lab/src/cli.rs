@@ -58,6 +58,10 @@ pub struct Run {
     /// Write the table, CSV, JSON and a page with plots into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Leave out speed and memory, which differ from run to run: what is left follows from the
+    /// seeds
+    #[arg(long)]
+    no_cost: bool,
 }
 
 /// Why a command ended without success.
@@ -170,7 +174,7 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
         let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
         bar.finish_and_clear();
         let results = results.map_err(Failure::Usage)?;
-        let text = text_of(&results);
+        let text = text_of(&results, !o.no_cost);
         io::stdout().lock().write_all(text.as_bytes())?;
         if let Some(folder) = &o.out {
             let written = write(folder, &results, &text, &command_line(o, program, name));
@@ -204,8 +208,8 @@ fn command_line(o: &Run, program: &str, name: &str) -> String {
     if let Some(folder) = &o.out {
         add("out", &folder.to_string_lossy());
     }
-    if o.quick {
-        line += " --quick";
+    for (given, flag) in [(o.quick, " --quick"), (o.no_cost, " --no-cost")] {
+        line += if given { flag } else { "" };
     }
     line
 }
@@ -219,7 +223,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-fn text_of(results: &[RunResult]) -> String {
+fn text_of(results: &[RunResult], cost: bool) -> String {
     let spec = &results[0].spec;
     let mut mtus: Vec<u32> = results.iter().map(RunResult::mtu).collect();
     mtus.sort_unstable();
@@ -233,8 +237,8 @@ fn text_of(results: &[RunResult]) -> String {
         spec.title,
         mtus.join(", "),
         results.iter().map(|r| r.base_rtt_ps).max().unwrap_or(0) as f64 / 1e6,
-        report::table(results, true),
-        figures(results)
+        report::table(results, cost),
+        figures(results, cost)
     )
 }
 

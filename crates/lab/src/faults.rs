@@ -1,7 +1,9 @@
 //! From a spec's faults to the network's.
 
 use crate::spec::{FaultSpec, SlowSet};
-use srd_fabric::{CableId, Effect, Fault, LinkId, Node, Ps, Rng, SwitchId, Target, Topology, US};
+use srd_fabric::{
+    CableId, Effect, Fault, HostId, LinkId, Node, Ps, Rng, SwitchId, Target, Topology, US,
+};
 
 /// The faults with their times.
 ///
@@ -44,8 +46,81 @@ fn fault_add(
             let effect = Effect::Loss(*prob);
             out.push((at_us * US, Fault::Impair { at: Target::Core, effect }));
         }
+        FaultSpec::Down { at_us, at, for_us, routing_us } => {
+            let (at, routing) = (target_of(topo, at)?, routing_us.map(|t| t * US));
+            out.push((at_us * US, Fault::Down { at, routing }));
+            out.extend(for_us.map(|t| ((at_us + t) * US, Fault::Up { at, routing })));
+        }
+        FaultSpec::Flap { at_us, at, down_us, up_us, times, routing_us } => {
+            let (at, routing) = (target_of(topo, at)?, routing_us.map(|t| t * US));
+            let (down_ps, up_ps, times) = (down_us * US, up_us * US, *times);
+            out.push((at_us * US, Fault::Flap { at, down_ps, up_ps, times, routing }));
+        }
+        FaultSpec::Hole { at_us, at, for_us, routing_us } => {
+            let (at, routing) = (target_of(topo, at)?, routing_us.map(|t| t * US));
+            out.push((at_us * US, Fault::BlackHole { at, routing }));
+            out.extend(for_us.map(|t| ((at_us + t) * US, Fault::BlackHoleEnd { at, routing })));
+        }
+        FaultSpec::Loss { at_us, at, prob, for_us } => {
+            let at = target_of(topo, at)?;
+            let fault = |prob| Fault::Impair { at, effect: Effect::Loss(prob) };
+            out.push((at_us * US, fault(*prob)));
+            out.extend(for_us.map(|t| ((at_us + t) * US, fault(0.0))));
+        }
+        FaultSpec::Slow { at_us, at, percent, for_us } => {
+            let at = target_of(topo, at)?;
+            out.push((at_us * US, Fault::Rate { at, percent: *percent }));
+            out.extend(for_us.map(|t| ((at_us + t) * US, Fault::Rate { at, percent: 100 })));
+        }
+        FaultSpec::SwitchDown { at_us, switch, for_us, routing_us } => {
+            let routing = routing_us.map(|t| t * US);
+            let Node::Switch(switch) = node_of(topo, switch)? else {
+                return Err(format!("`{switch}` is not a switch"));
+            };
+            out.push((at_us * US, Fault::SwitchDown { switch, routing }));
+            let hash_seed = Some(rng.below(u64::MAX));
+            let up = Fault::SwitchUp { switch, hash_seed, routing };
+            out.extend(for_us.map(|t| ((at_us + t) * US, up)));
+        }
+        FaultSpec::HostStall { at_us, host, for_us } => {
+            let host = HostId(*host);
+            out.push((at_us * US, Fault::HostStall { host, for_ps: for_us * US }));
+        }
     }
     Ok(())
+}
+
+/// The node of a name, as reports print it.
+fn node_of(topo: &Topology, name: &str) -> Result<Node, String> {
+    let switches = (0..topo.switches()).map(|s| Node::Switch(SwitchId(s)));
+    let hosts = (0..topo.hosts()).map(|h| Node::Host(HostId(h)));
+    let found = switches.chain(hosts).find(|node| topo.node_name(*node) == name);
+    found.ok_or_else(|| {
+        let switch = |s: u32| topo.node_name(Node::Switch(SwitchId(s)));
+        let last = topo.switches().checked_sub(1).map(switch).unwrap_or_default();
+        format!("there is no `{name}`: host0 to host{}, leaf0 to {last}", topo.hosts() - 1)
+    })
+}
+
+/// The links of a name: `a->b`, `a-b`, a switch, a host, `core`.
+fn target_of(topo: &Topology, name: &str) -> Result<Target, String> {
+    if name == "core" {
+        return Ok(Target::Core);
+    }
+    let (ends, one_way) = match name.split_once("->") {
+        Some(ends) => (Some(ends), true),
+        None => (name.split_once('-'), false),
+    };
+    let Some((a, b)) = ends else {
+        return Ok(match node_of(topo, name)? {
+            Node::Switch(switch) => Target::Switch(switch),
+            Node::Host(host) => Target::Host(host),
+        });
+    };
+    let (a, b) = (node_of(topo, a)?, node_of(topo, b)?);
+    let mut links = topo.links_between(a, b);
+    let link = links.next().ok_or_else(|| format!("no cable is `{name}`"))?;
+    Ok(if one_way { Target::Link(link) } else { Target::Cable(link.cable()) })
 }
 
 fn top_tier(topo: &Topology) -> u8 {
@@ -91,3 +166,7 @@ fn slow_set(
         })
         .collect())
 }
+
+#[cfg(test)]
+#[path = "faults_tests.rs"]
+mod tests;

@@ -15,8 +15,9 @@ const TIMEOUT_PS: Ps = 50 * MS;
 /// Goodput below this share of the run without a fault counts as a dip.
 const DIP_BELOW: f64 = 31.0 / 32.0;
 
-/// All tables that the results give, each with a headline; empty if there are none.
-pub fn figures(results: &[RunResult]) -> String {
+/// All tables that the results give, each with a headline; empty if there are none. `cost`: with
+/// memory, which differs from run to run.
+pub fn figures(results: &[RunResult], cost: bool) -> String {
     let cases: Vec<&[RunResult]> =
         results.chunk_by(|a, b| a.spec.case == b.spec.case && a.spec.name == b.spec.name).collect();
     let name = results.first().map_or("", |r| r.spec.name.as_str());
@@ -38,7 +39,7 @@ pub fn figures(results: &[RunResult]) -> String {
     add("after the fault, against the same run without it", dip_rows(&cases));
     add("order: what packets would wait for earlier ones of their flow", order_rows(&cases));
     if name == "scale" {
-        add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases));
+        add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases, cost));
     }
     out
 }
@@ -48,7 +49,8 @@ fn head(cells: &[&str]) -> Vec<Vec<String>> {
 }
 
 fn name_of(case: &[RunResult]) -> String {
-    case[0].spec.case.clone()
+    let spec = &case[0].spec;
+    if spec.case.is_empty() { spec.name.clone() } else { spec.case.clone() }
 }
 
 /// Completion times of a case with the ideals of their flows.
@@ -170,12 +172,9 @@ fn share_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// When the first spine turns into a hole, in us.
+/// When something first goes wrong under way, in us.
 fn fault_us(r: &RunResult) -> Option<u64> {
-    r.spec.fault.iter().find_map(|f| match f {
-        FaultSpec::SpineHole { at_us, .. } => Some(*at_us),
-        _ => None,
-    })
+    r.spec.fault.iter().map(FaultSpec::at_us).filter(|at| *at > 0).min()
 }
 
 fn dip_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
@@ -265,7 +264,7 @@ fn order_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+fn scale_rows(cases: &[&[RunResult]], cost: bool) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
         "hosts",
@@ -274,15 +273,16 @@ fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         "SRD queue pairs",
         "RC queue pairs",
         "SRD contexts opened",
-        "memory grown per host KB",
-        "per context B",
     ]);
+    if cost {
+        rows[0].extend(["memory grown per host KB", "per context B"].map(String::from));
+    }
     for case in cases.iter().filter(|c| c[0].spec.transport == Transport::Srd) {
         let r = &case[0];
         let peers = u64::from(r.spec.workload.peers.unwrap_or(0));
         let hosts = u64::from(r.hosts.max(1));
         let opened = r.srd_counters().map_or(0, |c| c.contexts_opened);
-        rows.push(vec![
+        let mut row = vec![
             name_of(case),
             hosts.to_string(),
             peers.to_string(),
@@ -291,9 +291,13 @@ fn scale_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             "2".into(),
             (2 * peers).to_string(),
             (opened / hosts).to_string(),
-            format!("{:.1}", r.memory_grown_bytes as f64 / hosts as f64 / 1e3),
-            format!("{:.0}", r.memory_grown_bytes as f64 / opened.max(1) as f64),
-        ]);
+        ];
+        if cost {
+            let grown = r.memory_grown_bytes as f64;
+            row.push(format!("{:.1}", grown / hosts as f64 / 1e3));
+            row.push(format!("{:.0}", grown / opened.max(1) as f64));
+        }
+        rows.push(row);
     }
     rows
 }

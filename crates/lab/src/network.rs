@@ -1,7 +1,9 @@
 //! From a spec's network to a topology.
 
 use crate::spec::{Network, Shape};
-use srd_fabric::{Ecn, FatTree, LeafSpine, NS, Port, Topology, back_to_back, dumbbell};
+use srd_fabric::{
+    Ecn, FatTree, LeafSpine, NS, Port, SharedBuffer, SwitchId, Topology, back_to_back, dumbbell,
+};
 use std::path::Path;
 
 /// Ports as a spec describes them.
@@ -24,7 +26,7 @@ impl Network {
         let core = rate(self.core_gbps.unwrap_or(self.link_gbps), "core_gbps")?;
         let nic = Port::new(link, self.link_delay_ns * NS);
         let switch = |bits| {
-            let mut port = Port::new(bits, self.link_delay_ns * NS).buffer(self.buffer_bytes);
+            let mut port = Port::new(bits, self.link_delay_ns * NS).buffer(self.port_bytes());
             if self.ecn_bytes_min > 0 {
                 port = port.ecn(Ecn {
                     min_bytes: self.ecn_bytes_min,
@@ -35,6 +37,20 @@ impl Network {
             port
         };
         Ok(Ports { nic, edge: switch(link), core: switch(core) })
+    }
+
+    /// Buffer that each port has for itself.
+    fn port_bytes(&self) -> u64 {
+        self.shared_buffer_bytes.map_or(self.buffer_bytes, |_| u64::MAX)
+    }
+
+    /// Gives every switch its shared buffer.
+    fn buffers_share(&self, topo: &mut Topology) {
+        let Some(bytes) = self.shared_buffer_bytes else { return };
+        let alpha = self.shared_buffer_alpha.unwrap_or(1.0);
+        for switch in (0..topo.switches()).map(SwitchId) {
+            topo.buffer_share(switch, SharedBuffer { bytes, alpha });
+        }
     }
 
     /// A field that the shape needs.
@@ -54,7 +70,15 @@ impl Network {
             ("left", self.left.is_some(), self.shape == Shape::Dumbbell),
             ("right", self.right.is_some(), self.shape == Shape::Dumbbell),
             ("file", self.file.is_some(), self.shape == Shape::Topo),
+            (
+                "shared_buffer_bytes",
+                self.shared_buffer_bytes.is_some(),
+                self.shape != Shape::BackToBack,
+            ),
         ];
+        if self.shared_buffer_alpha.is_some() && self.shared_buffer_bytes.is_none() {
+            return Err("network.shared_buffer_alpha: give shared_buffer_bytes, too".into());
+        }
         match given.iter().find(|(_, given, used)| *given && !*used) {
             Some((name, ..)) => {
                 Err(format!("network.{name} has no meaning for shape {:?}", self.shape))
@@ -70,7 +94,7 @@ impl Network {
     pub fn build(&self, folder: &Path) -> Result<Topology, String> {
         self.unused()?;
         let p = self.ports()?;
-        let topo = match self.shape {
+        let mut topo = match self.shape {
             Shape::FatTree => {
                 let k = self.need(self.k, "k")?;
                 if !(2..=128).contains(&k) || k % 2 == 1 {
@@ -102,9 +126,10 @@ impl Network {
                     .map_err(|e| format!("{}: {e}", path.display()))?;
                 let topo = srd_fabric::htsim::TopoFile::parse(&text)
                     .map_err(|e| format!("{}: {e}", path.display()))?;
-                topo.build(self.buffer_bytes, p.edge.ecn)
+                topo.build(self.port_bytes(), p.edge.ecn)
             }
         };
+        self.buffers_share(&mut topo);
         topo.validate().map_err(|e| e.to_string())?;
         Ok(topo)
     }

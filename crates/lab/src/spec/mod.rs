@@ -1,8 +1,10 @@
 //! An experiment as written down: one TOML file, read into plain data.
 
+mod fault;
 mod file;
 mod tcp;
 
+pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
 pub use tcp::TcpSpec;
 
@@ -105,6 +107,10 @@ pub struct Network {
     /// Buffer of each switch port in bytes.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: u64,
+    /// Buffer of each switch in bytes, shared by its ports, which then have none of their own.
+    pub shared_buffer_bytes: Option<u64>,
+    /// A queue may hold this many times what of the shared buffer is free (default 1).
+    pub shared_buffer_alpha: Option<f64>,
     /// Backlog from which packets may be marked, bytes; 0 = no ECN.
     #[serde(default = "ecn_bytes_min")]
     pub ecn_bytes_min: u64,
@@ -345,59 +351,6 @@ const fn warm_bytes() -> u64 {
 }
 const fn start_us() -> u64 {
     300
-}
-
-/// A fault, at a time. Times count from the start of the run.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum FaultSpec {
-    /// A top-tier switch swallows all packets; routing avoids it `routing_us` later (left out:
-    /// never).
-    SpineHole {
-        /// When.
-        at_us: u64,
-        /// Which of its tier.
-        spine: u32,
-        /// Routing's delay.
-        routing_us: Option<u64>,
-        /// When it is well again.
-        until_us: Option<u64>,
-    },
-    /// Links run at a share of their rate.
-    SlowLinks {
-        /// When.
-        #[serde(default)]
-        at_us: u64,
-        /// Which links.
-        links: SlowSet,
-        /// How many of them.
-        count: u32,
-        /// Share of the built rate.
-        percent: u32,
-    },
-    /// All links between switches lose packets at random.
-    CoreLoss {
-        /// When.
-        #[serde(default)]
-        at_us: u64,
-        /// Probability.
-        prob: f64,
-    },
-}
-
-/// Which links are slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SlowSet {
-    /// Links from the top tier down, switch by switch below: those of the first aggregation
-    /// switch (or leaf) first.
-    DownFirst,
-    /// Links from the top tier down, drawn from the seed.
-    DownRandom,
-    /// Cables to the top tier in both directions, drawn from the seed.
-    BothRandom,
-    /// Cables of the first leaf (or aggregation switch), in both directions, in order.
-    BothFirst,
 }
 
 /// What is recorded.

@@ -1,0 +1,235 @@
+//! `srd lab` as its users run it: experiments out of files, reports, and what is refused.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+/// A folder of its own per test that goes away.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("srd-lab-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+    fn lab(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
+        command.arg("lab").args(args).current_dir(&self.0);
+        command
+    }
+    fn ok(&self, args: &[&str]) -> String {
+        told(self.lab(args).output().unwrap())
+    }
+    /// Insists on an exit code and on words of the message.
+    fn fails(&self, args: &[&str], code: i32, words: &[&str]) {
+        let out = self.lab(args).output().unwrap();
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {text}");
+        for word in words {
+            assert!(text.contains(word), "{args:?}: no {word:?} in {text}");
+        }
+        assert!(!text.contains("panicked"), "{text}");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command printed; insists on success.
+fn told(out: Output) -> String {
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{}: {stderr}", out.status);
+    String::from_utf8(out.stdout).unwrap()
+}
+
+const SPEC: &str = "name = \"mine\"
+title = \"SRD & TCP between two leaves\"
+seeds = 2
+across = [\"transport\"]
+[network]
+shape = \"leaf-spine\"
+leaves = 2
+spines = 2
+hosts_per_leaf = 2
+shared_buffer_bytes = 200_000
+[workload]
+pattern = \"leaf-pairs\"
+pairs = 2
+bytes = 100_000
+[[axes.transport]]
+label = \"SRD\"
+[[axes.transport]]
+label = \"TCP\"
+transport = \"tcp\"
+[[cases]]
+case = \"one round\"
+";
+
+/// Names of the issue's experiments.
+const EXPERIMENTS: [&str; 14] = [
+    "fig2",
+    "fig3",
+    "fig4",
+    "fig6",
+    "linkfail",
+    "smallincast",
+    "permutation",
+    "slowlinks",
+    "contexts",
+    "scale",
+    "ordering",
+    "spray-microbursts",
+    "ablation",
+    "incast",
+];
+
+#[test]
+fn the_list_names_every_experiment_with_what_it_shows() {
+    let folder = Folder::new("list");
+    let list = folder.ok(&["list"]);
+    assert_eq!(list.lines().count(), EXPERIMENTS.len());
+    for name in EXPERIMENTS {
+        let line = list.lines().find(|l| l.split_whitespace().next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {list}"));
+        assert!(line.contains(" cases, ") && line.ends_with(" runs)"), "{line}");
+    }
+}
+
+#[test]
+fn a_run_writes_a_table_a_page_that_needs_nothing_and_files_for_programs() {
+    let folder = Folder::new("run");
+    folder.write("mine.toml", SPEC);
+    let table = folder.ok(&["run", "mine.toml", "--out", "report"]);
+    assert!(table.contains("one round, SRD") && table.contains("report: report/mine.html"));
+    let text = folder.read("report/mine.txt");
+    assert!(text.starts_with("$ srd lab run mine.toml --out report\n"), "{text}");
+    assert!(table.starts_with(text.split_once('\n').unwrap().1));
+
+    let page = folder.read("report/mine.html");
+    // The first script is the library; nothing of the rest may ask for another file.
+    let (before, rest) = page.split_once("<script").unwrap();
+    let own = before.to_string() + rest.split_once("</script>").unwrap().1;
+    for outside in ["src=", "href=", "http://", "https://", "@import", "url("] {
+        assert!(!own.contains(outside), "the page asks for something: {outside}");
+    }
+    assert!(own.contains("srd lab run mine.toml --out report"));
+    assert!(own.contains("SRD &amp; TCP between two leaves"));
+    assert!(own.contains("<td>network.shared_buffer_bytes</td>"), "parameters");
+
+    let flows = folder.read("report/mine.csv");
+    assert_eq!(flows.lines().count(), 1 + 2 * 2 * 2, "two cases, two seeds, two flows\n{flows}");
+    let summary = folder.read("report/mine-summary.csv");
+    let runs: Vec<Vec<&str>> = summary
+        .lines()
+        .skip(1)
+        .map(|l| l.split('"').next_back().unwrap().split(',').collect())
+        .collect();
+    assert_eq!(runs.len(), 4);
+    // After the quoted name: transport, seed, hash.
+    let hashes: Vec<&str> = runs.iter().map(|r| r[3]).collect();
+    assert!(hashes.iter().all(|h| h.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
+    assert!(page.contains(hashes[0]));
+    let series = folder.read("report/mine-series.csv");
+    assert!(series.starts_with("case,seed,series,what,start_us,end_us,value\n"));
+    assert!(folder.read("report/mine.json").contains("\"parameters\""));
+}
+
+#[test]
+fn the_same_command_gives_the_same_figures_whatever_runs_beside_it() {
+    let folder = Folder::new("same");
+    folder.write("mine.toml", SPEC);
+    let args = ["run", "mine.toml", "--no-cost"];
+    let first = folder.ok(&args);
+    assert!(!first.contains("cpu-s") && first.contains("hash"));
+    for threads in ["1", "3"] {
+        let again = folder.ok(&[&args[..], &["--threads", threads]].concat());
+        assert_eq!(again, first);
+    }
+    // Neither huge pages nor their absence change anything, nor does a setting nobody knows.
+    for tunables in ["glibc.malloc.hugetlb=0", "", "no.such.tunable=1"] {
+        let out = folder.lab(&args).env("GLIBC_TUNABLES", tunables).output().unwrap();
+        assert_eq!(told(out), first);
+    }
+    let fewer = folder.ok(&["run", "mine.toml", "--seeds", "1", "--case", "TCP", "--no-cost"]);
+    assert!(fewer.contains("one round, TCP      1 ") && !fewer.contains("SRD      "), "{fewer}");
+    let changed = folder.ok(&[&args[..], &["--set", "engine.paths=4"]].concat());
+    assert_ne!(changed, first);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_place_and_the_reason() {
+    let folder = Folder::new("wrong");
+    let run = ["run", "mine.toml"];
+    let spec = |from: &str, to: &str| {
+        assert!(SPEC.contains(from));
+        folder.write("mine.toml", &SPEC.replace(from, to));
+    };
+    for (from, to, words) in [
+        ("spines = 2", "spins = 2", ["mine.toml: line 8", "unknown field `spins`"]),
+        ("leaves = 2", "leaves = \"two\"", ["mine.toml: line 7", "expected u32"]),
+        ("spines = 2\n", "", ["network.spines is missing", "one round, SRD"]),
+        ("= 200_000", "= 0", ["switch 0", "some bytes"]),
+        ("shared_buffer_bytes", "shared_buffer_alpha", ["shared_buffer_alpha", "give"]),
+        ("bytes = 100_000", "bytes = -1", ["mine.toml: line", "bytes"]),
+    ] {
+        spec(from, to);
+        folder.fails(&run, 2, &words);
+    }
+    folder.write("mine.toml", SPEC);
+    folder.fails(&["run", "mine"], 2, &["neither a file nor an experiment", "fig2"]);
+    folder.fails(&["run", "mine.toml", "--set", "engine.paths"], 2, &["expected `=`"]);
+    folder.fails(&["run", "mine.toml", "--case", "RDMA"], 2, &["no case contains \"RDMA\""]);
+    folder.fails(&["run", "mine.toml", "--out", "mine.toml/x"], 1, &["mine.toml/x"]);
+}
+
+#[test]
+fn files_of_htsim_are_read_and_what_cannot_be_honoured_is_refused_with_its_line() {
+    let folder = Folder::new("htsim");
+    folder.write(
+        "m.toml",
+        "name = \"m\"\ntitle = \"matrix\"\n[network]\nshape = \"topo\"\nfile = \"t.topo\"\n\
+         [workload]\npattern = \"cm\"\nfile = \"m.cm\"\nunit = \"ps\"\n",
+    );
+    let topo = "Nodes 4\nTiers 2\nPodsize 4\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 2\n\
+        Radix_Up 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 2\n\
+        Downlink_Latency_ns 1000\n";
+    let matrix = "Nodes 4\nConnections 2\n0->3 id 1 start 0 size 3000000000\n\
+        1->2 id 2 start 0 size 5000\n";
+    let put = |topo: &str, matrix: &str| {
+        folder.write("t.topo", topo);
+        folder.write("m.cm", matrix);
+    };
+    let run = ["run", "m.toml", "--no-cost"];
+    put(topo, &matrix.replace("3000000000", "300000"));
+    assert!(folder.ok(&run).lines().nth(3).unwrap().contains("  2  "), "two flows");
+    let wrong = [
+        (
+            topo.replace("ns 1000\nTier", "ns soon\nTier"),
+            matrix.to_string(),
+            ["t.topo: line 8", "soon"],
+        ),
+        (topo.to_string(), matrix.replace("1->2", "1->7"), ["m.cm: line 4", "only 4 nodes"]),
+        (topo.to_string(), matrix.replace("id 2 start", "id 2 prio 1 start"), ["line 4", "prio"]),
+        (
+            topo.to_string(),
+            matrix.replace("5000", "99999999999999999999"),
+            ["m.cm: line 4", "9999"],
+        ),
+    ];
+    for (topo, matrix, words) in wrong {
+        put(&topo, &matrix);
+        folder.fails(&run, 2, &words);
+    }
+}
