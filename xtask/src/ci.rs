@@ -1,18 +1,19 @@
 //! `ci`: every check in order, with a table of what was done and how long it took.
 
-use crate::{Result, acceptance, args::Args, check, demo, fuzz, instructions, steps, tidy};
+use crate::{Result, acceptance, args::Args, check, demo, fuzz, instructions, lab, steps, tidy};
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and telling first.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
     ("demo", demo::small),
+    ("lab", || lab::compare(false)),
     ("acceptance", acceptance::short),
     ("bench-instructions", || instructions::compare(false)),
     ("check-seeds", check::gate),

@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod fuzz;
 mod instructions;
+mod lab;
 mod mpi;
 mod process;
 mod report;
@@ -32,6 +33,7 @@ Checks
   tidy                         house rules: lengths, layers, unsafe, links, banned words
   test [--quick]               all tests; --quick: unit tests only
   bench-instructions [--update]  count instructions per operation, compare with the table
+  lab [--update]               the simulator's reduced set, digit by digit against its tables
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
@@ -57,8 +59,8 @@ Runs
 Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
-Every command: --help. Steps of ci: lockfile fmt tidy lint test demo acceptance bench-instructions
-check-seeds fuzz (45 s in all).";
+Every command: --help. Steps of ci: lockfile fmt tidy lint test demo lab acceptance
+bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -93,6 +95,7 @@ fn dispatch(args: &mut Args) -> Result {
         "test" => steps::test(args),
         "bench-instructions" => instructions::run_command(args),
         "bench-core" => instructions::bench_core(args),
+        "lab" => lab::run_command(args),
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "report" => report::run_command(args),
