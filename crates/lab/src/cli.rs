@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Experiments on the simulated network.
 #[derive(Debug, Parser)]
@@ -168,12 +168,14 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
         let fail = |e| Failure::Failed(format!("{}: {e}", folder.display()));
         std::fs::create_dir_all(folder).map_err(fail)?;
     }
+    let (begin, mut experiments, mut runs) = (Instant::now(), 0, 0);
     for (name, file) in files.into_iter().filter(|(_, f)| !f.cases.is_empty()) {
         let jobs = jobs_of(&file, o.seeds.map(NonZeroU32::get));
         let bar = progress_bar(jobs.len(), name);
         let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
         bar.finish_and_clear();
         let results = results.map_err(Failure::Usage)?;
+        (experiments, runs) = (experiments + 1, runs + results.len());
         let text = text_of(&results, !o.no_cost);
         io::stdout().lock().write_all(text.as_bytes())?;
         if let Some(folder) = &o.out {
@@ -181,6 +183,14 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
             let path = written.map_err(Failure::Failed)?;
             writeln!(io::stdout().lock(), "report: {}\n", path.display())?;
         }
+    }
+    if experiments > 1 && !o.no_cost {
+        let seconds = begin.elapsed().as_secs_f64();
+        let out = &mut io::stdout().lock();
+        writeln!(
+            out,
+            "{experiments} experiments, {runs} runs, up to {threads} at a time: {seconds:.1} s"
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,3 @@
-use super::*;
 use crate::batch::{jobs_of, run_all};
 use crate::result::RunResult;
 use crate::spec::SpecFile;
