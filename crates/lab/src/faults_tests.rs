@@ -20,16 +20,16 @@ fn every_kind_of_fault_does_what_it_says_and_no_flow_is_lost() {
     let well = run("").unwrap();
     assert_eq!((well.drops.total(), well.unfinished()), (0, 0));
     for (fault, reason) in [
-        ("kind = 'down', at_us = 50, at = 'leaf0-spine1', for_us = 100", DropReason::LinkDown),
-        ("kind = 'down', at_us = 50, at = 'spine1->leaf1', routing_us = 50", DropReason::Cut),
+        ("kind = 'down', at_us = 350, at = 'leaf0-spine1', for_us = 100", DropReason::LinkDown),
+        ("kind = 'down', at_us = 350, at = 'spine1->leaf1', routing_us = 50", DropReason::Cut),
         (
-            "kind = 'flap', at_us = 50, at = 'spine2', down_us = 20, up_us = 20, times = 3",
+            "kind = 'flap', at_us = 350, at = 'spine2', down_us = 20, up_us = 20, times = 3",
             DropReason::LinkDown,
         ),
-        ("kind = 'hole', at_us = 50, at = 'leaf0->spine0', for_us = 90", DropReason::BlackHole),
+        ("kind = 'hole', at_us = 350, at = 'leaf0->spine0', for_us = 90", DropReason::BlackHole),
         ("kind = 'loss', at_us = 0, at = 'core', prob = 0.01", DropReason::Loss),
         (
-            "kind = 'switch-down', at_us = 50, switch = 'spine3', for_us = 80, routing_us = 10",
+            "kind = 'switch-down', at_us = 350, switch = 'spine3', for_us = 80, routing_us = 10",
             DropReason::Cut,
         ),
     ] {
@@ -40,8 +40,8 @@ fn every_kind_of_fault_does_what_it_says_and_no_flow_is_lost() {
     }
     // Neither loses anything; both take time.
     for fault in [
-        "kind = 'slow', at_us = 50, at = 'host0', percent = 20, for_us = 200",
-        "kind = 'host-stall', at_us = 50, host = 4, for_us = 100",
+        "kind = 'slow', at_us = 350, at = 'host0', percent = 20, for_us = 200",
+        "kind = 'host-stall', at_us = 350, host = 4, for_us = 100",
     ] {
         let r = run(&format!("{{ {fault} }}")).unwrap_or_else(|e| panic!("{fault}: {e}"));
         assert_eq!((r.unfinished(), r.failures), (0, 0), "{fault}");
@@ -58,7 +58,7 @@ fn places_that_do_not_exist_are_refused() {
         ("kind = 'hole', at_us = 1, at = 'leaf0->'", "there is no ``"),
         ("kind = 'switch-down', at_us = 1, switch = 'host0'", "is not a switch"),
         ("kind = 'host-stall', at_us = 1, host = 8, for_us = 1", "8"),
-        ("kind = 'slow', at_us = 1, at = 'core', percent = 0", "percent"),
+        ("kind = 'slow', at_us = 1, at = 'core', percent = 0", "rate 0 %"),
         ("kind = 'down', at = 'core'", "at_us"),
         ("kind = 'meteor', at_us = 1", "meteor"),
     ] {
