@@ -289,7 +289,8 @@ impl Topology {
     ///
     /// # Errors
     /// Names the first thing that is wrong: no hosts, a host without exactly one cable, an end that
-    /// does not exist, a rate below 1 Mb/s, an ECN range upside down, a shared buffer of no switch or of nothing, too many links.
+    /// does not exist, a rate below 1 Mb/s, an ECN range upside down, a shared buffer of no switch
+    /// or of nothing, too many links.
     pub fn validate(&self) -> Result<(), TopologyError> {
         let fail = |text: String| Err(TopologyError(text));
         if self.hosts == 0 {
