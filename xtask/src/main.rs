@@ -45,7 +45,7 @@ Runs
   demo --mpi                   Open MPI over SRD beside TCP on such a network, spines die in turn
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-             [--mpi4py-src DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
+             [--mpi4py-src DIR] [--mpi-wheel DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md. The suites of
                                rdma-core and libfabric run where built copies are named, and

@@ -201,7 +201,8 @@ fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
     client.or(server)
 }
 
-fn checked(said: &Said) -> Result<String> {
+/// `mpi_check` found nothing wrong; a remark.
+pub fn checked(said: &Said) -> Result<String> {
     expect_end(said)?;
     let verdict = said.text.lines().find(|l| l.starts_with("mpi_check:") && l.contains("checks"));
     match verdict {

@@ -70,7 +70,7 @@ impl Fabric {
              node=h$(echo \"$1\" | awk -F. '{{ print $3 \"x\" $4 - 10 }}')\n\
              shift\n\
              exec {} net exec \"$node\" --name {} -- \\\n\
-             unshare -u sh -c \"hostname $node; exec $*\"\n",
+             unshare -u sh -c \"hostname $node; $*\"\n",
             self.srd.display(),
             self.name
         );
@@ -192,6 +192,22 @@ impl Fabric {
             Over::Srd => self.on("h0x0", seconds, &line),
             Over::TcpBtl | Over::TcpOfi => self.on_plain("h0x0", seconds, &line),
         };
+        said(c.stdin(Stdio::null()).output())
+    }
+
+    /// The same with Open MPI 5, whose launcher has options of its own; `bin` holds it.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_wheel(&self, seconds: u32, ranks: u32, bin: &Path, program: &str) -> Result<Said> {
+        let line = format!(
+            "{}/mpirun --prtemca plm_ssh_agent {} --host 10.1.0.10:2,10.1.1.10:2 --map-by node \
+             --bind-to none -np {ranks} {program}",
+            bin.display(),
+            self.agent().display()
+        );
+        let mut c = self.on("h0x0", seconds, &line);
+        c.env("PRTE_ALLOW_RUN_AS_ROOT", "1").env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         said(c.stdin(Stdio::null()).output())
     }
 

@@ -8,6 +8,7 @@ mod fabtests;
 mod mpi4py;
 mod pyverbs;
 mod suite;
+mod wheel;
 
 use crate::{
     Result,
@@ -49,7 +50,7 @@ struct Wanted {
 }
 
 /// `acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-/// [--mpi4py-src DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
+/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
 pub fn run_command(args: &mut Args) -> Result {
     let wanted = Wanted {
         short: args.flag("--short"),
@@ -59,6 +60,7 @@ pub fn run_command(args: &mut Args) -> Result {
             srd: args.value("--srd")?,
             verbs: args.value("--verbs")?,
             mpi4py: args.value("--mpi4py-src")?,
+            wheel: args.value("--mpi-wheel")?,
         },
         suites: suite::Paths::take(args)?,
     };
@@ -78,6 +80,8 @@ struct Given {
     verbs: Option<PathBuf>,
     /// The source of mpi4py, with its tests.
     mpi4py: Option<PathBuf>,
+    /// A virtual environment with Open MPI 5.
+    wheel: Option<PathBuf>,
 }
 
 /// A line of the table: program, what ran, how it ended.
@@ -123,6 +127,7 @@ fn acceptance(wanted: &Wanted) -> Result {
         rows.push((version(case.needs), case.name.to_owned(), outcome));
     }
     if !wanted.short {
+        rows.extend(wheel_rows(&fabric, only, given.wheel.as_deref()));
         rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref()));
     }
     if wanted.update && !rows.is_empty() {
@@ -151,6 +156,27 @@ fn told(name: &str, began: Instant, outcome: &Outcome) {
     }
 }
 
+/// Open MPI 5 from PyPI, if a folder with it is named.
+fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
+    const RANKS: u32 = 2;
+    let name = format!("Open MPI of PyPI, {RANKS} ranks on 2 hosts, up to 64 KiB");
+    if only.is_some_and(|word| !name.contains(word)) {
+        return Vec::new();
+    }
+    let began = Instant::now();
+    let mut program = "Open MPI 5 (wheel)".to_owned();
+    let outcome = match folder.map(|f| wheel::version(f).map(|v| (f, v))) {
+        None => Outcome::Skipped("name a virtual environment with --mpi-wheel DIR".into()),
+        Some(Err(why)) => Outcome::Skipped(why),
+        Some(Ok((folder, version))) => {
+            program = version;
+            seen(fabric, true, || wheel::run(fabric, folder, RANKS))
+        }
+    };
+    told(&name, began, &outcome);
+    vec![(program, name, outcome)]
+}
+
 /// mpi4py's own tests, on two and on four ranks.
 fn mpi4py_rows(fabric: &Fabric, only: Option<&str>, source: Option<&Path>) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -163,10 +189,7 @@ fn mpi4py_rows(fabric: &Fabric, only: Option<&str>, source: Option<&Path>) -> Ve
         let outcome = match source.map(|s| mpi4py::ready(s).map(|()| s)) {
             None => Outcome::Skipped("name the unpacked source with --mpi4py-src DIR".into()),
             Some(Err(why)) => Outcome::Skipped(why),
-            Some(Ok(source)) => match mpi4py::run(fabric, source, ranks) {
-                Ok(remark) => Outcome::Passed(remark),
-                Err(why) => Outcome::Failed(why),
-            },
+            Some(Ok(source)) => seen(fabric, true, || mpi4py::run(fabric, source, ranks)),
         };
         told(&name, began, &outcome);
         rows.push((version("mpi4py"), name, outcome));
@@ -179,12 +202,17 @@ fn one(case: &Case, fabric: &Fabric) -> Outcome {
         let why = format!("{} is not installed; `sh scripts/apt-ensure {0}`", case.needs);
         return Outcome::Skipped(why);
     }
+    seen(fabric, case.travels, || (case.run)(fabric))
+}
+
+/// Runs something; if it sends, both spines must have seen it.
+fn seen(fabric: &Fabric, travels: bool, run: impl FnOnce() -> Result<String>) -> Outcome {
     let judged = || {
         let before = fabric.spine_bytes()?;
-        let remark = (case.run)(fabric)?;
+        let remark = run()?;
         let after = fabric.spine_bytes()?;
         let grown: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
-        if case.travels && grown.iter().any(|&bytes| bytes < SEEN_BYTES_MIN) {
+        if travels && grown.iter().any(|&bytes| bytes < SEEN_BYTES_MIN) {
             return Err(format!("a spine saw nothing of it: {grown:?} bytes"));
         }
         Ok(remark)

@@ -189,7 +189,7 @@ fn table(out: &mut String, rounds: &[Round]) {
     for (name, sizes, _) in SHOWN {
         for &bytes in sizes {
             let key = (name.to_owned(), bytes);
-            let unit = rounds.iter().find_map(|r| r[0].get(&key)).map_or("", |v| v.1.as_str());
+            let Some((_, unit)) = rounds.iter().find_map(|r| r[0].get(&key)) else { continue };
             let _ = write!(out, "| {}, {unit} | {} |", name.replace("-p", ", p"), size(bytes));
             for at in 0..3 {
                 let spread = Spread::of(rounds.iter().map(|r| value(&r[at], &key)));

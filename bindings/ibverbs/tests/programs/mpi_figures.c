@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 64, LARGEST = 4 << 20, SAMPLES_MAX = 1 << 20, ROUNDS_MIN = 3, WARM = 20 };
+enum { WINDOW = 64, LARGEST = 4 << 20, SAMPLES_MAX = 1 << 20, WARM = 20 };
 
 static int rank;
 static double seconds = 0.4;
@@ -53,8 +53,8 @@ static int window_of(int bytes)
     return bytes <= 65536 ? WINDOW : (8 << 20) / bytes;
 }
 
-/* Rounds that fit into the time after a warm-up of a tenth; the same number in both ranks. */
-static int rounds_of(void (*round)(int), int bytes)
+/* Warms up; how many rounds take about a tenth of the time, the same number in both ranks. */
+static int batch_of(void (*round)(int), int bytes)
 {
     double one = 1e9;
     for (int i = 0; i < 4; i++) {
@@ -64,12 +64,21 @@ static int rounds_of(void (*round)(int), int bytes)
         took = MPI_Wtime() - began;
         one = took < one ? took : one;
     }
-    MPI_Bcast(&one, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    int n = one > 0 && seconds / one < SAMPLES_MAX ? (int)(seconds / one) : SAMPLES_MAX;
-    for (int i = 0; i < n / 10; i++)
+    int n = one > 0 && seconds / one < SAMPLES_MAX ? (int)(seconds / one / 10) : 1;
+    n = n < 1 ? 1 : n;
+    MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < n; i++)
         round(bytes);
+    return n;
+}
+
+/* Rank 0 says whether there is time for another batch. */
+static int go_on(double start)
+{
+    int go = MPI_Wtime() - start < seconds;
+    MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
-    return n < ROUNDS_MIN ? ROUNDS_MIN : n;
+    return go;
 }
 
 /* There and back. */
@@ -122,11 +131,14 @@ static void sum(int bytes)
 /* Times of single rounds; `share` is 0.5 where a round is there and back. */
 static void times(const char *name, void (*round)(int), int bytes, double share)
 {
-    int n = rounds_of(round, bytes);
-    for (int i = 0; i < n; i++) {
-        double began = MPI_Wtime();
-        round(bytes);
-        samples[i] = (MPI_Wtime() - began) * 1e6 * share;
+    int batch = batch_of(round, bytes), n = 0;
+    double start = MPI_Wtime();
+    while (go_on(start) && n + batch <= SAMPLES_MAX) {
+        for (int i = 0; i < batch; i++) {
+            double began = MPI_Wtime();
+            round(bytes);
+            samples[n++] = (MPI_Wtime() - began) * 1e6 * share;
+        }
     }
     spread(name, bytes, n);
 }
@@ -135,12 +147,16 @@ static void times(const char *name, void (*round)(int), int bytes, double share)
 static double rate(void (*round)(int), int bytes, int ways)
 {
     int window = window_of(bytes);
-    int n = rounds_of(round, bytes);
-    double began = MPI_Wtime();
-    for (int i = 0; i < n; i++)
-        round(bytes);
-    MPI_Barrier(MPI_COMM_WORLD);
-    return (double)n * window * ways / (MPI_Wtime() - began);
+    int batch = batch_of(round, bytes);
+    double start = MPI_Wtime(), spent = 0, n = 0;
+    while (go_on(start)) {
+        double began = MPI_Wtime();
+        for (int i = 0; i < batch; i++)
+            round(bytes);
+        spent += MPI_Wtime() - began;
+        n += batch;
+    }
+    return n * window * ways / spent;
 }
 
 static void all_figures(void)
