@@ -458,4 +458,41 @@ mod tests {
         assert_eq!(access_of(1 | 1 << 20), Ok(Access::LOCAL_WRITE));
         assert_eq!(access_of(8), Err(libc::EOPNOTSUPP));
     }
+
+    #[test]
+    fn domains_go_after_what_was_made_from_them() {
+        use crate::{
+            context::{ibv_close_device, ibv_open_device},
+            devices::Entry,
+        };
+        let entry = Entry::leaked(std::net::Ipv4Addr::LOCALHOST.into(), "lo");
+        let mut gid = ibv_ah_attr { port_num: 1, ..ibv_ah_attr::default() };
+        gid.grh.dgid.0 = srd::gid_from_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        // SAFETY: the calls follow the rules of verbs, or are refused.
+        unsafe {
+            let context = ibv_open_device(entry);
+            assert!(!context.is_null());
+            let td = alloc_td(context, &mut ibv_td_init_attr { comp_mask: 0 });
+            let pd = ibv_alloc_pd(context);
+            let mut attr = ibv_parent_domain_init_attr {
+                pd,
+                td,
+                comp_mask: 0,
+                alloc: None,
+                free: None,
+                pd_context: ptr::null_mut(),
+            };
+            let parent = alloc_parent_domain(context, &raw mut attr);
+            assert!(!parent.is_null());
+            attr.pd = parent;
+            assert!(alloc_parent_domain(context, &raw mut attr).is_null(), "no parents of parents");
+            let [a, b] = [pd, parent].map(|pd| ibv_create_ah(pd, &raw mut gid));
+            assert_eq!(Ah::of(a).number(), Ah::of(b).number(), "one family");
+            assert_eq!(dealloc_td(td), libc::EBUSY);
+            assert_eq!([ibv_dealloc_pd(pd), ibv_dealloc_pd(parent)], [libc::EBUSY; 2]);
+            assert_eq!([ibv_destroy_ah(a), ibv_destroy_ah(b)], [0; 2]);
+            assert_eq!([ibv_dealloc_pd(pd), ibv_dealloc_pd(parent)], [libc::EBUSY, 0]);
+            assert_eq!([ibv_dealloc_pd(pd), dealloc_td(td), ibv_close_device(context)], [0; 3]);
+        }
+    }
 }
