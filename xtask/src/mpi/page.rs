@@ -11,9 +11,9 @@ const END: &str = "<!-- end of what mpi-figures makes -->";
 const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 /// Why goals are missed, as a profile of the ranks and the tables below show.
 const REMAINS: &str = "\nWhat remains: a small message costs two system calls and libfabric's own \
-matching on both sides, as over libfabric's TCP; Open MPI's own TCP does without the latter. Beside \
-the elephant a message on one of the paths through its spine waits in that spine's queue, and a \
-sender of single packets learns which paths these are only slowly.\n";
+    matching on both sides, as over libfabric's TCP; Open MPI's own TCP does without the latter. \
+    Beside the elephant a message on one of the paths through its spine waits in that spine's \
+    queue, and a sender of single packets learns which paths these are only slowly.\n";
 /// What is shown, and whether more is better.
 const SHOWN: [(&str, &[u64], bool); 8] = [
     ("latency-p50", &[8, 1024, 8192, 65536, 1 << 20], false),
