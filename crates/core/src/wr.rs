@@ -135,7 +135,6 @@ impl WrTable {
         live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(i as u32)).collect()
     }
 
-    /// Whether any live request goes through `ah`.
     /// For looking ahead: the first requests.
     pub fn ahead(&self) -> u64 {
         self.slots
@@ -144,6 +143,7 @@ impl WrTable {
             .map_or(0, |w| u64::from(w.cut) ^ u64::from(w.open) ^ w.wr.raddr ^ u64::from(w.next))
     }
 
+    /// Whether any live request goes through `ah`.
     pub fn uses_ah(&self, ah: AhId) -> bool {
         self.slots.iter().flatten().any(|w| w.wr.ah == ah)
     }

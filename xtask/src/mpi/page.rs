@@ -9,21 +9,16 @@ const BEGIN: &str = "<!-- made by `cargo xtask mpi-figures` -->";
 const END: &str = "<!-- end of what mpi-figures makes -->";
 /// Places in a spread of samples.
 const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// Why goals are missed, as a profile of the ranks and the tables below show.
-const REMAINS: &str = "\nWhat remains: a small message costs two system calls and libfabric's own \
-    matching on both sides, as over libfabric's TCP; Open MPI's own TCP does without the latter. \
-    Beside the elephant a message on one of the paths through its spine waits in that spine's \
-    queue, and a sender of single packets learns which paths these are only slowly.\n";
-/// What is shown, and whether more is better.
-const SHOWN: [(&str, &[u64], bool); 8] = [
-    ("latency-p50", &[8, 1024, 8192, 65536, 1 << 20], false),
-    ("latency-p99", &[8, 65536], false),
-    ("bandwidth", &[8192, 65536, 1 << 20, 4 << 20], true),
-    ("bi-bandwidth", &[8192, 65536, 1 << 20, 4 << 20], true),
-    ("message-rate", &[8], true),
-    ("allreduce-p50", &[8, 8192, 1 << 20], false),
-    ("allreduce-p99", &[8], false),
-    ("allreduce-p99.9", &[8], false),
+/// What is shown, of which sizes.
+const SHOWN: [(&str, &[u64]); 8] = [
+    ("latency-p50", &[8, 1024, 8192, 65536, 1 << 20]),
+    ("latency-p99", &[8, 65536]),
+    ("bandwidth", &[8192, 65536, 1 << 20, 4 << 20]),
+    ("bi-bandwidth", &[8192, 65536, 1 << 20, 4 << 20]),
+    ("message-rate", &[8]),
+    ("allreduce-p50", &[8, 8192, 1 << 20]),
+    ("allreduce-p99", &[8]),
+    ("allreduce-p99.9", &[8]),
 ];
 
 /// Least, median and most.
@@ -84,7 +79,6 @@ fn ratios(rounds: &[Round], key: &Key, other: Over) -> Option<Spread> {
 pub fn text(m: &Measured, rounds: u32, seconds: &str) -> String {
     let mut out = head(m, rounds, seconds);
     goals(&mut out, m);
-    out.push_str(REMAINS);
     out.push_str(
         "\n### Two hosts with a link between them\n\nA veth pair with an MTU of 9000 and no limit: \
          what the processors can do.\n\n",
@@ -108,8 +102,8 @@ fn head(m: &Measured, rounds: u32, seconds: &str) -> String {
          takes turns over them, with the rank of each host on a processor of its own at raised \
          priority; all of them spin. Figures are medians of {rounds} rounds with the least and the \
          most in brackets; a ratio is the median of the ratios within one round. Latency is half a \
-         round trip.\n\nThe machine was busy with other work (load {} before, {} after), which \
-         lengthens the tails of all.\n",
+         round trip.\n\nLoad of the machine: {} before, {} after; other work lengthens the tails \
+         of all.\n",
         m.load[0], m.load[1]
     )
 }
@@ -192,7 +186,7 @@ fn table(out: &mut String, rounds: &[Round]) {
         "| | | {} | {} | {} | SRD / Open MPI's | SRD / libfabric's |\n|-|-|-|-|-|-|-|",
         names[0], names[1], names[2]
     );
-    for (name, sizes, _) in SHOWN {
+    for (name, sizes) in SHOWN {
         for &bytes in sizes {
             let key = (name.to_owned(), bytes);
             let Some((_, unit)) = rounds.iter().find_map(|r| r[0].get(&key)) else { continue };
