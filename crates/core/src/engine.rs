@@ -70,6 +70,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) rxq_depth: u16,
     pub(crate) jobs_live: u32,
     pub(crate) job_id_next: u32,
+    /// It is about to go away.
+    pub(crate) leaving: bool,
 }
 
 impl<O: Observer> Engine<O> {
@@ -115,6 +117,7 @@ impl<O: Observer> Engine<O> {
             rxq_depth: 0,
             jobs_live: 0,
             job_id_next: 0,
+            leaving: false,
             rng,
             cfg,
         })

@@ -228,17 +228,54 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Whether requests of this engine are under way to anybody.
+    pub fn has_work(&self) -> bool {
+        (0..self.contexts.slots())
+            .any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding > 0))
+    }
+
+    /// For an engine that is about to go away in peace: asks every peer with which something was
+    /// exchanged lately to agree that nothing is open, and returns how many have not agreed yet.
+    /// A peer agrees when it has read the fate of all it has sent, which an acknowledgment that
+    /// was lost would have kept from it. Call it between turns until it returns 0; who does not
+    /// answer five times is told to forget, and counts no more.
+    pub fn peace_make(&mut self, now: Time) -> u32 {
+        self.leaving = true;
+        let mut open = 0;
+        for ci in 0..self.contexts.slots() {
+            let Some(c) = self.contexts.find(ci) else { continue };
+            match c.state {
+                ContextState::Closing => open += 1,
+                ContextState::Open if c.active.is_some() => {
+                    open += 1;
+                    if c.outstanding == 0 {
+                        self.close_begin(now, ci);
+                    }
+                }
+                _ => {}
+            }
+        }
+        open
+    }
+
     /// Tells every peer that this engine goes away; the packets come out of
     /// [`Self::poll_transmit`]. Peers end their outstanding requests at once instead of timing out.
     pub fn shutdown(&mut self, _now: Time) {
         for ci in 0..self.contexts.slots() {
-            let Some(c) = self.contexts.find(ci) else { continue };
-            if c.peer_tag != 0 {
-                self.counters.resets_sent += 1;
-                let (peer, tag) = (c.peer, c.peer_tag);
-                let body = Body::Reset { echo_tag: c.local_tag, code: CloseCode::GoingAway };
-                self.control_push(peer, tag, body);
+            if self.contexts.find(ci).is_some() {
+                self.leave_tell(ci);
             }
+        }
+    }
+
+    /// Tells the peer of a context that this engine goes away.
+    pub(crate) fn leave_tell(&mut self, ci: u32) {
+        let c = self.contexts.get(ci);
+        if c.peer_tag != 0 {
+            self.counters.resets_sent += 1;
+            let (peer, tag) = (c.peer, c.peer_tag);
+            let body = Body::Reset { echo_tag: c.local_tag, code: CloseCode::GoingAway };
+            self.control_push(peer, tag, body);
         }
     }
 }

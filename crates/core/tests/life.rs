@@ -310,6 +310,53 @@ fn going_away_is_told() {
     assert_eq!(got.iter().filter(|s| **s == Status::RemoteAbort).count(), 5);
 }
 
+/// Statuses of 20 sends that were all received, by a host that then goes away, with or without
+/// making peace before.
+fn left_behind(seed: u64, peace: bool) -> Vec<Status> {
+    let mut p = Pair::new(seed);
+    p.net.faults.loss = 2_000;
+    for i in 0..20 {
+        p.net.hosts[1].recv(p.qp[1], i, 500);
+    }
+    post_some(&mut p, 20);
+    assert!(p.net.run_until(Span::from_secs(10), |net| net.hosts[1].received.len() == 20));
+    let end = p.net.now + Span::from_secs(1);
+    while peace && p.net.hosts[1].engine.peace_make(p.net.now) > 0 {
+        assert!(p.net.now < end, "{:#?}", p.net.hosts[1].engine.context_stats());
+        p.net.step();
+    }
+    let now = p.net.now;
+    p.net.hosts[1].engine.shutdown(now);
+    p.net.step();
+    p.net.faults.dead = true;
+    all_done(&mut p, 20)
+}
+
+#[test]
+fn peace_is_made_before_going_away() {
+    let mut torn = 0;
+    for seed in 0..30 {
+        assert_eq!(left_behind(seed, true), [Status::Ok; 20], "seed {seed}");
+        torn += u32::from(left_behind(seed, false).iter().any(|s| *s != Status::Ok));
+    }
+    assert!(torn > 10, "only {torn} of 30 needed it");
+}
+
+#[test]
+fn peace_with_a_dead_peer_ends() {
+    let mut p = Pair::new(15);
+    p.net.hosts[1].recv(p.qp[1], 1, 500);
+    post_some(&mut p, 1);
+    assert_eq!(all_done(&mut p, 1), [Status::Ok]);
+    p.net.faults.dead = true;
+    let began = p.net.now;
+    while p.net.hosts[1].engine.peace_make(p.net.now) > 0 {
+        p.net.step();
+    }
+    assert!(p.net.now < began + Span::from_ms(300));
+    assert!(p.net.hosts[1].engine.context_stats().is_empty());
+}
+
 #[test]
 fn draining_holds_new_work_back() {
     let mut p = Pair::new(13);

@@ -15,7 +15,7 @@ use crate::{
     sync::lock,
     thread,
 };
-use srd_core::{ContextStats, Span, path::PathStats};
+use srd_core::{ContextStats, path::PathStats};
 use srd_datapath::Waker;
 use std::{
     fmt,
@@ -28,9 +28,6 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-
-/// How long closing a device may take to tell its peers.
-const GOODBYE_MAX: Span = Span::from_ms(20);
 
 /// What every handle, the driving thread and the turn share.
 pub(crate) struct Shared {
@@ -223,7 +220,7 @@ impl Owner {
             let _ = thread.join();
         }
         if let Ok(mut nic) = self.shared.nic_for_driver() {
-            nic.say_goodbye(&self.shared, Nic::now() + GOODBYE_MAX);
+            nic.say_goodbye(&self.shared);
         }
     }
 }
@@ -306,9 +303,10 @@ impl Device {
         Ok(Self(Arc::new(Owner { shared, thread, closed, warnings: parts.warnings })))
     }
 
-    /// Closes the device although objects of it may still be there: acknowledges what has arrived,
-    /// tells the peers, and refuses everything from then on. For the end of a process; a device
-    /// whose last handle is dropped closes by itself. In a child of `fork` it does nothing.
+    /// Closes the device although objects of it may still be there: refuses new work, delivers what
+    /// was posted, sees to it that peers know what became of theirs, and tells them. That takes as
+    /// long as a peer needs it, a second at most. For the end of a process; a device whose last
+    /// handle is dropped closes by itself. In a child of `fork` it does nothing.
     pub fn close(&self) {
         if !self.shared().process.is_left() {
             self.0.close();

@@ -6,12 +6,18 @@ use crate::{
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
 };
-use srd_core::{Rx, RxMeta, Span, Time};
+use srd_core::{QpModify, QpState, Rx, RxMeta, Span, Time};
 use srd_datapath::RxDatagram;
-use std::io;
+use std::{io, time::Duration};
 
 /// Batches received in one turn at most: bounds how long packets to send wait.
 const RX_BATCHES: usize = 8;
+/// How long a device that goes away stays for its peers' sake.
+const PEACE_MAX: Span = Span::from_secs(1);
+/// How often it looks whether they are content.
+const PEACE_LOOK: Duration = Duration::from_millis(1);
+/// How long its last word may take to leave.
+const GOODBYE_MAX: Span = Span::from_ms(20);
 
 impl Nic {
     /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns,
@@ -149,20 +155,50 @@ impl Nic {
         }
     }
 
-    /// Sends what is left to say when the device goes away, until `deadline`: acknowledgments that
-    /// were delayed (or peers would take accepted messages for lost), then the goodbye.
-    pub(crate) fn say_goodbye(&mut self, shared: &Shared, deadline: Time) {
+    /// What is left to do when the device goes away: requests that were posted are delivered, peers
+    /// read what became of theirs (an acknowledgment that is lost now would never be repeated, and
+    /// they would take accepted messages for lost), then the goodbye. Takes as long as somebody
+    /// needs it, [`PEACE_MAX`] at most; nothing where all is quiet.
+    pub(crate) fn say_goodbye(&mut self, shared: &Shared) {
+        let deadline = Self::now() + PEACE_MAX;
         let acks_due = Self::now() + self.engine.config().ack.delay_max;
-        while self.turn(shared) != Turn::default() || Self::now() < acks_due.min(deadline) {
-            if Self::now() >= deadline {
-                break;
-            }
+        self.turns_until(shared, deadline, |nic, now| now >= acks_due && !nic.engine.has_work());
+        // Nobody will look at what comes from now on.
+        for side in self.tables.qps.iter().flatten() {
+            let end = QpModify { state: Some(QpState::Err), ..QpModify::default() };
+            // Every state has this move.
+            let _ = self.engine.qp_modify(Self::now(), side.core.qpn, end);
+            side.core.set_state(QpState::Err);
         }
+        self.turns_until(shared, deadline, |nic, now| nic.engine.peace_make(now) == 0);
         self.engine.shutdown(Self::now());
+        let deadline = Self::now() + GOODBYE_MAX;
         while Self::now() < deadline {
             let (sent, _) = self.transmit(shared, Self::now());
             if sent == 0 && self.net.tx_ready() {
                 break;
+            }
+        }
+    }
+
+    /// Turns, and sleeps between them, until it is done or too late.
+    fn turns_until(
+        &mut self,
+        shared: &Shared,
+        deadline: Time,
+        mut done: impl FnMut(&mut Self, Time) -> bool,
+    ) {
+        loop {
+            let busy = self.turn(shared) != Turn::default();
+            let now = Self::now();
+            if done(self, now) && !busy || now >= deadline {
+                return;
+            }
+            let left = Duration::from_nanos(deadline.since(now).0).min(PEACE_LOOK);
+            let idle = self.idle_time(Some(left));
+            if !busy && let Err(e) = self.net.wait(idle) {
+                self.net_failed(shared, &e);
+                return;
             }
         }
     }

@@ -393,3 +393,32 @@ fn regions_are_bounded_and_checked() {
     drop(m);
     assert!(!pd.in_use());
 }
+
+#[test]
+fn who_goes_away_delivers_and_acknowledges_first() {
+    const LOSSY: Rates =
+        Rates { loss_ppm: 300_000, ..Rates { reorder_ppm: 0, ..common::BAD_NETWORK } };
+    const N: u64 = 40;
+    let world = MemWorld::new(1000);
+    for round in 0..4 {
+        let a = Node::new(world.faulty(1, THREAD, Rates::default()).0);
+        let b = Node::new(world.faulty(2, THREAD, LOSSY).0);
+        let (to_b, to_a) = (a.ah_to(&b), b.ah_to(&a));
+        let (at_a, at_b) = (a.memory(4000), b.memory(4000));
+        for i in 0..N {
+            a.qp.post_recv(&RecvWr { wr_id: 100 + i, sges: &[at_a.sge(0, 4000)] }).unwrap();
+            b.qp.post_recv(&RecvWr { wr_id: i, sges: &[at_b.sge(0, 4000)] }).unwrap();
+            a.qp.post_send(&SendWr::send(i, &to_b, b.qp.qpn(), QKEY).inline(b"there")).unwrap();
+        }
+        assert_eq!(b.next_n(&a, N as usize).len(), N as usize);
+        for i in 0..N {
+            b.qp.post_send(&SendWr::send(i, &to_a, a.qp.qpn(), QKEY).inline(b"back")).unwrap();
+        }
+        // All has arrived here, its acknowledgments perhaps not; the answers have just left.
+        b.device.close();
+        for _ in 0..2 * N {
+            let wc = a.cq.wait(PATIENCE).unwrap().expect("in time");
+            assert_eq!(wc.status, Status::Ok, "round {round}: {wc:?}");
+        }
+    }
+}

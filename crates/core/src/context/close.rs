@@ -37,7 +37,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    fn close_begin(&mut self, now: Time, ci: u32) {
+    pub(crate) fn close_begin(&mut self, now: Time, ci: u32) {
         let c = self.contexts.get_mut(ci);
         if let Ok(from) = c.state.close_begun() {
             c.handshake_round = 0;
@@ -53,10 +53,13 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         if c.handshake_round >= CLOSE_ROUNDS {
             // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
-            return match c.last_heard > c.close_began {
-                true => self.close_withdraw(now, ci),
-                false => self.closed(now, ci),
-            };
+            if c.last_heard > c.close_began {
+                return self.close_withdraw(now, ci);
+            }
+            if self.leaving {
+                self.leave_tell(ci);
+            }
+            return self.closed(now, ci);
         }
         c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
         c.handshake_round += 1;
