@@ -39,8 +39,8 @@ pub enum Progress {
     /// [`Progress::Caller`]; when nobody has polled for a while, a thread drives, and sleeps when
     /// nothing is to be done. For programs that poll in a loop, compute, then poll again.
     Shared {
-        /// How long nobody polls before the thread takes over. It looks that often while callers
-        /// drive, and less and less often, down to an eighth, while they keep polling.
+        /// How long nobody polls before the thread takes over. It looks at ticks of the kernel's
+        /// clock (every 1 to 4 ms), which is how much later it may come.
         idle: Duration,
     },
 }

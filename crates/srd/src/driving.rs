@@ -1,10 +1,14 @@
 //! Who drives the engine now: callers, or the device's thread.
 
-use crate::{Progress, device::Shared, nic::Turn};
+use crate::{
+    Progress,
+    device::Shared,
+    nic::{Nic, Turn},
+};
 use std::{
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -14,8 +18,10 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Driving {
     progress: Progress,
-    /// Somebody has polled an empty queue since the thread last asked.
+    /// Somebody has polled an empty queue since the thread last drove.
     active: AtomicBool,
+    /// When the last turn of such a poll began.
+    polled_at: AtomicU64,
     /// The thread rests because callers drive.
     resting: AtomicBool,
     thread: OnceLock<Thread>,
@@ -26,6 +32,7 @@ impl Driving {
         Self {
             progress,
             active: AtomicBool::new(false),
+            polled_at: AtomicU64::new(0),
             resting: AtomicBool::new(false),
             thread: OnceLock::new(),
         }
@@ -54,9 +61,14 @@ impl Driving {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// Whether a caller has polled since this was last asked.
-    pub(crate) fn callers_active_since_last_asked(&self) -> bool {
-        self.active.swap(false, Ordering::SeqCst)
+    /// Whether callers still drive, or have until `idle` ago. If not, they have to say so again.
+    pub(crate) fn callers_stay(&self, idle: Duration) -> bool {
+        let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
+        let stay = self.callers_active() && Duration::from_nanos(Nic::now().0) < polled + idle;
+        if !stay {
+            self.active.store(false, Ordering::SeqCst);
+        }
+        stay
     }
 
     /// Callers are about to sleep, or the device closes: the thread drives from now on.
@@ -82,7 +94,7 @@ impl Shared {
     /// that the caller will poll again soon: a thread that drives gives way then.
     #[inline]
     pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
-        match self.driving.progress {
+        let stays = match self.driving.progress {
             Progress::Thread { .. } => return false,
             Progress::Shared { .. } if stays => {
                 if !self.driving.active.load(Ordering::Relaxed) {
@@ -91,9 +103,15 @@ impl Shared {
                 if self.sleeping.load(Ordering::SeqCst) {
                     self.waker.wake();
                 }
+                true
             }
-            Progress::Caller | Progress::Shared { .. } => {}
+            Progress::Caller | Progress::Shared { .. } => false,
+        };
+        let Some(mut nic) = self.try_nic() else { return false };
+        let done = nic.turn(self) != Turn::default();
+        if stays {
+            self.driving.polled_at.store(nic.turned_at.0, Ordering::Relaxed);
         }
-        self.try_nic().is_some_and(|mut nic| nic.turn(self) != Turn::default())
+        done
     }
 }

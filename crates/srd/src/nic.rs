@@ -163,6 +163,8 @@ pub(crate) struct Nic {
     pub ack: AckBlock,
     /// Last errno of the datapath that was reported; 0 = it works.
     pub net_errno: i32,
+    /// When the last turn began.
+    pub turned_at: Time,
 }
 
 /// What a turn did.

@@ -10,7 +10,7 @@ use crate::{
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
 };
-use srd_core::{Engine, EngineConfig, limits};
+use srd_core::{Engine, EngineConfig, Time, limits};
 use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
 
@@ -87,6 +87,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         counters: NicCounters::default(),
         ack: AckBlock::default(),
         net_errno: 0,
+        turned_at: Time(0),
     };
     Ok(Opened { nic, attr, port, warnings: net.warnings })
 }

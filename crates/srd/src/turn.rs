@@ -26,6 +26,7 @@ impl Nic {
     pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
         self.counters.turns += 1;
         let now = Self::now();
+        self.turned_at = now;
         let posted = self.take_posts(shared, now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
         let (received, rx_more, arrived) = self.receive_all(shared);
