@@ -12,7 +12,7 @@ const STEPS: [Step; 11] = [
     ("tidy", tidy::run),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
-    ("demo", demo::small),
+    ("demo", demo::gate),
     ("lab", || lab::compare(false)),
     ("acceptance", acceptance::short),
     ("bench-instructions", || instructions::compare(false)),

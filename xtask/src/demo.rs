@@ -1,4 +1,5 @@
-//! `demo`: a real file goes from one process to another over 64 paths that lose packets.
+//! `demo`: MPI on a fabric (`mpi::demo`), the tool's own demonstration, or a real file that goes
+//! from one process to another over 64 paths that lose packets.
 
 use crate::{
     Result,
@@ -50,16 +51,16 @@ impl Plan {
     }
 }
 
-/// `demo --mpi`, `demo --net`, or `demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
+/// `demo`, `demo --net`, or `demo --copy [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]`.
 pub fn run_command(args: &mut Args) -> Result {
-    if args.flag("--mpi") {
-        args.end()?;
-        return crate::mpi::demo::run();
-    }
     if args.flag("--net") {
         args.end()?;
         let program = tools::build_release("srd-cli", "srd")?;
         return run(&mut command(&program.to_string_lossy(), &["net", "demo"]));
+    }
+    if !args.flag("--copy") {
+        args.end()?;
+        return crate::mpi::demo::run();
     }
     let loss: f64 = args.value("--loss")?.unwrap_or(0.01);
     if !(0.0..=0.5).contains(&loss) {
@@ -75,8 +76,9 @@ pub fn run_command(args: &mut Args) -> Result {
     show(&plan)
 }
 
-/// A small one, for the gate.
-pub fn small() -> Result {
+/// README's, and a small copy, for the gate.
+pub fn gate() -> Result {
+    crate::mpi::demo::run()?;
     let text = String::from;
     show(&Plan { mib: 16, loss: text("0.01"), paths: text("64"), mtu: text("1408") })
 }

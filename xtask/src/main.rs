@@ -39,10 +39,11 @@ Checks
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
 
 Runs
-  demo [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
+  demo                         Open MPI over SRD beside TCP on a network of namespaces whose two
+                               spines die in turn
+  demo --net                   SRD and TCP side by side on such a network, without MPI
+  demo --copy [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
-  demo --net                   SRD and TCP side by side on a network of namespaces, a spine dies
-  demo --mpi                   Open MPI over SRD beside TCP on such a network, spines die in turn
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
              [--mpi4py-src DIR] [--mpi-wheel DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]

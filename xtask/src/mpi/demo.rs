@@ -1,7 +1,7 @@
-//! `demo --mpi`: an MPI program over SRD and over TCP on a network with two spines, which die.
+//! `demo`: an MPI program over SRD and over TCP on a network with two spines, which die.
 
 use super::{
-    Figures, figures, program,
+    Figures, figures, plot, program,
     stage::{Kind, Over, Stage},
     tools_of,
 };
@@ -11,7 +11,7 @@ use std::{
     path::Path,
     process::Stdio,
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What is shown beside each other.
@@ -20,10 +20,27 @@ const SHOWN: [Over; 2] = [Over::Srd, Over::TcpBtl];
 const SECONDS: &str = "0.3";
 /// How long the program runs while spines die.
 const HOLD_S: &str = "7";
+/// Columns of the plot: the program counts per tenth of a second.
+const COLUMNS: usize = 70;
 /// How long each spine is dead.
 const DEAD: &str = "1s";
+/// Time between faults.
+const BETWEEN: Duration = Duration::from_millis(1200);
+/// What helps where there can be no fabric.
+const NO_FABRIC: &str = "the demonstration needs a network of namespaces; \
+                         `./x demo --copy` shows a transfer over the loopback interface instead";
 
-/// Builds what is needed, measures, and shows a table.
+/// What one contender did.
+struct Shown {
+    over: Over,
+    figures: Figures,
+    /// Allreduces that ended in each tenth of a second.
+    slots: Vec<u64>,
+    /// When each spine was dead, in tenths of a second since the beginning.
+    dead: Vec<(usize, usize)>,
+}
+
+/// Builds what is needed, measures, and shows a plot and a table.
 ///
 /// # Errors
 /// Something is missing, or a program ended badly.
@@ -31,22 +48,23 @@ pub fn run() -> Result {
     tools::ensure(&["mpicc", "ip"])?;
     let tools = tools_of(None, None)?;
     let program = program(&tools.folder)?;
-    let stage = Stage::build(Kind::Fabric, &tools)?;
-    println!("two hosts at 400 Mb/s, two spines of 200 Mb/s between them; one MPI rank on each");
-    let mut table = Vec::new();
+    let stage = Stage::build(Kind::Fabric, &tools).map_err(|e| format!("{e}\n{NO_FABRIC}"))?;
+    println!("\ntwo hosts at 400 Mb/s, two spines of 200 Mb/s between them; one MPI rank on each");
+    let mut all = Vec::new();
     for over in SHOWN {
         println!("over {}: latency and bandwidth", over.name());
-        let mut all = figures(&stage.run(over, &program, &["brief", SECONDS])?);
+        let brief = figures(&stage.run(over, &program, &["brief", SECONDS])?);
         println!("over {}: allreduces while each spine is dead for {DEAD}", over.name());
-        all.extend(broken(&stage, over, &program)?);
-        table.push(all);
+        let mut shown = broken(&stage, over, &program)?;
+        shown.figures.extend(brief);
+        all.push(shown);
     }
-    show(&table);
+    show(&all);
     Ok(())
 }
 
 /// The program runs while one spine after the other is dead.
-fn broken(stage: &Stage<'_>, over: Over, program: &Path) -> Result<Figures> {
+fn broken(stage: &Stage<'_>, over: Over, program: &Path) -> Result<Shown> {
     let mut c = stage.mpirun(over, program, &["hold", HOLD_S]);
     let fail = |e| format!("the MPI program: {e}");
     let mut child = c.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;
@@ -54,17 +72,39 @@ fn broken(stage: &Stage<'_>, over: Over, program: &Path) -> Result<Figures> {
     let mut lines = BufReader::new(out);
     let mut first = String::new();
     lines.read_line(&mut first).map_err(fail)?;
+    let start = Instant::now();
+    let tenths = || (start.elapsed().as_millis() / 100) as usize;
+    let mut dead = Vec::new();
     for spine in ["0", "1"] {
-        sleep(Duration::from_millis(1200));
+        sleep(BETWEEN);
+        let from = tenths();
         stage.blackhole(spine, DEAD)?;
+        dead.push((from, tenths()));
     }
     let mut text = String::new();
     lines.read_to_string(&mut text).map_err(fail)?;
     let status = child.wait().map_err(fail)?;
-    if status.success() { Ok(figures(&text)) } else { Err(format!("it ended with {status}")) }
+    if !status.success() {
+        return Err(format!("the MPI program over {} ended with {status}", over.name()));
+    }
+    Ok(Shown { over, figures: figures(&text), slots: slots(&text), dead })
 }
 
-fn show(table: &[Figures]) {
+/// The lines `slot TENTHS ROUNDS`, in order.
+fn slots(text: &str) -> Vec<u64> {
+    let one = |l: &str| l.strip_prefix("slot ")?.split_once(' ')?.1.parse().ok();
+    text.lines().filter_map(one).take(COLUMNS).collect()
+}
+
+fn show(all: &[Shown]) {
+    println!("\nallreduces of 8 KiB that ended in each tenth of a second:\n");
+    let top = all.iter().flat_map(|s| &s.slots).copied().max().unwrap_or(1);
+    for s in all {
+        let dead = s.dead.iter().zip(["spine 0 dead", "spine 1 dead"]);
+        let dead: Vec<_> = dead.map(|(&(from, to), word)| (from, to, word)).collect();
+        print!("{}", plot::bars(s.over.name(), &s.slots, top));
+        print!("{}", plot::axis(COLUMNS, &dead));
+    }
     println!("\n{:<44} {:>12} {:>22}", "", SHOWN[0].name(), SHOWN[1].name());
     let rows = [
         ("latency of 8 B, median", "latency-p50", 8),
@@ -72,10 +112,20 @@ fn show(table: &[Figures]) {
         ("longest allreduce while each spine was dead", "longest", 8192),
     ];
     for (what, name, bytes) in rows {
-        let cell = |all: &Figures| {
-            let found = all.get(&(name.to_owned(), bytes));
+        let cell = |s: &Shown| {
+            let found = s.figures.get(&(name.to_owned(), bytes));
             found.map_or_else(|| "-".to_owned(), |(value, unit)| format!("{value:.1} {unit}"))
         };
-        println!("{what:<44} {:>12} {:>22}", cell(&table[0]), cell(&table[1]));
+        println!("{what:<44} {:>12} {:>22}", cell(&all[0]), cell(&all[1]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_of_each_slot_are_read() {
+        assert_eq!(slots("figure began 8192 0 s\nslot 0 12\nslot 1 0\nslot x\n"), [12, 0]);
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod demo;
 mod page;
+mod plot;
 pub mod stage;
 
 use crate::{

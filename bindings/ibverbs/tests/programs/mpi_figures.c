@@ -2,16 +2,18 @@
  *
  * usage: mpi_figures all [SECONDS]          every figure, SECONDS of time for each (default 0.4)
  *        mpi_figures brief [SECONDS]        latency of 8 B and bandwidth of 1 MiB
- *        mpi_figures hold SECONDS           allreduces of 8 KiB all the time, and the longest one
+ *        mpi_figures hold SECONDS           allreduces of 8 KiB all the time: how many
+ *                                    ended in each tenth of a second, and the longest one
  *        mpi_figures tail COUNT [PAUSE_US]  COUNT small allreduces, a pause after each: times only
  *
- * Lines of rank 0: "figure NAME BYTES VALUE UNIT", and for tails "sample MICROSECONDS". */
+ * Lines of rank 0: "figure NAME BYTES VALUE UNIT", for tails "sample MICROSECONDS", and
+ * "slot TENTHS ROUNDS" for those that hold. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 64, LARGEST = 4 << 20, SAMPLES_MAX = 1 << 20, WARM = 20 };
+enum { WINDOW = 64, LARGEST = 4 << 20, SAMPLES_MAX = 1 << 20, WARM = 20, SLOTS_MAX = 6000 };
 
 static int rank;
 static double seconds = 0.4;
@@ -184,19 +186,27 @@ static void brief(void)
 /* Rank 0 says when it is enough. */
 static void hold(double whole)
 {
-    double longest = 0, start = MPI_Wtime();
+    static long slots[SLOTS_MAX];
+    double longest = 0, start = MPI_Wtime(), last = start;
     long n = 0;
     int go = 1;
     tell("began", 8192, 0, "s");
     while (go) {
-        double began = MPI_Wtime(), took;
         sum(8192);
-        took = MPI_Wtime() - began;
-        longest = took > longest ? took : longest;
-        n++;
-        go = MPI_Wtime() - start < whole;
+        double now = MPI_Wtime() - start;
+        go = now < whole;
+        /* Its time counts, too: a broadcast ends when its message has been acknowledged. */
         MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        double end = MPI_Wtime();
+        longest = end - last > longest ? end - last : longest;
+        last = end;
+        n++;
+        int slot = (int)((end - start) * 10);
+        slots[slot < SLOTS_MAX ? slot : SLOTS_MAX - 1]++;
     }
+    if (rank == 0)
+        for (int i = 0; i < SLOTS_MAX && i < whole * 10; i++)
+            printf("slot %d %ld\n", i, slots[i]);
     tell("rounds", 8192, n, "");
     tell("longest", 8192, longest * 1e3, "ms");
 }
