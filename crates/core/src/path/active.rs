@@ -29,6 +29,8 @@ const HOST_HALF_LIFE: Span = Span::from_ms(100);
 /// gets as many new ones, which balances by itself; giving up more adds the noise of replacements
 /// (docs/algorithms.md).
 const LATE_RTTS: u64 = 10;
+/// With more packets than this in flight, a loss may be one of congestion.
+const SPARSE_PKTS: u64 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Active {
@@ -57,6 +59,8 @@ pub(crate) struct Active {
     queue_ns_usual: u32,
     /// Lateness of paths that were used again all the same.
     late_ns: u64,
+    /// At the newest acknowledgment all that had been posted was sent.
+    app_limited: bool,
 }
 
 impl Active {
@@ -90,6 +94,7 @@ impl Active {
             queue_ns_last: 0,
             queue_ns_usual: 0,
             late_ns: 0,
+            app_limited: false,
         };
         active.cap_update(p);
         active
@@ -294,6 +299,7 @@ impl Active {
         credited: bool,
     ) {
         let mtu = u64::from(p.mtu);
+        self.app_limited = app_limited;
         let link = Link { credited, ..self.link_now(p) };
         if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
             self.cap_update(p);
@@ -319,7 +325,15 @@ impl Active {
         self.rate_apply(p);
     }
 
-    pub(crate) fn on_lost(&mut self, p: &Params, now: Time, path: u8, bytes: u32, rule: LossRule) {
+    pub(crate) fn on_lost(
+        &mut self,
+        p: &Params,
+        now: Time,
+        path: u8,
+        bytes: u32,
+        rule: LossRule,
+    ) -> bool {
+        let sparse = self.is_sparse(p);
         self.leave_flight(bytes);
         let entry = self.set.get(path);
         let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
@@ -327,11 +341,31 @@ impl Active {
         // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
         // the timeout comes.
         let silence_max = (rto - srtt).scale(3, 4).max(srtt.scale(1, 2));
-        let loss = Loss { rule, permille: self.meter.lost_permille(), silence_max, srtt };
-        let first = self.health.on_lost(p, &mut self.set, now, path, loss);
-        if first {
+        let permille = self.meter.lost_permille();
+        let loss = Loss { rule, permille, silence_max, srtt, sparse, counted: false };
+        let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
+        if judged.first {
             self.meter.on_lost(bytes);
         }
+        judged.blamed
+    }
+
+    pub(crate) fn on_proved_lost(&mut self, p: &Params, now: Time, path: u8, counted: bool) {
+        let loss = Loss {
+            rule: LossRule::CrossPath,
+            permille: self.meter.lost_permille(),
+            silence_max: Span(u64::MAX),
+            srtt: self.srtt(p),
+            sparse: self.is_sparse(p),
+            counted,
+        };
+        self.health.on_lost(p, &mut self.set, now, path, loss);
+    }
+
+    /// Whether so little is sent that our own packets cannot have filled a queue, and that other
+    /// packets will not soon tell more of a path.
+    fn is_sparse(&self, p: &Params) -> bool {
+        self.app_limited && self.inflight <= SPARSE_PKTS * u64::from(p.mtu)
     }
 
     /// Halves what is in flight, at most once per round trip.

@@ -13,6 +13,9 @@ const PENALTY_LOSS: u8 = 4;
 const LOSSES_RETIRE: u8 = 2;
 /// The same while the whole connection loses more than [`LOSS_COMMON_PERMILLE`].
 const LOSSES_RETIRE_COMMON: u8 = 4;
+/// The same where little is sent: the next packet of the path may be long in coming, and would be
+/// lost as well. A path that is well comes back after two probes.
+const LOSSES_RETIRE_SPARSE: u8 = 1;
 /// Losses beyond this are likely those of congestion, and say less about the path.
 const LOSS_COMMON_PERMILLE: u32 = 100;
 /// Least distance between two probes to one peer, whatever the number of retired paths.
@@ -40,6 +43,20 @@ pub(crate) struct Loss {
     /// Silence this long means that the peer has stalled rather than the path.
     pub silence_max: Span,
     pub srtt: Span,
+    /// Little is in flight: congestion of our own making is no explanation.
+    pub sparse: bool,
+    /// Counted as lost before.
+    pub counted: bool,
+}
+
+/// What a loss came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    /// The first loss of the path since an acknowledgment: later ones speak of the path, not of
+    /// the connection.
+    pub first: bool,
+    /// The path is blamed: the peer was not silent as well.
+    pub blamed: bool,
 }
 
 impl Health {
@@ -90,8 +107,7 @@ impl Health {
         entry.timeouts = 0;
     }
 
-    /// A packet sent on `path` was declared lost. Returns whether it was the first loss of the path
-    /// since an acknowledgment: later ones speak of the path, not of the connection.
+    /// A packet sent on `path` was declared lost.
     pub(crate) fn on_lost(
         &mut self,
         p: &Params,
@@ -99,14 +115,14 @@ impl Health {
         now: Time,
         path: u8,
         loss: Loss,
-    ) -> bool {
+    ) -> Judged {
         let stalled = self.frozen || now.since(self.heard) > loss.silence_max;
         if now.since(self.period_began) > loss.srtt {
             self.period_began = now;
             self.period = self.period.wrapping_add(1);
         }
         let entry = set.get_mut(path);
-        entry.lost = entry.lost.saturating_add(1);
+        entry.lost = entry.lost.saturating_add(u32::from(!loss.counted));
         let timeout = loss.rule == LossRule::Timeout;
         let first = entry.losses == 0;
         let event = first || entry.loss_period != self.period;
@@ -115,20 +131,24 @@ impl Health {
             entry.timeouts = entry.timeouts.saturating_add(1);
         }
         if stalled || !entry.is_live() {
-            return first;
+            return Judged { first, blamed: !stalled };
         }
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
         if event {
             entry.losses = entry.losses.saturating_add(if timeout { 2 } else { 1 });
         }
         let common = loss.permille > LOSS_COMMON_PERMILLE;
-        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
+        let retire_at = match (loss.sparse, common) {
+            (true, _) => LOSSES_RETIRE_SPARSE,
+            (_, true) => LOSSES_RETIRE_COMMON,
+            _ => LOSSES_RETIRE,
+        };
         let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
         if entry.losses >= retire_at && set.live() > least {
             self.retire(p, set, now, path);
             set.change_note(path);
         }
-        first
+        Judged { first, blamed: true }
     }
 
     /// Takes `path` out of use and schedules its first probe.

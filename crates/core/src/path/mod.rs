@@ -241,10 +241,18 @@ impl PathContext {
         active.on_ack_end(p, now, newly_acked_bytes, app_limited, credited);
     }
 
-    /// A packet was declared lost.
-    pub fn on_lost(&mut self, now: Time, path: u8, bytes: u32, rule: LossRule) {
+    /// A packet was declared lost. Whether its path is blamed for it: not while the peer is silent
+    /// as well.
+    pub fn on_lost(&mut self, now: Time, path: u8, bytes: u32, rule: LossRule) -> bool {
         let (p, active, _) = self.grow(now);
-        active.on_lost(p, now, path, bytes, rule);
+        active.on_lost(p, now, path, bytes, rule)
+    }
+
+    /// A packet that had been given up without blame on `path` never arrived, a later copy did.
+    /// `counted`: it was declared lost.
+    pub fn on_proved_lost(&mut self, now: Time, path: u8, counted: bool) {
+        let (p, active, _) = self.grow(now);
+        active.on_proved_lost(p, now, path, counted);
     }
 
     /// A loss on `path` turned out to be none: takes the blame back and widens the slack.

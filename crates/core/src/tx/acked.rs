@@ -3,9 +3,10 @@
 
 use crate::counters::Drop;
 use crate::engine::Engine;
-use crate::events::{Event, LossRule, Observer};
+use crate::events::{Event, Observer};
 use crate::psn;
 use crate::time::{Span, Time};
+use crate::tx::loss::Blame;
 use crate::tx::scoreboard::{Kind, Sent, SentState, within};
 use srd_wire::{AckBlock, Echo, Features, Verdict};
 
@@ -67,7 +68,7 @@ impl<O: Observer> Engine<O> {
         let age = now.since_wire(e.timestamp);
         let a = c.act();
         if let Some(lost) = a.loss.recall(e.tx_num)
-            && !lost.tail_probe
+            && lost.blame != Blame::None
         {
             self.counters.retrans_spurious_pkts += 1;
             self.paths.get_mut(path_ctx).ctx.on_spurious(now, lost.path);
@@ -104,11 +105,11 @@ impl<O: Observer> Engine<O> {
             pc.on_acked(now, was.path, was.wire_bytes, was.sent);
         }
         if was.again > 0
-            && let Some(first) = self.contexts.get_mut(ci).act().loss.tail_original(p)
+            && let Some(first) = self.contexts.get_mut(ci).act().loss.unjudged(p)
         {
             // The copy arrived and the original was never echoed: its path lost it.
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
-            pc.on_lost(now, first.path, 0, LossRule::CrossPath);
+            pc.on_proved_lost(now, first.path, first.blame == Blame::Unsure);
         }
         self.observer.event(now, Event::Acked { ctx: ci, psn: p });
         let listed = ack.verdicts.iter().find(|v| v.psn == p);

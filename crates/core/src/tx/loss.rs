@@ -23,8 +23,24 @@ pub(crate) struct GivenUp {
     pub psn: u32,
     pub tx_num: u32,
     pub path: u8,
-    /// By a tail-loss probe: nothing was concluded about its path.
-    pub tail_probe: bool,
+    pub blame: Blame,
+}
+
+/// What was concluded about the path of a transmission that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// It lost the packet.
+    Path,
+    /// The packet counts as lost, but the peer had been silent as well.
+    Unsure,
+    /// Nothing: a tail-loss probe repeated it, or all paths fell silent.
+    None,
+}
+
+impl GivenUp {
+    fn unblamed(psn: u32, e: &Sent) -> Self {
+        Self { psn, tx_num: e.tx_num as u32, path: e.path, blame: Blame::None }
+    }
 }
 
 /// Loss state of one context.
@@ -96,9 +112,9 @@ impl LossState {
         let at = self.recent.iter().position(|g| g.tx_num == tx_num)?;
         self.recent.remove(at)
     }
-    /// The tail probe's original transmission of `psn`, if it was never heard of.
-    pub fn tail_original(&mut self, psn: u32) -> Option<GivenUp> {
-        let at = self.recent.iter().position(|g| g.psn == psn && g.tail_probe)?;
+    /// An earlier transmission of `psn` that was never heard of and whose path is not blamed yet.
+    pub fn unjudged(&mut self, psn: u32) -> Option<GivenUp> {
+        let at = self.recent.iter().position(|g| g.psn == psn && g.blame != Blame::Path)?;
         self.recent.remove(at)
     }
 }
@@ -153,9 +169,10 @@ impl<O: Observer> Engine<O> {
         let a = c.act();
         let e = *a.board.get(p);
         a.board.mark_lost(p);
-        let tx_num = e.tx_num as u32;
-        a.loss.remember(GivenUp { psn: p, tx_num, path: e.path, tail_probe: false });
-        self.paths.get_mut(path_ctx).ctx.on_lost(now, e.path, e.wire_bytes, rule);
+        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        let sure = pc.on_lost(now, e.path, e.wire_bytes, rule);
+        let blame = if sure { Blame::Path } else { Blame::Unsure };
+        a.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
         self.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
         self.ready_push(ci);
     }
@@ -278,8 +295,7 @@ impl<O: Observer> Engine<O> {
         let Some(p) = a.board.oldest() else { return };
         let e = *a.board.get(p);
         a.board.mark_lost(p);
-        let tx_num = e.tx_num as u32;
-        a.loss.remember(GivenUp { psn: p, tx_num, path: e.path, tail_probe: true });
+        a.loss.remember(GivenUp::unblamed(p, &e));
         a.loss.last_sent = now;
         self.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
@@ -327,8 +343,12 @@ impl<O: Observer> Engine<O> {
         // its room belongs to the other engines at this address, which may be well.
         let mut bytes = 0;
         while let Some(p) = a.board.oldest() {
-            bytes += a.board.get(p).wire_bytes;
+            let e = *a.board.get(p);
+            bytes += e.wire_bytes;
             a.board.mark_lost(p);
+            // What a stalled peer gets later it acknowledges as what it is. What it never got was
+            // lost, and where little is sent there may be no other sign of a dead path.
+            a.loss.remember(GivenUp::unblamed(p, &e));
         }
         self.counters.stalls += 1;
         self.counters.impaired_remote_conn_events += 1;
