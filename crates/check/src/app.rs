@@ -62,7 +62,9 @@ impl Node {
         let pause = self.app.draw.range(1, s.profile.pause_ns) * NS;
         self.app.next_at = led.now + if idle { pause.max(300 * US) } else { pause };
         self.receives_fill(s, led);
-        if s.classes.has(Class::Churn) && !led.calm && self.app.draw.percent(25) {
+        let steady = s.profile.steady && self.host == 0;
+        let churns = s.classes.has(Class::Churn) && !led.calm && !steady;
+        if churns && self.app.draw.percent(s.profile.churn) {
             self.churn(s, led);
         }
         if self.app.left > 0 && !led.calm {

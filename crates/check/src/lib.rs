@@ -16,6 +16,7 @@ mod cover;
 mod draw;
 mod emit;
 mod faults;
+mod focus;
 pub mod kill;
 pub mod ledger;
 mod machine;

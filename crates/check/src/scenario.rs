@@ -3,6 +3,7 @@
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
 use crate::faults;
+use crate::focus;
 use crate::packet::ip_of;
 use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
@@ -149,6 +150,8 @@ pub(crate) mod stream {
     pub const APP: u64 = 5;
     pub const ENGINE: u64 = 6;
     pub const MACHINE: u64 = 7;
+    /// A number under which no seed of the corpus, as it was then, became another world.
+    pub const FOCUS: u64 = 11;
 }
 
 impl Scenario {
@@ -171,6 +174,7 @@ impl Scenario {
         let mut knobs = Draw::with_bytes(seed, stream::KNOBS, 0, part(1));
         let mut swarm = Draw::with_bytes(seed, stream::CLASSES, 0, part(2));
         let workload = shape.pick(&Workload::ALL);
+        let workload = focus::draw(seed).unwrap_or(workload);
         let mut profile = workload.profile();
         profile.messages = profile.messages.min(limits.messages);
         let classes = classes_draw(&mut swarm, workload).and(limits.classes);
@@ -180,7 +184,9 @@ impl Scenario {
         let two = profile.two_slots || shape.percent(15);
         let second = shape.pick(&[1, 1, 7, 255]);
         let slots = if two { vec![0, second] } else { vec![0] };
-        let config = config_draw(&mut knobs, workload, &link);
+        let slots = focus::slots(workload, slots);
+        let mut config = config_draw(&mut knobs, workload, &link);
+        focus::config(seed, workload, &mut config);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
         let mut s = Self {
@@ -234,10 +240,12 @@ impl Scenario {
     pub fn describe(&self) -> Vec<String> {
         let us = |ps: Ps| ps as f64 / US as f64;
         let mut out = vec![format!(
-            "{:?} for {:.0} us, then calm; everything must have ended by {:.0} us",
+            "{:?} for {:.0} us, then calm; everything must end within {:.0} us, and {:.1} for each \
+             packet where one at a time may leave",
             self.workload,
             us(self.heal_at),
-            us(self.heal_at + self.settle_ps())
+            us(self.settle_ps(0)),
+            us(self.settle_ps(1) - self.settle_ps(0)),
         )];
         let engines = (0..self.hosts).flat_map(|h| self.slots.iter().map(move |&slot| (h, slot)));
         for (id, (host, slot)) in engines.enumerate() {
@@ -263,19 +271,35 @@ impl Scenario {
         out
     }
 
-    /// Time after the network has healed in which every request must end: the longest silence that
-    /// an engine bears, the longest wait between its tries, and what is left to be sent.
-    pub fn settle_ps(&self) -> Ps {
+    /// Time after the network has healed in which every request must end, with `packets` still to
+    /// be sent: the longest silence that an engine bears, the longest wait between its tries, and
+    /// the slowest way that packets may leave in.
+    pub fn settle_ps(&self, packets: u64) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // One packet per round trip, as the cap may have it, or per tick of a coarse clock, takes
-        // its time: five thousand segments of 100 us. So does the least rate, to which timers that
-        // fire before the answer can come bring every sender.
+        // A full rate sends the most that a world may have within 20 ms.
+        let one_by_one = if self.is_slow() { packets * self.round_trip_ps() } else { 0 };
+        2 * ns * NS + 20 * MS + one_by_one
+    }
+
+    /// Whether engines may come down to one packet per round trip: where the cap holds few, where
+    /// timers run in ticks, and where timers that fire before the answer can come bring every
+    /// sender to the least rate.
+    fn is_slow(&self) -> bool {
         let r = &self.config.rate;
-        let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
-        let hasty = l.reorder_min == Span(0);
-        let single = capped || hasty || self.machine.late_ps > 0;
-        2 * ns * NS + if single { 500 * MS } else { 20 * MS }
+        let capped = r.policy == RatePolicy::Fixed
+            && r.inflight_fixed_bytes < 4 * u64::from(self.config.mtu).max(500);
+        capped || self.config.loss.reorder_min == Span(0) || self.machine.late_ps > 0
+    }
+
+    /// The longest that one packet and its acknowledgment take where nothing queues: the way, eight
+    /// times onto a wire, the delay of acknowledgments, both receive queues, and a tick of the
+    /// timer on either side.
+    fn round_trip_ps(&self) -> Ps {
+        let (c, m) = (&self.config, &self.machine);
+        let wire = 8 * (u64::from(c.mtu) + 200) * 1_000_000_000 / c.rate.line_bytes_per_sec;
+        let ack = c.ack.delay_max.max(c.ack.delay_requested).0;
+        (c.rate.rtt_initial.0 + wire + ack) * NS + 2 * (m.hold_ps + m.late_ps)
     }
 }
 
@@ -298,7 +322,8 @@ fn link_draw(d: &mut Draw, classes: Classes) -> Links {
 fn topology_draw(d: &mut Draw, w: Workload, l: Links) -> (Topology, u32) {
     let nic = Port::new(l.bits_per_s, l.delay_ps).buffer(1 << 20);
     let port = Port::new(l.bits_per_s, l.delay_ps).buffer(l.buffer).ecn(l.ecn);
-    let many = matches!(w, Workload::AllToAll | Workload::Incast | Workload::Crowd);
+    let many =
+        matches!(w, Workload::AllToAll | Workload::Incast | Workload::Crowd | Workload::GiveUp);
     match if many { 2 } else { d.below(8) } {
         0 => (back_to_back(nic), 2),
         1 => (dumbbell(1, 1, nic, port, port), 2),
@@ -326,6 +351,7 @@ fn classes_draw(d: &mut Draw, w: Workload) -> Classes {
             set = set.with(c);
         }
     }
+    let set = focus::classes(set, w);
     match w {
         Workload::Rnr => set.with(Class::Rnr),
         // Reordering, so that what is given up has segments behind the word of it.

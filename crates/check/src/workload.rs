@@ -29,6 +29,10 @@ pub enum Workload {
     Idle,
     /// More peers than the table of contexts holds: contexts are closed and opened again.
     Crowd,
+    /// Messages of several packets are given up while their packets are on the way.
+    GiveUp,
+    /// Several engines per host behind one small cap on what may be in flight to an address.
+    Capped,
 }
 
 /// The numbers behind a workload.
@@ -50,10 +54,14 @@ pub struct Profile {
     pub two_slots: bool,
     /// Everybody sends to host 0.
     pub incast: bool,
+    /// Steps of an application that destroy something where objects churn, in percent.
+    pub churn: u64,
+    /// Objects of host 0 do not churn.
+    pub steady: bool,
 }
 
 impl Workload {
-    /// All of them.
+    /// Those of which each seed draws one.
     pub const ALL: [Self; 13] = [
         Self::Tiny,
         Self::Huge,
@@ -70,6 +78,9 @@ impl Workload {
         Self::Crowd,
     ];
 
+    /// Those that a share of the seeds has instead: see [`crate::focus`].
+    pub const FOCUSED: [Self; 2] = [Self::GiveUp, Self::Capped];
+
     /// Its numbers.
     pub const fn profile(self) -> Profile {
         let base = Profile {
@@ -81,6 +92,8 @@ impl Workload {
             receives: 16,
             two_slots: false,
             incast: false,
+            churn: 25,
+            steady: false,
         };
         match self {
             Self::Tiny => Profile {
@@ -116,6 +129,25 @@ impl Workload {
             Self::Crowd => {
                 Profile { two_slots: true, messages: 25, burst: 3, pause_ns: 400_000, ..base }
             }
+            Self::GiveUp => Profile {
+                ops: [5, 5, 0, 70, 20, 0],
+                lens: [0, 0, 10, 70, 20],
+                messages: 100,
+                burst: 8,
+                pause_ns: 20_000,
+                incast: true,
+                churn: 60,
+                steady: true,
+                ..base
+            },
+            Self::Capped => Profile {
+                // Whoever serves a read has nothing outstanding that would make it ask again.
+                ops: [15, 5, 5, 5, 70, 0],
+                lens: [0, 20, 30, 45, 5],
+                messages: 30,
+                incast: true,
+                ..base
+            },
         }
     }
 }

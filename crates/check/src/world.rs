@@ -56,16 +56,23 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     let mut net =
         Net::new(s.topology.clone(), config, make).expect("the scenario draws sound topologies");
     schedule(&s, &mut net);
-    let end = s.heal_at + s.settle_ps() + ROUNDS * s.settle_ps() / 2;
-    live(&mut net, &led, s.heal_at + s.settle_ps());
+    live(&mut net, &led, s.heal_at);
+    let settled = s.heal_at + s.settle_ps(packets_left(&led.borrow(), &s));
+    // Every round is as much as one message from everybody to everybody.
+    let round = s.settle_ps((engines * engines) as u64) / 2;
+    for (h, round_k) in (0..s.hosts).flat_map(|h| (0..ROUNDS).map(move |k| (h, k))) {
+        let at = settled + 1 + round_k * round;
+        net.call_at(at, HostId(h), Machine::token_probe(round_k));
+    }
+    live(&mut net, &led, settled);
     if led.borrow().violation.is_none() {
         settled_check(&led, &mut net);
     }
-    live(&mut net, &led, end);
+    live(&mut net, &led, settled + ROUNDS * round);
     let led_ref = &mut led.borrow_mut();
     led_ref.now = net.now();
     if led_ref.violation.is_none() {
-        end_check(led_ref, &s, &mut net);
+        end_check(led_ref, &s, &mut net, settled + (ROUNDS - 1) * round);
     }
     for h in 0..s.hosts {
         for node in net.host_mut(HostId(h)).nodes() {
@@ -96,11 +103,16 @@ fn schedule(s: &Scenario, net: &mut Net) {
     for h in 0..s.hosts {
         net.call_at(0, HostId(h), u64::from(u32::MAX));
         net.call_at(s.heal_at, HostId(h), Machine::token_calm());
-        for round in 0..ROUNDS {
-            let at = s.heal_at + s.settle_ps() + 1 + round * s.settle_ps() / 2;
-            net.call_at(at, HostId(h), Machine::token_probe(round));
-        }
     }
+}
+
+/// Packets that what is outstanding takes, if all of it is still to be sent in the smallest packets
+/// that any two engines agree on, each request with one packet more for its word or its end.
+fn packets_left(led: &Ledger, s: &Scenario) -> u64 {
+    let engines = (0..s.hosts).flat_map(|h| s.slots.iter().map(move |&slot| (h, slot)));
+    let mtu = engines.map(|(h, slot)| s.config_of(h, slot).mtu).min().unwrap_or(64);
+    let live = led.reqs.iter().filter(|r| r.state == ReqState::Live);
+    live.map(|r| u64::from(r.wr.len.div_ceil(mtu.into())) + 1).sum()
 }
 
 /// Runs until `end` or a broken promise.
@@ -132,9 +144,9 @@ fn settled_check(led: &Rc<RefCell<Ledger>>, net: &mut Net) {
     }
 }
 
-/// At the end every request has ended, the last round of new work well, and nothing is left over.
-fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net) {
-    let last = s.heal_at + s.settle_ps() + (ROUNDS - 1) * s.settle_ps() / 2;
+/// At the end every request has ended, the last round of new work (from `last` on) well, and
+/// nothing is left over.
+fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net, last: Ps) {
     for k in 0..led.reqs.len() {
         let r = &led.reqs[k];
         let ok = match r.state {
