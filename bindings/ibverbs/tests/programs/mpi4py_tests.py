@@ -2,13 +2,16 @@
 
 usage: mpirun ... python3 mpi4py_tests.py TESTS OUT [LIST]
 TESTS    folder of the tests (`test` in mpi4py's source)
-OUT      folder for a file per rank: "start ID", then "pass|fail|skip ID [reason]"
-LIST     file with "-ID" for each test to leave out, or "+ID" for each of the only ones to run
+OUT      folder for a file per rank: "start ID", then "pass|fail|skip ID [reason]"; "known ID
+         PATTERN" for what a pattern leaves out
+LIST     file with "-ID" for each test to leave out, "~PATTERN" for several (* = anything), or
+         "+ID" for each of the only ones to run
 
 Processes that the tests themselves would start (spawn, dynproc) are left out: they are the
 launcher's matter.
 """
 
+import fnmatch
 import glob
 import os
 import signal
@@ -24,6 +27,7 @@ if len(sys.argv) > 3:
     with open(sys.argv[3]) as lines:
         listed = {line.strip() for line in lines}
 some = any(line.startswith("+") for line in listed)
+patterns = sorted(line[1:] for line in listed if line.startswith("~"))
 sys.path.insert(0, tests)
 sys.argv = sys.argv[:1]
 for name in ("cupy", "numba"):
@@ -87,9 +91,18 @@ for name in names:
     suite.addTest(unittest.defaultTestLoader.loadTestsFromModule(__import__(name)))
 
 
+def known(test):
+    return next((p for p in patterns if fnmatch.fnmatchcase(test.id(), p)), None)
+
+
 def wanted(test):
     return "+" + test.id() in listed if some else "-" + test.id() not in listed
 
 
-chosen = unittest.TestSuite(test for test in flat(suite) if wanted(test))
-chosen.run(Lines(os.path.join(out, f"rank.{rank}")))
+everything = list(flat(suite))
+lines = Lines(os.path.join(out, f"rank.{rank}"))
+for test in everything:
+    if known(test):
+        lines.line("known", test, known(test))
+chosen = unittest.TestSuite(test for test in everything if wanted(test) and not known(test))
+chosen.run(lines)

@@ -34,6 +34,8 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("OMPI_MCA_btl", "self,ofi", "Open MPI: one-sided through libfabric, never TCP"),
     ("OMPI_MCA_btl_ofi_provider_include", "efa", "Open MPI: see btl"),
     ("OMPI_MCA_osc", "^ucx", "Open MPI: one-sided through libfabric"),
+    // Its way there knows five of MPI's operations as atomics, and ends the program at others.
+    ("OMPI_MCA_osc_rdma_acc_use_amo", "0", "Open MPI: accumulate with every operation"),
     ("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH: libfabric"),
     ("MPIR_CVAR_NOLOCAL", "1", "MPICH: ranks of one host use SRD, too"),
     ("I_MPI_FABRICS", "ofi", "Intel MPI: libfabric, not shared memory"),
