@@ -200,3 +200,33 @@ fn a_short_soak_loses_nothing() {
     let said = net.ok(&["soak", "--for", "5s"]);
     assert!(said.contains(": 0 lost, 0 twice, 0 damaged, 0 failed"), "{said}");
 }
+
+#[test]
+fn doctor_counts_the_ways_that_source_ports_take() {
+    let Some(net) = Net::open("doctor") else { return };
+    let doctor_of = |peer: &str| {
+        let srd = env!("CARGO_BIN_EXE_srd");
+        text(&net.run(&["exec", "h0x0", "--", srd, "doctor", peer]))
+    };
+    let doctor = || doctor_of("10.1.1.10");
+    let policy = |n: &str| {
+        let set = format!("echo {n} > /proc/sys/net/ipv4/fib_multipath_hash_policy");
+        net.ok(&["exec", "l0", "--", "sh", "-c", &set]);
+    };
+    net.ok(&["up", "--spines", "4", "--hosts", "1"]);
+    let said = doctor();
+    assert!(said.contains("64 source ports take 4 ways, told apart at hop 2"), "{said}");
+    assert!(said.contains("hop 2: 4 addresses for 64 of 64 ports"), "{said}");
+    if std::path::Path::new("/proc/sys/net/ipv6").exists() {
+        let said = doctor_of("fd00:1:1::a");
+        assert!(said.contains("64 source ports take 4 ways"), "{said}");
+    }
+    // A leaf that looks at addresses alone has four spines and uses one.
+    policy("0");
+    let said = doctor();
+    assert!(said.contains("64 source ports take 1 way"), "{said}");
+    assert!(said.contains("fib_multipath_hash_policy=1"), "{said}");
+    net.ok(&["down"]);
+    net.ok(&["up", "--spines", "1", "--hosts", "1"]);
+    assert!(doctor().contains("64 source ports take 1 way"));
+}

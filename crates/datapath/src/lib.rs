@@ -11,6 +11,7 @@
 //! - [`udp`]: UDP sockets, with segmentation and merging by the kernel
 //! - [`mem`]: a network in memory
 //! - [`route`]: MTU, interface and speed of the way to a peer
+//! - [`hops`]: which routers packets of different source ports pass
 //! - [`fault`]: loses, repeats, reorders and corrupts packets of any datapath, on purpose
 //! - [`capture`]: records any datapath; [`pcapng`]: the format
 //! - [`clock`]: the clock
@@ -20,6 +21,7 @@ pub mod api;
 pub mod capture;
 pub mod clock;
 pub mod fault;
+pub mod hops;
 pub mod mem;
 mod part;
 pub mod pcapng;

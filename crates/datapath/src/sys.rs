@@ -48,6 +48,39 @@ pub fn event() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Room for the control messages of an error.
+#[repr(C, align(8))]
+pub struct ErrorControl([u8; 256]);
+
+impl ErrorControl {
+    /// Room with nothing in it.
+    pub const fn new() -> Self {
+        Self([0; 256])
+    }
+}
+
+/// Takes one error out of a socket's error queue (`IP_RECVERR`): its control messages. `None`: the
+/// queue is empty.
+pub fn error_take<'a>(
+    fd: BorrowedFd<'_>,
+    control: &'a mut ErrorControl,
+) -> io::Result<Option<&'a [u8]>> {
+    // SAFETY: an all-zero msghdr is a valid value of that plain struct: nothing to write to.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: the kernel writes control messages of at most msg_controllen bytes, the size of
+    // `control`, which nobody else refers to; there are no buffers for data.
+    let rc = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
+    if rc >= 0 {
+        let len = header.msg_controllen.min(control.0.len());
+        return Ok(Some(&control.0[..len]));
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) }
+}
+
 /// A descriptor to wait for, and whether it came.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

@@ -273,6 +273,11 @@ pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     out.push(may("ipv4/fib_multipath_hash_seed", spec.hash_seed(node), seed));
     out.push(may("ipv4/conf/all/ignore_routes_with_linkdown", aware, ""));
     out.push(may("ipv4/conf/default/ignore_routes_with_linkdown", aware, ""));
+    // Whoever asks for the ways by packets that end on them gets every answer, from the link that
+    // the packet came by.
+    out.push(may("ipv4/icmp_ratelimit", 0, "`srd doctor` sees fewer answers of routers"));
+    out.push(may("ipv4/icmp_errors_use_inbound_ifaddr", 1, ""));
+    out.push(may("ipv6/icmp/ratelimit", 0, ""));
     out.push(may("ipv6/conf/all/forwarding", 1, "no IPv6"));
     // By addresses and flow label: a label is what an IPv6 sender chooses a path with.
     out.push(may("ipv6/fib_multipath_hash_policy", 0, ""));

@@ -1,6 +1,6 @@
 //! `srd doctor`: what stands in the way on this host, and the command that mends it.
 
-use super::{LeadArgs, libraries};
+use super::{LeadArgs, entropy, libraries};
 use crate::{
     failure::{Failure, Result},
     host::HostName,
@@ -13,7 +13,8 @@ use std::{fs, net::IpAddr, process::Command};
 
 const EXAMPLES: &str = "Examples:
   srd doctor               this host
-  srd doctor 10.0.0.5      also the way to a server (`srd serve` there)
+  srd doctor 10.0.0.5      also the way to a server (`srd serve` there), and
+                           on how many ways the network spreads source ports
 
 Exit code: the number of required checks that failed, 0 if all is well.";
 
@@ -85,6 +86,7 @@ pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
     programs(args, &mut found)?;
     if let Some(host) = &args.host {
         peer(host, at.as_ref(), stop, &mut found)?;
+        ways(host, at.as_ref(), &mut found)?;
     }
     match found.failed {
         0 => Ok(()),
@@ -100,8 +102,10 @@ fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<Interface
         Some(name) => a.name == *name,
         None => a.up && !a.loopback,
     };
-    let v4_first = |a: &&InterfaceAddress| u8::from(a.ip.is_ipv6());
-    let Some(at) = all.iter().filter(wanted).min_by_key(v4_first) else {
+    // IPv4 first, unless the way to an IPv6 address is asked for.
+    let v6 = args.host.as_ref().is_some_and(|h| h.host.contains(':'));
+    let family_first = |a: &&InterfaceAddress| u8::from(a.ip.is_ipv6() != v6);
+    let Some(at) = all.iter().filter(wanted).min_by_key(family_first) else {
         let what = match &args.interface {
             Some(name) => format!("interface {name} does not exist or has no address"),
             None => "no interface but the loopback one is up with an address".to_owned(),
@@ -232,6 +236,23 @@ fn peer(
         found.good(&what)
     } else {
         found.tell(Verdict::Advice, &what, &format!("srd paths {server}"))
+    }
+}
+
+/// The way to a server: on how many ways the network spreads source ports.
+fn ways(host: &HostName, at: Option<&InterfaceAddress>, found: &mut Findings) -> Result {
+    // A host that is not found has been told already.
+    let resolved = host.resolve(srd::PORT_BASE_DEFAULT, at.map(|a| a.ip));
+    let Ok(server) = resolved else { return Ok(()) };
+    match entropy::measure(&server, srd::PORT_BASE_DEFAULT) {
+        Ok(e) => {
+            let verdict = if e.good { Verdict::Good } else { Verdict::Advice };
+            found.tell(verdict, &e.what, &e.details.join("\n        "))
+        }
+        Err(e) => {
+            let what = format!("ways to {} cannot be measured: {e}", server.ip);
+            found.tell(Verdict::Advice, &what, "")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! libfabric there and nowhere else.
 
 pub mod doctor;
+mod entropy;
 pub mod run;
 
 mod figures;

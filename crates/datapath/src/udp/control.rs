@@ -57,18 +57,33 @@ pub struct Received {
     pub arrived_ns: Option<u64>,
 }
 
+/// Level, kind and data of each control message; what is malformed ends the walk.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (i32, i32, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (header, _) = self.0.split_first_chunk::<HEADER_BYTES>()?;
+        let word = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|i| header[at + i]));
+        let len = usize::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| header[i]));
+        if len < HEADER_BYTES || len > self.0.len() {
+            return None;
+        }
+        let data = &self.0[HEADER_BYTES..len];
+        self.0 = self.0.get(len.next_multiple_of(8)..).unwrap_or(&[]);
+        Some((word(8), word(12), data))
+    }
+}
+
 impl Received {
     /// Reads control messages; what is unknown or malformed is skipped.
-    pub fn parse(mut bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let mut out = Self::default();
-        while let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() {
-            let word = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|i| header[at + i]));
-            let len = usize::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| header[i]));
-            if len < HEADER_BYTES || len > bytes.len() {
-                break;
-            }
-            out.take(word(8), word(12), &bytes[HEADER_BYTES..len]);
-            bytes = bytes.get(len.next_multiple_of(8)..).unwrap_or(&[]);
+        for (level, kind, data) in Messages(bytes) {
+            out.take(level, kind, data);
         }
         out
     }

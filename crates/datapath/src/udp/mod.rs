@@ -7,7 +7,7 @@
 mod addr;
 mod backlog;
 mod config;
-mod control;
+pub(crate) mod control;
 mod paths;
 mod ring;
 mod rx;

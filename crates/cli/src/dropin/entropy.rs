@@ -1,0 +1,166 @@
+//! How many ways packets take between two hosts, told by the routers that they pass: whether the
+//! network looks at source ports, which is what makes them paths.
+
+use crate::host::Server;
+use srd::datapath::hops::{self, Trace};
+use std::{collections::BTreeMap, io, net::IpAddr, net::SocketAddr};
+
+/// Source ports that are tried: as many as a device has by default.
+pub const PORTS: usize = 64;
+/// Deviations from an even spread that chance does not explain.
+const SIGMAS: f64 = 4.0;
+
+/// What the routers at one distance say.
+#[derive(Clone, Debug, PartialEq)]
+struct Spread {
+    /// Distance: 1 is the first router.
+    hop: usize,
+    /// Ports with an answer.
+    answered: usize,
+    /// Ports by address of the router that answered.
+    routers: BTreeMap<IpAddr, usize>,
+}
+
+impl Spread {
+    /// The address with the most ports, and how many.
+    fn busiest(&self) -> Option<(IpAddr, usize)> {
+        self.routers.iter().map(|(ip, n)| (*ip, *n)).max_by_key(|r| r.1)
+    }
+
+    /// Whether one address has more ports than chance gives it.
+    fn is_uneven(&self) -> bool {
+        let (n, ways) = (self.answered as f64, self.routers.len() as f64);
+        let fair = n / ways;
+        let sigma = (fair * (1.0 - 1.0 / ways)).sqrt();
+        self.busiest().is_some_and(|b| b.1 as f64 > fair + SIGMAS * sigma + 1.0)
+    }
+
+    fn text(&self, ports: usize) -> String {
+        let (hop, ways) = (self.hop, self.routers.len());
+        let Some((ip, most)) = self.busiest() else {
+            return format!("hop {hop}: no answer");
+        };
+        if ways == 1 {
+            return format!("hop {hop}: {ip} for all {} ports that it answered", self.answered);
+        }
+        let share = 100 * most / self.answered;
+        let told = self.answered;
+        format!(
+            "hop {hop}: {ways} addresses for {told} of {ports} ports, {share} % of them at {ip}"
+        )
+    }
+}
+
+/// What there is to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entropy {
+    /// All is as it should be.
+    pub good: bool,
+    /// The finding.
+    pub what: String,
+    /// Each hop, and what to do.
+    pub details: Vec<String>,
+}
+
+/// Sends probes from [`PORTS`] source ports towards `server`, to a port next to its own.
+///
+/// # Errors
+/// Packets cannot be sent.
+pub fn measure(server: &Server, port_base: u16) -> io::Result<Entropy> {
+    // The last port of the range is open wherever the others are, and is the last one to be used.
+    let to = SocketAddr::new(server.ip, port_base.saturating_add(255));
+    let trace = hops::trace(SocketAddr::new(server.local_ip, 0), to, PORTS)?;
+    Ok(judge(&trace, PORTS))
+}
+
+fn judge(trace: &Trace, ports: usize) -> Entropy {
+    let spreads: Vec<Spread> = trace.hops.iter().enumerate().map(spread).collect();
+    let mut details: Vec<String> = spreads.iter().map(|s| s.text(ports)).collect();
+    // The first hop with the most: further on, routers may answer from another address for each.
+    let best = spreads.iter().rev().max_by_key(|s| s.routers.len());
+    let Some(best) = best.filter(|b| !b.routers.is_empty()) else {
+        let (good, what) = if trace.arrived {
+            (true, "no router is on the way: links that are bundled below IP cannot be told apart")
+        } else {
+            details
+                .push("routers or a firewall keep silent; `srd paths` shows delay and loss".into());
+            (false, "no router answered: how many ways there are cannot be measured")
+        };
+        return Entropy { good, what: what.into(), details };
+    };
+    let (ways, hop) = (best.routers.len(), best.hop);
+    if ways == 1 {
+        details.push(
+            "if there are more ways, routers must hash ports: on Linux `sysctl -w \
+             net.ipv4.fib_multipath_hash_policy=1`, on switches layer 3+4"
+                .into(),
+        );
+        let what = format!("{ports} source ports take 1 way, as far as routers answer");
+        return Entropy { good: false, what, details };
+    }
+    let what = format!("{ports} source ports take {ways} ways, told apart at hop {hop}");
+    if best.answered < ports {
+        details.push("routers answer at a bounded rate; the others are as likely elsewhere".into());
+    }
+    if best.is_uneven() {
+        details.push("more than chance: routers hash few bits, or ways have weights".into());
+        return Entropy { good: false, what: format!("{what}, unevenly"), details };
+    }
+    Entropy { good: true, what, details }
+}
+
+fn spread((k, hop): (usize, &hops::Hop)) -> Spread {
+    let mut routers = BTreeMap::new();
+    for ip in hop.routers.iter().flatten() {
+        *routers.entry(*ip).or_insert(0) += 1;
+    }
+    Spread { hop: k + 1, answered: routers.values().sum(), routers }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd::datapath::hops::Hop;
+
+    /// Hops with so many ports at each of their routers; what is left of eight has no answer.
+    fn trace(hops: &[&[usize]], arrived: bool) -> Trace {
+        let hop = |(k, counts): (usize, &&[usize])| {
+            let at = |(r, n): (usize, &usize)| {
+                std::iter::repeat_n(Some(IpAddr::from([10, k as u8, 0, r as u8])), *n)
+            };
+            let mut routers: Vec<_> = counts.iter().enumerate().flat_map(at).collect();
+            routers.resize(64, None);
+            Hop { routers }
+        };
+        Trace { hops: hops.iter().enumerate().map(hop).collect(), arrived }
+    }
+
+    #[test]
+    fn ways_are_counted_where_most_are_told_apart() {
+        let e = judge(&trace(&[&[64], &[15, 18, 14, 17], &[30, 34]], true), 64);
+        assert!(e.good && e.what.contains("64 source ports take 4 ways, told apart at hop 2"));
+        assert_eq!(e.details[0], "hop 1: 10.0.0.0 for all 64 ports that it answered");
+        assert!(e.details[1].contains("4 addresses for 64 of 64 ports, 28 % of them at 10.1.0.1"));
+        let few = judge(&trace(&[&[6], &[6, 6]], true), 64);
+        assert!(few.good && few.details[2].contains("bounded rate"), "{few:?}");
+    }
+
+    #[test]
+    fn one_way_and_uneven_ways_are_told_with_a_remedy() {
+        let one = judge(&trace(&[&[64], &[64]], true), 64);
+        assert!(!one.good && one.what.contains("take 1 way"));
+        assert!(one.details[2].contains("fib_multipath_hash_policy=1"), "{one:?}");
+        let uneven = judge(&trace(&[&[58, 3, 3]], true), 64);
+        assert!(!uneven.good && uneven.what.ends_with("unevenly"), "{uneven:?}");
+    }
+
+    #[test]
+    fn silence_is_not_taken_for_an_answer() {
+        let direct = judge(&trace(&[], true), 64);
+        assert!(direct.good && direct.what.contains("no router is on the way"));
+        let silent = judge(&trace(&[], false), 64);
+        assert!(!silent.good && silent.what.contains("cannot be measured"));
+        let gap = judge(&trace(&[&[], &[32, 32]], true), 64);
+        assert!(gap.good && gap.details[0] == "hop 1: no answer", "{gap:?}");
+    }
+}
