@@ -44,9 +44,12 @@ copy from the receive buffer to the place of the payload, which raw UDP leaves w
 put it. Acknowledgments are 6 % of the receiver's time.";
 
 const PING_CAUSE: &str = "Above the sockets a one-way trip takes about 10,000 instructions \
-(callgrind): post and ring, turns of the engine on both sides, loss timers armed anew, samples of \
-the path, the acknowledgment, the completion. The datapath alone, without an engine, costs 1.14 \
-times raw UDP.";
+(callgrind), which time stamps in a build for the purpose show as 1.1 µs: 0.5 µs from the post to \
+the system call (checks and ring 0.12, the engine takes the request 0.15, packet and path 0.2), and \
+0.6 µs from the datagram to the completion (control messages and clocks 0.06, acknowledgment with \
+RTT, path and loss state, then the verdict 0.3, completion and its ring 0.2). None stands out. The \
+datapath alone, without an engine, costs 1.14 times raw UDP: the sender rotates over 64 sockets, \
+and the receiver is told arrival time, mark and drops with each datagram.";
 
 const IDLE_CAUSE: &str = "The context and its paths are below 420 bytes. The rest is the peer's \
 entries in hash tables, which grow by doubling and stay partly empty, and its address handle.";
