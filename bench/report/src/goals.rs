@@ -45,7 +45,7 @@ put it. Acknowledgments are 6 % of the receiver's time.";
 
 const PING_CAUSE: &str = "Above the sockets a one-way trip takes about 10,000 instructions \
 (callgrind), which time stamps in a build for the purpose show as 1.1 µs: 0.5 µs from the post to \
-the system call (checks and ring 0.12, the engine takes the request 0.15, packet and path 0.2), and \
+the system call (checks and ring 0.12, the engine takes the request 0.15, packet and path 0.2) and \
 0.6 µs from the datagram to the completion (control messages and clocks 0.06, acknowledgment with \
 RTT, path and loss state, then the verdict 0.3, completion and its ring 0.2). None stands out. The \
 datapath alone, without an engine, costs 1.14 times raw UDP: the sender rotates over 64 sockets, \
