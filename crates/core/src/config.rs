@@ -77,6 +77,9 @@ pub struct LossConfig {
     pub rto_max: Span,
     /// Floor of the tail-loss probe timer (with 1.5 SRTT).
     pub tlp_min: Span,
+    /// The same while next to nothing is in flight, on a path whose times are known. At most one
+    /// packet in sixteen is sent again by it.
+    pub hedge_min: Span,
     /// An open context whose peer is silent this long with work outstanding: status 13.
     pub unresponsive_after: Span,
     /// A context that never opened for this long with work outstanding: status 15.
@@ -206,6 +209,7 @@ impl EngineConfig {
                 rto_min: Span::from_ms(2),
                 rto_max: Span::from_ms(100),
                 tlp_min: Span::from_us(500),
+                hedge_min: Span::from_us(200),
                 unresponsive_after: Span::from_secs(5),
                 unreachable_after: Span::from_secs(5),
                 open_retry: Span::from_ms(5),
@@ -239,6 +243,7 @@ impl EngineConfig {
         c.loss.reorder_min = Span::from_us(20);
         c.loss.rto_min = rtt.scale(3, 1);
         c.loss.tlp_min = rtt;
+        c.loss.hedge_min = rtt;
         c.loss.open_retry = rtt.scale(4, 1);
         c.ack.every = 4;
         c.ack.delay_max = rtt.scale(1, 8);

@@ -223,7 +223,7 @@ impl<O: Observer> Engine<O> {
                 continue;
             }
             let path_ctx = c.path_ctx;
-            let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, &mut self.rng);
+            let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, false, &mut self.rng);
             self.emit_alone(now, ci, Body::Close, 0, path, out);
         }
     }

@@ -61,7 +61,10 @@ fn world_of(
             if background_hosts.contains(&HostId(h)) {
                 // What shares the network with us knows one path only.
                 settings.engine.path.policy = PathPolicy::Ecmp;
-                settings.engine.rate.policy = RatePolicy::Srd;
+                let window = plan.spec.workload.background_window_bytes;
+                settings.engine.rate.policy =
+                    if window > 0 { RatePolicy::Fixed } else { RatePolicy::Srd };
+                settings.engine.rate.inflight_fixed_bytes = window;
             }
             SrdHost::new(HostId(h), settings, seed, board.clone())
         };

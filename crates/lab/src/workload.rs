@@ -72,7 +72,8 @@ impl Workload {
             Pattern::Cm => return self.matrix(topo, folder),
         };
         let mut flows = Vec::new();
-        for (src, dst) in pairs {
+        let back = |(a, b)| if self.both_ways { vec![(a, b), (b, a)] } else { vec![(a, b)] };
+        for (src, dst) in pairs.into_iter().flat_map(back) {
             for _ in 0..self.flows_per_pair {
                 let late = if self.jitter_ns == 0 { 0 } else { rng.below(self.jitter_ns * NS) };
                 flows.push(Flow {

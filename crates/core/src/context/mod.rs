@@ -13,6 +13,7 @@ pub(crate) use table::{ContextTable, Keyed};
 
 use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
+use crate::rx::inbound::Inbound;
 use crate::rx::write_imm::ImmTable;
 use crate::rx::{
     ack::AckState, read::ReadJob, replay::Replay, verdicts::Verdicts, window::RxWindow,
@@ -157,6 +158,7 @@ pub(crate) struct Active {
     pub verdicts: Verdicts,
     pub imms: ImmTable,
     pub ack: AckState,
+    pub inbound: Inbound,
 }
 
 impl Active {
@@ -179,6 +181,7 @@ impl Active {
             verdicts: Verdicts::default(),
             imms: ImmTable::default(),
             ack: AckState::default(),
+            inbound: Inbound::default(),
         }
     }
 
@@ -203,6 +206,7 @@ impl Active {
         self.verdicts.clear();
         self.imms.clear();
         self.ack.clear();
+        self.inbound = Inbound::default();
     }
 
     /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.

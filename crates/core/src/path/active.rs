@@ -2,10 +2,10 @@
 
 use super::ack_path::AckPaths;
 use super::health::{Health, Loss};
-use super::params::Params;
+use super::params::{Params, ns32};
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
-use super::{Gate, PathStats};
+use super::{Gate, PathStats, Sample};
 use crate::events::LossRule;
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
@@ -31,6 +31,14 @@ const HOST_HALF_LIFE: Span = Span::from_ms(100);
 const LATE_RTTS: u64 = 10;
 /// With more packets than this in flight, a loss may be one of congestion.
 const SPARSE_PKTS: u64 = 4;
+
+/// A path that is later than the median by so many delay targets, and by so many times what a
+/// packet alone is waited for, is asked by probes until it is not: somebody else's queue stands
+/// there.
+const SLOW_TARGETS: u64 = 2;
+const SLOW_HEDGES: u64 = 4;
+/// Paths that say what is usual.
+const PATHS_TRUSTED: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Active {
@@ -61,6 +69,12 @@ pub(crate) struct Active {
     late_ns: u64,
     /// At the newest acknowledgment all that had been posted was sent.
     app_limited: bool,
+    /// When the newest packet left that has been echoed.
+    echoed_sent: Time,
+    /// Packets that left alone, on a path that is trusted.
+    pub lone: u32,
+    /// It is time to ask how another path does.
+    pub explore: bool,
 }
 
 impl Active {
@@ -95,6 +109,9 @@ impl Active {
             queue_ns_usual: 0,
             late_ns: 0,
             app_limited: false,
+            echoed_sent: Time(0),
+            lone: 0,
+            explore: false,
         };
         active.cap_update(p);
         active
@@ -164,6 +181,20 @@ impl Active {
     pub(crate) fn srtt(&self, p: &Params) -> Span {
         let ns = self.rtt.all.srtt_ns;
         Span(u64::from(if ns == 0 { p.rtt_ns_initial } else { ns }))
+    }
+
+    /// Nothing is in flight, and not because the pacer held it back.
+    pub(crate) fn is_resting(&self, p: &Params, now: Time) -> bool {
+        let last = self.meter.last_sent().max(self.pacing.next());
+        self.inflight == 0 && now.since(last) > self.on_time(p)
+    }
+
+    /// Smoothed RTT of paths that are not late.
+    pub(crate) fn on_time(&self, p: &Params) -> Span {
+        match self.rtt.on_time.srtt_ns {
+            0 => self.srtt(p),
+            ns => Span(u64::from(ns)),
+        }
     }
 
     fn cap_update(&mut self, p: &Params) {
@@ -251,10 +282,10 @@ impl Active {
         self.inflight = self.inflight.saturating_sub(u64::from(bytes));
     }
 
-    pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, rtt: Span, ce: bool) {
-        let ns = rtt::sample_ns(rtt);
+    pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, sample: &Sample) {
+        let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
         let base_before = self.rtt.min_ns();
-        let queue_ns = self.rtt.on_sample(now, ns);
+        let queue_ns = self.rtt.on_sample(now, ns, ns32(sample.back));
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
@@ -263,7 +294,12 @@ impl Active {
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         let late = self.lateness(queue_ns, base, target);
-        self.health.on_echo(p, &mut self.set, now, path, late);
+        if late == 0 {
+            self.rtt.on_time.on_sample(ns);
+        }
+        let slow = self.is_slow(p, queue_ns, target, sample.sent);
+        self.echoed_sent = self.echoed_sent.max(sample.sent);
+        self.health.on_echo(p, &mut self.set, now, path, late, slow);
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
             let least = if ce { u32::try_from(target).unwrap_or(u32::MAX) } else { 0 };
@@ -285,9 +321,19 @@ impl Active {
         let worth = LATE_RTTS * u64::from(base_ns.max(1));
         let given_up = self.late_ns >= worth;
         if given_up {
-            self.late_ns -= worth;
+            // One very late path must not cost others theirs.
+            self.late_ns %= worth;
         }
         (more / target_ns.max(1)).max(u64::from(given_up))
+    }
+
+    /// Whether data must not wait there: it is later than the median of the last round by far, and
+    /// packets that left long after it were back before. A queue of all paths, however fast it
+    /// grows, is overtaken by nobody.
+    fn is_slow(&self, p: &Params, queue_ns: u32, target_ns: u64, sent: Time) -> bool {
+        let (more, hedge) = (queue_ns.saturating_sub(self.queue_ns_usual), p.hedge_ns_min.into());
+        u64::from(more) >= SLOW_TARGETS * target_ns + SLOW_HEDGES * hedge
+            && self.echoed_sent >= sent + Span(hedge)
     }
 
     pub(crate) fn on_ack_end(
@@ -309,6 +355,15 @@ impl Active {
         let Some(mut round) = round else { return };
         self.delivered = round.delivered.max(self.delivered / 8 * 7);
         let quartiles = self.set.quartiles_take();
+        let quartiles = quartiles.map(|(median, quartile, paths)| {
+            // Of a round with next to nothing in it, one path is no majority.
+            let few = app_limited && paths < PATHS_TRUSTED;
+            if !few || median <= self.queue_ns_usual {
+                return (median, quartile.min(median));
+            }
+            let risen = self.queue_ns_usual + (median - self.queue_ns_usual) / 8;
+            (risen, risen)
+        });
         self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's

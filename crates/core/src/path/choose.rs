@@ -20,15 +20,31 @@ pub(crate) struct Need {
     pub age_max: Span,
     /// Fixed random number of the context.
     pub salt: u32,
+    /// Nothing is in flight.
+    pub alone: bool,
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub path: u8,
+    /// Because of how it did some time ago, and though others wait for their turn.
+    pub trusted: bool,
+}
+
+impl From<u8> for Choice {
+    fn from(path: u8) -> Self {
+        Self { path, trusted: false }
+    }
 }
 
 /// A way to choose.
 trait Choose {
-    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8;
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice;
 }
 
 /// Chooses by the policy named.
-pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
     let need = &if planted!(PathNotAvoided) { Need { avoid: None, ..*need } } else { *need };
     match policy {
         PathPolicy::Srd => Srd::choose(set, need, rng),
@@ -42,21 +58,28 @@ pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &m
 struct Srd;
 
 impl Choose for Srd {
-    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
         if let Some(path) = need.avoid.and_then(|avoid| set.proven_pop(avoid)) {
-            return path;
+            return path.into();
         }
         if let Some(path) = set.queue_pop(need.now, need.age_max) {
             if need.avoid != Some(path) {
-                return path;
+                return path.into();
             }
             let other = set.queue_pop(need.now, need.age_max);
             set.queue_push(need.now, path);
             if let Some(other) = other {
-                return other;
+                return other.into();
             }
         }
-        scan(set, need.avoid, rng)
+        // Alone, it need not leave other paths to others, and there is much to lose.
+        if need.alone
+            && need.avoid.is_none()
+            && let Some(path) = set.proven_newest(need.now, Span(u64::MAX))
+        {
+            return Choice { path, trusted: true };
+        }
+        scan(set, need.avoid, rng).into()
     }
 }
 
@@ -97,14 +120,14 @@ fn fallback(set: &PathSet, avoid: Option<u8>) -> u8 {
 struct Oblivious;
 
 impl Choose for Oblivious {
-    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
         let path = set.scan_next(rng);
         if need.avoid != Some(path) {
-            return path;
+            return path.into();
         }
         // At a wrap the order changes, and the next may be the same path once more.
         let next = set.scan_next(rng);
-        if next == path { (path ^ 1) & set.mask() as u8 } else { next }
+        if next == path { ((path ^ 1) & set.mask() as u8).into() } else { next.into() }
     }
 }
 
@@ -112,10 +135,10 @@ impl Choose for Oblivious {
 struct Ecmp;
 
 impl Choose for Ecmp {
-    fn choose(set: &mut PathSet, need: &Need, _: &mut Rng) -> u8 {
+    fn choose(set: &mut PathSet, need: &Need, _: &mut Rng) -> Choice {
         // Fibonacci hashing: the high bits of a product with 2^32 / golden ratio.
         let hash = (need.flow ^ need.salt).wrapping_mul(0x9E37_79B1) >> 24;
-        (hash as usize & set.mask()) as u8
+        ((hash as usize & set.mask()) as u8).into()
     }
 }
 
@@ -123,11 +146,13 @@ impl Choose for Ecmp {
 struct RttP2c;
 
 impl Choose for RttP2c {
-    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> u8 {
-        let Some(first) = draw(set, need.avoid, rng) else { return fallback(set, need.avoid) };
-        let Some(second) = draw(set, need.avoid, rng) else { return first };
+    fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
+        let Some(first) = draw(set, need.avoid, rng) else {
+            return fallback(set, need.avoid).into();
+        };
+        let Some(second) = draw(set, need.avoid, rng) else { return first.into() };
         let rtt = |p: u8| set.get(p).rtt.srtt_ns;
-        if rtt(second) < rtt(first) { second } else { first }
+        if rtt(second) < rtt(first) { second.into() } else { first.into() }
     }
 }
 

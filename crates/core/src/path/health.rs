@@ -65,7 +65,7 @@ impl Health {
     }
 
     /// Something came back on `path`; `late`: 0 = clean, else by how many times what a path may be
-    /// late (1 for a mark).
+    /// late (1 for a mark); `slow`: so late that data must not wait there.
     pub(crate) fn on_echo(
         &mut self,
         p: &Params,
@@ -73,17 +73,23 @@ impl Health {
         now: Time,
         path: u8,
         late: u64,
+        slow: bool,
     ) {
         self.heard = now;
+        let spare = set.live() > usize::from(p.live_min);
         let entry = set.get_mut(path);
         match entry.state {
             PathState::Live if late == 0 => set.queue_push(now, path),
+            PathState::Live if slow && spare => {
+                self.retire(p, set, now, path);
+                set.change_note(path);
+            }
             PathState::Live => {
                 let step = u64::from(entry.level) + 1;
                 entry.level = step.max(late).min(PENALTY_MAX.into()) as u8;
             }
             // Without a probe under way it is a packet from before the retirement.
-            _ if entry.probe_out() => self.on_probe_echo(p, set, now, path),
+            _ if entry.probe_out() && late == 0 => self.on_probe_echo(p, set, now, path),
             _ => {}
         }
     }

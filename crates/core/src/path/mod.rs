@@ -61,8 +61,27 @@ pub enum Gate {
     Blocked,
 }
 
+/// One in so many packets that leave alone is followed by a probe of another path (and the first
+/// ones more often).
+const EXPLORE_EACH: u32 = 32;
+/// A lone acknowledgment takes the path that came back clean last, if that is not longer ago.
+const PROOF_AGE_MAX: Span = Span::from_ms(10);
+
 /// Paths whose state the summary of an idle context keeps: bits of one word.
 const SUMMARY_PATHS: usize = 64;
+
+/// The round trip of one packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// When it left.
+    pub sent: Time,
+    /// Without what the hosts took, and without `back`.
+    pub rtt: Span,
+    /// What the way back took longer than others do.
+    pub back: Span,
+    /// It was marked.
+    pub ce: bool,
+}
 
 /// A path was retired or returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,14 +167,31 @@ impl PathContext {
     pub fn path_choose(&mut self, now: Time, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         let salt = self.salt;
         let (p, active, _) = self.grow(now);
-        let age_max = active.srtt(p).scale(2, 1);
-        let need = choose::Need { now, flow, avoid, age_max, salt };
-        choose::choose(p.path_policy, &mut active.set, &need, rng)
+        let alone = active.is_resting(p, now);
+        let rtt = if alone { active.on_time(p) } else { active.srtt(p) };
+        let age_max = rtt.scale(2, 1);
+        let need = choose::Need { now, flow, avoid, age_max, salt, alone };
+        let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
+        active.lone += u32::from(choice.trusted);
+        active.explore |= choice.trusted
+            && (active.lone.is_power_of_two() || active.lone.is_multiple_of(EXPLORE_EACH));
+        choice.path
     }
 
-    /// The path of the next packet that carries only acknowledgments.
-    pub fn ack_path_choose(&mut self, now: Time, rng: &mut Rng) -> u8 {
+    /// A path to be probed because packets that leave alone keep to those that are known to be
+    /// quick: what is known of the others would grow old. `None`: not now.
+    pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
+        let active = self.active.as_mut()?;
+        core::mem::take(&mut active.explore).then(|| active.set.scan_live(rng))
+    }
+
+    /// The path of the next packet that carries only acknowledgments. `alone`: of a packet or two,
+    /// not of a burst.
+    pub fn ack_path_choose(&mut self, now: Time, alone: bool, rng: &mut Rng) -> u8 {
         let (p, active, _) = self.grow(now);
+        if alone && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX) {
+            return path;
+        }
         let base = active.rtt.min_ns().max(p.rtt_ns_initial);
         let slack = ns32(rtt::target(p, base));
         active.ack_paths.choose(&mut active.set, slack, rng)
@@ -218,8 +254,14 @@ impl PathContext {
 
     /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
     pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
+        let sent = Time(now.0.saturating_sub(rtt.0));
+        self.on_sample(now, path, &Sample { sent, rtt, back: Span::ZERO, ce });
+    }
+
+    /// The same with all that is known of it.
+    pub(crate) fn on_sample(&mut self, now: Time, path: u8, sample: &Sample) {
         let (p, active, _) = self.grow(now);
-        active.on_echo(p, now, path, rtt, ce);
+        active.on_echo(p, now, path, sample);
     }
 
     /// What the two hosts took of a round trip: waits in sockets and for the processor. Covered by
@@ -365,6 +407,17 @@ impl PathContext {
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
         self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min))) + self.host_delay()
+    }
+
+    /// The same while next to nothing is in flight: what paths take that are not late. What the
+    /// hosts may add is left out: copies are few (see `tx/loss.rs`).
+    pub fn hedge_delay(&self) -> Span {
+        let known = self.active.as_ref().map_or(Smoothed::default(), |a| a.rtt.on_time);
+        if known.srtt_ns == 0 {
+            return self.tlp_delay();
+        }
+        let ns = known.timeout_ns().max(u64::from(known.srtt_ns) * 3 / 2);
+        Span(ns.max(self.params.hedge_ns_min.into())).min(self.tlp_delay())
     }
 
     /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.

@@ -38,7 +38,10 @@ impl Smoothed {
 /// RTTs of a peer over all its paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
+    /// With the way back, however long it took.
     pub all: Smoothed,
+    /// Of paths that were not late, and without what the way back took too long.
+    pub on_time: Smoothed,
     min_ns_now: u32,
     min_ns_before: u32,
     half_began: Time,
@@ -52,6 +55,7 @@ impl Rtt {
         let min_ns_before = if min_ns == 0 { u32::MAX } else { min_ns };
         Self {
             all,
+            on_time: Smoothed::default(),
             min_ns_now: u32::MAX,
             min_ns_before,
             half_began: now,
@@ -61,8 +65,9 @@ impl Rtt {
     }
 
     /// Takes a sample; returns by how many ns it exceeds the least RTT.
-    pub(crate) fn on_sample(&mut self, now: Time, ns: u32) -> u32 {
-        self.all.on_sample(ns);
+    /// `back_ns`: what the way back took longer than others, not in `ns`.
+    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, back_ns: u32) -> u32 {
+        self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
             self.half_began = now;
             // A standing queue must not become the base: it may rise by an eighth per half window.

@@ -217,16 +217,16 @@ impl PathSet {
 
     fn proven_push(&mut self, path: u8) {
         let len = usize::from(self.proven_len);
-        if len > 0 && self.proven[len - 1] == path {
-            return;
-        }
-        if len < PROVEN_MAX {
+        let known = self.proven[..len].iter().position(|&p| p == path);
+        if known.is_none() && len < PROVEN_MAX {
             self.proven[len] = path;
             self.proven_len += 1;
-        } else {
-            self.proven.copy_within(1.., 0);
-            self.proven[PROVEN_MAX - 1] = path;
+            return;
         }
+        // Each once, the newest at the end.
+        let from = known.unwrap_or(0);
+        self.proven[from..len].rotate_left(1);
+        self.proven[len - 1] = path;
     }
 
     /// The path that came back clean last and is healthy, `avoid` excepted.
@@ -240,6 +240,16 @@ impl PathSet {
             }
         }
         None
+    }
+
+    /// The path that came back clean last, if it is healthy and that is not longer ago.
+    pub(crate) fn proven_newest(&self, now: Time, age_max: Span) -> Option<u8> {
+        let all = self.proven[..usize::from(self.proven_len)].iter().rev();
+        all.copied().find(|&path| {
+            let entry = self.get(path);
+            let young = age_max == Span(u64::MAX) || now.since_wire(entry.at) <= age_max;
+            entry.is_live() && entry.level == 0 && young
+        })
     }
 
     /// The path that came back clean the longest ago, if it is younger than `age_max` and healthy.
@@ -270,8 +280,8 @@ impl PathSet {
     }
 
     /// Of the least queueing delays of the paths acknowledged since the last call, in ns: the lower
-    /// median and the lower quartile.
-    pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32)> {
+    /// median, the lower quartile, and of how many paths.
+    pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32, usize)> {
         let mut delays = [0u32; 256];
         let mut n = 0;
         for (word, bits) in self.touched.iter_mut().enumerate() {
@@ -288,7 +298,7 @@ impl PathSet {
         let half = (n - 1) / 2;
         let median = *delays[..n].select_nth_unstable(half).1;
         let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
-        Some((median, quartile))
+        Some((median, quartile, n))
     }
 
     /// Notes that the liveness of `path` changed, for [`Self::change_take`].

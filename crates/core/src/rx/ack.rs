@@ -6,6 +6,9 @@ use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
 use srd_wire::{ACK_ECHOES_MAX, Echo, Header};
 
+/// Packets that make no burst yet.
+const ALONE_MAX: u16 = 2;
+
 /// A received packet whose timing will be echoed.
 #[derive(Clone, Copy, Debug)]
 struct PendingEcho {
@@ -64,6 +67,10 @@ impl AckState {
     /// When the next acknowledgment must leave.
     pub fn due(&self) -> Time {
         self.due
+    }
+    /// Whether it speaks of next to nothing, and not of a burst.
+    pub fn is_alone(&self) -> bool {
+        self.unacked <= ALONE_MAX
     }
     /// For looking ahead.
     pub fn ahead(&self) -> u64 {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::WINDOW_MAX;
 use crate::psn;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use srd_wire::{Body, CloseCode, Flags, HEADER_BYTES, Header, Packet, PacketType};
 
 /// Twice the largest window: what is under way of one life of a peer is nearer.
@@ -52,10 +52,10 @@ impl<O: Observer> Engine<O> {
         }
         self.context_proven(now, ci)?;
         self.tx_num_take_in(ci, h)?;
-        self.context_heard(now, ci, meta, packet);
+        let back = self.context_heard(now, ci, meta, packet);
         if let Some(ack) = packet.ack {
             self.contexts.get_mut(ci).ack_echo = h.tx_num as u16;
-            self.ack_received(now, meta.waited, ci, ack)?;
+            self.ack_received(now, (meta.waited, back), ci, ack)?;
         }
         self.body_received(now, ci, meta, packet)
     }
@@ -101,8 +101,9 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Whatever it is, the peer is alive.
-    fn context_heard(&mut self, now: Time, ci: u32, meta: &RxMeta, packet: &Packet<'_>) {
+    /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was
+    /// on its way.
+    fn context_heard(&mut self, now: Time, ci: u32, meta: &RxMeta, packet: &Packet<'_>) -> Span {
         let h = &packet.header;
         let una = h.una();
         let c = self.contexts.get_mut(ci);
@@ -115,8 +116,11 @@ impl<O: Observer> Engine<O> {
             c.rx_una = una;
             c.act().verdicts.retire(una);
         }
+        let arrived = Time(now.0.saturating_sub(meta.waited.0));
+        let back = c.act().inbound.on_packet(arrived, h.timestamp);
         let path_ctx = c.path_ctx;
-        self.paths.get_mut(path_ctx).ctx.ack_echoed(now, h.ack_echo);
+        let there = Time(arrived.0.saturating_sub(back.0));
+        self.paths.get_mut(path_ctx).ctx.ack_echoed(there, h.ack_echo);
         if self.contexts.get_mut(ci).act().loss.stalled {
             self.context_resume(now, ci);
         }
@@ -127,6 +131,7 @@ impl<O: Observer> Engine<O> {
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
             self.granter.on_backlog(now, ci, h.backlog.packets_max(), bytes);
         }
+        back
     }
 
     fn body_received(

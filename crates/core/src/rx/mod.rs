@@ -4,6 +4,7 @@ pub(crate) mod ack;
 mod ack_build;
 mod deliver;
 mod demux;
+pub(crate) mod inbound;
 pub(crate) mod read;
 pub(crate) mod replay;
 pub(crate) mod verdicts;

@@ -4,6 +4,7 @@
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
+use crate::path::Sample;
 use crate::psn;
 use crate::time::{Span, Time};
 use crate::tx::loss::Blame;
@@ -21,10 +22,11 @@ struct Tally {
 }
 
 impl<O: Observer> Engine<O> {
+    /// `waited`: in our socket; `back`: on the way to us, longer than the quickest.
     pub(crate) fn ack_received(
         &mut self,
         now: Time,
-        waited: Span,
+        (waited, back): (Span, Span),
         ci: u32,
         ack: &AckBlock,
     ) -> Result<(), Drop> {
@@ -34,7 +36,7 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadAck);
         }
         for e in &ack.echoes {
-            self.echo_received(now, waited, ci, e);
+            self.echo_received(now, (waited, back), ci, e);
         }
         let mut tally = Tally::default();
         let mut p = una;
@@ -62,7 +64,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
-    fn echo_received(&mut self, now: Time, waited: Span, ci: u32, e: &Echo) {
+    fn echo_received(&mut self, now: Time, (waited, back): (Span, Span), ci: u32, e: &Echo) {
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
         let age = now.since_wire(e.timestamp);
@@ -80,15 +82,18 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         a.board.note_arrival(e.path, Time(now.0 - age.0));
         // Out comes what either host took: the wait in our socket, and what the peer reports.
-        let rtt = age - waited - Span(u64::from(e.delay) << 6);
+        let both = age - waited - Span(u64::from(e.delay) << 6);
+        // And what the acknowledgment's own way took too long: no fault of this path.
+        let rtt = both - back;
         if e.delay == u16::MAX {
             self.paths.get_mut(path_ctx).ctx.on_host_delay(now, age);
         }
         let measured = e.delay != u16::MAX && rtt > Span::ZERO;
         if measured && u16::from(e.path) < self.cfg.path.paths {
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
-            pc.on_host_delay(now, age - rtt);
-            pc.on_echo(now, e.path, rtt, e.ce);
+            pc.on_host_delay(now, age - both);
+            let sent = Time(now.0 - age.0);
+            pc.on_sample(now, e.path, &Sample { sent, rtt, back, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.observer.event(now, Event::Rtt { ctx: ci, path, rtt_ns, ce });
         }
@@ -163,7 +168,7 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         let app_limited = !a.has_to_send();
         if tally.psns > 0 {
-            a.loss.progress(now);
+            a.loss.progress(now, tally.psns);
         }
         let path_ctx = self.contexts.get(ci).path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;

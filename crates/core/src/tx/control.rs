@@ -87,12 +87,14 @@ impl<O: Observer> Engine<O> {
             if c.peer_tag == 0 || c.active.as_ref().is_none_or(|a| a.ack.due() > now) {
                 continue;
             }
-            let (path_ctx, repeat) = (c.path_ctx, c.act().ack.is_repeat());
+            let ack = &c.act().ack;
+            let (repeat, alone) = (ack.is_repeat(), ack.is_alone());
+            let path_ctx = c.path_ctx;
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
             let path = if repeat {
                 pc.path_any(now, &mut self.rng)
             } else {
-                pc.ack_path_choose(now, &mut self.rng)
+                pc.ack_path_choose(now, alone, &mut self.rng)
             };
             let rest = self.ack_build(now, ci);
             self.emit_alone(now, ci, Body::Ack, Flags::ACK_BLOCK, path, out);

@@ -1,7 +1,7 @@
 //! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and
 //! the silence that is nobody's loss.
 
-use crate::context::ContextState;
+use crate::context::{Active, ContextState};
 use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
 use crate::path::PathContext;
@@ -14,6 +14,14 @@ use std::collections::VecDeque;
 const PROBES_QUICK: u8 = 4;
 /// A packet's timeout doubles with so many transmissions, whatever paths they took.
 const DOUBLING_EACH: u8 = 8;
+/// Packets in flight that are worth a tail probe sooner than usual.
+const HEDGED_MAX: u32 = 4;
+/// Such probes in a row, each after twice the time.
+const HEDGES_MAX: u8 = 3;
+/// What one costs, in packets acknowledged: a share of 1/16.
+const HEDGE_COST: u8 = 16;
+/// Most that can be saved for them.
+const HEDGE_CREDIT_MAX: u8 = 8 * HEDGE_COST;
 /// Transmissions given up that may yet turn out to have arrived.
 const RECENT_MAX: usize = 64;
 
@@ -49,7 +57,10 @@ pub(crate) struct LossState {
     /// All paths are silent: the peer has stalled. Nothing but probes leaves.
     pub stalled: bool,
     last_sent: Time,
-    tail_probed: bool,
+    /// Tail probes since something was acknowledged.
+    tail_probes: u8,
+    /// What quick tail probes may still cost.
+    hedge_credit: u8,
     /// Timeouts count from here at the earliest.
     resumed_at: Time,
     probe_at: Time,
@@ -64,7 +75,8 @@ impl Default for LossState {
         Self {
             stalled: false,
             last_sent: Time(0),
-            tail_probed: false,
+            tail_probes: 0,
+            hedge_credit: HEDGE_CREDIT_MAX,
             resumed_at: Time(0),
             probe_at: Time::NEVER,
             probe_round: 0,
@@ -87,14 +99,16 @@ impl LossState {
         round
     }
     /// PSNs were acknowledged: the tail moved.
-    pub fn progress(&mut self, now: Time) {
-        self.tail_probed = false;
+    pub fn progress(&mut self, now: Time, psns: u32) {
+        self.tail_probes = 0;
+        let credit = u32::from(self.hedge_credit).saturating_add(psns);
+        self.hedge_credit = credit.min(HEDGE_CREDIT_MAX.into()) as u8;
         self.last_sent = self.last_sent.max(now);
     }
     /// The peer is heard again.
     pub fn resume(&mut self, now: Time) {
         self.stalled = false;
-        self.tail_probed = false;
+        self.tail_probes = 0;
         self.resumed_at = now;
         self.last_sent = now;
         self.probe_at = Time::NEVER;
@@ -202,8 +216,8 @@ impl<O: Observer> Engine<O> {
         };
         let e = a.board.get(oldest);
         let timeout = e.sent.max(a.loss.resumed_at) + self.timeout_of(pc, e);
-        let tail = a.loss.last_sent + self.patience(pc.tlp_delay());
-        let first = if a.loss.tail_probed { timeout } else { timeout.min(tail) };
+        let tail = self.tail_deadline(a, pc);
+        let first = timeout.min(tail);
         first.min(silent_at).min(self.overtaken_at(ci))
     }
 
@@ -221,6 +235,19 @@ impl<O: Observer> Engine<O> {
         let pc = &self.paths.get(c.path_ctx).ctx;
         let round_trip = pc.srtt() + pc.lag(e.path) + pc.host_delay();
         e.sent + self.patience(round_trip + pc.reorder_slack_cross())
+    }
+
+    /// When the end of what is in flight is probed. A few packets are probed early and often, as
+    /// long as that stays rare.
+    fn tail_deadline(&self, a: &Active, pc: &PathContext) -> Time {
+        let probes = a.loss.tail_probes;
+        let hedged = a.board.in_flight() <= HEDGED_MAX && a.loss.hedge_credit >= HEDGE_COST;
+        let wait = match hedged {
+            true if probes < HEDGES_MAX => pc.hedge_delay().scale(1 << probes, 1),
+            false if probes == 0 => pc.tlp_delay(),
+            _ => return Time::NEVER,
+        };
+        a.loss.last_sent + self.patience(wait)
     }
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
@@ -263,9 +290,9 @@ impl<O: Observer> Engine<O> {
         if self.overtaken_lose(now, ci) {
             return;
         }
-        let a = self.contexts.get_mut(ci).act();
+        let a = self.contexts.get(ci).active.as_ref();
         let pc = &self.paths.get(path_ctx).ctx;
-        if !a.loss.tail_probed && a.loss.last_sent + self.patience(pc.tlp_delay()) <= now {
+        if a.is_some_and(|a| self.tail_deadline(a, pc) <= now) {
             return self.tail_probe(now, ci);
         }
         self.timeout_scan(now, ci, heard);
@@ -291,7 +318,11 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
         let a = c.act();
-        a.loss.tail_probed = true;
+        let hedged = a.board.in_flight() <= HEDGED_MAX;
+        a.loss.tail_probes = a.loss.tail_probes.saturating_add(1);
+        if hedged {
+            a.loss.hedge_credit = a.loss.hedge_credit.saturating_sub(HEDGE_COST);
+        }
         let Some(p) = a.board.oldest() else { return };
         let e = *a.board.get(p);
         a.board.mark_lost(p);

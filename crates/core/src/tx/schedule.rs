@@ -92,6 +92,9 @@ impl<O: Observer> Engine<O> {
             Gate::Blocked => return Turn::Blocked,
         };
         let path = pc.path_choose(now, ci, lost, &mut self.rng);
+        if let Some(other) = pc.explore_take(&mut self.rng) {
+            self.probes.push_back((ci, other));
+        }
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
         while packets > 0 {

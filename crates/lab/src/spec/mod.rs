@@ -312,6 +312,13 @@ pub struct Workload {
     /// Bytes that each of them sends.
     #[serde(default = "flow_bytes")]
     pub background_bytes: u64,
+    /// They keep this much under way whatever the queue, as a connection does that slows down for
+    /// losses alone; 0 = SRD's own control, on one path.
+    #[serde(default)]
+    pub background_window_bytes: u64,
+    /// Each pair also sends in the other direction.
+    #[serde(default)]
+    pub both_ways: bool,
     /// Flows of each pair (default 1).
     #[serde(default = "one")]
     pub flows_per_pair: u32,
