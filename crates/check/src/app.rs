@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::cover::Cover;
 use crate::draw::Draw;
-use crate::ledger::{Ledger, Oracle, Region, Req, ReqState};
+use crate::ledger::{Ledger, NO_CREDIT, Oracle, Region, Req, ReqState};
 use crate::node::Node;
 use crate::packet::{host_of, ip_of};
 use crate::scenario::{Scenario, stream};
@@ -301,6 +301,7 @@ impl Node {
             delivered: 0,
             region_gone: false,
             calm: led.calm,
+            credit: None,
         });
         let id = self.id;
         led.note(|| format!("engine {id} posts request {req} as {h:?}: {qpn:?} {wr:?}"));
@@ -342,6 +343,11 @@ impl Node {
                 let (ah, ip) = self.app.draw.pick(&all);
                 led.note(|| format!("{ah:?} to {ip} goes"));
                 let done = self.engine.ah_destroy(now, ah);
+                // Its work ends here, and gives its credits back before it is polled.
+                for id in self.wrs.iter().flatten() {
+                    let r = &mut led.reqs[*id as usize];
+                    r.credit = if r.wr.ah == ah { Some(NO_CREDIT) } else { r.credit };
+                }
                 self.mirror.ahs.retain(|a| a.0 != ah);
                 led.require(done.is_ok(), Oracle::Post, || format!("{ah:?}: {done:?}"));
                 if self.app.draw.percent(70) {

@@ -9,7 +9,7 @@ use srd_core::config::{PORT_BASE_DEFAULT, RatePolicy};
 use srd_core::wire::{
     self, AckBlock, Body, Header, Message, Packet, PacketType, ReadStatus, VerdictEntry,
 };
-use srd_core::{Endpoint, EngineConfig, Opcode, Source, Transmit, TxSink};
+use srd_core::{Endpoint, EngineConfig, Opcode, Qpn, Source, Transmit, TxSink};
 use srd_fabric::{Ps, SEC};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -21,6 +21,7 @@ pub struct Emitter<'a> {
     wrs: &'a [Option<u32>],
     judgments: &'a mut FxHashMap<Endpoint, Judgments>,
     contexts: &'a FxHashMap<Endpoint, u32>,
+    engagements: &'a FxHashMap<Endpoint, u32>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
     counts: &'a mut (u64, u64, u64),
     ack_deadline: &'a AckDeadline,
@@ -49,6 +50,7 @@ impl Node {
             wrs: &self.wrs,
             judgments: &mut self.judgments,
             contexts: &self.contexts,
+            engagements: &self.engagements,
             buckets: &mut self.buckets,
             counts: &mut self.counts,
             ack_deadline: &self.ack_deadline,
@@ -90,6 +92,7 @@ impl Node {
             }
             if matches!(to, "Opening" | "HalfOpen" | "Closed") {
                 self.judgments.remove(&peer);
+                *self.engagements.entry(peer).or_default() += 1;
             }
         }
     }
@@ -299,7 +302,35 @@ impl Emitter<'_> {
         if matches!(t.packet.body, Body::WriteImm { .. }) {
             self.led.messages.insert((self.id, self.epoch, m.msg_id), id);
         }
+        self.credit_check(t, id);
         Some(id)
+    }
+
+    /// Reads and messages of several packets take a credit each. Engines of a world all offer the
+    /// same number.
+    fn credit_check(&mut self, t: &Transmit<'_>, id: u32) {
+        let (op, most) = match t.packet.body {
+            Body::ReadReq(..) => (Opcode::Read, self.cfg.reads_per_context_max),
+            Body::WriteImm { msg_len, .. } if msg_len > u32::from(t.packet.payload_len) => {
+                (Opcode::WriteImm, self.cfg.write_imms_per_context_max)
+            }
+            _ => return,
+        };
+        let engagement = self.engagements.get(&t.dst).copied().unwrap_or(0);
+        self.led.reqs[id as usize].credit.get_or_insert(engagement);
+        let dst = self.led.reqs[id as usize].dst;
+        let ready = |q: Qpn| {
+            self.mirror.qps.iter().any(|m| m.qpn == q && m.state != srd_core::QpState::Err)
+        };
+        let taken = self.wrs.iter().flatten().filter(|&&r| {
+            let r = &self.led.reqs[r as usize];
+            r.wr.op == op && r.dst == dst && r.holds_credit(engagement) && ready(r.qpn)
+        });
+        let taken = taken.count();
+        let id = self.id;
+        self.led.require(taken <= usize::from(most), Oracle::Window, || {
+            format!("engine {id}: {taken} of {op:?} under way to {:?}, offered are {most}", t.dst)
+        });
     }
 
     /// A response is read from a region that is registered.

@@ -112,12 +112,32 @@ pub struct Req {
     pub region_gone: bool,
     /// Posted after the network had healed.
     pub calm: bool,
+    /// It takes a credit of the peer since it was first sent: in which engagement of the two.
+    pub credit: Option<u32>,
 }
+
+/// In place of an engagement: the request takes no credit any more.
+pub const NO_CREDIT: u32 = u32::MAX;
 
 impl Req {
     /// Whether `v` was ever the verdict.
     pub fn judged(&self, v: Verdict) -> bool {
         self.verdicts >> v as u16 & 1 == 1
+    }
+    /// Whether its credit must still be taken, for all that is known outside of the engine: it has
+    /// not done all it should, and nothing has ended it.
+    pub fn holds_credit(&self, engagement: u32) -> bool {
+        let done = match self.wr.op {
+            Opcode::Read => self.placed.total() == u64::from(self.wr.len) || self.region_gone,
+            _ => self.delivered > 0,
+        };
+        // A read that is refused for now gives its credit back until it is tried again.
+        let rnr = u16::from(self.wr.op == Opcode::WriteImm) << Verdict::Rnr as u16;
+        let good = 1 << Verdict::Ok as u16 | rnr;
+        let refused = self.verdicts & !good != 0
+            || (self.rnr_retry < 7 && self.rnr > u32::from(self.rnr_retry));
+        let live = self.state == ReqState::Live && self.credit == Some(engagement);
+        live && !done && !refused
     }
     /// Whether the responder completes a receive for it.
     pub fn is_message(&self) -> bool {

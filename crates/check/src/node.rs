@@ -134,6 +134,8 @@ pub struct Node {
     pub judgments: FxHashMap<Endpoint, Judgments>,
     /// Contexts that there have been with each peer in this life: numbers start anew with each.
     pub contexts: FxHashMap<Endpoint, u32>,
+    /// How often all work with each peer may have ended at once: credits are counted anew.
+    pub engagements: FxHashMap<Endpoint, u32>,
     /// When each peer was last heard, by the engine's clock.
     pub heard: FxHashMap<Endpoint, Time>,
     /// Pacing by address.
@@ -187,6 +189,7 @@ impl Node {
             wrs: Vec::new(),
             judgments: FxHashMap::default(),
             contexts: FxHashMap::default(),
+            engagements: FxHashMap::default(),
             heard: FxHashMap::default(),
             buckets: FxHashMap::default(),
             pds: Vec::new(),

@@ -40,8 +40,14 @@ impl Node {
             led.note(|| format!("engine {id}: {e:?}"));
             match e {
                 AsyncEvent::WrReleased(h) => self.released(led, h),
-                AsyncEvent::PeerUnresponsive(peer) => self.silent(led, peer),
-                AsyncEvent::PeerUnreachable(_) => led.disturbed = true,
+                AsyncEvent::PeerUnresponsive(peer) => {
+                    *self.engagements.entry(peer).or_default() += 1;
+                    self.silent(led, peer);
+                }
+                AsyncEvent::PeerUnreachable(peer) => {
+                    *self.engagements.entry(peer).or_default() += 1;
+                    led.disturbed = true;
+                }
                 _ => {}
             }
         }

@@ -163,6 +163,11 @@ bugs! {
     "giving up":
     /// Work given up keeps its PSNs.
     TombstoneForgotten,
+    "credits":
+    /// More reads are asked for than the peer serves at a time.
+    ReadCreditIgnored,
+    /// More messages of several packets are under way than the peer keeps apart.
+    ImmediateCreditIgnored,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -140,8 +140,16 @@ impl<O: Observer> Engine<O> {
             Opcode::Write | Opcode::WriteImm if !features.has(Features::RDMA_WRITE) => {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
-            Opcode::Read if c.reads_out >= c.limits.reads_max => Admit::Later,
-            Opcode::WriteImm if w.wr.len > mtu && c.imms_out >= c.limits.imms_max => Admit::Later,
+            Opcode::Read if c.reads_out >= c.limits.reads_max && !planted!(ReadCreditIgnored) => {
+                Admit::Later
+            }
+            Opcode::WriteImm
+                if w.wr.len > mtu
+                    && c.imms_out >= c.limits.imms_max
+                    && !planted!(ImmediateCreditIgnored) =>
+            {
+                Admit::Later
+            }
             _ => Admit::Yes,
         }
     }
