@@ -14,6 +14,12 @@ const MTU_MAX_DEFAULT: u16 = 8928;
 /// How long a program does not poll before the device's thread drives.
 const IDLE: Duration = Duration::from_micros(300);
 
+/// How long a peer may be silent while it owes an answer, in seconds, before requests to it end
+/// with status 13 (or 15, if it never answered). Longer than the device's own 5 s: the peer is no
+/// card but a process, and where more programs spin than there are processors, one was seen to get
+/// none for 5.4 s.
+const PEER_SILENT_MAX_S: u64 = 20;
+
 /// The variables, with what they are for.
 pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_INTERFACE", "network interfaces to offer as devices, by name, with commas in between"),
@@ -70,6 +76,11 @@ impl Settings {
         let mut config = DeviceConfig::ip(ip);
         config.progress = Progress::Shared { idle: IDLE };
         config.mtu = self.mtu;
+        config.tune = Some(Box::new(|engine| {
+            let silent_max = srd::Span::from_secs(PEER_SILENT_MAX_S);
+            engine.loss.unresponsive_after = silent_max;
+            engine.loss.unreachable_after = silent_max;
+        }));
         if let Some(paths) = self.paths {
             config.paths = paths;
         }

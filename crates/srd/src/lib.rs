@@ -110,7 +110,7 @@ pub use queue::{
 
 pub use srd_core::{
     Access, AhId, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState, QpType,
-    Qpn, Status,
+    Qpn, Span, Status,
     config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
     limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE},
     path::PathStats,

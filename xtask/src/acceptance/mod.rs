@@ -158,23 +158,26 @@ fn told(name: &str, began: Instant, outcome: &Outcome) {
 
 /// Open MPI 5 from PyPI, if a folder with it is named.
 fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
-    const RANKS: u32 = 2;
-    let name = format!("Open MPI of PyPI, {RANKS} ranks on 2 hosts, up to 64 KiB");
-    if only.is_some_and(|word| !name.contains(word)) {
-        return Vec::new();
-    }
-    let began = Instant::now();
-    let mut program = "Open MPI 5 (wheel)".to_owned();
-    let outcome = match folder.map(|f| wheel::version(f).map(|v| (f, v))) {
-        None => Outcome::Skipped("name a virtual environment with --mpi-wheel DIR".into()),
-        Some(Err(why)) => Outcome::Skipped(why),
-        Some(Ok((folder, version))) => {
-            program = version;
-            seen(fabric, true, || wheel::run(fabric, folder, RANKS))
+    let mut rows = Vec::new();
+    for ranks in [2, 4] {
+        let name = format!("Open MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
+        if only.is_some_and(|word| !name.contains(word)) {
+            continue;
         }
-    };
-    told(&name, began, &outcome);
-    vec![(program, name, outcome)]
+        let began = Instant::now();
+        let mut program = "Open MPI 5 (wheel)".to_owned();
+        let outcome = match folder.map(|f| wheel::version(f).map(|v| (f, v))) {
+            None => Outcome::Skipped("name a virtual environment with --mpi-wheel DIR".into()),
+            Some(Err(why)) => Outcome::Skipped(why),
+            Some(Ok((folder, version))) => {
+                program = version;
+                seen(fabric, true, || wheel::run(fabric, folder, ranks))
+            }
+        };
+        told(&name, began, &outcome);
+        rows.push((program, name, outcome));
+    }
+    rows
 }
 
 /// mpi4py's own tests, on two and on four ranks.
@@ -191,7 +194,7 @@ fn mpi4py_rows(
             continue;
         }
         let began = Instant::now();
-        let outcome = match source.map(|s| mpi4py::ready(s).map(|()| s)) {
+        let outcome = match source.map(|s| mpi4py::ready(s, ranks).map(|()| s)) {
             None => Outcome::Skipped("name the unpacked source with --mpi4py-src DIR".into()),
             Some(Err(why)) => Outcome::Skipped(why),
             Some(Ok(source)) => {

@@ -80,7 +80,12 @@ fn known_write(known: &[Known], left: &BTreeMap<String, BTreeSet<String>>) -> Re
 ///
 /// # Errors
 /// It is not; the text says what to do.
-pub fn ready(source: &Path) -> Result {
+pub fn ready(source: &Path, ranks: u32) -> Result {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if processors < ranks as usize {
+        // Ranks that wait spin: over Open MPI's own TCP, too, tests then last longer than they may.
+        return Err(format!("{ranks} ranks need {ranks} processors, here are {processors}"));
+    }
     if !source.join("test/test_p2p_buf.py").is_file() {
         return Err(format!("{} is not mpi4py's source: no test/", source.display()));
     }
@@ -125,8 +130,8 @@ pub fn run(f: &Fabric, source: &Path, ranks: u32, update: bool) -> Result<String
     let other = run.all(Over::TcpOfi, Some(&differ))?;
     let ours: Vec<&String> = differ.iter().filter(|t| passes(&other, t)).collect();
     if ours.is_empty() {
-        let all: Vec<&str> = differ.iter().map(String::as_str).collect();
-        return Ok(format!("{remark}; over libfabric's TCP these fail, too: {}", all.join(", ")));
+        println!("    over libfabric's TCP these fail, too: {differ:?}");
+        return Ok(format!("{remark}; the other {} fail over libfabric's TCP, too", differ.len()));
     }
     Err(format!("{} tests fail over SRD alone: {ours:?}", ours.len()))
 }
