@@ -102,8 +102,8 @@ impl Fabric {
     /// A command on a host, with a limit of seconds.
     fn on_plain(&self, node: &str, seconds: u32, line: &str) -> Command {
         let script = format!("hostname {node}; exec timeout -k 5 {seconds} {line}");
-        // At no higher priority: MPI's daemons on other hosts have sessions of their own, whose ranks
-        // would not get a processor while raised ones spin.
+        // At no higher priority: MPI's daemons on other hosts have sessions of their own, whose
+        // ranks would not get a processor while raised ones spin.
         let mut c = Command::new("setsid");
         c.arg("-w").arg(&self.srd);
         c.args(["net", "exec", node, "--name", &self.name, "--", "unshare", "-u", "sh", "-c"]);
