@@ -10,7 +10,7 @@ const END: &str = "<!-- end of what mpi-figures makes -->";
 /// What profiles say of the table above it.
 const STANDS_IN_THE_WAY: &str = "\n\
      Where half a round trip of 8 B goes, as time stamps in a build for the purpose show \
-     (means of 100,000 round trips on this kind of machine, busy at the time): the system call \
+     (means of 100,000 round trips, 22 November 2026, this kind of machine, busy): the system call \
      that sends, with delivery into the peer's socket, 1.8 µs; the one that receives 0.9; MPI \
      and libfabric's `efa` provider, from the completion they are given to the next post, 1.0; \
      libibverbs and the engine 0.5 before the packet leaves and 0.6 after it has come. Half a \
@@ -22,7 +22,7 @@ const STANDS_IN_THE_WAY: &str = "\n\
      several by one call would leave the last of them to nobody when the program goes on to \
      compute. TCP merges what is in its queue, and a receiver of TCP copies once: here the \
      kernel copies out of the packet, the engine to the posted buffer, and the provider to the \
-     program's. Of both ends' time in a flow of 8 KiB each way, the kernel has 55 %, libibverbs \
+     program's. Of one rank's time in a flow of 8 KiB each way, the kernel has 55 %, libibverbs \
      22 %, libc (mostly the provider's copy) 12 %, libfabric 7 %.\n";
 /// Places in a spread of samples.
 const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
