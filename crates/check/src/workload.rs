@@ -78,7 +78,7 @@ impl Workload {
         Self::Crowd,
     ];
 
-    /// Those that a share of the seeds has instead: see [`crate::focus`].
+    /// Those that a share of the seeds has instead: see `focus.rs`.
     pub const FOCUSED: [Self; 2] = [Self::GiveUp, Self::Capped];
 
     /// Its numbers.
