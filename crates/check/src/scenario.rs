@@ -13,7 +13,7 @@ use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_
 
 /// Round trips that a packet may need at the least rate: sent, judged late, and sent again.
 const TRIES: u64 = 4;
-/// The least that a world at the least rate is given: clocks that leap and timers in ticks make
+/// The least that such a world is given, if clocks or caps are to blame: clocks that leap and timers in ticks make
 /// waits that no sum of round trips knows (five of 79,220 seeds took longer than such a sum).
 const SLOW_MIN: Ps = 500 * MS;
 
@@ -284,9 +284,14 @@ impl Scenario {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
         // A full rate sends the most that a world may have within 20 ms.
-        let least_rate = (TRIES * packets * self.round_trip_ps()).max(SLOW_MIN);
-        let slow = least_rate + self.stalls_remembered_ps();
-        2 * ns * NS + 20 * MS + if self.is_slow() { slow } else { 0 }
+        let least_rate = TRIES * packets * self.round_trip_ps() + self.stalls_remembered_ps();
+        let slow = match (self.is_slow(), self.config.rate.policy) {
+            (true, _) => least_rate.max(SLOW_MIN),
+            // Queues of hosts that hold packets back look like the network's to a rate that adapts.
+            (false, RatePolicy::Srd) => least_rate,
+            (false, RatePolicy::Fixed) => 0,
+        };
+        2 * ns * NS + 20 * MS + slow
     }
 
     /// With credits whose grants do not come, a packet may leave per two round trips as measured. A
@@ -301,16 +306,14 @@ impl Scenario {
         if self.config.rate.credits { 16 * longest } else { 0 }
     }
 
-    /// Whether engines may come down to one packet per round trip: where the rate adapts (queues
-    /// of hosts that hold packets back look like the network's), where the cap holds few, where
+    /// Whether engines may come down to one packet per round trip: where the cap holds few, where
     /// timers run in ticks, and where timers that fire before the answer can come bring every
     /// sender to the least rate.
     fn is_slow(&self) -> bool {
         let r = &self.config.rate;
         let capped = r.policy == RatePolicy::Fixed
             && r.inflight_fixed_bytes < 4 * u64::from(self.config.mtu).max(500);
-        let adapts = r.policy == RatePolicy::Srd;
-        adapts || capped || self.config.loss.reorder_min == Span(0) || self.machine.late_ps > 0
+        capped || self.config.loss.reorder_min == Span(0) || self.machine.late_ps > 0
     }
 
     /// The longest that one packet and its acknowledgment take where nothing queues: the way, eight
