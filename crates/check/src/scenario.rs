@@ -13,8 +13,8 @@ use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_
 
 /// Round trips that a packet may need at the least rate: sent, judged late, and sent again.
 const TRIES: u64 = 4;
-/// The least that such a world is given, if clocks or caps are to blame: clocks that leap and timers
-/// in ticks make waits that no sum of round trips knows (five of 79,220 seeds took longer).
+/// The least that such a world is given, if clocks or caps are to blame: clocks that leap and
+/// timers in ticks make waits that no sum of round trips knows (five of 79,220 seeds took longer).
 const SLOW_MIN: Ps = 500 * MS;
 
 /// What a shrinker may take away from a world. The rest of the world stays as it was, because each
