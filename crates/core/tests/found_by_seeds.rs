@@ -439,3 +439,39 @@ fn an_open_that_was_proven_once_does_not_end_a_newer_context() {
     assert!(open(2, first).is_some(), "the late copy must prove itself anew");
     assert_eq!(open(3, 0), None, "and has ended nothing");
 }
+
+/// Two engines at one address; one of them grants credits and one does not. What went to the second
+/// waited for grants that nobody made, the first window per two round trips.
+#[test]
+fn credits_of_one_engine_do_not_hold_back_what_goes_to_its_neighbour() {
+    let run = |credits| {
+        let mut configs: Vec<_> = [0, 1, 1].map(config).into();
+        configs[2].slot = 1;
+        (configs[0].rate.credits, configs[1].rate.credits) = (credits, credits);
+        configs[0].rate.policy = config::RatePolicy::Fixed;
+        configs[0].rate.inflight_fixed_bytes = 2000;
+        let mut net = Net::new(25, configs);
+        let now = net.now;
+        let dst = [2, 1].map(|i: usize| net.hosts[i].qp(now, QpType::Srd, false));
+        let qp = net.hosts[0].qp(now, QpType::Srd, false);
+        let to = net.hosts[1].ip;
+        let ah = net.hosts[0].ah(now, to);
+        for i in 0..300 {
+            net.hosts[2].recv(dst[0], i, 1024);
+            net.hosts[1].recv(dst[1], i, 1024);
+        }
+        for (k, d) in dst.into_iter().enumerate() {
+            let now = net.now;
+            net.hosts[0].post(now, qp, send_wr(1, ah, d, 1000), pattern(1, 1000)).unwrap();
+            assert!(net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == k + 1));
+        }
+        let began = net.now;
+        for k in 0..200 {
+            net.hosts[0].post(began, qp, send_wr(k, ah, dst[0], 1000), pattern(k, 1000)).unwrap();
+        }
+        assert!(net.run_until(Span::from_ms(100), |n| n.hosts[0].sends_done() == 202));
+        net.now.since(began)
+    };
+    let (without, beside) = (run(false), run(true));
+    assert!(beside <= without.scale(11, 10), "{beside:?}, {without:?} without credits");
+}

@@ -237,9 +237,10 @@ impl<O: Observer> Engine<O> {
             a.window.reset(cum);
             a.replay.reset(newest);
         }
-        let credits = p.features.has(Features::CREDITS) && self.cfg.rate.credits;
         let path_ctx = c.path_ctx;
-        self.paths.get_mut(path_ctx).ctx.credits_set(credits);
+        if self.granting(ci) {
+            self.paths.get_mut(path_ctx).ctx.credits_begin();
+        }
     }
 
     pub(crate) fn open_acked(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {

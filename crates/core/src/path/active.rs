@@ -213,7 +213,7 @@ impl Active {
         }
     }
 
-    pub(crate) fn gate(&self, p: &Params, now: Time, credit: &Credit) -> Gate {
+    pub(crate) fn gate(&self, p: &Params, now: Time, credit: Option<&Credit>) -> Gate {
         let mtu = u64::from(p.mtu);
         let room = self.inflight_max.saturating_sub(self.inflight);
         if room < mtu && self.inflight > 0 {
@@ -221,7 +221,7 @@ impl Active {
         }
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
         let mut open_at = self.pacing.next();
-        if credit.is_on() {
+        if let Some(credit) = credit {
             match credit.room() {
                 0 if self.inflight > 0 => return Gate::Blocked,
                 0 => open_at = open_at.max(self.meter.last_sent() + self.credit_patience(p)),
@@ -247,9 +247,9 @@ impl Active {
         path: u8,
         bytes: u32,
         retransmit: bool,
-        credit: &mut Credit,
+        credit: Option<&mut Credit>,
     ) {
-        if credit.is_on() {
+        if let Some(credit) = credit {
             let idle = now.since(self.meter.last_sent()) >= self.credit_patience(p);
             if self.inflight == 0 && idle {
                 credit.refill(Self::window_first(p, self.rtt.min_ns()));

@@ -150,11 +150,12 @@ impl PathContext {
         (p, active, &mut self.credit)
     }
 
-    /// Whether data may be sent now.
-    pub fn gate(&self, now: Time) -> Gate {
+    /// Whether data may be sent now. `credited`: to an engine that grants credits, which are
+    /// obeyed; others at the same address need none.
+    pub fn gate(&self, now: Time, credited: bool) -> Gate {
         let p = &self.params;
         match &self.active {
-            Some(active) => active.gate(p, now, &self.credit),
+            Some(active) => active.gate(p, now, credited.then_some(&self.credit)),
             None => {
                 let rate = RateState::rate_initial(p);
                 Gate::Open { bytes: pacing::burst_bytes(rate, p.burst_bytes, p.mtu) }
@@ -221,9 +222,9 @@ impl PathContext {
 
     /// A reliable packet left: it counts as in flight until one of [`Self::on_acked`],
     /// [`Self::on_lost`], [`Self::on_forgotten`] is called for it.
-    pub fn on_sent(&mut self, now: Time, path: u8, bytes: u32, retransmit: bool) {
+    pub fn on_sent(&mut self, now: Time, path: u8, bytes: u32, retransmit: bool, credited: bool) {
         let (p, active, credit) = self.grow(now);
-        active.on_sent(p, now, path, bytes, retransmit, credit);
+        active.on_sent(p, now, path, bytes, retransmit, credited.then_some(credit));
     }
 
     /// A packet left that nothing held back (acknowledgment, probe): it does not count as in
@@ -277,9 +278,15 @@ impl PathContext {
     }
 
     /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
-    pub fn on_ack_end(&mut self, now: Time, newly_acked_bytes: u32, app_limited: bool) {
-        let (p, active, credit) = self.grow(now);
-        let credited = credit.is_on();
+    /// `credited`: by an engine that grants credits.
+    pub fn on_ack_end(
+        &mut self,
+        now: Time,
+        newly_acked_bytes: u32,
+        app_limited: bool,
+        credited: bool,
+    ) {
+        let (p, active, _) = self.grow(now);
         active.on_ack_end(p, now, newly_acked_bytes, app_limited, credited);
     }
 
@@ -438,9 +445,10 @@ impl PathContext {
         Some(PathChange { path, live })
     }
 
-    /// Whether the peer grants credits, which are then obeyed.
-    pub fn credits_set(&mut self, on: bool) {
-        self.credit.set(on, Active::window_first(&self.params, self.rtt_ns_min));
+    /// An engine at this address grants credits. What may be sent before the first ones come is
+    /// free.
+    pub fn credits_begin(&mut self) {
+        self.credit.begin(Active::window_first(&self.params, self.rtt_ns_min));
     }
 
     /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.

@@ -40,7 +40,7 @@ impl Bench {
 
     /// Sends one packet and loses it; something else is heard meanwhile.
     fn lose(&mut self, path: u8, rule: LossRule) {
-        self.context.on_sent(self.now, path, 4096, false);
+        self.context.on_sent(self.now, path, 4096, false, false);
         self.wait_us(30);
         let other = if path == 9 { 10 } else { 9 };
         self.echo(other, 10);
@@ -98,7 +98,7 @@ fn clean_paths_come_first_and_late_ones_wait() {
     b.echo(12, 10);
     b.wait_us(1000);
     assert_eq!([b.choose(0, None), b.choose(0, None)], [12, 12], "alone: what is known");
-    b.context.on_sent(b.now, 12, 4096, false);
+    b.context.on_sent(b.now, 12, 4096, false, false);
     let stale = (0..8).filter(|_| b.choose(0, None) == 12).count();
     assert!(stale <= 1, "what was clean long ago is one path among others");
 }
@@ -232,7 +232,7 @@ fn acknowledged_losses_do_not_add_up() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     for _ in 0..100 {
         b.lose(3, LossRule::SamePath);
-        b.context.on_sent(b.now, 3, 4096, false);
+        b.context.on_sent(b.now, 3, 4096, false, false);
         b.context.on_acked(b.now, 3, 4096, b.now);
         b.echo(3, 10);
     }
@@ -241,7 +241,7 @@ fn acknowledged_losses_do_not_add_up() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     b.echo(9, 10);
     for _ in 0..8 {
-        b.context.on_sent(b.now, 3, 4096, false);
+        b.context.on_sent(b.now, 3, 4096, false, false);
     }
     for _ in 0..8 {
         b.context.on_lost(b.now, 3, 4096, LossRule::CrossPath);
@@ -258,9 +258,9 @@ fn one_loss_is_enough_where_little_is_sent() {
     {
         let mut b = Bench::new(PathPolicy::Srd, 64);
         b.echo(9, 10);
-        b.context.on_ack_end(b.now, 4096, app_limited);
+        b.context.on_ack_end(b.now, 4096, app_limited, false);
         for _ in 0..inflight {
-            b.context.on_sent(b.now, 3, 4096, false);
+            b.context.on_sent(b.now, 3, 4096, false, false);
         }
         assert!(b.context.on_lost(b.now, 3, 4096, LossRule::CrossPath));
         assert_eq!(b.state(3), state, "{inflight} packets in flight");
@@ -271,8 +271,8 @@ fn one_loss_is_enough_where_little_is_sent() {
 fn a_path_is_blamed_when_the_copy_proves_the_loss() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     b.echo(9, 10);
-    b.context.on_ack_end(b.now, 4096, true);
-    b.context.on_sent(b.now, 3, 4096, false);
+    b.context.on_ack_end(b.now, 4096, true, false);
+    b.context.on_sent(b.now, 3, 4096, false, false);
     b.now += Span::from_secs(1);
     assert!(!b.context.on_lost(b.now, 3, 4096, LossRule::Timeout), "the peer was silent too");
     assert_eq!(b.state(3), "live");
@@ -319,7 +319,7 @@ fn timeouts_double_per_path_and_end() {
         b.lose(3, LossRule::Timeout);
     }
     assert_eq!(b.context.rto(3), Span::from_ms(100));
-    b.context.on_sent(b.now, 3, 100, false);
+    b.context.on_sent(b.now, 3, 100, false, false);
     b.context.on_acked(b.now, 3, 100, b.now);
     assert_eq!(b.context.rto(3), first);
 }
@@ -405,10 +405,10 @@ fn the_gate_follows_inflight_budget_and_drops() {
     let fill = |b: &mut Bench| {
         let mut sent = 0;
         loop {
-            match b.context.gate(b.now) {
+            match b.context.gate(b.now, false) {
                 Gate::Open { bytes } => {
                     assert!(bytes >= 4096);
-                    b.context.on_sent(b.now, 0, 4096, false);
+                    b.context.on_sent(b.now, 0, 4096, false, false);
                     sent += 4096;
                 }
                 Gate::Until(t) => b.now = t,
@@ -475,7 +475,7 @@ fn a_shrunk_context_remembers_what_matters() {
     assert_eq!((b.context.srtt(), b.context.rtt_min()), (srtt, min));
     assert_eq!(b.state(3), "retired");
     assert_eq!(b.context.probe_next(), Time::NEVER, "an idle peer is not probed");
-    assert!(matches!(b.context.gate(b.now), Gate::Open { .. }));
+    assert!(matches!(b.context.gate(b.now, false), Gate::Open { .. }));
     assert!((0..200).all(|_| b.choose(0, None) != 3));
     assert_eq!((b.context.srtt(), b.context.rtt_min()), (srtt, min));
     assert_eq!(b.context.change_take(), None);

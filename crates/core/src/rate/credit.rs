@@ -11,15 +11,12 @@ pub(crate) struct Credit {
 }
 
 impl Credit {
-    /// Obeys credits from now on or no more. Starts with `first` bytes that nobody granted.
-    pub(crate) fn set(&mut self, on: bool, first: u64) {
-        if on != self.on {
-            *self = Self { on, granted: 0, balance: i64::try_from(first).unwrap_or(i64::MAX) };
+    /// Obeys credits from now on. Starts with `first` bytes that nobody granted.
+    pub(crate) fn begin(&mut self, first: u64) {
+        if !self.on {
+            *self =
+                Self { on: true, granted: 0, balance: i64::try_from(first).unwrap_or(i64::MAX) };
         }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.on
     }
 
     /// The peer's counter. One that runs backwards is older than the newest and says nothing.
@@ -36,9 +33,7 @@ impl Credit {
     }
 
     pub(crate) fn on_sent(&mut self, bytes: u32) {
-        if self.on {
-            self.balance -= i64::from(bytes);
-        }
+        self.balance -= i64::from(bytes);
     }
 
     /// The peer owes us nothing and knows nothing of us: `first` bytes are free again.
@@ -46,10 +41,10 @@ impl Credit {
         self.balance = self.balance.max(i64::try_from(first).unwrap_or(i64::MAX));
     }
 
-    /// Bytes that may be sent; unlimited when off. Whoever has any credit may send a whole packet
+    /// Bytes that may be sent. Whoever has any credit may send a whole packet
     /// and owe the rest: peers need not agree on the size of a packet, and what is left over from
     /// the last one must not be a dead end.
     pub(crate) fn room(&self) -> u64 {
-        if self.on { u64::try_from(self.balance).unwrap_or(0) } else { u64::MAX }
+        u64::try_from(self.balance).unwrap_or(0)
     }
 }

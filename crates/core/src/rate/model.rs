@@ -30,6 +30,8 @@ struct Flying {
 
 pub(crate) struct Sender {
     pub context: PathContext,
+    /// Obeys credits.
+    pub credited: bool,
     flying: BTreeMap<u64, Flying>,
     lost: BTreeMap<u64, u8>,
     resend: u32,
@@ -100,6 +102,7 @@ impl Model {
                 config.mtu,
                 rng,
             ),
+            credited: false,
             flying: BTreeMap::new(),
             lost: BTreeMap::new(),
             resend: 0,
@@ -189,7 +192,8 @@ impl Model {
             self.senders[s].wake_at = Time::NEVER;
         }
         while self.senders[s].active {
-            match self.senders[s].context.gate(now) {
+            let sender = &self.senders[s];
+            match sender.context.gate(now, sender.credited) {
                 Gate::Open { bytes } => {
                     assert!(bytes >= MTU, "an open gate has room for a packet");
                     self.send(s);
@@ -214,7 +218,7 @@ impl Model {
         sender.resend -= u32::from(again);
         let avoid = if again { sender.avoid } else { None };
         let path = sender.context.path_choose(now, s as u32, avoid, &mut self.rng);
-        sender.context.on_sent(now, path, MTU, again);
+        sender.context.on_sent(now, path, MTU, again, sender.credited);
         self.packets += 1;
         let id = self.packets;
         sender.flying.insert(id, Flying { path, sent: now });
@@ -268,7 +272,7 @@ impl Model {
             };
             sender.lose(now, id, rule);
         }
-        sender.context.on_ack_end(now, MTU, false);
+        sender.context.on_ack_end(now, MTU, false, sender.credited);
         self.wake(s);
     }
 

@@ -380,8 +380,7 @@ fn a_round_measures_between_acknowledgments() {
 #[test]
 fn credit_counts_across_the_wrap_and_ignores_the_past() {
     let mut credit = Credit::default();
-    assert_eq!(credit.room(), u64::MAX, "off: no limit");
-    credit.set(true, 2000);
+    credit.begin(2000);
     credit.on_sent(1500);
     assert_eq!(credit.room(), 500, "enough for one packet more, on credit");
     credit.on_counter(100, 1 << 20);
@@ -392,7 +391,7 @@ fn credit_counts_across_the_wrap_and_ignores_the_past() {
     credit.on_counter(1_000_000, 10_000);
     assert_eq!(credit.room(), 10_000, "what piles up is bounded");
     let mut wrapped = Credit::default();
-    wrapped.set(true, 0);
+    wrapped.begin(0);
     for counter in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 9, 10] {
         wrapped.on_sent(1 << 20);
         wrapped.on_counter(counter, 1 << 40);
@@ -468,7 +467,8 @@ fn grants_that_a_silent_sender_lost_are_given_again() {
 fn a_sender_without_credit_waits_and_recovers() {
     let run = |granted: bool| {
         let mut m = model(1, LINE);
-        m.senders[0].context.credits_set(true);
+        m.senders[0].context.credits_begin();
+        m.senders[0].credited = true;
         for i in 1..=100u32 {
             // Half of what the line could carry.
             let counter = if granted { i * 10_000 * (LINE / GB) as u32 / 2 / 64 } else { 0 };

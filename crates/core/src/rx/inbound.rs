@@ -21,6 +21,11 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// What is known says nothing any more: a clock was set, or stood still.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     /// A packet arrived that left at `sent` by its sender's clock. Returns by how much it was
     /// slower than the quickest.
     pub fn on_packet(&mut self, arrived: Time, sent: u32) -> Span {
@@ -68,6 +73,9 @@ mod tests {
             assert_eq!(take(2500, 180), 100, "of the half window before");
             assert_eq!(take(3600, 180), 0, "forgotten");
             assert_eq!(take(9000, 990), 0, "a long silence forgets all");
+            assert_eq!(take(9001, 34_990), 34_000, "a leap of a clock");
+            inbound.forget();
+            assert_eq!(inbound.on_packet(Time(9_002_000_000), 0), Span::ZERO);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::psn;
 use crate::time::{Span, Time};
 use crate::tx::loss::Blame;
 use crate::tx::scoreboard::{Kind, Sent, SentState, within};
-use srd_wire::{AckBlock, Echo, Features, Verdict};
+use srd_wire::{AckBlock, Echo, Verdict};
 
 /// Older echoes are a clock that wrapped, or a peer that invents.
 const ECHO_AGE_MAX: Span = Span::from_secs(30);
@@ -80,6 +80,12 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let a = self.contexts.get_mut(ci).act();
+        // No way back is longer than the round trip: a clock has leapt.
+        let leapt = back > age;
+        let back = if leapt { Span::ZERO } else { back };
+        if leapt {
+            a.inbound.forget();
+        }
         a.board.note_arrival(e.path, Time(now.0 - age.0));
         // Out comes what either host took: the wait in our socket, and what the peer reports.
         let both = age - waited - Span(u64::from(e.delay) << 6);
@@ -141,11 +147,11 @@ impl<O: Observer> Engine<O> {
 
     /// What the block says about the peer itself.
     fn ack_peer_state(&mut self, now: Time, ci: u32, ack: &AckBlock) {
+        let credits = self.granting(ci);
         let c = self.contexts.get_mut(ci);
         let before = c.peer_rxq_drops.replace(ack.rxq_drops);
         let drops = before.map_or(0, |b| ack.rxq_drops.wrapping_sub(b));
         c.rx_budget = ack.rx_budget;
-        let credits = c.limits.features.has(Features::CREDITS) && self.cfg.rate.credits;
         // Each context has a counter of its own; the address shares what they bring.
         let units = ack.credit.wrapping_sub(c.credit_seen);
         let fresh = credits && units > 0 && units < 1 << 31;
@@ -170,9 +176,10 @@ impl<O: Observer> Engine<O> {
         if tally.psns > 0 {
             a.loss.progress(now, tally.psns);
         }
+        let credited = self.granting(ci);
         let path_ctx = self.contexts.get(ci).path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        pc.on_ack_end(now, tally.bytes, app_limited);
+        pc.on_ack_end(now, tally.bytes, app_limited, credited);
         let event = Event::Rate {
             bytes_per_sec: pc.rate_bytes_per_sec(),
             inflight_max: pc.inflight_max(),

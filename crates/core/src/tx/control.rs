@@ -20,6 +20,16 @@ pub(crate) struct Control {
     pub psn: u32,
 }
 
+/// What a probe is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// How a retired path does: one answer will do.
+    Path,
+    /// How it goes to the peer and back. Its answers may have been lost with their path, or be late
+    /// on it, so it answers by another one as well.
+    Ways,
+}
+
 impl<O: Observer> Engine<O> {
     pub(crate) fn control_push(&mut self, dst: Endpoint, dst_tag: u32, body: Body) {
         self.control_put(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });
@@ -151,13 +161,14 @@ impl<O: Observer> Engine<O> {
     /// Probes: of retired paths, and of peers that have fallen silent.
     pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
-            let Some((ci, path)) = self.probes.pop_front() else { return };
+            let Some((ci, path, asks)) = self.probes.pop_front() else { return };
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.peer_tag == 0 || c.active.is_none() {
                 continue;
             }
             self.counters.probe_pkts += 1;
-            self.emit_alone(now, ci, Body::Probe, Flags::ACK_REQUEST, path, out);
+            let flags = if asks == Asks::Ways { Flags::ACK_REQUEST } else { 0 };
+            self.emit_alone(now, ci, Body::Probe, flags, path, out);
         }
     }
 }

@@ -31,11 +31,12 @@ impl<O: Observer> Engine<O> {
         let plain_len = HEADER_BYTES + body.encoded_len() + usize::from(entry.len);
         c.act().board.mark_sent(p, path, tx_num, now, plain_len as u32);
         c.act().loss.sent(now);
+        let credited = self.granting(ci);
         let entry_pc = self.paths.get_mut(path_ctx);
         entry_pc.carrier = ci;
         let pc = &mut entry_pc.ctx;
-        pc.on_sent(now, path, plain_len as u32, entry.again > 0);
-        let blocked = matches!(pc.gate(now), Gate::Blocked);
+        pc.on_sent(now, path, plain_len as u32, entry.again > 0, credited);
+        let blocked = matches!(pc.gate(now, credited), Gate::Blocked);
         let a = self.contexts.get_mut(ci).act();
         let last = blocked || !a.has_to_send();
         let with_ack = (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, plain_len);

@@ -7,7 +7,7 @@ use crate::events::Observer;
 use crate::path::Gate;
 use crate::qp::QpState;
 use crate::time::Time;
-use crate::tx::Out;
+use crate::tx::{Out, control::Asks};
 
 /// What became of a context's turn.
 enum Turn {
@@ -84,8 +84,9 @@ impl<O: Observer> Engine<O> {
             return Turn::Blocked;
         }
         let path_ctx = c.path_ctx;
+        let credited = self.granting(ci);
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        let mut bytes = match pc.gate(now) {
+        let mut bytes = match pc.gate(now, credited) {
             Gate::Open { bytes } => bytes,
             Gate::Until(_) if planted!(PacingIgnored) => 1,
             Gate::Until(at) => return Turn::Paced(at),
@@ -93,7 +94,7 @@ impl<O: Observer> Engine<O> {
         };
         let path = pc.path_choose(now, ci, lost, &mut self.rng);
         if let Some(other) = pc.explore_take(&mut self.rng) {
-            self.probes.push_back((ci, other));
+            self.probes.push_back((ci, other, Asks::Ways));
         }
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
@@ -131,7 +132,8 @@ impl<O: Observer> Engine<O> {
             return Turn::More;
         }
         let path_ctx = c.path_ctx;
-        let turn = match self.paths.get_mut(path_ctx).ctx.gate(now) {
+        let credited = self.granting(ci);
+        let turn = match self.paths.get_mut(path_ctx).ctx.gate(now, credited) {
             Gate::Open { .. } => None,
             Gate::Until(at) => Some(Turn::Paced(at)),
             Gate::Blocked => Some(Turn::Blocked),
