@@ -2,7 +2,7 @@
 
 use super::{
     FlowSpec, Outcome,
-    block::now_ns,
+    block::{HEADER_BYTES, now_ns},
     protocol::{Counted, Run},
     srd_side::{SrdSetup, SrdSide},
     tcp_side::{TcpKind, TcpSide},
@@ -191,11 +191,16 @@ pub struct Load {
 impl Load {
     /// The run with this number, of blocks of `block_bytes`, from `start_ns` on.
     pub fn run(&self, run: u32, block_bytes: u32, start_ns: u64) -> Run {
+        let blocks = self.bytes.div_ceil(u64::from(block_bytes));
+        // The last block makes up the sum; a block has a header at least.
+        let full_bytes = blocks.saturating_sub(1) * u64::from(block_bytes);
+        let last_bytes = (self.bytes - full_bytes.min(self.bytes)) as u32;
         Run {
             run,
             start_ns,
             block_bytes,
-            blocks: self.bytes.div_ceil(u64::from(block_bytes)),
+            blocks,
+            last_bytes: last_bytes.max(HEADER_BYTES as u32),
             stop_ns: start_ns + self.time.as_nanos() as u64,
             pace_ns: match self.bits_per_sec {
                 0 => 0,
@@ -239,5 +244,32 @@ impl Side {
             Kind::Srd(side) => side.counters().map(Some),
             Kind::Tcp(_) => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_send_the_bytes_they_are_told() {
+        let load = |bytes| Load {
+            bytes,
+            time: Duration::ZERO,
+            bits_per_sec: 0,
+            block_bytes: 8900,
+            limit: Duration::ZERO,
+        };
+        let sent = |bytes| {
+            let run = load(bytes).run(1, 8900, 0);
+            (0..run.blocks).map(|n| u64::from(run.bytes_of(n))).sum::<u64>()
+        };
+        for bytes in [100, 8_899, 8_900, 64_000, 89_000, 250_000] {
+            assert_eq!(sent(bytes), bytes);
+        }
+        // A block is never less than its header.
+        assert_eq!(sent(8_901), 8_900 + HEADER_BYTES as u64);
+        let timed = load(0).run(1, 8900, 0);
+        assert_eq!((timed.blocks, timed.bytes_of(0), timed.bytes_of(9)), (0, 8900, 8900));
     }
 }

@@ -48,6 +48,8 @@ pub struct Run {
     pub block_bytes: u32,
     /// Blocks per flow; 0 = until `stop_ns`.
     pub blocks: u64,
+    /// Bytes of the last of `blocks`.
+    pub last_bytes: u32,
     /// When to stop sending new blocks.
     pub stop_ns: u64,
     /// A block of each flow is due every so many ns; 0 = as fast as it goes.
@@ -55,6 +57,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Bytes of the block with this number.
+    pub fn bytes_of(&self, number: u64) -> u32 {
+        if number + 1 == self.blocks { self.last_bytes } else { self.block_bytes }
+    }
+
     /// How long new blocks are sent, for a run by time.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.stop_ns.saturating_sub(self.start_ns))

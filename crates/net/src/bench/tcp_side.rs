@@ -177,7 +177,7 @@ impl TcpSide {
                     }
                     let head =
                         BlockHead { flow: index as u32, run: run.run, number: tx.next, due_ns };
-                    tx.block.resize(run.block_bytes as usize, 0);
+                    tx.block.resize(run.bytes_of(tx.next) as usize, 0);
                     block::fill(&mut tx.block, &head);
                     (tx.out, tx.next) = (0, tx.next + 1);
                 }
@@ -228,19 +228,21 @@ impl TcpSide {
         let r = &mut self.receiving[index];
         // Bounded, so that one flow does not keep the others waiting.
         for _ in 0..16 {
-            let room = &mut r.buffer[r.filled..];
+            // A stream comes in order: what is being filled has the number of those before it.
+            let len = run.bytes_of(r.rx.blocks()) as usize;
+            let room = &mut r.buffer[r.filled..len];
             match recv(&r.fd, room, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(NetError::new("a TCP connection was closed")),
                 Ok((_, n)) => r.filled += n,
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
                 Err(e) => return Err(NetError::system("a TCP connection broke", e)),
             }
-            if r.filled < r.buffer.len() {
+            if r.filled < len {
                 continue;
             }
-            match block::check(&r.buffer) {
+            match block::check(&r.buffer[..len]) {
                 Some(head) if head.run == run.run && head.flow == index as u32 => {
-                    r.rx.take(&head, r.buffer.len(), now_ns());
+                    r.rx.take(&head, len, now_ns());
                 }
                 _ => self.damaged += 1,
             }

@@ -24,8 +24,13 @@ use std::{
 const QKEY: u32 = 0x6E65_7400;
 /// Messages that can arrive before the process looks.
 const RECVS: u32 = 1024;
-/// Blocks in flight of all flows of one process.
-const SLOTS: u32 = 1024;
+/// Blocks in flight of all flows of one process: several times what any of the links holds, and few
+/// enough that a run does not begin with a long filling of blocks, for which all the processes of
+/// a fabric would wait for a processor.
+const SLOTS: u32 = 128;
+/// Blocks posted before the device gets its turn: filling all that a run begins with takes
+/// milliseconds, in which the wire would be idle.
+const POSTS: u32 = 16;
 /// How often an idle worker looks for orders.
 const IDLE: Duration = Duration::from_millis(20);
 /// How often a busy one does.
@@ -323,9 +328,12 @@ impl Worker {
             return Ok(Some(run.start_ns));
         }
         let count = self.sending.len();
-        let mut idle = 0;
+        let (mut idle, mut posts) = (0, 0);
         let mut next = None;
         while idle < count && !self.slots.is_empty() {
+            if posts == POSTS {
+                return Ok(Some(now));
+            }
             let index = self.turn_from % count;
             self.turn_from = (self.turn_from + 1) % count;
             match self.due(&run, index, now) {
@@ -333,7 +341,7 @@ impl Worker {
                     if !self.post_one(&run, index, due_ns)? {
                         break;
                     }
-                    idle = 0;
+                    (idle, posts) = (0, posts + 1);
                 }
                 Due::At(t) => {
                     next = Some(next.map_or(t, |n: u64| n.min(t)));
@@ -364,9 +372,9 @@ impl Worker {
     /// `Ok(false)` when the send queue is full.
     fn post_one(&mut self, run: &Run, index: usize, due_ns: u64) -> Result<bool> {
         let Some(slot) = self.slots.pop() else { return Ok(false) };
-        let len = (run.block_bytes as usize).min(self.mtu);
         let at = slot as usize * self.mtu;
         let s = &mut self.sending[index];
+        let len = (run.bytes_of(s.next) as usize).min(self.mtu);
         let head = BlockHead { flow: s.flow, run: run.run, number: s.next, due_ns };
         block::fill(&mut self.buffer[..len], &head);
         self.source.write_at(at, &self.buffer[..len])?;
