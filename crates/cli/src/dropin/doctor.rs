@@ -55,16 +55,20 @@ struct Findings {
 }
 
 impl Findings {
-    /// One line; what to do follows on the next one.
     fn tell(&mut self, verdict: Verdict, what: &str, mend: &str) -> Result {
+        output::line(&self.note(verdict, what, mend))
+    }
+
+    /// Counts a finding. Returns its line; what to do follows on the next one.
+    fn note(&mut self, verdict: Verdict, what: &str, mend: &str) -> String {
         let word = match verdict {
             Verdict::Good => "ok    ",
             Verdict::Advice => "advice",
             Verdict::Failed => "FAILED",
         };
         self.failed = self.failed.saturating_add(u8::from(verdict == Verdict::Failed));
-        output::line(&format!("{word}  {what}"))?;
-        if mend.is_empty() { Ok(()) } else { output::line(&format!("        {mend}")) }
+        let rest = if mend.is_empty() { String::new() } else { format!("\n        {mend}") };
+        format!("{word}  {what}{rest}")
     }
 
     fn good(&mut self, what: &str) -> Result {
@@ -263,9 +267,9 @@ mod tests {
     #[test]
     fn failed_checks_are_counted_and_advice_is_not() {
         let mut found = Findings::default();
-        found.tell(Verdict::Advice, "a", "b").unwrap();
-        found.tell(Verdict::Failed, "a", "b").unwrap();
-        found.good("c").unwrap();
+        assert_eq!(found.note(Verdict::Advice, "a", "b"), "advice  a\n        b");
+        assert_eq!(found.note(Verdict::Failed, "a", "b"), "FAILED  a\n        b");
+        assert_eq!(found.note(Verdict::Good, "c", ""), "ok      c");
         assert_eq!(found.failed, 1);
     }
 }
