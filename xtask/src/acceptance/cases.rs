@@ -204,8 +204,14 @@ fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
 
 /// `mpi_check` found nothing wrong; a remark.
 pub fn checked(said: &Said) -> Result<String> {
+    checked_by("mpi_check", said)
+}
+
+/// The checker of this name found nothing wrong; a remark.
+pub fn checked_by(checker: &str, said: &Said) -> Result<String> {
     expect_end(said)?;
-    let verdict = said.text.lines().find(|l| l.starts_with("mpi_check:") && l.contains("checks"));
+    let begin = format!("{checker}: ");
+    let verdict = said.text.lines().find(|l| l.starts_with(&begin) && l.contains(" checks, "));
     match verdict {
         Some(line) if line.ends_with(" 0 wrong") => {
             let checks = line.split(' ').nth(1).unwrap_or("?");

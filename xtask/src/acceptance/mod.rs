@@ -84,6 +84,8 @@ struct Given {
     wheel: Option<PathBuf>,
 }
 
+/// What is done with a wheel in a folder.
+type Job = Box<dyn Fn(&Fabric, &Path) -> Result<String>>;
 /// A line of the table: program, what ran, how it ended.
 type Row = (String, String, Outcome);
 
@@ -156,11 +158,19 @@ fn told(name: &str, began: Instant, outcome: &Outcome) {
     }
 }
 
-/// Open MPI 5 from PyPI, if a folder with it is named.
+/// Open MPI 5 from PyPI and its libfabric, if a folder with them is named.
 fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
-    let mut rows = Vec::new();
+    let mut jobs: Vec<(String, Job)> = Vec::new();
     for ranks in [2, 4] {
         let name = format!("Open MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
+        jobs.push((name, Box::new(move |f, folder| wheel::run(f, folder, ranks))));
+    }
+    for kind in ["efa-direct", "efa"] {
+        let name = format!("libfabric of that wheel, fabric `{kind}`: send, RDMA write, RDMA read");
+        jobs.push((name, Box::new(move |f, folder| wheel::libfabric(f, folder, kind))));
+    }
+    let mut rows = Vec::new();
+    for (name, job) in jobs {
         if only.is_some_and(|word| !name.contains(word)) {
             continue;
         }
@@ -171,7 +181,7 @@ fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec
             Some(Err(why)) => Outcome::Skipped(why),
             Some(Ok((folder, version))) => {
                 program = version;
-                seen(fabric, true, || wheel::run(fabric, folder, ranks))
+                seen(fabric, true, || job(fabric, folder))
             }
         };
         told(&name, began, &outcome);
