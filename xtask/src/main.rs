@@ -46,7 +46,8 @@ Runs
                                copy a file between two processes over 64 paths with losses
   verbs [--out DIR]            build libibverbs.so.1 and libefa.so.1 on software SRD
   acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-             [--mpi4py-src DIR] [--mpi-wheel DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]
+             [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR]
+             [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md. The suites of
                                rdma-core and libfabric run where built copies are named, and

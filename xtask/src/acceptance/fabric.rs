@@ -209,6 +209,23 @@ impl Fabric {
         said(c.stdin(Stdio::null()).output())
     }
 
+    /// The same with Intel MPI, whose virtual environment is `folder`.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_intel(&self, seconds: u32, ranks: u32, folder: &Path, line: &str) -> Result<Said> {
+        // By interface: its launcher would have hosts resolve each other's names.
+        let line = format!(
+            "{}/bin/mpiexec.hydra -launcher ssh -launcher-exec {} -iface e0 \
+             -hosts 10.1.0.10,10.1.1.10 -ppn {} -n {ranks} {line}",
+            folder.display(),
+            self.agent().display(),
+            ranks.div_ceil(2)
+        );
+        let mut c = self.on("h0x0", seconds, &line);
+        said(c.env("I_MPI_ROOT", folder).stdin(Stdio::null()).output())
+    }
+
     /// Breaks something, in the background; `what` is as for `srd net fail`.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod application;
 mod cases;
 mod fabric;
 mod fabtests;
+mod impi;
 mod mpi4py;
 mod pyverbs;
 mod suite;
@@ -50,7 +51,7 @@ struct Wanted {
 }
 
 /// `acceptance [--short] [--update] [--only WORD] [--srd PROGRAM] [--verbs DIR]
-/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
+/// [--mpi4py-src DIR] [--mpi-wheel DIR] [--impi DIR] [--pyverbs-src DIR] [--fabtests-bin DIR]`.
 pub fn run_command(args: &mut Args) -> Result {
     let wanted = Wanted {
         short: args.flag("--short"),
@@ -61,6 +62,7 @@ pub fn run_command(args: &mut Args) -> Result {
             verbs: args.value("--verbs")?,
             mpi4py: args.value("--mpi4py-src")?,
             wheel: args.value("--mpi-wheel")?,
+            impi: args.value("--impi")?,
         },
         suites: suite::Paths::take(args)?,
     };
@@ -82,6 +84,8 @@ struct Given {
     mpi4py: Option<PathBuf>,
     /// A virtual environment with Open MPI 5.
     wheel: Option<PathBuf>,
+    /// A virtual environment with Intel MPI.
+    impi: Option<PathBuf>,
 }
 
 /// What is done with a wheel in a folder.
@@ -130,6 +134,7 @@ fn acceptance(wanted: &Wanted) -> Result {
     }
     if !wanted.short {
         rows.extend(wheel_rows(&fabric, only, given.wheel.as_deref()));
+        rows.extend(impi_rows(&fabric, only, given.impi.as_deref()));
         rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref(), wanted.update));
     }
     if wanted.update && !rows.is_empty() {
@@ -165,27 +170,53 @@ fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec
         let name = format!("Open MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
         jobs.push((name, Box::new(move |f, folder| wheel::run(f, folder, ranks))));
     }
+    let name = "Open MPI of PyPI over UCX's `srd`, 2 ranks on 2 hosts, up to 64 KiB".to_owned();
+    jobs.push((name, Box::new(|f, folder| wheel::ucx(f, folder, 2))));
     for kind in ["efa-direct", "efa"] {
         let name = format!("libfabric of that wheel, fabric `{kind}`: send, RDMA write, RDMA read");
         jobs.push((name, Box::new(move |f, folder| wheel::libfabric(f, folder, kind))));
     }
+    let found = match folder {
+        Some(folder) => wheel::version(folder).map(|v| (v, folder)),
+        None => Err("name a virtual environment with --mpi-wheel DIR".to_owned()),
+    };
+    job_rows(fabric, only, "Open MPI 5 (wheel)", &found, jobs)
+}
+
+/// Intel MPI from PyPI, if a folder with it is named.
+fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
+    let mut jobs: Vec<(String, Job)> = Vec::new();
+    for ranks in [2, 4] {
+        let name = format!("Intel MPI of PyPI, {ranks} ranks on 2 hosts, up to 64 KiB");
+        jobs.push((name, Box::new(move |f, folder| impi::run(f, folder, ranks))));
+    }
+    let found = match folder {
+        Some(folder) => impi::version(folder).map(|v| (v, folder)),
+        None => Err("name a virtual environment with --impi DIR".to_owned()),
+    };
+    job_rows(fabric, only, "Intel MPI (wheel)", &found, jobs)
+}
+
+/// Does what is wanted of the jobs with what was found, a version and a folder, or says why not.
+fn job_rows(
+    fabric: &Fabric,
+    only: Option<&str>,
+    program: &str,
+    found: &Result<(String, &Path)>,
+    jobs: Vec<(String, Job)>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, job) in jobs {
         if only.is_some_and(|word| !name.contains(word)) {
             continue;
         }
         let began = Instant::now();
-        let mut program = "Open MPI 5 (wheel)".to_owned();
-        let outcome = match folder.map(|f| wheel::version(f).map(|v| (f, v))) {
-            None => Outcome::Skipped("name a virtual environment with --mpi-wheel DIR".into()),
-            Some(Err(why)) => Outcome::Skipped(why),
-            Some(Ok((folder, version))) => {
-                program = version;
-                seen(fabric, true, || job(fabric, folder))
-            }
+        let (program, outcome) = match found {
+            Err(why) => (program, Outcome::Skipped(why.clone())),
+            Ok((version, folder)) => (version.as_str(), seen(fabric, true, || job(fabric, folder))),
         };
         told(&name, began, &outcome);
-        rows.push((program, name, outcome));
+        rows.push((program.to_owned(), name, outcome));
     }
     rows
 }

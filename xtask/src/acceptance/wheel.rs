@@ -1,15 +1,22 @@
-//! Open MPI 5 as a wheel from PyPI, which brings a newer libfabric with its own efa provider; and
-//! that libfabric by itself.
+//! Open MPI 5 as a wheel from PyPI, which brings a newer libfabric with its own efa provider; that
+//! libfabric by itself; and the wheel's UCX, which has a transport for SRD.
 
 use super::{cases, fabric::Fabric};
 use crate::{
     Result,
     process::{command, output, root, run as build},
 };
-use std::path::Path;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 /// Seconds after which a run is ended.
 const LIMIT_S: u32 = 120;
+/// Open MPI's words for UCX: it takes UCX only for devices that it knows, unless told otherwise.
+const BY_UCX: &str = "--mca pml ucx --mca osc ucx --mca opal_common_ucx_tls any \
+                      --mca opal_common_ucx_devices any -x UCX_TLS=srd,self -x UCX_LOG_LEVEL=info";
 
 /// What the folder holds, for the table.
 ///
@@ -57,17 +64,65 @@ pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
     Ok(remark)
 }
 
-/// The same checks as with the system's Open MPI, compiled by the wheel's own compiler; a remark
-/// for the table.
+/// The same checks as with the system's Open MPI; a remark for the table.
 ///
 /// # Errors
 /// It ended badly, or results were wrong.
 pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
+    let line = format!("{} 65536", checker(f, folder)?.display());
+    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
+    cases::checked(&said)
+}
+
+/// The same over UCX and its transport for SRD instead of libfabric, windows included.
+///
+/// # Errors
+/// It ended badly, used another transport, or results were wrong.
+pub fn ucx(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
+    let (dev, program) = (with_device_file(f)?, checker(f, folder)?);
+    let line = format!("{BY_UCX} {} {} 65536", dev.display(), program.display());
+    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
+    let remark = cases::checked(&said)?;
+    if !said.text.contains("inter-node") || !said.text.contains("srd/srd0") {
+        return Err(format!("UCX does not say that it used srd, {}", said.tail()));
+    }
+    let version = said.text.split("UCX  INFO  Version ").nth(1).and_then(|t| t.split(' ').next());
+    Ok(format!("UCX {}; {remark}", version.unwrap_or("of unknown version")))
+}
+
+/// The checker, compiled by the wheel's own compiler.
+fn checker(f: &Fabric, folder: &Path) -> Result<PathBuf> {
     let program = f.folder().join("mpi_check_wheel");
     let source = root().join("bindings/ibverbs/tests/programs/mpi_check.c");
     let mut cc = command(&folder.join("bin/mpicc").display().to_string(), &["-O2", "-o"]);
     build(cc.arg(&program).arg(source))?;
-    let line = format!("{} 65536", program.display());
-    let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
-    cases::checked(&said)
+    Ok(program)
+}
+
+/// A script that starts a program with a `/dev` of its own, in which there is the device file that
+/// UCX looks for, though it never opens it.
+fn with_device_file(f: &Fabric) -> Result<PathBuf> {
+    let (path, dev) = (f.folder().join("with_device_file"), f.folder().join("dev"));
+    let text = format!(
+        "#!/bin/sh\n\
+         exec unshare -m sh -ec '\n\
+         cd {}\n\
+         mount -t tmpfs none .\n\
+         cd {}\n\
+         for f in null zero full random urandom; do : >$f; mount --bind /dev/$f $f; done\n\
+         mkdir shm infiniband\n\
+         mount --rbind /dev/shm shm\n\
+         ln -s ../null infiniband/uverbs0\n\
+         mount --rbind . /dev\n\
+         cd {}\n\
+         exec \"$@\"' sh \"$@\"\n",
+        dev.display(),
+        dev.display(),
+        f.folder().display()
+    );
+    let fail = |e| format!("{}: {e}", path.display());
+    fs::create_dir_all(&dev).map_err(fail)?;
+    fs::write(&path, text).map_err(fail)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)?;
+    Ok(path)
 }
