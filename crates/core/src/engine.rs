@@ -20,10 +20,7 @@ use crate::rate::Granter;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::timer::Timers;
-use crate::tx::{
-    Out,
-    control::{Asks, Control},
-};
+use crate::tx::{Out, control::Control};
 use crate::wr::WrTable;
 use core::net::IpAddr;
 use srd_wire::AckBlock;
@@ -56,7 +53,7 @@ pub struct Engine<O: Observer = ()> {
     // What waits to leave.
     pub(crate) control: VecDeque<Control>,
     pub(crate) ack_ready: VecDeque<u32>,
-    pub(crate) probes: VecDeque<(u32, u8, Asks)>,
+    pub(crate) probes: VecDeque<(u32, u8)>,
     pub(crate) closes: VecDeque<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) timers: Timers,

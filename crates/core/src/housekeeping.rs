@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::path::PathContext;
 use crate::time::{Span, Time};
-use crate::tx::{Out, control::Asks};
+use crate::tx::Out;
 use core::net::IpAddr;
 use srd_wire::{Body, CloseCode, Features};
 
@@ -180,7 +180,7 @@ impl<O: Observer> Engine<O> {
                 .find(carrier)
                 .is_some_and(|c| c.path_ctx == pi && c.state == ContextState::Open);
             if carries {
-                self.probes.push_back((carrier, path, Asks::Path));
+                self.probes.push_back((carrier, path));
             }
         }
         self.path_changes(now, pi);

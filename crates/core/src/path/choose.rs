@@ -136,10 +136,15 @@ struct Ecmp;
 
 impl Choose for Ecmp {
     fn choose(set: &mut PathSet, need: &Need, _: &mut Rng) -> Choice {
-        // Fibonacci hashing: the high bits of a product with 2^32 / golden ratio.
-        let hash = (need.flow ^ need.salt).wrapping_mul(0x9E37_79B1) >> 24;
-        ((hash as usize & set.mask()) as u8).into()
+        of_hash(set, need.flow ^ need.salt).into()
     }
+}
+
+/// The path of a flow that keeps to one. Fibonacci hashing: the high bits of a product with 2^32 /
+/// golden ratio.
+pub(crate) fn of_hash(set: &PathSet, flow: u32) -> u8 {
+    let hash = flow.wrapping_mul(0x9E37_79B1) >> 24;
+    (hash as usize & set.mask()) as u8
 }
 
 /// The lower smoothed RTT of two live paths drawn at random; an unknown RTT counts as zero.

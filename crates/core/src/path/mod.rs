@@ -18,7 +18,7 @@ pub(crate) use params::Params;
 use params::ns32;
 pub use set::PathState;
 
-use crate::config::{LossConfig, PathConfig, RateConfig};
+use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
 use crate::rate::credit::Credit;
 use crate::rate::{RatePolicy, RateState, pacing};
@@ -189,7 +189,12 @@ impl PathContext {
     /// The path of the next packet that carries only acknowledgments. `alone`: of a packet or two,
     /// not of a burst.
     pub fn ack_path_choose(&mut self, now: Time, alone: bool, rng: &mut Rng) -> u8 {
+        let salt = self.salt;
         let (p, active, _) = self.grow(now);
+        // Plain ECMP spreads nothing.
+        if p.path_policy == PathPolicy::Ecmp {
+            return choose::of_hash(&active.set, salt);
+        }
         if alone && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX) {
             return path;
         }

@@ -157,9 +157,7 @@ impl<O: Observer> Engine<O> {
             Body::Ack | Body::CloseAck => Ok(Rx::Done),
             Body::Probe => {
                 let a = self.contexts.get_mut(ci).act();
-                if requested {
-                    a.ack.note_missed();
-                }
+                a.ack.note_missed();
                 a.ack.hasten(now, crate::time::Span::ZERO);
                 Ok(Rx::Done)
             }

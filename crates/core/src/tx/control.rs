@@ -1,6 +1,7 @@
 //! Packets that carry no work: handshake answers, pure acknowledgments, probes.
 
 use crate::api::{Endpoint, Transmit, TxSink};
+use crate::config::PathPolicy;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::CONTROL_QUEUE_MAX;
@@ -18,16 +19,6 @@ pub(crate) struct Control {
     /// Of a packet that belongs to a context: its transmission number and the next PSN.
     pub tx_num: u64,
     pub psn: u32,
-}
-
-/// What a probe is sent for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    /// How a retired path does: one answer will do.
-    Path,
-    /// How it goes to the peer and back. Its answers may have been lost with their path, or be late
-    /// on it, so it answers by another one as well.
-    Ways,
 }
 
 impl<O: Observer> Engine<O> {
@@ -101,7 +92,8 @@ impl<O: Observer> Engine<O> {
             let (repeat, alone) = (ack.is_repeat(), ack.is_alone());
             let path_ctx = c.path_ctx;
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
-            let path = if repeat {
+            // Plain ECMP spreads nothing.
+            let path = if repeat && self.cfg.path.policy != PathPolicy::Ecmp {
                 pc.path_any(now, &mut self.rng)
             } else {
                 pc.ack_path_choose(now, alone, &mut self.rng)
@@ -161,14 +153,13 @@ impl<O: Observer> Engine<O> {
     /// Probes: of retired paths, and of peers that have fallen silent.
     pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
-            let Some((ci, path, asks)) = self.probes.pop_front() else { return };
+            let Some((ci, path)) = self.probes.pop_front() else { return };
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.peer_tag == 0 || c.active.is_none() {
                 continue;
             }
             self.counters.probe_pkts += 1;
-            let flags = if asks == Asks::Ways { Flags::ACK_REQUEST } else { 0 };
-            self.emit_alone(now, ci, Body::Probe, flags, path, out);
+            self.emit_alone(now, ci, Body::Probe, Flags::ACK_REQUEST, path, out);
         }
     }
 }

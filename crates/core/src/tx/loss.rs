@@ -6,7 +6,6 @@ use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
 use crate::path::PathContext;
 use crate::time::{Span, Time};
-use crate::tx::control::Asks;
 use crate::tx::scoreboard::Sent;
 use std::collections::VecDeque;
 
@@ -425,7 +424,7 @@ impl<O: Observer> Engine<O> {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.rng);
         if !planted!(StallUnprobed) {
-            self.probes.push_back((ci, path, Asks::Ways));
+            self.probes.push_back((ci, path));
         }
     }
 }

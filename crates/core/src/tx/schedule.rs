@@ -7,7 +7,7 @@ use crate::events::Observer;
 use crate::path::Gate;
 use crate::qp::QpState;
 use crate::time::Time;
-use crate::tx::{Out, control::Asks};
+use crate::tx::Out;
 
 /// What became of a context's turn.
 enum Turn {
@@ -94,7 +94,7 @@ impl<O: Observer> Engine<O> {
         };
         let path = pc.path_choose(now, ci, lost, &mut self.rng);
         if let Some(other) = pc.explore_take(&mut self.rng) {
-            self.probes.push_back((ci, other, Asks::Ways));
+            self.probes.push_back((ci, other));
         }
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
