@@ -60,7 +60,7 @@ pub fn run_command(args: &mut Args) -> Result {
     }
     if !args.flag("--copy") {
         args.end()?;
-        return crate::mpi::demo::run();
+        return crate::mpi::demo::run(true);
     }
     let loss: f64 = args.value("--loss")?.unwrap_or(0.01);
     if !(0.0..=0.5).contains(&loss) {
@@ -76,9 +76,9 @@ pub fn run_command(args: &mut Args) -> Result {
     show(&plan)
 }
 
-/// README's, and a small copy, for the gate.
+/// README's where there can be a fabric, and a small copy, for the gate.
 pub fn gate() -> Result {
-    crate::mpi::demo::run()?;
+    crate::mpi::demo::run(false)?;
     let text = String::from;
     show(&Plan { mib: 16, loss: text("0.01"), paths: text("64"), mtu: text("1408") })
 }

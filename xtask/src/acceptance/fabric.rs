@@ -180,9 +180,12 @@ impl Fabric {
             "10.1.0.10:2,10.1.1.10:2,10.1.0.11:2,10.1.1.11:2"
         };
         let agent = self.agent();
+        // The hosts share this machine's processors, which no rank can know.
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let yields = u8::from(ranks as usize > cpus);
         let line = format!(
             "{} --mca plm_rsh_agent {} --mca oob_tcp_if_include {NET} --host {hosts} \
-             --map-by node --bind-to none -np {ranks} {program}",
+             --mca mpi_yield_when_idle {yields} --map-by node --bind-to none -np {ranks} {program}",
             over.mpirun(NET).join(" "),
             agent.display()
         );
