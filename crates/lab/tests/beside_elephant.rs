@@ -2,8 +2,9 @@
 //! else's queue fills it, it swallows packets, or both lose some. What such messages wait for is
 //! decided by which path each takes, and by how soon a copy follows one that is not heard of.
 
-use srd_lab::{jobs_of, run_all, spec::SpecFile};
-use std::path::Path;
+mod common;
+
+use srd_lab::{jobs_of, run_all};
 
 const SPEC: &str = r#"
 name = "beside-elephant"
@@ -18,17 +19,7 @@ spines = 2
 hosts_per_leaf = 2
 link_gbps = 0.4
 core_gbps = 0.2
-link_delay_ns = 2_500
-buffer_bytes = 200_000
-ecn_bytes_min = 0
-ecn_bytes_max = 0
-
-[engine]
-defaults = "sockets"
-mtu = 8936
-verb = "send"
-message_bytes = 8936
-qp_shared = true
+# slow wires
 
 [workload]
 pattern = "leaf-pairs"
@@ -76,7 +67,7 @@ const COPIES_PERMILLE: u64 = 10;
 /// p99 was 5.8 ms beside the elephant and 6.5 ms in a network with a hole.
 #[test]
 fn one_in_a_thousand_waits_no_longer_than_a_copy_takes() {
-    let file = SpecFile::parse(SPEC, Path::new("."), false).unwrap();
+    let file = common::file_on_slow_wires(SPEC);
     for (case, bounds) in BOUNDS {
         let jobs = jobs_of(&file, None).into_iter().filter(|j| j.spec.case == case);
         let results = run_all(&jobs.collect::<Vec<_>>(), 2, &|_| ()).unwrap();

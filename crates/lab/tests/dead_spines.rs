@@ -1,8 +1,9 @@
 //! Spines that die one after another under a light load: every packet that is lost is the last of
 //! its kind for milliseconds, so timers and the paths of probes and acknowledgments decide.
 
-use srd_lab::{jobs_of, run_all, spec::SpecFile};
-use std::path::Path;
+mod common;
+
+use srd_lab::{jobs_of, run_all};
 
 /// Two flows each way between two hosts, a message each every few milliseconds, as on the slow
 /// wires of a fabric of namespaces.
@@ -18,17 +19,7 @@ leaves = 2
 spines = 4
 hosts_per_leaf = 1
 link_gbps = 0.2
-link_delay_ns = 2_500
-buffer_bytes = 200_000
-ecn_bytes_min = 0
-ecn_bytes_max = 0
-
-[engine]
-defaults = "sockets"
-mtu = 8936
-verb = "send"
-message_bytes = 8936
-qp_shared = true
+# slow wires
 
 [workload]
 pattern = "ring"
@@ -53,7 +44,7 @@ fault = [
 /// left the eight paths that acknowledgments rotate over, the worst took a third of a second.
 #[test]
 fn nothing_waits_for_long() {
-    let file = SpecFile::parse(SPEC, Path::new("."), false).unwrap();
+    let file = common::file_on_slow_wires(SPEC);
     let results = run_all(&jobs_of(&file, None), 2, &|_| ()).unwrap();
     for (seed, r) in (1..).zip(&results) {
         assert_eq!((r.unfinished(), r.failures), (0, 0), "seed {seed}");

@@ -22,3 +22,24 @@ pub fn spec(network: &str, workload: &str, rest: &str) -> String {
         "name = \"test\"\ntitle = \"test\"\n{rest}\n[network]\n{network}\n[workload]\n{workload}\n"
     )
 }
+
+/// Wires and sockets of a slow fabric of namespaces: the end of `[network]`, and `[engine]`.
+pub const SLOW_WIRES: &str = r#"
+link_delay_ns = 2_500
+buffer_bytes = 200_000
+ecn_bytes_min = 0
+ecn_bytes_max = 0
+
+[engine]
+defaults = "sockets"
+mtu = 8936
+verb = "send"
+message_bytes = 8936
+qp_shared = true
+"#;
+
+/// All cases of a spec's text with `SLOW_WIRES` for the line `# slow wires`.
+pub fn file_on_slow_wires(text: &str) -> SpecFile {
+    let text = text.replace("# slow wires", SLOW_WIRES);
+    SpecFile::parse(&text, Path::new("."), false).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
