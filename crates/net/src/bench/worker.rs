@@ -24,10 +24,14 @@ use std::{
 const QKEY: u32 = 0x6E65_7400;
 /// Messages that can arrive before the process looks.
 const RECVS: u32 = 1024;
-/// Blocks in flight of all flows of one process: several times what any of the links holds, and few
-/// enough that a run does not begin with a long filling of blocks, for which all the processes of
-/// a fabric would wait for a processor.
-const SLOTS: u32 = 128;
+/// Most blocks in flight of all flows of one process.
+const SLOTS: u32 = 1024;
+/// Blocks in flight that are enough for all flows of one process together: several times what any of
+/// the links holds, and few enough that a run does not begin with a long filling of blocks, for
+/// which all the processes of a fabric would wait for a processor.
+const ENOUGH: u32 = 128;
+/// Blocks in flight that each flow may have in any case.
+const WINDOW_MIN: u32 = 8;
 /// Blocks posted before the device gets its turn: filling all that a run begins with takes
 /// milliseconds, in which the wire would be idle.
 const POSTS: u32 = 16;
@@ -79,7 +83,10 @@ struct Sending {
 
 struct Worker {
     ip: IpAddr,
+    /// Most blocks in flight per flow.
     window: u32,
+    /// The same for the flows of now.
+    window_now: u32,
     device: Device,
     pd: ProtectionDomain,
     cq: CompletionQueue,
@@ -161,6 +168,7 @@ impl Worker {
         Ok(Self {
             ip: args.ip,
             window: args.window,
+            window_now: args.window,
             buffer: vec![0; mtu],
             slots: (0..SLOTS).rev().collect(),
             slot_flow: vec![0; SLOTS as usize],
@@ -262,6 +270,8 @@ impl Worker {
             accepted: 0,
         };
         self.sending = send.into_iter().map(sending).collect();
+        let share = ENOUGH / self.sending.len().clamp(1, ENOUGH as usize) as u32;
+        self.window_now = self.window.min(share.max(WINDOW_MIN));
         self.flows_in = receive;
         self.run = None;
         self.sent_told = true;
@@ -356,7 +366,7 @@ impl Worker {
     fn due(&self, run: &Run, index: usize, now: u64) -> Due {
         let s = &self.sending[index];
         let finished = if run.blocks > 0 { s.next >= run.blocks } else { now >= run.stop_ns };
-        if finished || s.in_flight >= self.window {
+        if finished || s.in_flight >= self.window_now {
             return Due::No;
         }
         if run.pace_ns == 0 {
