@@ -26,8 +26,8 @@ const QKEY: u32 = 0x6E65_7400;
 const RECVS: u32 = 1024;
 /// Most blocks in flight of all flows of one process.
 const SLOTS: u32 = 1024;
-/// Blocks in flight that are enough for all flows of one process together: several times what any of
-/// the links holds, and few enough that a run does not begin with a long filling of blocks, for
+/// Blocks in flight that are enough for all flows of one process together: several times what any
+/// of the links holds, and few enough that a run does not begin with a long filling of blocks, for
 /// which all the processes of a fabric would wait for a processor.
 const ENOUGH: u32 = 128;
 /// Blocks in flight that each flow may have in any case.
