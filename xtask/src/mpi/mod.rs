@@ -17,8 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Small reductions of one draw, and the pause after each.
-const TAIL: [&str; 3] = ["tail", "1000", "200"];
+/// Small reductions of one draw, enough for a share of a thousandth to be several, and the pause
+/// after each.
+const TAIL: [&str; 3] = ["tail", "5000", "200"];
 
 /// A figure's name and the bytes of a message.
 pub type Key = (String, u64);

@@ -159,6 +159,10 @@ fn goals(out: &mut String, m: &Measured) {
         let of = |draw: &[Vec<f64>; 3]| place(&draw[0], 0.999) / place(&draw[at], 0.999);
         Spread::of(m.tails.iter().map(of))
     };
+    let all_tails = |at: usize| {
+        let of = |at| place(&all_rounds(m, at), 0.999);
+        Spread::of(std::iter::once(of(0) / of(at)))
+    };
     let rows = [
         ("latency of 8 B, link", "≤ 0.7", false, 0.7, {
             let of = |over| ratios(&m.link, &key("latency-p50", 8), over);
@@ -173,12 +177,13 @@ fn goals(out: &mut String, m: &Measured) {
             [of(Over::TcpBtl), of(Over::TcpOfi)]
         }),
         (
-            "p99.9 of an allreduce of 8 B beside an elephant",
+            "p99.9 of an allreduce of 8 B beside an elephant, all rounds together",
             "≤ 0.2",
             false,
             0.2,
-            [tail(1), tail(2)],
+            [all_tails(1), all_tails(2)],
         ),
+        ("the same within one round", "≤ 0.2", false, 0.2, [tail(1), tail(2)]),
     ];
     out.push_str("\n| SRD / TCP | Goal | Open MPI's own TCP | | libfabric's TCP | |\n");
     out.push_str("|-|-|-|-|-|-|\n");
@@ -230,13 +235,20 @@ fn place(samples: &[f64], share: f64) -> f64 {
     all.get(at.min(all.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
+/// The small reductions of all rounds of one contender.
+fn all_rounds(m: &Measured, at: usize) -> Vec<f64> {
+    m.tails.iter().flat_map(|draw| draw[at].iter().copied()).collect()
+}
+
 fn tails(out: &mut String, m: &Measured) {
-    out.push_str(
+    let [_, count, pause] = super::TAIL;
+    let _ = write!(
+        out,
         "\n### Small allreduces beside an elephant\n\nA connection of iperf3 (cubic) between two \
-         other hosts fills one of the two spines; the ranks reduce 8 B 1000 times with pauses of \
-         200 µs, with new connections in each round, so that TCP is on the elephant's way in some \
-         rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | p99.9 | all \
-         rounds together: p99 | p99.9 |\n|-|-|-|-|-|-|-|\n",
+         other hosts fills one of the two spines; the ranks reduce 8 B {count} times with pauses \
+         of {pause} µs, with new connections in each round, so that TCP is on the elephant's way \
+         in some rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | \
+         p99.9 | all rounds together: p99 | p99.9 |\n|-|-|-|-|-|-|-|\n",
     );
     for (at, over) in Over::ALL.iter().enumerate() {
         let _ = write!(out, "| {} |", over.name());
@@ -244,7 +256,7 @@ fn tails(out: &mut String, m: &Measured) {
             let spread = Spread::of(m.tails.iter().map(|draw| place(&draw[at], share)));
             let _ = write!(out, " {} |", spread.map_or("–".into(), |s| s.text()));
         }
-        let all: Vec<f64> = m.tails.iter().flat_map(|draw| draw[at].iter().copied()).collect();
+        let all = all_rounds(m, at);
         let _ = writeln!(out, " {} | {} |", short(place(&all, 0.99)), short(place(&all, 0.999)));
     }
 }
