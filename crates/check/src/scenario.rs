@@ -11,12 +11,6 @@ use srd_core::config::{PathPolicy, RatePolicy};
 use srd_core::time::Span;
 use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell};
 
-/// For worlds at one packet per round trip or per tick: five thousand segments of 100 us.
-const SLOW: Ps = 500 * MS;
-/// Round trips per packet where a rate stays at its least: two packets leave in one, and half of
-/// them again.
-const HELD_TRIPS: u64 = 1;
-
 /// What a shrinker may take away from a world. The rest of the world stays as it was, because each
 /// part draws from its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,15 +278,22 @@ impl Scenario {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
         // A full rate sends the most that a world may have within 20 ms.
-        let slow = if self.is_slow() {
-            SLOW
-        } else if self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd {
-            // Queues of hosts that hold packets back look like the network's to a rate that adapts.
-            HELD_TRIPS * packets * self.round_trip_ps()
-        } else {
-            0
+        let one_by_one = packets * self.round_trip_ps() + self.stalls_remembered_ps();
+        // Queues of hosts that hold packets back look like the network's to a rate that adapts.
+        let held = self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd;
+        2 * ns * NS + 20 * MS + if held || self.is_slow() { one_by_one } else { 0 }
+    }
+
+    /// With credits whose grants do not come, a packet may leave per two round trips as measured. A
+    /// host that stood still has made that long, and each packet forgets an eighth of it: sixteen
+    /// times the stall in all.
+    fn stalls_remembered_ps(&self) -> Ps {
+        let stall = |(_, f): &(Ps, Fault)| match f {
+            Fault::HostStall { for_ps, .. } => Some(*for_ps),
+            _ => None,
         };
-        2 * ns * NS + 20 * MS + slow
+        let longest = self.faults.iter().filter_map(stall).max().unwrap_or(0);
+        if self.config.rate.credits { 16 * longest } else { 0 }
     }
 
     /// Whether engines may come down to one packet per round trip: where the cap holds few, where
@@ -300,7 +301,8 @@ impl Scenario {
     /// sender to the least rate.
     fn is_slow(&self) -> bool {
         let r = &self.config.rate;
-        let capped = r.policy == RatePolicy::Fixed && r.inflight_fixed_bytes < 2_000;
+        let capped = r.policy == RatePolicy::Fixed
+            && r.inflight_fixed_bytes < 4 * u64::from(self.config.mtu).max(500);
         capped || self.config.loss.reorder_min == Span(0) || self.machine.late_ps > 0
     }
 

@@ -475,3 +475,33 @@ fn credits_of_one_engine_do_not_hold_back_what_goes_to_its_neighbour() {
     let (without, beside) = (run(false), run(true));
     assert!(beside <= without.scale(11, 10), "{beside:?}, {without:?} without credits");
 }
+
+/// The peer's clock leapt back: its acknowledgments seemed to be on their way for longer than the
+/// whole round trip, which left nothing for the way there, and no sample was taken for two seconds.
+#[test]
+fn round_trips_are_measured_after_a_clock_has_leapt() {
+    let mut net = Net::new(26, (0..2).map(config).collect());
+    let now = net.now;
+    let server = net.hosts[1].qp(now, QpType::Srd, false);
+    let qp = net.hosts[0].qp(now, QpType::Srd, false);
+    let to = net.hosts[1].ip;
+    let ah = net.hosts[0].ah(now, to);
+    let mut done = 0;
+    let mut srtt_after_40 = |net: &mut Net| {
+        for _ in 0..40 {
+            let now = net.now;
+            net.hosts[1].recv(server, done, 1024);
+            net.hosts[0].post(now, qp, send_wr(done, ah, server, 100), pattern(1, 100)).unwrap();
+            done += 1;
+            let count = done as usize;
+            assert!(net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == count));
+        }
+        net.hosts[0].engine.context_stats()[0].srtt_ns
+    };
+    let before = srtt_after_40(&mut net);
+    assert!((10_000..20_000).contains(&before), "{before} ns of 10 us");
+    net.faults.clock_back = Some((to, Span::from_ms(33)));
+    net.faults.delay_ns = 50_000;
+    let after = srtt_after_40(&mut net);
+    assert!((80_000..150_000).contains(&after), "{after} ns of 100 us");
+}

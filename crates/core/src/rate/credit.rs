@@ -41,9 +41,9 @@ impl Credit {
         self.balance = self.balance.max(i64::try_from(first).unwrap_or(i64::MAX));
     }
 
-    /// Bytes that may be sent. Whoever has any credit may send a whole packet
-    /// and owe the rest: peers need not agree on the size of a packet, and what is left over from
-    /// the last one must not be a dead end.
+    /// Bytes that may be sent. Whoever has any credit may send a whole packet and owe the rest:
+    /// peers need not agree on the size of a packet, and what is left over from the last one must
+    /// not be a dead end.
     pub(crate) fn room(&self) -> u64 {
         u64::try_from(self.balance).unwrap_or(0)
     }

@@ -21,6 +21,8 @@ pub struct Faults {
     pub dead: bool,
     /// Packets with more payload than this vanish: a path MTU that nobody tells.
     pub longer_lost: usize,
+    /// How far the clock of the sender at this address has leapt back.
+    pub clock_back: Option<(IpAddr, Span)>,
 }
 
 impl Default for Faults {
@@ -33,6 +35,7 @@ impl Default for Faults {
             black_paths: vec![],
             dead: false,
             longer_lost: usize::MAX,
+            clock_back: None,
         }
     }
 }
@@ -355,7 +358,10 @@ impl Net {
         }
     }
 
-    fn deliver(&mut self, f: Flying) {
+    fn deliver(&mut self, mut f: Flying) {
+        if let Some((_, leap)) = self.faults.clock_back.filter(|(from, _)| *from == f.src_ip) {
+            f.header.timestamp = f.header.timestamp.wrapping_sub(Time(leap.0).to_wire());
+        }
         let Some(host) = self.hosts.iter_mut().find(|h| {
             let c = h.engine.config();
             h.ip == f.dst.ip && c.port_base + u16::from(c.slot) == f.dst.port
