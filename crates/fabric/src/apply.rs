@@ -7,7 +7,7 @@ use crate::link::{
     CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SHARED, SLOW_ARRIVE, TO_DEAD, TO_HOLE,
     UNUSABLE,
 };
-use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net, TIMER};
+use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net};
 use crate::stats::DropReason;
 use crate::topo::{HostId, LinkId, Node, Ps, SwitchId};
 use crate::wheel::Entry;
@@ -246,11 +246,10 @@ impl<P> Net<P> {
         let port = &mut self.hosts[host.0 as usize];
         if port.stalled_until > self.now {
             port.stalled_until = self.now;
-            if port.timer != Ps::MAX {
-                let due = port.timer.max(self.now);
-                port.timers_queued.rotate_right(1);
-                port.timers_queued[0] = due;
-                self.schedule(due, Event::new(TIMER, host.0, 0));
+            // An event queued before it moves on when it comes; none may stand behind a later one.
+            let timer = port.timer;
+            if timer != Ps::MAX {
+                self.timer_set(host, timer);
             }
         }
     }
