@@ -505,3 +505,23 @@ fn round_trips_are_measured_after_a_clock_has_leapt() {
     let after = srtt_after_40(&mut net);
     assert!((80_000..150_000).contains(&after), "{after} ns of 100 us");
 }
+
+/// Where round trips took longer than a quarter of the silence that a peer is given, all that was
+/// under way was sent again, however often the peer answered: the copies kept the queue alive that
+/// had made the round trips long.
+#[test]
+fn what_is_under_way_is_not_sent_again_while_the_peer_answers() {
+    let mut p = Pair::new(31);
+    p.net.faults.delay_ns = 35_000_000;
+    let mut sent_again = [0; 2];
+    for half in &mut sent_again {
+        for i in 0..200 {
+            p.net.hosts[1].recv(p.qp[1], i, 100);
+            p.send(0, i, pattern(i, 50)).unwrap();
+            p.net.run(Span::from_ms(5));
+        }
+        *half = p.net.hosts[0].engine.counters().retrans_pkts;
+    }
+    assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 400));
+    assert_eq!(sent_again[1] - sent_again[0], 0, "once the round trip is known: {sent_again:?}");
+}

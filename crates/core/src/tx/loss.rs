@@ -215,9 +215,11 @@ impl<O: Observer> Engine<O> {
             return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
         };
         let e = a.board.get(oldest);
-        let timeout = e.sent.max(a.loss.resumed_at) + self.timeout_of(pc, e);
-        let tail = self.tail_deadline(a, pc);
-        let first = timeout.min(tail);
+        let since = e.sent.max(a.loss.resumed_at);
+        let timeout = self.timeout_of(pc, e);
+        // The peer answers, however late: only silence cuts the wait short.
+        let quiet = c.last_heard.max(since) + self.patience(timeout);
+        let first = (since + timeout).min(quiet).min(self.tail_deadline(a, pc));
         first.min(silent_at).min(self.overtaken_at(ci))
     }
 
@@ -234,7 +236,7 @@ impl<O: Observer> Engine<O> {
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
         let round_trip = pc.srtt() + pc.lag(e.path) + pc.host_delay();
-        e.sent + self.patience(round_trip + pc.reorder_slack_cross())
+        e.sent + round_trip + pc.reorder_slack_cross()
     }
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
@@ -255,12 +257,14 @@ impl<O: Observer> Engine<O> {
         Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4))
     }
 
-    /// How long a packet in flight is waited for. One that was sent often waits longer, whatever
-    /// its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long as a silent peer
-    /// is given.
+    /// How long a packet in flight is waited for while the peer is heard. One that was sent often
+    /// waits longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as
+    /// long as a silent peer is given. No limit cuts it below the round trips that are measured: a
+    /// copy of what is still under way only makes the queue longer that it waits in.
     fn timeout_of(&self, pc: &PathContext, e: &Sent) -> Span {
         let doublings = (e.again / DOUBLING_EACH).min(5);
-        self.patience(pc.rto(e.path).scale(1 << doublings, 1))
+        let timeout = pc.rto(e.path);
+        timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
     }
 
     /// When a silent peer with work outstanding counts as unresponsive.
@@ -345,11 +349,13 @@ impl<O: Observer> Engine<O> {
             let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
             let since = e.sent.max(a.loss.resumed_at);
-            if since + self.timeout_of(&self.paths.get(path_ctx).ctx, &e) > now {
+            let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
+            let over = since + timeout <= now;
+            if !over && heard.max(since) + self.patience(timeout) > now {
                 break;
             }
-            if heard < since {
-                self.stall(now, ci, since);
+            if !over || heard < since {
+                self.stall(now, ci, since.max(heard));
                 break;
             }
             self.lose(now, ci, p, LossRule::Timeout);
@@ -385,7 +391,7 @@ impl<O: Observer> Engine<O> {
         self.counters.impaired_remote_conn_events += 1;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
-        if !self.sibling_is_well(path_ctx, since) {
+        if !self.sibling_is_well(ci, path_ctx, since) {
             self.paths.get_mut(path_ctx).ctx.freeze(now);
         }
         self.inflight_freed(path_ctx);
@@ -394,9 +400,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Whether another engine at the same address has been heard since: then the paths are well.
-    fn sibling_is_well(&self, path_ctx: u32, since: Time) -> bool {
+    fn sibling_is_well(&self, ci: u32, path_ctx: u32, since: Time) -> bool {
         let mut all = self.contexts.iter();
-        all.any(|(_, c)| c.path_ctx == path_ctx && c.last_heard >= since)
+        all.any(|(i, c)| i != ci && c.path_ctx == path_ctx && c.last_heard >= since)
     }
 
     /// One probe, on another path each time, ever more rarely.
