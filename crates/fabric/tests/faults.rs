@@ -455,6 +455,20 @@ fn healing_ends_everything_at_once() {
 }
 
 #[test]
+fn a_stall_that_ends_early_leaves_a_host_its_timer() {
+    let mut w = stream(1);
+    w.host_mut(HostId(1)).again_ps = Some(5 * US);
+    // An event for an earlier time stands before that of the timer.
+    for at in [60 * US, 20 * US, 60 * US] {
+        w.with_host(HostId(1), |_, io| io.timer_set(at));
+    }
+    w.fault_at(5 * US, Fault::HostStall { host: HostId(1), for_ps: 10 * US }).expect("sound");
+    w.fault_at(8 * US, Fault::HealAll).expect("sound");
+    w.run_until(76 * US);
+    assert_eq!(w.hosts()[1].timers, [60 * US, 65 * US, 70 * US, 75 * US]);
+}
+
+#[test]
 fn an_effect_after_healing_comes_alone() {
     let mut w = stream(200);
     let at = Target::Link(LinkId(0));
