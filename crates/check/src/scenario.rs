@@ -278,22 +278,10 @@ impl Scenario {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
         // A full rate sends the most that a world may have within 20 ms.
-        let one_by_one = packets * self.round_trip_ps() + self.stalls_remembered_ps();
+        let one_by_one = packets * self.round_trip_ps();
         // Queues of hosts that hold packets back look like the network's to a rate that adapts.
         let held = self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd;
         2 * ns * NS + 20 * MS + if held || self.is_slow() { one_by_one } else { 0 }
-    }
-
-    /// With credits whose grants do not come, a packet may leave per two round trips as measured. A
-    /// host that stood still has made that long, and each packet forgets an eighth of it: sixteen
-    /// times the stall in all.
-    fn stalls_remembered_ps(&self) -> Ps {
-        let stall = |(_, f): &(Ps, Fault)| match f {
-            Fault::HostStall { for_ps, .. } => Some(*for_ps),
-            _ => None,
-        };
-        let longest = self.faults.iter().filter_map(stall).max().unwrap_or(0);
-        if self.config.rate.credits { 16 * longest } else { 0 }
     }
 
     /// Whether engines may come down to one packet per round trip: where the cap holds few, where

@@ -510,7 +510,7 @@ fn round_trips_are_measured_after_a_clock_has_leapt() {
 /// under way was sent again, however often the peer answered: the copies kept the queue alive that
 /// had made the round trips long.
 #[test]
-fn what_is_under_way_is_not_sent_again_while_the_peer_answers() {
+fn what_is_under_way_is_not_sent_again_while_answers_come() {
     let mut p = Pair::new(31);
     p.net.faults.delay_ns = 35_000_000;
     let mut sent_again = [0; 2];
@@ -524,4 +524,39 @@ fn what_is_under_way_is_not_sent_again_while_the_peer_answers() {
     }
     assert!(p.net.run_until(Span::from_secs(1), |n| n.hosts[0].sends_done() == 400));
     assert_eq!(sent_again[1] - sent_again[0], 0, "once the round trip is known: {sent_again:?}");
+}
+
+/// The same where nothing of ours arrives: what the peer sends by itself says nothing of it, and
+/// the round trips of a slow past do not hold back what was lost.
+#[test]
+fn a_peer_that_talks_but_answers_nothing_is_not_waited_for() {
+    let patient = |i| {
+        let mut c = config(i);
+        c.loss.unresponsive_after = Span::from_ms(500);
+        c.loss.unreachable_after = Span::from_secs(9);
+        c
+    };
+    let mut p = Pair::with(32, vec![patient(0), patient(1)]);
+    p.net.faults.delay_ns = 100_000_000;
+    for i in 0..9 {
+        p.net.hosts[1].recv(p.qp[1], i, 1000);
+    }
+    for i in 0..8 {
+        p.send(0, i, pattern(i, 50)).unwrap();
+        assert!(p.net.run_until(Span::from_secs(3), |n| n.hosts[0].sends_done() == i as usize + 1));
+    }
+    // Now it is quick, and loses what we send. The peer's own messages come.
+    p.net.faults.delay_ns = 5_000;
+    p.net.faults.longer_lost = 100;
+    p.send(0, 8, pattern(8, 500)).unwrap();
+    for i in 0..56 {
+        p.net.hosts[0].recv(p.qp[0], i, 100);
+        p.send(1, i, pattern(i, 50)).unwrap();
+        p.net.run(Span::from_ms(10));
+        if i == 42 {
+            p.net.faults.longer_lost = usize::MAX;
+        }
+    }
+    let c = p.net.hosts[0].engine.counters();
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 9], "after 130 ms of calm: {c:#?}");
 }

@@ -235,9 +235,12 @@ impl Active {
     }
 
     /// With nothing in flight, no acknowledgment brings credit: after this long the first window is
-    /// free again.
+    /// free again. Not longer than a timeout may be: a host that stood still has made round trips
+    /// long, and with a window per round trip they would be forgotten only slowly.
     fn credit_patience(&self, p: &Params) -> Span {
-        self.srtt(p).scale(2, 1)
+        let least = Span(u64::from(self.rtt.min_ns())).scale(2, 1);
+        let longest = Span(u64::from(p.rto_ns_max)).max(least);
+        self.srtt(p).scale(2, 1).min(longest)
     }
 
     pub(crate) fn on_sent(

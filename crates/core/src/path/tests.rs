@@ -489,3 +489,25 @@ fn the_path_machine_is_declared() {
         assert!(dot.contains(edge), "{edge} in {dot}");
     }
 }
+
+/// One long pause of a host makes the first round trip; without grants each packet after it would
+/// wait for two of its kind.
+#[test]
+fn a_sender_without_credit_does_not_wait_for_a_pause_long_ago() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    b.context.credits_begin();
+    b.echo(0, 300_000);
+    b.echo(0, 10);
+    // The first window leaves and arrives.
+    let mut sent = 0;
+    while let Gate::Open { bytes } = b.context.gate(b.now, true) {
+        b.context.on_sent(b.now, 0, bytes, false, true);
+        b.wait_us(1);
+        b.context.on_acked(b.now, 0, bytes, b.now);
+        sent += 1;
+        assert!(sent < 1000, "credits bound nothing");
+    }
+    let Gate::Until(at) = b.context.gate(b.now, true) else { panic!("nothing is under way") };
+    assert!(b.context.srtt() > Span::from_ms(200), "the pause is not forgotten");
+    assert!(at.since(b.now) <= Span::from_ms(100), "{:?}", at.since(b.now));
+}

@@ -80,6 +80,7 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let a = self.contexts.get_mut(ci).act();
+        a.loss.echoed(now);
         // No way back is longer than the round trip: a clock has leapt.
         let leapt = back > age;
         let back = if leapt { Span::ZERO } else { back };

@@ -63,6 +63,8 @@ pub(crate) struct LossState {
     hedge_credit: u8,
     /// Timeouts count from here at the earliest.
     resumed_at: Time,
+    /// When something of ours was last said to have arrived, whatever it was.
+    echoed_at: Time,
     probe_at: Time,
     probe_round: u8,
     /// Probes of an idle peer in a row.
@@ -78,6 +80,7 @@ impl Default for LossState {
             tail_probes: 0,
             hedge_credit: HEDGE_CREDIT_MAX,
             resumed_at: Time(0),
+            echoed_at: Time(0),
             probe_at: Time::NEVER,
             probe_round: 0,
             idle_round: 0,
@@ -91,6 +94,10 @@ impl LossState {
     pub fn sent(&mut self, now: Time) {
         self.last_sent = now;
         self.idle_round = 0;
+    }
+    /// The peer told of the arrival of something sent.
+    pub fn echoed(&mut self, now: Time) {
+        self.echoed_at = now;
     }
     /// How often an idle peer was asked for its lower edge (at most 7), and counts one more.
     pub fn idle_round_take(&mut self) -> u8 {
@@ -217,9 +224,8 @@ impl<O: Observer> Engine<O> {
         let e = a.board.get(oldest);
         let since = e.sent.max(a.loss.resumed_at);
         let timeout = self.timeout_of(pc, e);
-        // The peer answers, however late: only silence cuts the wait short.
-        let quiet = c.last_heard.max(since) + self.patience(timeout);
-        let first = (since + timeout).min(quiet).min(self.tail_deadline(a, pc));
+        let given_up = self.waited_until(since, a.loss.echoed_at, timeout);
+        let first = given_up.min(self.tail_deadline(a, pc));
         first.min(silent_at).min(self.overtaken_at(ci))
     }
 
@@ -257,14 +263,20 @@ impl<O: Observer> Engine<O> {
         Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4))
     }
 
-    /// How long a packet in flight is waited for while the peer is heard. One that was sent often
-    /// waits longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as
-    /// long as a silent peer is given. No limit cuts it below the round trips that are measured: a
-    /// copy of what is still under way only makes the queue longer that it waits in.
+    /// How long a packet in flight is waited for while answers come. One that was sent often waits
+    /// longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long
+    /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
+    /// of what is still under way only makes the queue longer that it waits in.
     fn timeout_of(&self, pc: &PathContext, e: &Sent) -> Span {
         let doublings = (e.again / DOUBLING_EACH).min(5);
         let timeout = pc.rto(e.path);
         timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
+    }
+
+    /// When a packet in flight since then is given up: after `timeout`, or when nothing has been
+    /// said to have arrived for so long that the round trips behind a longer one have passed away.
+    fn waited_until(&self, since: Time, answered: Time, timeout: Span) -> Time {
+        (since + timeout).min(answered.max(since) + self.patience(timeout))
     }
 
     /// When a silent peer with work outstanding counts as unresponsive.
@@ -350,12 +362,12 @@ impl<O: Observer> Engine<O> {
             let e = *a.board.get(p);
             let since = e.sent.max(a.loss.resumed_at);
             let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
-            let over = since + timeout <= now;
-            if !over && heard.max(since) + self.patience(timeout) > now {
+            let answered = self.contexts.get_mut(ci).act().loss.echoed_at;
+            if self.waited_until(since, answered, timeout) > now {
                 break;
             }
-            if !over || heard < since {
-                self.stall(now, ci, since.max(heard));
+            if heard < since {
+                self.stall(now, ci, since);
                 break;
             }
             self.lose(now, ci, p, LossRule::Timeout);
@@ -391,7 +403,7 @@ impl<O: Observer> Engine<O> {
         self.counters.impaired_remote_conn_events += 1;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
-        if !self.sibling_is_well(ci, path_ctx, since) {
+        if !self.sibling_is_well(path_ctx, since) {
             self.paths.get_mut(path_ctx).ctx.freeze(now);
         }
         self.inflight_freed(path_ctx);
@@ -400,9 +412,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Whether another engine at the same address has been heard since: then the paths are well.
-    fn sibling_is_well(&self, ci: u32, path_ctx: u32, since: Time) -> bool {
+    fn sibling_is_well(&self, path_ctx: u32, since: Time) -> bool {
         let mut all = self.contexts.iter();
-        all.any(|(i, c)| i != ci && c.path_ctx == path_ctx && c.last_heard >= since)
+        all.any(|(_, c)| c.path_ctx == path_ctx && c.last_heard >= since)
     }
 
     /// One probe, on another path each time, ever more rarely.

@@ -385,11 +385,16 @@ impl Net {
 
     /// One step to the next thing that happens. False: nothing will.
     pub fn step(&mut self) -> bool {
+        self.step_until(Time(Time::NEVER.0 - 1))
+    }
+
+    /// The same unless it comes after `end`.
+    fn step_until(&mut self, end: Time) -> bool {
         self.transmit();
         let timers = self.hosts.iter().map(|h| h.engine.next_timeout()).min().unwrap();
         let packets = self.flying.keys().next().map_or(Time::NEVER, |k| Time(k.0));
         let next = timers.min(packets);
-        if next == Time::NEVER {
+        if next > end {
             return false;
         }
         self.now = self.now.max(next);
@@ -410,11 +415,8 @@ impl Net {
     /// Runs for `span` of virtual time.
     pub fn run(&mut self, span: Span) {
         let end = self.now + span;
-        while self.now < end {
-            if !self.step() {
-                self.now = end;
-            }
-        }
+        while self.now < end && self.step_until(end) {}
+        self.now = end;
     }
 
     /// Runs until `done` says so; false if `limit` passed first.
