@@ -6,11 +6,11 @@ use crate::node::{AckDeadline, Bucket, Judgments, Node};
 use crate::packet::{Content, Datagram, Owner, Pkt, host_of};
 use rustc_hash::FxHashMap;
 use srd_core::config::{PORT_BASE_DEFAULT, RatePolicy};
+use srd_core::time::Time;
 use srd_core::wire::{
     self, AckBlock, Body, Header, Message, Packet, PacketType, ReadStatus, VerdictEntry,
 };
 use srd_core::{Endpoint, EngineConfig, Opcode, Qpn, Source, Transmit, TxSink};
-use srd_fabric::{Ps, SEC};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -23,6 +23,8 @@ pub struct Emitter<'a> {
     contexts: &'a FxHashMap<Endpoint, u32>,
     engagements: &'a FxHashMap<Endpoint, u32>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
+    /// The engine's clock.
+    now: Time,
     counts: &'a mut (u64, u64, u64),
     ack_deadline: &'a AckDeadline,
     cfg: &'a EngineConfig,
@@ -52,6 +54,7 @@ impl Node {
             contexts: &self.contexts,
             engagements: &self.engagements,
             buckets: &mut self.buckets,
+            now,
             counts: &mut self.counts,
             ack_deadline: &self.ack_deadline,
             cfg: &self.cfg,
@@ -409,7 +412,8 @@ impl Emitter<'_> {
         });
     }
 
-    /// Data leaves no faster than the rate, apart from bursts of the configured size.
+    /// Data leaves no faster than the rate, apart from bursts of the configured size. Time is that
+    /// of the engine: where its clock leaps, it is as late as after any wait.
     fn pace(&mut self, t: &Transmit<'_>, len: usize) {
         let kind = t.packet.header.kind;
         if !kind.is_reliable() && !matches!(kind, PacketType::Ud | PacketType::UdImm) {
@@ -422,14 +426,12 @@ impl Emitter<'_> {
         };
         let burst = r.burst_bytes.max(u32::from(self.cfg.mtu)) + 512;
         let full = f64::from(2 * burst) + f64::from(self.cfg.mtu) + 512.0;
-        let now: Ps = self.led.now;
-        let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: now });
-        // A thousandth more for the drift of the clock.
-        let filled = (now - b.at) as f64 * rate as f64 * (1.001 / SEC as f64);
+        let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: self.now });
+        let filled = self.now.since(b.at).0 as f64 * rate as f64 / 1e9;
         // What rides along is free.
         let paced = len - t.packet.ack.map_or(0, AckBlock::encoded_len);
         b.room = (b.room + filled).min(full) - paced as f64;
-        b.at = now;
+        b.at = self.now;
         if b.room < 0.0 {
             let id = self.id;
             self.led.fail(Oracle::Pacing, format!("engine {id} exceeds {rate} bytes/s: {t:?}"));

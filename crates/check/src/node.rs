@@ -69,8 +69,8 @@ impl AckDeadline {
 pub struct Bucket {
     /// Bytes that may leave.
     pub room: f64,
-    /// When it was last filled.
-    pub at: Ps,
+    /// When it was last filled, by the engine's clock.
+    pub at: Time,
 }
 
 /// The clock of a machine: starts anywhere, drifts, leaps ahead.
