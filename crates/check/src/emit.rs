@@ -1,6 +1,6 @@
 //! What leaves an engine, looked at packet by packet before the network has it.
 
-use crate::ledger::{Carried, Ledger, Oracle, ReqState};
+use crate::ledger::{Carried, Ledger, NO_CREDIT, Oracle, ReqState};
 use crate::mirror::Mirror;
 use crate::node::{AckDeadline, Bucket, Judgments, Node};
 use crate::packet::{Content, Datagram, Owner, Pkt, host_of};
@@ -401,6 +401,16 @@ impl Emitter<'_> {
             let was = dir.psns.insert(h.psn, now);
             if was.is_some_and(|w| w != now && now != Carried::Nothing) {
                 wrong = was;
+            }
+            // A request whose place is empty may have ended, though nobody has polled that yet; it
+            // takes its credit anew when it is sent again.
+            let theirs = [PacketType::ReadResp as u8, PacketType::Cancel as u8];
+            if now == Carried::Nothing
+                && let Some(Carried::Data(Some(request), _, kind)) = was
+                && !theirs.contains(&kind)
+            {
+                let credit = &mut self.led.reqs[request as usize].credit;
+                *credit = credit.filter(|&c| c == NO_CREDIT);
             }
         }
         if let Some(was) = wrong {
