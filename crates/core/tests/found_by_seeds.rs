@@ -316,26 +316,33 @@ fn a_stale_open_does_not_replace_what_is_known_of_the_peer() {
     }
 }
 
-/// A network that was slow has left long timers behind. They must not outlast the silence after
-/// which the peer is given up: it was not asked again.
-#[test]
-fn timers_of_a_slow_past_do_not_outlast_the_silence() {
+/// Two hosts, bearing half a second of silence, on a network that has been slow and is quick now:
+/// eight messages went from the first to the second, which can take one more.
+fn after_a_slow_past(seed: u64) -> Pair {
     let patient = |i| {
         let mut c = config(i);
         c.loss.unresponsive_after = Span::from_ms(500);
         c.loss.unreachable_after = Span::from_secs(9);
         c
     };
-    let mut p = Pair::with(30, vec![patient(0), patient(1)]);
+    let mut p = Pair::with(seed, vec![patient(0), patient(1)]);
     p.net.faults.delay_ns = 100_000_000;
     for i in 0..9 {
-        p.net.hosts[1].recv(p.qp[1], i, 100);
+        p.net.hosts[1].recv(p.qp[1], i, 1000);
     }
     for i in 0..8 {
         p.send(0, i, pattern(i, 50)).unwrap();
         assert!(p.net.run_until(Span::from_secs(3), |n| n.hosts[0].sends_done() == i as usize + 1));
     }
     p.net.faults.delay_ns = 5_000;
+    p
+}
+
+/// A network that was slow has left long timers behind. They must not outlast the silence after
+/// which the peer is given up: it was not asked again.
+#[test]
+fn timers_of_a_slow_past_do_not_outlast_the_silence() {
+    let mut p = after_a_slow_past(30);
     p.net.faults.dead = true;
     p.send(0, 8, pattern(8, 50)).unwrap();
     p.net.run(Span::from_ms(350));
@@ -530,23 +537,8 @@ fn what_is_under_way_is_not_sent_again_while_answers_come() {
 /// the round trips of a slow past do not hold back what was lost.
 #[test]
 fn a_peer_that_talks_but_answers_nothing_is_not_waited_for() {
-    let patient = |i| {
-        let mut c = config(i);
-        c.loss.unresponsive_after = Span::from_ms(500);
-        c.loss.unreachable_after = Span::from_secs(9);
-        c
-    };
-    let mut p = Pair::with(32, vec![patient(0), patient(1)]);
-    p.net.faults.delay_ns = 100_000_000;
-    for i in 0..9 {
-        p.net.hosts[1].recv(p.qp[1], i, 1000);
-    }
-    for i in 0..8 {
-        p.send(0, i, pattern(i, 50)).unwrap();
-        assert!(p.net.run_until(Span::from_secs(3), |n| n.hosts[0].sends_done() == i as usize + 1));
-    }
-    // Now it is quick, and loses what we send. The peer's own messages come.
-    p.net.faults.delay_ns = 5_000;
+    let mut p = after_a_slow_past(32);
+    // What we send is lost. The peer's own messages come.
     p.net.faults.longer_lost = 100;
     p.send(0, 8, pattern(8, 500)).unwrap();
     for i in 0..56 {

@@ -360,9 +360,8 @@ impl<O: Observer> Engine<O> {
             let a = c.act();
             let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
-            let since = e.sent.max(a.loss.resumed_at);
+            let (since, answered) = (e.sent.max(a.loss.resumed_at), a.loss.echoed_at);
             let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
-            let answered = self.contexts.get_mut(ci).act().loss.echoed_at;
             if self.waited_until(since, answered, timeout) > now {
                 break;
             }
