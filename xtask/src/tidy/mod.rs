@@ -5,6 +5,7 @@ mod hashing;
 mod layers;
 mod lengths;
 mod markdown;
+mod rooms;
 mod safety;
 mod settings;
 mod source;
@@ -54,6 +55,7 @@ fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
     let mut out = Vec::new();
     text::check(tree, &mut out);
     markdown::check(tree, &mut out);
+    rooms::check(tree, settings, &mut out);
     layers::check(tree, settings, &mut out);
     let sources = source::parse_all(tree, &mut out);
     lengths::check(tree, &sources, settings, &mut out);

@@ -1,4 +1,4 @@
-//! `xtask/tidy.toml`: layers and exceptions.
+//! `xtask/tidy.toml`: names in the root, layers and exceptions.
 
 use crate::Result;
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ pub struct LongEntry {
 
 /// The parsed file.
 pub struct Settings {
+    /// Files and folders that may lie in the root.
+    pub root: Vec<String>,
     /// Package → workspace packages it may depend on.
     pub layers: BTreeMap<String, Vec<String>>,
     /// Package → further workspace packages that its tests may use.
@@ -32,7 +34,7 @@ impl Settings {
         let fail = |what: String| format!("xtask/tidy.toml: {what}");
         let table = DeTable::parse(text).map_err(|e| fail(e.to_string()))?;
         let table = table.get_ref();
-        let known = |k: &str| ["layers", "layers_tests", "unsafe", "long"].contains(&k);
+        let known = |k: &str| ["root", "layers", "layers_tests", "unsafe", "long"].contains(&k);
         if let Some(unknown) = table.keys().find(|k| !known(k.get_ref())) {
             return Err(fail(format!("unknown section `{}`", unknown.get_ref())));
         }
@@ -45,7 +47,9 @@ impl Settings {
             let lines = entry.lines.ok_or_else(|| fail("[[long]] needs `lines`".into()))?;
             long.push(LongEntry { path: entry.path, function: entry.function, lines });
         }
+        let root = layers(table, "root").map_err(fail)?.remove("names").unwrap_or_default();
         Ok(Self {
+            root,
             layers: layers(table, "layers").map_err(fail)?,
             layers_tests: layers(table, "layers_tests").map_err(fail)?,
             unsafe_files,
