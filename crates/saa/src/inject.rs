@@ -1,0 +1,200 @@
+//! Injection: when the next packet of a flow may leave its host, given the flow's rate.
+
+use crate::assign::Rate;
+use srd_fabric::Ps;
+
+/// How a host makes packets of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// One packet in each period of W_f / w_f packet times, the periods shifted by a phase of the
+    /// flow's own. A packet is never early; a period that passes without a packet is lost, because
+    /// to catch up would be a burst. Stronger than a leaky bucket.
+    Exact,
+    /// A leaky bucket that holds so many packets: what was missed is made up for, up to this burst.
+    Bucket {
+        /// At least 1.
+        packets: u32,
+    },
+    /// As fast as the card takes them.
+    None,
+}
+
+/// The clock of one flow.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    injection: Injection,
+    /// Time of one packet at line rate.
+    packet_ps: Ps,
+    /// Where in its first period a flow begins, in parts of 2^32.
+    phase: u32,
+    rate: Option<Rate>,
+    /// Exact: start of the period `index` = 0. Bucket: when the bucket would be empty of what has
+    /// left so far.
+    origin: Ps,
+    /// Exact: the period in which the next packet may leave.
+    index: u64,
+}
+
+impl Pacer {
+    /// The clock of a flow that has no rate yet. `packet_ps`: time of a full packet at line rate;
+    /// `phase`: any bits, drawn from the seed.
+    pub const fn new(injection: Injection, packet_ps: Ps, phase: u32) -> Self {
+        Self { injection, packet_ps, phase, rate: None, origin: 0, index: 0 }
+    }
+
+    /// The flow's rate, once it has one.
+    pub const fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// The flow has a rate, or another one, from now on.
+    pub fn rate_set(&mut self, now: Ps, rate: Rate) {
+        if self.rate == Some(rate) {
+            return;
+        }
+        let period = rate.due(self.packet_ps, 1);
+        match self.injection {
+            Injection::None => {}
+            Injection::Bucket { .. } => {
+                if self.rate.is_none() {
+                    self.origin = now;
+                }
+            }
+            Injection::Exact => match self.rate {
+                None => {
+                    let shift = (u128::from(period) * u128::from(self.phase)) >> 32;
+                    (self.origin, self.index) = (now + shift as Ps, 0);
+                }
+                Some(_) => {
+                    // The period that runs began at the old rate; the next packet comes one new
+                    // period after the last could have left.
+                    let (origin, index) = match self.index.checked_sub(1) {
+                        Some(last) => (self.due_at(last), 1),
+                        None => (self.due_at(0), 0),
+                    };
+                    (self.origin, self.index) = (origin, index);
+                }
+            },
+        }
+        self.rate = Some(rate);
+    }
+
+    fn due_at(&self, index: u64) -> Ps {
+        let rate = self.rate.unwrap_or(Rate::LINE);
+        self.origin.saturating_add(rate.due(self.packet_ps, index))
+    }
+
+    /// When the next packet may leave; a time that has passed means now, [`Ps::MAX`] that the flow
+    /// has no rate.
+    pub fn due(&self) -> Ps {
+        let Some(rate) = self.rate else { return Ps::MAX };
+        match self.injection {
+            Injection::None => 0,
+            Injection::Exact => self.due_at(self.index),
+            Injection::Bucket { packets } => {
+                let depth = u64::from(packets.max(1)) - 1;
+                self.origin.saturating_sub(rate.due(self.packet_ps, depth))
+            }
+        }
+    }
+
+    /// A packet leaves now, which is not before [`Pacer::due`].
+    pub fn sent(&mut self, now: Ps) {
+        let Some(rate) = self.rate else { return };
+        debug_assert!(now >= self.due(), "a packet left early");
+        match self.injection {
+            Injection::None => {}
+            Injection::Exact => {
+                let passed = rate.periods(self.packet_ps, now.saturating_sub(self.origin));
+                self.index = passed.max(self.index) + 1;
+            }
+            Injection::Bucket { .. } => {
+                self.origin = self.origin.max(now).saturating_add(rate.due(self.packet_ps, 1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_fabric::Rng;
+
+    const PACKET: Ps = 1_000;
+
+    fn third() -> Rate {
+        Rate::new(1, 3).expect("a share")
+    }
+
+    /// Times at which packets leave when the card is busy for a while after each of `stalls`.
+    fn times(mut pacer: Pacer, n: usize, stall: impl Fn(usize) -> Ps) -> Vec<Ps> {
+        let mut now = 0;
+        let mut out = Vec::new();
+        for i in 0..n {
+            now = pacer.due().max(now) + stall(i);
+            pacer.sent(now);
+            out.push(now);
+        }
+        out
+    }
+
+    fn started(injection: Injection, phase: u32) -> Pacer {
+        let mut pacer = Pacer::new(injection, PACKET, phase);
+        assert_eq!(pacer.due(), Ps::MAX, "no rate, no packet");
+        pacer.rate_set(0, third());
+        pacer
+    }
+
+    #[test]
+    fn exact_is_one_packet_per_period_from_its_phase_on() {
+        let half = started(Injection::Exact, 1 << 31);
+        assert_eq!(times(half, 4, |_| 0), [1_500, 4_500, 7_500, 10_500]);
+        // Late within its period: the next is on time. A period that is missed is lost for good.
+        let late = |i| [0, 400, 7_000, 0, 0][i];
+        let got = times(started(Injection::Exact, 0), 5, late);
+        assert_eq!(got, [0, 3_400, 13_000, 15_000, 18_000]);
+    }
+
+    #[test]
+    fn a_bucket_makes_up_for_what_was_missed_and_no_more() {
+        let bucket = || started(Injection::Bucket { packets: 3 }, 0);
+        assert_eq!(times(bucket(), 5, |_| 0), [0, 0, 0, 3_000, 6_000], "a full bucket at first");
+        let stall = |i| if i == 3 { 30_000 } else { 0 };
+        let got = times(bucket(), 8, stall);
+        assert_eq!(got[3..], [33_000, 33_000, 33_000, 36_000, 39_000]);
+        let leaky = times(started(Injection::Bucket { packets: 1 }, 0), 3, |_| 0);
+        assert_eq!(leaky, [0, 3_000, 6_000]);
+    }
+
+    #[test]
+    fn never_more_than_the_rate_over_any_span_of_whole_periods() {
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let w = rng.range(1, 50);
+            let rate = Rate::new(w, w + rng.below(400)).expect("a share");
+            let mut pacer = Pacer::new(Injection::Exact, PACKET, rng.next_u64() as u32);
+            pacer.rate_set(rng.below(10_000), rate);
+            let stalls: Vec<Ps> = (0..80).map(|_| rng.below(3) * rng.below(4_000)).collect();
+            let got = times(pacer, 80, |i| stalls[i]);
+            for (i, from) in got.iter().enumerate() {
+                for (j, to) in got.iter().enumerate().skip(i + 2) {
+                    // n packets span at least n - 2 whole periods: at most two are close together.
+                    let least = rate.due(PACKET, (j - i - 1) as u64) - 1;
+                    assert!(to - from >= least, "seed {seed}: packets {i} to {j}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_rate_counts_from_the_last_packet() {
+        let mut pacer = started(Injection::Exact, 0);
+        pacer.sent(0);
+        pacer.sent(3_000);
+        pacer.rate_set(4_000, Rate::new(1, 10).expect("a share"));
+        assert_eq!(pacer.due(), 13_000);
+        pacer.rate_set(5_000, Rate::LINE);
+        assert_eq!(pacer.due(), 4_000);
+        assert_eq!(started(Injection::None, 7).due(), 0);
+    }
+}

@@ -1,0 +1,17 @@
+//! Computed rates for applications that alternate between computation and communication: each flow
+//! gets the share w_f / W_f of the line, where w_f is its size and W_f the largest sum of sizes on
+//! a link of its way, so that a phase ends in the least time that its ways allow.
+//!
+//! After V. Zdornov, Y. Birk, "Improving Communication-Phase Completion Times in HPC Clusters
+//! Through Congestion Mitigation" (SYSTOR 2009).
+#![forbid(unsafe_code)]
+
+mod assign;
+mod fluid;
+mod inject;
+mod weight;
+
+pub use assign::{Assignment, Rate, optimal};
+pub use fluid::{Fluid, run as fluid_run};
+pub use inject::{Injection, Pacer};
+pub use weight::{LinkWeights, Paths};
