@@ -51,10 +51,11 @@ mod link;
 mod net;
 mod pool;
 pub mod rng;
-mod route;
+pub mod routing;
 mod slab;
 mod stats;
 mod topo;
+pub mod tree;
 pub mod wheel;
 mod world;
 
@@ -69,4 +70,5 @@ pub use topo::{
     Cable, CableId, Ecn, FatTree, HostId, LeafSpine, LinkId, MS, NS, Node, Port, Ps, SEC,
     SharedBuffer, SwitchId, Topology, TopologyError, US, back_to_back, dumbbell,
 };
+pub use tree::{KaryNTree, Ways};
 pub use world::{World, WorldConfig};

@@ -11,7 +11,7 @@ use crate::link::{
 };
 use crate::pool::Pools;
 use crate::rng::mix64;
-use crate::route::Routes;
+use crate::routing::ecmp::Routes;
 use crate::slab::{CE, ECT, Header, Slab};
 use crate::stats::{DropReason, HOPS_MAX, Monitor, Tap, TapEvent, TapWhat, Totals};
 use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology};

@@ -1,5 +1,6 @@
 //! What is connected to what: hosts, switches and cables, with the standard shapes.
 
+use crate::tree::KaryNTree;
 use std::fmt;
 
 /// Picoseconds: a point in simulated time since the start, or a length of time. 2^64 ps = 213 days.
@@ -142,6 +143,13 @@ pub struct Cable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyError(String);
 
+impl TopologyError {
+    /// With a text that says what to change.
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -158,12 +166,14 @@ pub struct Topology {
     cables: Vec<Cable>,
     /// Of each switch; empty if no switch has one.
     shared: Vec<Option<SharedBuffer>>,
+    /// What it was built as, if it is one.
+    tree: Option<KaryNTree>,
 }
 
 impl Topology {
     /// `hosts` hosts without cables.
     pub const fn new(hosts: u32) -> Self {
-        Self { hosts, tiers: Vec::new(), cables: Vec::new(), shared: Vec::new() }
+        Self { hosts, tiers: Vec::new(), cables: Vec::new(), shared: Vec::new(), tree: None }
     }
 
     /// Adds a switch of the given tier (0 = next to the hosts).
@@ -188,6 +198,16 @@ impl Topology {
     pub fn shared_buffers(&self) -> impl Iterator<Item = (SwitchId, SharedBuffer)> + '_ {
         let all = self.shared.iter().enumerate();
         all.filter_map(|(i, buffer)| Some((SwitchId(i as u32), (*buffer)?)))
+    }
+
+    /// Notes that the network is a tree.
+    pub(crate) const fn tree_set(&mut self, tree: KaryNTree) {
+        self.tree = Some(tree);
+    }
+
+    /// The k-ary n-tree that the network was built as, if it was.
+    pub const fn tree(&self) -> Option<&KaryNTree> {
+        self.tree.as_ref()
     }
 
     /// Number of hosts.

@@ -1,0 +1,331 @@
+//! The k-ary n-tree with horizontal links: numbers only, no packets.
+//!
+//! A k-ary n-tree stands for an ideal fat tree of `n` levels in which every node has `k` children
+//! and links get wider towards the root. It is made of equal switches: `n` levels of `k^(n-1)`
+//! switches, `k^n` hosts. Level 0 is next to the hosts. At level `l`, the `k^l` switches that have
+//! the same hosts below them stand for one *ideal node*; the place of a switch among them is its
+//! *member* number. From every switch but those of the top level, `k` cables lead up; from every
+//! switch, `k` lead down. A packet may take any way up to a level that has its destination below
+//! it; from there the way down is determined.
+//!
+//! With `horizontal = w`, the members of every ideal node above level 0 form a ring: `w` cables
+//! from each member to the next, used in this one direction, on the way down only. At a switch
+//! that has the destination below it, a packet may either go down or to the next member, whose
+//! way down uses other cables.
+//!
+//! The *seam* of a ring is the step from the last member to member 0. Whoever crosses it uses lane
+//! 1 from that link on until it leaves the ring, and lane 0 everywhere else. A packet never goes a
+//! whole turn, so that no cyclic waiting among full buffers is possible with two lanes.
+//!
+//! Numbers: switches level by level, in each level ideal node by ideal node, members in order.
+//! Cables: those of the hosts, those from each switch upwards (switch by switch), the rings
+//! (switch by switch). For `n = 3` and `w = 0` all numbers are those of [`crate::FatTree`] with
+//! `pods = k` and `k` of everything else.
+//!
+//! ```
+//! use srd_fabric::{HostId, KaryNTree, SwitchId};
+//!
+//! let tree = KaryNTree::new(4, 3, 2)?;
+//! assert_eq!((tree.hosts(), tree.switches()), (64, 48));
+//! let leaf = tree.leaf(HostId(5));
+//! assert_eq!(leaf, SwitchId(1));
+//! // Up by any of 4 ports.
+//! let (link, agg) = tree.up(leaf, 3).expect("leaves are not at the top");
+//! assert_eq!((tree.level(agg), tree.from(link)), (1, leaf));
+//! // Hosts 0..16 are below it, and it has a neighbour in a ring of 4.
+//! assert!(tree.covers(agg, HostId(15)) && !tree.covers(agg, HostId(16)));
+//! assert_eq!(tree.members(1), 4);
+//! let next = tree.ring_next(agg).expect("a ring");
+//! assert!(tree.covers(next, HostId(15)));
+//! # Ok::<(), srd_fabric::TopologyError>(())
+//! ```
+
+use crate::topo::{CableId, HostId, LinkId, Node, Port, SwitchId, Topology, TopologyError};
+
+/// Most hosts: with them, every product of numbers here fits 32 bits.
+pub const TREE_HOSTS_MAX: u32 = 65_536;
+/// Most parallel cables between neighbours of a ring: more than any port count that the tree
+/// would be compared with.
+pub const TREE_HORIZONTAL_MAX: u32 = 64;
+/// Most levels: a binary tree of [`TREE_HOSTS_MAX`] hosts.
+const LEVELS_MAX: usize = 16;
+
+/// A k-ary n-tree with `horizontal` links; see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KaryNTree {
+    k: u32,
+    levels: u32,
+    horizontal: u32,
+    /// Switches in a level.
+    width: u32,
+    /// `k^l`.
+    powers: [u32; LEVELS_MAX + 1],
+}
+
+/// The ways that a packet has at a switch: one by default, and alternates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// Where it goes without a reason to go elsewhere.
+    pub default: LinkId,
+    /// The first alternate.
+    first: u32,
+    /// Number of alternates.
+    count: u32,
+    /// The alternates lead along a ring; else upwards.
+    pub ring: bool,
+}
+
+impl Ways {
+    /// `default`, and `count` alternates from the link `first` on.
+    pub(crate) const fn new(default: LinkId, first: u32, count: u32, ring: bool) -> Self {
+        Self { default, first, count, ring }
+    }
+
+    /// The links that may be taken as well. On the way up, the default is one of them.
+    pub fn alternates(&self) -> impl ExactSizeIterator<Item = LinkId> + Clone + use<> {
+        let first = self.first;
+        (0..self.count).map(move |i| LinkId(first + 2 * i))
+    }
+}
+
+impl KaryNTree {
+    /// A tree of `levels` levels.
+    ///
+    /// # Errors
+    /// Fewer than 2 children or levels, more than [`TREE_HOSTS_MAX`] hosts, more than
+    /// [`TREE_HORIZONTAL_MAX`] parallel cables in a ring. The text names `k`, `n` or `horizontal`.
+    pub fn new(k: u32, levels: u32, horizontal: u32) -> Result<Self, TopologyError> {
+        let fail = |text: String| Err(TopologyError::new(text));
+        if k < 2 {
+            return fail(format!("k = {k}: every switch needs at least 2 ports down"));
+        }
+        if levels < 2 {
+            return fail(format!("n = {levels}: the tree needs at least 2 levels of switches"));
+        }
+        if horizontal > TREE_HORIZONTAL_MAX {
+            return fail(format!("horizontal = {horizontal}: give at most {TREE_HORIZONTAL_MAX}"));
+        }
+        let hosts = k.checked_pow(levels).filter(|h| *h <= TREE_HOSTS_MAX);
+        let Some(hosts) = hosts else {
+            return fail(format!(
+                "k = {k}, n = {levels}: more than {TREE_HOSTS_MAX} hosts (k to the power of n)"
+            ));
+        };
+        let mut powers = [0; LEVELS_MAX + 1];
+        for (l, power) in powers.iter_mut().enumerate().take(levels as usize + 1) {
+            *power = k.pow(l as u32);
+        }
+        Ok(Self { k, levels, horizontal, width: hosts / k, powers })
+    }
+
+    /// Children of each switch.
+    pub const fn k(&self) -> u32 {
+        self.k
+    }
+    /// Levels of switches.
+    pub const fn levels(&self) -> u32 {
+        self.levels
+    }
+    /// Cables from each member of a ring to the next; 0 = no rings.
+    pub const fn horizontal(&self) -> u32 {
+        self.horizontal
+    }
+    /// Number of hosts.
+    pub const fn hosts(&self) -> u32 {
+        self.width * self.k
+    }
+    /// Number of switches.
+    pub const fn switches(&self) -> u32 {
+        self.width * self.levels
+    }
+    /// Switches in each level.
+    pub const fn switches_per_level(&self) -> u32 {
+        self.width
+    }
+    /// Number of links: twice the cables.
+    pub const fn links(&self) -> u32 {
+        2 * (self.hosts() + (self.levels - 1) * self.width * (self.k + self.horizontal))
+    }
+    /// Ports of all switches, per host: what the network costs.
+    pub fn ports_per_host(&self) -> f64 {
+        let vertical = (2 * self.levels - 1) * self.k;
+        let rings = (self.levels - 1) * 2 * self.horizontal;
+        f64::from((vertical + rings) * self.width) / f64::from(self.hosts())
+    }
+
+    /// Level of a switch: 0 = next to the hosts.
+    pub const fn level(&self, switch: SwitchId) -> u32 {
+        switch.0 / self.width
+    }
+    /// Number of the ideal node that a switch stands for, in its level.
+    pub const fn node(&self, switch: SwitchId) -> u32 {
+        switch.0 % self.width / self.powers[self.level(switch) as usize]
+    }
+    /// Place of a switch in its ideal node.
+    pub const fn member(&self, switch: SwitchId) -> u32 {
+        switch.0 % self.width % self.powers[self.level(switch) as usize]
+    }
+    /// Switches of each ideal node of a level, and so the length of its rings.
+    pub const fn members(&self, level: u32) -> u32 {
+        self.powers[level as usize]
+    }
+    /// The switch of a host.
+    pub const fn leaf(&self, host: HostId) -> SwitchId {
+        SwitchId(host.0 / self.k)
+    }
+    /// Whether a host is below a switch.
+    #[inline]
+    pub const fn covers(&self, switch: SwitchId, host: HostId) -> bool {
+        host.0 / self.powers[self.level(switch) as usize + 1] == self.node(switch)
+    }
+    /// Level at which a packet from `a` to `b` turns: the least that has both below it.
+    pub fn level_common(&self, a: HostId, b: HostId) -> u32 {
+        let same =
+            |l: &u32| a.0 / self.powers[*l as usize + 1] == b.0 / self.powers[*l as usize + 1];
+        (0..self.levels).find(same).unwrap_or(self.levels - 1)
+    }
+
+    /// The link from a host to its switch; the other direction is its reverse.
+    pub const fn host_link(&self, host: HostId) -> LinkId {
+        CableId(host.0).up()
+    }
+    const fn up_cable(&self, switch: u32, port: u32) -> CableId {
+        CableId(self.hosts() + switch * self.k + port)
+    }
+    const fn ring_cable(&self, switch: u32, i: u32) -> CableId {
+        let vertical = self.hosts() + (self.levels - 1) * self.width * self.k;
+        CableId(vertical + (switch - self.width) * self.horizontal + i)
+    }
+    /// Port `0..k` upwards: link and switch above; `None` at the top or beyond `k`.
+    pub fn up(&self, switch: SwitchId, port: u32) -> Option<(LinkId, SwitchId)> {
+        let level = self.level(switch);
+        if level + 1 >= self.levels || port >= self.k {
+            return None;
+        }
+        let node = self.node(switch) / self.k;
+        let member = self.member(switch) * self.k + port;
+        let place = node * self.powers[level as usize + 1] + member;
+        Some((self.up_cable(switch.0, port).up(), SwitchId((level + 1) * self.width + place)))
+    }
+    /// The link down towards a host below a switch, and where it ends.
+    #[inline]
+    pub const fn down(&self, switch: SwitchId, host: HostId) -> (LinkId, Node) {
+        let level = self.level(switch);
+        if level == 0 {
+            return (self.host_link(host).reverse(), Node::Host(host));
+        }
+        let member = self.member(switch);
+        let below = host.0 / self.powers[level as usize];
+        let place = below * self.powers[level as usize - 1] + member / self.k;
+        let child = (level - 1) * self.width + place;
+        (self.up_cable(child, member % self.k).down(), Node::Switch(SwitchId(child)))
+    }
+    /// The next switch of a ring; `None` where there is none.
+    pub const fn ring_next(&self, switch: SwitchId) -> Option<SwitchId> {
+        if self.horizontal == 0 || switch.0 < self.width {
+            return None;
+        }
+        if self.seam(switch) {
+            return Some(SwitchId(switch.0 + 1 - self.members(self.level(switch))));
+        }
+        Some(SwitchId(switch.0 + 1))
+    }
+    /// The links to the next switch of the ring: `horizontal` of them, or none.
+    pub fn ring_links(&self, switch: SwitchId) -> impl Iterator<Item = LinkId> + use<> {
+        let tree = *self;
+        let count = if switch.0 < self.width { 0 } else { self.horizontal };
+        (0..count).map(move |i| tree.ring_cable(switch.0, i).up())
+    }
+    /// Whether the ring's links from a switch cross the seam: it is the last member.
+    pub const fn seam(&self, switch: SwitchId) -> bool {
+        self.member(switch) + 1 == self.members(self.level(switch))
+    }
+    /// Whether a link leads along a ring.
+    pub const fn is_ring(&self, link: LinkId) -> bool {
+        link.0 / 2 >= self.hosts() + (self.levels - 1) * self.width * self.k
+    }
+    /// Where a link of the tree starts.
+    pub fn from(&self, link: LinkId) -> SwitchId {
+        match self.ends(link.cable()) {
+            (Node::Switch(a), Node::Switch(b)) => {
+                if link.0 & 1 == 0 {
+                    a
+                } else {
+                    b
+                }
+            }
+            // A host's cable: the one switch that it has.
+            (_, Node::Switch(s)) | (Node::Switch(s), _) => s,
+            _ => unreachable!("no cable joins two hosts"),
+        }
+    }
+    /// Where a link of the tree ends.
+    pub fn to(&self, link: LinkId) -> Node {
+        let (a, b) = self.ends(link.cable());
+        if link.0 & 1 == 0 { b } else { a }
+    }
+    /// Both ends of a cable, the lower first.
+    fn ends(&self, cable: CableId) -> (Node, Node) {
+        let vertical = (self.levels - 1) * self.width * self.k;
+        let Some(at) = cable.0.checked_sub(self.hosts()) else {
+            return (Node::Host(HostId(cable.0)), Node::Switch(SwitchId(cable.0 / self.k)));
+        };
+        if at < vertical {
+            let a = SwitchId(at / self.k);
+            let (_, b) = self.up(a, at % self.k).expect("a cable upwards");
+            return (Node::Switch(a), Node::Switch(b));
+        }
+        let a = SwitchId(self.width + (at - vertical) / self.horizontal);
+        let b = self.ring_next(a).expect("a ring");
+        (Node::Switch(a), Node::Switch(b))
+    }
+
+    /// Port upwards that all packets to a host take from switches of a level: digit `level` of the
+    /// host's number in base k ("d-mod-k"). So every link down carries the packets to one
+    /// destination only.
+    #[inline]
+    pub const fn port_oblivious(&self, level: u32, dst: HostId) -> u32 {
+        dst.0 / self.powers[level as usize] % self.k
+    }
+
+    /// The ways from a switch towards `dst`. `ring_hops`: links of this ring that the packet has
+    /// already passed; when only one more would bring it back to where it entered the ring, there
+    /// is nothing left but to go down.
+    #[inline]
+    pub fn ways(&self, switch: SwitchId, dst: HostId, ring_hops: u32) -> Ways {
+        let level = self.level(switch);
+        if self.covers(switch, dst) {
+            let (default, _) = self.down(switch, dst);
+            if level == 0 || self.horizontal == 0 || ring_hops + 1 >= self.members(level) {
+                return Ways { default, first: 0, count: 0, ring: true };
+            }
+            let first = self.ring_cable(switch.0, 0).up().0;
+            return Ways { default, first, count: self.horizontal, ring: true };
+        }
+        let first = self.up_cable(switch.0, 0).up().0;
+        let default = LinkId(first + 2 * self.port_oblivious(level, dst));
+        Ways { default, first, count: self.k, ring: false }
+    }
+
+    /// Lays the tree out. `nic`: a host's card; `edge`: a switch's port to a host; `core`: ports
+    /// between switches.
+    pub fn build(&self, nic: Port, edge: Port, core: Port) -> Topology {
+        let mut t = Topology::new(self.hosts());
+        for level in 0..self.levels {
+            for _ in 0..self.width {
+                t.switch_add(level as u8);
+            }
+        }
+        for cable in (0..self.links() / 2).map(CableId) {
+            let (a, b) = self.ends(cable);
+            let (up, down) = if matches!(a, Node::Host(_)) { (nic, edge) } else { (core, core) };
+            t.cable_add(a, b, up, down);
+        }
+        t.tree_set(*self);
+        t
+    }
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;
