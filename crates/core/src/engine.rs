@@ -18,7 +18,7 @@ use crate::path_table::PathTable;
 use crate::qp::QpTable;
 use crate::rate::Granter;
 use crate::rng::Rng;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::timer::Timers;
 use crate::tx::{Out, control::Control};
 use crate::wr::WrTable;
@@ -57,6 +57,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) closes: VecDeque<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) timers: Timers,
+    /// How far the packets that were handled lie behind the time: younger ones may wait unread.
+    pub(crate) unread: Span,
     /// Contexts whose timer has to be set anew.
     pub(crate) rearm: Vec<u32>,
     pub(crate) events: VecDeque<AsyncEvent>,
@@ -108,6 +110,7 @@ impl<O: Observer> Engine<O> {
             closes: VecDeque::new(),
             ready: VecDeque::new(),
             timers: Timers::default(),
+            unread: Span::ZERO,
             rearm: Vec::new(),
             events: VecDeque::new(),
             ack_scratch: AckBlock::default(),
@@ -194,8 +197,16 @@ impl<O: Observer> Engine<O> {
         self.timers.next().min(self.granter.next())
     }
 
-    /// Lets every deadline up to `now` fire.
+    /// Lets every deadline up to `now` fire. All that has arrived must have been handled.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.handle_timeout_unread(now, now);
+    }
+
+    /// Lets every deadline up to `now` fire, while packets that arrived after `read_until` may wait
+    /// to be handled. A timer that takes silence for a loss sees only the time up to there: what it
+    /// waits for may be among them. All others see `now`.
+    pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
+        self.unread = now.since(read_until);
         self.rearm_all(now);
         while let Some(owner) = self.timers.pop(now) {
             if owner & 1 == 0 {

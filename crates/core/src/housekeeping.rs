@@ -22,9 +22,14 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The next thing context `ci` has to do by itself.
-    fn context_deadline(&self, ci: u32) -> Time {
+    fn context_deadline(&self, ci: u32, now: Time) -> Time {
         let c = self.contexts.get(ci);
-        let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(self.loss_deadline(ci));
+        let mut loss_at = self.loss_deadline(ci);
+        if self.unread > Span::ZERO && loss_at <= now {
+            // It waits for packets that are not read yet: it looks again soon, not at each call.
+            loss_at = now + self.unread.scale(1, 4);
+        }
+        let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(loss_at);
         if let Some(a) = c.active.as_ref() {
             at = at.min(a.backoff_at);
             if !c.queued_ack {
@@ -57,7 +62,7 @@ impl<O: Observer> Engine<O> {
                     c.idle_at = now + self.cfg.idle_after;
                 }
             }
-            let at = self.context_deadline(ci);
+            let at = self.context_deadline(ci, now);
             self.timers.arm(Self::timer_of_context(ci), at);
         }
     }
@@ -81,7 +86,7 @@ impl<O: Observer> Engine<O> {
         }
         self.handshake_fire(now, ci);
         if self.contexts.find(ci).is_some() {
-            let at = self.context_deadline(ci).max(now + Span(1));
+            let at = self.context_deadline(ci, now).max(now + Span(1));
             if at != Time::NEVER && !planted!(TimerOnce) {
                 self.timers.arm(Self::timer_of_context(ci), at);
             }

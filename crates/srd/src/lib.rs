@@ -54,6 +54,7 @@
 //! and the turn share only bounded single-producer rings and counted slots.
 
 mod ah;
+mod arrivals;
 mod budget;
 mod channel;
 mod completion;

@@ -2,6 +2,7 @@
 //! to memory and rings. All of it is behind the device's one lock.
 
 use crate::{
+    arrivals::Arrivals,
     queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
 };
@@ -165,6 +166,8 @@ pub(crate) struct Nic {
     pub net_errno: i32,
     /// When the last turn began.
     pub turned_at: Time,
+    /// What may wait in the socket.
+    pub arrivals: Arrivals,
 }
 
 /// What a turn did.

@@ -1,7 +1,9 @@
 //! From a configuration to an engine with a datapath.
 
 use crate::{
-    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr, caps,
+    Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr,
+    arrivals::Arrivals,
+    caps,
     entropy::rng_from_os,
     gid_from_ip, interface,
     nic::{Nic, NicCounters, Tables},
@@ -88,6 +90,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         ack: AckBlock::default(),
         net_errno: 0,
         turned_at: Time(0),
+        arrivals: Arrivals::default(),
     };
     Ok(Opened { nic, attr, port, warnings: net.warnings })
 }

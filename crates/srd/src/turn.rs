@@ -1,6 +1,7 @@
 //! The engine's turn: the one place where everything moves, in one order.
 
 use crate::{
+    arrivals::Look,
     device::Shared,
     events::AsyncEvent,
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
@@ -29,21 +30,23 @@ impl Nic {
         self.turned_at = now;
         let posted = self.take_posts(shared, now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
-        let (received, rx_more, arrived) = self.receive_all(shared);
-        let now = arrived.unwrap_or(now);
-        // While packets wait to be read, silence is ours: no timer may take it for a loss.
+        let look = self.receive_all(shared);
+        let (before, now) = (now, look.taken_at.unwrap_or(now));
+        // While packets wait to be read, silence may be ours: no timer may take it for a loss.
+        let read_until = self.arrivals.note(before, now, &look);
         let due = self.engine.next_timeout();
-        if !rx_more && due <= now {
-            self.engine.handle_timeout(now);
+        if due <= now {
+            self.engine.handle_timeout_unread(now, read_until);
         }
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
         // Nothing taken, received, fired or sent: nothing can have ended. (A backlog that drains
         // now lets packets out whose requests end by that.)
-        let busy = posted + received + sent > 0 || due <= now;
+        let busy = posted + look.received + sent > 0 || due <= now;
         let delivered = if busy { self.deliver(shared) } else { 0 };
-        Turn { done: posted + early + received + sent + delivered, more: rx_more || tx_more }
+        let done = posted + early + look.received + sent + delivered;
+        Turn { done, more: look.more || tx_more }
     }
 
     /// The part of a turn that a post cannot wait for.
@@ -56,30 +59,34 @@ impl Nic {
     }
 
     /// Packets in, batch after batch while there are more, within bounds. A single one is answered
-    /// before the next look, which might be in vain. Returns how many, whether more may wait still,
-    /// and when the last batch was taken from the socket.
-    fn receive_all(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
-        let (mut total, mut last) = (0, None);
+    /// before the next look, which might be in vain.
+    fn receive_all(&mut self, shared: &Shared) -> Look {
+        let mut all = Look::default();
         for _ in 0..RX_BATCHES {
-            let (received, more, arrived) = self.receive(shared);
-            total += received;
-            last = arrived.or(last);
-            if !more || received <= 1 {
-                return (total, more, last);
+            let look = self.receive(shared);
+            all.received += look.received;
+            all.more = look.more;
+            if look.taken_at.is_some() {
+                (all.taken_at, all.waited) = (look.taken_at, look.waited);
+            }
+            if !look.more || look.received <= 1 {
+                return all;
             }
             // The senders must hear of this batch before the next one is read, or they take a long
             // queue for silence.
-            self.transmit(shared, last.unwrap_or_else(Self::now));
+            self.transmit(shared, all.taken_at.unwrap_or_else(Self::now));
         }
-        (total, true, last)
+        all
     }
 
-    /// One batch in: parse, let the engine judge, place the payload at once. Returns how many,
-    /// whether more wait, and when they were taken from the socket (no earlier: RTTs rest on it).
-    fn receive(&mut self, shared: &Shared) -> (usize, bool, Option<Time>) {
-        let mut arrived = None;
+    /// One batch in: parse, let the engine judge, place the payload at once. The time that it was
+    /// taken from the socket is no earlier than that: RTTs rest on it.
+    fn receive(&mut self, shared: &Shared) -> Look {
+        let (mut taken_at, mut waited) = (None, Span::ZERO);
         let Self { engine, net, tables, counters, ack, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
+            let now = *taken_at.get_or_insert_with(Self::now);
+            waited = Span(d.waited_ns);
             let (packet, start) = match srd_wire::parse(d.bytes, ack) {
                 Ok(parsed) => parsed,
                 Err(e) => {
@@ -92,10 +99,9 @@ impl Nic {
                 ce: d.ce,
                 rxq_drops: d.rxq_drops,
                 rxq_depth: d.behind,
-                waited: Span(d.waited_ns),
+                waited,
             };
             let payload_len = usize::from(packet.payload_len);
-            let now = *arrived.get_or_insert_with(Self::now);
             if let Rx::Place(placement) = engine.handle(now, &meta, &packet) {
                 let payload = d.bytes.get(start..start + payload_len).unwrap_or_default();
                 if !tables.place(&placement, payload) {
@@ -107,13 +113,13 @@ impl Nic {
             Ok(report) => report,
             Err(e) => {
                 self.net_failed(shared, &e);
-                return (0, false, None);
+                return Look::default();
             }
         };
-        if let Some(now) = arrived {
+        if let Some(now) = taken_at {
             self.engine.rx_burst_end(now);
         }
-        (report.datagrams, report.more, arrived)
+        Look { received: report.datagrams, more: report.more, taken_at, waited }
     }
 
     /// Packets out: one batch, handed to the kernel before this returns, so that no memory is

@@ -285,12 +285,18 @@ impl<O: Observer> Engine<O> {
         c.last_heard.max(c.outstanding_since) + self.cfg.loss.unresponsive_after
     }
 
+    /// The time up to which everything that arrived has been handled.
+    fn seen(&self, now: Time) -> Time {
+        Time(now.0.saturating_sub(self.unread.0))
+    }
+
     /// The loss timer fired.
     pub(crate) fn loss_fire(&mut self, now: Time, ci: u32) {
-        if self.loss_deadline(ci) > now {
+        let seen = self.seen(now);
+        if self.loss_deadline(ci) > seen {
             return;
         }
-        if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= now {
+        if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= seen {
             return self.peer_unresponsive(ci);
         }
         let c = self.contexts.get_mut(ci);
@@ -308,7 +314,7 @@ impl<O: Observer> Engine<O> {
         }
         let a = self.contexts.get(ci).active.as_ref();
         let pc = &self.paths.get(path_ctx).ctx;
-        if a.is_some_and(|a| self.tail_deadline(a, pc) <= now) {
+        if a.is_some_and(|a| self.tail_deadline(a, pc) <= seen) {
             return self.tail_probe(now, ci);
         }
         self.timeout_scan(now, ci, heard);
@@ -317,7 +323,7 @@ impl<O: Observer> Engine<O> {
     /// Loses what was overtaken for long enough.
     fn overtaken_lose(&mut self, now: Time, ci: u32) -> bool {
         let mut any = false;
-        while self.overtaken_at(ci) <= now {
+        while self.overtaken_at(ci) <= self.seen(now) {
             let Some(p) = self.contexts.get_mut(ci).act().board.oldest() else { break };
             self.lose(now, ci, p, LossRule::CrossPath);
             any = true;
@@ -362,7 +368,7 @@ impl<O: Observer> Engine<O> {
             let e = *a.board.get(p);
             let (since, answered) = (e.sent.max(a.loss.resumed_at), a.loss.echoed_at);
             let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
-            if self.waited_until(since, answered, timeout) > now {
+            if self.waited_until(since, answered, timeout) > self.seen(now) {
                 break;
             }
             if heard < since {

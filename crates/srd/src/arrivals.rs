@@ -1,0 +1,99 @@
+//! How far the packets that have arrived are read.
+//!
+//! A packet that is not acknowledged is lost only if its acknowledgment does not lie in the socket.
+//! The socket hands out what it holds in the order of arrival, so whatever arrived before the
+//! packet that was read last has been read. A socket that never runs empty (honest overload, or a
+//! flood of junk) therefore delays the timers of losses by the age of its oldest packet, and never
+//! stops them.
+
+use srd_core::{Span, Time};
+
+/// Datagrams that a receive buffer holds at most; counted where arrivals carry no stamps. 16 MiB
+/// (what the kernel makes of the 8 MiB that are asked for) at 512 bytes each, the least that it
+/// counts for one.
+const SOCKET_DATAGRAMS_MAX: usize = 32_768;
+
+/// How old unread packets are believed to be, at most, where arrivals carry no stamps: the ceiling
+/// of retransmission timeouts (`rto_max` of `EngineConfig::sockets`).
+const UNSTAMPED_MAX: Span = Span::from_ms(100);
+
+/// One look at the socket, or several in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// Datagrams read.
+    pub received: usize,
+    /// More may wait.
+    pub more: bool,
+    /// When the last batch was taken from the socket.
+    pub taken_at: Option<Time>,
+    /// How long its last datagram had waited by then; zero where the datapath does not know.
+    pub waited: Span,
+}
+
+/// What is known of unread packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrivals {
+    /// All that arrived before has been read.
+    read_until: Time,
+    /// Since when datagrams are counted, and how many were read since: as many as the socket can
+    /// hold, and what lay in it then is read.
+    counted_from: Time,
+    counted: usize,
+}
+
+impl Arrivals {
+    /// Takes note of what was read in a turn that looked at the socket after `before` and ended its
+    /// last look before `now`. Returns the time up to which all arrivals have been read.
+    pub(crate) fn note(&mut self, before: Time, now: Time, look: &Look) -> Time {
+        if !look.more {
+            *self = Self { read_until: now, counted_from: now, counted: 0 };
+            return now;
+        }
+        self.counted += look.received;
+        let known = match look.taken_at {
+            Some(at) if look.waited > Span::ZERO => Time(at.0.saturating_sub(look.waited.0)),
+            _ if self.counted >= SOCKET_DATAGRAMS_MAX => {
+                let read = self.counted_from;
+                (self.counted_from, self.counted) = (before, 0);
+                read
+            }
+            _ => Time(now.0.saturating_sub(UNSTAMPED_MAX.0)),
+        };
+        self.read_until = self.read_until.max(known).min(now);
+        self.read_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(taken_at: Time, waited: Span) -> Look {
+        Look { received: 64, more: true, taken_at: Some(taken_at), waited }
+    }
+
+    #[test]
+    fn stamps_tell_how_far_a_full_socket_is_read() {
+        let (mut a, ms) = (Arrivals::default(), |n: u64| Time(n * 1_000_000));
+        let (began, now) = (ms(5_000), ms(5_001));
+        let long = full(now, Span::from_secs(3));
+        assert_eq!(a.note(began, now, &long), ms(2_001), "a process that was stopped");
+        assert_eq!(a.note(now, ms(5_002), &full(ms(5_002), Span::from_ms(1))), ms(5_001));
+        let older = full(ms(5_003), Span::from_ms(50));
+        assert_eq!(a.note(ms(5_002), ms(5_003), &older), ms(5_001), "what is read stays read");
+        let empty = Look::default();
+        assert_eq!(a.note(ms(5_003), ms(5_004), &empty), ms(5_004));
+    }
+
+    #[test]
+    fn without_stamps_time_and_datagrams_bound_what_may_wait() {
+        let (mut a, ms) = (Arrivals::default(), |n: u64| Time(n * 1_000_000));
+        assert_eq!(a.note(ms(999), ms(1_000), &Look::default()), ms(1_000));
+        let look = full(ms(1_010), Span::ZERO);
+        assert_eq!(a.note(ms(1_009), ms(1_010), &look), ms(1_000), "as of the empty look");
+        assert_eq!(a.note(ms(1_299), ms(1_300), &look), ms(1_200), "by time");
+        let rest = Look { received: SOCKET_DATAGRAMS_MAX, ..look };
+        assert_eq!(a.note(ms(1_300), ms(1_301), &rest), ms(1_200), "counted from before that");
+        assert_eq!(a.note(ms(1_302), ms(1_303), &rest), ms(1_300), "by datagrams");
+    }
+}
