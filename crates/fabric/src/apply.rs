@@ -4,10 +4,11 @@
 use crate::fault::{Effect, Fault, Target};
 use crate::impair::Impair;
 use crate::link::{
-    CHOSEN, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SHARED, SLOW_ARRIVE, TO_DEAD, TO_HOLE,
-    UNUSABLE,
+    CHOSEN, CREDITED, DOWN, FROM_DEAD, HOLE, IMPAIRED, MONITORED, SHARED, SLOW_ARRIVE, TO_DEAD,
+    TO_HOLE, UNUSABLE,
 };
 use crate::net::{ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, Net};
+use crate::routing::{Router, Routing};
 use crate::stats::DropReason;
 use crate::topo::{HostId, LinkId, Node, Ps, SwitchId};
 use crate::wheel::Entry;
@@ -118,7 +119,13 @@ impl<P> Net<P> {
         }
         if changed {
             let routed = &self.routed;
-            self.routes.rebuild(|l| routed[l as usize]);
+            let usable = |l: u32| routed[l as usize];
+            match &mut self.router {
+                Router::Ecmp => self.routes.rebuild(usable),
+                Router::Oblivious(o) => o.converge(&usable),
+                Router::Circuits(c) => c.converge(&usable),
+            }
+            self.moves_apply();
         }
     }
 
@@ -145,6 +152,9 @@ impl<P> Net<P> {
 
     /// Loses everything queued or on the wire of these links.
     fn cut(&mut self, links: &[LinkId]) {
+        if self.lossless.is_some() {
+            return self.credited_cut(links);
+        }
         for entry in self.arrivals_take(links) {
             self.discard(Some(entry.event.id()), entry.event.b, DropReason::Cut);
         }
@@ -216,7 +226,7 @@ impl<P> Net<P> {
                 impair.clear();
             }
             self.profile_renew(*link);
-            self.flag_one(*link, !(MONITORED | SHARED), false);
+            self.flag_one(*link, !(MONITORED | SHARED | CREDITED), false);
         }
         self.converge(&all);
         if self.hosts.iter().all(|h| h.stalled_until <= self.now) {
@@ -271,6 +281,11 @@ impl<P> Net<P> {
         let until = port.stalled_until;
         self.schedule(until, Event::new(HELD, host, packet));
         true
+    }
+
+    /// Whether a host is stalled.
+    pub fn stalled(&self, host: u32) -> bool {
+        self.hosts[host as usize].stalled_until > self.now
     }
 
     /// Keeps a call for a stalled host. False if not stalled.

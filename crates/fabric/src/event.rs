@@ -23,6 +23,16 @@ pub(crate) const FAULT: u32 = 5;
 pub(crate) const CONVERGE: u32 = 6;
 /// A call held for a stalled host: as [`CALL`].
 pub(crate) const HELD_CALL: u32 = 7;
+/// As [`ARRIVE`], in a network with credits: link, packet.
+pub(crate) const ARRIVE_CREDITED: u32 = 8;
+/// An output with credits may be free: link.
+pub(crate) const OUTPUT_WAKE: u32 = 9;
+/// A sender hears of room at the far end of a link: link, lane; bytes in `size`.
+pub(crate) const CREDIT: u32 = 10;
+/// A host's card has room again: host.
+pub(crate) const ROOM: u32 = 11;
+/// Time to look for a deadlock.
+pub(crate) const DEADLOCK_WATCH: u32 = 12;
 
 /// An event: kind and id, a second number, and for packets what a hop needs to know of them, so
 /// that the packet itself rests in memory until it is delivered.
@@ -54,7 +64,7 @@ impl Event {
     }
     /// The node it concerns; `None`: the whole network.
     pub fn node(&self) -> Option<u32> {
-        let whole = matches!(self.kind(), FAULT | CONVERGE);
+        let whole = matches!(self.kind(), FAULT | CONVERGE | DEADLOCK_WATCH);
         (!whole).then_some(self.to)
     }
     #[inline]

@@ -209,6 +209,13 @@ pub struct FaultPlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultError(String);
 
+impl FaultError {
+    /// With a text that says what to change.
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

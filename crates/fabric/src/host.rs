@@ -1,5 +1,6 @@
 //! The program on a host, and what it may ask of the network.
 
+use crate::lossless::RegisterOp;
 use crate::net::Net;
 use crate::topo::{HostId, Ps};
 
@@ -16,6 +17,22 @@ pub struct Outbound {
     pub bytes: u32,
     /// Whether switches may mark it (ECN-capable).
     pub ect: bool,
+}
+
+/// A flow that has a circuit, from [`HostIo::flow_open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(pub(crate) u32);
+
+/// What switches do with a packet besides carrying it. It takes no bytes of its own: what the
+/// fields would take on the wire is part of [`Outbound::bytes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// Its flow, whose circuit it sets up or follows. `None`: it goes by default.
+    pub flow: Option<FlowId>,
+    /// It is the last packet of its flow: it frees the circuit as it passes.
+    pub last: bool,
+    /// It reads and changes the registers of the links that it passes.
+    pub register: Option<RegisterOp>,
 }
 
 /// Largest packet: keeps all arithmetic within 64 bits.
@@ -38,6 +55,8 @@ pub struct Delivered<P> {
     pub corrupt: u16,
     /// When it was handed to the sender's card.
     pub sent_ps: Ps,
+    /// Largest register of the links that it passed, if it was sent with a [`RegisterOp`]; else 0.
+    pub register_max: i64,
     /// What the sender put in.
     pub payload: P,
 }
@@ -53,6 +72,9 @@ pub trait Host<P> {
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>);
     /// A call scheduled from outside with [`crate::World::call_at`] is due.
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, P>);
+    /// The card has put all that waited on the wire, after [`HostIo::room_want`] had said that
+    /// something waits.
+    fn on_room(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
     /// Reads the state that a coming [`Host::on_packet`] (or, without a packet, a coming
     /// [`Host::on_timer`]) will need and returns anything made of it. Called for many hosts in a
     /// row shortly before their events come, first with stage 0, then with 1, up to
@@ -95,7 +117,34 @@ impl<P> HostIo<'_, P> {
         self.net.send(self.host, out, payload)
     }
 
-    /// When the card will have sent all it holds (at or before now if it is idle).
+    /// As [`HostIo::send`], for a packet with which switches do more than carry it. Only networks
+    /// with [`FlowControl::Credits`](crate::FlowControl) do; others leave the tag aside.
+    ///
+    /// # Errors
+    /// As [`HostIo::send`].
+    ///
+    /// # Panics
+    /// As [`HostIo::send`], and if the packet is larger than an input buffer.
+    pub fn send_tagged(&mut self, out: Outbound, tag: Tag, payload: P) -> Result<(), P> {
+        self.net.send_tagged(self.host, out, tag, payload)
+    }
+
+    /// Begins a flow to `dst`. Its packets are sent with the number ([`Tag::flow`]) and take one
+    /// circuit, in order; the first sets it up, the last ([`Tag::last`]) frees it. Without
+    /// circuits in the network, the number means nothing.
+    pub fn flow_open(&mut self, dst: HostId) -> FlowId {
+        self.net.flow_open(self.host, dst)
+    }
+
+    /// True if no packet waits in the card (one may still be on its way out). If one does,
+    /// [`Host::on_room`] is called as soon as none does. In a network without credits a card is
+    /// never blocked: always true there; use [`HostIo::nic_free_at`].
+    pub fn room_want(&mut self) -> bool {
+        self.net.room_want(self.host)
+    }
+
+    /// When the card will have sent all it holds (at or before now if it is idle). In a network
+    /// with credits: at the earliest.
     pub fn nic_free_at(&self) -> Ps {
         self.net.nic_free_at(self.host)
     }

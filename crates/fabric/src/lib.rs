@@ -48,6 +48,7 @@ mod host;
 pub mod htsim;
 mod impair;
 mod link;
+pub mod lossless;
 mod net;
 mod pool;
 pub mod rng;
@@ -60,8 +61,12 @@ pub mod wheel;
 mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
-pub use host::{Delivered, Host, HostIo, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX};
+pub use host::{
+    Delivered, FlowId, Host, HostIo, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag,
+};
+pub use lossless::{CreditConfig, Credits, Deadlock, FlowControl, RegisterOp, Service};
 pub use rng::Rng;
+pub use routing::RoutingConfig;
 pub use stats::{
     Bucket, DROP_REASONS, DropReason, Drops, HOPS_MAX, LinkSample, LinkStats, Monitor, Tap,
     TapEvent, TapWhat, Totals,

@@ -27,6 +27,8 @@ pub(crate) const MONITORED: u32 = 64;
 pub(crate) const CHOSEN: u32 = 128;
 /// Its queue is part of a shared buffer.
 pub(crate) const SHARED: u32 = 256;
+/// Part of a network with credits.
+pub(crate) const CREDITED: u32 = 512;
 
 /// No carrier.
 pub(crate) const DEAD: u32 = DOWN | FROM_DEAD | TO_DEAD;
@@ -131,7 +133,7 @@ impl Profile {
         (bytes as u64 * self.ps_per_byte) >> FRACTION
     }
     /// Time to send any number of bytes, at most a quarter of all time.
-    fn bytes_to_ps(&self, bytes: u64) -> Ps {
+    pub fn bytes_to_ps(&self, bytes: u64) -> Ps {
         let ps = (u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION;
         ps.min(u128::from(u64::MAX / 4)) as u64
     }

@@ -1,20 +1,23 @@
 //! The way of a packet: card → queue → wire → switch → … → host. One event per hop.
 
 pub(crate) use crate::event::{
-    ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, KIND_SHIFT, LATE, TIMER,
+    ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
+    KIND_SHIFT, LATE, OUTPUT_WAKE, ROOM, TIMER,
 };
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
-use crate::host::{LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX};
+use crate::host::{FlowId, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag};
 use crate::link::{
-    DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SHARED, SLOW_ADMIT, SLOW_ARRIVE, SLOW_QUEUE,
-    TO_HOLE,
+    CREDITED, DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SHARED, SLOW_ADMIT, SLOW_ARRIVE,
+    SLOW_QUEUE, TO_HOLE,
 };
+use crate::lossless::{FlowControl, Lossless};
 use crate::pool::Pools;
 use crate::rng::mix64;
 use crate::routing::ecmp::Routes;
+use crate::routing::{Passing, Router, Routing};
 use crate::slab::{CE, ECT, Header, Slab};
 use crate::stats::{DropReason, HOPS_MAX, Monitor, Tap, TapEvent, TapWhat, Totals};
-use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology};
+use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology, TopologyError};
 use crate::wheel::Wheel;
 use crate::{fault::Fault, world::WorldConfig};
 
@@ -86,6 +89,10 @@ pub(crate) struct Net<P> {
     pub profiles: Vec<Profile>,
     pub pools: Pools,
     pub routes: Routes,
+    /// What routes instead of ECMP.
+    pub router: Router,
+    /// State of a network with credits.
+    pub lossless: Option<Box<Lossless>>,
     pub hosts: Vec<HostPort>,
     pub calls: Shelf<u64>,
     pub faults: Shelf<Fault>,
@@ -105,7 +112,21 @@ impl<P> std::fmt::Debug for Net<P> {
 
 impl<P> Net<P> {
     /// A network at time 0. The topology was validated.
-    pub fn new(topo: Topology, config: WorldConfig) -> Self {
+    pub fn new(topo: Topology, mut config: WorldConfig) -> Result<Self, TopologyError> {
+        let lossless = match config.flow_control {
+            FlowControl::Drop => None,
+            FlowControl::Credits(c) => Some(Box::new(Lossless::new(&topo, c)?)),
+        };
+        let router = Router::new(config.routing, topo.tree(), config.seed)?;
+        if lossless.is_none() && router.circuits().is_some() {
+            return Err(TopologyError::new(
+                "circuits need credits: where packets are dropped, the last of a flow may be, and \
+                 its entries stay"
+                    .into(),
+            ));
+        }
+        // Circuits and registers are state of more than one node.
+        config.windows &= lossless.is_none();
         let links = topo.links();
         let hosts = topo.hosts();
         let mut net = Self {
@@ -121,6 +142,8 @@ impl<P> Net<P> {
             profiles: Vec::new(),
             pools: Pools::new(&topo),
             routes: Routes::new(&topo, config.seed),
+            router,
+            lossless,
             hosts: Vec::with_capacity(hosts as usize),
             calls: Shelf::new(),
             faults: Shelf::new(),
@@ -137,7 +160,8 @@ impl<P> Net<P> {
                 Node::Host(h) => h.0,
                 Node::Switch(s) => hosts + s.0,
             };
-            let flags = if net.pools.has(link.0) { SHARED } else { 0 };
+            let credited = if net.lossless.is_some() { CREDITED } else { 0 };
+            let flags = if net.pools.has(link.0) { SHARED } else { 0 } | credited;
             net.links.push(Link { flags, ..Link::new(profile, to) });
         }
         let idle = HostPort {
@@ -154,7 +178,7 @@ impl<P> Net<P> {
                 net.hosts[h.0 as usize].nic = link;
             }
         }
-        net
+        Ok(net)
     }
 
     /// Number of the profile of such ports.
@@ -176,7 +200,7 @@ impl<P> Net<P> {
     /// two senders in step neither always comes first, and behind all that is no packet. It does
     /// not depend on the order in which nodes are handled.
     #[inline]
-    fn packet_order(&self, link: u32, packets: u64) -> u64 {
+    pub fn packet_order(&self, link: u32, packets: u64) -> u64 {
         let bits = mix64(self.seed.wrapping_add(u64::from(link) << 40).wrapping_add(packets));
         let unique = u64::from(link) << 20 | packets & 0xF_FFFF;
         bits & (0xFFFF << 48) | 1 << 48 | unique
@@ -193,6 +217,9 @@ impl<P> Net<P> {
         );
         let nic = self.hosts[from.0 as usize].nic;
         let link = &self.links[nic as usize];
+        if link.flags & CREDITED != 0 {
+            return self.credited_send(from, out, Tag::default(), payload);
+        }
         let profile = &self.profiles[link.profile as usize];
         let backlog = link.busy_until.saturating_sub(self.now);
         if link.flags & DEAD == 0 && backlog + profile.serialise_ps(bytes) > profile.limit_ps {
@@ -218,6 +245,32 @@ impl<P> Net<P> {
         let size = bytes | u32::from(header.flags) << FLAGS_SHIFT;
         self.enqueue(nic, Event { a: 0, b: packet, dst: dst.0, hash, size, to: 0 });
         Ok(())
+    }
+
+    /// A host hands a packet with a tag to its card.
+    pub fn send_tagged(
+        &mut self,
+        from: HostId,
+        out: Outbound,
+        tag: Tag,
+        payload: P,
+    ) -> Result<(), P> {
+        if self.lossless.is_none() {
+            return self.send(from, out, payload);
+        }
+        let (hosts, bytes) = (self.hosts.len(), out.bytes);
+        assert!((out.dst.0 as usize) < hosts, "host {} does not exist", out.dst.0);
+        assert!(
+            bytes > 0 && bytes <= PACKET_BYTES_MAX,
+            "a packet of {bytes} bytes: use 1 to {PACKET_BYTES_MAX}"
+        );
+        self.credited_send(from, out, tag, payload)
+    }
+
+    /// A host begins a flow.
+    pub fn flow_open(&mut self, from: HostId, dst: HostId) -> FlowId {
+        assert!((dst.0 as usize) < self.hosts.len(), "host {} does not exist", dst.0);
+        FlowId(self.router.circuits_mut().map_or(u32::MAX, |c| c.flow_open(from, dst)))
     }
 
     /// Puts a packet into a link's queue; its arrival at the far end is then certain but for
@@ -283,7 +336,7 @@ impl<P> Net<P> {
 
     /// Notes a queued packet in a watched link's series.
     #[cold]
-    fn watch(&mut self, at: u32, bytes: u32, backlog: Ps) {
+    pub fn watch(&mut self, at: u32, bytes: u32, backlog: Ps) {
         let link = &self.links[at as usize];
         let queue = self.profiles[link.profile as usize].ps_to_bytes(backlog);
         let sent = link.busy_until;
@@ -312,11 +365,26 @@ impl<P> Net<P> {
             self.discard(Some(link), event.b, DropReason::HopLimit);
             return None;
         }
-        match self.routes.next(event.to - hosts, event.dst, event.hash) {
+        let next = match &self.router {
+            Router::Ecmp => self.routes.next(event.to - hosts, event.dst, event.hash),
+            _ => self.next_other(event.to - hosts, event.dst),
+        };
+        match next {
             Some(next) => self.enqueue(next, event),
             None => self.discard(Some(link), event.b, DropReason::NoRoute),
         }
         None
+    }
+
+    /// Where a packet goes by another routing than ECMP.
+    #[cold]
+    fn next_other(&mut self, switch: u32, dst: u32) -> Option<u32> {
+        let Router::Oblivious(oblivious) = &mut self.router else { return None };
+        // Without credits no packet knows how far along a ring it is: none takes one.
+        let ring_hops = u32::MAX / 2;
+        let (hash, flow, last, register) = (0, u32::MAX, false, false);
+        let packet = Passing { switch, dst, hash, ring_hops, flow, last, register };
+        oblivious.next(&packet, &|_| 0).map(|l| l.0)
     }
 
     /// Loses a packet.
@@ -403,13 +471,18 @@ impl<P> Net<P> {
     }
 
     pub fn nic_free_at(&self, host: HostId) -> Ps {
-        self.nic(host).busy_until
+        let nic = self.nic(host);
+        let Some(ll) = &self.lossless else { return nic.busy_until };
+        let waiting = ll.waiting_bytes(self.hosts[host.0 as usize].nic);
+        nic.busy_until.max(self.now) + self.profiles[nic.profile as usize].bytes_to_ps(waiting)
     }
 
     pub fn nic_backlog_bytes(&self, host: HostId) -> u64 {
         let nic = self.nic(host);
         let backlog = nic.busy_until.saturating_sub(self.now);
+        let waiting = |ll: &Lossless| ll.waiting_bytes(self.hosts[host.0 as usize].nic);
         self.profiles[nic.profile as usize].ps_to_bytes(backlog)
+            + self.lossless.as_deref().map_or(0, waiting)
     }
 }
 
@@ -529,7 +602,7 @@ impl<P: Clone> Net<P> {
 
 /// Hash of addresses and ports, the same for every switch; each adds its own seed.
 #[inline]
-fn flow_hash(from: HostId, out: &Outbound) -> u32 {
+pub(crate) fn flow_hash(from: HostId, out: &Outbound) -> u32 {
     let hosts = u64::from(from.0) << 32 | u64::from(out.dst.0);
     let ports = u64::from(out.sport) << 16 | u64::from(out.dport);
     (mix64(mix64(hosts).wrapping_add(ports)) >> 32) as u32

@@ -81,6 +81,17 @@ impl Ways {
         Self { default, first, count, ring }
     }
 
+    /// The default if it is `usable`, else the next alternate that is.
+    #[inline]
+    pub fn default_usable(&self, usable: impl Fn(LinkId) -> bool) -> Option<LinkId> {
+        if usable(self.default) {
+            return Some(self.default);
+        }
+        let after = self.alternates().position(|l| l == self.default).map_or(0, |i| i + 1);
+        let all = self.alternates();
+        all.clone().skip(after).chain(all.take(after)).find(|l| usable(*l))
+    }
+
     /// The links that may be taken as well. On the way up, the default is one of them.
     pub fn alternates(&self) -> impl ExactSizeIterator<Item = LinkId> + Clone + use<> {
         let first = self.first;

@@ -3,9 +3,12 @@
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::host::{Delivered, Host, HostIo};
 use crate::link::MONITORED;
+use crate::lossless::{Credits, Deadlock, FlowControl, fault_check};
 use crate::net::{
-    ARRIVE, CALL, CONVERGE, Event, FAULT, HELD, HELD_CALL, LATE, LOOK_AHEAD, Net, TIMER,
+    ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
+    LATE, LOOK_AHEAD, Net, OUTPUT_WAKE, ROOM, TIMER,
 };
+use crate::routing::{CircuitStats, Circuits, RoutingConfig};
 use crate::slab::CE;
 use crate::stats::{LinkSample, LinkStats, Monitor, Tap, TapWhat, Totals};
 use crate::topo::{HostId, LinkId, Ps, Topology, TopologyError};
@@ -26,12 +29,23 @@ pub struct WorldConfig {
     /// node sees the same as without. But within a window time goes back from node to node, so a
     /// [`Tap`] or state shared among hosts sees the network out of order.
     pub windows: bool,
+    /// What keeps queues from overflowing, if anything does.
+    pub flow_control: FlowControl,
+    /// How switches route.
+    pub routing: RoutingConfig,
 }
 
 impl WorldConfig {
-    /// Defaults: 4 MiB held for a stalled host.
+    /// Defaults: 4 MiB held for a stalled host; queues that drop; ECMP.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, host_hold_bytes: 4 << 20, slot_shift: None, windows: false }
+        Self {
+            seed,
+            host_hold_bytes: 4 << 20,
+            slot_shift: None,
+            windows: false,
+            flow_control: FlowControl::Drop,
+            routing: RoutingConfig::Ecmp,
+        }
     }
 }
 
@@ -54,7 +68,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// A world at time 0; `host` makes the program of each host.
     ///
     /// # Errors
-    /// If the topology cannot be simulated; see [`Topology::validate`].
+    /// If the topology cannot be simulated, see [`Topology::validate`], or is not what the routing
+    /// or the flow control of `config` needs.
     pub fn new(
         topology: Topology,
         config: WorldConfig,
@@ -62,7 +77,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     ) -> Result<Self, TopologyError> {
         topology.validate()?;
         let hosts = (0..topology.hosts()).map(HostId).map(host).collect();
-        Ok(Self { net: Net::new(topology, config), hosts, looked: 0, payload: PhantomData })
+        Ok(Self { net: Net::new(topology, config)?, hosts, looked: 0, payload: PhantomData })
     }
 
     /// Present time.
@@ -110,7 +125,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// # Errors
     /// If the fault makes no sense in this network; see [`Fault::check`].
     pub fn fault_at(&mut self, at: Ps, fault: Fault) -> Result<(), FaultError> {
-        fault.check(&self.net.topo)?;
+        self.fault_check(&fault)?;
         self.net.fault_schedule(at, fault);
         Ok(())
     }
@@ -120,9 +135,14 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// # Errors
     /// As [`World::fault_at`].
     pub fn fault_now(&mut self, fault: Fault) -> Result<(), FaultError> {
-        fault.check(&self.net.topo)?;
+        self.fault_check(&fault)?;
         self.net.fault_apply(fault);
         Ok(())
+    }
+
+    fn fault_check(&self, fault: &Fault) -> Result<(), FaultError> {
+        fault.check(&self.net.topo)?;
+        if self.net.lossless.is_some() { fault_check(fault) } else { Ok(()) }
     }
 
     /// Schedules all faults of a plan, or none if one is wrong.
@@ -130,7 +150,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// # Errors
     /// The first fault that makes no sense in this network.
     pub fn plan(&mut self, plan: &FaultPlan) -> Result<(), FaultError> {
-        plan.events.iter().try_for_each(|(_, fault)| fault.check(&self.net.topo))?;
+        plan.events.iter().try_for_each(|(_, fault)| self.fault_check(fault))?;
         for (at, fault) in &plan.events {
             self.net.fault_schedule(*at, *fault);
         }
@@ -163,6 +183,9 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// Handles events up to `end`, at most `events` of them; time stays at the last one. Returns
     /// their number: fewer than `events` means that none is left before `end`.
     pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
+        if self.deadlock().is_some() {
+            return 0;
+        }
         let mut n = 0;
         let mut latest = self.net.now;
         while n < events || self.net.wheel.in_window() {
@@ -204,7 +227,19 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.deliver(host, Some(id), event.b);
                 }
             }
-            HELD => self.deliver(id, None, event.b),
+            HELD => {
+                if self.net.lossless.is_some() && !self.net.stalled(id) {
+                    self.net.host_takes(event.b);
+                }
+                self.deliver(id, None, event.b);
+            }
+            ARRIVE_CREDITED => {
+                if let Some(host) = self.net.credited_arrive(event) {
+                    self.deliver(host, Some(id), event.b);
+                }
+            }
+            OUTPUT_WAKE => self.net.output_woken(id),
+            CREDIT => self.net.credit_due(event),
             TIMER => {
                 if self.net.timer_due(id) {
                     let mut io = HostIo { net: &mut self.net, host: HostId(id) };
@@ -239,6 +274,13 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.net.converge(&links);
                 }
             }
+            ROOM if self.net.stalled(event.id()) => self.net.room_hold(event),
+            ROOM => {
+                let mut io = HostIo { net: &mut self.net, host: HostId(event.id()) };
+                let now = io.now();
+                self.hosts[event.id() as usize].on_room(now, &mut io);
+            }
+            DEADLOCK_WATCH => self.net.deadlock_check(),
             kind => unreachable!("event kind {kind}"),
         }
     }
@@ -253,6 +295,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         if net.tap.is_some() {
             net.tap_call(TapWhat::Delivered, None, packet);
         }
+        let register_max = net.register_max(packet);
         let (h, payload) = net.slab.remove(packet);
         if link.is_none() {
             net.hosts[host as usize].held_bytes -= u64::from(h.bytes);
@@ -272,6 +315,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             ce: h.flags & CE != 0,
             corrupt: h.corrupt,
             sent_ps: h.sent_ps,
+            register_max,
             payload,
         };
         let now = net.now;
@@ -305,9 +349,13 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         for (i, hot) in self.net.links.iter_mut().enumerate() {
             let profile = &self.net.profiles[hot.profile as usize];
             let backlog_ps = hot.busy_until.saturating_sub(at);
-            let queue_bytes = profile.ps_to_bytes(backlog_ps);
+            let waiting = |ll: &crate::lossless::Lossless| ll.waiting_bytes(i as u32);
+            let waiting = self.net.lossless.as_deref().map_or(0, waiting);
+            // With credits, what waits has not been counted as taken by the link.
+            let on_wire = profile.ps_to_bytes(backlog_ps);
+            let queue_bytes = on_wire + waiting;
             let sample = LinkSample {
-                sent_bytes: hot.bytes.saturating_sub(queue_bytes),
+                sent_bytes: hot.bytes.saturating_sub(on_wire),
                 packets: hot.packets,
                 queue_bytes,
                 queue_bytes_max: profile.ps_to_bytes(hot.backlog_max_ps),
@@ -317,6 +365,41 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             hot.backlog_max_ps = backlog_ps;
             see(LinkId(i as u32), sample);
         }
+    }
+
+    /// The deadlock that ended the run, if one did: then no event is left.
+    pub fn deadlock(&self) -> Option<&Deadlock> {
+        self.net.lossless.as_ref()?.deadlock.as_ref()
+    }
+
+    /// The books of the input buffer at the end of a link; `None` without credits or without the
+    /// lane.
+    pub fn credits(&self, link: LinkId, lane: u8) -> Option<Credits> {
+        let ll = self.net.lossless.as_ref().filter(|ll| u32::from(lane) < ll.config.lanes)?;
+        Some(ll.credits(link.0, lane))
+    }
+
+    /// Counts every packet in every buffer and compares that with the books of the credits.
+    ///
+    /// # Errors
+    /// Names the first buffer of which they differ.
+    pub fn credits_check(&self) -> Result<(), String> {
+        self.net.lossless.as_ref().map_or(Ok(()), |ll| ll.check())
+    }
+
+    /// The register of a link; 0 without credits.
+    pub fn register(&self, link: LinkId) -> i64 {
+        self.net.lossless.as_ref().map_or(0, |ll| ll.registers.value(link.0))
+    }
+
+    /// Flows on links and entries in switches, if the network has circuits.
+    pub fn circuits(&self) -> Option<&Circuits> {
+        self.net.router.circuits().map(|c| c.circuits())
+    }
+
+    /// What became of circuits so far.
+    pub fn circuit_stats(&self) -> CircuitStats {
+        self.net.router.circuits().map_or_else(CircuitStats::default, |c| c.stats())
     }
 
     /// Hash of every delivery so far, in the order of each host: when, from whom, to whom, what.

@@ -158,7 +158,8 @@ impl Circuits {
 
     /// Chooses the output of a new flow at a switch and counts the flow there. `ring_hops`: links
     /// of this ring that its first packet has passed. `queue_bytes`: what waits in the switch for
-    /// an output. `None` if `usable` allows neither the default nor, with a free entry, another.
+    /// an output. `usable`: whether a link leads on; if the default does not, the next alternate
+    /// that does is the default. `None` if no link leads on.
     #[inline]
     pub fn choose(
         &mut self,
@@ -166,18 +167,16 @@ impl Circuits {
         dst: HostId,
         ring_hops: u32,
         queue_bytes: impl Fn(LinkId) -> u64,
-        usable: impl Fn(LinkId) -> bool,
+        usable: impl Fn(&TreeTable, LinkId) -> bool,
     ) -> Option<Choice> {
-        let ways = self.table.ways(switch, dst, ring_hops);
+        let mut ways = self.table.ways(switch, dst, ring_hops);
+        ways.default = ways.default_usable(|l| usable(&self.table, l))?;
         let room = self.config.entries.is_none_or(|n| self.entries[switch.0 as usize] < n);
         let link = if room && ways.alternates().len() > 0 {
-            self.best(switch, &ways, queue_bytes, &usable)
+            self.best(switch, &ways, queue_bytes, usable)
         } else {
             ways.default
         };
-        if !usable(link) {
-            return None;
-        }
         let choice = Choice { link, entry: link != ways.default };
         self.entries[switch.0 as usize] += u32::from(choice.entry);
         self.flows[link.0 as usize] += 1;
@@ -191,10 +190,10 @@ impl Circuits {
         switch: SwitchId,
         ways: &Ways,
         queue_bytes: impl Fn(LinkId) -> u64,
-        usable: impl Fn(LinkId) -> bool,
+        usable: impl Fn(&TreeTable, LinkId) -> bool,
     ) -> LinkId {
         let load = |link: LinkId| {
-            if !usable(link) {
+            if !usable(&self.table, link) {
                 return u64::MAX;
             }
             match self.config.adaptation {

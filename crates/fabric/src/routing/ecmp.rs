@@ -1,6 +1,7 @@
 //! Next hops: shortest paths to the switch of each host, all equal ones in an ECMP group, computed
 //! when the network is built and when routing converges after a fault.
 
+use super::{Passing, Routing};
 use crate::rng::{mix64, stream_seed};
 use crate::topo::{LinkId, Node, Topology};
 use std::collections::BTreeMap;
@@ -208,6 +209,16 @@ impl Routes {
                 }
             }
         }
+    }
+}
+
+impl Routing for Routes {
+    fn next(&mut self, packet: &Passing, _: &dyn Fn(LinkId) -> u64) -> Option<LinkId> {
+        Self::next(self, packet.switch, packet.dst, packet.hash).map(LinkId)
+    }
+
+    fn converge(&mut self, usable: &dyn Fn(u32) -> bool) {
+        self.rebuild(usable);
     }
 }
 

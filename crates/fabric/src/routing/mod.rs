@@ -37,9 +37,105 @@
 
 pub mod circuits;
 pub(crate) mod ecmp;
+pub(crate) mod flows;
+pub(crate) mod oblivious;
 mod place;
+mod reach;
 mod table;
 
 pub use circuits::{Adaptation, Choice, CircuitConfig, Circuits, Ties};
+pub use flows::CircuitStats;
 pub use place::Placement;
 pub use table::TreeTable;
+
+use crate::topo::{LinkId, TopologyError};
+use crate::tree::KaryNTree;
+use flows::CircuitRouter;
+use oblivious::Oblivious;
+
+/// How switches route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RoutingConfig {
+    /// Shortest paths, among equals by hash.
+    #[default]
+    Ecmp,
+    /// By destination ("d-mod-k"). Needs a [`KaryNTree`].
+    Oblivious,
+    /// Virtual circuits. Needs a [`KaryNTree`] and switches that lose nothing
+    /// ([`FlowControl::Credits`](crate::FlowControl)): an entry ends with the last packet.
+    Circuits(CircuitConfig),
+}
+
+/// A packet in a switch, as far as routing looks at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passing {
+    pub switch: u32,
+    pub dst: u32,
+    /// Hash of addresses and ports.
+    pub hash: u32,
+    /// Links of the present ring that it has passed.
+    pub ring_hops: u32,
+    /// Its flow, if it has a circuit; else no flow has this number.
+    pub flow: u32,
+    /// It is the last packet of its flow.
+    pub last: bool,
+    /// It changes the registers of links.
+    pub register: bool,
+}
+
+/// What a switch asks of its routing.
+pub(crate) trait Routing {
+    /// The link that a packet takes; `None` if nothing leads to its destination. `queue_bytes`:
+    /// what waits in the switch for an output.
+    fn next(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId>;
+    /// Links failed or came back: these may be used from now on.
+    fn converge(&mut self, usable: &dyn Fn(u32) -> bool);
+}
+
+/// The routing of a network, apart from ECMP, which every network has.
+#[derive(Clone, Debug)]
+pub(crate) enum Router {
+    /// Left to [`ecmp::Routes`].
+    Ecmp,
+    Oblivious(Box<Oblivious>),
+    Circuits(Box<CircuitRouter>),
+}
+
+impl Router {
+    /// The routing that is asked for.
+    pub fn new(
+        config: RoutingConfig,
+        tree: Option<&KaryNTree>,
+        seed: u64,
+    ) -> Result<Self, TopologyError> {
+        let need = |name: &str| {
+            let text = format!("{name} routing needs a k-ary n-tree: build the topology as one");
+            tree.copied().ok_or_else(|| TopologyError::new(text))
+        };
+        Ok(match config {
+            RoutingConfig::Ecmp => Self::Ecmp,
+            RoutingConfig::Oblivious => {
+                Self::Oblivious(Box::new(Oblivious::new(need("oblivious")?)))
+            }
+            RoutingConfig::Circuits(c) => {
+                Self::Circuits(Box::new(CircuitRouter::new(need("circuit")?, c, seed)))
+            }
+        })
+    }
+
+    /// The circuits, if there are any.
+    pub const fn circuits(&self) -> Option<&CircuitRouter> {
+        match self {
+            Self::Circuits(c) => Some(c),
+            _ => None,
+        }
+    }
+
+    /// The circuits, to be changed.
+    pub const fn circuits_mut(&mut self) -> Option<&mut CircuitRouter> {
+        match self {
+            Self::Circuits(c) => Some(c),
+            _ => None,
+        }
+    }
+}

@@ -35,7 +35,7 @@ impl Placement {
         self.circuits.host_link_count(src, 1);
         let (mut at, mut ring_hops) = (self.circuits.tree().leaf(src), 0);
         loop {
-            let choice = self.circuits.choose(at, dst, ring_hops, |_| 0, |_| true);
+            let choice = self.circuits.choose(at, dst, ring_hops, |_| 0, |_, _| true);
             let link = choice.expect("every link is usable").link;
             path.push(link);
             match self.circuits.table().to(link) {

@@ -1,0 +1,415 @@
+//! The way of a packet through a network that loses nothing.
+//!
+//! [`Net::credited_send`] → card → wire → [`Net::credited_arrive`] → virtual output queue →
+//! [`Net::output_serve`] → wire → … → host. When a packet begins to leave a switch, the room that
+//! it takes there is on its way back ([`Net::credit_due`]).
+
+use super::{Cell, Lossless, NONE, Place, register::Carried};
+use crate::event::{
+    ARRIVE_CREDITED, CREDIT, DEADLOCK_WATCH, Event, FLAGS_SHIFT, HELD, KIND_SHIFT, OUTPUT_WAKE,
+    ROOM,
+};
+use crate::host::{Outbound, Tag};
+use crate::link::{DEAD, HOLE, IMPAIRED, MONITORED, SLOW_ARRIVE, TO_HOLE};
+use crate::net::{Net, flow_hash};
+use crate::routing::{Passing, Router, Routing};
+use crate::slab::{ECT, Header};
+use crate::stats::{DropReason, HOPS_MAX, TapWhat};
+use crate::topo::{HostId, LinkId, Ps, SwitchId};
+
+impl<P> Net<P> {
+    fn lossless(&mut self) -> &mut Lossless {
+        self.lossless.as_deref_mut().expect("credited links are in networks with credits only")
+    }
+
+    /// A host hands a packet to its card.
+    pub fn credited_send(
+        &mut self,
+        from: HostId,
+        out: Outbound,
+        tag: Tag,
+        payload: P,
+    ) -> Result<(), P> {
+        let Outbound { dst, sport, dport, bytes, ect } = out;
+        let nic = self.hosts[from.0 as usize].nic;
+        let link = &self.links[nic as usize];
+        let dead = link.flags & DEAD != 0;
+        let limit = self.profiles[link.profile as usize].port.buffer_bytes;
+        let ll = self.lossless();
+        assert!(
+            u64::from(bytes) <= ll.config.input_bytes,
+            "a packet of {bytes} bytes never fits input buffers of {}: make them larger",
+            ll.config.input_bytes
+        );
+        if !dead && ll.waiting_bytes(nic).saturating_add(u64::from(bytes)) > limit {
+            return Err(payload);
+        }
+        let hash = flow_hash(from, &out);
+        let flags = if ect { ECT } else { 0 };
+        let sent_ps = self.now;
+        let (src, dst) = (from.0, dst.0);
+        let header = Header { src, dst, bytes, hash, sport, dport, corrupt: 0, flags, sent_ps };
+        let packet = self.slab.insert(header, payload);
+        let cell = Cell {
+            bytes,
+            dst,
+            hash,
+            link: NONE,
+            out: nic,
+            flow: tag.flow.map_or(NONE, |f| f.0),
+            last: tag.last,
+            register: tag.register.is_some(),
+            ..Cell::default()
+        };
+        let ll = self.lossless();
+        let places = ll.cells.len().max(packet as usize + 1);
+        ll.cells.resize(places, Cell::default());
+        ll.cells[packet as usize] = cell;
+        if let Some(op) = tag.register {
+            ll.tags.resize(places, Carried::default());
+            ll.tags[packet as usize] = Carried { op, max: 0 };
+        }
+        self.totals.sent += 1;
+        if self.tap.is_some() {
+            self.tap_call(TapWhat::Sent, None, packet);
+        }
+        if dead {
+            self.credited_discard(Some(nic), packet, DropReason::LinkDown);
+        } else {
+            self.output_queue(packet);
+        }
+        Ok(())
+    }
+
+    /// Puts a packet into the virtual output queue of `out`, and sends what can be sent.
+    fn output_queue(&mut self, packet: u32) {
+        let ll = self.lossless();
+        ll.queue(packet);
+        let out = ll.cells[packet as usize].out;
+        let bytes = ll.waiting_bytes(out);
+        let link = &mut self.links[out as usize];
+        let waits = self.profiles[link.profile as usize].bytes_to_ps(bytes);
+        link.backlog_max_ps = link.backlog_max_ps.max(waits);
+        self.output_serve(out);
+    }
+
+    /// An output takes the next packet, if it is free, one waits, and the far end has room.
+    pub fn output_serve(&mut self, out: u32) {
+        let now = self.now;
+        let link = &self.links[out as usize];
+        let (busy_until, dead) = (link.busy_until, link.flags & DEAD != 0);
+        let ll = self.lossless();
+        if dead || ll.outputs[out as usize].packets == 0 {
+            return;
+        }
+        if busy_until > now {
+            return self.output_wake(out, busy_until);
+        }
+        match ll.pick(out) {
+            Some(packet) => self.transmit(out, packet),
+            None => self.deadlock_watch(),
+        }
+    }
+
+    /// Looks at an output again at a time.
+    fn output_wake(&mut self, out: u32, at: Ps) {
+        let output = &mut self.lossless().outputs[out as usize];
+        if at < output.wake_at {
+            output.wake_at = at;
+            let to = self.links[(out ^ 1) as usize].to;
+            self.schedule(at, Event { to, ..Event::new(OUTPUT_WAKE, out, 0) });
+        }
+    }
+
+    /// An output is to be looked at again.
+    pub fn output_woken(&mut self, out: u32) {
+        let now = self.now;
+        let output = &mut self.lossless().outputs[out as usize];
+        // An earlier event may have been queued in the place of this one.
+        if output.wake_at <= now {
+            output.wake_at = Ps::MAX;
+        }
+        self.output_serve(out);
+    }
+
+    /// A packet leaves.
+    fn transmit(&mut self, out: u32, packet: u32) {
+        let now = self.now;
+        let link = &mut self.links[out as usize];
+        let profile = &self.profiles[link.profile as usize];
+        let ll = self.lossless.as_deref_mut().expect("credited links");
+        let cell = &mut ll.cells[packet as usize];
+        let before = (cell.link, cell.lane);
+        let (bytes, lane) = (cell.bytes, cell.out_lane);
+        (cell.link, cell.lane, cell.place) = (out, lane, Place::Wire);
+        let cell = *cell;
+        link.busy_until = now + profile.serialise_ps(bytes);
+        link.bytes += u64::from(bytes);
+        link.packets += 1;
+        let (left, packets, to) = (link.busy_until, link.packets, link.to);
+        let (arrival, watched) = (left + profile.delay_ps, link.flags & MONITORED != 0);
+        ll.sent(out, lane, bytes);
+        let waiting = ll.outputs[out as usize];
+        if cell.register {
+            self.registers_pass(out, packet);
+        }
+        if before.0 != NONE {
+            self.credit_return(before.0, before.1, bytes, left);
+        } else if waiting.packets == 0 && waiting.room_wanted {
+            self.lossless().outputs[out as usize].room_wanted = false;
+            let host = self.links[(out ^ 1) as usize].to;
+            self.schedule(now, Event::new(ROOM, host, 0));
+        }
+        if watched {
+            self.watch(out, bytes, left - now);
+        }
+        let order = self.packet_order(out, packets);
+        let size = bytes | u32::from(self.slab.header(packet).flags) << FLAGS_SHIFT;
+        let a = ARRIVE_CREDITED << KIND_SHIFT | out;
+        let event = Event { a, b: packet, dst: cell.dst, hash: cell.hash, size, to };
+        self.wheel.push(arrival, order, event);
+        if waiting.packets > 0 {
+            self.output_wake(out, left);
+        }
+    }
+
+    /// A packet changes and reads the register of the link that it leaves on.
+    fn registers_pass(&mut self, out: u32, packet: u32) {
+        let ll = self.lossless.as_deref_mut().expect("credited links");
+        let cell = &ll.cells[packet as usize];
+        let carried = &mut ll.tags[packet as usize];
+        let changed = ll.registers.pass(out, carried, !cell.strayed);
+        if changed
+            && !cell.last
+            && let Some(circuits) = self.router.circuits_mut()
+        {
+            circuits.weight_note(cell.flow, LinkId(out), carried.op.add);
+        }
+    }
+
+    /// Room in the buffer of a link is free from `left` on; the sender hears of it a delay later.
+    fn credit_return(&mut self, link: u32, lane: u8, bytes: u32, left: Ps) {
+        self.lossless().leaves(link, lane, bytes);
+        let back = &self.links[(link ^ 1) as usize];
+        let at = left + self.profiles[back.profile as usize].delay_ps;
+        let to = back.to;
+        self.schedule(at, Event { size: bytes, to, ..Event::new(CREDIT, link, u32::from(lane)) });
+    }
+
+    /// The sender hears that room is free.
+    pub fn credit_due(&mut self, event: Event) {
+        self.lossless().freed(event.id(), event.b as u8, event.size);
+        self.output_serve(event.id());
+    }
+
+    /// A packet comes off a link's wire. `Some(host)` if a host gets it.
+    pub fn credited_arrive(&mut self, event: Event) -> Option<u32> {
+        let (link, packet, hosts) = (event.id(), event.b, self.hosts.len() as u32);
+        let ll = self.lossless();
+        let cell = &mut ll.cells[packet as usize];
+        cell.place = Place::Arrived;
+        let (lane, bytes, flow, last) = (cell.lane, cell.bytes, cell.flow, cell.last);
+        ll.landed(link, lane, bytes);
+        if self.links[link as usize].flags & SLOW_ARRIVE != 0
+            && !self.credited_survives(link, packet)
+        {
+            return None;
+        }
+        if event.to >= hosts {
+            self.switch_in(link, event.to - hosts, packet);
+            return None;
+        }
+        if event.dst != event.to {
+            self.credited_discard(Some(link), packet, DropReason::NoRoute);
+            return None;
+        }
+        if last && flow != NONE {
+            self.flow_end(flow);
+        }
+        let port = &mut self.hosts[event.to as usize];
+        if port.stalled_until > self.now {
+            // It stays in the buffer: a stalled host stops its senders, and nothing is lost.
+            port.held_bytes += u64::from(bytes);
+            let until = port.stalled_until;
+            self.lossless().cells[packet as usize].place = Place::Held;
+            self.schedule(until, Event::new(HELD, event.to, packet));
+            return None;
+        }
+        self.host_takes(packet);
+        Some(event.to)
+    }
+
+    /// A host takes a packet off its buffer.
+    pub fn host_takes(&mut self, packet: u32) {
+        let now = self.now;
+        let cell = &mut self.lossless().cells[packet as usize];
+        let (link, lane, bytes) = (cell.link, cell.lane, cell.bytes);
+        cell.place = Place::Gone;
+        self.credit_return(link, lane, bytes, now);
+    }
+
+    /// Largest register on the way of a packet that is being delivered.
+    pub fn register_max(&self, packet: u32) -> i64 {
+        let Some(ll) = self.lossless.as_deref() else { return 0 };
+        let carries = ll.cells.get(packet as usize).is_some_and(|c| c.register);
+        if carries { ll.tags[packet as usize].max } else { 0 }
+    }
+
+    /// A packet is in a switch: which output, and into its queue.
+    fn switch_in(&mut self, link: u32, switch: u32, packet: u32) {
+        let cell = self.lossless().cells[packet as usize];
+        let Some(out) = self.credited_route(switch, &cell) else {
+            return self.credited_discard(Some(link), packet, DropReason::NoRoute);
+        };
+        let lanes = self.lossless().config.lanes;
+        // By field: the tree is read while the cell is written.
+        let tree = self.topo.tree();
+        let strayed = self.router.circuits().is_some_and(|c| cell.flow != NONE && !c.on_circuit);
+        let ll = self.lossless.as_deref_mut().expect("credited links");
+        let cell = &mut ll.cells[packet as usize];
+        let ring = tree.filter(|t| t.is_ring(LinkId(out)));
+        (cell.out, cell.out_lane, cell.strayed) = (out, 0, strayed);
+        match ring {
+            Some(tree) => {
+                let crossed = cell.ring_hops > 0 && cell.lane > 0;
+                if lanes > 1 && (crossed || tree.seam(SwitchId(switch))) {
+                    cell.out_lane = 1;
+                }
+                cell.ring_hops += 1;
+            }
+            None => {
+                cell.ring_hops = 0;
+                cell.hops += 1;
+            }
+        }
+        if cell.hops > u16::from(HOPS_MAX) {
+            return self.credited_discard(Some(link), packet, DropReason::HopLimit);
+        }
+        if self.links[out as usize].flags & DEAD != 0 {
+            return self.credited_discard(Some(out), packet, DropReason::LinkDown);
+        }
+        self.output_queue(packet);
+    }
+
+    /// The output that a packet takes from a switch.
+    fn credited_route(&mut self, switch: u32, cell: &Cell) -> Option<u32> {
+        let packet = Passing {
+            switch,
+            dst: cell.dst,
+            hash: cell.hash,
+            ring_hops: u32::from(cell.ring_hops),
+            flow: cell.flow,
+            last: cell.last,
+            register: cell.register,
+        };
+        let ll = self.lossless.as_deref().expect("credited links");
+        let queue_bytes = |l: LinkId| ll.waiting_bytes(l.0);
+        let link = match &mut self.router {
+            Router::Ecmp => Routing::next(&mut self.routes, &packet, &queue_bytes),
+            Router::Oblivious(o) => o.next(&packet, &queue_bytes),
+            Router::Circuits(c) => c.next(&packet, &queue_bytes),
+        };
+        self.moves_apply();
+        link.map(|l| l.0)
+    }
+
+    /// Registers change because circuits were torn down or set up anew.
+    pub fn moves_apply(&mut self) {
+        let (Some(circuits), Some(ll)) = (self.router.circuits_mut(), &mut self.lossless) else {
+            return;
+        };
+        for (link, add) in circuits.moves.drain(..) {
+            ll.registers.add(link, add);
+        }
+    }
+
+    /// A flow is over.
+    fn flow_end(&mut self, flow: u32) {
+        if let Some(circuits) = self.router.circuits_mut() {
+            circuits.flow_end(flow);
+            self.moves_apply();
+        }
+    }
+
+    /// Loses a packet, gives its room back, and ends its flow if it was the last of it.
+    pub fn credited_discard(&mut self, link: Option<u32>, packet: u32, reason: DropReason) {
+        let now = self.now;
+        let ll = self.lossless();
+        let cell = ll.cells[packet as usize];
+        ll.cells[packet as usize].place = Place::Gone;
+        match cell.place {
+            Place::Gone => {}
+            Place::Wire => ll.lost(cell.link, cell.lane, cell.bytes),
+            Place::Waiting if cell.link == NONE => {}
+            Place::Arrived | Place::Waiting | Place::Held => {
+                self.credit_return(cell.link, cell.lane, cell.bytes, now);
+            }
+        }
+        if cell.last && cell.flow != NONE {
+            self.flow_end(cell.flow);
+        }
+        self.discard(link, packet, reason);
+    }
+
+    /// What a faulty link does to a packet; false if it is lost.
+    #[cold]
+    fn credited_survives(&mut self, link: u32, packet: u32) -> bool {
+        let flags = self.links[link as usize].flags;
+        if flags & (HOLE | TO_HOLE) != 0 {
+            self.credited_discard(Some(link), packet, DropReason::BlackHole);
+            return false;
+        }
+        let impair = self.cold[link as usize].impair.as_mut().filter(|_| flags & IMPAIRED != 0);
+        let Some(impair) = impair else { return true };
+        let fate = impair.judge(self.slab.header_mut(packet));
+        if let Some(reason) = fate.drop {
+            self.credited_discard(Some(link), packet, reason);
+            return false;
+        }
+        if fate.corrupted {
+            self.totals.corrupted += 1;
+            self.tap_call(TapWhat::Corrupted, Some(link), packet);
+        }
+        true
+    }
+
+    /// A packet is blocked: looks for a deadlock after a while.
+    fn deadlock_watch(&mut self) {
+        let ll = self.lossless();
+        if !std::mem::replace(&mut ll.watching, true) {
+            let after = ll.watch_ps;
+            let at = self.now.saturating_add(after);
+            self.schedule(at, Event::new(DEADLOCK_WATCH, 0, 0));
+        }
+    }
+
+    /// Looks for a deadlock. If there is one, nothing happens any more.
+    pub fn deadlock_check(&mut self) {
+        let now = self.now;
+        let links = &self.links;
+        let ll = self.lossless.as_deref_mut().expect("credited links");
+        ll.watching = false;
+        ll.deadlock = ll.deadlock_find(now, |l| links[l as usize].flags & DEAD != 0);
+        let blocked = ll.outputs.iter().any(|o| o.packets > 0);
+        if ll.deadlock.is_some() {
+            drop(self.wheel.extract(|_| true));
+        } else if blocked {
+            self.deadlock_watch();
+        }
+    }
+
+    /// A stalled host hears of room in its card when it goes on.
+    pub fn room_hold(&mut self, event: Event) {
+        let until = self.hosts[event.id() as usize].stalled_until;
+        self.schedule(until, event);
+    }
+
+    /// A host wants to be called when its card holds nothing that waits. True if that is so now.
+    pub fn room_want(&mut self, host: HostId) -> bool {
+        let nic = self.hosts[host.0 as usize].nic;
+        let Some(ll) = self.lossless.as_deref_mut() else { return true };
+        let output = &mut ll.outputs[nic as usize];
+        output.room_wanted = output.packets > 0;
+        !output.room_wanted
+    }
+}

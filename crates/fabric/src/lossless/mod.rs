@@ -1,0 +1,322 @@
+//! Switches that lose nothing: small input buffers, and credits instead of drops.
+//!
+//! The model is that of InfiniBand-like switches. At the end of every link lies an *input buffer*
+//! for each lane. A packet in it waits in a *virtual output queue*: behind those of the same input,
+//! lane and output only. Inputs have infinite speedup: each output takes a packet from any input
+//! whenever it is free, whatever that input gives to others. Which of the waiting inputs is next is
+//! the [`Service`]. Packets are sent whole (store and forward).
+//!
+//! A packet leaves only when the buffer at the far end has room for it. The sender knows by
+//! *credits*, bytes for each lane: sending takes them, and they come back one link delay after the
+//! last bit of the packet has left that buffer. So nothing is lost in a queue; a queue that stands
+//! fills the buffers before it instead. Hosts take packets off their buffer at once.
+//!
+//! Where buffers wait for each other in a circle, nothing can ever move again. Such a
+//! [`Deadlock`] ends the run; [`crate::World::deadlock`] names the circle.
+//!
+//! Faults lose packets here, too: what is on a wire that is cut, what waits for it, what finds no
+//! way. Their room is given back at once. Control symbols (credits) are never lost.
+//!
+//! The kinds of flow control are told apart in one place: [`Lossless::room`] says whether a packet
+//! may leave, [`Lossless::sent`] and [`Lossless::freed`] keep its books.
+
+mod deadlock;
+mod fault;
+mod hop;
+mod register;
+mod voq;
+
+pub use deadlock::Deadlock;
+pub(crate) use fault::fault_check;
+pub use register::RegisterOp;
+pub(crate) use register::Registers;
+use voq::Voqs;
+
+use crate::link::Profile;
+use crate::topo::{LinkId, Node, Ps, Topology, TopologyError};
+
+/// Most lanes of a link: two are what the rings of a tree need.
+pub const LANES_MAX: u32 = 2;
+/// No link, no flow, no packet.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What keeps the queues of switches from overflowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FlowControl {
+    /// Nothing: output queues drop what does not fit.
+    #[default]
+    Drop,
+    /// Credits for input buffers; see the [module](self).
+    Credits(CreditConfig),
+}
+
+/// Settings of credit flow control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditConfig {
+    /// Input buffer of each link and lane in bytes; no packet may be larger.
+    pub input_bytes: u64,
+    /// Lanes of each link, 1 or 2.
+    pub lanes: u32,
+    /// Which of the waiting packets an output sends next.
+    pub service: Service,
+}
+
+/// The order in which an output serves waiting packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Service {
+    /// One packet from each input in turn, whatever the number of its flows.
+    #[default]
+    RoundRobin,
+    /// First come, first served.
+    Fcfs,
+}
+
+/// The books of an input buffer. Always `free + wire + held + returning = built`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credits {
+    /// Bytes that the sender may still send.
+    pub free: u64,
+    /// Bytes on the wire towards it.
+    pub wire: u64,
+    /// Bytes in it.
+    pub held: u64,
+    /// Bytes that are leaving it or have left, of which the sender will hear.
+    pub returning: u64,
+}
+
+impl Credits {
+    /// All bytes.
+    pub const fn total(&self) -> u64 {
+        self.free + self.wire + self.held + self.returning
+    }
+}
+
+/// Where a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: the cell is free, or its packet is with its host.
+    #[default]
+    Gone,
+    /// On a wire, or being put on it.
+    Wire,
+    /// Arrived; in the input buffer, not yet routed.
+    Arrived,
+    /// In a virtual output queue.
+    Waiting,
+    /// Arrived at a host that is stalled.
+    Held,
+}
+
+/// What the switches know of a packet. Its number is the packet's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cell {
+    pub next: u32,
+    pub bytes: u32,
+    pub dst: u32,
+    pub hash: u32,
+    /// The link that it came by, is on, or will leave its card by.
+    pub link: u32,
+    /// The output it waits for.
+    pub out: u32,
+    /// The flow whose circuit it takes, or [`NONE`].
+    pub flow: u32,
+    pub ring_hops: u16,
+    pub hops: u16,
+    /// Lane of `link` and of `out`.
+    pub lane: u8,
+    pub out_lane: u8,
+    pub place: Place,
+    pub last: bool,
+    /// It carries a change of registers: see `Lossless::tags`.
+    pub register: bool,
+    /// It was routed by default because its circuit is gone.
+    pub strayed: bool,
+    /// Its place in the order of arrivals.
+    pub arrived: u64,
+}
+
+/// One output of a switch, or a host's card.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub packets: u32,
+    pub bytes: u64,
+    /// When it will be looked at again; [`Ps::MAX`] = no event is queued for that.
+    pub wake_at: Ps,
+    /// The host waits for room in this card.
+    pub room_wanted: bool,
+}
+
+/// State of a network that loses nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Lossless {
+    pub config: CreditConfig,
+    pub cells: Vec<Cell>,
+    /// What packets with registers carry, by packet.
+    pub tags: Vec<register::Carried>,
+    pub registers: Registers,
+    outputs: Vec<Output>,
+    voqs: Voqs,
+    /// Input buffers: link and lane.
+    buffers: Vec<Credits>,
+    arrivals: u64,
+    /// An event is queued that looks for a deadlock.
+    watching: bool,
+    watch_ps: Ps,
+    pub deadlock: Option<Deadlock>,
+}
+
+impl Lossless {
+    /// Empty buffers.
+    pub fn new(topo: &Topology, config: CreditConfig) -> Result<Self, TopologyError> {
+        let CreditConfig { input_bytes, lanes, .. } = config;
+        let fail = |text: String| Err(TopologyError::new(text));
+        if lanes == 0 || lanes > LANES_MAX {
+            return fail(format!("lanes = {lanes}: a link has 1 or {LANES_MAX}"));
+        }
+        if input_bytes == 0 || input_bytes > 1 << 40 {
+            return fail(format!("input buffers of {input_bytes} bytes: give 1 to 2^40"));
+        }
+        let links = topo.links();
+        let idle = Output { packets: 0, bytes: 0, wake_at: Ps::MAX, room_wanted: false };
+        let free = Credits { free: input_bytes, ..Credits::default() };
+        let slowest = (0..links).map(|l| Profile::new(*topo.port(LinkId(l))));
+        let drain = slowest.map(|p| p.bytes_to_ps(input_bytes.min(1 << 20)) + 2 * p.delay_ps).max();
+        Ok(Self {
+            config,
+            cells: Vec::new(),
+            tags: Vec::new(),
+            registers: Registers::new(links),
+            outputs: vec![idle; links as usize],
+            voqs: Voqs::new(topo, config.service, lanes),
+            buffers: vec![free; (links * lanes) as usize],
+            arrivals: 0,
+            watching: false,
+            watch_ps: drain.unwrap_or(0).max(1) * deadlock::WATCH_DRAINS,
+            deadlock: None,
+        })
+    }
+
+    const fn buffer(&self, link: u32, lane: u8) -> usize {
+        link as usize * self.config.lanes as usize + lane as usize
+    }
+
+    /// The books of the buffer at the end of a link.
+    pub fn credits(&self, link: u32, lane: u8) -> Credits {
+        self.buffers[self.buffer(link, lane)]
+    }
+
+    /// Bytes that wait for a link.
+    pub fn waiting_bytes(&self, link: u32) -> u64 {
+        self.outputs[link as usize].bytes
+    }
+
+    /// Whether the far end of a link has room for a packet.
+    fn room(&self, link: u32, lane: u8, bytes: u32) -> bool {
+        self.buffers[self.buffer(link, lane)].free >= u64::from(bytes)
+    }
+
+    /// A packet leaves on a link.
+    fn sent(&mut self, link: u32, lane: u8, bytes: u32) {
+        let at = self.buffer(link, lane);
+        self.buffers[at].free -= u64::from(bytes);
+        self.buffers[at].wire += u64::from(bytes);
+    }
+
+    /// It arrives.
+    fn landed(&mut self, link: u32, lane: u8, bytes: u32) {
+        let at = self.buffer(link, lane);
+        self.buffers[at].wire -= u64::from(bytes);
+        self.buffers[at].held += u64::from(bytes);
+    }
+
+    /// It leaves the buffer; the sender does not know yet.
+    fn leaves(&mut self, link: u32, lane: u8, bytes: u32) {
+        let at = self.buffer(link, lane);
+        self.buffers[at].held -= u64::from(bytes);
+        self.buffers[at].returning += u64::from(bytes);
+    }
+
+    /// The sender hears of it.
+    fn freed(&mut self, link: u32, lane: u8, bytes: u32) {
+        let at = self.buffer(link, lane);
+        self.buffers[at].returning -= u64::from(bytes);
+        self.buffers[at].free += u64::from(bytes);
+    }
+
+    /// It is lost on the wire; its room is free again.
+    fn lost(&mut self, link: u32, lane: u8, bytes: u32) {
+        let at = self.buffer(link, lane);
+        self.buffers[at].wire -= u64::from(bytes);
+        self.buffers[at].free += u64::from(bytes);
+    }
+
+    /// Puts a packet into its virtual output queue.
+    fn queue(&mut self, packet: u32) {
+        self.arrivals += 1;
+        let cell = &mut self.cells[packet as usize];
+        (cell.place, cell.arrived, cell.next) = (Place::Waiting, self.arrivals, NONE);
+        let output = &mut self.outputs[cell.out as usize];
+        output.packets += 1;
+        output.bytes += u64::from(cell.bytes);
+        self.voqs.push(&mut self.cells, packet);
+    }
+
+    /// Takes the packet that an output sends next, if one may leave.
+    fn pick(&mut self, out: u32) -> Option<u32> {
+        let lanes = self.config.lanes as usize;
+        let buffers = &self.buffers[out as usize * lanes..][..lanes];
+        let fits = |c: &Cell| buffers[c.out_lane as usize].free >= u64::from(c.bytes);
+        let packet = self.voqs.pick(&mut self.cells, out, fits)?;
+        self.output_less(out, self.cells[packet as usize].bytes);
+        Some(packet)
+    }
+
+    fn output_less(&mut self, out: u32, bytes: u32) {
+        let output = &mut self.outputs[out as usize];
+        output.packets -= 1;
+        output.bytes -= u64::from(bytes);
+    }
+
+    /// Checks the books against the packets themselves.
+    pub fn check(&self) -> Result<(), String> {
+        let mut counted = vec![(0, 0); self.buffers.len()];
+        let mut waiting = vec![(0, 0); self.outputs.len()];
+        for cell in &self.cells {
+            if cell.place == Place::Waiting {
+                let (packets, bytes) = &mut waiting[cell.out as usize];
+                *packets += 1;
+                *bytes += u64::from(cell.bytes);
+            }
+            if cell.link == NONE {
+                continue;
+            }
+            let (wire, held) = &mut counted[self.buffer(cell.link, cell.lane)];
+            match cell.place {
+                Place::Gone => {}
+                Place::Wire => *wire += u64::from(cell.bytes),
+                Place::Arrived | Place::Waiting | Place::Held => *held += u64::from(cell.bytes),
+            }
+        }
+        for (i, (books, counted)) in self.buffers.iter().zip(counted).enumerate() {
+            let (link, lane) = (i as u32 / self.config.lanes, i as u32 % self.config.lanes);
+            if books.total() != self.config.input_bytes || (books.wire, books.held) != counted {
+                return Err(format!(
+                    "link {link}, lane {lane}: {books:?} of {} bytes; packets: {} on the wire, {} \
+                     in the buffer",
+                    self.config.input_bytes, counted.0, counted.1
+                ));
+            }
+        }
+        for (i, (output, counted)) in self.outputs.iter().zip(waiting).enumerate() {
+            if (output.packets, output.bytes) != counted {
+                return Err(format!("output {i}: {output:?}; packets: {counted:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a link ends at a switch.
+fn ends_at_switch(topo: &Topology, link: LinkId) -> bool {
+    matches!(topo.to(link), Node::Switch(_))
+}

@@ -1,0 +1,235 @@
+//! Circuits of flows whose packets travel: set up by the first, freed by the last, torn down when a
+//! link fails.
+
+use super::circuits::{Choice, CircuitConfig, Circuits};
+use super::reach::Reach;
+use super::{Passing, Routing};
+use crate::topo::{HostId, LinkId, Node, SwitchId};
+use crate::tree::KaryNTree;
+
+/// What became of circuits so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CircuitStats {
+    /// Circuits that reached their destination for the first time.
+    pub set_up: u64,
+    /// Circuits that lost a part because a link failed.
+    pub torn: u64,
+    /// Circuits that reached their destination again after that.
+    pub set_up_again: u64,
+    /// Circuits whose last packet has passed or was lost.
+    pub ended: u64,
+}
+
+/// One switch on the way of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    switch: SwitchId,
+    choice: Choice,
+    /// What this flow has added to the register of the link.
+    weight: i64,
+}
+
+/// The circuit of one flow. Switches know only their own part: this is the simulator's record of
+/// it, and what a network manager would use to tear it down.
+#[derive(Clone, Debug)]
+struct Circuit {
+    src: HostId,
+    dst: HostId,
+    path: Vec<Hop>,
+    /// The switch at which the way ends so far. The next packet that comes there goes on setting it
+    /// up. `None`: it reaches the destination.
+    frontier: Option<SwitchId>,
+    /// What the flow has added to the register of its first link.
+    weight: i64,
+    torn: bool,
+    over: bool,
+}
+
+/// What changes in the registers of links when circuits are torn down or set up anew.
+pub(crate) type RegisterMoves = Vec<(LinkId, i64)>;
+
+/// The circuits of a network with packets.
+#[derive(Clone, Debug)]
+pub(crate) struct CircuitRouter {
+    circuits: Circuits,
+    flows: Vec<Circuit>,
+    reach: Option<Reach>,
+    stats: CircuitStats,
+    /// The packet that was routed last keeps to its flow's circuit.
+    pub on_circuit: bool,
+    /// Register changes that the network is to apply.
+    pub moves: RegisterMoves,
+    spare: Vec<Vec<Hop>>,
+}
+
+impl CircuitRouter {
+    pub fn new(tree: KaryNTree, config: CircuitConfig, seed: u64) -> Self {
+        Self {
+            circuits: Circuits::new(tree, config, seed),
+            flows: Vec::new(),
+            reach: None,
+            stats: CircuitStats::default(),
+            on_circuit: false,
+            moves: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub const fn circuits(&self) -> &Circuits {
+        &self.circuits
+    }
+
+    pub const fn stats(&self) -> CircuitStats {
+        self.stats
+    }
+
+    /// A flow begins; its number.
+    pub fn flow_open(&mut self, src: HostId, dst: HostId) -> u32 {
+        self.circuits.host_link_count(src, 1);
+        let frontier = Some(self.circuits.tree().leaf(src));
+        let path = self.spare.pop().unwrap_or_default();
+        let (weight, torn, over) = (0, false, false);
+        self.flows.push(Circuit { src, dst, path, frontier, weight, torn, over });
+        self.flows.len() as u32 - 1
+    }
+
+    /// A flow is over: its last packet arrived or was lost. What is left of its circuit is freed.
+    pub fn flow_end(&mut self, flow: u32) {
+        let Some(circuit) = self.flows.get_mut(flow as usize).filter(|c| !c.over) else { return };
+        circuit.over = true;
+        circuit.frontier = None;
+        self.stats.ended += 1;
+        let mut path = std::mem::take(&mut circuit.path);
+        self.circuits.host_link_count(circuit.src, -1);
+        for hop in path.drain(..) {
+            self.circuits.release(hop.switch, hop.choice);
+            if hop.weight != 0 {
+                self.moves.push((hop.choice.link, -hop.weight));
+            }
+        }
+        self.spare.push(path);
+    }
+
+    /// Notes that a packet of a flow, which keeps to its circuit, adds to the register of a link.
+    pub fn weight_note(&mut self, flow: u32, link: LinkId, add: i64) {
+        let Some(circuit) = self.flows.get_mut(flow as usize) else { return };
+        if link == self.circuits.tree().host_link(circuit.src) {
+            circuit.weight += add;
+        } else if let Some(hop) = circuit.path.iter_mut().find(|h| h.choice.link == link) {
+            hop.weight += add;
+        }
+    }
+
+    /// The way by default, around failed links.
+    fn default_way(&self, packet: &Passing) -> Option<LinkId> {
+        let (switch, dst) = (SwitchId(packet.switch), HostId(packet.dst));
+        let table = self.circuits.table();
+        let ways = table.ways(switch, dst, packet.ring_hops);
+        match &self.reach {
+            None => Some(ways.default),
+            Some(reach) => ways.default_usable(|l| reach.allows(table, l, dst)),
+        }
+    }
+
+    /// A packet comes to the end of its flow's circuit: one more switch.
+    fn extend(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId> {
+        let (switch, dst) = (SwitchId(packet.switch), HostId(packet.dst));
+        let choice = match &self.reach {
+            None => self.circuits.choose(switch, dst, packet.ring_hops, queue_bytes, |_, _| true),
+            Some(reach) => {
+                let usable = |table: &_, link| reach.allows(table, link, dst);
+                self.circuits.choose(switch, dst, packet.ring_hops, queue_bytes, usable)
+            }
+        }?;
+        let circuit = &mut self.flows[packet.flow as usize];
+        // Set up again by a packet in the middle: what the flow weighs is carried along. A first
+        // packet brings its weight itself.
+        let weight = if circuit.torn { circuit.weight } else { 0 };
+        if weight != 0 {
+            self.moves.push((choice.link, weight));
+        }
+        circuit.path.push(Hop { switch, choice, weight });
+        circuit.frontier = match self.circuits.table().to(choice.link) {
+            Node::Switch(next) => Some(next),
+            Node::Host(_) => {
+                let count = if circuit.torn {
+                    &mut self.stats.set_up_again
+                } else {
+                    &mut self.stats.set_up
+                };
+                *count += 1;
+                circuit.torn = false;
+                None
+            }
+        };
+        Some(choice.link)
+    }
+
+    /// Frees the part of a circuit from its `from`-th switch on.
+    fn truncate(&mut self, flow: usize, from: usize) {
+        let circuit = &mut self.flows[flow];
+        circuit.frontier = Some(circuit.path[from].switch);
+        circuit.torn = true;
+        self.stats.torn += 1;
+        for hop in circuit.path.drain(from..) {
+            self.circuits.release(hop.switch, hop.choice);
+            if hop.weight != 0 {
+                self.moves.push((hop.choice.link, -hop.weight));
+            }
+        }
+    }
+
+    /// Where a circuit must be cut because of failed links: at the last switch before the failure
+    /// from which another way leads on.
+    fn cut_at(&self, circuit: &Circuit) -> Option<usize> {
+        let reach = self.reach.as_ref()?;
+        let table = self.circuits.table();
+        let broken =
+            circuit.path.iter().position(|h| !reach.allows(table, h.choice.link, circuit.dst))?;
+        let leads = |hop: &Hop| {
+            let ways = table.ways(hop.switch, circuit.dst, 0);
+            ways.default_usable(|l| reach.allows(table, l, circuit.dst)).is_some()
+        };
+        Some(circuit.path[..=broken].iter().rposition(leads).unwrap_or(0))
+    }
+}
+
+impl Routing for CircuitRouter {
+    fn next(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId> {
+        self.on_circuit = false;
+        let Some(circuit) = self.flows.get(packet.flow as usize).filter(|c| !c.over) else {
+            return self.default_way(packet);
+        };
+        let switch = SwitchId(packet.switch);
+        let at = circuit.path.iter().position(|h| h.switch == switch);
+        let link = match at {
+            Some(at) => circuit.path[at].choice.link,
+            None if circuit.frontier == Some(switch) => self.extend(packet, queue_bytes)?,
+            // The circuit was torn down while the packet was under way on it.
+            None => return self.default_way(packet),
+        };
+        self.on_circuit = true;
+        if packet.last {
+            let path = &mut self.flows[packet.flow as usize].path;
+            let hop = path.remove(at.unwrap_or(path.len() - 1));
+            self.circuits.release(hop.switch, hop.choice);
+            // What it still weighs there, the packet itself takes off, or else it is done here.
+            if hop.weight != 0 && !packet.register {
+                self.moves.push((hop.choice.link, -hop.weight));
+            }
+        }
+        Some(link)
+    }
+
+    fn converge(&mut self, usable: &dyn Fn(u32) -> bool) {
+        self.reach = Reach::of(self.circuits.table(), usable);
+        for flow in 0..self.flows.len() {
+            if self.flows[flow].over {
+                continue;
+            }
+            if let Some(from) = self.cut_at(&self.flows[flow]) {
+                self.truncate(flow, from);
+            }
+        }
+    }
+}
