@@ -1,5 +1,6 @@
 //! The arguments of `srd check`.
 
+use crate::class::{Class, Classes};
 use crate::kill;
 use crate::runner::Plan;
 use std::time::Duration;
@@ -19,6 +20,7 @@ Many worlds
   --seeds N        worlds to run (default 1000)
   --minutes M      or as many as fit into M minutes
   --first S        first seed (default 0)
+  --with CLASS     of these only worlds with this class of faults (Loss, Liar, Flood, ...)
   --threads T      threads (default: all cores); what is found does not depend on it
 
 One world
@@ -82,7 +84,7 @@ struct Given(Vec<(String, String)>);
 /// Options that have no value.
 const FLAGS: [&str; 3] = ["--trace", "--whole", "--canary"];
 /// Options that have one.
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 13] = [
     "--seeds",
     "--minutes",
     "--first",
@@ -95,6 +97,7 @@ const VALUES: [&str; 12] = [
     "--limit",
     "--only",
     "--write",
+    "--with",
 ];
 
 impl Given {
@@ -225,8 +228,16 @@ fn world(given: &mut Given, threads: usize) -> Result<(Mode, &'static str), Stri
     let time = given.take("--minutes").map(|text| minutes(&text)).transpose()?;
     let usual = if time.is_some() { u64::MAX } else { 1000 };
     let first = given.number("--first", 0)?.unwrap_or(0);
-    let plan = Plan { time, tell: true, ..Plan::new(first, seeds.unwrap_or(usual), threads) };
+    let with = given.take("--with").map(|text| class(&text)).transpose()?;
+    let plan = Plan { time, with, tell: true, ..Plan::new(first, seeds.unwrap_or(usual), threads) };
     Ok((Mode::Many(plan), "many worlds"))
+}
+
+fn class(text: &str) -> Result<Class, String> {
+    let named = |c: &Class| format!("{c:?}").eq_ignore_ascii_case(text);
+    let all = || Classes::ALL.to_string();
+    let found = Class::ALL.into_iter().find(named);
+    found.ok_or_else(|| format!("--with {text}: no such class; there are: {}", all()))
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
@@ -263,6 +274,7 @@ mod tests {
             ("--canary=yes", "no value"),
             ("--canary --corpus -", "--canary means nothing"),
             ("--sedes 5", "--help"),
+            ("--with nothing", "there are: Loss"),
             ("corpus", "--help"),
             ("bugs kill-table", "--help"),
             ("--blocks 5", "kill-table"),

@@ -53,11 +53,27 @@ pub enum Class {
     Backpressure,
     /// Address handles, regions and queue pairs are destroyed in flight.
     Churn,
+    /// A peer that holds tags and lies.
+    Liar,
+    /// Datagrams with flipped bits are delivered.
+    Damage,
+    /// Engines die with work under way and never return.
+    Dead,
+    /// A socket never runs empty.
+    Busy,
+    /// Two devices in one process, on two networks.
+    Rails,
+    /// Many messages are refused at once: receives come late.
+    Late,
+    /// Strangers flood an engine with handshakes, resets and unknown tags.
+    Flood,
 }
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 31;
+    /// Number of those that worlds of honest members have: the first ones.
+    pub const ORDINARY: usize = 24;
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Loss,
@@ -84,6 +100,13 @@ impl Class {
         Self::Clock,
         Self::Backpressure,
         Self::Churn,
+        Self::Liar,
+        Self::Damage,
+        Self::Dead,
+        Self::Busy,
+        Self::Rails,
+        Self::Late,
+        Self::Flood,
     ];
 }
 
@@ -94,6 +117,8 @@ pub struct Classes(pub u32);
 impl Classes {
     /// Every class.
     pub const ALL: Self = Self((1 << Class::COUNT) - 1);
+    /// Those of worlds whose members all keep to the protocol.
+    pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
     /// Whether `c` is in the set.
     pub const fn has(self, c: Class) -> bool {
         self.0 >> c as u8 & 1 == 1

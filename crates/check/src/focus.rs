@@ -63,7 +63,8 @@ mod tests {
         let mut counts = [0; 2];
         for seed in 0..2_000 {
             let Some(w) = draw(seed) else { continue };
-            let s = Scenario::from_seed(seed, Limits::NONE);
+            let limits = Limits { classes: Classes::ORDINARY, ..Limits::NONE };
+            let s = Scenario::from_seed(seed, limits);
             assert_eq!(s.workload, w);
             match w {
                 Workload::GiveUp => {
@@ -87,5 +88,11 @@ mod tests {
         let all = crate::corpus::parse(crate::corpus::BUILT_IN).unwrap();
         // The first 35 were found before there were focused worlds.
         assert!(all.iter().take(35).all(|e| draw(e.seed).is_none()));
+        // None of those that were found before there were hostile worlds is one now.
+        let hostile = |seed| crate::hostile::draw(seed, &[], Classes::ALL).is_some();
+        let named = |e: &crate::corpus::Entry| e.story.starts_with("Hostile");
+        let moved: Vec<u64> =
+            all.iter().filter(|e| hostile(e.seed) && !named(e)).map(|e| e.seed).collect();
+        assert!(moved.is_empty(), "{moved:?}");
     }
 }

@@ -62,6 +62,14 @@ pub enum Oracle {
     Post,
     /// An engine must not panic.
     Panic,
+    /// A call has a bounded number of steps, and an instant a bounded number of calls.
+    Loop,
+    /// What an engine holds for a peer is bounded, and goes with the peer.
+    Memory,
+    /// Honest third parties keep their throughput.
+    Neighbour,
+    /// Nothing is sent again that was not lost.
+    Copies,
     /// Two runs of one seed are the same.
     Replay,
 }

@@ -17,6 +17,7 @@ mod draw;
 mod emit;
 mod faults;
 mod focus;
+pub mod hostile;
 pub mod kill;
 pub mod ledger;
 mod machine;

@@ -1,5 +1,6 @@
 //! Many worlds: on all cores, some of them twice, counted.
 
+use crate::class::Class;
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::scenario::{Limits, Scenario};
 use crate::summary::Summary;
@@ -51,6 +52,29 @@ pub fn check_twice(s: &Scenario) -> Outcome {
     first
 }
 
+/// A world that runs this long is in a loop: no world needs a hundredth of it.
+const WORLD_MAX: Duration = Duration::from_secs(60);
+
+/// What each thread runs: the seed, and since when in milliseconds of [`clock`], plus 1 (0: none).
+type Under = (AtomicU64, AtomicU64);
+
+/// Ends the process when a world is in a loop that has no call to return from: a thread cannot be
+/// stopped, and a run must not hang. Names the seed.
+fn watch(under: &[Under], over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
+        for (seed, since) in under {
+            let began = since.load(Ordering::Relaxed);
+            let now = clock().as_millis() as u64 + 1;
+            if began != 0 && now.saturating_sub(began) > WORLD_MAX.as_millis() as u64 {
+                let seed = seed.load(Ordering::Relaxed);
+                tell(&format!("seed {seed} failed: Loop: no end after {WORLD_MAX:?}"));
+                std::process::exit(1);
+            }
+        }
+    }
+}
+
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -64,6 +88,8 @@ pub struct Plan {
     pub threads: usize,
     /// Stop at the first failure.
     pub stop_at_failure: bool,
+    /// Only worlds with this class of faults; the other seeds are passed over.
+    pub with: Option<Class>,
     /// Say at once what has failed, and every minute how far it is.
     pub tell: bool,
 }
@@ -71,7 +97,7 @@ pub struct Plan {
 impl Plan {
     /// `seeds` seeds from `first` on, on `threads` threads, to the end and in silence.
     pub const fn new(first: u64, seeds: u64, threads: usize) -> Self {
-        Self { first, seeds, time: None, threads, stop_at_failure: false, tell: false }
+        Self { first, seeds, time: None, threads, stop_at_failure: false, with: None, tell: false }
     }
 }
 
@@ -112,22 +138,36 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
         let ended = stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
         !ended && plan.time.is_none_or(|t| clock() - start < t)
     };
+    let threads = plan.threads.max(1);
+    let under: Vec<Under> = (0..threads).map(|_| Under::default()).collect();
+    let (thread_next, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = || {
         let mut own = Summary::default();
+        let mine = &under[thread_next.fetch_add(1, Ordering::Relaxed) as usize];
         while on() {
             let k = next.fetch_add(1, Ordering::Relaxed);
             if k >= plan.seeds {
                 break;
             }
-            let s = Scenario::from_seed(plan.first.wrapping_add(k), Limits::NONE);
+            let limits = if plan.with.is_some() { Limits::NONE } else { Limits::USUAL };
+            let s = Scenario::from_seed(plan.first.wrapping_add(k), limits);
+            if plan.with.is_some_and(|c| !s.classes.has(c)) {
+                continue;
+            }
+            mine.0.store(s.seed, Ordering::Relaxed);
+            mine.1.store(clock().as_millis() as u64 + 1, Ordering::Relaxed);
             let twice = k.is_multiple_of(REPLAY_EVERY);
             let outcome = if twice { check_twice(&s) } else { check(&s, Options::default()) };
+            mine.1.store(0, Ordering::Relaxed);
             own.replays += u64::from(twice);
             own.add(&s, &outcome);
             if let Some(v) = &outcome.violation {
                 if plan.tell {
                     let what: String = v.what.chars().take(300).collect();
-                    tell(&format!("seed {} failed: {:?}: {what}", s.seed, v.oracle));
+                    tell(&format!(
+                        "seed {} ({}) failed: {:?}: {what}",
+                        s.seed, s.classes, v.oracle
+                    ));
                 }
                 failed.fetch_or(plan.stop_at_failure, Ordering::Relaxed);
             }
@@ -142,14 +182,23 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..plan.threads.max(1) {
-            scope.spawn(work);
-        }
+        let watcher = scope.spawn(|| watch(&under, &over));
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         work();
+        for other in others {
+            if let Err(panic) = other.join() {
+                over.store(true, Ordering::Relaxed);
+                std::panic::resume_unwind(panic);
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        watcher.thread().unpark();
     });
     let mut sum = sum.into_inner().unwrap_or_default();
     sum.failures.sort_by_key(|f| f.seed);
-    sum.range = plan.first..plan.first.wrapping_add(sum.seeds);
+    let looked_at = next.load(Ordering::Relaxed).min(plan.seeds);
+    let looked_at = if plan.with.is_some() { looked_at } else { sum.seeds };
+    sum.range = plan.first..plan.first.wrapping_add(looked_at);
     sum.wall = clock() - start;
     sum.cpu = cpu().saturating_sub(cpu_start);
     sum

@@ -4,6 +4,7 @@ use crate::class::{Class, Classes};
 use crate::draw::Draw;
 use crate::faults;
 use crate::focus;
+use crate::hostile;
 use crate::packet::ip_of;
 use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
@@ -29,6 +30,9 @@ impl Limits {
     /// Nothing is taken away.
     pub const NONE: Self =
         Self { classes: Classes::ALL, hosts: u32::MAX, messages: u32::MAX, faults: u32::MAX };
+    /// Nothing but what the engine is known not to pass yet.
+    pub const USUAL: Self =
+        Self { classes: Classes(Classes::ALL.0 & !hostile::AWAITED.0), ..Self::NONE };
 }
 
 impl core::fmt::Display for Limits {
@@ -115,6 +119,8 @@ pub struct Scenario {
     pub bytes: Vec<u8>,
     /// What was taken away.
     pub limits: Limits,
+    /// What a hostile world is made of; nothing but `config` and `classes` of the rest counts then.
+    pub hostile: Option<hostile::Plan>,
     /// Kind of applications.
     pub workload: Workload,
     /// Their numbers.
@@ -152,6 +158,8 @@ pub(crate) mod stream {
     pub const MACHINE: u64 = 7;
     /// A number under which no seed of the corpus, as it was then, became another world.
     pub const FOCUS: u64 = 11;
+    /// Chosen like `FOCUS`.
+    pub const HOSTILE: u64 = 36;
 }
 
 impl Scenario {
@@ -164,7 +172,7 @@ impl Scenario {
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let fold = |h: u64, &b: &u8| (h.rotate_left(5) ^ u64::from(b)).wrapping_mul(0x9E37_79B9);
         let seed = bytes.iter().fold(bytes.len() as u64, fold);
-        Self::build(seed, bytes, Limits::NONE)
+        Self::build(seed, bytes, Limits::USUAL)
     }
 
     fn build(seed: u64, bytes: &[u8], limits: Limits) -> Self {
@@ -193,6 +201,7 @@ impl Scenario {
             seed,
             bytes: part(3).to_vec(),
             limits,
+            hostile: None,
             workload,
             profile,
             classes,
@@ -206,6 +215,14 @@ impl Scenario {
             faults: Vec::new(),
             incidents: Vec::new(),
         };
+        if let Some(plan) = hostile::draw(seed, bytes, limits.classes) {
+            s.classes = Classes::default().with(plan.class).and(limits.classes);
+            s.planned[plan.class as usize] = 1;
+            s.workload = Workload::Hostile;
+            s.bytes = bytes.to_vec();
+            s.hostile = Some(plan);
+            return s;
+        }
         faults::plan(&mut s);
         s
     }
@@ -238,6 +255,9 @@ impl Scenario {
 
     /// The world in lines for people, as the head of a trace.
     pub fn describe(&self) -> Vec<String> {
+        if let Some(plan) = &self.hostile {
+            return hostile::describe(plan);
+        }
         let us = |ps: Ps| ps as f64 / US as f64;
         let mut out = vec![format!(
             "{:?} for {:.0} us, then calm; everything must end within {:.0} us, and {:.1} for each \
@@ -348,7 +368,7 @@ fn topology_draw(d: &mut Draw, w: Workload, l: Links) -> (Topology, u32) {
 fn classes_draw(d: &mut Draw, w: Workload) -> Classes {
     let density = d.pick(&[0, 6, 12, 12, 25, 40]);
     let mut set = Classes::default();
-    for c in Class::ALL {
+    for &c in &Class::ALL[..Class::ORDINARY] {
         if d.percent(density) {
             set = set.with(c);
         }

@@ -1,6 +1,6 @@
 //! What many runs come to.
 
-use crate::class::Class;
+use crate::class::{Class, Classes};
 use crate::ledger::{Tally, Violation};
 use crate::scenario::Scenario;
 use crate::world::Outcome;
@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct Failure {
     /// The seed.
     pub seed: u64,
+    /// Classes of faults of its world.
+    pub classes: Classes,
     /// What was broken.
     pub violation: Violation,
 }
@@ -71,7 +73,11 @@ impl Summary {
             self.classes[c as usize] += 1;
         }
         if let Some(violation) = &o.violation {
-            self.failures.push(Failure { seed: s.seed, violation: violation.clone() });
+            self.failures.push(Failure {
+                seed: s.seed,
+                classes: s.classes,
+                violation: violation.clone(),
+            });
         }
     }
 
@@ -91,6 +97,18 @@ impl Summary {
     /// Packets that the network lost.
     pub fn lost_total(&self) -> u64 {
         self.lost.iter().sum()
+    }
+
+    /// How often each oracle saw worlds of each hostile class fail, and others.
+    fn failures_by_class(&self) -> String {
+        let mut counts = std::collections::BTreeMap::new();
+        for f in &self.failures {
+            let hostile = f.classes.iter().find(|&c| c as usize >= Class::ORDINARY);
+            let class = hostile.map_or_else(|| "others".into(), |c| format!("{c:?}"));
+            *counts.entry((f.violation.oracle, class)).or_insert(0) += 1;
+        }
+        let each = counts.iter().map(|((o, c), n)| format!("{o:?} {c} {n}"));
+        each.collect::<Vec<_>>().join(", ")
     }
 
     /// The summary for people.
@@ -152,10 +170,13 @@ impl Summary {
         };
         let classes: Vec<String> = Class::ALL.iter().map(class).collect();
         let _ = writeln!(out, "worlds/faults by class: {}", classes.join(", "));
+        if !self.failures.is_empty() {
+            let _ = writeln!(out, "failures by oracle and class: {}", self.failures_by_class());
+        }
         for f in &self.failures {
             let v = &f.violation;
             let what: String = v.what.chars().take(300).collect();
-            let _ = writeln!(out, "seed {}: {:?}: {what}", f.seed, v.oracle);
+            let _ = writeln!(out, "seed {} ({}): {:?}: {what}", f.seed, f.classes, v.oracle);
         }
         out
     }

@@ -33,6 +33,8 @@ pub enum Workload {
     GiveUp,
     /// Several engines per host behind one small cap on what may be in flight to an address.
     Capped,
+    /// Members that do not keep to the protocol, see `hostile`.
+    Hostile,
 }
 
 /// The numbers behind a workload.
@@ -119,7 +121,7 @@ impl Workload {
                 messages: 80,
                 ..base
             },
-            Self::Restart => base,
+            Self::Restart | Self::Hostile => base,
             Self::AllToAll => Profile { messages: 40, ..base },
             Self::Shared => Profile { two_slots: true, messages: 40, ..base },
             Self::Stall => Profile { messages: 50, ..base },

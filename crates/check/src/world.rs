@@ -43,6 +43,12 @@ type Net = World<Pkt, Machine>;
 
 /// Runs one world to its end or its first broken promise.
 pub fn run(scenario: &Scenario, options: Options) -> Outcome {
+    if let Some(plan) = &scenario.hostile {
+        let r = crate::hostile::run(plan, scenario.seed, &scenario.bytes, options);
+        let network = Totals::default();
+        let (violation, hash, tally, trace) = (r.violation, r.hash, r.tally, r.trace);
+        return Outcome { violation, hash, tally, network, trace };
+    }
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();
     // Where the table is small, contexts of silent peers are thrown away.

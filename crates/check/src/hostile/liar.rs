@@ -1,0 +1,494 @@
+//! A peer that speaks the wire format, holds tags and says what is not true.
+//!
+//! It opens contexts like an engine and keeps account of what it was sent; then it answers with
+//! packets that are well-formed, of every type, and lie.
+
+use super::peer::{QKEY_HOSTILE, REGION_AT};
+use super::plan::Mode;
+use crate::draw::Draw;
+use srd_core::Endpoint;
+use srd_core::wire::{
+    self, AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams,
+    Packet, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
+};
+use std::collections::VecDeque;
+
+/// Packets of the victim that a liar remembers.
+const SEEN_MAX: usize = 64;
+/// Every verdict that the format knows.
+const VERDICTS: [Verdict; 8] = [
+    Verdict::Rnr,
+    Verdict::Busy,
+    Verdict::BadQpn,
+    Verdict::BadQkey,
+    Verdict::BadLength,
+    Verdict::BadRkey,
+    Verdict::UnknownPeer,
+    Verdict::FeatureMismatch,
+];
+
+/// A packet that it was sent.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    header: Header,
+    body: Body,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Liar {
+    pub at: Endpoint,
+    pub host: usize,
+    mode: Mode,
+    mtu: u16,
+    /// Tag that the victim gave it, and the one that it gave the victim.
+    tag: u32,
+    own_tag: u32,
+    incarnation: u64,
+    psn: u32,
+    tx_num: u64,
+    /// Newest acknowledgment of the victim that it has seen, and the window it was promised.
+    told: u32,
+    window: u16,
+    highest: u32,
+    seen: VecDeque<Seen>,
+    /// Where it may write at the victim: queue pair and key.
+    pub target: (u16, u32),
+    out: Vec<Vec<u8>>,
+    /// Words said.
+    pub said: u64,
+}
+
+impl Liar {
+    pub fn new(at: Endpoint, host: usize, mode: Mode, mtu: u16, d: &mut Draw) -> Self {
+        let bits = d.bits();
+        Self {
+            at,
+            host,
+            mode,
+            mtu,
+            tag: 0,
+            own_tag: bits as u32 | 1,
+            incarnation: d.bits(),
+            psn: d.bits() as u32,
+            tx_num: d.bits() >> 33,
+            told: 0,
+            window: 16,
+            highest: 0,
+            seen: VecDeque::new(),
+            target: (0, 0),
+            out: Vec::new(),
+            said: 0,
+        }
+    }
+
+    /// Packets that it has to send.
+    pub fn out(&mut self) -> std::vec::Drain<'_, Vec<u8>> {
+        self.out.drain(..)
+    }
+
+    /// Takes note of a packet of the victim and now and then answers at once.
+    pub fn hear(&mut self, d: &mut Draw, bytes: &[u8]) {
+        let mut ack = AckBlock::default();
+        let Ok((p, _)) = wire::parse(bytes, &mut ack) else { return };
+        match p.body {
+            Body::Open(o) => {
+                self.tag = o.tag;
+                self.highest = o.psn_start;
+                let params = self.params(d, o.tag, false);
+                if d.percent(95) {
+                    self.say(d, Body::OpenAck(params), None, 0);
+                }
+                return;
+            }
+            Body::OpenAck(o) if o.echo_tag == self.own_tag => {
+                self.tag = o.tag;
+                self.highest = o.psn_start;
+                self.window = o.window;
+                return;
+            }
+            Body::Challenge { cookie, .. } => {
+                let mut params = self.params(d, 0, false);
+                params.cookie = cookie;
+                return self.say(d, Body::Open(params), None, 0);
+            }
+            Body::Reset { .. } => {
+                self.tag = 0;
+                return;
+            }
+            _ => {}
+        }
+        if let Some(a) = p.ack {
+            self.told = a.cum;
+        }
+        if p.header.kind.is_reliable() && (p.header.psn.wrapping_sub(self.highest) as i32) >= 0 {
+            self.highest = p.header.psn.wrapping_add(1);
+        }
+        if self.seen.len() == SEEN_MAX {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(Seen { header: p.header, body: p.body });
+        match self.mode {
+            Mode::Stateful => self.answer(d),
+            _ if d.percent(50) => self.act(d),
+            _ => {}
+        }
+    }
+
+    /// Something of its own accord.
+    pub fn act(&mut self, d: &mut Draw) {
+        if self.tag == 0 || d.percent(2) {
+            if d.percent(20) {
+                self.incarnation = d.bits();
+                self.own_tag = d.bits() as u32 | 1;
+            }
+            let wild = d.percent(10);
+            let params = self.params(d, 0, wild);
+            return self.say(d, Body::Open(params), None, 0);
+        }
+        match d.below(12) {
+            0 => self.read_response(d),
+            1 | 2 => self.request(d),
+            3 => self.control(d),
+            4 => {
+                // Held by a keeper of numbers to be the newest for good.
+                let before = self.tx_num;
+                let far = d.pick(&[8_191, 8_193, 70_000, 1 << 20, 0x7FFF_0000, 0x8000_0001]);
+                self.tx_num = self.tx_num.wrapping_add(far);
+                let block = self.block(d);
+                self.say(d, Body::Probe, Some(&block), 0);
+                if d.percent(90) {
+                    self.tx_num = before;
+                }
+            }
+            5 => self.say(d, Body::Probe, None, 0),
+            _ => {
+                let block = self.block(d);
+                self.say(d, Body::Ack, Some(&block), 0);
+            }
+        }
+    }
+
+    /// An answer to the last packet that fits it, and is wrong: refusals of what was accepted,
+    /// answers to what was refused, one segment of many judged apart.
+    fn answer(&mut self, d: &mut Draw) {
+        let Some(&last) = self.seen.back() else { return };
+        let psn = last.header.psn;
+        let reliable = last.header.kind.is_reliable();
+        match d.below(10) {
+            0 | 1 if reliable => {
+                let verdict = d.pick(&VERDICTS);
+                self.judge(d, &[(psn, verdict)]);
+                if matches!(last.body, Body::ReadReq(..)) || d.percent(30) {
+                    self.read_response(d);
+                }
+            }
+            2 if reliable => {
+                // One segment of a long request; the window shut while it waits.
+                let some = self.seen[d.below(self.seen.len() as u64) as usize].header.psn;
+                let mut block = self.block_true(d);
+                block.rx_budget = 0;
+                block.verdicts.push(VerdictEntry { psn: some, verdict: Verdict::Rnr });
+                self.say(d, Body::Ack, Some(&block), 0);
+            }
+            3 if reliable => {
+                let (a, b) = (d.pick(&VERDICTS), d.pick(&VERDICTS));
+                self.judge(d, &[(psn, a)]);
+                self.judge(d, &[(psn, b), (psn.wrapping_sub(1), a)]);
+            }
+            4 => self.read_response(d),
+            5 => self.act(d),
+            6 => {}
+            _ => {
+                // The truth, so that the conversation goes on.
+                let block = self.block_true(d);
+                self.say(d, Body::Ack, Some(&block), 0);
+            }
+        }
+    }
+
+    fn judge(&mut self, d: &mut Draw, verdicts: &[(u32, Verdict)]) {
+        let mut block = self.block_true(d);
+        if d.percent(50) {
+            block.cum = verdicts[0].0;
+            block.base = block.cum;
+            block.words.clear();
+            block.words.push(d.pick(&[0, 1, 3, u64::MAX]));
+        }
+        for &(psn, verdict) in verdicts {
+            block.verdicts.push(VerdictEntry { psn, verdict });
+        }
+        self.say(d, Body::Ack, Some(&block), 0);
+    }
+
+    fn seen_any(&self, d: &mut Draw) -> Option<Seen> {
+        (!self.seen.is_empty()).then(|| self.seen[d.below(self.seen.len() as u64) as usize])
+    }
+
+    /// What an honest receiver would say.
+    fn block_true(&self, d: &mut Draw) -> AckBlock {
+        let mut b = AckBlock { cum: self.highest, base: self.highest, ..AckBlock::default() };
+        b.rx_budget = u32::MAX;
+        b.credit = u32::MAX / 2;
+        b.words.push(0);
+        if let Some(s) = self.seen.back() {
+            let h = &s.header;
+            let delay = d.below(16) as u16;
+            b.echoes.push(Echo {
+                tx_num: h.tx_num,
+                timestamp: h.timestamp,
+                delay,
+                path: h.path,
+                ce: false,
+            });
+        }
+        b
+    }
+
+    /// An acknowledgment block that lies in some fields.
+    fn block(&self, d: &mut Draw) -> AckBlock {
+        let mut b = self.block_true(d);
+        let near = |d: &mut Draw, at: u32| at.wrapping_add(d.below(160) as u32).wrapping_sub(80);
+        if d.percent(60) {
+            b.cum = near(d, self.highest);
+        }
+        if d.percent(60) {
+            b.base = near(d, b.cum);
+        }
+        b.words.clear();
+        for _ in 0..d.below(9) {
+            b.words.push(d.bits() & d.bits());
+        }
+        for _ in 0..d.below(17) {
+            let psn = match self.seen_any(d) {
+                Some(s) if d.percent(70) => s.header.psn,
+                _ => near(d, self.highest),
+            };
+            b.verdicts.push(VerdictEntry { psn, verdict: d.pick(&VERDICTS) });
+        }
+        b.echoes.clear();
+        for _ in 0..d.below(9) {
+            let Some(s) = self.seen_any(d) else { break };
+            let h = &s.header;
+            b.echoes.push(Echo {
+                tx_num: if d.percent(80) { h.tx_num } else { d.bits() as u32 },
+                timestamp: if d.percent(50) { h.timestamp } else { h.timestamp ^ d.bits() as u32 },
+                delay: d.pick(&[0, 1, 200, 60_000, u16::MAX - 1, u16::MAX]),
+                path: if d.percent(70) { h.path } else { d.bits() as u8 },
+                ce: d.percent(30),
+            });
+        }
+        let any = d.bits() as u32;
+        b.credit = d.pick(&[0, 1, 1 << 16, 1 << 31, u32::MAX, any]);
+        b.rx_budget = d.pick(&[0, 0, 1, 4096, u32::MAX]);
+        b.rxq_drops = d.pick(&[0, 1, 1 << 20, u32::MAX]);
+        b.ce_count = d.bits() as u32;
+        b.rxq_depth = d.pick(&[0, 1, u16::MAX]);
+        b
+    }
+
+    /// A response to a read: at a wrong offset, twice, too long, or that the region is gone.
+    fn read_response(&mut self, d: &mut Draw) {
+        let reads = self.seen.iter().filter_map(|s| match s.body {
+            Body::ReadReq(m, r) => Some((m.msg_id, r.len)),
+            _ => None,
+        });
+        let reads: Vec<(u32, u32)> = reads.collect();
+        let (msg_id, len) = match reads.is_empty() {
+            true => (d.bits() as u32 & 0x1_000F, 64),
+            false => d.pick(&reads),
+        };
+        let mtu = u64::from(self.mtu);
+        let any = d.below(u64::from(len) + 2) as u32;
+        let offset = d.pick(&[0, 0, self.mtu.into(), any, len, u32::MAX]);
+        let status = if d.percent(25) { ReadStatus::RegionGone } else { ReadStatus::Ok };
+        let payload = match status {
+            ReadStatus::Ok => d.pick(&[u64::from(len), mtu, mtu, 1, 0, mtu + 8]).min(mtu + 8),
+            _ => 0,
+        };
+        let body = Body::ReadResp(ReadResp { msg_id, offset, status });
+        self.say(d, body, None, payload as u16);
+    }
+
+    /// A request to the victim.
+    fn request(&mut self, d: &mut Draw) {
+        let (qpn, key) = self.target;
+        let msg = Message {
+            src_qpn: d.bits() as u16,
+            dst_qpn: if d.percent(90) { qpn } else { d.bits() as u16 },
+            qkey: if d.percent(90) { QKEY_HOSTILE } else { d.bits() as u32 },
+            msg_id: d.below(6) as u32 | 0x10_0000,
+        };
+        let rdma = Rdma {
+            rkey: if d.percent(90) { key } else { d.bits() as u32 },
+            raddr: d.pick(&[REGION_AT, REGION_AT + 100, 0, u64::MAX - 10]),
+        };
+        let len = d.pick(&[0, 1, u64::from(self.mtu), u64::from(self.mtu) + 1, 1 << 20, 1 << 31]);
+        let one = (len.min(u64::from(self.mtu))) as u16;
+        let (imm, msg_len) = (d.bits() as u32, len as u32);
+        let body = match d.below(8) {
+            0 => Body::Send(msg),
+            1 => Body::SendImm(msg, imm),
+            2 => Body::Write(msg, rdma),
+            3 | 4 => Body::WriteImm { msg, rdma, msg_len, imm },
+            5 => Body::ReadReq(msg, ReadReq { rkey: rdma.rkey, raddr: rdma.raddr, len: msg_len }),
+            6 => Body::Cancel { msg_id: msg.msg_id },
+            _ => Body::Tombstone,
+        };
+        let payload = if body.may_have_payload() { one } else { 0 };
+        let block = self.block_true(d);
+        self.say(d, body, Some(&block), payload);
+    }
+
+    /// Handshakes and their end.
+    fn control(&mut self, d: &mut Draw) {
+        let any = d.bits() as u32;
+        let echo_tag = d.pick(&[self.own_tag, self.own_tag, self.tag, any]);
+        let body = match d.below(6) {
+            0 => Body::Reset { echo_tag, code: CloseCode::UnknownTag },
+            1 => Body::Reset { echo_tag: self.tag, code: CloseCode::UnknownTag },
+            2 => Body::Close,
+            3 => Body::CloseAck,
+            4 => Body::Challenge { echo_tag, cookie: d.bits() },
+            _ => {
+                let echo = self.tag;
+                Body::OpenAck(self.params(d, echo, true))
+            }
+        };
+        self.say(d, body, None, 0);
+    }
+
+    fn params(&mut self, d: &mut Draw, echo_tag: u32, wild: bool) -> OpenParams {
+        let wild = wild || d.percent(20);
+        let pick = |d: &mut Draw, good: u64, bad: &[u64]| if wild { d.pick(bad) } else { good };
+        OpenParams {
+            tag: self.own_tag,
+            incarnation: self.incarnation,
+            echo_tag,
+            psn_start: self.psn,
+            tx_num_start: self.tx_num,
+            window: pick(d, 64, &[0, 1, 16, 17, 4096, 32_768, 65_535]) as u16,
+            mtu: pick(d, self.mtu.into(), &[0, 1, 64, 65_535]) as u16,
+            reads_max: pick(d, 4, &[0, 1, 65_535]) as u16,
+            write_imms_max: pick(d, 4, &[0, 1, 65_535]) as u16,
+            rx_budget: pick(d, u32::MAX.into(), &[0, 1, 4096, u32::MAX.into()]) as u32,
+            features: Features(pick(d, 0xF, &[0, 3, 0xFFFF_FFFF & !(1 << 5)]) as u32),
+            cookie: 0,
+        }
+    }
+
+    fn say(&mut self, d: &mut Draw, body: Body, ack: Option<&AckBlock>, payload: u16) {
+        let kind = body.kind();
+        let ack = ack.filter(|_| kind.may_carry_ack());
+        self.tx_num = self.tx_num.wrapping_add(1);
+        let mut psn = self.psn;
+        if kind.is_reliable() {
+            // Mostly in order, so that the window moves; now and then a gap, a copy, or far off.
+            self.psn = self.psn.wrapping_add(u32::from(d.percent(90)));
+            psn = match d.below(20) {
+                0 => psn.wrapping_add(d.below(64) as u32),
+                1 => psn.wrapping_sub(d.below(64) as u32),
+                2 => d.bits() as u32,
+                _ => psn,
+            };
+        }
+        let una_delta = if d.percent(80) {
+            psn.wrapping_sub(self.told).min(63) as u16
+        } else {
+            d.pick(&[0, 1, 4096, u16::MAX])
+        };
+        let any = d.bits() as u16;
+        let header = Header {
+            kind,
+            flags: Flags(if d.percent(40) { Flags::ACK_REQUEST } else { 0 }),
+            backlog: Backlog(d.below(16) as u8),
+            path: d.bits() as u8,
+            slot: (self.at.port - srd_core::config::PORT_BASE_DEFAULT) as u8,
+            dst_tag: if matches!(body, Body::Open(_)) { 0 } else { self.tag },
+            tx_num: self.tx_num as u32,
+            timestamp: d.bits() as u32,
+            psn,
+            una_delta,
+            ack_echo: d.pick(&[0, 1, any]),
+        };
+        let packet = Packet { header, ack, body, payload_len: payload };
+        let mut bytes = vec![0; packet.headers_len()];
+        wire::emit(&packet, &mut bytes);
+        bytes.resize(bytes.len() + usize::from(payload), 0xEE);
+        self.said += 1;
+        self.out.push(bytes);
+    }
+}
+
+/// Changes some fields of an engine's packet. What comes out is well-formed, too; what cannot be
+/// changed stays as it was.
+pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
+    let mut ack = AckBlock::default();
+    let Ok((p, start)) = wire::parse(bytes, &mut ack) else { return };
+    let (mut header, mut body, had_ack) = (p.header, p.body, p.ack.is_some());
+    let payload: Vec<u8> = bytes[start..start + usize::from(p.payload_len)].to_vec();
+    let tail = bytes.len() - start;
+    for _ in 0..d.range(1, 3) {
+        match d.below(14) {
+            0 => header.psn = header.psn.wrapping_add(d.pick(&[1, 2, 64, u32::MAX, 1 << 15])),
+            1 => header.una_delta = d.pick(&[0, 1, 64, u16::MAX]),
+            2 => header.tx_num = header.tx_num.wrapping_add(d.pick(&[1, 9000, 0x7FFF_0000])),
+            3 => header.timestamp ^= d.bits() as u32,
+            4 => header.path ^= d.bits() as u8,
+            5 => header.ack_echo = d.bits() as u16,
+            6 => ack.cum = ack.cum.wrapping_add(d.pick(&[1, 2, 64, u32::MAX, u32::MAX - 3])),
+            7 => ack.base = ack.base.wrapping_add(d.pick(&[1, 64, u32::MAX])),
+            8 => {
+                for w in &mut ack.words {
+                    *w ^= d.bits() & d.bits() & d.bits();
+                }
+            }
+            9 => {
+                let psn = ack.cum.wrapping_add(d.below(8) as u32).wrapping_sub(4);
+                let _ = ack.verdicts.try_push(VerdictEntry { psn, verdict: d.pick(&VERDICTS) });
+            }
+            10 => ack.rx_budget = d.pick(&[0, 1, 4096, u32::MAX]),
+            11 => {
+                for e in &mut ack.echoes {
+                    e.delay = d.pick(&[0, 5, u16::MAX]);
+                    e.timestamp = e.timestamp.wrapping_add(d.pick(&[1, 100, 1 << 20, u32::MAX]));
+                }
+            }
+            12 => ack.credit = ack.credit.wrapping_add(d.pick(&[1, 1 << 20, 1 << 31])),
+            _ => body_mutate(d, &mut body),
+        }
+    }
+    let ack = had_ack.then_some(&ack);
+    let payload_len = if body.may_have_payload() { payload.len() as u16 } else { 0 };
+    let packet = Packet { header, ack, body, payload_len };
+    let mut new = vec![0; packet.headers_len()];
+    wire::emit(&packet, &mut new);
+    if payload_len > 0 {
+        new.extend(payload);
+    } else if matches!(body, Body::Open(_)) {
+        new.resize(new.len() + tail, 0);
+    }
+    *bytes = new;
+}
+
+fn body_mutate(d: &mut Draw, body: &mut Body) {
+    match body {
+        Body::Open(o) | Body::OpenAck(o) => match d.below(5) {
+            0 => o.window = d.pick(&[0, 1, 16, 32_768, 65_535]),
+            1 => o.mtu = d.pick(&[0, 63, 64, 65_535]),
+            2 => o.reads_max = d.pick(&[0, 65_535]),
+            3 => o.psn_start = d.bits() as u32,
+            _ => o.write_imms_max = d.pick(&[0, 65_535]),
+        },
+        Body::ReadResp(r) => {
+            r.offset = r.offset.wrapping_add(d.pick(&[1, 64, u32::MAX]));
+            if d.percent(30) {
+                r.status = ReadStatus::RegionGone;
+            }
+        }
+        Body::ReadReq(_, r) => r.len ^= d.bits() as u32 >> d.below(32),
+        Body::WriteImm { msg_len, .. } => *msg_len ^= d.bits() as u32 >> d.below(32),
+        Body::Cancel { msg_id } => *msg_id ^= d.bits() as u32 & 0xFF,
+        _ => {}
+    }
+}

@@ -1,0 +1,163 @@
+//! Hostile worlds: engines beside peers that lie, die or flood, on hosts whose sockets never run
+//! empty.
+//!
+//! The worlds of `world.rs` have faults of networks and hosts, and every member of them keeps to
+//! the protocol; their oracles know each packet. Here one side does not, so less can be said of
+//! what passes between it and its victim; all the more of the rest. No input panics an engine or
+//! keeps it in a loop, memory stays bounded, and the work of honest third parties ends well, byte
+//! by byte, nearly as fast as without the hostile side. Where throughput is compared, a world runs
+//! a second time without it.
+
+mod jobs;
+mod liar;
+mod net;
+mod peer;
+mod plan;
+mod stage;
+
+use crate::class::Class;
+use crate::ledger::{Oracle, Tally, Violation};
+use crate::packet::Datagram;
+use crate::trace::Trace;
+use crate::world::Options;
+pub(crate) use plan::draw;
+pub use plan::{AWAITED, Mode, Plan};
+use srd_core::Status;
+use stage::Stage;
+
+/// Share of the throughput that honest third parties must keep, in percent.
+const KEPT_PERCENT: u64 = 90;
+/// Pieces of work that a comparison of throughputs needs: fewer say nothing.
+const PIECES_MIN: u64 = 100;
+/// Most copies in a network without loss, in percent of all packets with data.
+const COPIES_PERCENT: u64 = 1;
+
+/// What came of a hostile world.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    pub violation: Option<Violation>,
+    pub hash: u64,
+    pub tally: Tally,
+    pub trace: Option<Box<Trace>>,
+}
+
+/// Runs the world of a plan.
+pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran {
+    let mut stage = Stage::new(plan, seed, bytes, false);
+    stage.trace = options.trace.then(Box::default);
+    stage.run();
+    let kept = stage.bytes_kept();
+    end_check(plan, &mut stage);
+    let compares = matches!(plan.class, Class::Liar | Class::Flood | Class::Rails)
+        && !(plan.class == Class::Liar && plan.shares_address);
+    if stage.board.wrong.is_none() && compares {
+        let mut alone = Stage::new(plan, seed, bytes, true);
+        alone.run();
+        let without = alone.bytes_kept();
+        if kept.0 * 100 < without.0 * KEPT_PERCENT && without.1 >= PIECES_MIN {
+            let what = format!(
+                "honest third parties moved {} bytes; without the hostile side {}",
+                kept.0, without.0
+            );
+            stage.board.fail(plan.load_ns, Oracle::Neighbour, what);
+        }
+    }
+    let (said, copies) = (stage.said, stage.copies());
+    let board = &mut stage.board;
+    let ended = |ok: bool| {
+        let n = board.jobs.iter().filter(|j| j.ended.is_some_and(|e| (e.1 == Status::Ok) == ok));
+        n.count() as u64
+    };
+    let tally = Tally {
+        packets: board.packets,
+        received: board.received,
+        requests: board.jobs.len() as u64,
+        completed: ended(true),
+        failed: ended(false),
+        forged: said,
+        retransmitted: copies,
+        ..Tally::default()
+    };
+    let wrong = board.wrong.take();
+    Ran {
+        violation: wrong.map(|(at, w)| Violation { oracle: w.0, at: at * 1000, what: w.1 }),
+        hash: board.hash ^ board.packets << 20 ^ board.received,
+        tally,
+        trace: stage.trace.take(),
+    }
+}
+
+/// Words of one world, as the head of a trace.
+pub(crate) fn describe(plan: &Plan) -> Vec<String> {
+    vec![format!("{plan:?}")]
+}
+
+fn end_check(plan: &Plan, stage: &mut Stage) {
+    let now = stage.now;
+    let board = &stage.board;
+    let late = board.jobs.iter().position(|j| j.honest && j.ended.is_none());
+    if let Some(k) = late {
+        let n = board.jobs.iter().filter(|j| j.honest && j.ended.is_none()).count();
+        let what =
+            format!("honest work {k} and {} more have not ended: {:?}", n - 1, board.jobs[k]);
+        stage.board.fail(now, Oracle::Liveness, what);
+    }
+    let told = stage.board.jobs.iter().position(|j| j.must_end && j.ended.is_none());
+    if let Some(k) = told {
+        let what =
+            format!("work {k} for a peer that is gone has not ended: {:?}", stage.board.jobs[k]);
+        stage.board.fail(now, Oracle::Liveness, what);
+    }
+    memory_check(plan, stage);
+    if plan.class == Class::Late && stage.net.dropped == 0 {
+        let (copies, packets) = (stage.copies(), stage.board.packets);
+        if copies * 100 > packets * COPIES_PERCENT {
+            let what = format!("{copies} copies among {packets} packets, and none was lost");
+            stage.board.fail(now, Oracle::Copies, what);
+        }
+    }
+}
+
+/// What each engine holds for its peers.
+fn memory_check(plan: &Plan, stage: &mut Stage) {
+    let (now, last) = (stage.now, stage.to_dead_at_last);
+    let mut wrong = None;
+    for p in stage.peers.iter().filter(|p| p.alive) {
+        let stats = p.engine.context_stats();
+        if stats.len() > p.cfg.contexts_max as usize {
+            wrong = Some((Oracle::Limits, format!("engine {}: {} contexts", p.id, stats.len())));
+        }
+        for c in &stats {
+            if c.psns_unresolved > u32::from(p.cfg.window) {
+                let what = format!("engine {} holds more than its window: {c:?}", p.id);
+                wrong = Some((Oracle::Memory, what));
+            }
+            let dead = stage.peers.iter().any(|d| !d.alive && d.at == c.peer);
+            if dead && c.is_active && c.outstanding == 0 && plan.class == Class::Dead {
+                let what = format!("engine {} keeps a window for the dead: {c:?}", p.id);
+                wrong = Some((Oracle::Memory, what));
+            }
+        }
+    }
+    if plan.class == Class::Dead && last > 2 * plan.dead as u64 && wrong.is_none() {
+        let what = format!("{last} packets went to the dead long after they died");
+        wrong = Some((Oracle::Memory, what));
+    }
+    if let Some((oracle, what)) = wrong {
+        stage.board.fail(now, oracle, what);
+    }
+}
+
+/// A datagram as a capture shows it.
+fn datagram(g: &net::Gram) -> Datagram {
+    Datagram {
+        head: g.bytes.clone(),
+        tail_len: 0,
+        content: None,
+        request: None,
+        forged: g.honest.is_none(),
+        src: g.src,
+        dst: g.dst,
+        sport: 20_000,
+    }
+}

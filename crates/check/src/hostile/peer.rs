@@ -1,0 +1,424 @@
+//! An engine in a hostile world with its objects, its work and its memory, and every look at it
+//! that an oracle takes.
+
+use super::jobs::{Board, Job, bytes_of};
+use super::net::Gram;
+use super::plan::Plan;
+use crate::ledger::Oracle;
+use srd_core::events::{Event, Observer};
+use srd_core::wire::{self, AckBlock};
+use srd_core::{
+    Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
+    QpInit, QpModify, QpState, QpType, Qpn, RecvWr, Rng, Rx, RxMeta, SendWr, Source, Span, Target,
+    Time, Transmit, TxSink,
+};
+use std::net::IpAddr;
+
+/// Address of every region: what it holds follows from the address.
+pub(super) const REGION_AT: u64 = 1 << 20;
+/// Bytes of every region.
+pub(super) const REGION_BYTES: u64 = 1 << 26;
+/// Q_Key of queue pairs for honest work; a liar is never told.
+pub(super) const QKEY: u32 = 0x5EC2_E700;
+/// Q_Key of queue pairs for work with liars.
+pub(super) const QKEY_HOSTILE: u32 = 0x0BAD;
+/// Packets asked for at a time.
+const BATCH: usize = 16;
+/// Batches that an engine may fill, and timers it may let fire, without time going on.
+const ROUNDS_MAX: u32 = 20_000;
+
+/// Counts the steps of each call and ends one that has too many: a loop.
+#[derive(Debug)]
+pub(super) struct Watch {
+    steps: u64,
+    max: u64,
+    /// Steps of the longest call.
+    pub longest: u64,
+}
+
+impl Observer for Watch {
+    fn event(&mut self, _: Time, e: Event) {
+        self.steps += 1;
+        self.longest = self.longest.max(self.steps);
+        assert!(self.steps <= self.max, "a loop: {} steps in one call, last {e:?}", self.steps);
+    }
+}
+
+/// A queue pair and what belongs to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub qpn: Qpn,
+    pub qkey: u32,
+    pub pd: PdId,
+    /// Region that peers of this side may write.
+    pub key: MrKey,
+}
+
+/// What one call has taught.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong(pub Oracle, pub String);
+
+/// See the module.
+pub(super) struct Peer {
+    pub id: usize,
+    pub host: usize,
+    pub at: Endpoint,
+    pub engine: Engine<Watch>,
+    pub cfg: EngineConfig,
+    /// For honest work.
+    pub main: Side,
+    /// For work with liars and the dead.
+    pub other: Side,
+    pub cq: CqId,
+    /// Piece of work behind each handle.
+    pub wrs: Vec<Option<u32>>,
+    pub alive: bool,
+    /// Its time to be woken.
+    pub wake_at: u64,
+    /// Receives of the main queue pair are kept posted.
+    pub receives: u32,
+    /// The socket never runs empty until then: timers fire as the device lets them.
+    pub busy_until: u64,
+    /// Packets to members that have died, since when it should be silent towards them.
+    pub ahs: Vec<(IpAddr, AhId)>,
+    posted: [u32; 2],
+    ack: AckBlock,
+    pub out: Vec<(Endpoint, Gram)>,
+    /// Packets that left, by whether they went to an address of nobody.
+    pub sent: u64,
+}
+
+fn qp_ready(e: &mut Engine<Watch>, now: Time, pd: PdId, cq: CqId, qkey: u32) -> Qpn {
+    let init = QpInit {
+        kind: QpType::Srd,
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        sq_depth: 4096,
+        rq_depth: 4096,
+        unsolicited_write_recv: false,
+    };
+    let qpn = e.qp_create(now, init).expect("a fresh engine has room");
+    let none = QpModify { state: None, qkey: None, rnr_retry: None };
+    for step in [
+        QpModify { state: Some(QpState::Init), qkey: Some(qkey), ..none },
+        QpModify { state: Some(QpState::Rtr), ..none },
+        QpModify { state: Some(QpState::Rts), rnr_retry: Some(7), ..none },
+    ] {
+        e.qp_modify(now, qpn, step).expect("the usual moves");
+    }
+    qpn
+}
+
+impl Peer {
+    /// A fresh engine in `slot` of `host` whose objects are made in one order, so that numbers on
+    /// all engines of one slot are the same.
+    pub fn new(plan: &Plan, id: usize, (host, ip): (usize, IpAddr), slot: u8, now: u64) -> Self {
+        let cfg = EngineConfig { ip, slot, ..plan.config.clone() };
+        let watch = Watch { steps: 0, max: plan.steps_max(), longest: 0 };
+        let seed = u64::from(plan.words) << 32 | (id as u64) << 8 | u64::from(plan.config.mtu);
+        let (rng, now) = (Rng::from_seed(seed ^ plan.pause_ns << 40), Time(now));
+        let mut engine = Engine::new(cfg.clone(), rng, now, watch).expect("a sound plan");
+        let cq = engine.cq_create(16_384).expect("room");
+        let mut side = |qkey| {
+            let pd = engine.pd_create().expect("room");
+            let all = Access(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE);
+            let key = engine.mr_register(pd, REGION_AT, REGION_BYTES, all).expect("room");
+            Side { qpn: qp_ready(&mut engine, now, pd, cq, qkey), qkey, pd, key }
+        };
+        let (main, other) = (side(QKEY), side(QKEY_HOSTILE));
+        let at = Endpoint { ip, port: cfg.port_base + u16::from(slot) };
+        Self {
+            id,
+            host,
+            at,
+            engine,
+            cfg,
+            main,
+            other,
+            cq,
+            wrs: Vec::new(),
+            alive: true,
+            wake_at: u64::MAX,
+            receives: 64,
+            busy_until: 0,
+            ahs: Vec::new(),
+            posted: [0; 2],
+            ack: AckBlock::default(),
+            out: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// The handle of an address.
+    pub fn ah(&mut self, now: u64, ip: IpAddr) -> AhId {
+        if let Some(a) = self.ahs.iter().find(|a| a.0 == ip) {
+            return a.1;
+        }
+        let ah = self.engine.ah_create(Time(now), self.main.pd, ip).expect("room");
+        self.ahs.push((ip, ah));
+        ah
+    }
+
+    /// Keeps receives posted on both queue pairs.
+    pub fn receives_fill(&mut self) {
+        for (k, (qpn, most)) in
+            [(self.main.qpn, self.receives), (self.other.qpn, 16)].into_iter().enumerate()
+        {
+            while self.posted[k] < most {
+                let wr = RecvWr { wr_id: 0, len: u32::from(self.cfg.mtu) };
+                if self.engine.post_recv(qpn, &wr).is_err() {
+                    break;
+                }
+                self.posted[k] += 1;
+            }
+        }
+    }
+
+    /// Posts a piece of work. False: there is no room for it.
+    pub fn post(&mut self, now: u64, board: &mut Board, job: Job) -> bool {
+        let side = if job.main { self.main } else { self.other };
+        let ah = self.ah(now, job.dst.ip);
+        let wr = SendWr {
+            wr_id: board.jobs.len() as u64,
+            op: job.op,
+            ah,
+            dst_qpn: job.dst_qpn,
+            qkey: side.qkey,
+            len: job.len,
+            rkey: job.rkey,
+            raddr: job.raddr,
+            imm: board.jobs.len() as u32,
+        };
+        self.engine.observer().steps = 0;
+        let Ok(h) = self.engine.post_send(Time(now), side.qpn, &wr) else { return false };
+        let k = h.0 as usize;
+        if self.wrs.len() <= k {
+            self.wrs.resize(k + 1, None);
+        }
+        if self.wrs[k].replace(board.jobs.len() as u32).is_some() {
+            board.fail(now, Oracle::Post, format!("{h:?} was given out twice"));
+        }
+        board.jobs.push(job);
+        true
+    }
+
+    /// Destroys the queue pair for work with liars and makes it anew.
+    pub fn other_renew(&mut self, now: u64, board: &mut Board) {
+        self.engine.observer().steps = 0;
+        if let Err(e) = self.engine.qp_destroy(Time(now), self.other.qpn) {
+            return board.fail(now, Oracle::Post, format!("{:?}: {e:?}", self.other.qpn));
+        }
+        self.events(now, board);
+        // What had ended unpolled went with it.
+        for slot in &mut self.wrs {
+            if slot.is_some_and(|j| !board.jobs[j as usize].main) {
+                *slot = None;
+            }
+        }
+        self.other.qpn =
+            qp_ready(&mut self.engine, Time(now), self.other.pd, self.cq, self.other.qkey);
+        self.posted[1] = 0;
+    }
+
+    fn events(&mut self, now: u64, board: &mut Board) {
+        while let Some(e) = self.engine.poll_event() {
+            if let srd_core::AsyncEvent::WrReleased(h) = e {
+                let job = self.wrs.get_mut(h.0 as usize).and_then(Option::take);
+                if job.is_none_or(|j| board.jobs[j as usize].main) {
+                    board.fail(now, Oracle::Completion, format!("{h:?} was released: {job:?}"));
+                }
+            }
+        }
+    }
+
+    /// Hands a datagram to the engine and carries out what it answers.
+    pub fn deliver(&mut self, now: u64, board: &mut Board, g: &Gram, more: bool) {
+        let mut ack = core::mem::take(&mut self.ack);
+        if let Ok((packet, start)) = wire::parse(&g.bytes, &mut ack) {
+            let meta = RxMeta {
+                src_ip: g.src,
+                ce: false,
+                rxq_drops: 0,
+                rxq_depth: u16::from(more),
+                waited: Span::ZERO,
+            };
+            self.engine.observer().steps = 0;
+            board.received += 1;
+            if let Rx::Place(place) = self.engine.handle(Time(now), &meta, &packet) {
+                let payload = &g.bytes[start..start + usize::from(packet.payload_len)];
+                if place.len as usize != payload.len() {
+                    let what = format!("{place:?} for {} bytes", payload.len());
+                    board.fail(now, Oracle::Placement, what);
+                }
+                self.place(now, board, g, &place, payload);
+            }
+        } else if g.honest.is_some() && !g.damaged {
+            board.fail(now, Oracle::Judgment, "an engine's packet cannot be parsed".into());
+        }
+        ack.clear();
+        self.ack = ack;
+        if !more {
+            self.engine.rx_burst_end(Time(now));
+        }
+    }
+
+    fn place(
+        &mut self,
+        now: u64,
+        board: &mut Board,
+        g: &Gram,
+        place: &srd_core::Placement,
+        bytes: &[u8],
+    ) {
+        let id = self.id;
+        let job = match place.target {
+            Target::Wr(h) => self.wrs.get(h.0 as usize).copied().flatten(),
+            _ => g.job,
+        };
+        let honest = job.is_some_and(|j| board.jobs[j as usize].honest);
+        let own = match place.target {
+            Target::Recv(r) => r.qp == self.main.qpn,
+            Target::Region(key) => key == self.main.key,
+            Target::Wr(_) => honest,
+        };
+        // Without a checksum of its own the protocol cannot know damage from truth.
+        if g.damaged {
+            return;
+        }
+        if own && g.honest.is_none() {
+            let what = format!("engine {id} places what a liar sent: {place:?}");
+            return board.fail(now, Oracle::Bounds, what);
+        }
+        let Some(j) = job.filter(|_| honest && g.honest.is_some()) else { return };
+        let job = &mut board.jobs[j as usize];
+        let (base, right) = match place.target {
+            Target::Wr(_) => (0, job.op == Opcode::Read && self.id == job.from),
+            Target::Region(_) => (job.raddr, job.op == Opcode::Write && self.id == job.to),
+            Target::Recv(_) => (0, job.op == Opcode::Send && self.id == job.to),
+        };
+        let offset = place.offset.wrapping_sub(base);
+        let same = bytes_of(j, job, offset, bytes.len()).eq(bytes.iter().copied());
+        let fits = offset + bytes.len() as u64 <= u64::from(job.len);
+        let once = fits && job.placed.add(offset as u32, bytes.len() as u32);
+        if !(right && same && once) {
+            let what = format!("engine {id}: {place:?} for work {j}: {job:?}");
+            board.fail(now, Oracle::Placement, what);
+        }
+    }
+
+    /// Lets the engine do all that it can now, and polls it dry. Returns whether any of its work
+    /// has ended.
+    pub fn pump(&mut self, now: u64, board: &mut Board) -> bool {
+        for round in 0.. {
+            self.engine.observer().steps = 0;
+            let due = self.engine.next_timeout();
+            if due > Time(now) {
+                break;
+            }
+            if round > ROUNDS_MAX {
+                let what = format!("engine {} is busy without end at {now} ns", self.id);
+                board.fail(now, Oracle::Loop, what);
+                break;
+            }
+            self.timers(now, due);
+            self.engine.observer().steps = 0;
+            let mut sink = Emitter {
+                wrs: &self.wrs,
+                board,
+                out: &mut self.out,
+                ip: self.cfg.ip,
+                id: self.id,
+                now,
+                sent: &mut self.sent,
+            };
+            let n = self.engine.poll_transmit(Time(now), BATCH, &mut sink);
+            if n > BATCH {
+                board.fail(now, Oracle::Limits, format!("{n} packets for a batch of {BATCH}"));
+            }
+            if n == 0 && self.busy_until > now {
+                break;
+            }
+        }
+        self.events(now, board);
+        self.completions(now, board)
+    }
+
+    /// Timers that are due, as the device lets them fire: while packets wait to be read, none.
+    fn timers(&mut self, now: u64, due: Time) {
+        if due <= Time(now) && self.busy_until <= now {
+            self.engine.handle_timeout(Time(now));
+        }
+    }
+
+    fn completions(&mut self, now: u64, board: &mut Board) -> bool {
+        let mut any = false;
+        while let Some(c) = self.engine.cq_poll(self.cq) {
+            self.engine.cq_release(self.cq, 1);
+            let CompletionKind::Send(h, op) = c.kind else {
+                let k = usize::from(c.qpn != self.main.qpn);
+                self.posted[k] = self.posted[k].saturating_sub(1);
+                continue;
+            };
+            any = true;
+            let job = self.wrs.get_mut(h.0 as usize).and_then(Option::take);
+            let Some(j) = job else {
+                let what = format!("engine {}: {c:?} for no request", self.id);
+                board.fail(now, Oracle::Completion, what);
+                continue;
+            };
+            board.ended(now, j, op, c.status);
+        }
+        self.receives_fill();
+        any
+    }
+
+    /// When it wants to be woken.
+    pub fn due(&self, now: u64) -> u64 {
+        match self.engine.next_timeout() {
+            Time::NEVER => u64::MAX,
+            t => t.0.max(now + 1),
+        }
+    }
+}
+
+struct Emitter<'a> {
+    wrs: &'a [Option<u32>],
+    board: &'a mut Board,
+    out: &'a mut Vec<(Endpoint, Gram)>,
+    ip: IpAddr,
+    id: usize,
+    now: u64,
+    sent: &'a mut u64,
+}
+
+impl TxSink for Emitter<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let mut bytes = vec![0; t.packet.headers_len()];
+        wire::emit(&t.packet, &mut bytes);
+        *self.sent += 1;
+        self.board.packets += 1;
+        let handle = t.packet.body.message().map(|m| m.msg_id & 0xFFFF);
+        let mut job = handle.and_then(|h| self.wrs.get(h as usize).copied().flatten());
+        if let Some(p) = t.payload {
+            let len = usize::from(p.len);
+            match p.source {
+                Source::Wr(_) => {
+                    let Some(j) = job else {
+                        let what = format!("engine {} sends for no request: {t:?}", self.id);
+                        return self.board.fail(self.now, Oracle::Destroyed, what);
+                    };
+                    bytes.extend(bytes_of(j, &self.board.jobs[j as usize], p.offset, len));
+                }
+                Source::Region(_) => {
+                    job = None;
+                    bytes.extend((0..len as u64).map(|k| super::jobs::region_byte(p.offset + k)));
+                }
+            }
+        }
+        bytes.resize(bytes.len().max(usize::from(t.padded_len)), 0);
+        let gram =
+            Gram { bytes, src: self.ip, dst: t.dst, honest: Some(self.id), job, damaged: false };
+        self.out.push((t.dst, gram));
+    }
+}

@@ -1,0 +1,162 @@
+//! What a hostile world is made of: drawn from its seed before time starts.
+
+use crate::class::{Class, Classes};
+use crate::draw::Draw;
+use crate::scenario::stream;
+use srd_core::time::Span;
+use srd_core::{EngineConfig, limits};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Share of the seeds whose world is hostile, in percent.
+const SHARE: u64 = 8;
+
+/// Classes whose worlds are run only when asked for by name (`--with`), because the engine does not
+/// pass them yet.
+pub const AWAITED: Classes = Classes(0)
+    .with(Class::Liar)
+    .with(Class::Dead)
+    .with(Class::Busy)
+    .with(Class::Late)
+    .with(Class::Flood);
+
+/// How a liar chooses its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Fields at random, within and without the ranges that make sense.
+    Random,
+    /// It remembers packets and requests, and answers them wrongly.
+    Stateful,
+    /// A true engine's packets with some fields changed.
+    Mutant,
+}
+
+/// A hostile world.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is wrong in it.
+    pub class: Class,
+    /// How the liar lies.
+    pub mode: Mode,
+    /// The liar has an address that an honest engine has, too.
+    pub shares_address: bool,
+    /// Honest engines beside the victim.
+    pub honest: usize,
+    /// Engines that die.
+    pub dead: usize,
+    /// Time with load, in ns.
+    pub load_ns: u64,
+    /// Words of the hostile side.
+    pub words: u32,
+    /// Time between its turns, in ns.
+    pub pause_ns: u64,
+    /// Messages sent before there are receives.
+    pub late_messages: u32,
+    /// Share of the victim's cable that the hostile side takes at most, in percent.
+    pub share: u64,
+    /// Damage per thousand datagrams.
+    pub damage: u64,
+    /// Payload of a message of honest work, in packets of the MTU.
+    pub packets: u32,
+    /// Configuration that all engines start from.
+    pub config: EngineConfig,
+}
+
+/// Bytes per microsecond of every cable: 10 Gb/s.
+pub(super) const BYTES_PER_US: u64 = 1250;
+/// One way through the switch, in ns.
+pub(super) const DELAY_NS: u64 = 10_000;
+/// Silence after which a peer is given up.
+pub(super) const SILENCE_NS: u64 = 2_000_000;
+
+/// The plan of a seed, if its world is hostile. `bytes` decide first, and all of these worlds are
+/// hostile whose first byte is odd.
+pub(crate) fn draw(seed: u64, bytes: &[u8], allowed: Classes) -> Option<Plan> {
+    let mut d = Draw::with_bytes(seed, stream::HOSTILE, 0, bytes.get(1..).unwrap_or_default());
+    let wanted = match bytes.first() {
+        None => Draw::new(seed, stream::HOSTILE, 1).percent(SHARE),
+        Some(first) => first & 1 == 1,
+    };
+    wanted.then(|| plan(&mut d)).filter(|p| allowed.has(p.class))
+}
+
+/// Address of host `h` on rail `rail`.
+pub(super) fn ip_of(h: usize, rail: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, rail as u8, (h >> 8) as u8, h as u8 + 1))
+}
+
+fn plan(d: &mut Draw) -> Plan {
+    let class = d.pick(&[
+        Class::Liar,
+        Class::Liar,
+        Class::Liar,
+        Class::Liar,
+        Class::Damage,
+        Class::Dead,
+        Class::Dead,
+        Class::Busy,
+        Class::Rails,
+        Class::Late,
+        Class::Flood,
+        Class::Flood,
+    ]);
+    let mtu = d.pick(&[64, 256, 1024]);
+    let rtt = Span(2 * DELAY_NS + 4_000);
+    let mut c = EngineConfig::simulated(ip_of(0, 0), 0, mtu, BYTES_PER_US * 1_000_000, rtt);
+    c.window = d.pick(&[16, 64, 256, 4096]);
+    c.burst_packets = d.pick(&[1, 1, 8]);
+    c.contexts_max = 64;
+    c.wrs_max = 8192;
+    c.reads_per_context_max = d.pick(&[1, 4]);
+    c.reads_max = 8 * u32::from(c.reads_per_context_max);
+    c.write_imms_per_context_max = d.pick(&[1, 4]);
+    c.idle_after = Span::from_us(d.pick(&[50, 500]));
+    c.reuse_delay = Span::from_us(100);
+    c.rate.credits = d.percent(20);
+    c.loss.rto_max = Span::from_us(400);
+    c.loss.unresponsive_after = Span(SILENCE_NS);
+    c.loss.unreachable_after = Span(SILENCE_NS);
+    c.rnr.delay_first = Span::from_us(20);
+    c.rnr.delay_max = Span::from_us(200);
+    if d.percent(50) {
+        c.psn_start = Some(u32::MAX - d.below(80) as u32);
+    }
+    c.path.paths = d.pick(&[1, 8, 64]);
+    c.path.live_min = 1;
+    if class == Class::Late {
+        c.window = d.pick(&[256, 4096]);
+    }
+    Plan {
+        class,
+        mode: d.pick(&[Mode::Random, Mode::Stateful, Mode::Stateful, Mode::Mutant]),
+        shares_address: d.percent(25),
+        honest: d.range(1, 3) as usize,
+        dead: d.range(2, 8) as usize,
+        load_ns: d.range(1_000, 2_500) * 1000,
+        words: d.range(20, 600) as u32,
+        pause_ns: d.range(200, 20_000),
+        late_messages: d.pick(&[64, 256, 256, 1024, 4000]),
+        share: d.range(5, 25),
+        damage: d.range(1, 300),
+        packets: d.range(1, 6) as u32,
+        config: c,
+    }
+}
+
+impl Plan {
+    /// Most reads that all dead engines together hold at the victim: as many as it serves.
+    pub(super) fn reads_of_dead(&self) -> u32 {
+        self.config.reads_max.div_ceil(self.dead as u32).max(1)
+    }
+
+    /// Time after the load has ended in which all honest work must be done.
+    pub(super) fn settle_ns(&self) -> u64 {
+        3 * SILENCE_NS + 8 * self.config.loss.rto_max.0
+    }
+
+    /// Most steps (packets, judgments, timers, acknowledgments) of one call on an engine: each
+    /// request and each PSN of every window a few times.
+    pub(super) fn steps_max(&self) -> u64 {
+        let window = u64::from(limits::WINDOW_MAX);
+        8 * (window + u64::from(self.config.wrs_max) + u64::from(self.config.contexts_max))
+    }
+}

@@ -1,0 +1,544 @@
+//! The members of a hostile world and the loop that moves them.
+
+use super::jobs::{Board, Flow, Job};
+use super::liar::{Liar, mutate};
+use super::net::{Act, Event, Gram, Net};
+use super::peer::{Peer, REGION_AT, REGION_BYTES};
+use super::plan::{BYTES_PER_US, DELAY_NS, Mode, Plan, SILENCE_NS, ip_of};
+use crate::class::Class;
+use crate::cover::Cover;
+use crate::draw::Draw;
+use crate::emit::brief;
+use crate::ledger::Oracle;
+use crate::scenario::stream;
+use crate::trace::Trace;
+use srd_core::config::PORT_BASE_DEFAULT;
+use srd_core::wire::{
+    self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet,
+};
+use srd_core::{Endpoint, Opcode, Qpn};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Operations of honest work.
+const HONEST: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::Read];
+/// Operations of work between a victim and those it cannot rely on.
+const HOSTILE: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::WriteImm, Opcode::Read];
+/// A host that has a busy socket turns this often.
+const TURN_NS: u64 = 5_000;
+/// Events after which a world is stuck in a loop: a hundred times what the largest needs.
+const EVENTS_MAX: u64 = 3_000_000;
+/// Pieces of work of a liar and its victim.
+const HOSTILE_PIECES: u32 = 60;
+
+/// See the module.
+pub(super) struct Stage<'a> {
+    plan: &'a Plan,
+    pub net: Net,
+    pub peers: Vec<Peer>,
+    liars: Vec<Liar>,
+    /// Members whose packets are changed on the way.
+    mutants: Vec<usize>,
+    pub board: Board,
+    draw: Draw,
+    pub now: u64,
+    /// The hostile side is left out.
+    alone: bool,
+    words: u64,
+    /// Bytes that it has sent since its last turn.
+    hostile_bytes: u64,
+    /// Words of the hostile side so far.
+    pub said: u64,
+    /// Packets sent to the dead in the last stretch.
+    pub to_dead_at_last: u64,
+    pub trace: Option<Box<Trace>>,
+    rails: usize,
+}
+
+impl<'a> Stage<'a> {
+    pub fn new(plan: &'a Plan, seed: u64, bytes: &[u8], alone: bool) -> Self {
+        let draw = Draw::with_bytes(seed, stream::HOSTILE, 2, bytes);
+        let rails = if plan.class == Class::Rails { 2 } else { 1 };
+        let mut s = Self {
+            plan,
+            net: Net::new(rails * (plan.honest + 3), BYTES_PER_US, DELAY_NS),
+            peers: Vec::new(),
+            liars: Vec::new(),
+            mutants: Vec::new(),
+            board: Board { load_until: plan.load_ns, ..Board::default() },
+            draw,
+            now: 1000,
+            alone,
+            words: u64::from(plan.words),
+            hostile_bytes: 0,
+            said: 0,
+            to_dead_at_last: 0,
+            trace: None,
+            rails,
+        };
+        s.cast();
+        s
+    }
+
+    fn peer_add(&mut self, host: usize, rail: usize, slot: u8) -> usize {
+        let id = self.peers.len();
+        let place = (host * self.rails + rail, ip_of(host, rail));
+        self.peers.push(Peer::new(self.plan, id, place, slot, self.now));
+        id
+    }
+
+    fn flow_add(&mut self, from: usize, to: usize, depth: u32, honest: bool) -> &mut Flow {
+        let mtu = u32::from(self.plan.config.mtu);
+        self.board.flows.push(Flow {
+            from,
+            to,
+            depth,
+            honest,
+            must_end: false,
+            start_at: 0,
+            left: if honest { u32::MAX } else { HOSTILE_PIECES },
+            open: 0,
+            bytes: 0,
+            pieces: 0,
+            ops: if honest { HONEST } else { HOSTILE },
+            len: mtu * self.plan.packets,
+        });
+        let last = self.board.flows.len() - 1;
+        &mut self.board.flows[last]
+    }
+
+    /// Makes members and their work.
+    fn cast(&mut self) {
+        let plan = self.plan;
+        for rail in 0..self.rails {
+            let victim = self.peer_add(0, rail, 0);
+            for h in 1..=plan.honest {
+                let other = self.peer_add(h, rail, 0);
+                // Those who come in the middle of a flood must get in, too.
+                let late = plan.class == Class::Flood && h > 1;
+                let start = if late { plan.load_ns / 3 } else { 0 };
+                self.flow_add(victim, other, 2, true).start_at = start;
+                self.flow_add(other, victim, 2, true).start_at = start;
+            }
+        }
+        match plan.class {
+            Class::Liar if !self.alone => self.cast_liar(),
+            Class::Dead if !self.alone => self.cast_dead(),
+            Class::Busy => {
+                // A peer that does not exist: this must be told, however busy the socket is.
+                let flow = self.flow_add(0, usize::MAX, 1, false);
+                (flow.must_end, flow.left) = (true, 1);
+                self.peers[0].busy_until = u64::MAX;
+            }
+            Class::Late => {
+                self.board.flows.clear();
+                self.peers[0].receives = 0;
+                let flow = self.flow_add(1, 0, plan.late_messages, true);
+                (flow.ops, flow.left, flow.len) = (&[Opcode::Send], plan.late_messages, 64);
+                self.net.at(plan.load_ns * 2, Event::Act(Act::Receives));
+            }
+            Class::Flood => self.words *= 6,
+            _ => {}
+        }
+        if !self.alone && matches!(plan.class, Class::Liar | Class::Flood) {
+            self.net.at(self.now, Event::Act(Act::Hostile));
+        }
+        self.net.at(plan.load_ns / 3, Event::Act(Act::Begin));
+        self.net.at(self.now, Event::Act(Act::Begin));
+    }
+
+    fn cast_liar(&mut self) {
+        let plan = self.plan;
+        let (host, slot) = if plan.shares_address { (1, 7) } else { (plan.honest + 1, 0) };
+        if plan.mode == Mode::Mutant {
+            let mutant = self.peer_add(host, 0, slot);
+            self.mutants.push(mutant);
+            self.flow_add(0, mutant, 3, false);
+            self.flow_add(mutant, 0, 3, false);
+            return;
+        }
+        let at = Endpoint { ip: ip_of(host, 0), port: PORT_BASE_DEFAULT + u16::from(slot) };
+        let mut liar = Liar::new(at, host, plan.mode, plan.config.mtu, &mut self.draw);
+        liar.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
+        self.liars.push(liar);
+        self.peers[0].ah(self.now, at.ip);
+        self.flow_add(0, usize::MAX - 1, 3, false);
+    }
+
+    /// Engines that die, with as many reads under way as the victim serves, and those who come
+    /// after them on other slots.
+    fn cast_dead(&mut self) {
+        let plan = self.plan;
+        let host = plan.honest + 1;
+        let (mtu, reads) = (u32::from(plan.config.mtu), plan.reads_of_dead());
+        let dead: Vec<usize> = (0..plan.dead).map(|k| self.peer_add(host, 0, k as u8)).collect();
+        for &d in &dead {
+            let flow = self.flow_add(d, 0, reads.min(16), false);
+            // Longer than what may be under way at once.
+            (flow.ops, flow.len) = (&[Opcode::Read], 4096 * mtu);
+            self.flow_add(d, 0, 2, false);
+            let flow = self.flow_add(0, d, 2, false);
+            flow.must_end = true;
+        }
+        let dies_at = plan.load_ns / 2;
+        self.net.at(dies_at, Event::Act(Act::Die));
+        for k in 0..2 {
+            let next = self.peer_add(host, 0, (100 + k) as u8);
+            self.flow_add(next, 0, 2, true).start_at = dies_at + 20_000;
+            self.flow_add(0, next, 2, true).start_at = dies_at + 20_000;
+        }
+        self.net.at(dies_at + 20_000, Event::Act(Act::Begin));
+    }
+
+    /// From the first event to the last.
+    pub fn run(&mut self) {
+        let end = self.plan.load_ns * 2 + self.plan.settle_ns();
+        let last_stretch = end - SILENCE_NS;
+        for id in 0..self.peers.len() {
+            self.peers[id].receives_fill();
+            for other in 0..self.peers.len() {
+                let ip = self.peers[other].at.ip;
+                self.peers[id].ah(self.now, ip);
+            }
+        }
+        let mut events = 0;
+        while let Some((at, event)) = self.net.next(end) {
+            self.now = at;
+            match event {
+                Event::Arrive(g) => self.arrive(&g),
+                Event::Wake(id) if self.peers[id].wake_at == at => self.turn(id),
+                Event::Wake(_) => {}
+                Event::Act(act) => self.act(act),
+            }
+            if at < last_stretch {
+                self.to_dead_at_last = 0;
+            }
+            events += 1;
+            if events > EVENTS_MAX {
+                self.board.fail(at, Oracle::Loop, format!("{events} events and no end"));
+            }
+            if self.board.wrong.is_some() {
+                return;
+            }
+        }
+        self.now = end;
+    }
+
+    fn arrive(&mut self, g: &Gram) {
+        if let Some(trace) = &mut self.trace {
+            let mut ack = AckBlock::default();
+            let line = match wire::parse(&g.bytes, &mut ack) {
+                Ok((p, _)) => brief(&p),
+                Err(e) => format!("{e}"),
+            };
+            let (at, who) = (self.now * 1000, g.honest.map_or("liar".into(), |h| h.to_string()));
+            trace.line(at, format!("{} slot {} < {who}: {line}", g.dst.ip, g.dst.port - 18_700));
+            trace.packet(at, &super::datagram(g));
+        }
+        if let Some(k) = self.liars.iter().position(|l| l.at == g.dst) {
+            self.liars[k].hear(&mut self.draw, &g.bytes);
+            return self.liar_flush(k);
+        }
+        let Some(id) = self.peers.iter().position(|p| p.at == g.dst) else { return };
+        if !self.peers[id].alive {
+            self.to_dead_at_last += u64::from(g.honest == Some(0));
+            return;
+        }
+        let more = self.peers[id].busy_until > self.now;
+        self.peers[id].deliver(self.now, &mut self.board, g, more);
+        self.turn(id);
+    }
+
+    /// A member does all that it can now.
+    fn turn(&mut self, id: usize) {
+        if !self.peers[id].alive {
+            return;
+        }
+        let now = self.now;
+        for _ in 0..4 {
+            let any = self.peers[id].pump(now, &mut self.board);
+            self.flush(id);
+            let posted = self.work_post(id);
+            if !any && !posted {
+                break;
+            }
+        }
+        let p = &mut self.peers[id];
+        let due = if p.busy_until > now { now + TURN_NS } else { p.due(now) };
+        if due != p.wake_at && due != u64::MAX {
+            p.wake_at = due;
+            self.net.at(due, Event::Wake(id));
+        }
+    }
+
+    /// Keeps the flows of a member full.
+    fn work_post(&mut self, id: usize) -> bool {
+        let mut any = false;
+        for f in 0..self.board.flows.len() {
+            let flow = &self.board.flows[f];
+            let on = flow.from == id && self.now >= flow.start_at;
+            if !on || self.now >= self.board.load_until {
+                continue;
+            }
+            while self.board.flows[f].open < self.board.flows[f].depth
+                && self.board.flows[f].left > 0
+            {
+                if !self.piece_post(f) {
+                    break;
+                }
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn piece_post(&mut self, f: usize) -> bool {
+        let flow = self.board.flows[f].clone();
+        let n = self.board.jobs.len() as u64;
+        // From the number of the piece alone: the choices of liars are theirs.
+        let pick = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        let op = flow.ops[(pick % flow.ops.len() as u64) as usize];
+        let mtu = u32::from(self.plan.config.mtu);
+        let len = if op == Opcode::Send { flow.len.min(mtu) } else { flow.len };
+        let (dst, dst_qpn, rkey) = match self.peers.get(flow.to) {
+            Some(p) => {
+                let side = if flow.honest { p.main } else { p.other };
+                (p.at, side.qpn, side.key.0)
+            }
+            None => match self.liars.first() {
+                Some(l) if flow.to == usize::MAX - 1 => {
+                    let slot = l.at.port - PORT_BASE_DEFAULT;
+                    (l.at, Qpn(slot << 8), 0)
+                }
+                _ => {
+                    let ip = ip_of(self.plan.honest + 2, 0);
+                    (Endpoint { ip, port: PORT_BASE_DEFAULT }, Qpn(0), 0)
+                }
+            },
+        };
+        let raddr = match op {
+            Opcode::Send => 0,
+            _ => REGION_AT + pick % (REGION_BYTES - u64::from(len)),
+        };
+        let job = Job {
+            from: flow.from,
+            to: flow.to,
+            dst,
+            dst_qpn,
+            op,
+            len,
+            rkey,
+            raddr,
+            main: flow.honest,
+            honest: flow.honest && self.plan.class != Class::Damage,
+            must_end: flow.must_end,
+            flow: f,
+            posted_at: self.now,
+            placed: Cover::default(),
+            ended: None,
+        };
+        let posted = self.peers[flow.from].post(self.now, &mut self.board, job);
+        if posted {
+            let flow = &mut self.board.flows[f];
+            flow.open += 1;
+            flow.left -= 1;
+        }
+        posted
+    }
+
+    /// What a member has sent goes onto the network.
+    fn flush(&mut self, id: usize) {
+        let host = self.peers[id].host;
+        let out = core::mem::take(&mut self.peers[id].out);
+        let mutant = self.mutants.contains(&id);
+        for (dst, mut gram) in out {
+            if mutant {
+                if self.draw.percent(30) {
+                    mutate(&mut self.draw, &mut gram.bytes);
+                    self.said += 1;
+                }
+                gram.honest = None;
+            }
+            if self.plan.class == Class::Damage && self.draw.below(1000) < self.plan.damage {
+                self.damage(&mut gram);
+            }
+            // Timers have something to do only where something is lost.
+            if self.plan.class == Class::Busy && self.draw.percent(3) {
+                continue;
+            }
+            if self.cut(id) {
+                continue;
+            }
+            if let Some(to) = self.host_of(dst.ip) {
+                self.net.send(self.now, host, to, gram);
+            }
+        }
+    }
+
+    /// The second rail is cut for a while in the middle.
+    fn cut(&self, id: usize) -> bool {
+        let third = (self.plan.load_ns / 3).min(SILENCE_NS / 2);
+        let on = self.now >= third && self.now < 2 * third;
+        self.rails == 2 && !self.alone && on && self.peers[id].host % 2 == 1
+    }
+
+    fn damage(&mut self, g: &mut Gram) {
+        g.damaged = true;
+        self.said += 1;
+        for _ in 0..self.draw.range(1, 3) {
+            let head = self.draw.percent(70);
+            let most = if head { g.bytes.len().min(80) } else { g.bytes.len() };
+            let at = self.draw.below(most as u64) as usize;
+            g.bytes[at] ^= 1 << self.draw.below(8);
+        }
+    }
+
+    fn host_of(&self, ip: IpAddr) -> Option<usize> {
+        let of_peer = self.peers.iter().find(|p| p.at.ip == ip).map(|p| p.host);
+        of_peer.or_else(|| self.liars.iter().find(|l| l.at.ip == ip).map(|l| l.host))
+    }
+
+    fn liar_flush(&mut self, k: usize) {
+        let (at, host, dst) = (self.liars[k].at, self.liars[k].host, self.peers[0].at);
+        let out: Vec<Vec<u8>> = self.liars[k].out().collect();
+        for bytes in out {
+            self.said += 1;
+            if self.said > 4 * self.words {
+                return;
+            }
+            self.hostile_bytes += bytes.len() as u64 + 66;
+            let gram = Gram { bytes, src: at.ip, dst, honest: None, job: None, damaged: false };
+            self.net.send(self.now, host, 0, gram);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Hostile => {
+                if self.said > self.words || self.now > self.plan.load_ns {
+                    return;
+                }
+                if self.plan.class == Class::Flood {
+                    self.flood();
+                } else {
+                    self.lie();
+                }
+                // Links that are full of junk are nobody's to mend.
+                let wire_ns = self.hostile_bytes * 1000 / BYTES_PER_US;
+                let fair = wire_ns * 100 / self.plan.share;
+                let pause = match self.plan.class {
+                    Class::Flood => fair + self.plan.pause_ns / 16,
+                    _ => fair.max(self.plan.pause_ns),
+                };
+                self.hostile_bytes = 0;
+                self.net.at(self.now + pause, Event::Act(Act::Hostile));
+            }
+            Act::Die => {
+                for id in 0..self.peers.len() {
+                    let p = &mut self.peers[id];
+                    if p.host == self.plan.honest + 1 && p.at.port < PORT_BASE_DEFAULT + 100 {
+                        p.alive = false;
+                        p.wake_at = u64::MAX;
+                    }
+                }
+            }
+            Act::Receives => {
+                self.peers[0].receives = 4096;
+                self.peers[0].receives_fill();
+                self.turn(0);
+            }
+            Act::Begin => {
+                for id in 0..self.peers.len() {
+                    self.turn(id);
+                }
+            }
+        }
+    }
+
+    fn lie(&mut self) {
+        for k in 0..self.liars.len() {
+            self.liars[k].act(&mut self.draw);
+            self.liar_flush(k);
+        }
+        // Whoever works with a liar gives up some of its work.
+        if self.draw.percent(2) {
+            self.peers[0].other_renew(self.now, &mut self.board);
+            for l in &mut self.liars {
+                l.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
+            }
+            let board = &mut self.board;
+            for f in board.flows.iter_mut().filter(|f| f.from == 0 && !f.honest) {
+                f.open = 0;
+            }
+            self.turn(0);
+        }
+    }
+
+    /// Packets of strangers who know addresses and the format.
+    fn flood(&mut self) {
+        let d = &mut self.draw;
+        for _ in 0..d.range(1, 4) {
+            let word = d.bits() as u32;
+            let known = ip_of(d.range(1, self.plan.honest as u64) as usize, 0);
+            let any = IpAddr::V4(Ipv4Addr::from(0x0B00_0000 | (word & 0xFF_FFFF)));
+            let src = if d.percent(25) { known } else { any };
+            let params = OpenParams {
+                tag: word | 1,
+                incarnation: d.bits(),
+                echo_tag: 0,
+                psn_start: word,
+                tx_num_start: d.bits() >> 33,
+                window: 64,
+                mtu: 1024,
+                reads_max: 1,
+                write_imms_max: 1,
+                rx_budget: u32::MAX,
+                features: Features(3),
+                cookie: 0,
+            };
+            let (kind, dst_tag) = match d.below(4) {
+                0 | 1 => (Body::Open(params), 0),
+                2 => (Body::Reset { echo_tag: word, code: CloseCode::UnknownTag }, word),
+                _ => (Body::Probe, word),
+            };
+            let header = Header {
+                kind: kind.kind(),
+                flags: Flags(0),
+                backlog: Backlog(0),
+                path: 0,
+                slot: if src == known { 0 } else { d.below(8) as u8 },
+                dst_tag,
+                tx_num: word,
+                timestamp: word,
+                psn: word,
+                una_delta: 0,
+                ack_echo: 0,
+            };
+            let packet = Packet { header, ack: None, body: kind, payload_len: 0 };
+            let mut bytes = vec![0; packet.headers_len()];
+            wire::emit(&packet, &mut bytes);
+            if matches!(kind, Body::Open(_)) {
+                let padded = usize::from(self.plan.config.open_padded_len);
+                bytes.resize(bytes.len().max(padded), 0);
+            }
+            let dst = self.peers[0].at;
+            self.said += 1;
+            self.hostile_bytes += bytes.len() as u64 + 66;
+            let gram = Gram { bytes, src, dst, honest: None, job: None, damaged: false };
+            self.net.send(self.now, self.plan.honest + 1, 0, gram);
+        }
+    }
+
+    /// Bytes and pieces that honest flows finished while there was load; of two rails, those of
+    /// the one that is never cut.
+    pub fn bytes_kept(&self) -> (u64, u64) {
+        let counts =
+            |f: &&Flow| f.honest && (self.rails == 1 || self.peers[f.from].host.is_multiple_of(2));
+        let flows = self.board.flows.iter().filter(counts);
+        flows.fold((0, 0), |sum, f| (sum.0 + f.bytes, sum.1 + f.pieces))
+    }
+
+    /// Packets that engines sent again.
+    pub fn copies(&self) -> u64 {
+        self.peers.iter().map(|p| p.engine.counters().retrans_pkts).sum()
+    }
+}
