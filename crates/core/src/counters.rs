@@ -28,6 +28,8 @@ pub struct Counters {
     pub unresponsive_remote_events: u64,
     pub impaired_remote_conn_events: u64,
     pub qkey_viol: u64,
+    /// Requests with a region key that was never given out.
+    pub rkey_guesses: u64,
     /// Packets declared lost that had arrived after all.
     pub retrans_spurious_pkts: u64,
     pub tlp_pkts: u64,
@@ -79,11 +81,13 @@ pub enum Drop {
     BadSource,
     /// Longer than the device's MTU.
     TooLong,
+    /// Asks for memory, while too many keys are guessed, in a context that guessed one.
+    KeyGuessing,
 }
 
 impl Drop {
     /// Number of reasons.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownTag,
@@ -97,5 +101,6 @@ impl Drop {
         Self::NoRoom,
         Self::BadSource,
         Self::TooLong,
+        Self::KeyGuessing,
     ];
 }

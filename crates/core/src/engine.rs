@@ -11,11 +11,13 @@ use crate::context::{Active, ContextTable, CookieJar};
 use crate::counters::Counters;
 use crate::cq::CqTable;
 use crate::events::Observer;
+use crate::keys::Guesses;
 use crate::limits::{EVENTS_MAX, WRS_MAX};
 use crate::memory::{AhTable, MrTable};
 use crate::path::{Params, PathStats};
 use crate::path_table::PathTable;
 use crate::qp::QpTable;
+use crate::random::{Random, Randomness, Secrets};
 use crate::rate::Granter;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -31,7 +33,10 @@ use std::sync::Arc;
 pub struct Engine<O: Observer = ()> {
     pub(crate) cfg: EngineConfig,
     pub(crate) observer: O,
+    /// For choices that nobody need be kept from guessing.
     pub(crate) rng: Rng,
+    /// For all that peers see or must not know.
+    pub(crate) secrets: Secrets,
     pub(crate) incarnation: u64,
     pub(crate) counters: Counters,
     // Objects.
@@ -39,6 +44,7 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) cqs: CqTable,
     pub(crate) qps: QpTable,
     pub(crate) mrs: MrTable,
+    pub(crate) guesses: Guesses,
     pub(crate) ahs: AhTable,
     pub(crate) wrs: WrTable,
     // Peers.
@@ -77,30 +83,34 @@ pub struct Engine<O: Observer = ()> {
 }
 
 impl<O: Observer> Engine<O> {
-    /// An engine without objects. `rng` must be seeded from operating-system entropy where peers
-    /// are not trusted: tags and cookies come from it. Errors name the configuration field at
-    /// fault.
+    /// An engine without objects. `random` must come from the operating system's entropy where
+    /// peers are not trusted, and from an [`Rng`] where the run is to be replayed. Errors name the
+    /// configuration field at fault.
     pub fn new(
         cfg: EngineConfig,
-        mut rng: Rng,
+        random: impl Into<Randomness>,
         now: Time,
         observer: O,
     ) -> Result<Self, &'static str> {
         cfg.validate()?;
+        let Randomness { fast: mut rng, mut secrets } = random.into();
+        let region_keys = secrets.key_apart(&rng);
+        let mut secret = secrets.or(&mut rng);
         Ok(Self {
             observer,
-            incarnation: rng.next_u64(),
+            incarnation: secret.next_u64(),
             counters: Counters::default(),
             pds: Vec::new(),
             cqs: CqTable::default(),
             qps: QpTable::new(cfg.slot),
-            mrs: MrTable::default(),
+            mrs: MrTable::new(region_keys),
+            guesses: Guesses::new(now),
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
-            contexts: ContextTable::new(cfg.contexts_max, &mut rng),
-            paths: PathTable::new(&mut rng),
+            contexts: ContextTable::new(cfg.contexts_max, &mut secret),
+            paths: PathTable::new(&mut secret),
             path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
-            cookies: CookieJar::new(&mut rng),
+            cookies: CookieJar::new(&mut secret),
             granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu, cfg.rate.rtt_initial),
             pool: Vec::new(),
             evict_hand: 0,
@@ -122,6 +132,7 @@ impl<O: Observer> Engine<O> {
             job_id_next: 0,
             leaving: false,
             rng,
+            secrets,
             cfg,
         })
     }

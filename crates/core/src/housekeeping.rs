@@ -142,7 +142,8 @@ impl<O: Observer> Engine<O> {
         if let Some(i) = self.paths.by_ip(&ip) {
             return i;
         }
-        let pc = PathContext::with_params(self.path_params.clone(), &mut self.rng);
+        let pc =
+            PathContext::with_params(self.path_params.clone(), &mut self.secrets.or(&mut self.rng));
         self.paths.insert(ip, pc)
     }
 

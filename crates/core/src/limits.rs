@@ -22,8 +22,22 @@ pub const EVENTS_MAX: usize = 1024;
 pub const GRH_BYTES: u32 = 40;
 /// `rnr_retry` value that means "for ever" (verbs).
 pub const RNR_RETRY_INFINITE: u8 = 7;
+/// `rnr_retry` value of this project that means "long, but not for ever".
+pub const RNR_RETRY_LONG: u8 = 8;
+/// Retries that [`RNR_RETRY_LONG`] stands for. With back-offs of 10 to 20 ms
+/// ([`crate::config::RnrConfig`]) they take a minute: time for a program that computes between two
+/// receives, while a peer that waits in vain for one that is gone ends in bounded time.
+pub const RNR_ROUNDS_LONG: u16 = 4_000;
 /// Cookies of a challenge are good for one to two of these.
 pub const COOKIE_LIFETIME: Span = Span::from_secs(8);
+/// Memory regions per engine.
+pub const MRS_MAX: usize = 1 << 20;
+/// Keys that no region ever had, judged in a row: what a program that has its keys wrong sends
+/// before it notices. Beyond them, requests for memory from contexts that sent such keys are
+/// dropped unjudged, so that guessing takes time: 2^24 guesses take 37 hours.
+pub const KEY_GUESSES_MAX: u32 = 1024;
+/// One more of them is judged each time that this has passed.
+pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
 /// Transmissions of one packet after the first, with the peer alive, before its request is given
 /// up: what never arrives (a path MTU that is too small) must not be sent for ever.
 pub const RETRANSMITS_MAX: u8 = 100;

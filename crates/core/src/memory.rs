@@ -1,7 +1,9 @@
 //! Protection domains, memory regions and address handles: numbers and rights, no pointers.
 
 use crate::api::{Access, AhId, MrKey, PdId};
-use crate::rng::Rng;
+use crate::keys::KeyMaker;
+use crate::limits::MRS_MAX;
+use crate::random::Random;
 use crate::time::Time;
 use core::net::IpAddr;
 use rustc_hash::FxHashMap;
@@ -26,53 +28,49 @@ impl Mr {
     }
 }
 
-/// The table of regions. A key is a slot number (low 20 bits) under 12 random bits that change with
-/// each registration, so that a stale key finds nothing.
-#[derive(Debug, Default)]
+/// The table of regions, by key (see [`KeyMaker`]).
+#[derive(Debug)]
 pub(crate) struct MrTable {
-    slots: Vec<Option<(u32, Mr)>>,
-    free: Vec<u32>,
+    /// Keys are our own and scattered: no keyed hash needed.
+    by_key: FxHashMap<u32, Mr>,
+    keys: KeyMaker,
 }
 
-const MR_SLOT_BITS: u32 = 20;
-
 impl MrTable {
-    pub fn register(&mut self, mr: Mr, rng: &mut Rng) -> Option<MrKey> {
-        let slot = match self.free.pop() {
-            Some(s) => s,
-            None if self.slots.len() < 1 << MR_SLOT_BITS => {
-                self.slots.push(None);
-                self.slots.len() as u32 - 1
-            }
-            None => return None,
-        };
-        let key = rng.next_u32() << MR_SLOT_BITS | slot;
-        self.slots[slot as usize] = Some((key, mr));
+    /// `secret` decides what the keys will be.
+    pub fn new(secret: (u64, u64)) -> Self {
+        Self { by_key: FxHashMap::default(), keys: KeyMaker::new(secret) }
+    }
+
+    pub fn register(&mut self, mr: Mr, random: &mut impl Random) -> Option<MrKey> {
+        if self.by_key.len() >= MRS_MAX {
+            return None;
+        }
+        let key = self.keys.next(random, |k| !self.by_key.contains_key(&k));
+        self.by_key.insert(key, mr);
         Some(MrKey(key))
     }
+    #[inline]
     pub fn get(&self, key: MrKey) -> Option<&Mr> {
-        let slot = key.0 & ((1 << MR_SLOT_BITS) - 1);
-        match self.slots.get(slot as usize)? {
-            Some((k, mr)) if *k == key.0 || planted!(KeyStale) => Some(mr),
-            _ => None,
-        }
+        self.by_key.get(&key.0)
+    }
+    /// Whether a region had this key once.
+    pub fn has_had(&self, key: MrKey) -> bool {
+        self.keys.has_made(key.0)
     }
     /// For looking ahead.
     #[inline]
     pub fn ahead(&self) -> u64 {
-        self.slots.first().and_then(Option::as_ref).map_or(0, |s| u64::from(s.0))
+        self.by_key.len() as u64
     }
     pub fn deregister(&mut self, key: MrKey) -> bool {
-        if self.get(key).is_none() {
-            return false;
+        if planted!(KeyStale) {
+            return self.by_key.contains_key(&key.0);
         }
-        let slot = key.0 & ((1 << MR_SLOT_BITS) - 1);
-        self.slots[slot as usize] = None;
-        self.free.push(slot);
-        true
+        self.by_key.remove(&key.0).is_some()
     }
-    pub fn iter(&self) -> impl Iterator<Item = &Mr> {
-        self.slots.iter().filter_map(|s| s.as_ref().map(|(_, m)| m))
+    pub fn uses_pd(&self, pd: PdId) -> bool {
+        self.by_key.values().any(|m| m.pd == pd)
     }
 }
 

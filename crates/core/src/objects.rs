@@ -3,7 +3,7 @@
 use crate::api::{Access, AhId, AsyncEvent, CqId, MrKey, PdId, Qpn, Status, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::limits::RNR_RETRY_INFINITE;
+use crate::limits::RNR_RETRY_LONG;
 use crate::memory::{Ah, Mr};
 use crate::qp::{QpAttr, QpInit, QpModify, QpState};
 use crate::time::Time;
@@ -54,7 +54,7 @@ impl<O: Observer> Engine<O> {
     pub fn pd_destroy(&mut self, pd: PdId) -> Result<(), ObjectError> {
         self.pd_check(pd)?;
         let used = self.qps.iter().any(|q| q.init.pd == pd)
-            || self.mrs.iter().any(|m| m.pd == pd)
+            || self.mrs.uses_pd(pd)
             || self.ahs.uses_pd(pd);
         if used {
             return Err(ObjectError::Busy);
@@ -125,7 +125,7 @@ impl<O: Observer> Engine<O> {
             return Err(ObjectError::Invalid);
         }
         let mr = Mr { pd, addr, len, access };
-        self.mrs.register(mr, &mut self.rng).ok_or(ObjectError::NoRoom)
+        self.mrs.register(mr, &mut self.secrets.or(&mut self.rng)).ok_or(ObjectError::NoRoom)
     }
 
     /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
@@ -154,7 +154,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
-    /// 7) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
+    /// 8) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
     /// withdrawn without completion.
     pub fn qp_modify(&mut self, _now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
@@ -174,7 +174,7 @@ impl<O: Observer> Engine<O> {
         }
         if let Some(retry) = m.rnr_retry {
             let to_rts = qp.state == QpState::Rtr && m.state == Some(QpState::Rts);
-            if retry > RNR_RETRY_INFINITE || !to_rts {
+            if retry > RNR_RETRY_LONG || !to_rts {
                 return Err(ObjectError::Invalid);
             }
             qp.rnr_retry = retry;

@@ -2,7 +2,7 @@
 
 use crate::context::Keyed;
 use crate::path::PathContext;
-use crate::rng::Rng;
+use crate::random::Random;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use hashbrown::HashTable;
@@ -35,7 +35,7 @@ pub(crate) struct PathTable {
 }
 
 impl PathTable {
-    pub fn new(rng: &mut Rng) -> Self {
+    pub fn new(rng: &mut impl Random) -> Self {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
         Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
     }

@@ -3,7 +3,7 @@
 //! Own code so that a replay never changes with a dependency. Algorithms: Blackman and Vigna,
 //! "Scrambled linear pseudorandom number generators" (public domain reference).
 
-/// xoshiro256++ generator. Not cryptographic: the seed must be secret where tags must be.
+/// xoshiro256++ generator. Not cryptographic: see [`Randomness`](crate::Randomness) for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng([u64; 4]);
 

@@ -1,6 +1,7 @@
 //! The table of send work requests: one slot per request from post to completion.
 
 use crate::api::{AhId, Opcode, Qpn, SendWr, Status, WrHandle};
+use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
 use crate::time::Time;
 
 /// Where a request is in its life.
@@ -32,7 +33,7 @@ pub(crate) struct Wqe {
     /// First error; the request ends with it once no PSN is open.
     pub failed: Option<Status>,
     pub rnr_left: u8,
-    pub rnr_round: u8,
+    pub rnr_round: u16,
     /// Something of it has left: a draining queue pair waits for it.
     pub started: bool,
     /// The immediate alone has to go again.
@@ -41,6 +42,16 @@ pub(crate) struct Wqe {
     pub credited: bool,
     /// A read whose first response has arrived counts as accepted.
     pub next: u32,
+}
+
+impl Wqe {
+    /// Whether a refusal for lack of a receive is followed by another try.
+    pub fn rnr_retries(&self) -> bool {
+        match self.rnr_left {
+            RNR_RETRY_LONG => self.rnr_round < RNR_ROUNDS_LONG,
+            left => left > u8::from(planted!(RnrOneTooFew)),
+        }
+    }
 }
 
 const NIL: u32 = u32::MAX;

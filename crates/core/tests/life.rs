@@ -375,3 +375,40 @@ fn draining_holds_new_work_back() {
     p.net.hosts[0].engine.qp_modify(now, p.qp[0], to(QpState::Rts)).unwrap();
     assert_eq!(all_done(&mut p, 10), [Status::Ok; 10]);
 }
+
+#[test]
+fn long_rnr_waits_for_a_late_receiver_and_ends() {
+    let mut p = Pair::new(1);
+    let now = p.net.now;
+    let patient = {
+        let (pd, cq) = (p.net.hosts[0].pd, p.net.hosts[0].cq);
+        let init = QpInit {
+            kind: QpType::Srd,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            sq_depth: 8,
+            rq_depth: 8,
+            unsolicited_write_recv: false,
+        };
+        let qp = p.net.hosts[0].engine.qp_create(now, init).unwrap();
+        p.net.hosts[0].qp_ready(now, qp, limits::RNR_RETRY_LONG);
+        qp
+    };
+    let send = |p: &mut Pair, wr_id| {
+        let wr = send_wr(wr_id, p.ah[0], p.qp[1], 5);
+        let now = p.net.now;
+        p.net.hosts[0].post(now, patient, wr, b"hello".to_vec()).unwrap();
+    };
+    send(&mut p, 1);
+    p.net.run(Span::from_secs(30));
+    assert_eq!(p.net.hosts[0].sends_done(), 0);
+    p.net.hosts[1].recv(p.qp[1], 2, 5);
+    assert!(p.net.run_until(Span::from_ms(100), |n| n.hosts[0].sends_done() == 1));
+    // Nobody ever receives the second.
+    send(&mut p, 2);
+    let start = p.net.now;
+    assert!(p.net.run_until(Span::from_secs(90), |n| n.hosts[0].sends_done() == 2));
+    assert!(p.net.now.since(start) > Span::from_secs(39), "{:?}", p.net.now.since(start));
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok, Status::RemoteRnr]);
+}

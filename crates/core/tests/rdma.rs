@@ -2,6 +2,7 @@
 
 mod common;
 use common::*;
+use srd_core::counters::Drop;
 use srd_core::*;
 
 fn rdma(op: Opcode, wr_id: u64, p: &Pair, remote: (MrKey, u64), len: usize) -> SendWr {
@@ -200,4 +201,97 @@ fn a_region_that_goes_away_ends_its_readers() {
         let idle = |h: &Host| h.engine.context_stats().iter().all(|c| !c.is_active);
         assert!(p.net.hosts.iter().all(idle), "{:#?}", p.net.hosts[1].engine.context_stats());
     }
+}
+
+/// Hosts 0 and 1 write into regions of host 2.
+struct Writers {
+    net: Net,
+    qp: Vec<Qpn>,
+    ah: Vec<AhId>,
+}
+
+impl Writers {
+    fn new(seed: u64) -> Self {
+        let mut net = Net::new(seed, vec![config(0), config(1), config(2)]);
+        let now = net.now;
+        let qp = net.hosts.iter_mut().map(|h| h.qp(now, QpType::Srd, false)).collect();
+        let to = net.hosts[2].ip;
+        let ah = (0..2).map(|i| net.hosts[i].ah(now, to)).collect();
+        for i in 0..2 {
+            let back = net.hosts[i].ip;
+            net.hosts[2].ah(now, back);
+        }
+        Self { net, qp, ah }
+    }
+
+    fn write(&mut self, host: usize, remote: (MrKey, u64)) {
+        let mut wr = send_wr(1, self.ah[host], self.qp[2], 1);
+        (wr.op, wr.rkey, wr.raddr) = (Opcode::Write, remote.0.0, remote.1);
+        let now = self.net.now;
+        self.net.hosts[host].post(now, self.qp[host], wr, vec![7]).unwrap();
+    }
+
+    fn ended(&self, host: usize) -> usize {
+        self.net.hosts[host].sends_done()
+    }
+}
+
+#[test]
+fn who_guesses_keys_waits_and_nobody_else() {
+    let mut w = Writers::new(3);
+    let remote = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
+    let mut rng = Rng::from_seed(99);
+    // Eight guesses at a time, until no answer comes.
+    let guess = |w: &mut Writers, rng: &mut Rng, rounds: u32| {
+        for _ in 0..rounds {
+            let ended = w.ended(0);
+            for _ in 0..8 {
+                w.write(0, (MrKey(rng.next_u32()), remote.1));
+            }
+            if !w.net.run_until(Span::from_us(500), |n| n.hosts[0].sends_done() == ended + 8) {
+                break;
+            }
+        }
+        w.net.hosts[2].engine.counters().rkey_guesses
+    };
+    let start = w.net.now;
+    let judged = guess(&mut w, &mut rng, 1000);
+    // 1,024 and the first, and one for each 8 ms.
+    let more = w.net.now.since(start).0 / 8_000_000;
+    assert!((1025..=1026 + more).contains(&judged), "{judged} guesses judged");
+    w.net.run(Span::from_ms(80));
+    let later = w.net.hosts[2].engine.counters().rkey_guesses - judged;
+    assert!(later <= 11, "{later} more in 80 ms");
+    let drops = w.net.hosts[2].engine.counters().drops[Drop::KeyGuessing as usize];
+    assert!(drops > 0);
+    // Another peer writes as ever meanwhile, and what it gets wrong it hears at once.
+    for _ in 0..100 {
+        w.write(1, remote);
+    }
+    w.write(1, (MrKey(remote.0.0 ^ 1), remote.1));
+    let ok = w.net.run_until(Span::from_ms(20), |n| n.hosts[1].sends_done() == 101);
+    assert!(ok, "{} of 101 ended", w.ended(1));
+    let statuses = w.net.hosts[1].statuses();
+    assert_eq!(statuses.iter().filter(|&&s| s == Status::Ok).count(), 100);
+}
+
+#[test]
+fn stale_keys_are_refused_without_punishment() {
+    let mut w = Writers::new(4);
+    let now = w.net.now;
+    let old = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
+    w.net.hosts[2].region_remove(now, old.0);
+    let new = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
+    for n in 1..=400 {
+        for _ in 0..8 {
+            w.write(0, old);
+        }
+        let ok = w.net.run_until(Span::from_ms(20), |net| net.hosts[0].sends_done() == 8 * n);
+        assert!(ok, "{} of {} ended", w.ended(0), 8 * n);
+    }
+    assert!(w.net.hosts[0].statuses().iter().all(|&s| s == Status::RemoteBadAddress));
+    w.write(0, new);
+    let ok = w.net.run_until(Span::from_ms(20), |n| n.hosts[0].sends_done() == 3201);
+    assert!(ok && w.net.hosts[0].statuses()[3200] == Status::Ok);
+    assert_eq!(w.net.hosts[2].engine.counters().rkey_guesses, 0);
 }

@@ -116,7 +116,10 @@ pub const fn status_text(status: Status) -> &'static str {
         Status::RemoteBadDestQpn => {
             "the peer has no such queue pair, or it is not ready, or the Q_Key is wrong"
         }
-        Status::RemoteRnr => "the peer had no receive posted in time",
+        Status::RemoteRnr => {
+            "the peer had no receive posted in time: it is busy elsewhere (raise rnr_retry), or \
+             the process that was meant is gone and another has its queue pair number"
+        }
         Status::RemoteBadLength => "the peer's posted receive is too short",
         Status::RemoteBadStatus => "the peer answered with something unexpected",
         Status::LocalUnrespRemote => "the peer answered before but has stopped",

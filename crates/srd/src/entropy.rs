@@ -1,21 +1,31 @@
-//! Seeds from the operating system: tags, incarnations and cookies must not be guessable.
+//! Seeds from the operating system: tags, incarnations, cookies and keys must not be guessable.
 
 use crate::DeviceError;
-use srd_core::Rng;
+use srd_core::Randomness;
 use std::io;
 
-/// A generator seeded with 256 bits of the kernel's entropy. Fails rather than fall back.
-pub(crate) fn rng_from_os() -> Result<Rng, DeviceError> {
-    let mut words = [0_u64; 4];
-    let bytes = size_of_val(&words);
-    let mut filled = 0;
-    while filled < bytes {
-        // SAFETY: the range [filled, bytes) lies within `words`; any bit pattern is a valid u64.
-        let n = unsafe {
-            libc::getrandom(words.as_mut_ptr().cast::<u8>().add(filled).cast(), bytes - filled, 0)
-        };
+/// A source of random numbers with 256 bits of the kernel's entropy for secrets, and 256 others for
+/// the rest. Fails rather than fall back.
+pub(crate) fn randomness_from_os() -> Result<Randomness, DeviceError> {
+    let mut secret = [0; 32];
+    os_random(&mut secret)?;
+    let mut fast = [0; 32];
+    os_random(&mut fast)?;
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(fast.chunks_exact(8)) {
+        *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+    Ok(Randomness::from_entropy(secret, words))
+}
+
+/// Fills `bytes` with the kernel's random bytes.
+fn os_random(bytes: &mut [u8]) -> Result<(), DeviceError> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // SAFETY: the pointer and the length are those of a slice that is ours to write.
+        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
         if n > 0 {
-            filled += n as usize;
+            rest = &mut rest[n as usize..];
             continue;
         }
         let source = io::Error::last_os_error();
@@ -23,7 +33,7 @@ pub(crate) fn rng_from_os() -> Result<Rng, DeviceError> {
             return Err(DeviceError::Os { what: "reading random bytes (getrandom)", source });
         }
     }
-    Ok(Rng::from_entropy(words))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -31,8 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_seeds_differ() {
-        let (mut a, mut b) = (rng_from_os().unwrap(), rng_from_os().unwrap());
-        assert_ne!((a.next_u64(), a.next_u64()), (b.next_u64(), b.next_u64()));
+    fn two_draws_differ() {
+        let (mut a, mut b) = ([0; 32], [0; 32]);
+        os_random(&mut a).unwrap();
+        os_random(&mut b).unwrap();
+        assert_ne!(a, b);
+        assert!(a[..16] != [0; 16] && a[16..] != [0; 16], "filled to the end");
     }
 }

@@ -113,7 +113,7 @@ pub use srd_core::{
     Access, AhId, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState, QpType,
     Qpn, Span, Status,
     config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
-    limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE},
+    limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE, RNR_RETRY_LONG},
     path::PathStats,
 };
 pub use srd_datapath as datapath;

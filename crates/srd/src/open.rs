@@ -4,7 +4,7 @@ use crate::{
     Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr,
     arrivals::Arrivals,
     caps,
-    entropy::rng_from_os,
+    entropy::randomness_from_os,
     gid_from_ip, interface,
     nic::{Nic, NicCounters, Tables},
     queue::{
@@ -81,7 +81,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
     let tables = Tables::new(engine.ip);
     let engine =
-        Engine::new(engine, rng_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
+        Engine::new(engine, randomness_from_os()?, Nic::now(), ()).map_err(DeviceError::Config)?;
     let nic = Nic {
         engine,
         net: net.datapath,

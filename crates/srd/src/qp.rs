@@ -190,19 +190,23 @@ impl QueuePair {
         self.core.rq_slots.used()
     }
 
-    /// Takes a fresh queue pair to RTS with this Q_Key; an SRD queue pair retries RNR for ever.
+    /// Takes a fresh queue pair to RTS with this Q_Key. Messages of an SRD queue pair that find no
+    /// receive posted are tried again for about a minute ([`RNR_RETRY_LONG`]), then end with
+    /// status 10. A peer that may take longer needs [`QueuePair::activate_with`].
+    ///
+    /// [`RNR_RETRY_LONG`]: crate::RNR_RETRY_LONG
     ///
     /// # Errors
     /// It is not in RESET, or the device is not usable.
     pub fn activate(&self, qkey: u32) -> Result<(), Error> {
-        self.activate_with(qkey, limits::RNR_RETRY_INFINITE)
+        self.activate_with(qkey, limits::RNR_RETRY_LONG)
     }
 
-    /// As [`QueuePair::activate`] with a limit of RNR retries, 0 to 7 (7 = for ever). Ignored by UD
-    /// queue pairs, which retry nothing.
+    /// As [`QueuePair::activate`] with a limit of RNR retries, 0 to 7 (7 = for ever), or 8 for a
+    /// minute of them. Ignored by UD queue pairs, which retry nothing.
     ///
     /// # Errors
-    /// As [`QueuePair::activate`]; also when `rnr_retry` is above 7.
+    /// As [`QueuePair::activate`]; also when `rnr_retry` is above 8.
     pub fn activate_with(&self, qkey: u32, rnr_retry: u8) -> Result<(), Error> {
         let to = |state| QpModify { state: Some(state), ..QpModify::default() };
         let rnr_retry = (self.kind() == QpType::Srd).then_some(rnr_retry);

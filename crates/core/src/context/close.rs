@@ -6,6 +6,7 @@ use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::random::Random;
 use crate::time::{Span, Time};
 use crate::tx::scoreboard::{Kind, SentState};
 use srd_wire::{Body, CloseCode};
@@ -110,7 +111,8 @@ impl<O: Observer> Engine<O> {
             return self.context_end(now, ci);
         }
         self.context_retag(ci);
-        let psn = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
+        let mut secret = self.secrets.or(&mut self.rng);
+        let psn = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let c = self.contexts.get_mut(ci);
         let from = c.state;
         c.state = ContextState::Opening;

@@ -2,7 +2,7 @@
 
 use crate::api::Endpoint;
 use crate::limits::COOKIE_LIFETIME;
-use crate::rng::Rng;
+use crate::random::Random;
 use crate::time::Time;
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher24;
@@ -28,7 +28,7 @@ pub(crate) struct CookieJar {
 }
 
 impl CookieJar {
-    pub fn new(rng: &mut Rng) -> Self {
+    pub fn new(rng: &mut impl Random) -> Self {
         Self { key: (rng.next_u64(), rng.next_u64()) }
     }
 
@@ -55,6 +55,7 @@ impl CookieJar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use core::net::{IpAddr, Ipv4Addr};
 
     #[test]

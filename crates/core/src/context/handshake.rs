@@ -11,6 +11,7 @@ use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::{WINDOW_MAX, WINDOW_MIN};
+use crate::random::Random;
 use crate::time::Time;
 use crate::tx::control::Control;
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
@@ -33,11 +34,12 @@ impl<O: Observer> Engine<O> {
         if self.contexts.is_full() {
             return None;
         }
-        let tag = self.contexts.tag_draw(&mut self.rng);
+        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.rng));
         let path_ctx = self.path_context_for(peer.ip);
         let mut c = Context::new(peer, state, tag, path_ctx, now);
-        c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| self.rng.next_u32());
-        let random = u64::from(self.rng.next_u32() >> 1);
+        let mut secret = self.secrets.or(&mut self.rng);
+        c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
+        let random = u64::from(secret.next_u32() >> 1);
         c.tx_num_next = self.cfg.tx_num_start.unwrap_or(random);
         let ci = self.contexts.insert(c);
         self.paths.get_mut(path_ctx).contexts += 1;
@@ -356,7 +358,7 @@ impl<O: Observer> Engine<O> {
 
     /// A new tag: what comes under the old one is a stranger's.
     pub(crate) fn context_retag(&mut self, ci: u32) {
-        let tag = self.contexts.tag_draw(&mut self.rng);
+        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.rng));
         self.contexts.retag(ci, tag);
     }
 

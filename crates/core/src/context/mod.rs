@@ -107,6 +107,8 @@ pub(crate) struct Context {
     pub queued_wait: bool,
     pub queued_rearm: bool,
     pub rx_flowing: bool,
+    /// It has sent a region key that was never given out.
+    pub key_guessed: bool,
     pub active: Option<Box<Active>>,
 }
 
@@ -300,6 +302,7 @@ impl Context {
             queued_wait: false,
             queued_rearm: false,
             rx_flowing: false,
+            key_guessed: false,
             active: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::api::Endpoint;
-use crate::rng::Rng;
+use crate::random::Random;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ pub(crate) struct Keyed(u64, u64);
 
 impl Keyed {
     /// With a key of its own.
-    pub fn draw(rng: &mut Rng) -> Self {
+    pub fn draw(rng: &mut impl Random) -> Self {
         Self(rng.next_u64(), rng.next_u64())
     }
 }
@@ -40,7 +40,7 @@ pub(crate) struct ContextTable {
 }
 
 impl ContextTable {
-    pub fn new(max: u32, rng: &mut Rng) -> Self {
+    pub fn new(max: u32, rng: &mut impl Random) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -63,7 +63,7 @@ impl ContextTable {
     }
 
     /// A tag that no context has; never 0.
-    pub fn tag_draw(&self, rng: &mut Rng) -> u32 {
+    pub fn tag_draw(&self, rng: &mut impl Random) -> u32 {
         if planted!(TagCounted) {
             return (1..).find(|t| !self.by_tag.contains_key(t)).unwrap_or(1);
         }

@@ -20,6 +20,7 @@ pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
+use crate::random::Random;
 use crate::rate::credit::Credit;
 use crate::rate::{RatePolicy, RateState, pacing};
 use crate::rng::Rng;
@@ -125,7 +126,7 @@ impl PathContext {
     }
 
     /// The same with parameters shared among contexts.
-    pub(crate) fn with_params(params: Arc<Params>, rng: &mut Rng) -> Self {
+    pub(crate) fn with_params(params: Arc<Params>, rng: &mut impl Random) -> Self {
         Self {
             params,
             active: None,

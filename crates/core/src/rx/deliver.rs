@@ -62,6 +62,13 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).state == ContextState::Closing {
             self.close_withdraw(now, ci);
         }
+        if self.contexts.get(ci).key_guessed
+            && asks_memory(&packet.body)
+            && self.guesses.are_spent(now)
+        {
+            // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
+            return Err(Drop::KeyGuessing);
+        }
         let judged = self.judge(ci, packet);
         let a = self.contexts.get_mut(ci).act();
         a.window.insert(p);
@@ -220,4 +227,9 @@ impl<O: Observer> Engine<O> {
             self.rx_flowing = if more { self.rx_flowing + 1 } else { self.rx_flowing - 1 };
         }
     }
+}
+
+/// Whether a request names a region of ours.
+fn asks_memory(body: &Body) -> bool {
+    matches!(body, Body::Write(..) | Body::WriteImm { .. } | Body::ReadReq(..))
 }

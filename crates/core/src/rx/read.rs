@@ -80,7 +80,10 @@ impl<O: Observer> Engine<O> {
         if req.len > RDMA_BYTES_MAX {
             return Err(Verdict::BadLength);
         }
-        let mr = self.mrs.get(MrKey(req.rkey)).ok_or(Verdict::BadRkey)?;
+        let key = MrKey(req.rkey);
+        let Some(mr) = self.mrs.get(key) else {
+            return Err(self.key_unknown(ci, key));
+        };
         let domain = mr.pd == pd || planted!(DomainUnchecked);
         let allowed =
             domain && (mr.access.allows(Access::REMOTE_READ) || planted!(RightsUnchecked));

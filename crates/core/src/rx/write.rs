@@ -100,7 +100,9 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         let key = MrKey(rdma.rkey);
-        let mr = self.mrs.get(key).ok_or(Verdict::BadRkey)?;
+        let Some(mr) = self.mrs.get(key) else {
+            return Err(self.key_unknown(ci, key));
+        };
         let domain = mr.pd == pd || planted!(DomainUnchecked);
         let allowed =
             domain && (mr.access.allows(Access::REMOTE_WRITE) || planted!(RightsUnchecked));
@@ -110,6 +112,21 @@ impl<O: Observer> Engine<O> {
         let target = Target::Region(key);
         let offset = rdma.raddr + u64::from(planted!(WriteShifted));
         Ok(Rx::Place(Placement { target, offset, len: u32::from(len) }))
+    }
+
+    /// No region has this key. One that had it once is gone: the peer does not know yet. A key that
+    /// none ever had is a mistake or a guess, and guesses are counted.
+    #[cold]
+    pub(crate) fn key_unknown(&mut self, ci: u32, key: MrKey) -> Verdict {
+        if !self.mrs.has_had(key) {
+            self.counters.rkey_guesses += 1;
+            let c = self.contexts.get_mut(ci);
+            // The first of a context costs the peer a handshake, which is slow by itself.
+            if core::mem::replace(&mut c.key_guessed, true) {
+                self.guesses.take();
+            }
+        }
+        Verdict::BadRkey
     }
 
     /// Delivers the immediate: consumes a receive, or a completion slot where the queue pair takes

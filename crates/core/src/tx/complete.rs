@@ -32,8 +32,8 @@ impl<O: Observer> Engine<O> {
         w.open -= 1;
         match verdict {
             Verdict::Ok => {}
-            Verdict::Rnr if w.failed.is_none() && w.rnr_left > u8::from(planted!(RnrOneTooFew)) => {
-                if w.rnr_left != RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
+            Verdict::Rnr if w.failed.is_none() && w.rnr_retries() => {
+                if w.rnr_left < RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
                     w.rnr_left -= 1;
                 }
                 return self.wr_back_off(now, wi, kind);

@@ -1,0 +1,170 @@
+//! Keys of regions: numbers that peers cannot guess, and that do not come back.
+//!
+//! A key is a counter under a secret permutation of 32 bits. So no key is given out twice before
+//! the counter has gone round, and a key that was given out once can be told from one that never
+//! was: the first is a stale key of an honest peer, the second a guess.
+
+use crate::limits::{KEY_GUESS_EVERY, KEY_GUESSES_MAX};
+use crate::random::Random;
+use crate::time::Time;
+use core::hash::Hasher;
+use siphasher::sip::SipHasher13;
+
+/// Rounds of the permutation, a Feistel network: as many as NIST's FF1 has for small domains
+/// (SP 800-38G).
+const ROUNDS: u16 = 10;
+
+/// The counter goes on by at most this much, at random, so that keys tell nobody how many regions
+/// were registered. The last 2^28 keys never match.
+const STEP_MAX: u32 = 16;
+
+/// Makes keys, and knows those that it has made.
+#[derive(Debug)]
+pub(crate) struct KeyMaker {
+    secret: (u64, u64),
+    counter: u32,
+    /// How far the counter has gone: numbers this far behind it were given out (or stepped over).
+    gone: u32,
+}
+
+impl KeyMaker {
+    pub fn new(secret: (u64, u64)) -> Self {
+        Self { secret, counter: 0, gone: 0 }
+    }
+
+    /// The next key. `free` says whether no region has it now; few have, so it is soon found.
+    pub fn next(&mut self, random: &mut impl Random, free: impl Fn(u32) -> bool) -> u32 {
+        let mut step = 1 + random.next_u32() % STEP_MAX;
+        loop {
+            self.counter = self.counter.wrapping_add(step);
+            self.gone = self.gone.saturating_add(step);
+            let key = self.permuted(self.counter);
+            // Programs take 0 for "no key".
+            if key != 0 && free(key) {
+                return key;
+            }
+            step = 1;
+        }
+    }
+
+    /// Whether the key was given out once, to the best of our knowledge.
+    pub fn has_made(&self, key: u32) -> bool {
+        self.counter.wrapping_sub(self.number_of(key)) < self.gone
+    }
+
+    fn permuted(&self, n: u32) -> u32 {
+        let (mut left, mut right) = ((n >> 16) as u16, n as u16);
+        for round in 0..ROUNDS {
+            (left, right) = (right, left ^ self.mix(round, right));
+        }
+        u32::from(left) << 16 | u32::from(right)
+    }
+
+    fn number_of(&self, key: u32) -> u32 {
+        let (mut left, mut right) = ((key >> 16) as u16, key as u16);
+        for round in (0..ROUNDS).rev() {
+            (left, right) = (right ^ self.mix(round, left), left);
+        }
+        u32::from(left) << 16 | u32::from(right)
+    }
+
+    fn mix(&self, round: u16, half: u16) -> u16 {
+        let mut h = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
+        h.write_u32(u32::from(round) << 16 | u32::from(half));
+        h.finish() as u16
+    }
+}
+
+/// How many guesses of keys are judged yet: [`KEY_GUESSES_MAX`] in a row, then one each
+/// [`KEY_GUESS_EVERY`]. Of the whole engine, because contexts are cheap to make.
+#[derive(Debug)]
+pub(crate) struct Guesses {
+    left: u32,
+    /// Up to when those that time brings have been added.
+    counted_to: Time,
+}
+
+impl Guesses {
+    pub fn new(now: Time) -> Self {
+        Self { left: KEY_GUESSES_MAX, counted_to: now }
+    }
+
+    /// A key that was never given out was judged.
+    pub fn take(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// Whether no guess may be judged now.
+    pub fn are_spent(&mut self, now: Time) -> bool {
+        let more = now.since(self.counted_to).0 / KEY_GUESS_EVERY.0;
+        self.counted_to += KEY_GUESS_EVERY.scale(more, 1);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(more).min(KEY_GUESSES_MAX);
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use crate::time::Span;
+    use rustc_hash::FxHashSet;
+
+    fn maker(seed: u64) -> (KeyMaker, Rng) {
+        let mut rng = Rng::from_seed(seed);
+        (KeyMaker::new((rng.next_u64(), rng.next_u64())), rng)
+    }
+
+    #[test]
+    fn a_million_keys_are_different_and_known() {
+        let (mut keys, mut rng) = maker(1);
+        let mut made = FxHashSet::default();
+        for _ in 0..1 << 20 {
+            assert!(made.insert(keys.next(&mut rng, |_| true)), "a key came back");
+        }
+        assert!(made.iter().take(10_000).all(|&k| keys.has_made(k)));
+        // Of the others, those are taken for old ones that the counter stepped over: it went 8.5
+        // steps for each key, 2^23.1 of 2^32.
+        let others = (0..100_000).map(|_| rng.next_u32()).filter(|k| !made.contains(k));
+        let mistaken = others.filter(|&k| keys.has_made(k)).count();
+        assert!(mistaken < 400, "{mistaken} of 100000, 185 expected");
+    }
+
+    #[test]
+    fn keys_of_one_life_say_nothing_of_another() {
+        let ((mut a, mut rng), (mut b, _)) = (maker(2), maker(3));
+        let of_a: Vec<_> = (0..1000).map(|_| a.next(&mut rng, |_| true)).collect();
+        assert!(of_a.iter().filter(|&&k| b.has_made(k)).count() == 0);
+        let of_b: Vec<_> = (0..1000).map(|_| b.next(&mut rng, |_| true)).collect();
+        assert!(of_a.iter().all(|k| !of_b.contains(k)));
+        // Each bit is set in about half of the keys.
+        for bit in 0..32 {
+            let set = of_a.iter().filter(|&&k| k >> bit & 1 == 1).count();
+            assert!((400..600).contains(&set), "bit {bit}: {set} of 1000");
+        }
+    }
+
+    #[test]
+    fn keys_in_use_are_passed_over_when_the_counter_comes_round() {
+        let (mut keys, mut rng) = maker(4);
+        let first = keys.next(&mut rng, |_| true);
+        keys.counter = keys.number_of(first).wrapping_sub(1);
+        let next = (0..STEP_MAX).map(|_| keys.next(&mut rng, |k| k != first));
+        assert!(next.into_iter().all(|k| k != first));
+    }
+
+    #[test]
+    fn guesses_come_back_with_time() {
+        let mut g = Guesses::new(Time(5));
+        (0..KEY_GUESSES_MAX).for_each(|_| g.take());
+        assert!(g.are_spent(Time(5)));
+        assert!(!g.are_spent(Time(5) + KEY_GUESS_EVERY));
+        g.take();
+        assert!(g.are_spent(Time(4) + KEY_GUESS_EVERY.scale(2, 1)));
+        assert!(!g.are_spent(Time(5) + KEY_GUESS_EVERY.scale(2, 1)));
+        assert!(!g.are_spent(Time(5) + Span::from_secs(1_000_000)));
+        (0..KEY_GUESSES_MAX).for_each(|_| g.take());
+        assert!(g.are_spent(Time(5) + Span::from_secs(1_000_000)), "no more than the most");
+    }
+}
