@@ -23,6 +23,7 @@ impl<P> Net<P> {
     }
 
     /// A host hands a packet to its card.
+    #[inline(never)]
     pub fn credited_send(
         &mut self,
         from: HostId,
@@ -249,6 +250,7 @@ impl<P> Net<P> {
     }
 
     /// Largest register on the way of a packet that is being delivered.
+    #[inline]
     pub fn register_max(&self, packet: u32) -> i64 {
         let Some(ll) = self.lossless.as_deref() else { return 0 };
         let carries = ll.cells.get(packet as usize).is_some_and(|c| c.register);
