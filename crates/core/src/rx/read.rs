@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
 use crate::rx::deliver::Judged;
+use crate::wr::WrState;
 use srd_wire::{Message, ReadReq, ReadResp, ReadStatus, Verdict};
 
 /// One region being sent to a requester.
@@ -105,13 +106,12 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::NoRequest);
         };
         let w = self.wrs.get_mut(wi);
-        if w.wr.op != Opcode::Read || w.failed.is_some() {
+        // Nothing answers a read that has not left yet, or that was refused and has not left again.
+        if w.wr.op != Opcode::Read || w.failed.is_some() || w.state != WrState::Sent {
             return Judged::refuse(Verdict::NoRequest);
         }
         if resp.status == ReadStatus::RegionGone {
-            w.awaited = 0;
-            w.failed = Some(Status::RemoteBadAddress);
-            self.wr_check_done(wi);
+            self.wr_fail(wi, Status::RemoteBadAddress);
             return Judged::accept(Rx::Done);
         }
         let (offset, len) = (u64::from(resp.offset), u32::from(len));

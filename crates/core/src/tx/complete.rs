@@ -6,7 +6,7 @@ use crate::events::Observer;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::time::{Span, Time};
 use crate::tx::scoreboard::Kind;
-use crate::wr::WrState;
+use crate::wr::{Wqe, WrState};
 use srd_wire::Verdict;
 
 /// EFA's status for a verdict that ends a request.
@@ -25,22 +25,40 @@ pub(crate) const fn status_of(verdict: Verdict) -> Status {
     }
 }
 
+/// Whether the refusal of a packet of `w`, which is not open any more, is one after which an honest
+/// responder expects the request again. Any other "try again later" ends the request: to believe it
+/// would put the request into two queues at once.
+fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
+    if w.failed.is_some() || w.state != WrState::Sent {
+        return false;
+    }
+    match (w.wr.op, verdict) {
+        (Opcode::Send | Opcode::SendImm, Verdict::Rnr) => w.open == 0,
+        // The packet that completes the message finds no receive; others may still be judged.
+        (Opcode::WriteImm, Verdict::Rnr) => {
+            (kind == Kind::ImmRetry) == w.imm_only && (w.open == 0 || w.credited)
+        }
+        // A read that has brought bytes was accepted.
+        (Opcode::Read, Verdict::Busy) => w.open == 0 && w.awaited == w.wr.len,
+        _ => false,
+    }
+}
+
 impl<O: Observer> Engine<O> {
     /// One PSN of request `wi` was judged.
     pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
         let w = self.wrs.get_mut(wi);
         w.open -= 1;
+        let again = may_come_again(w, kind, verdict);
         match verdict {
             Verdict::Ok => {}
-            Verdict::Rnr if w.failed.is_none() && w.rnr_retries() => {
+            Verdict::Rnr if again && w.rnr_retries() => {
                 if w.rnr_left < RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
                     w.rnr_left -= 1;
                 }
                 return self.wr_back_off(now, wi, kind);
             }
-            Verdict::Busy if w.failed.is_none() && kind == Kind::ReadReq => {
-                return self.wr_back_off(now, wi, kind);
-            }
+            Verdict::Busy if again => return self.wr_back_off(now, wi, kind),
             refused => {
                 let status = status_of(refused);
                 return self.wr_fail(wi, status);
@@ -80,7 +98,6 @@ impl<O: Observer> Engine<O> {
             _ => {}
         }
         let single = !w.imm_only;
-        let all_cut = w.state == WrState::Sent;
         let c = self.contexts.get_mut(ci);
         let a = c.active.as_mut().expect("an acknowledgment came through it");
         if single {
@@ -93,7 +110,6 @@ impl<O: Observer> Engine<O> {
                 c.reads_out -= 1;
             }
         }
-        debug_assert!(all_cut, "only whole messages can be refused with RNR");
         w.state = WrState::Backoff(at);
         let a = c.act();
         a.backoff.push(wi);

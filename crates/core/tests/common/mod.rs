@@ -42,12 +42,12 @@ impl Default for Faults {
 
 /// A packet on its way.
 #[derive(Clone)]
-struct Flying {
-    dst: Endpoint,
+pub struct Flying {
+    pub dst: Endpoint,
     src_ip: IpAddr,
-    header: wire::Header,
-    ack: Option<AckBlock>,
-    body: wire::Body,
+    pub header: wire::Header,
+    pub ack: Option<AckBlock>,
+    pub body: wire::Body,
     payload: Vec<u8>,
     path: u8,
 }
@@ -225,6 +225,30 @@ impl Host {
         &self.memory.wrs[&h.0]
     }
 
+    /// Lets up to 64 packets leave.
+    pub fn transmit(&mut self, now: Time) -> Vec<Flying> {
+        let mut sink = Collect {
+            memory: &self.memory,
+            src_ip: self.ip,
+            out: vec![],
+            paths_used: &mut self.paths_used,
+        };
+        let n = self.engine.poll_transmit(now, 64, &mut sink);
+        let out = sink.out;
+        self.sent_packets += n as u64;
+        self.collect();
+        out
+    }
+
+    /// Hands one packet over, and puts its payload where the engine says.
+    pub fn receive(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>, payload: &[u8]) {
+        if let Rx::Place(p) = self.engine.handle(now, meta, packet) {
+            self.place(p, payload);
+        }
+        self.engine.rx_burst_end(now);
+        self.collect();
+    }
+
     fn place(&mut self, p: Placement, payload: &[u8]) {
         let len = p.len as usize;
         assert_eq!(len, payload.len());
@@ -241,7 +265,7 @@ impl Host {
         to[at..at + len].copy_from_slice(payload);
     }
 
-    fn collect(&mut self) {
+    pub fn collect(&mut self) {
         while let Some(c) = self.engine.cq_poll(self.cq) {
             self.engine.cq_release(self.cq, 1);
             if let CompletionKind::Recv(h) = c.kind
@@ -337,22 +361,12 @@ impl Net {
     fn transmit(&mut self) {
         for i in 0..self.hosts.len() {
             loop {
-                let host = &mut self.hosts[i];
-                let mut sink = Collect {
-                    memory: &host.memory,
-                    src_ip: host.ip,
-                    out: vec![],
-                    paths_used: &mut host.paths_used,
-                };
-                let n = host.engine.poll_transmit(self.now, 64, &mut sink);
-                let out = sink.out;
-                host.sent_packets += n as u64;
-                host.collect();
+                let out = self.hosts[i].transmit(self.now);
+                if out.is_empty() {
+                    break;
+                }
                 for f in out {
                     self.launch(f);
-                }
-                if n == 0 {
-                    break;
                 }
             }
         }
@@ -376,11 +390,7 @@ impl Net {
             body: f.body,
             payload_len: f.payload.len() as u16,
         };
-        if let Rx::Place(p) = host.engine.handle(self.now, &meta, &packet) {
-            host.place(p, &f.payload);
-        }
-        host.engine.rx_burst_end(self.now);
-        host.collect();
+        host.receive(self.now, &meta, &packet, &f.payload);
     }
 
     /// One step to the next thing that happens. False: nothing will.
