@@ -1,9 +1,9 @@
 //! `fuzz`: runs every target of fuzz/ for a bounded time.
 //!
 //! The layout is cargo-fuzz's, so `cargo fuzz run TARGET` works for those who have it. This
-//! command needs neither it nor a nightly toolchain: coverage instrumentation is a pass that the
-//! stable compiler knows, and the address sanitizer, which it lacks, has little to find in crates
-//! that forbid `unsafe`.
+//! command does not need it. With a nightly toolchain the targets have the address sanitizer;
+//! without, it says so and builds them with the pinned stable compiler, which knows coverage
+//! instrumentation and no sanitizer.
 
 use crate::{
     Result,
@@ -14,7 +14,7 @@ use crate::{
 use std::fs;
 use toml::de::DeTable;
 
-/// What cargo-fuzz passes too, less the sanitizer.
+/// What cargo-fuzz passes, too, less the sanitizer.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 \
     -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -41,11 +41,28 @@ pub fn gate() -> Result {
 fn these(targets: &[(String, u64)]) -> Result {
     tools::ensure(&["c++"])?;
     let host = host()?;
-    let built = process::target_dir().join("fuzz");
-    let mut build = cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    let sanitizer = nightly_is_there();
+    let folder = if sanitizer { "fuzz-asan" } else { "fuzz" };
+    let built = process::target_dir().join(folder);
+    let what = ["build", "--release", "--manifest-path", "fuzz/Cargo.toml"];
+    let mut build = if sanitizer {
+        let mut nightly = command("cargo", &["+nightly"]);
+        nightly.args(what);
+        nightly
+    } else {
+        eprintln!(
+            "fuzz: no nightly toolchain (`rustup toolchain install nightly --profile minimal`): \
+             the targets run without the address sanitizer"
+        );
+        cargo(&what)
+    };
     // A named target keeps build scripts and macros free of the instrumentation.
     build.args(["--target", &host, "--bins", "--target-dir"]).arg(&built);
-    run(build.env("RUSTFLAGS", RUSTFLAGS))?;
+    let mut flags = RUSTFLAGS.to_owned();
+    if sanitizer {
+        flags.push_str(" -Zsanitizer=address");
+    }
+    run(build.env("RUSTFLAGS", flags))?;
     for (target, seconds) in targets {
         let corpus = format!("fuzz/corpus/{target}");
         let artifacts = format!("fuzz/artifacts/{target}/");
@@ -60,7 +77,13 @@ fn these(targets: &[(String, u64)]) -> Result {
             c.arg(seeds);
         }
         c.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={artifacts}"));
-        c.args(["-timeout=5", "-rss_limit_mb=1024", "-print_final_stats=1", "-verbosity=1"]);
+        // The sanitizer keeps freed memory for a while, and costs time.
+        let (timeout, memory) = if sanitizer {
+            ("-timeout=20", "-rss_limit_mb=2048")
+        } else {
+            ("-timeout=10", "-rss_limit_mb=1024")
+        };
+        c.args([timeout, memory, "-print_final_stats=1", "-verbosity=1"]);
         run(&mut c).map_err(|e| format!("{e}\nthe input that failed lies in {artifacts}"))?;
     }
     Ok(())
@@ -81,6 +104,13 @@ fn target_names(text: &str) -> std::result::Result<Vec<String>, toml::de::Error>
         b.get_ref().get("name")?.get_ref().as_str().map(String::from)
     };
     Ok(bins.into_iter().flat_map(|b| b.iter()).filter_map(name).collect())
+}
+
+/// Whether a nightly toolchain can be asked for by name: rustup is there and has one.
+fn nightly_is_there() -> bool {
+    let mut probe = command("cargo", &["+nightly", "--version"]);
+    probe.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    probe.status().is_ok_and(|s| s.success())
 }
 
 /// The machine's target triple, as rustc names it.

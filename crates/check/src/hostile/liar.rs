@@ -324,7 +324,8 @@ impl Liar {
             raddr: d.pick(&[REGION_AT, REGION_AT + 100, 0, u64::MAX - 10]),
         };
         let len = d.pick(&[0, 1, u64::from(self.mtu), u64::from(self.mtu) + 1, 1 << 20, 1 << 31]);
-        let one = (len.min(u64::from(self.mtu))) as u16;
+        // Now and then more than a packet of the device may carry.
+        let one = len.min(u64::from(self.mtu) + d.pick(&[0, 0, 0, 8])) as u16;
         let (imm, msg_len) = (d.bits() as u32, len as u32);
         let body = match d.below(8) {
             0 => Body::Send(msg),

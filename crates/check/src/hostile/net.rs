@@ -21,6 +21,8 @@ pub(super) struct Gram {
     pub job: Option<u32>,
     /// Bits were flipped on the way.
     pub damaged: bool,
+    /// When it came to a socket in which it then waited.
+    pub waits_since: Option<u64>,
 }
 
 /// What happens at a time.

@@ -79,6 +79,8 @@ pub(super) struct Peer {
     pub receives: u32,
     /// The socket never runs empty until then: timers fire as the device lets them.
     pub busy_until: u64,
+    /// How long packets wait in it then.
+    pub lag_ns: u64,
     /// Packets to members that have died, since when it should be silent towards them.
     pub ahs: Vec<(IpAddr, AhId)>,
     posted: [u32; 2],
@@ -142,6 +144,7 @@ impl Peer {
             wake_at: u64::MAX,
             receives: 64,
             busy_until: 0,
+            lag_ns: 0,
             ahs: Vec::new(),
             posted: [0; 2],
             ack: AckBlock::default(),
@@ -241,13 +244,14 @@ impl Peer {
                 ce: false,
                 rxq_drops: 0,
                 rxq_depth: u16::from(more),
-                waited: Span::ZERO,
+                waited: Span(g.waits_since.map_or(0, |t| now - t)),
             };
             self.engine.observer().steps = 0;
             board.received += 1;
             if let Rx::Place(place) = self.engine.handle(Time(now), &meta, &packet) {
                 let payload = &g.bytes[start..start + usize::from(packet.payload_len)];
-                if place.len as usize != payload.len() {
+                let fits = packet.payload_len <= self.cfg.mtu;
+                if place.len as usize != payload.len() || !fits {
                     let what = format!("{place:?} for {} bytes", payload.len());
                     board.fail(now, Oracle::Placement, what);
                 }
@@ -344,11 +348,17 @@ impl Peer {
         self.completions(now, board)
     }
 
-    /// Timers that are due, as the device lets them fire: while packets wait to be read, none.
+    /// Timers that are due, as the device lets them fire: what has arrived since the oldest packet
+    /// that waits to be read did is not known yet.
     fn timers(&mut self, now: u64, due: Time) {
-        if due <= Time(now) && self.busy_until <= now {
-            self.engine.handle_timeout(Time(now));
+        if due > Time(now) {
+            return;
         }
+        if self.busy_until > now {
+            let read_until = Time(now.saturating_sub(self.lag_ns));
+            return self.engine.handle_timeout_unread(Time(now), read_until);
+        }
+        self.engine.handle_timeout(Time(now));
     }
 
     fn completions(&mut self, now: u64, board: &mut Board) -> bool {
@@ -417,8 +427,15 @@ impl TxSink for Emitter<'_> {
             }
         }
         bytes.resize(bytes.len().max(usize::from(t.padded_len)), 0);
-        let gram =
-            Gram { bytes, src: self.ip, dst: t.dst, honest: Some(self.id), job, damaged: false };
+        let gram = Gram {
+            bytes,
+            src: self.ip,
+            dst: t.dst,
+            honest: Some(self.id),
+            job,
+            damaged: false,
+            waits_since: None,
+        };
         self.out.push((t.dst, gram));
     }
 }

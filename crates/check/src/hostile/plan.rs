@@ -12,12 +12,7 @@ const SHARE: u64 = 8;
 
 /// Classes whose worlds are run only when asked for by name (`--with`), because the engine does not
 /// pass them yet.
-pub const AWAITED: Classes = Classes(0)
-    .with(Class::Liar)
-    .with(Class::Dead)
-    .with(Class::Busy)
-    .with(Class::Late)
-    .with(Class::Flood);
+pub const AWAITED: Classes = Classes(0).with(Class::Liar).with(Class::Dead).with(Class::Late);
 
 /// How a liar chooses its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +48,8 @@ pub struct Plan {
     pub late_messages: u32,
     /// Share of the victim's cable that the hostile side takes at most, in percent.
     pub share: u64,
+    /// How long packets lie in a socket that never runs empty, in ns.
+    pub lag_ns: u64,
     /// Damage per thousand datagrams.
     pub damage: u64,
     /// Payload of a message of honest work, in packets of the MTU.
@@ -136,6 +133,7 @@ fn plan(d: &mut Draw) -> Plan {
         pause_ns: d.range(200, 20_000),
         late_messages: d.pick(&[64, 256, 256, 1024, 4000]),
         share: d.range(5, 25),
+        lag_ns: d.pick(&[10_000, 50_000, 300_000]),
         damage: d.range(1, 300),
         packets: d.range(1, 6) as u32,
         config: c,

@@ -128,6 +128,7 @@ impl<'a> Stage<'a> {
                 let flow = self.flow_add(0, usize::MAX, 1, false);
                 (flow.must_end, flow.left) = (true, 1);
                 self.peers[0].busy_until = u64::MAX;
+                self.peers[0].lag_ns = plan.lag_ns;
             }
             Class::Late => {
                 self.board.flows.clear();
@@ -204,7 +205,7 @@ impl<'a> Stage<'a> {
         while let Some((at, event)) = self.net.next(end) {
             self.now = at;
             match event {
-                Event::Arrive(g) => self.arrive(&g),
+                Event::Arrive(g) => self.arrive(g),
                 Event::Wake(id) if self.peers[id].wake_at == at => self.turn(id),
                 Event::Wake(_) => {}
                 Event::Act(act) => self.act(act),
@@ -223,7 +224,7 @@ impl<'a> Stage<'a> {
         self.now = end;
     }
 
-    fn arrive(&mut self, g: &Gram) {
+    fn arrive(&mut self, mut g: Gram) {
         if let Some(trace) = &mut self.trace {
             let mut ack = AckBlock::default();
             let line = match wire::parse(&g.bytes, &mut ack) {
@@ -232,7 +233,7 @@ impl<'a> Stage<'a> {
             };
             let (at, who) = (self.now * 1000, g.honest.map_or("liar".into(), |h| h.to_string()));
             trace.line(at, format!("{} slot {} < {who}: {line}", g.dst.ip, g.dst.port - 18_700));
-            trace.packet(at, &super::datagram(g));
+            trace.packet(at, &super::datagram(&g));
         }
         if let Some(k) = self.liars.iter().position(|l| l.at == g.dst) {
             self.liars[k].hear(&mut self.draw, &g.bytes);
@@ -244,7 +245,11 @@ impl<'a> Stage<'a> {
             return;
         }
         let more = self.peers[id].busy_until > self.now;
-        self.peers[id].deliver(self.now, &mut self.board, g, more);
+        if more && g.waits_since.is_none() {
+            g.waits_since = Some(self.now);
+            return self.net.at(self.now + self.plan.lag_ns, Event::Arrive(g));
+        }
+        self.peers[id].deliver(self.now, &mut self.board, &g, more);
         self.turn(id);
     }
 
@@ -406,7 +411,15 @@ impl<'a> Stage<'a> {
                 return;
             }
             self.hostile_bytes += bytes.len() as u64 + 66;
-            let gram = Gram { bytes, src: at.ip, dst, honest: None, job: None, damaged: false };
+            let gram = Gram {
+                bytes,
+                src: at.ip,
+                dst,
+                honest: None,
+                job: None,
+                damaged: false,
+                waits_since: None,
+            };
             self.net.send(self.now, host, 0, gram);
         }
     }
@@ -523,7 +536,15 @@ impl<'a> Stage<'a> {
             let dst = self.peers[0].at;
             self.said += 1;
             self.hostile_bytes += bytes.len() as u64 + 66;
-            let gram = Gram { bytes, src, dst, honest: None, job: None, damaged: false };
+            let gram = Gram {
+                bytes,
+                src,
+                dst,
+                honest: None,
+                job: None,
+                damaged: false,
+                waits_since: None,
+            };
             self.net.send(self.now, self.plan.honest + 1, 0, gram);
         }
     }

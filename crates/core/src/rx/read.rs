@@ -93,7 +93,7 @@ impl<O: Observer> Engine<O> {
         }
         // Twice the promise: the requester counts a read done before our last acknowledgment is in.
         let jobs = self.contexts.get_mut(ci).act().jobs.len();
-        if jobs >= 2 * usize::from(self.cfg.reads_per_context_max)
+        if jobs >= 2 * usize::from(self.cfg.reads_per_context_max) && !planted!(ReadsUnshared)
             || self.jobs_live >= self.cfg.reads_max
         {
             return Err(Verdict::Busy);

@@ -293,7 +293,8 @@ impl<O: Observer> Engine<O> {
     /// The loss timer fired.
     pub(crate) fn loss_fire(&mut self, now: Time, ci: u32) {
         let seen = self.seen(now);
-        if self.loss_deadline(ci) > seen {
+        let suppressed = planted!(TimersSuppressed) && self.unread > Span::ZERO;
+        if self.loss_deadline(ci) > seen || suppressed {
             return;
         }
         if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= seen {
