@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
     // SAFETY: the context is open.
-    match unsafe { Context::of(context) }.device.channel_create() {
+    match unsafe { Context::of(context) }.opened.device.channel_create() {
         Ok(channel) => {
             let base = ibv_comp_channel { context, fd: channel.as_raw_fd(), refcnt: 0 };
             Box::into_raw(Box::new(Channel { base, channel, users: AtomicI32::new(0) })).cast()

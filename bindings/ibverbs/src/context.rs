@@ -14,12 +14,13 @@ use crate::{
         IBV_ATOMIC_NONE, IBV_LINK_LAYER_UNSPECIFIED, IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024,
         IBV_MTU_2048, IBV_MTU_4096, IBV_PORT_ACTIVE, int,
     },
+    opened::Opened,
     pd, qp, recv,
     settings::settings,
     stubs, wr,
 };
 use libc::{c_int, c_void, size_t};
-use srd::{Device, datapath::route};
+use srd::datapath::route;
 use std::{mem::offset_of, os::fd::AsRawFd, ptr, sync::Arc};
 
 /// Queue depths that are offered: deep enough for everybody, and small enough that programs which
@@ -43,7 +44,7 @@ const GID_TYPE_IB: u32 = 0;
 #[repr(C)]
 pub(crate) struct Context {
     verbs: verbs_context,
-    pub device: Device,
+    pub opened: Arc<Opened>,
     pub entry: &'static Entry,
     pub inbox: Arc<Inbox>,
 }
@@ -101,10 +102,11 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     };
     // Programs read events from it, make it non-blocking, and expect both descriptors to be
     // theirs until they close the context.
-    let async_fd = inbox.descriptor(&opened);
+    let async_fd = inbox.descriptor(&opened.device);
     // SAFETY: no memory is passed.
-    let cmd_fd = unsafe { libc::fcntl(opened.event_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
-    entry.inboxes().push(Arc::clone(&inbox));
+    let cmd_fd =
+        unsafe { libc::fcntl(opened.device.event_fd().as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
+    opened.inboxes().push(Arc::clone(&inbox));
     place.write(Context {
         verbs: verbs_context {
             reserved0: [None; 6],
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
                 abi_compat: ptr::without_provenance_mut(ABI_IS_EXTENDED),
             },
         },
-        device: opened,
+        opened,
         entry,
         inbox,
     });
@@ -153,8 +155,8 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         libc::close(this.verbs.context.cmd_fd);
         libc::close(this.verbs.context.async_fd);
     }
-    this.entry.inboxes().retain(|inbox| !Arc::ptr_eq(inbox, &this.inbox));
-    this.entry.release(&this.device);
+    this.opened.inboxes().retain(|inbox| !Arc::ptr_eq(inbox, &this.inbox));
+    this.entry.release(&this.opened);
     0
 }
 
@@ -200,7 +202,7 @@ const fn size_of_val_attr() -> usize {
 }
 
 fn device_attr(context: &Context) -> ibv_device_attr {
-    let attr = context.device.attr();
+    let attr = context.opened.device.attr();
     let guid = context.entry.guid().to_be();
     let int = |n: u32| c_int::try_from(n).unwrap_or(c_int::MAX);
     ibv_device_attr {
@@ -273,7 +275,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
         return libc::EINVAL;
     }
     // SAFETY: the context is open.
-    let ip = unsafe { Context::of(context) }.device.port().ip;
+    let ip = unsafe { Context::of(context) }.opened.device.port().ip;
     // As for the port's width and speed: what is not known counts as 100 Gb/s.
     let bits = route::link_bits_per_sec(ip).unwrap_or(100_000_000_000);
     // SAFETY: a place for the number.
@@ -304,7 +306,7 @@ unsafe extern "C" fn query_port(
 }
 
 fn port_attr(context: &Context) -> ibv_port_attr {
-    let port = context.device.port();
+    let port = context.opened.device.port();
     let mtu = int(match port.active_mtu {
         4096 => IBV_MTU_4096,
         2048 => IBV_MTU_2048,
@@ -354,7 +356,7 @@ pub unsafe extern "C" fn ibv_query_gid(
         return errno::minus_one(libc::EINVAL);
     }
     // SAFETY: the context is open; `gid` is a place for the GID.
-    unsafe { gid.write(ibv_gid(Context::of(context).device.gid())) };
+    unsafe { gid.write(ibv_gid(Context::of(context).opened.device.gid())) };
     0
 }
 
@@ -403,7 +405,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 }
 
 fn gid_entry(context: &Context) -> ibv_gid_entry {
-    let gid = ibv_gid(context.device.gid());
+    let gid = ibv_gid(context.opened.device.gid());
     let name = std::ffi::CString::new(context.entry.interface.as_str()).unwrap_or_default();
     // SAFETY: the name ends with zero.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };

@@ -4,9 +4,7 @@ use crate::{
     abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_pd, ibv_wc},
     channel::Channel,
     context::Context,
-    cq_ex,
-    devices::Entry,
-    errno,
+    cq_ex, errno,
     num::{
         IBV_WC_BAD_RESP_ERR, IBV_WC_GRH, IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR,
         IBV_WC_LOC_QP_OP_ERR, IBV_WC_RDMA_WRITE, IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM,
@@ -15,15 +13,19 @@ use crate::{
         IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SEND, IBV_WC_SUCCESS, IBV_WC_WITH_IMM,
         IBV_WC_WR_FLUSH_ERR, int,
     },
+    opened::Opened,
     pd::{Pd, next_handle},
-    unpolled,
+    unpolled::Polled,
 };
 use libc::{c_int, c_void};
 use srd::{CompletionOp, CompletionQueue, CqInit, Qpn, Status, WorkCompletion};
 use std::{
     cell::UnsafeCell,
     ptr,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -46,7 +48,7 @@ pub(crate) struct Cq {
     channel: *mut ibv_comp_channel,
     /// The parent domain that it was made in, or null.
     domain: *mut ibv_pd,
-    pub entry: &'static Entry,
+    pub opened: Arc<Opened>,
     events_sent: AtomicU32,
     events_acked: AtomicU32,
 }
@@ -66,18 +68,23 @@ impl Taken {
     /// poll has already found one, only for what it has ready: its turn, with a look at the
     /// network, would stand between a message and the program.
     #[inline]
-    pub(crate) fn take(&mut self, cq: &CompletionQueue, more: bool) -> Option<WorkCompletion> {
+    pub(crate) fn take(
+        &mut self,
+        cq: &CompletionQueue,
+        polled: &Polled,
+        more: bool,
+    ) -> Option<WorkCompletion> {
         if self.next == self.len {
-            let polled =
+            let taken =
                 if more { cq.poll_waiting(&mut self.batch) } else { cq.poll(&mut self.batch) };
-            (self.next, self.len) = (0, polled.unwrap_or(0));
+            (self.next, self.len) = (0, taken.unwrap_or(0));
             if self.len == 0 {
                 return None;
             }
         }
         self.next += 1;
         let taken = self.batch[self.next - 1];
-        unpolled::polled(&taken);
+        polled.add(&taken);
         Some(taken)
     }
 
@@ -171,10 +178,10 @@ pub(crate) unsafe fn create(
     let of = unsafe { Context::of(context) };
     // SAFETY: as above.
     let vectors = unsafe { (*context).num_comp_vectors } as u32;
-    if cqe == 0 || cqe > of.device.attr().max_cqe || comp_vector >= vectors {
+    if cqe == 0 || cqe > of.opened.device.attr().max_cqe || comp_vector >= vectors {
         return errno::null(libc::EINVAL);
     }
-    let depth = cqe.max(DEPTH_MIN).next_power_of_two().min(of.device.attr().max_cqe);
+    let depth = cqe.max(DEPTH_MIN).next_power_of_two().min(of.opened.device.attr().max_cqe);
     // SAFETY: null or a live channel.
     let told = unsafe { Channel::of(channel) };
     let handle = next_handle();
@@ -182,7 +189,7 @@ pub(crate) unsafe fn create(
     // The place is the queue's name in events.
     let place: *mut Cq = cq.as_mut_ptr();
     let init = CqInit { depth, channel: told.map(|c| &c.channel), context: place.addr() as u64 };
-    let made = match of.device.cq_create_ex(&init) {
+    let made = match of.opened.device.cq_create_ex(&init) {
         Ok(made) => made,
         Err(e) => return errno::null(e.errno()),
     };
@@ -211,7 +218,7 @@ pub(crate) unsafe fn create(
         taken: UnsafeCell::default(),
         channel,
         domain,
-        entry: of.entry,
+        opened: Arc::clone(&of.opened),
         events_sent: AtomicU32::new(0),
         events_acked: AtomicU32::new(0),
     });
@@ -281,10 +288,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
     let taken = this.locked();
     let mut n = 0;
     while n < max
-        && let Some(completion) = taken.take(&this.cq, n > 0)
+        && let Some(completion) = taken.take(&this.cq, &this.opened.polled, n > 0)
     {
         // SAFETY: the caller has room for `max`.
-        unsafe { wc.add(n as usize).write(plain(&completion, this.entry)) };
+        unsafe { wc.add(n as usize).write(plain(&completion, &this.opened)) };
         n += 1;
     }
     this.unlock();
@@ -292,7 +299,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
 }
 
 /// A completion as verbs has it.
-fn plain(c: &WorkCompletion, entry: &Entry) -> ibv_wc {
+fn plain(c: &WorkCompletion, opened: &Opened) -> ibv_wc {
     ibv_wc {
         wr_id: c.wr_id,
         status: status(c.status),
@@ -304,7 +311,7 @@ fn plain(c: &WorkCompletion, entry: &Entry) -> ibv_wc {
         src_qp: u32::from(c.src_qpn.0),
         wc_flags: wc_flags(c),
         pkey_index: 0,
-        slid: entry.senders.ah_of(c).0,
+        slid: opened.ah_of(c).0,
         sl: 0,
         dlid_path_bits: 0,
     }

@@ -134,7 +134,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq.cast()) };
     let taken = this.locked();
-    match taken.take(&this.cq, false) {
+    match taken.take(&this.cq, &this.opened.polled, false) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.
@@ -156,7 +156,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
         let this = Cq::of(cq.cast());
         (this, this.held())
     };
-    match taken.take(&this.cq, true) {
+    match taken.take(&this.cq, &this.opened.polled, true) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.
@@ -251,7 +251,7 @@ unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     let (this, c) = unsafe { (Cq::of(cq.cast()), current(cq)) };
-    u32::from(this.entry.senders.ah_of(c).0)
+    u32::from(this.opened.ah_of(c).0)
 }
 
 /// # Safety
@@ -280,7 +280,7 @@ unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int
         (this, &this.held().current)
     };
     match c.src_ip {
-        Some(ip) if this.entry.senders.ah_of(c) == AhId::UNKNOWN => {
+        Some(ip) if this.opened.ah_of(c) == AhId::UNKNOWN => {
             // SAFETY: a place for the GID.
             unsafe { gid.write(ibv_gid(srd::gid_from_ip(ip))) };
             0

@@ -3,9 +3,8 @@
 use crate::{
     abi::ibv_device,
     errno,
-    events::Inbox,
     num::{IBV_NODE_UNSPECIFIED, IBV_TRANSPORT_UNSPECIFIED, int},
-    senders::Senders,
+    opened::Opened,
     settings::{settings, warn},
     sysfs,
 };
@@ -27,12 +26,8 @@ pub(crate) struct Entry {
     base: ibv_device,
     pub ip: IpAddr,
     pub interface: String,
-    /// Which domains know which senders.
-    pub senders: Senders,
-    /// Where the contexts of this device get their events.
-    inboxes: Mutex<Vec<Arc<Inbox>>>,
     /// Open for this many contexts, all of which share it.
-    open: Mutex<Option<(Device, usize)>>,
+    open: Mutex<Option<(Arc<Opened>, usize)>>,
 }
 
 // SAFETY: `base` is written before the entry is shared and only read afterwards.
@@ -63,15 +58,7 @@ impl Entry {
             dev_path: chars(&path("infiniband_verbs", &uverbs)),
             ibdev_path: chars(&path("infiniband", &name)),
         };
-        let senders = Senders::default();
-        let entry = Self {
-            base,
-            ip,
-            interface,
-            senders,
-            inboxes: Mutex::default(),
-            open: Mutex::new(None),
-        };
+        let entry = Self { base, ip, interface, open: Mutex::new(None) };
         let shown = sysfs::Entry {
             name: &name,
             uverbs: &uverbs,
@@ -103,40 +90,36 @@ impl Entry {
     }
 
     /// The device, opened if it is not open yet. Every call wants one [`Entry::release`].
-    pub(crate) fn acquire(&self) -> Result<Device, i32> {
+    pub(crate) fn acquire(&self) -> Result<Arc<Opened>, i32> {
         let mut open = self.locked();
-        if let Some((device, count)) = open.as_mut()
-            && !device.is_left()
+        if let Some((opened, count)) = open.as_mut()
+            && !opened.device.is_left()
         {
             *count += 1;
-            return Ok(device.clone());
+            return Ok(Arc::clone(opened));
         }
         let device = Device::open(settings().device_config(self.ip)).map_err(|e| {
             warn(&format!("cannot open the device at {}: {e}", self.ip));
             e.errno()
         })?;
         crate::exit::install();
-        *open = Some((device.clone(), 1));
-        Ok(device)
-    }
-
-    /// Where its contexts get their events.
-    pub(crate) fn inboxes(&self) -> MutexGuard<'_, Vec<Arc<Inbox>>> {
-        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+        let opened = Opened::new(device);
+        *open = Some((Arc::clone(&opened), 1));
+        Ok(opened)
     }
 
     /// One context less.
-    pub(crate) fn release(&self, device: &Device) {
+    pub(crate) fn release(&self, opened: &Arc<Opened>) {
         let mut open = self.locked();
         let last = match open.as_mut() {
-            Some((current, count)) if current.is_same(device) => {
+            Some((current, count)) if Arc::ptr_eq(current, opened) => {
                 *count -= 1;
                 *count == 0
             }
             _ => false,
         };
         if last {
-            crate::exit::account(device);
+            crate::exit::account(&opened.device);
             *open = None;
         }
     }
@@ -144,10 +127,10 @@ impl Entry {
     /// The device, if it is open in this process.
     pub(crate) fn opened(&self) -> Option<Device> {
         let open = self.locked();
-        open.as_ref().map(|(device, _)| device.clone()).filter(|d| !d.is_left())
+        open.as_ref().map(|(opened, _)| opened.device.clone()).filter(|d| !d.is_left())
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<(Device, usize)>> {
+    fn locked(&self) -> MutexGuard<'_, Option<(Arc<Opened>, usize)>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn srd_efadv_query_device(
         return libc::EINVAL;
     }
     // SAFETY: the context is open.
-    let of = unsafe { Context::of(context) }.device.attr();
+    let of = unsafe { Context::of(context) }.opened.device.attr();
     let told = efadv_device_attr {
         comp_mask: 0,
         max_sq_wr: SQ_DEPTH_MAX.min(of.max_sq_wr),
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn srd_efadv_get_max_sq_depth(
     // SAFETY: `len` bytes are there.
     let Some(attr) = (unsafe { read_tail(attr, len as usize) }) else { return -libc::EINVAL };
     // SAFETY: the context is open.
-    let of = unsafe { Context::of(context) }.device.attr();
+    let of = unsafe { Context::of(context) }.opened.device.attr();
     if attr.comp_mask != 0
         || i64::from(attr.flags) & !EFADV_SQ_DEPTH_ATTR_INLINE_WRITE != 0
         || attr.max_send_sge > of.max_sq_sge
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn srd_efadv_get_max_rq_depth(
     // SAFETY: `len` bytes are there.
     let Some(attr) = (unsafe { read_tail(attr, len as usize) }) else { return -libc::EINVAL };
     // SAFETY: the context is open.
-    let of = unsafe { Context::of(context) }.device.attr();
+    let of = unsafe { Context::of(context) }.opened.device.attr();
     if attr.comp_mask != 0 || attr.max_recv_sge > of.max_rq_sge {
         return -libc::EINVAL;
     }

@@ -5,6 +5,7 @@ use crate::{
     context::Context,
     errno,
     num::{IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SQ_DRAINED, int},
+    opened::Opened,
     pd::Pd,
     qp::Qp,
 };
@@ -24,30 +25,41 @@ struct Pointer(*mut ibv_qp);
 // SAFETY: the pointer is only an entry of a table, used under the rules of verbs.
 unsafe impl Send for Pointer {}
 
-/// The queue pairs of this process by number; a process has one engine slot per device, so numbers
-/// of two devices differ in their high byte.
-static QPS: Mutex<BTreeMap<u32, Pointer>> = Mutex::new(BTreeMap::new());
+/// The queue pairs of one open device by number. Two devices of a process may give out the same
+/// numbers: each has a table of its own.
+#[derive(Default)]
+pub(crate) struct Queues(Mutex<BTreeMap<u32, Pointer>>);
 
-fn qps() -> MutexGuard<'static, BTreeMap<u32, Pointer>> {
-    QPS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Queues {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, Pointer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// A queue pair was made.
-pub(crate) fn qp_add(number: u32, qp: *mut ibv_qp) {
-    qps().insert(number, Pointer(qp));
-}
+    /// A queue pair was made.
+    pub(crate) fn add(&self, number: u32, qp: *mut ibv_qp) {
+        self.locked().insert(number, Pointer(qp));
+    }
 
-/// A queue pair goes.
-pub(crate) fn qp_remove(number: u32) {
-    qps().remove(&number);
-}
+    /// A queue pair goes.
+    pub(crate) fn remove(&self, number: u32) {
+        self.locked().remove(&number);
+    }
 
-/// The number of the address handle that the domain of a queue pair has for a host.
-pub(crate) fn handle_of(qpn: Qpn, ip: IpAddr) -> Option<AhId> {
-    let table = qps();
-    let qp = table.get(&u32::from(qpn.0))?.0;
-    // SAFETY: while the table is locked, its queue pairs live, and their domains with them.
-    unsafe { Pd::of((*qp).pd).handle_of(ip) }
+    /// The number of the address handle that the domain of a queue pair has for a host.
+    pub(crate) fn handle_of(&self, qpn: Qpn, ip: IpAddr) -> Option<AhId> {
+        let table = self.locked();
+        let qp = table.get(&u32::from(qpn.0))?.0;
+        // SAFETY: while the table is locked, its queue pairs live, and their domains with them.
+        unsafe { Pd::of((*qp).pd).handle_of(ip) }
+    }
+
+    /// Address of the context that a queue pair was made in.
+    fn context_of(&self, qpn: Qpn) -> Option<usize> {
+        let table = self.locked();
+        let qp = table.get(&u32::from(qpn.0))?.0;
+        // SAFETY: while the table is locked, its queue pairs live.
+        Some(unsafe { (*qp).context }.addr())
+    }
 }
 
 /// The events of one context. All contexts of a device share its queue: whoever reads that hands
@@ -121,10 +133,10 @@ fn of_qp(event: AsyncEvent) -> Option<Qpn> {
 
 /// Hands the device's events to the contexts that they are for: those of a queue pair to its own,
 /// the port's to all.
-fn distribute(device: &Device, inboxes: &[Arc<Inbox>]) {
-    while let Some(event) = device.event_get() {
+fn distribute(opened: &Opened) {
+    while let Some(event) = opened.device.event_get() {
         let owner = match (of_qp(event), event) {
-            (Some(qpn), _) => match context_of(qpn) {
+            (Some(qpn), _) => match opened.queues.context_of(qpn) {
                 Some(owner) => Some(owner),
                 None => continue,
             },
@@ -132,28 +144,21 @@ fn distribute(device: &Device, inboxes: &[Arc<Inbox>]) {
             // Verbs has no word for it.
             _ => continue,
         };
-        for inbox in inboxes.iter().filter(|i| owner.is_none_or(|owner| owner == i.owner)) {
+        for inbox in opened.inboxes().iter().filter(|i| owner.is_none_or(|owner| owner == i.owner))
+        {
             inbox.push(event);
         }
     }
 }
 
-/// Address of the context that a queue pair was made in.
-fn context_of(qpn: Qpn) -> Option<usize> {
-    let table = qps();
-    let qp = table.get(&u32::from(qpn.0))?.0;
-    // SAFETY: while the table is locked, its queue pairs live.
-    Some(unsafe { (*qp).context }.addr())
-}
-
 /// What verbs calls an event; `None` if it means nothing to the program. A queue pair's destruction
 /// waits from now on until the event is acknowledged.
-fn translate(event: AsyncEvent) -> Option<ibv_async_event> {
+fn translate(opened: &Opened, event: AsyncEvent) -> Option<ibv_async_event> {
     let Some(qpn) = of_qp(event) else {
         let element = ptr::without_provenance_mut::<c_void>(1);
         return Some(ibv_async_event { element, event_type: int(IBV_EVENT_PORT_ERR) });
     };
-    let table = qps();
+    let table = opened.queues.locked();
     let qp = table.get(&u32::from(qpn.0))?.0;
     // SAFETY: while the table is locked, its queue pairs live.
     let this = unsafe { Qp::of(qp) };
@@ -178,9 +183,9 @@ pub unsafe extern "C" fn ibv_get_async_event(
     // SAFETY: the context is open.
     let (this, fd) = unsafe { (Context::of(context), (*context).async_fd) };
     loop {
-        distribute(&this.device, &this.entry.inboxes());
+        distribute(&this.opened);
         while let Some(next) = this.inbox.pop() {
-            if let Some(translated) = translate(next) {
+            if let Some(translated) = translate(&this.opened, next) {
                 // SAFETY: a place for the event.
                 unsafe { event.write(translated) };
                 return 0;

@@ -22,8 +22,11 @@ mod events;
 mod exit;
 mod load;
 pub mod num;
+mod opened;
 mod pd;
 mod qp;
+#[cfg(test)]
+mod rails_tests;
 mod recv;
 mod senders;
 pub mod settings;

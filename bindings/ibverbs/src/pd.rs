@@ -6,12 +6,12 @@ use crate::{
         ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_wc,
     },
     context::Context,
-    devices::Entry,
     errno,
     num::{
         IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_OPTIONAL_RANGE, IBV_ACCESS_REMOTE_READ,
         IBV_ACCESS_REMOTE_WRITE, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT, IBV_WC_GRH,
     },
+    opened::Opened,
 };
 use libc::{c_int, c_uint, c_void, size_t};
 use srd::{Access, AddressHandle, AhId, MemoryRegion, ProtectionDomain, ip_from_gid};
@@ -98,7 +98,7 @@ pub(crate) fn next_handle() -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the context is open.
-    match unsafe { Context::of(context) }.device.pd_create() {
+    match unsafe { Context::of(context) }.opened.device.pd_create() {
         Ok(pd) => {
             let handles = Handles { family: next_handle(), by_ip: Mutex::default() };
             give_pd(context, pd, Arc::new(handles), (ptr::null_mut(), ptr::null_mut()))
@@ -328,7 +328,7 @@ pub(crate) struct Ah {
     base: ibv_ah,
     pub ah: AddressHandle,
     handles: Arc<Handles>,
-    entry: &'static Entry,
+    opened: Arc<Opened>,
 }
 
 impl Ah {
@@ -358,7 +358,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     }
     let ip = ip_from_gid(attr.grh.dgid.0);
     // SAFETY: the domain's context is open.
-    let entry = unsafe { Context::of(domain.base.context) }.entry;
+    let opened = unsafe { Context::of(domain.base.context) }.opened.clone();
     let mut handles = domain.handles.locked();
     let ah = match handles.get_mut(&ip) {
         Some((ah, users)) => {
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
         None => match domain.pd.ah_create(ip) {
             Ok(ah) => {
                 handles.insert(ip, (ah.clone(), 1));
-                entry.senders.ah_set(ah.id(), domain.family());
+                opened.senders.ah_set(ah.id(), domain.family());
                 ah
             }
             Err(e) => return errno::null(e.errno()),
@@ -377,7 +377,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
     drop(handles);
     let base = ibv_ah { context: domain.base.context, pd, handle: u32::from(ah.id().0) };
     domain.refer();
-    Box::into_raw(Box::new(Ah { base, ah, handles: Arc::clone(&domain.handles), entry })).cast()
+    Box::into_raw(Box::new(Ah { base, ah, handles: Arc::clone(&domain.handles), opened })).cast()
 }
 
 /// # Safety
@@ -392,7 +392,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         *users == 0
     });
     if last {
-        this.entry.senders.ah_set(this.ah.id(), 0);
+        this.opened.senders.ah_set(this.ah.id(), 0);
         handles.remove(&this.ah.ip());
     }
     drop(handles);

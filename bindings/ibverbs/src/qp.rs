@@ -7,7 +7,7 @@ use crate::{
     },
     context::{Context, RQ_DEPTH_MAX, SQ_DEPTH_MAX},
     cq::Cq,
-    errno, events,
+    errno,
     num::{
         EFADV_QP_DRIVER_TYPE_SRD, EFADV_QP_FLAGS_INLINE_WRITE,
         EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV, EFADV_WR_EX_WITH_PROCESSING_HINTS, IBV_QP_CAP,
@@ -18,10 +18,10 @@ use crate::{
         IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RESET, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD,
         IBV_QPT_DRIVER, IBV_QPT_UD, int,
     },
+    opened::Opened,
     pd::{Pd, next_handle},
-    senders,
     tail::read_tail,
-    unpolled::Unpolled,
+    unpolled::{Side, Unpolled},
     wr::{self, Session},
 };
 use libc::c_int;
@@ -29,7 +29,10 @@ use srd::{QpInit, QpModify, QpState, QpType, QueuePair};
 use std::{
     cell::UnsafeCell,
     ptr,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -39,6 +42,7 @@ pub(crate) struct Qp {
     pub base: ibv_qp_ex,
     pub efadv: efadv_qp,
     pub qp: QueuePair,
+    pub opened: Arc<Opened>,
     pub cap: ibv_qp_cap,
     pub sig_all: bool,
     /// Made for `ibv_wr_…`.
@@ -58,6 +62,12 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
+    /// Requests of one of its queues whose completions were not polled.
+    #[inline]
+    pub(crate) fn unpolled(&self, side: Side) -> u32 {
+        self.unpolled.count(&self.opened.polled, side)
+    }
+
     /// # Safety
     /// `qp` came from here and was not given back.
     pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
@@ -223,9 +233,11 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
         Ok(qp) => qp,
         Err(e) => return errno::null(e.errno()),
     };
-    let number = u32::from(qp.qpn().0);
-    // SAFETY: the domain lives.
-    let context = unsafe { (*pd).context };
+    let qpn = qp.qpn();
+    let number = u32::from(qpn.0);
+    // SAFETY: the domain lives, and its context is open.
+    let (context, opened) =
+        unsafe { ((*pd).context, Arc::clone(&Context::of((*pd).context).opened)) };
     let plain = ibv_qp {
         context,
         qp_context: base.qp_context,
@@ -245,11 +257,12 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
         base: wr::table(plain),
         efadv: wr::EFADV,
         qp,
+        opened: Arc::clone(&opened),
         cap,
         sig_all: base.sq_sig_all != 0,
         extended,
         inline_write: flags & EFADV_QP_FLAGS_INLINE_WRITE != 0,
-        unpolled: Unpolled::new(number as u16),
+        unpolled: Unpolled::new(qpn, &opened.polled),
         sq_psn: AtomicU32::new(0),
         drain_notice: AtomicBool::new(false),
         events_open: AtomicU32::new(0),
@@ -257,8 +270,8 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
         session: UnsafeCell::default(),
     }));
     domain.refer();
-    senders::qp_add(number as u16, domain.family());
-    events::qp_add(number, made.cast());
+    opened.senders.qp_add(qpn, domain.family());
+    opened.queues.add(number, made.cast());
     made.cast()
 }
 
@@ -353,7 +366,7 @@ fn forget_completions(this: &Qp) {
         // SAFETY: a queue pair's completion queues cannot be destroyed before it.
         unsafe { Cq::of(cq) }.forget(this.qp.qpn());
     }
-    this.unpolled.forget();
+    this.unpolled.forget(&this.opened.polled);
 }
 
 /// # Safety
@@ -420,9 +433,8 @@ pub unsafe extern "C" fn ibv_query_qp(
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: a live queue pair.
     let this = unsafe { Qp::of(qp) };
-    events::qp_remove(u32::from(this.qp.qpn().0));
-    // SAFETY: its completion queue lives.
-    for inbox in unsafe { Cq::of(this.base.base.send_cq) }.entry.inboxes().iter() {
+    this.opened.queues.remove(u32::from(this.qp.qpn().0));
+    for inbox in this.opened.inboxes().iter() {
         inbox.forget(this.qp.qpn());
     }
     while this.events_open.load(Ordering::Acquire) > 0 {
@@ -457,7 +469,7 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     const RETURN_CAPS: u32 = 1;
     const ALIGNED_128_BYTES: c_int = 2;
     // SAFETY: a live queue pair.
-    let caps = unsafe { Context::of((*qp).context) }.device.attr().device_caps;
+    let caps = unsafe { Context::of((*qp).context) }.opened.device.attr().device_caps;
     let aligned = caps & srd::caps::DATA_POLLING_128 != 0;
     if flags & RETURN_CAPS != 0 && aligned { ALIGNED_128_BYTES } else { 0 }
 }

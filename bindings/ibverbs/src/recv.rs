@@ -34,7 +34,7 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_recv_wr) -> Result<(), c_int> {
     if n > qp.cap.max_recv_sge as usize || (n > 0 && wr.sg_list.is_null()) {
         return Err(libc::EINVAL);
     }
-    if qp.unpolled.count(Side::Recv) >= qp.cap.max_recv_wr.max(1) {
+    if qp.unpolled(Side::Recv) >= qp.cap.max_recv_wr.max(1) {
         return Err(libc::ENOMEM);
     }
     let mut sges = [Sge::default(); RECV_SGES_MAX];

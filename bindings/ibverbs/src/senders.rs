@@ -1,55 +1,63 @@
 //! How completions name senders: by the address handle that the receiving queue pair's own domain
 //! has for them. The device knows handles of all domains; a domain without one is told the GID.
 
-use crate::events;
+use crate::events::Queues;
 use srd::{AhId, Qpn, WorkCompletion};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Numbers of queue pairs and of address handles have 16 bits.
-const NUMBERS: usize = 1 << 16;
+/// Numbers of address handles have 16 bits.
+const HANDLES: usize = 1 << 16;
 
-/// The family of domains of each queue pair of this process, by number. Stale entries are of queue
-/// pairs that are gone, whose completions are dropped.
-static QPS: [AtomicU32; NUMBERS] = [const { AtomicU32::new(0) }; NUMBERS];
+/// Queue pairs of one device: their numbers differ in the low byte, the index.
+const QUEUES: usize = 1 << 8;
 
-/// A queue pair was made in a domain of this family.
-pub(crate) fn qp_add(number: u16, family: u32) {
-    QPS[usize::from(number)].store(family, Ordering::Relaxed);
+/// The families of domains that the queue pairs and the address handles of one open device are of.
+pub(crate) struct Senders {
+    /// By index of the queue pair. Stale entries are of queue pairs that are gone, whose
+    /// completions are dropped.
+    queues: [AtomicU32; QUEUES],
+    /// By number of the handle; 0: none.
+    handles: Box<[AtomicU32]>,
 }
-
-/// The families that address handles of one device are of, by number; 0: none.
-pub(crate) struct Senders(Box<[AtomicU32]>);
 
 impl Default for Senders {
     fn default() -> Self {
-        Self((0..NUMBERS).map(|_| AtomicU32::new(0)).collect())
+        Self {
+            queues: [const { AtomicU32::new(0) }; QUEUES],
+            handles: (0..HANDLES).map(|_| AtomicU32::new(0)).collect(),
+        }
     }
 }
 
 impl Senders {
+    /// A queue pair was made in a domain of this family.
+    pub(crate) fn qp_add(&self, qpn: Qpn, family: u32) {
+        self.queues[usize::from(qpn.index())].store(family, Ordering::Relaxed);
+    }
+
     /// A handle is of this family from now on.
     pub(crate) fn ah_set(&self, ah: AhId, family: u32) {
-        self.0[usize::from(ah.0)].store(family, Ordering::Relaxed);
+        self.handles[usize::from(ah.0)].store(family, Ordering::Relaxed);
     }
 
     /// The number of the sender's address handle in the domain of the queue pair that received.
     #[inline]
-    pub(crate) fn ah_of(&self, c: &WorkCompletion) -> AhId {
+    pub(crate) fn ah_of(&self, queues: &Queues, c: &WorkCompletion) -> AhId {
         if c.src_ah == AhId::UNKNOWN {
             return AhId::UNKNOWN;
         }
-        let family = QPS[usize::from(c.qpn.0)].load(Ordering::Relaxed);
-        if self.0[usize::from(c.src_ah.0)].load(Ordering::Relaxed) == family {
+        let family = self.queues[usize::from(c.qpn.index())].load(Ordering::Relaxed);
+        if self.handles[usize::from(c.src_ah.0)].load(Ordering::Relaxed) == family {
             return c.src_ah;
         }
-        elsewhere(c.qpn, c)
+        elsewhere(queues, c)
     }
 }
 
 /// Another domain knows the sender; this one may know it under another number.
 #[cold]
-fn elsewhere(qpn: Qpn, c: &WorkCompletion) -> AhId {
-    c.src_ip.and_then(|ip| events::handle_of(qpn, ip)).unwrap_or(AhId::UNKNOWN)
+fn elsewhere(queues: &Queues, c: &WorkCompletion) -> AhId {
+    c.src_ip.and_then(|ip| queues.handle_of(c.qpn, ip)).unwrap_or(AhId::UNKNOWN)
 }
 
 #[cfg(test)]
@@ -60,11 +68,11 @@ mod tests {
     fn a_handle_of_another_family_does_not_name_the_sender() {
         let senders = Senders::default();
         senders.ah_set(AhId(7), 3);
-        qp_add(0xfe01, 3);
-        qp_add(0xfe02, 4);
+        senders.qp_add(Qpn(0xfe01), 3);
+        senders.qp_add(Qpn(0xfe02), 4);
         let of = |qpn, ah| {
             let c = WorkCompletion { qpn: Qpn(qpn), src_ah: ah, ..WorkCompletion::default() };
-            senders.ah_of(&c)
+            senders.ah_of(&Queues::default(), &c)
         };
         assert_eq!(of(0xfe01, AhId(7)), AhId(7));
         assert_eq!(of(0xfe02, AhId(7)), AhId::UNKNOWN);

@@ -145,7 +145,7 @@ fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     {
         return Err(libc::EINVAL);
     }
-    if qp.unpolled.count(Side::Send) as usize + before >= qp.cap.max_send_wr as usize {
+    if qp.unpolled(Side::Send) as usize + before >= qp.cap.max_send_wr as usize {
         return Err(libc::ENOMEM);
     }
     Ok(())
