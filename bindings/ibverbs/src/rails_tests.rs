@@ -48,6 +48,11 @@ struct Rail {
 
 impl Rail {
     fn new() -> Self {
+        Self::with_number(None)
+    }
+
+    /// With this number of its queue pair.
+    fn with_number(number: Option<u32>) -> Self {
         let ip = address();
         // SAFETY: the calls follow the rules of verbs, here and below.
         unsafe {
@@ -56,24 +61,15 @@ impl Rail {
             libc::fcntl((*context).async_fd, libc::F_SETFL, libc::O_NONBLOCK);
             let pd = ibv_alloc_pd(context);
             let cq = ibv_create_cq(context, 64, ptr::null_mut(), ptr::null_mut(), 0);
-            let cap = ibv_qp_cap {
-                max_send_wr: DEPTH,
-                max_recv_wr: DEPTH,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            };
-            let mut init = ibv_qp_init_attr {
-                qp_context: ptr::null_mut(),
-                send_cq: cq,
-                recv_cq: cq,
-                srq: ptr::null_mut(),
-                cap,
-                qp_type: int(IBV_QPT_DRIVER),
-                sq_sig_all: 1,
-            };
-            let qp = srd_efadv_create_driver_qp(pd, &raw mut init, 0);
-            assert!(!qp.is_null());
+            let mut qp = queue_pair(pd, cq);
+            // Numbers may begin anywhere.
+            let mut spare = Vec::new();
+            while number.is_some_and(|number| (*qp).qp_num != number) {
+                assert!(spare.len() < 256, "no queue pair has that number");
+                spare.push(qp);
+                qp = queue_pair(pd, cq);
+            }
+            spare.into_iter().for_each(|qp| assert_eq!(ibv_destroy_qp(qp), 0));
             let rail = Self { ip, context, pd, cq, qp };
             rail.step(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
             rail.step(IBV_QPS_RTR, 0);
@@ -144,9 +140,38 @@ impl Rail {
     }
 }
 
+/// A new queue pair.
+///
+/// # Safety
+/// Domain and queue live.
+unsafe fn queue_pair(pd: *mut ibv_pd, cq: *mut ibv_cq) -> *mut ibv_qp {
+    let cap = ibv_qp_cap {
+        max_send_wr: DEPTH,
+        max_recv_wr: DEPTH,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    };
+    let mut init = ibv_qp_init_attr {
+        qp_context: ptr::null_mut(),
+        send_cq: cq,
+        recv_cq: cq,
+        srq: ptr::null_mut(),
+        cap,
+        qp_type: int(IBV_QPT_DRIVER),
+        sq_sig_all: 1,
+    };
+    // SAFETY: as promised by the caller.
+    let qp = unsafe { srd_efadv_create_driver_qp(pd, &raw mut init, 0) };
+    assert!(!qp.is_null());
+    qp
+}
+
 /// Two devices whose queue pairs have one number.
 fn rails() -> [Rail; 2] {
-    let rails = [Rail::new(), Rail::new()];
+    let first = Rail::new();
+    let second = Rail::with_number(Some(first.number()));
+    let rails = [first, second];
     assert_eq!(rails[0].number(), rails[1].number(), "the test needs equal numbers");
     rails
 }

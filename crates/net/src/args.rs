@@ -169,6 +169,9 @@ pub struct FabricArgs {
     /// Additional IPv4 addresses per host, for MPTCP subflows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub extra: u8,
+    /// Cables of each host, each with an interface (e0, e1, ...) and an address of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub rails: u8,
 }
 
 impl FabricArgs {
@@ -186,6 +189,7 @@ impl FabricArgs {
             seed: self.seed,
             linkdown_aware: self.linkdown_aware,
             extra: self.extra,
+            rails: self.rails,
         }
     }
 }

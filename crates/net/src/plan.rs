@@ -3,7 +3,7 @@
 //! Every host has a cable of its own to its leaf, with host routes and permanent neighbours: no
 //! bridge, no ARP, no packets but those that are sent on purpose.
 
-use crate::spec::{FabricSpec, Node};
+use crate::spec::{FabricSpec, Node, RAIL_NET};
 use std::fmt::Write as _;
 
 /// A cable: two interfaces.
@@ -22,6 +22,8 @@ pub struct End {
     pub node: Node,
     /// Interface name.
     pub dev: String,
+    /// Which of a host's cables; 0 between switches.
+    pub rail: u8,
     /// Its hardware address.
     pub mac: String,
     /// Rate at which it sends, in bits per second.
@@ -37,21 +39,28 @@ pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
         for s in 0..spec.spines {
             out.push(uplink(spec, l, s));
         }
-        for h in 0..spec.hosts {
+        for (h, rail) in (0..spec.hosts).flat_map(|h| (0..spec.rails).map(move |r| (h, r))) {
             let end = |node, dev: String, side: u8, queue_bytes| End {
                 node,
                 dev,
-                mac: mac(1, l, h, side),
+                rail,
+                // Side 1 and 2 of the first cable, 3 and 4 of the second, and so on.
+                mac: mac(1, l, h, 2 * rail + side),
                 bits_per_sec: spec.host_bits_per_sec,
                 queue_bytes,
             };
             out.push(Cable {
-                leaf: end(Node::Leaf(l), format!("dn{h}"), 1, spec.queue_bytes),
-                far: end(Node::Host(l, h), "e0".into(), 2, spec.nic_queue_bytes),
+                leaf: end(Node::Leaf(l), down_dev(h, rail), 1, spec.queue_bytes),
+                far: end(Node::Host(l, h), format!("e{rail}"), 2, spec.nic_queue_bytes),
             });
         }
     }
     out
+}
+
+/// A leaf's interface to a host.
+fn down_dev(host: u8, rail: u8) -> String {
+    if rail == 0 { format!("dn{host}") } else { format!("dn{host}r{rail}") }
 }
 
 /// The cable between a leaf and a spine.
@@ -59,6 +68,7 @@ pub fn uplink(spec: &FabricSpec, leaf: u8, spine: u8) -> Cable {
     let end = |node, dev, side| End {
         node,
         dev,
+        rail: 0,
         mac: mac(2, leaf, spine, side),
         bits_per_sec: spec.uplink_bits_per_sec,
         queue_bytes: spec.queue_bytes,
@@ -137,28 +147,38 @@ fn addresses(own: &End, other: &End, spec: &FabricSpec) -> Vec<String> {
             neigh(link_ip6(s, l, 1)),
         ],
         (Node::Leaf(l), Node::Host(_, h)) => {
-            let mut out =
-                vec![addr(format!("10.1.{l}.1/32")), addr(format!("fd00:1:{l}::1/128 nodad"))];
-            for ip in host_ips(spec, l, h) {
+            let mut out = vec![addr(format!("{}/32", leaf_ip(own.rail, l)))];
+            if own.rail == 0 {
+                out.push(addr(format!("fd00:1:{l}::1/128 nodad")));
+            }
+            for ip in rail_ips(spec, own.rail, l, h) {
                 out.push(neigh(ip));
             }
             out
         }
         (Node::Host(l, h), _) => {
             let mut out = Vec::new();
-            for ip in host_ips(spec, l, h) {
+            for ip in rail_ips(spec, own.rail, l, h) {
                 out.push(addr(if ip.contains(':') {
                     format!("{ip}/128 nodad")
                 } else {
                     format!("{ip}/32")
                 }));
             }
-            out.push(neigh(format!("10.1.{l}.1")));
-            out.push(neigh(format!("fd00:1:{l}::1")));
+            out.push(neigh(leaf_ip(own.rail, l)));
+            if own.rail == 0 {
+                out.push(neigh(format!("fd00:1:{l}::1")));
+            }
             out
         }
         _ => Vec::new(),
     }
+}
+
+/// Address of a leaf on the cables of its hosts.
+fn leaf_ip(rail: u8, leaf: u8) -> String {
+    let net = if rail == 0 { 1 } else { RAIL_NET + rail };
+    format!("10.{net}.{leaf}.1")
 }
 
 /// Address of a leaf (1) or spine (2) on the cable between them.
@@ -170,8 +190,11 @@ fn link_ip6(spine: u8, leaf: u8, side: u8) -> String {
     format!("fd00:2:{spine}:{leaf}::{side}")
 }
 
-/// All addresses of a host: IPv4, IPv6, additional ones.
-fn host_ips(spec: &FabricSpec, leaf: u8, host: u8) -> Vec<String> {
+/// All addresses of one of a host's interfaces; of the first: IPv4, IPv6, additional ones.
+fn rail_ips(spec: &FabricSpec, rail: u8, leaf: u8, host: u8) -> Vec<String> {
+    if rail > 0 {
+        return vec![spec.rail_ip(rail, leaf, host).to_string()];
+    }
     let mut out = vec![spec.ip(leaf, host).to_string(), spec.ip6(leaf, host).to_string()];
     out.extend((0..spec.extra).map(|k| extra_ip(k, leaf, host)));
     out
@@ -189,6 +212,14 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
             let (ip, ip6) = (spec.ip(l, h), spec.ip6(l, h));
             out.push(format!("route replace 10.1.{l}.1/32 dev e0 src {ip}"));
             out.push(format!("route replace default via 10.1.{l}.1 dev e0 src {ip}"));
+            for rail in 1..spec.rails {
+                // Packets to a rail leave by the interface of that rail.
+                let (gate, dev) = (leaf_ip(rail, l), format!("dev e{rail}"));
+                let src = spec.rail_ip(rail, l, h);
+                out.push(format!("route replace {gate}/32 {dev} src {src}"));
+                let net = format!("10.{}.0.0/16", RAIL_NET + rail);
+                out.push(format!("route replace {net} via {gate} {dev} src {src}"));
+            }
             out.push(format!("route replace fd00:1:{l}::1/128 dev e0"));
             out.push(format!("route replace fd00::/16 via fd00:1:{l}::1 dev e0 src {ip6}"));
         }
@@ -202,8 +233,10 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
         }
         Node::Leaf(l) => {
             for h in 0..spec.hosts {
-                let own = host_ips(spec, l, h).into_iter();
-                out.extend(own.map(|ip| format!("route replace {ip} dev dn{h}")));
+                for rail in 0..spec.rails {
+                    let (own, dev) = (rail_ips(spec, rail, l, h), down_dev(h, rail));
+                    out.extend(own.iter().map(|ip| format!("route replace {ip} dev {dev}")));
+                }
             }
             for to in (0..spec.leaves).filter(|to| *to != l) {
                 let hops = |via: fn(u8, u8, u8) -> String| {
@@ -222,7 +255,8 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
 /// IPv4 networks of a leaf's hosts.
 fn subnets(spec: &FabricSpec, leaf: u8) -> impl Iterator<Item = String> {
     let extra = (0..spec.extra).map(move |k| format!("10.{}.{leaf}.0/24", 20 + k));
-    std::iter::once(format!("10.1.{leaf}.0/24")).chain(extra)
+    let rails = (1..spec.rails).map(move |r| format!("10.{}.{leaf}.0/24", RAIL_NET + r));
+    std::iter::once(format!("10.1.{leaf}.0/24")).chain(extra).chain(rails)
 }
 
 /// `tc -batch` in a node's namespace: a token bucket and a queue at each interface.
@@ -291,13 +325,13 @@ mod tests {
     use super::*;
 
     fn spec() -> FabricSpec {
-        FabricSpec { spines: 3, leaves: 2, hosts: 2, extra: 1, ..FabricSpec::default() }
+        FabricSpec { spines: 3, leaves: 2, hosts: 2, extra: 1, rails: 2, ..FabricSpec::default() }
     }
 
     #[test]
     fn every_cable_once_and_no_address_twice() {
         let spec = spec();
-        assert_eq!(cables(&spec).len(), 2 * 3 + 2 * 2);
+        assert_eq!(cables(&spec).len(), 2 * 3 + 2 * 2 * 2);
         let mut seen = std::collections::BTreeSet::new();
         for c in cables(&spec) {
             assert!(seen.insert(c.leaf.mac.clone()) && seen.insert(c.far.mac.clone()), "{c:?}");
@@ -326,6 +360,8 @@ mod tests {
         let line = text.lines().find(|l| l.starts_with("route replace 10.1.1.0/24")).unwrap();
         assert_eq!(line.matches("nexthop").count(), 3);
         assert!(text.contains("route replace 10.20.1.0/24 nexthop"));
+        assert!(text.contains("route replace 10.61.1.0/24 nexthop"));
+        assert!(text.contains("route replace 10.61.0.11 dev dn1r1"));
         assert!(!node_batch(&spec(), Node::Leaf(0), false).contains("fd00"));
     }
 }

@@ -18,6 +18,11 @@ pub const NODES_MAX: usize = 400;
 /// Most additional addresses per host: MPTCP takes at most eight subflows.
 pub const EXTRA_MAX: u8 = 7;
 
+/// The second byte of the addresses of further interfaces is this plus their number.
+pub const RAIL_NET: u8 = 60;
+/// Most cables per host: as many network cards as large EFA instances have rails of one kind.
+pub const RAILS_MAX: u8 = 4;
+
 /// A leaf-spine fabric. Every leaf is linked to every spine, every host to one leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricSpec {
@@ -46,6 +51,9 @@ pub struct FabricSpec {
     pub linkdown_aware: bool,
     /// Additional IPv4 addresses per host, for MPTCP subflows.
     pub extra: u8,
+    /// Cables, hence network interfaces, of each host: 1 to [`RAILS_MAX`]. The first has all
+    /// addresses; each further one has an IPv4 address of its own.
+    pub rails: u8,
 }
 
 impl Default for FabricSpec {
@@ -62,6 +70,7 @@ impl Default for FabricSpec {
             seed: 1,
             linkdown_aware: false,
             extra: 0,
+            rails: 1,
         }
     }
 }
@@ -116,6 +125,7 @@ impl FabricSpec {
         range("--spines", u64::from(self.spines), u64::from(SPINES_MAX))?;
         range("--leaves", u64::from(self.leaves), u64::from(LEAVES_MAX))?;
         range("--hosts", u64::from(self.hosts), u64::from(HOSTS_MAX))?;
+        range("--rails", u64::from(self.rails), u64::from(RAILS_MAX))?;
         if self.nodes().len() > NODES_MAX {
             return Err(NetError::usage(format!(
                 "{} namespaces are too many; at most {NODES_MAX}: fewer leaves or hosts",
@@ -170,6 +180,14 @@ impl FabricSpec {
     /// IPv4 address of a host.
     pub fn ip(&self, leaf: u8, host: u8) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 1, leaf, 10 + host))
+    }
+
+    /// IPv4 address of one of a host's interfaces.
+    pub fn rail_ip(&self, rail: u8, leaf: u8, host: u8) -> IpAddr {
+        match rail {
+            0 => self.ip(leaf, host),
+            _ => IpAddr::V4(Ipv4Addr::new(10, RAIL_NET + rail, leaf, 10 + host)),
+        }
     }
 
     /// IPv6 address of a host.

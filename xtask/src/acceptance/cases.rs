@@ -3,6 +3,7 @@
 use super::{
     application,
     fabric::{Fabric, Said},
+    rails,
 };
 use crate::Result;
 use std::{thread::sleep, time::Duration};
@@ -116,6 +117,27 @@ pub const CASES: &[Case] = &[
         run: |f| mpi(f, 2, "67108864"),
     },
     Case {
+        name: "rails: one process with two devices, by verbs",
+        needs: "ibv_devinfo",
+        short: true,
+        travels: true,
+        run: rails::verbs,
+    },
+    Case {
+        name: "rails: one process with two domains, by libfabric",
+        needs: "fi_pingpong",
+        short: true,
+        travels: true,
+        run: rails::libfabric,
+    },
+    Case {
+        name: "rails: Open MPI, ranks of one host on either interface",
+        needs: "mpicc",
+        short: true,
+        travels: true,
+        run: rails::mpi,
+    },
+    Case {
         name: "Open MPI while a spine is black-holed",
         needs: "mpicc",
         short: true,
@@ -221,7 +243,7 @@ pub fn checked_by(checker: &str, said: &Said) -> Result<String> {
     }
 }
 
-fn program(f: &Fabric) -> String {
+pub fn program(f: &Fabric) -> String {
     f.folder().join("mpi_check").display().to_string()
 }
 

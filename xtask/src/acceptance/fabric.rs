@@ -50,7 +50,9 @@ impl Fabric {
         let pid = std::process::id().to_string();
         let spines = SPINES.to_string();
         let mut c = Command::new(&srd);
-        c.args(["net", "up", "--name", &name, "--spines", &spines, "--leaves", "2"]);
+        c.args([
+            "net", "up", "--name", &name, "--spines", &spines, "--leaves", "2", "--rails", "2",
+        ]);
         c.args(["--hosts", "2", "--host-rate", "2G", "--uplink-rate", "2G", "--until-pid", &pid]);
         output(&mut c)?;
         let fabric = Self { srd, verbs, name, folder };
@@ -153,11 +155,18 @@ impl Fabric {
     /// # Errors
     /// One cannot be started.
     pub fn pair(&self, seconds: u32, server: &str, client: &str) -> Result<[Said; 2]> {
-        let client = format!("{client} 10.1.0.10");
+        self.pair_rails(seconds, [server, &format!("{client} 10.1.0.10")])
+    }
+
+    /// The same with lines that say themselves where the server is.
+    ///
+    /// # Errors
+    /// One cannot be started.
+    pub fn pair_rails(&self, seconds: u32, [server, client]: [&str; 2]) -> Result<[Said; 2]> {
         self.plain_pair(
             ["h0x0", "h1x0"],
             seconds,
-            [&self.under("", server), &self.under("", &client)],
+            [&self.under("", server), &self.under("", client)],
         )
     }
 
@@ -167,6 +176,24 @@ impl Fabric {
     /// The launcher cannot be started.
     pub fn mpi(&self, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
         self.mpi_over(Over::Srd, seconds, ranks, program)
+    }
+
+    /// The same with ranks of one host on either of its interfaces.
+    ///
+    /// # Errors
+    /// The launcher cannot be started.
+    pub fn mpi_rails(&self, seconds: u32, program: &str) -> Result<Said> {
+        self.mpi(seconds, 4, &format!("{} {program}", self.either_rail()?.display()))
+    }
+
+    /// A script that starts a rank on the interface of its number on its host.
+    fn either_rail(&self) -> Result<PathBuf> {
+        let path = self.folder.join("either_rail");
+        let text = "#!/bin/sh\nSRD_INTERFACE=e$OMPI_COMM_WORLD_LOCAL_RANK exec \"$@\"\n";
+        let fail = |e| format!("{}: {e}", path.display());
+        fs::write(&path, text).map_err(fail)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(fail)?;
+        Ok(path)
     }
 
     /// The same, over SRD or what it is compared with.

@@ -8,6 +8,7 @@ mod fabtests;
 mod impi;
 mod mpi4py;
 mod pyverbs;
+mod rails;
 mod suite;
 mod wheel;
 
