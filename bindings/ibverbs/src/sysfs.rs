@@ -6,8 +6,12 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
-    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    fs,
+    io::{self, Write},
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
+    },
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -40,22 +44,55 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// A folder of this user's that nobody else can write to.
+/// A folder of this user's that nobody else can write to: the same for all processes, so that it is
+/// written once; where somebody else was quicker with that name, one with a name of its own.
 fn own_root() -> PathBuf {
-    // SAFETY: no memory is passed; the call cannot fail.
-    let uid = unsafe { libc::getuid() };
     let shared = Path::new("/dev/shm");
     let base = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
-    let path = base.join(format!("srd-verbs-{uid}"));
-    let _ = fs::create_dir(&path);
-    let mine = fs::symlink_metadata(&path)
-        .is_ok_and(|m| m.is_dir() && m.uid() == uid && m.permissions().mode() & 0o022 == 0);
-    if mine { path } else { base.join(format!("srd-verbs-{uid}-{}", std::process::id())) }
+    // SAFETY: no memory is passed; the call cannot fail.
+    let path = base.join(format!("srd-verbs-{}", unsafe { libc::getuid() }));
+    if ready(&path).is_ok() {
+        return path;
+    }
+    fresh(&base).unwrap_or(path)
+}
+
+/// Makes a folder with a random name that only this user can enter.
+fn fresh(base: &Path) -> Option<PathBuf> {
+    let template = base.join("srd-verbs-XXXXXX");
+    let mut name =
+        std::ffi::CString::new(template.into_os_string().into_vec()).ok()?.into_bytes_with_nul();
+    // SAFETY: the text ends with zero, and the call only changes the letters in front of it.
+    let made = unsafe { libc::mkdtemp(name.as_mut_ptr().cast()) };
+    name.pop();
+    (!made.is_null()).then(|| OsString::from_vec(name).into())
+}
+
+/// Makes the folder if it is not there, and sees to it that nobody but this user (or root) can put
+/// anything in: what is written there must not follow somebody else's links.
+fn ready(path: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    // Of the entry itself: a link is no folder.
+    let found = fs::symlink_metadata(path)?;
+    // SAFETY: no memory is passed; the call cannot fail.
+    let own = found.uid() == unsafe { libc::getuid() } || found.uid() == 0;
+    if found.is_dir() && own && found.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it is no folder, belongs to somebody else, or others may write to it; remove it, or name \
+         another one with SYSFS_PATH",
+    ))
 }
 
 /// Writes the tree. What is there already is left as it is.
 pub(crate) fn write(entry: &Entry<'_>) -> io::Result<()> {
     let root = root();
+    ready(root)?;
     let class = root.join("class");
     put(&class.join("infiniband_verbs/abi_version"), ABI_VERSION)?;
     let verbs = class.join("infiniband_verbs").join(entry.uverbs);
@@ -99,7 +136,9 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     }
     let mut name = OsString::from(path);
     name.push(format!(".{}", std::process::id()));
-    fs::write(&name, text)?;
+    // Left behind by a process of this number that was killed.
+    let _ = fs::remove_file(&name);
+    fs::File::options().write(true).create_new(true).open(&name)?.write_all(text.as_bytes())?;
     fs::rename(&name, path)
 }
 
@@ -154,6 +193,28 @@ mod tests {
         assert!(is_pci_address(Path::new("/sys/devices/pci0000:00/0000:00:1f.3")));
         assert!(!is_pci_address(Path::new("/sys/devices/virtual/net/lo")));
         assert!(!is_pci_address(Path::new("/sys/devices/0000:00:1f")));
+    }
+
+    #[test]
+    fn a_folder_that_others_could_have_filled_is_not_used() {
+        let base = fresh(&std::env::temp_dir()).unwrap();
+        let mode = fs::metadata(&base).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let (open, link, new) = (base.join("open"), base.join("link"), base.join("new"));
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(&base, &link).unwrap();
+        assert!(ready(&open).is_err() && ready(&link).is_err());
+        ready(&new).unwrap();
+        ready(&new).unwrap();
+        // A file is never written through a link.
+        let victim = base.join("victim");
+        fs::write(&victim, "whole").unwrap();
+        symlink(&victim, new.join(format!("f.{}", std::process::id()))).unwrap();
+        put(&new.join("f"), "text").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "whole");
+        assert_eq!(fs::read_to_string(new.join("f")).unwrap(), "text");
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::failure::{Failure, Result};
 use std::{
     env,
     ffi::OsString,
+    fs,
+    hash::{BuildHasher, RandomState},
+    io::Write,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -62,11 +66,11 @@ pub struct LeadArgs {
 }
 
 impl LeadArgs {
-    /// The variables for a program, in order.
+    /// The variables for a program, in order, and the files that they name.
     ///
     /// # Errors
     /// The libraries are nowhere.
-    pub fn variables(&self) -> Result<Vec<(String, OsString)>> {
+    pub fn variables(&self) -> Result<(Vec<(String, OsString)>, Option<HostFiles>)> {
         let dir = libraries(self.verbs_dir.as_deref())?;
         let mut out: Vec<(String, OsString)> = vec![
             ("LD_LIBRARY_PATH".into(), joined([dir.clone()], "LD_LIBRARY_PATH")?),
@@ -86,40 +90,78 @@ impl LeadArgs {
         if let Some(interface) = &self.interface {
             out.push(("SRD_INTERFACE".into(), interface.into()));
         }
-        if let Some(hosts) = &self.hosts {
-            out.extend(host_variables(hosts)?);
-        }
+        let files = self.hosts.as_deref().map(HostFiles::new).transpose()?;
+        out.extend(files.iter().flat_map(HostFiles::variables));
         let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
         // Open MPI takes these along to the other hosts.
         let list = [names.as_slice(), &[STATS_VARIABLE]].concat().join(";");
         out.push(("OMPI_MCA_mca_base_env_list".into(), list.into()));
-        Ok(out)
+        Ok((out, files))
     }
 }
 
-/// Where MPI launchers read which hosts to use: a file for Open MPI and one for MPICH.
-fn host_variables(hosts: &str) -> Result<Vec<(String, OsString)>> {
-    let (mut open, mut hydra) = (String::new(), String::new());
-    for host in hosts.split(',') {
-        let (name, ranks) = host.split_once(':').unwrap_or((host, "1"));
-        if name.is_empty() || ranks.parse::<u32>().is_ok_and(|n| n == 0) {
-            return Err(Failure::usage(format!("--hosts {hosts}: write it as a:2,b:2")));
+/// Where MPI launchers read which hosts to use: a file for Open MPI and one for MPICH, in a folder
+/// that only this user can enter and that goes with this value.
+#[derive(Debug)]
+pub struct HostFiles(PathBuf);
+
+impl HostFiles {
+    fn new(hosts: &str) -> Result<Self> {
+        let (mut open, mut hydra) = (String::new(), String::new());
+        for host in hosts.split(',') {
+            let (name, ranks) = host.split_once(':').unwrap_or((host, "1"));
+            if name.is_empty() || ranks.parse::<u32>().is_ok_and(|n| n == 0) {
+                return Err(Failure::usage(format!("--hosts {hosts}: write it as a:2,b:2")));
+            }
+            ranks.parse::<u32>().map_err(|_| {
+                Failure::usage(format!("--hosts {hosts}: `{ranks}` is no number of ranks"))
+            })?;
+            open.push_str(&format!("{name} slots={ranks}\n"));
+            hydra.push_str(&format!("{name}:{ranks}\n"));
         }
-        ranks.parse::<u32>().map_err(|_| {
-            Failure::usage(format!("--hosts {hosts}: `{ranks}` is no number of ranks"))
-        })?;
-        open.push_str(&format!("{name} slots={ranks}\n"));
-        hydra.push_str(&format!("{name}:{ranks}\n"));
+        // Hashers of the standard library have random keys: nobody can guess the name and put
+        // links there before.
+        let random = RandomState::new().hash_one(std::process::id());
+        let folder = env::temp_dir().join(format!("srd-hosts-{random:016x}"));
+        let fail = |e| Failure::new(format!("{}: {e}", folder.display()));
+        // Fails if there is anything of that name, a link included.
+        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(fail)?;
+        let files = Self(folder.clone());
+        for (file, text) in [(files.open(), open), (files.hydra(), hydra)] {
+            fs::File::create_new(file)
+                .and_then(|mut f| f.write_all(text.as_bytes()))
+                .map_err(fail)?;
+        }
+        Ok(files)
     }
-    let base = env::temp_dir().join(format!("srd-hosts-{}", std::process::id()));
-    let (open_file, hydra_file) = (base.with_extension("openmpi"), base.with_extension("hydra"));
-    std::fs::write(&open_file, open)?;
-    std::fs::write(&hydra_file, hydra)?;
-    Ok(vec![
-        ("OMPI_MCA_orte_default_hostfile".into(), open_file.clone().into()),
-        ("PRTE_MCA_prte_default_hostfile".into(), open_file.into()),
-        ("HYDRA_HOST_FILE".into(), hydra_file.into()),
-    ])
+
+    fn open(&self) -> PathBuf {
+        self.0.join("openmpi")
+    }
+
+    fn hydra(&self) -> PathBuf {
+        self.0.join("hydra")
+    }
+
+    fn variables(&self) -> [(String, OsString); 3] {
+        [
+            ("OMPI_MCA_orte_default_hostfile".into(), self.open().into()),
+            ("PRTE_MCA_prte_default_hostfile".into(), self.open().into()),
+            ("HYDRA_HOST_FILE".into(), self.hydra().into()),
+        ]
+    }
+
+    /// Leaves the files where they are.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for HostFiles {
+    fn drop(&mut self) {
+        // What is left behind does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// These paths, then what the variable holds already, with colons.
@@ -169,18 +211,21 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn hosts_are_written_for_both_kinds_of_launchers() {
-        let vars = host_variables("a:2,b").unwrap();
-        let read = |i: usize| std::fs::read_to_string(&vars[i].1).unwrap();
+        let files = HostFiles::new("a:2,b").unwrap();
+        let mode = fs::metadata(&files.0).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let vars = files.variables();
+        let read = |i: usize| fs::read_to_string(&vars[i].1).unwrap();
         assert_eq!(read(0), "a slots=2\nb slots=1\n");
         assert_eq!(read(2), "a:2\nb:1\n");
-        for (_, file) in &vars {
-            let _ = std::fs::remove_file(file);
-        }
+        drop(files);
+        assert!(!Path::new(&vars[0].1).exists());
         for wrong in ["", "a:0", "a:x", ":2"] {
-            assert!(host_variables(wrong).is_err(), "{wrong}");
+            assert!(HostFiles::new(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `srd run` and `srd env`.
 
-use super::{LeadArgs, STATS_VARIABLE, figures};
+use super::{HostFiles, LeadArgs, STATS_VARIABLE, figures};
 use crate::{
     failure::{Failure, Result},
     output,
@@ -66,7 +66,10 @@ pub struct EnvArgs {
 /// # Errors
 /// The libraries are nowhere.
 pub fn print_env(args: &EnvArgs) -> Result {
-    for (name, value) in args.lead.variables()? {
+    let (variables, files) = args.lead.variables()?;
+    // The shell's programs read them.
+    files.into_iter().for_each(HostFiles::keep);
+    for (name, value) in variables {
         let quoted = value.to_string_lossy().replace('\'', r"'\''");
         output::line(&format!("export {name}='{quoted}'"))?;
     }
@@ -83,7 +86,9 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result {
         return Err(Failure::usage("name a program after `--`"));
     };
     let mut command = Command::new(program);
-    command.args(rest).envs(args.lead.variables()?).env(STATS_VARIABLE, &folder.0);
+    // The files go when the program has ended.
+    let (variables, _files) = args.lead.variables()?;
+    command.args(rest).envs(variables).env(STATS_VARIABLE, &folder.0);
     let child = command.spawn().map_err(|e| {
         let text = format!("cannot start {}: {e}", program.display());
         Failure::with_code(NOT_STARTED, text)
