@@ -140,6 +140,8 @@ enum srd_event_type {
     SRD_EVENT_TYPE_SQ_DRAINED = 7,
     // The sockets are broken.
     SRD_EVENT_TYPE_DATAPATH_ERROR = 8,
+    // A defect of the library: all requests ended with an error, and nothing works any more.
+    SRD_EVENT_TYPE_DEVICE_FATAL = 9,
 };
 
 // Bits of srd_wc.flags.

@@ -127,6 +127,8 @@ pub enum srd_event_type {
     SqDrained = 7,
     /// The sockets are broken.
     DatapathError = 8,
+    /// A defect of the library: all requests ended with an error, and nothing works any more.
+    DeviceFatal = 9,
 }
 
 /// An asynchronous event.
@@ -444,6 +446,9 @@ fn event_to_c(e: &AsyncEvent) -> srd_event {
         }
         AsyncEvent::QpFatal(q) => qp(srd_event_type::QpFatal, q),
         AsyncEvent::SqDrained(q) => qp(srd_event_type::SqDrained, q),
+        AsyncEvent::DeviceFatal => {
+            srd_event { event_type: srd_event_type::DeviceFatal as u32, ..none }
+        }
         AsyncEvent::DatapathError(error) => {
             srd_event { event_type: srd_event_type::DatapathError as u32, error: *error, ..none }
         }

@@ -47,8 +47,9 @@ impl From<srd::PostError> for Fail {
 }
 
 /// Runs the body of a function: its value, or the negative errno with the words put aside. A panic
-/// does not cross into C.
+/// does not cross into C, and the thread is not cancelled meanwhile.
 pub(crate) fn run(body: impl FnOnce() -> Result<c_int, Fail>) -> c_int {
+    let _uncancelled = srd::Uncancelled::new();
     let fail = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(fail)) => fail,

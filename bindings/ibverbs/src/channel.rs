@@ -5,9 +5,11 @@ use crate::{
     context::Context,
     cq::Cq,
     errno,
+    guard::{Look, wait_cancellable},
 };
 use libc::{c_int, c_uint, c_void};
 use srd::CompletionChannel;
+use srd_guard::guarded;
 use std::{
     os::fd::AsRawFd,
     sync::atomic::{AtomicI32, Ordering},
@@ -43,6 +45,7 @@ impl Channel {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
@@ -59,6 +62,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: null or a live channel.
     let Some(this) = (unsafe { Channel::of(channel) }) else { return libc::EINVAL };
@@ -74,6 +78,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     if solicited_only != 0 {
         return libc::EOPNOTSUPP;
@@ -86,46 +91,74 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     }
 }
 
-/// Waits for an event, unless the program made the descriptor non-blocking.
+/// Waits for an event, unless the program made the descriptor non-blocking. The wait is a place
+/// where the thread can be cancelled; nothing is locked then.
 ///
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
+    loop {
+        // SAFETY: as promised by the caller.
+        match unsafe { event_get(channel, cq, cq_context) } {
+            Look::Done(result) => return result,
+            Look::Wait(fd) => {
+                // SAFETY: nothing of this frame needs to be dropped.
+                if !unsafe { wait_cancellable(fd) } {
+                    return -1;
+                }
+            }
+        }
+    }
+}
+
+/// One look for an event.
+///
+/// # Safety
+/// As [`ibv_get_cq_event`].
+#[guarded(Look::Done(-1))]
+unsafe fn event_get(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> Look {
     // SAFETY: null or a live channel.
     let Some(this) = (unsafe { Channel::of(channel) }) else {
-        return errno::minus_one(libc::EINVAL);
+        return Look::Done(errno::minus_one(libc::EINVAL));
     };
+    let taken = this.channel.try_get_with(|event| {
+        let of = std::ptr::with_exposed_provenance_mut::<ibv_cq>(event.context as usize);
+        // SAFETY: a queue takes its events off the channel, which is locked here, and waits for
+        // those that were counted, before it goes: it lives. Both places are the caller's.
+        unsafe {
+            let queue = Cq::of(of);
+            queue.event_sent();
+            cq.write(of);
+            cq_context.write(queue.base.base.cq_context);
+        }
+    });
+    if taken.is_some() {
+        return Look::Done(0);
+    }
     // SAFETY: no memory is passed.
     let flags = unsafe { libc::fcntl(this.base.fd, libc::F_GETFL) };
-    let event = match this.channel.try_get() {
-        Some(event) => event,
-        None if flags & libc::O_NONBLOCK != 0 => return errno::minus_one(libc::EAGAIN),
-        None => match this.channel.get(None) {
-            Ok(Some(event)) => event,
-            Ok(None) => return errno::minus_one(libc::EAGAIN),
-            Err(e) => return errno::minus_one(e.errno()),
-        },
-    };
-    let of = std::ptr::with_exposed_provenance_mut::<ibv_cq>(event.context as usize);
-    // SAFETY: events of a queue that was destroyed are taken off the channel, so it lives; both
-    // places are the caller's.
-    unsafe {
-        let queue = Cq::of(of);
-        queue.event_sent();
-        cq.write(of);
-        cq_context.write(queue.base.base.cq_context);
+    if flags & libc::O_NONBLOCK != 0 {
+        return Look::Done(errno::minus_one(libc::EAGAIN));
     }
-    0
+    if this.channel.device().has_failed() {
+        return Look::Done(errno::minus_one(libc::EIO));
+    }
+    Look::Wait(this.base.fd)
 }
 
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, n: c_uint) {
     // SAFETY: a live queue.
     unsafe { Cq::of(cq) }.events_ack(n);

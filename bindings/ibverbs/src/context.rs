@@ -21,6 +21,7 @@ use crate::{
 };
 use libc::{c_int, c_void, size_t};
 use srd::datapath::route;
+use srd_guard::guarded;
 use std::{mem::offset_of, os::fd::AsRawFd, ptr, sync::Arc};
 
 /// Queue depths that are offered: deep enough for everybody, and small enough that programs which
@@ -86,6 +87,7 @@ const OPS: ibv_context_ops = ibv_context_ops {
 /// # Safety
 /// As verbs: `device` came from the list.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: it came from the list.
     let entry = unsafe { Entry::of(device) };
@@ -147,6 +149,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 /// # Safety
 /// As verbs: `context` is open.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     // SAFETY: it came from `ibv_open_device`, which gave a box away.
     let this = unsafe { Box::from_raw(ptr::from_ref(Context::of(context)).cast_mut()) };
@@ -163,6 +166,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
@@ -176,6 +180,7 @@ pub unsafe extern "C" fn ibv_query_device(
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -252,6 +257,7 @@ fn device_attr(context: &Context) -> ibv_device_attr {
 /// # Safety
 /// As verbs: `attr` has at least the room that the oldest header gave it.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
@@ -266,6 +272,7 @@ pub unsafe extern "C" fn ibv_query_port(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_query_port_speed(
     context: *mut ibv_context,
     port: u32,
@@ -285,6 +292,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
@@ -346,6 +354,7 @@ fn width_and_speed(bits_per_sec: Option<u64>) -> (u8, u8) {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port: u8,
@@ -363,6 +372,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port: u32,
@@ -385,6 +395,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded(-(libc::EIO as isize))]
 pub unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
@@ -417,6 +428,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
 /// # Safety
 /// `kind` is a place for the type.
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub unsafe extern "C" fn ibv_query_gid_type(
     _context: *mut ibv_context,
     port: u8,
@@ -434,6 +446,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub unsafe extern "C" fn ibv_query_pkey(
     _context: *mut ibv_context,
     port: u8,
@@ -450,6 +463,7 @@ pub unsafe extern "C" fn ibv_query_pkey(
 
 /// The index of a partition key (network byte order).
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub extern "C" fn ibv_get_pkey_index(_context: *mut c_void, port: u8, pkey: u16) -> c_int {
     if port == 1 && pkey == PKEY.to_be() { 0 } else { errno::minus_one(libc::EINVAL) }
 }

@@ -19,6 +19,7 @@ use crate::{
 };
 use libc::{c_int, c_void};
 use srd::{CompletionOp, CompletionQueue, CqInit, Qpn, Status, WorkCompletion};
+use srd_guard::guarded;
 use std::{
     cell::UnsafeCell,
     ptr,
@@ -153,12 +154,21 @@ impl Cq {
 
     /// An event of this queue was given to the program.
     pub(crate) fn event_sent(&self) {
-        self.events_sent.fetch_add(1, Ordering::Relaxed);
+        self.events_sent.fetch_add(1, Ordering::Release);
     }
 
     /// The program is done with events.
     pub(crate) fn events_ack(&self, n: u32) {
         self.events_acked.fetch_add(n, Ordering::Release);
+    }
+}
+
+/// Releases the lock of a queue when it goes.
+pub(crate) struct Unlock<'a>(pub &'a Cq);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 
@@ -229,6 +239,7 @@ pub(crate) unsafe fn create(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
     cqe: c_int,
@@ -248,20 +259,23 @@ pub unsafe extern "C" fn ibv_create_cq(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq) };
     if this.cq.in_use() {
         return libc::EBUSY;
     }
-    while this.events_acked.load(Ordering::Acquire) != this.events_sent.load(Ordering::Relaxed) {
+    // From now on none is taken: each that was taken is counted.
+    this.cq.events_forget();
+    while this.events_acked.load(Ordering::Acquire) != this.events_sent.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_micros(100));
     }
     // SAFETY: null or a live channel.
     let channel = unsafe { Channel::of(this.channel) };
     // SAFETY: null or a live domain.
     let domain = unsafe { this.domain.cast::<Pd>().as_ref() };
-    // SAFETY: it came from `create`. Dropping it takes its events off the channel.
+    // SAFETY: it came from `create`.
     drop(unsafe { Box::from_raw(cq.cast::<Cq>()) });
     if let Some(channel) = channel {
         channel.unrefer();
@@ -274,6 +288,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 
 /// The queue is as large as it was made.
 #[unsafe(no_mangle)]
+#[guarded]
 pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
     libc::EOPNOTSUPP
 }
@@ -282,10 +297,13 @@ pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
 ///
 /// # Safety
 /// As verbs.
+#[guarded(-1)]
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq) };
     let taken = this.locked();
+    // Also if this panics.
+    let unlock = Unlock(this);
     let mut n = 0;
     while n < max
         && let Some(completion) = taken.take(&this.cq, &this.opened.polled, n > 0)
@@ -294,7 +312,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
         unsafe { wc.add(n as usize).write(plain(&completion, &this.opened)) };
         n += 1;
     }
-    this.unlock();
+    drop(unlock);
+    if n == 0 && max > 0 && this.opened.device.has_failed() {
+        return errno::minus_one(libc::EIO);
+    }
     n
 }
 

@@ -5,7 +5,7 @@ use crate::{
         efadv_cq, efadv_cq_init_attr, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_gid,
         ibv_poll_cq_attr,
     },
-    cq::{self, Cq},
+    cq::{self, Cq, Unlock},
     errno,
     num::{
         EFADV_WC_EX_WITH_IS_UNSOLICITED, EFADV_WC_EX_WITH_SGID, IBV_CQ_INIT_ATTR_MASK_FLAGS,
@@ -16,6 +16,7 @@ use crate::{
 };
 use libc::{c_int, c_uint};
 use srd::{AhId, CompletionOp, WorkCompletion};
+use srd_guard::guarded;
 use std::{mem::offset_of, ptr};
 
 /// The table of functions around the plain queue.
@@ -50,6 +51,7 @@ pub(crate) const EFADV: efadv_cq =
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -63,6 +65,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 /// # Safety
 /// As efadv: `efa` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_create_cq(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -119,6 +122,7 @@ unsafe fn create(
 /// # Safety
 /// As efadv.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> *mut efadv_cq {
     // SAFETY: a live queue.
     (&raw const unsafe { Cq::of(cq.cast()) }.efadv).cast_mut()
@@ -126,6 +130,7 @@ pub unsafe extern "C" fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> *mut
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: null or a valid structure.
     if unsafe { attr.as_ref() }.is_some_and(|a| a.comp_mask != 0) {
@@ -134,22 +139,25 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq.cast()) };
     let taken = this.locked();
+    // Without a completion, and if this panics.
+    let unlock = Unlock(this);
     match taken.take(&this.cq, &this.opened.polled, false) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.
             unsafe { show(cq, &completion) };
+            // Until `end_poll`.
+            std::mem::forget(unlock);
             0
         }
-        None => {
-            this.unlock();
-            libc::ENOENT
-        }
+        None if this.opened.device.has_failed() => libc::EIO,
+        None => libc::ENOENT,
     }
 }
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: a live queue, locked since `start_poll`.
     let (this, taken) = unsafe {
@@ -169,6 +177,7 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: a live queue, locked since `start_poll`.
     unsafe { Cq::of(cq.cast()) }.unlock();
@@ -197,6 +206,7 @@ unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a WorkCompletion {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: called between start and end of a poll.
     cq::opcode(unsafe { current(cq) }.op)
@@ -204,6 +214,7 @@ unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     cq::vendor_err(unsafe { current(cq) }.status)
@@ -211,6 +222,7 @@ unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     unsafe { current(cq) }.byte_len
@@ -218,6 +230,7 @@ unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     unsafe { current(cq) }.imm.unwrap_or(0).to_be()
@@ -225,6 +238,7 @@ unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     u32::from(unsafe { current(cq) }.qpn.0)
@@ -232,6 +246,7 @@ unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     u32::from(unsafe { current(cq) }.src_qpn.0)
@@ -239,6 +254,7 @@ unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     // SAFETY: called between start and end of a poll.
     cq::wc_flags(unsafe { current(cq) })
@@ -248,6 +264,7 @@ unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
 ///
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
     let (this, c) = unsafe { (Cq::of(cq.cast()), current(cq)) };
@@ -256,6 +273,7 @@ unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn read_zero(_cq: *mut ibv_cq_ex) -> u8 {
     0
 }
@@ -273,6 +291,7 @@ unsafe fn around<'a>(efadv: *mut efadv_cq) -> &'a Cq {
 ///
 /// # Safety
 /// As verbs.
+#[guarded(-libc::EIO)]
 unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int {
     // SAFETY: called between start and end of a poll.
     let (this, c) = unsafe {
@@ -291,6 +310,7 @@ unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn is_unsolicited(efadv: *mut efadv_cq) -> bool {
     // SAFETY: called between start and end of a poll.
     unsafe { around(efadv).held().current.op == CompletionOp::RecvUnsolicited }

@@ -10,6 +10,7 @@ use crate::{
 };
 use libc::{c_char, c_int};
 use srd::{Device, InterfaceAddress, interface_addresses};
+use srd_guard::guarded;
 use std::{
     ffi::CStr,
     net::{IpAddr, UdpSocket},
@@ -212,6 +213,7 @@ pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
 /// # Safety
 /// As verbs: `count` is null or a place for the number.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     let entries = entries();
     if !count.is_null() {
@@ -238,6 +240,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 /// # Safety
 /// As verbs: `list` came from [`ibv_get_device_list`].
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: it came from malloc.
     unsafe { libc::free(list.cast()) };
@@ -246,6 +249,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 /// # Safety
 /// As verbs: `device` came from the list.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     // SAFETY: the entry is never freed.
     unsafe { (*device).name.as_ptr() }
@@ -256,6 +260,7 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 /// # Safety
 /// As verbs: `device` came from the list.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     // SAFETY: it came from the list.
     unsafe { Entry::of(device) }.guid().to_be()
@@ -264,6 +269,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 /// # Safety
 /// As verbs: `device` came from the list.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     let index = entries().iter().position(|e| ptr::eq(&raw const e.base, device));
     index.map_or(-1, |i| i as c_int)
@@ -274,6 +280,7 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
 /// # Safety
 /// As verbs: texts end with zero, `buf` has `size` bytes.
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,
@@ -298,6 +305,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
 
 /// Root of the tree that describes the devices.
 #[unsafe(no_mangle)]
+#[guarded]
 pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
     let text = || std::ffi::CString::new(sysfs::root().display().to_string()).unwrap_or_default();

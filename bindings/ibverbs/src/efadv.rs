@@ -16,6 +16,7 @@ use crate::{
 };
 use libc::{c_int, c_void};
 use srd::{DeviceAttr, caps};
+use srd_guard::guarded;
 
 /// Shortest structure that a caller may pass: everything before the fields of later versions.
 const DEVICE_ATTR_MIN: usize = 32;
@@ -23,6 +24,7 @@ const DEVICE_ATTR_MIN: usize = 32;
 /// # Safety
 /// As efadv: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_query_device(
     context: *mut ibv_context,
     attr: *mut efadv_device_attr,
@@ -65,6 +67,7 @@ fn caps_of(attr: &DeviceAttr) -> u32 {
 /// # Safety
 /// As efadv: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_query_ah(
     ah: *mut ibv_ah,
     attr: *mut efadv_ah_attr,
@@ -85,6 +88,7 @@ pub unsafe extern "C" fn srd_efadv_query_ah(
 /// # Safety
 /// As efadv: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded(-libc::EIO)]
 pub unsafe extern "C" fn srd_efadv_get_max_sq_depth(
     context: *mut ibv_context,
     attr: *const efadv_sq_depth_attr,
@@ -108,6 +112,7 @@ pub unsafe extern "C" fn srd_efadv_get_max_sq_depth(
 /// # Safety
 /// As efadv: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded(-libc::EIO)]
 pub unsafe extern "C" fn srd_efadv_get_max_rq_depth(
     context: *mut ibv_context,
     attr: *const efadv_rq_depth_attr,
@@ -128,6 +133,7 @@ pub unsafe extern "C" fn srd_efadv_get_max_rq_depth(
 /// # Safety
 /// As efadv: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_query_mr(
     _mr: *mut c_void,
     attr: *mut efadv_mr_attr,

@@ -4,13 +4,17 @@ use crate::{
     abi::{ibv_async_event, ibv_context, ibv_qp},
     context::Context,
     errno,
-    num::{IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SQ_DRAINED, int},
+    guard::{Look, wait_cancellable},
+    num::{
+        IBV_EVENT_DEVICE_FATAL, IBV_EVENT_PORT_ERR, IBV_EVENT_QP_FATAL, IBV_EVENT_SQ_DRAINED, int,
+    },
     opened::Opened,
     pd::Pd,
     qp::Qp,
 };
 use libc::{c_int, c_void};
 use srd::{AhId, AsyncEvent, Device, Qpn};
+use srd_guard::guarded;
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
@@ -140,7 +144,7 @@ fn distribute(opened: &Opened) {
                 Some(owner) => Some(owner),
                 None => continue,
             },
-            (None, AsyncEvent::DatapathError(_)) => None,
+            (None, AsyncEvent::DatapathError(_) | AsyncEvent::DeviceFatal) => None,
             // Verbs has no word for it.
             _ => continue,
         };
@@ -155,8 +159,12 @@ fn distribute(opened: &Opened) {
 /// waits from now on until the event is acknowledged.
 fn translate(opened: &Opened, event: AsyncEvent) -> Option<ibv_async_event> {
     let Some(qpn) = of_qp(event) else {
-        let element = ptr::without_provenance_mut::<c_void>(1);
-        return Some(ibv_async_event { element, event_type: int(IBV_EVENT_PORT_ERR) });
+        let (element, kind) = match event {
+            AsyncEvent::DeviceFatal => (ptr::null_mut(), IBV_EVENT_DEVICE_FATAL),
+            // The number of the port.
+            _ => (ptr::without_provenance_mut::<c_void>(1), IBV_EVENT_PORT_ERR),
+        };
+        return Some(ibv_async_event { element, event_type: int(kind) });
     };
     let table = opened.queues.locked();
     let qp = table.get(&u32::from(qpn.0))?.0;
@@ -171,36 +179,51 @@ fn translate(opened: &Opened, event: AsyncEvent) -> Option<ibv_async_event> {
     Some(ibv_async_event { element: qp.cast(), event_type: int(kind) })
 }
 
-/// Waits for an event, unless the program made the descriptor non-blocking.
+/// Waits for an event, unless the program made the descriptor non-blocking. The wait is a place
+/// where the thread can be cancelled; nothing is locked then.
 ///
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(
+pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    // SAFETY: the context is open.
-    let (this, fd) = unsafe { (Context::of(context), (*context).async_fd) };
     loop {
-        distribute(&this.opened);
-        while let Some(next) = this.inbox.pop() {
-            if let Some(translated) = translate(&this.opened, next) {
-                // SAFETY: a place for the event.
-                unsafe { event.write(translated) };
-                return 0;
+        // SAFETY: as promised by the caller.
+        match unsafe { event_get(context, event) } {
+            Look::Done(result) => return result,
+            Look::Wait(fd) => {
+                // SAFETY: nothing of this frame needs to be dropped.
+                if !unsafe { wait_cancellable(fd) } {
+                    return -1;
+                }
             }
         }
-        // SAFETY: no memory is passed.
-        if unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0 {
-            return errno::minus_one(libc::EAGAIN);
-        }
-        let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid entry.
-        if unsafe { libc::poll(&raw mut wanted, 1, -1) } < 0 {
-            return -1;
+    }
+}
+
+/// One look for an event.
+///
+/// # Safety
+/// As [`ibv_get_async_event`].
+#[guarded(Look::Done(-1))]
+unsafe fn event_get(context: *mut ibv_context, event: *mut ibv_async_event) -> Look {
+    // SAFETY: the context is open.
+    let (this, fd) = unsafe { (Context::of(context), (*context).async_fd) };
+    distribute(&this.opened);
+    while let Some(next) = this.inbox.pop() {
+        if let Some(translated) = translate(&this.opened, next) {
+            // SAFETY: a place for the event.
+            unsafe { event.write(translated) };
+            return Look::Done(0);
         }
     }
+    // SAFETY: no memory is passed.
+    if unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_NONBLOCK != 0 {
+        return Look::Done(errno::minus_one(libc::EAGAIN));
+    }
+    Look::Wait(fd)
 }
 
 /// A queue pair can be destroyed when its events were acknowledged.
@@ -208,11 +231,12 @@ pub unsafe extern "C" fn ibv_get_async_event(
 /// # Safety
 /// As verbs: the event came from [`ibv_get_async_event`].
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // SAFETY: a valid event; its queue pair lives until this call.
     unsafe {
         let event = &*event;
-        if event.event_type != int(IBV_EVENT_PORT_ERR) {
+        if matches!(i64::from(event.event_type), IBV_EVENT_QP_FATAL | IBV_EVENT_SQ_DRAINED) {
             Qp::of(event.element.cast()).events_open.fetch_sub(1, Ordering::AcqRel);
         }
     }

@@ -3,15 +3,24 @@
 
 use crate::{devices, settings::warn};
 use srd::Device;
+use srd_guard::guarded;
 use std::{
     env, fs,
     io::Write,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
+
+/// How long the end of a process waits for its devices: more than the second and a bit that a
+/// device takes at most for its peers' sake.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
+/// How often it looks.
+const CLOSE_LOOK: Duration = Duration::from_micros(200);
 
 /// What went through the devices of this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,18 +70,39 @@ pub(crate) fn account(device: &Device) {
 }
 
 /// Called by the loader when the process ends, after the destructors of libraries above this one.
+#[guarded]
 pub(crate) extern "C" fn at_exit() {
     if !OPENED.load(Ordering::Relaxed) || OWNER.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
-    for device in devices::entries().iter().filter_map(devices::Entry::opened) {
-        account(&device);
-        device.close();
-    }
+    close_all();
     if let Some(folder) = env::var_os("SRD_STATS_DIR")
         && let Err(e) = leave(Path::new(&folder))
     {
         warn(&format!("the figures cannot be left in {}: {e}", folder.display()));
+    }
+}
+
+/// Closes the devices, unless that takes too long. The process may end in a handler of a signal that
+/// came while its thread held one of the library's locks: nobody gives that back any more. Therefore
+/// another thread does the work, and this one waits with a bound.
+fn close_all() {
+    let done = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&done);
+    let started = thread::Builder::new().name("srd-exit".to_owned()).spawn(move || {
+        for device in devices::entries().iter().filter_map(devices::Entry::opened) {
+            account(&device);
+            device.close();
+        }
+        told.store(true, Ordering::Release);
+    });
+    let deadline = Instant::now() + CLOSE_MAX;
+    while started.is_ok() && !done.load(Ordering::Acquire) {
+        if Instant::now() > deadline {
+            warn("the device is not closed in order: its lock is held (exit in a signal handler?)");
+            return;
+        }
+        thread::sleep(CLOSE_LOOK);
     }
 }
 

@@ -20,10 +20,12 @@ mod efadv;
 mod errno;
 mod events;
 mod exit;
+mod guard;
 mod load;
 pub mod num;
 mod opened;
 mod pd;
+mod peers;
 mod qp;
 #[cfg(test)]
 mod rails_tests;

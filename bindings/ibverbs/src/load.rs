@@ -1,9 +1,11 @@
 //! What happens when the loader brings the library into a process, and when the process ends.
 
 use crate::{exit, sysfs};
+use srd_guard::guarded;
 use std::env;
 
 /// Programs look for the device's description where this variable says.
+#[guarded]
 extern "C" fn at_load() {
     if env::var_os(sysfs::SYSFS_PATH).is_none() {
         // SAFETY: libraries are loaded before the program has threads of its own, or under the

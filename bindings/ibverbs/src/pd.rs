@@ -15,6 +15,7 @@ use crate::{
 };
 use libc::{c_int, c_uint, c_void, size_t};
 use srd::{Access, AddressHandle, AhId, MemoryRegion, ProtectionDomain, ip_from_gid};
+use srd_guard::guarded;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
@@ -96,6 +97,7 @@ pub(crate) fn next_handle() -> u32 {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the context is open.
     match unsafe { Context::of(context) }.opened.device.pd_create() {
@@ -121,6 +123,7 @@ fn give_pd(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: a live domain.
     if unsafe { Pd::of(pd) }.users.load(Ordering::Acquire) > 0 {
@@ -145,6 +148,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
@@ -179,6 +183,7 @@ struct Td {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
@@ -192,6 +197,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: it came from `alloc_td`.
     unsafe {
@@ -214,6 +220,7 @@ struct Mr {
 /// # Safety
 /// As verbs: the memory stays valid until it was deregistered.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -227,6 +234,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
 /// # Safety
 /// As [`ibv_reg_mr`].
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -241,6 +249,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
 /// # Safety
 /// As [`ibv_reg_mr`].
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -273,6 +282,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
 /// # Safety
 /// As [`ibv_reg_mr`].
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_reg_mr_ex(
     pd: *mut ibv_pd,
     attr: *mut ibv_mr_init_attr,
@@ -314,6 +324,7 @@ fn access_of(access: c_uint) -> Result<u8, i32> {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     // SAFETY: it came from a registration here; dropping the region deregisters it.
     let pd = unsafe { Box::from_raw(mr.cast::<Mr>()) }.base.pd;
@@ -350,6 +361,7 @@ impl Ah {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     // SAFETY: a live domain and a valid structure.
     let (domain, attr) = unsafe { (Pd::of(pd), &*attr) };
@@ -383,6 +395,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     // SAFETY: it came from `ibv_create_ah`.
     let this = unsafe { Box::from_raw(ah.cast::<Ah>()) };
@@ -404,6 +417,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded(-1)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
     _context: *mut ibv_context,
     port: u8,
@@ -427,6 +441,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
     wc: *mut ibv_wc,

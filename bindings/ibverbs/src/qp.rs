@@ -26,6 +26,7 @@ use crate::{
 };
 use libc::c_int;
 use srd::{QpInit, QpModify, QpState, QpType, QueuePair};
+use srd_guard::guarded;
 use std::{
     cell::UnsafeCell,
     ptr,
@@ -96,6 +97,7 @@ impl<'a> Wanted<'a> {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
@@ -113,6 +115,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
@@ -131,6 +134,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 /// # Safety
 /// As efadv.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_create_driver_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
@@ -153,6 +157,7 @@ pub unsafe extern "C" fn srd_efadv_create_driver_qp(
 /// # Safety
 /// As efadv: `efa` has `len` bytes.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     _context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
@@ -280,6 +285,7 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: a live queue pair.
     if unsafe { Qp::of(qp) }.extended { qp.cast() } else { ptr::null_mut() }
@@ -290,6 +296,7 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 /// # Safety
 /// As efadv.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn srd_efadv_qp_from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut efadv_qp {
     // SAFETY: a live queue pair.
     (&raw const unsafe { Qp::of(qp.cast()) }.efadv).cast_mut()
@@ -314,6 +321,7 @@ fn allowed(from: QpState, to: QpState, kind: QpType) -> Option<(i64, i64)> {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
@@ -372,6 +380,7 @@ fn forget_completions(this: &Qp) {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
@@ -430,6 +439,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: a live queue pair.
     let this = unsafe { Qp::of(qp) };
@@ -460,6 +470,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 /// # Safety
 /// As verbs.
 #[unsafe(no_mangle)]
+#[guarded]
 pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     qp: *mut ibv_qp,
     _op: c_int,

@@ -8,12 +8,14 @@ use crate::{
 };
 use libc::c_int;
 use srd::{Faults, PostError, RECV_SGES_MAX, RecvWr, Sge};
+use srd_guard::guarded;
 use std::slice;
 
 /// `ibv_post_recv`.
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     wr: *mut ibv_recv_wr,

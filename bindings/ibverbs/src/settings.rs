@@ -1,6 +1,7 @@
 //! What the environment says. Everything is optional; a variable `SRD_…` that nobody knows, or a
 //! value that makes no sense, is named once on standard error.
 
+use crate::peers::Silent;
 use srd::{DeviceConfig, PathPolicy, Progress};
 use std::{env, fmt::Display, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
@@ -90,6 +91,8 @@ impl Settings {
         if let Some(base) = self.port_base {
             config.port_base = base;
         }
+        let (silent, base) = (Silent::default(), config.port_base);
+        config.watch = Some(Box::new(move |event| silent.watch(event, base, PEER_SILENT_MAX_S)));
         if self.mtu.is_none() {
             // No more than EFA has, although the loopback interface would carry it.
             config.mtu_max = Some(MTU_MAX_DEFAULT);

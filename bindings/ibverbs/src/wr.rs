@@ -13,6 +13,7 @@ use libc::{c_int, c_uint, c_void, size_t};
 use srd::{
     Data, Faults, INLINE_BYTES_MAX, Opcode, PostError, QpState, Qpn, SEND_SGES_MAX, SendWr, Sge,
 };
+use srd_guard::guarded;
 use std::{ptr, slice};
 
 /// Local data of a request that is being built.
@@ -136,6 +137,16 @@ pub(crate) struct Session {
     error: c_int,
 }
 
+/// Releases the lock of a queue pair's session when it goes.
+struct Unlock<'a>(&'a Qp);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: whoever made this holds the lock.
+        unsafe { libc::pthread_mutex_unlock(self.0.lock.get()) };
+    }
+}
+
 /// The checks that EFA's library makes of every send request.
 fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     let flags = i64::from(flags);
@@ -186,6 +197,7 @@ pub(crate) unsafe fn post_list<T>(
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     wr: *mut ibv_send_wr,
@@ -293,6 +305,7 @@ pub(crate) const EFADV: efadv_qp =
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
 
 /// The session that this thread has started.
@@ -309,6 +322,7 @@ unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: a live queue pair; the mutex was initialised and is never moved.
     unsafe {
@@ -321,9 +335,12 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
+    // Whoever completes holds the lock, since `wr_start`; released also if this panics.
+    let unlock = Unlock(this);
     let mut result = session.error;
     let posted = result == 0 && !session.requests.is_empty();
     if posted {
@@ -331,8 +348,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         result = unsafe { Building::enqueue(&session.requests, this) }.err().unwrap_or(0);
     }
     session.requests.clear();
-    // SAFETY: whoever completes holds the lock, since `wr_start`.
-    unsafe { libc::pthread_mutex_unlock(this.lock.get()) };
+    drop(unlock);
     if posted && result == 0 {
         this.qp.doorbell();
     }
@@ -341,6 +357,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: a session was started, hence the lock is held.
     unsafe {
@@ -396,6 +413,7 @@ unsafe fn change(qp: *mut ibv_qp_ex, set: impl FnOnce(&Qp, &mut Building) -> Res
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Send, 0, 0, 0) };
@@ -403,6 +421,7 @@ unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::SendImm, 0, 0, imm) };
@@ -410,6 +429,7 @@ unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Read, rkey, addr, 0) };
@@ -417,6 +437,7 @@ unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::Write, rkey, addr, 0) };
@@ -424,6 +445,7 @@ unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, imm: u32) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::WriteImm, rkey, addr, imm) };
@@ -433,6 +455,7 @@ unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64,
 ///
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
     unsafe { session(qp) }.1.error = libc::EOPNOTSUPP;
@@ -440,6 +463,7 @@ unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
 
 /// # Safety
 /// As verbs.
+#[guarded(look)]
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     let set = |_: &Qp, wr: &mut Building| {
         (wr.ah, wr.qpn, wr.qkey) = (ah, qpn as u16, qkey);
@@ -451,6 +475,7 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let one = [ibv_sge { addr, length, lkey }];
     // SAFETY: within a session.
@@ -459,6 +484,7 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, n: size_t, list: *const ibv_sge) {
     // SAFETY: within a session; the list has `n` entries.
     unsafe { change(qp, |qp, wr| sges_set(qp, wr, list_of(list, n)?)) };
@@ -476,6 +502,7 @@ fn sges_set(qp: &Qp, wr: &mut Building, list: &[ibv_sge]) -> Result<(), c_int> {
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) {
     let one = [ibv_data_buf { addr, length }];
     // SAFETY: within a session; `length` bytes are there.
@@ -484,6 +511,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 
 /// # Safety
 /// As verbs.
+#[guarded]
 unsafe extern "C" fn wr_set_inline_data_list(
     qp: *mut ibv_qp_ex,
     n: size_t,

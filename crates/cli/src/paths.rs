@@ -175,13 +175,20 @@ pub struct Survey {
     pub rtt_us_max: f64,
 }
 
-/// Probes all paths to a server for half a second.
+/// Probes all paths to a server for half a second, with packets of `mtu` bytes of payload at most
+/// (`None`: what the interface carries).
 ///
 /// # Errors
 /// The server cannot be reached.
-pub fn survey(host: &HostName, ip: Option<IpAddr>, stop: &Stop) -> Result<Survey> {
+pub fn survey(
+    host: &HostName,
+    ip: Option<IpAddr>,
+    mtu: Option<u16>,
+    stop: &Stop,
+) -> Result<Survey> {
     let mut device = DeviceArgs::default_options()?;
     (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
+    device.mtu = mtu;
     let interval = Duration::from_millis(500);
     let args = PathsArgs {
         host: host.clone(),

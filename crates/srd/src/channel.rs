@@ -41,11 +41,16 @@ impl ChannelCore {
     }
 
     pub(crate) fn pop(&self) -> Option<CqEvent> {
-        let event = lock(&self.waiting).pop_front();
-        if event.is_some() {
-            self.fd.take();
-        }
-        event
+        self.pop_with(|_| ())
+    }
+
+    /// Shows the event to `taken` before the lock is released.
+    pub(crate) fn pop_with(&self, taken: impl FnOnce(&CqEvent)) -> Option<CqEvent> {
+        let mut waiting = lock(&self.waiting);
+        let event = waiting.pop_front()?;
+        taken(&event);
+        self.fd.take();
+        Some(event)
     }
 
     /// Forgets the events of a queue that was destroyed.
@@ -87,6 +92,14 @@ impl CompletionChannel {
     /// The oldest event, if one waits.
     pub fn try_get(&self) -> Option<CqEvent> {
         self.core.pop()
+    }
+
+    /// As [`CompletionChannel::try_get`]; shows the event to `taken` while the channel is locked.
+    /// Whoever destroys queues by hand counts events there: after
+    /// [`CompletionQueue::events_forget`](crate::CompletionQueue::events_forget) every event of the
+    /// queue that was ever taken is counted.
+    pub fn try_get_with(&self, taken: impl FnOnce(&CqEvent)) -> Option<CqEvent> {
+        self.core.pop_with(taken)
     }
 
     /// The oldest event; waits for one up to `timeout` (`None` = as long as it takes).
@@ -140,6 +153,27 @@ impl AsRawFd for CompletionChannel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn an_event_that_is_being_taken_is_counted_before_its_queue_can_go() {
+        let c = Arc::new(ChannelCore::new().unwrap());
+        c.push(CqId(1), 10);
+        let (counted, mut destroyer) = (Arc::new(AtomicBool::new(false)), None);
+        let (other, seen) = (Arc::clone(&c), Arc::clone(&counted));
+        c.pop_with(|_| {
+            // Between the taking and the counting somebody destroys the queue.
+            destroyer = Some(std::thread::spawn(move || {
+                other.purge(CqId(1));
+                seen.load(Ordering::SeqCst)
+            }));
+            // Long enough for a purge that does not wait.
+            std::thread::sleep(Duration::from_millis(50));
+            counted.store(true, Ordering::SeqCst);
+        });
+        let destroyer = destroyer.expect("there was an event");
+        assert!(destroyer.join().unwrap(), "the queue went before the event was counted");
+    }
 
     #[test]
     fn events_come_in_order_and_purge_takes_the_readiness_along() {

@@ -60,6 +60,10 @@ pub type UdpTune = Box<dyn FnOnce(&mut UdpConfig) + Send>;
 /// Changes any field of the engine's configuration before it is checked.
 pub type EngineTune = Box<dyn FnOnce(&mut EngineConfig) + Send>;
 
+/// Sees every asynchronous event when it happens, within the engine's turn: it must not call the
+/// device, and not take long.
+pub type EventWatch = Box<dyn Fn(&crate::AsyncEvent) + Send + Sync>;
+
 /// How to open a [`Device`](crate::Device). Start from [`DeviceConfig::loopback`],
 /// [`DeviceConfig::ip`], [`DeviceConfig::interface`] or [`DeviceConfig::custom`], then change
 /// fields.
@@ -101,6 +105,8 @@ pub struct DeviceConfig {
     pub tune_udp: Option<UdpTune>,
     /// What else to change in the engine.
     pub tune: Option<EngineTune>,
+    /// Who sees events besides the queue of [`Device::event_get`](crate::Device::event_get).
+    pub watch: Option<EventWatch>,
 }
 
 impl DeviceConfig {
@@ -120,6 +126,7 @@ impl DeviceConfig {
             wrap: None,
             tune_udp: None,
             tune: None,
+            watch: None,
         }
     }
 
@@ -157,6 +164,7 @@ impl fmt::Debug for DeviceConfig {
             .field("wrap", &self.wrap.is_some())
             .field("tune_udp", &self.tune_udp.is_some())
             .field("tune", &self.tune.is_some())
+            .field("watch", &self.watch.is_some())
             .finish()
     }
 }

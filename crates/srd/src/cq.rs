@@ -232,6 +232,16 @@ impl CompletionQueue {
         Ok(())
     }
 
+    /// Takes the queue's events off its channel, and makes no more until it is armed again. For
+    /// callers that count events and destroy the queue next.
+    pub fn events_forget(&self) {
+        let core = &self.0.core;
+        core.armed.store(false, Ordering::SeqCst);
+        if let Some(channel) = &core.channel {
+            channel.purge(core.id);
+        }
+    }
+
     /// Whether completions wait to be polled.
     fn has_waiting(&self) -> bool {
         let reader = lock(&self.0.core.reader);

@@ -74,7 +74,7 @@ impl Nic {
 
 impl CqSide {
     /// Tells who waits: the channel if armed, and sleeping threads.
-    fn notify(&self) {
+    pub(crate) fn notify(&self) {
         // The completion is in the ring before `armed` and `sleepers` are looked at; the other
         // side sets them before it looks into the ring a last time.
         fence(Ordering::SeqCst);

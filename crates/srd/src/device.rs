@@ -7,6 +7,7 @@ use crate::{
     dirty::DirtySet,
     driving::Driving,
     events::EventQueue,
+    failed::NicGuard,
     fork::Process,
     nic::{Nic, Turn},
     open,
@@ -22,7 +23,7 @@ use std::{
     net::IpAddr,
     os::fd::BorrowedFd,
     sync::{
-        Arc, Mutex, MutexGuard, TryLockError,
+        Arc, Mutex, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread::JoinHandle,
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     sends_limited: AtomicBool,
     pub events: EventQueue,
     pub stop: AtomicBool,
+    /// The engine panicked; see [`Nic::fail`].
+    pub failed: AtomicBool,
     pub driving: Driving,
 }
 
@@ -71,14 +74,14 @@ impl Shared {
     }
 
     /// The lock, for a command. Wakes its holder if that sleeps.
-    pub(crate) fn nic(&self) -> Result<MutexGuard<'_, Nic>, Error> {
+    pub(crate) fn nic(&self) -> Result<NicGuard<'_>, Error> {
         self.check()?;
         self.nic_to_destroy()
     }
 
     /// The lock, to take something apart: also on a device that is shut down, which may still say
     /// goodbye with what it has.
-    pub(crate) fn nic_to_destroy(&self) -> Result<MutexGuard<'_, Nic>, Error> {
+    pub(crate) fn nic_to_destroy(&self) -> Result<NicGuard<'_>, Error> {
         if self.process.is_left() {
             return Err(Error::Forked);
         }
@@ -93,24 +96,28 @@ impl Shared {
     }
 
     /// The lock, if nobody has it.
-    pub(crate) fn try_nic(&self) -> Option<MutexGuard<'_, Nic>> {
+    pub(crate) fn try_nic(&self) -> Option<NicGuard<'_>> {
         match self.nic.try_lock() {
-            Ok(nic) => Some(nic),
+            Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
+            Ok(_) | Err(TryLockError::WouldBlock) => None,
             Err(TryLockError::Poisoned(_)) => {
                 self.stop.store(true, Ordering::SeqCst);
                 None
             }
-            Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// The lock. A thread that panicked with it has left an engine that nobody may use again: the
     /// device is closed then, and since it sends no more, nothing reads registered memory either.
-    pub(crate) fn nic_for_driver(&self) -> Result<MutexGuard<'_, Nic>, Error> {
-        self.nic.lock().map_err(|_| {
+    pub(crate) fn nic_for_driver(&self) -> Result<NicGuard<'_>, Error> {
+        let locked = self.nic.lock().map_err(|_| {
             self.stop.store(true, Ordering::SeqCst);
             Error::Closed
-        })
+        })?;
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok(NicGuard::new(locked, self))
     }
 
     /// A queue pair has new posts.
@@ -263,8 +270,8 @@ impl Device {
     ///
     /// # Errors
     /// See [`DeviceError`]; the text says what to do.
-    pub fn open(config: DeviceConfig) -> Result<Self, DeviceError> {
-        let progress = config.progress;
+    pub fn open(mut config: DeviceConfig) -> Result<Self, DeviceError> {
+        let (progress, watch) = (config.progress, config.watch.take());
         let parts = open::open(config)?;
         let shared = Arc::new(Shared {
             slot: parts.nic.engine.config().slot,
@@ -279,9 +286,10 @@ impl Device {
             regions: RegionViews::default(),
             queues: Mutex::default(),
             sends_limited: AtomicBool::new(false),
-            events: EventQueue::new()
+            events: EventQueue::new(watch)
                 .map_err(|source| DeviceError::Os { what: "making an event counter", source })?,
             stop: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             attr: parts.attr,
             port: parts.port,
             nic: Mutex::new(parts.nic),
@@ -311,6 +319,31 @@ impl Device {
         if !self.shared().process.is_left() {
             self.0.close();
         }
+    }
+
+    /// Gives the device up, as after a panic of its engine: all requests end with status 2, an event
+    /// tells it ([`AsyncEvent::DeviceFatal`]), and nothing works any more but to destroy what there
+    /// is. For callers that caught a panic of their own and cannot go on.
+    pub fn fail(&self) {
+        let shared = self.shared();
+        // A lock that is poisoned tells that this was done already.
+        if let Ok(mut nic) = shared.nic_to_destroy() {
+            nic.fail(shared);
+        }
+    }
+
+    /// Panics with the engine's lock held, as a defect of the engine would: for tests of bindings.
+    #[cfg(debug_assertions)]
+    #[doc(hidden)]
+    pub fn panic_on_purpose(&self) {
+        let _nic = self.shared().nic();
+        panic!("on purpose, with the engine's lock held");
+    }
+
+    /// Whether the device has failed; see [`Device::fail`].
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.shared().failed.load(Ordering::Relaxed)
     }
 
     /// Whether this process is a child of `fork` of the one that opened the device: then it is not

@@ -1,6 +1,6 @@
 //! Asynchronous events: what happens outside of work requests.
 
-use crate::{eventfd::EventFd, sync::lock};
+use crate::{config::EventWatch, eventfd::EventFd, sync::lock};
 use srd_core::{Endpoint, Qpn};
 use std::{
     collections::VecDeque,
@@ -39,29 +39,36 @@ pub enum AsyncEvent {
     QpFatal(Qpn),
     /// All requests of a queue pair in SQD have ended.
     SqDrained(Qpn),
+    /// The device has failed: a defect of the library made the engine panic. All requests ended
+    /// with status 2, and nothing works any more but to destroy what there is.
+    DeviceFatal,
     /// The datapath is broken (not just a lost packet); the number is an errno. The device goes on
     /// trying.
     DatapathError(i32),
 }
 
 /// The queue between the engine's turn and the user.
-#[derive(Debug)]
 pub(crate) struct EventQueue {
     fd: EventFd,
+    watch: Option<EventWatch>,
     waiting: Mutex<VecDeque<AsyncEvent>>,
     dropped: AtomicU64,
 }
 
 impl EventQueue {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(watch: Option<EventWatch>) -> io::Result<Self> {
         Ok(Self {
             fd: EventFd::new()?,
+            watch,
             waiting: Mutex::new(VecDeque::new()),
             dropped: AtomicU64::new(0),
         })
     }
 
     pub(crate) fn push(&self, event: AsyncEvent) {
+        if let Some(watch) = &self.watch {
+            watch(&event);
+        }
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= EVENTS_MAX {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_descriptor_is_readable_while_events_wait() {
-        let q = EventQueue::new().unwrap();
+        let q = EventQueue::new(None).unwrap();
         assert!(!poll_readable(q.fd().as_raw_fd(), 0).unwrap());
         q.push(AsyncEvent::QpFatal(Qpn(1)));
         q.push(AsyncEvent::SqDrained(Qpn(2)));
@@ -110,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_and_counts() {
-        let q = EventQueue::new().unwrap();
+        let q = EventQueue::new(None).unwrap();
         for i in 0..EVENTS_MAX + 3 {
             q.push(AsyncEvent::DatapathError(i as i32));
         }

@@ -56,6 +56,7 @@
 mod ah;
 mod arrivals;
 mod budget;
+mod cancel;
 mod channel;
 mod completion;
 mod config;
@@ -70,6 +71,7 @@ mod entropy;
 mod error;
 mod eventfd;
 mod events;
+mod failed;
 mod fork;
 mod interface;
 mod mem;
@@ -88,6 +90,7 @@ mod thread;
 mod turn;
 
 pub use ah::AddressHandle;
+pub use cancel::Uncancelled;
 pub use channel::{CompletionChannel, CqEvent};
 pub use completion::{CompletionError, CompletionOp, WorkCompletion, status_text};
 pub use config::{

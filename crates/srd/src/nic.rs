@@ -8,7 +8,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
-use srd_core::{Engine, Qpn, RecvHandle, Time, WrHandle, limits};
+use srd_core::{Engine, Opcode, Qpn, RecvHandle, Time, WrHandle, limits};
 use srd_datapath::{Datapath, clock};
 use srd_wire::{AckBlock, ParseError};
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -39,6 +39,9 @@ pub(crate) const fn parse_error_index(e: ParseError) -> usize {
 #[derive(Debug)]
 pub(crate) struct WrSlot {
     pub qpn: Qpn,
+    /// The user's number and operation: if the engine is lost, the request ends without it.
+    pub wr_id: u64,
+    pub op: Opcode,
     pub data: WrData,
     pub live: bool,
 }
@@ -46,6 +49,8 @@ pub(crate) struct WrSlot {
 /// A posted receive that the engine holds, by its index.
 #[derive(Debug, Default)]
 pub(crate) struct RecvSlot {
+    /// The user's number.
+    pub wr_id: u64,
     pub pieces: ArrayVec<Piece, { crate::queue::RECV_SGES_MAX }>,
     pub live: bool,
     /// A region of it was deregistered: nothing is placed, and it ends with status 5.
@@ -124,13 +129,21 @@ impl Tables {
 
     /// Files a send request under its handle. The table grows to the largest handle ever used.
     #[inline]
-    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, data: &WrData) {
+    pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, entry: &SendEntry) {
         let index = handle.0 as usize;
         if index >= self.wrs.len() {
-            let empty = || WrSlot { qpn: Qpn(0), data: WrData::Empty, live: false };
+            let empty = || WrSlot {
+                qpn: Qpn(0),
+                wr_id: 0,
+                op: Opcode::Send,
+                data: WrData::Empty,
+                live: false,
+            };
             self.wrs.resize_with(index + 1, empty);
         }
-        self.wrs[index] = WrSlot { qpn, data: data.clone(), live: true };
+        let SendEntry { wr, data, .. } = entry;
+        let (wr_id, op) = (wr.wr_id, wr.op);
+        self.wrs[index] = WrSlot { qpn, wr_id, op, data: data.clone(), live: true };
     }
 
     /// Whether all the regions are still registered.

@@ -7,7 +7,11 @@ use crate::{
     queue::CqEntry,
 };
 use srd_core::{CqId, Opcode, PostError, Qpn, Status, Time};
-use std::sync::atomic::Ordering;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::Ordering,
+};
 
 /// What a refusal by the engine means for a request that the post accepted.
 enum Refusal {
@@ -45,8 +49,13 @@ pub(crate) const fn completion_op(op: Opcode) -> CompletionOp {
     }
 }
 
+/// Runs the body; a panic is given back, to go on when order was restored.
+fn caught(body: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(body)).err()
+}
+
 /// A completion that the engine does not know of.
-fn ended(wr_id: u64, status: Status, op: CompletionOp, qpn: Qpn) -> CqEntry {
+pub(crate) fn ended(wr_id: u64, status: Status, op: CompletionOp, qpn: Qpn) -> CqEntry {
     let wc = WorkCompletion { wr_id, status, op, qpn, ..WorkCompletion::default() };
     CqEntry { wc, engine_slot: false }
 }
@@ -93,12 +102,14 @@ impl Nic {
     pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
         let Some(mut qp) = self.tables.qps[index].take() else { return 0 };
         qp.held = false;
-        let taken = self.take_recvs(&mut qp) + self.take_sends(now, &mut qp);
+        // The queue pair goes back even if the engine panics: its requests must end.
+        let mut taken = 0;
+        let panic = caught(|| taken = self.take_recvs(&mut qp) + self.take_sends(now, &mut qp));
         if qp.held {
             shared.held.store(true, Ordering::SeqCst);
         }
         self.tables.qps[index] = Some(qp);
-        taken
+        panic.map_or(taken, |panic| resume_unwind(panic))
     }
 
     /// Takes receives until there is none or one must wait; returns how many.
@@ -108,32 +119,35 @@ impl Nic {
         let Ok(chunk) = recvs.read_chunk(n) else { return 0 };
         let (older, newer) = chunk.as_slices();
         let mut taken = 0;
-        for entry in older.iter().chain(newer) {
-            match self.engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
-                Ok(handle) => {
-                    let index = handle.index as usize;
-                    if index >= recv_slots.len() {
-                        recv_slots.resize_with(index + 1, RecvSlot::default);
+        let panic = caught(|| {
+            for entry in older.iter().chain(newer) {
+                match self.engine.post_recv(core.qpn, &entry.wr).map_err(Refusal::from) {
+                    Ok(handle) => {
+                        let index = handle.index as usize;
+                        if index >= recv_slots.len() {
+                            recv_slots.resize_with(index + 1, RecvSlot::default);
+                        }
+                        let slot = &mut recv_slots[index];
+                        (slot.live, slot.wr_id) = (true, entry.wr.wr_id);
+                        slot.lost_memory = entry.faulty || !self.tables.holds(&entry.pieces);
+                        slot.pieces.clone_from(&entry.pieces);
                     }
-                    let slot = &mut recv_slots[index];
-                    slot.live = true;
-                    slot.lost_memory = entry.faulty || !self.tables.holds(&entry.pieces);
-                    slot.pieces.clone_from(&entry.pieces);
+                    Err(Refusal::Held) => {
+                        *held = true;
+                        break;
+                    }
+                    Err(refusal) => {
+                        let op = CompletionOp::Recv;
+                        self.refuse(refusal, core.recv_cq.id, entry.wr.wr_id, op, core.qpn);
+                        core.rq_slots.give(1);
+                    }
                 }
-                Err(Refusal::Held) => {
-                    *held = true;
-                    break;
-                }
-                Err(refusal) => {
-                    let op = CompletionOp::Recv;
-                    self.refuse(refusal, core.recv_cq.id, entry.wr.wr_id, op, core.qpn);
-                    core.rq_slots.give(1);
-                }
+                taken += 1;
             }
-            taken += 1;
-        }
+        });
+        // Requests that the engine has are not in the ring as well, whatever happens.
         chunk.commit(taken);
-        taken
+        panic.map_or(taken, |panic| resume_unwind(panic))
     }
 
     /// Takes sends until there is none or one must wait; returns how many.
@@ -143,31 +157,34 @@ impl Nic {
         let Ok(chunk) = sends.read_chunk(n) else { return 0 };
         let (older, newer) = chunk.as_slices();
         let mut taken = 0;
-        for entry in older.iter().chain(newer) {
-            // Deregistered between post and now: the same end as deregistered a little later.
-            let result = if let Some(status) = entry.fault {
-                Err(Refusal::Ended(status))
-            } else if self.tables.holds(entry.data.pieces()) {
-                self.engine.post_send(now, core.qpn, &entry.wr).map_err(Refusal::from)
-            } else {
-                Err(Refusal::Ended(Status::LocalInvalidLkey))
-            };
-            match result {
-                Ok(handle) => self.tables.wr_insert(handle, core.qpn, &entry.data),
-                Err(Refusal::Held) => {
-                    *held = true;
-                    break;
+        let panic = caught(|| {
+            for entry in older.iter().chain(newer) {
+                // Deregistered between post and now: the same end as deregistered a little later.
+                let result = if let Some(status) = entry.fault {
+                    Err(Refusal::Ended(status))
+                } else if self.tables.holds(entry.data.pieces()) {
+                    self.engine.post_send(now, core.qpn, &entry.wr).map_err(Refusal::from)
+                } else {
+                    Err(Refusal::Ended(Status::LocalInvalidLkey))
+                };
+                match result {
+                    Ok(handle) => self.tables.wr_insert(handle, core.qpn, entry),
+                    Err(Refusal::Held) => {
+                        *held = true;
+                        break;
+                    }
+                    Err(refusal) => {
+                        let op = completion_op(entry.wr.op);
+                        self.refuse(refusal, core.send_cq.id, entry.wr.wr_id, op, core.qpn);
+                        core.sq_slots.give(1);
+                    }
                 }
-                Err(refusal) => {
-                    let op = completion_op(entry.wr.op);
-                    self.refuse(refusal, core.send_cq.id, entry.wr.wr_id, op, core.qpn);
-                    core.sq_slots.give(1);
-                }
+                taken += 1;
             }
-            taken += 1;
-        }
+        });
+        // Requests that the engine has are not in the ring as well, whatever happens.
         chunk.commit(taken);
-        taken
+        panic.map_or(taken, |panic| resume_unwind(panic))
     }
 
     /// Ends a request that the engine did not take.

@@ -5,7 +5,7 @@ mod common;
 use common::{MemWorld, Node, PATIENCE, QKEY, THREAD, loopback_pair, mem_pair, pattern};
 use srd::{
     AsyncEvent, CompletionOp, Device, DeviceConfig, Error, PostError, Progress, QpInit, QpModify,
-    QpState, RecvWr, SendWr,
+    QpState, RecvWr, SendWr, Status,
     datapath::{
         Counters, Datapath, ReleasesParts, RxDatagram, RxReport, TxPacket, TxPushError, TxReport,
         Waker, fault::Rates,
@@ -340,29 +340,61 @@ fn a_failing_datapath_is_reported_and_used_on() {
 }
 
 #[test]
-fn a_panic_closes_the_device_and_hangs_nobody() {
-    for progress in [THREAD, Progress::Caller] {
-        let (a, _, panic) = broken(progress);
+fn a_panic_fails_the_device_and_every_request_ends_once() {
+    for progress in [THREAD, Progress::Caller, Progress::Shared { idle: Duration::ZERO }] {
+        let (a, fail, panic) = broken(progress);
         let a = Node::new(a);
         let ah = a.ah_to(&a);
-        panic.store(true, Ordering::Relaxed);
-        let waiting = std::thread::scope(|s| {
-            s.spawn(|| {
-                let wr = SendWr::send(1, &ah, a.qp.qpn(), QKEY);
-                a.qp.post_send(&wr).unwrap();
-                a.cq.wait(PATIENCE)
-            })
-            .join()
-        });
-        if progress == THREAD {
-            assert_eq!(waiting.unwrap(), Err(Error::Closed));
-        } else {
-            assert!(waiting.is_err(), "the panic is the caller's own");
+        // Requests that the engine has: receives that nobody fills, sends that never leave.
+        fail.store(true, Ordering::Relaxed);
+        for wr_id in [1, 2] {
+            a.qp.post_recv(&RecvWr { wr_id, sges: &[] }).unwrap();
         }
-        assert_eq!(a.cq.wait(PATIENCE), Err(Error::Closed));
+        for wr_id in [11, 12] {
+            a.qp.post_send(&SendWr::send(wr_id, &ah, a.qp.qpn(), QKEY)).unwrap();
+        }
+        a.assert_quiet(&a);
+        assert_eq!(a.device.event_get(), Some(AsyncEvent::DatapathError(libc::EBADF)));
+        panic.store(true, Ordering::Relaxed);
+        // One that waits in its ring, unless the device has noticed already.
+        let last = SendWr::send(13, &ah, a.qp.qpn(), QKEY);
+        let posted = std::thread::scope(|s| s.spawn(|| a.qp.post_send(&last)).join());
+        let looked = std::thread::scope(|s| s.spawn(|| a.device.wait(None)).join());
+        assert!(progress != Progress::Caller || looked.is_err(), "the panic is the caller's own");
+        let mut ended = Vec::new();
+        let end = loop {
+            match a.cq.wait(PATIENCE) {
+                Ok(Some(wc)) => {
+                    assert_eq!(wc.status, Status::LocalQpInternalError);
+                    ended.push(wc.wr_id);
+                }
+                end => break end,
+            }
+        };
+        assert_eq!(end, Err(Error::Closed), "{progress:?}");
+        ended.sort_unstable();
+        let all = if matches!(posted, Ok(Ok(()))) { 5 } else { ended.len() };
+        assert_eq!(ended, &[1, 2, 11, 12, 13][..all], "{progress:?}");
+        assert_eq!(a.device.event_get(), Some(AsyncEvent::DeviceFatal));
+        assert_eq!(a.device.event_get(), None);
+        assert!(a.device.has_failed());
         assert!(matches!(a.device.pd_create(), Err(Error::Closed)));
-        let wr = SendWr::send(1, &ah, a.qp.qpn(), QKEY);
-        assert_eq!(a.qp.post_send(&wr), Err(PostError::Closed));
+        assert_eq!(a.qp.post_send(&last), Err(PostError::Closed));
         assert_eq!(a.device.progress(), Err(Error::Closed));
     }
+}
+
+#[test]
+fn a_device_that_is_given_up_ends_its_requests_too() {
+    let (a, fail, _) = broken(THREAD);
+    let a = Node::new(a);
+    fail.store(true, Ordering::Relaxed);
+    a.qp.post_recv(&RecvWr { wr_id: 7, sges: &[] }).unwrap();
+    a.device.fail();
+    a.device.fail();
+    let wc = a.cq.wait(PATIENCE).unwrap().expect("an end");
+    assert_eq!((wc.wr_id, wc.status), (7, Status::LocalQpInternalError));
+    assert_eq!(a.cq.wait(PATIENCE), Err(Error::Closed));
+    assert_eq!(a.device.event_get(), Some(AsyncEvent::DeviceFatal));
+    assert_eq!(a.device.event_get(), None);
 }

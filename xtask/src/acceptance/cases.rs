@@ -118,7 +118,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "rails: one process with two devices, by verbs",
-        needs: "ibv_devinfo",
+        needs: "mpicc",
         short: true,
         travels: true,
         run: rails::verbs,

@@ -20,6 +20,9 @@ Exit code: the number of required checks that failed, 0 if all is well.";
 
 /// Payload of a packet below which large messages cost noticeably more.
 const GOOD_MTU_BYTES: usize = 4096;
+/// Payloads that ways without jumbo frames carry: Ethernet's 1500 bytes, and the least that IPv6
+/// allows.
+const SMALL_MTUS_BYTES: [u16; 2] = [1400, 1180];
 /// Descriptors that a device needs, with some for the program.
 const DESCRIPTORS_MIN: u64 = 256;
 
@@ -180,7 +183,7 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
         Ok(dir) => found.good(&format!("drop-in libraries in {}", dir.display()))?,
         Err(e) => return found.tell(Verdict::Failed, &e.to_string(), ""),
     }
-    let variables = lead.variables()?;
+    let (variables, _files) = lead.variables()?;
     let line_of = |program: &str, args: &[&str], word: &str| {
         let out = Command::new(program).args(args).envs(variables.iter().cloned()).output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -222,9 +225,15 @@ fn peer(
     found: &mut Findings,
 ) -> Result {
     let ip: Option<IpAddr> = at.map(|a| a.ip);
-    let survey = match paths::survey(host, ip, stop) {
+    let survey = match paths::survey(host, ip, None, stop) {
         Ok(survey) => survey,
         Err(e) => {
+            // A handshake proves the size of packets: with small ones it may succeed.
+            let small = |mtu| paths::survey(host, ip, Some(mtu), stop).ok().map(|s| (mtu, s));
+            if let Some((mtu, small)) = SMALL_MTUS_BYTES.into_iter().find_map(small) {
+                let (what, mend) = mtu_trouble(&small.server, mtu, ip);
+                return found.tell(Verdict::Failed, &what, &mend);
+            }
             let (first, last) = (srd::PORT_BASE_DEFAULT, srd::PORT_BASE_DEFAULT + 255);
             let mend = format!(
                 "there: srd serve --ip ADDRESS; open UDP ports {first} to {last} of both hosts"
@@ -241,6 +250,20 @@ fn peer(
     } else {
         found.tell(Verdict::Advice, &what, &format!("srd paths {server}"))
     }
+}
+
+/// What to say where only small packets get there.
+fn mtu_trouble(server: &str, mtu: u16, own: Option<IpAddr>) -> (String, String) {
+    let what = format!(
+        "{server} answers packets of {mtu} bytes, but no full ones of this interface: its MTU is \
+         larger than what the way there or the other host carries"
+    );
+    let here = own.map_or_else(|| "this host".to_owned(), |ip| ip.to_string());
+    let mend = format!(
+        "give the switches and both hosts one MTU (ip link set NAME mtu 9000), or use less at \
+         {here}: SRD_MTU={mtu} for `srd run`, --mtu {mtu} for `srd perf` and `srd cp`"
+    );
+    (what, mend)
 }
 
 /// The way to a server: on how many ways the network spreads source ports.

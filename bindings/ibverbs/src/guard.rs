@@ -1,0 +1,163 @@
+//! The barrier between C and the library. A panic must not cross it: that would abort a program
+//! that may hold the work of days. And while a call runs, its thread is not cancelled: an unwinding
+//! by `pthread_cancel` would leave the engine's lock locked.
+
+use crate::{devices, errno, settings::warn};
+use libc::c_int;
+use srd::Uncancelled;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
+
+/// How a function fails, by the type of what it gives.
+pub(crate) trait Failure {
+    fn failure() -> Self;
+}
+
+impl Failure for c_int {
+    fn failure() -> Self {
+        libc::EIO
+    }
+}
+
+impl<T> Failure for *mut T {
+    fn failure() -> Self {
+        errno::null(libc::EIO)
+    }
+}
+
+impl<T> Failure for *const T {
+    fn failure() -> Self {
+        errno::set(libc::EIO);
+        ptr::null()
+    }
+}
+
+/// Functions that cannot say that they failed.
+macro_rules! zero {
+    ($($name:ty)*) => {
+        $(impl Failure for $name {
+            fn failure() -> Self {
+                Self::default()
+            }
+        })*
+    };
+}
+
+zero! { () bool u8 u16 u32 u64 }
+
+/// What one look for an event gives.
+pub(crate) enum Look {
+    /// The answer to the program.
+    Done(c_int),
+    /// Nothing yet: this descriptor tells when to look again.
+    Wait(c_int),
+}
+
+unsafe extern "C-unwind" {
+    /// As `libc::poll`, but a thread that is cancelled in it may unwind through its callers.
+    fn poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout_ms: c_int) -> c_int;
+}
+
+/// How long a wait for an event lasts at most, until somebody looks whether the device still works.
+const WAIT_MS: c_int = 1000;
+
+/// Waits until a descriptor is readable or a second has passed; false if a signal came first
+/// (`errno` says so). The thread can be cancelled here.
+///
+/// # Safety
+/// No caller up to the program has anything to drop, and all of them let unwinding pass.
+pub(crate) unsafe fn wait_cancellable(fd: c_int) -> bool {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid entry.
+    unsafe { poll(&raw mut wanted, 1, WAIT_MS) >= 0 }
+}
+
+/// Runs a call: a panic makes every device of the process fail, and the call with it.
+#[inline]
+pub(crate) fn run<R: Failure>(body: impl FnOnce() -> R) -> R {
+    let _uncancelled = Uncancelled::new();
+    look(body)
+}
+
+/// As [`run`], for functions whose type does not say how a failure looks. Sets `errno`, too.
+#[inline]
+pub(crate) fn run_or<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
+    let _uncancelled = Uncancelled::new();
+    catch(body).unwrap_or_else(|| {
+        errno::set(libc::EIO);
+        otherwise
+    })
+}
+
+/// As [`run`], for functions that make no system calls, where a thread could be cancelled.
+#[inline]
+pub(crate) fn look<R: Failure>(body: impl FnOnce() -> R) -> R {
+    catch(body).unwrap_or_else(R::failure)
+}
+
+#[inline]
+fn catch<R>(body: impl FnOnce() -> R) -> Option<R> {
+    let body = || {
+        #[cfg(debug_assertions)]
+        planned::happen();
+        body()
+    };
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => Some(value),
+        Err(_) => {
+            failed();
+            None
+        }
+    }
+}
+
+/// A device that panicked with its lock held has failed already. If it happened elsewhere, nobody
+/// knows what is left undone: none is trusted any more.
+#[cold]
+fn failed() {
+    let tell = || {
+        warn(
+            "an internal error (see above); the devices of this process are closed, and all \
+             requests end with an error; please report it",
+        );
+        devices::entries().iter().filter_map(devices::Entry::opened).for_each(|d| d.fail());
+    };
+    // Should that go wrong, too, the program still gets its answer.
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}
+
+/// Panics on purpose, in builds with debug assertions only: how tests see the barrier at work.
+#[cfg(debug_assertions)]
+pub(crate) mod planned {
+    use libc::c_int;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    static WHERE: AtomicI32 = AtomicI32::new(0);
+    /// Without the engine's lock.
+    const OUTSIDE: c_int = 1;
+    /// With it.
+    const LOCKED: c_int = 2;
+
+    /// Plans a panic of the next call: 1 outside of the engine, 2 with the engine's lock held.
+    #[unsafe(no_mangle)]
+    pub extern "C" fn srd_debug_panic(place: c_int) {
+        WHERE.store(place, Ordering::SeqCst);
+    }
+
+    pub(crate) fn happen() {
+        if WHERE.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        match WHERE.swap(0, Ordering::SeqCst) {
+            OUTSIDE => panic!("on purpose, outside of the engine"),
+            LOCKED => {
+                for device in crate::devices::entries().iter().filter_map(|e| e.opened()) {
+                    device.panic_on_purpose();
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A peer that never answers is told on standard error, once: what a program makes of the error (MPI
+//! says "internal error") tells nobody what to do.
+
+use crate::settings::warn;
+use srd::{AsyncEvent, Endpoint};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+};
+
+/// Peers that are named; where more are silent, the first ones say enough.
+const NAMED_MAX: usize = 8;
+/// UDP ports of the engines of a host.
+const PORTS: u16 = 256;
+
+/// Peers that were named.
+#[derive(Default)]
+pub(crate) struct Silent {
+    told: Mutex<BTreeSet<(IpAddr, u16)>>,
+}
+
+impl Silent {
+    /// Tells of a peer that never answered, unless it was told of.
+    pub(crate) fn watch(&self, event: &AsyncEvent, port_base: u16, seconds: u64) {
+        if let AsyncEvent::PeerUnreachable(peer) = event
+            && let Some(text) = self.text(*peer, port_base, seconds)
+        {
+            warn(&text);
+        }
+    }
+
+    fn text(&self, peer: Endpoint, port_base: u16, seconds: u64) -> Option<String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() > NAMED_MAX || !told.insert((peer.ip, peer.port)) {
+            return None;
+        }
+        if told.len() > NAMED_MAX {
+            return Some("more peers never answered; they are not named".to_owned());
+        }
+        let (ip, port, last) = (peer.ip, peer.port, port_base.saturating_add(PORTS - 1));
+        Some(format!(
+            "{ip}, UDP port {port}, never answered in {seconds} s, and requests to it end with \
+             status 15: its program has ended, UDP ports {port_base} to {last} are blocked, it has \
+             another SRD_PORT_BASE, or the way there carries only smaller packets (then SRD_MTU=1400 \
+             helps); start `srd serve --ip {ip}` there, and `srd doctor {ip}` here tells which"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_is_told_of_once_and_not_too_many() {
+        let silent = Silent::default();
+        let peer = |n: u8| Endpoint { ip: IpAddr::from([10, 0, 0, n]), port: 20_003 };
+        let text = silent.text(peer(1), 20_000, 20).unwrap();
+        for word in ["10.0.0.1", "20003", "20 s", "20000 to 20255", "srd doctor 10.0.0.1"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(!text.contains('\n'), "one line");
+        assert_eq!(silent.text(peer(1), 20_000, 20), None);
+        let named = (2..100).filter_map(|n| silent.text(peer(n), 20_000, 20)).count();
+        assert_eq!(named, NAMED_MAX, "with the line that says that there are more");
+    }
+
+    #[test]
+    fn a_device_tells_of_a_peer_that_is_not_there() {
+        use std::sync::{Arc, Mutex};
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (saw, mut config) = (Arc::clone(&seen), srd::DeviceConfig::loopback());
+        config.tune = Some(Box::new(|e| e.loss.unreachable_after = srd::Span::from_ms(50)));
+        config.watch = Some(Box::new(move |event| saw.lock().unwrap().push(*event)));
+        let device = srd::Device::open(config).unwrap();
+        let (pd, cq) = (device.pd_create().unwrap(), device.cq_create(8).unwrap());
+        let qp = pd.qp_create(&srd::QpInit::srd(&cq, &cq)).unwrap();
+        qp.activate(1).unwrap();
+        let nowhere = pd.ah_create([127, 99, 98, 97].into()).unwrap();
+        qp.post_send(&srd::SendWr::send(1, &nowhere, srd::Qpn(0xff00), 1)).unwrap();
+        let wc = cq.wait(std::time::Duration::from_secs(60)).unwrap().expect("an end");
+        assert!(!wc.is_ok());
+        let told = seen.lock().unwrap().iter().any(
+            |e| matches!(e, AsyncEvent::PeerUnreachable(p) if p.ip.to_string() == "127.99.98.97"),
+        );
+        assert!(told, "{:?}", seen.lock().unwrap());
+    }
+}

@@ -1,0 +1,41 @@
+//! Threads that are cancelled (`pthread_cancel`) in a system call unwind without letting go of the
+//! engine's lock. Bindings for other languages switch that off while a call runs.
+
+use libc::c_int;
+use std::{marker::PhantomData, ptr};
+
+unsafe extern "C" {
+    /// Not in the crate `libc`.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
+const CANCEL_DISABLE: c_int = 1;
+
+/// While it lives, the thread that made it is not cancelled.
+#[derive(Debug)]
+pub struct Uncancelled {
+    old: c_int,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Uncancelled {
+    /// From now on.
+    #[inline]
+    #[expect(clippy::new_without_default, reason = "it has an effect on the thread")]
+    pub fn new() -> Self {
+        let mut old = 0;
+        // SAFETY: a place for the old state.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
+        Self { old, _thread: PhantomData }
+    }
+}
+
+impl Drop for Uncancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: no memory is passed: a null pointer is allowed.
+        unsafe { pthread_setcancelstate(self.old, ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,121 @@
+//! A device whose engine panicked. Nobody may use that engine again, but who waits for requests must
+//! not wait for ever: they end with an error, without the engine, and the device is closed.
+
+use crate::{
+    completion::CompletionOp,
+    device::Shared,
+    events::AsyncEvent,
+    nic::{Nic, Tables},
+    posts::{completion_op, ended},
+    queue::CqEntry,
+};
+use srd_core::{CqId, QpState, Status};
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{MutexGuard, atomic::Ordering},
+    thread,
+};
+
+/// How the requests of such a device end.
+const STATUS: Status = Status::LocalQpInternalError;
+
+/// The device's lock, held. A panic meanwhile makes the device fail.
+pub(crate) struct NicGuard<'a> {
+    nic: MutexGuard<'a, Nic>,
+    shared: &'a Shared,
+    /// The thread was unwinding when it took the lock: that panic is not the device's.
+    unwinding: bool,
+}
+
+impl<'a> NicGuard<'a> {
+    #[inline]
+    pub(crate) fn new(nic: MutexGuard<'a, Nic>, shared: &'a Shared) -> Self {
+        Self { nic, shared, unwinding: thread::panicking() }
+    }
+}
+
+impl Deref for NicGuard<'_> {
+    type Target = Nic;
+    #[inline]
+    fn deref(&self) -> &Nic {
+        &self.nic
+    }
+}
+
+impl DerefMut for NicGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Nic {
+        &mut self.nic
+    }
+}
+
+impl Drop for NicGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if thread::panicking() && !self.unwinding {
+            self.nic.fail(self.shared);
+        }
+    }
+}
+
+impl Nic {
+    /// Ends everything without the engine. The second time nothing happens.
+    #[cold]
+    pub(crate) fn fail(&mut self, shared: &Shared) {
+        if shared.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        // First what there is to be seen, then the end: who finds the device closed has found all.
+        shared.events.push(AsyncEvent::DeviceFatal);
+        self.tables.requests_end();
+        shared.stop.store(true, Ordering::SeqCst);
+        // What was posted meanwhile.
+        self.tables.requests_end();
+        shared.failed.store(true, Ordering::SeqCst);
+        for side in self.tables.cqs.iter_mut().flatten() {
+            side.fresh = false;
+            side.notify();
+        }
+    }
+}
+
+impl Tables {
+    /// Ends every request: what the engine has, in no order, then what waits in the rings.
+    fn requests_end(&mut self) {
+        let mut ends: Vec<(CqId, CqEntry)> = Vec::new();
+        for slot in self.wrs.iter_mut().filter(|s| s.live) {
+            slot.live = false;
+            let side = self.qps[usize::from(slot.qpn.index())].as_deref();
+            if let Some(side) = side.filter(|q| q.core.qpn == slot.qpn) {
+                let op = completion_op(slot.op);
+                ends.push((side.core.send_cq.id, ended(slot.wr_id, STATUS, op, slot.qpn)));
+                side.core.sq_slots.give(1);
+            }
+        }
+        for side in self.qps.iter_mut().flatten() {
+            let (core, qpn) = (&side.core, side.core.qpn);
+            core.set_state(QpState::Err);
+            let held = side.recv_slots.iter_mut().filter(|s| s.live);
+            let recvs = held.map(|slot| {
+                slot.live = false;
+                slot.wr_id
+            });
+            let posted = std::iter::from_fn(|| side.recvs.pop().ok()).map(|e| e.wr.wr_id);
+            for wr_id in recvs.chain(posted) {
+                ends.push((core.recv_cq.id, ended(wr_id, STATUS, CompletionOp::Recv, qpn)));
+                core.rq_slots.give(1);
+            }
+            while let Ok(entry) = side.sends.pop() {
+                let op = completion_op(entry.wr.op);
+                ends.push((core.send_cq.id, ended(entry.wr.wr_id, STATUS, op, qpn)));
+                core.sq_slots.give(1);
+            }
+        }
+        for (cq, entry) in ends {
+            if let Some(Some(side)) = self.cqs.get_mut(usize::from(cq.0)) {
+                // Each request was promised a place.
+                side.push(entry);
+            }
+        }
+    }
+}
