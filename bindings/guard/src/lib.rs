@@ -4,8 +4,8 @@
 //! * `run(body)`: for `#[guarded]`;
 //! * `run_or(otherwise, body)`: for `#[guarded(VALUE)]`, where the type alone does not say how a
 //!   failure looks;
-//! * `look(body)`: for `#[guarded(look)]`, for functions that only read what is there and are called
-//!   per completion.
+//! * `look(body)`: for `#[guarded(look)]`, for functions that only read what is there, and that are
+//!   called per completion.
 //!
 //! The function keeps its name, its type and its place in the file.
 

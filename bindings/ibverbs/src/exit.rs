@@ -83,9 +83,9 @@ pub(crate) extern "C" fn at_exit() {
     }
 }
 
-/// Closes the devices, unless that takes too long. The process may end in a handler of a signal that
-/// came while its thread held one of the library's locks: nobody gives that back any more. Therefore
-/// another thread does the work, and this one waits with a bound.
+/// Closes the devices, unless that takes too long. The process may end in a handler of a signal
+/// that came while its thread held one of the library's locks: nobody gives that back any more.
+/// Therefore another thread does the work, and this one waits with a bound.
 fn close_all() {
     let done = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&done);

@@ -55,6 +55,7 @@ pub(crate) enum Look {
     Wait(c_int),
 }
 
+// SAFETY: as in poll.h.
 unsafe extern "C-unwind" {
     /// As `libc::poll`, but a thread that is cancelled in it may unwind through its callers.
     fn poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout_ms: c_int) -> c_int;

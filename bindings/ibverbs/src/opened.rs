@@ -1,5 +1,5 @@
-//! An open device with what is kept about its objects. Numbers of queue pairs and of address handles
-//! mean something on their device only: two devices of one process (two rails) may give out the
+//! An open device with what is kept about its objects. Numbers of queue pairs and of handles mean
+//! something on their device only: two devices of one process (two rails) may give out the
 //! same ones, and so may a device that is closed and opened again.
 
 use crate::{

@@ -1,5 +1,5 @@
-//! A peer that never answers is told on standard error, once: what a program makes of the error (MPI
-//! says "internal error") tells nobody what to do.
+//! A peer that never answers is told on standard error, once: what a program makes of the error
+//! (MPI says "internal error") tells nobody what to do.
 
 use crate::settings::warn;
 use srd::{AsyncEvent, Endpoint};
@@ -42,8 +42,9 @@ impl Silent {
         Some(format!(
             "{ip}, UDP port {port}, never answered in {seconds} s, and requests to it end with \
              status 15: its program has ended, UDP ports {port_base} to {last} are blocked, it has \
-             another SRD_PORT_BASE, or the way there carries only smaller packets (then SRD_MTU=1400 \
-             helps); start `srd serve --ip {ip}` there, and `srd doctor {ip}` here tells which"
+             another SRD_PORT_BASE, or the way there carries only smaller packets (then \
+             SRD_MTU=1400 helps); start `srd serve --ip {ip}` there, and `srd doctor {ip}` here \
+             tells which"
         ))
     }
 }

@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+// SAFETY: as in the headers of verbs, efadv and pthread; the last one is the library's own.
 unsafe extern "C-unwind" {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut c_void;
     fn ibv_open_device(device: *mut c_void) -> *mut ibv_context;

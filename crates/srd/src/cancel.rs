@@ -4,8 +4,8 @@
 use libc::c_int;
 use std::{marker::PhantomData, ptr};
 
+// SAFETY: as in pthread.h; it is not in the crate `libc`.
 unsafe extern "C" {
-    /// Not in the crate `libc`.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 

@@ -321,9 +321,9 @@ impl Device {
         }
     }
 
-    /// Gives the device up, as after a panic of its engine: all requests end with status 2, an event
-    /// tells it ([`AsyncEvent::DeviceFatal`]), and nothing works any more but to destroy what there
-    /// is. For callers that caught a panic of their own and cannot go on.
+    /// Gives the device up, as after a panic of its engine: all requests end with status 2, an
+    /// event tells it ([`AsyncEvent::DeviceFatal`]), and nothing works any more but to destroy what
+    /// there is. For callers that caught a panic of their own and cannot go on.
     pub fn fail(&self) {
         let shared = self.shared();
         // A lock that is poisoned tells that this was done already.

@@ -1,5 +1,5 @@
-//! A device whose engine panicked. Nobody may use that engine again, but who waits for requests must
-//! not wait for ever: they end with an error, without the engine, and the device is closed.
+//! A device whose engine panicked. Nobody may use that engine again, but who waits for requests
+//! must not wait for ever: they end with an error, without the engine, and the device is closed.
 
 use crate::{
     completion::CompletionOp,

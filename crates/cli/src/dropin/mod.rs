@@ -47,6 +47,9 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("I_MPI_OFI_PROVIDER", "efa", "Intel MPI: this provider or none"),
 ];
 
+/// Names and values of environment variables.
+pub type Variables = Vec<(String, OsString)>;
+
 /// Options that `run` and `env` share.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LeadArgs {
@@ -70,9 +73,9 @@ impl LeadArgs {
     ///
     /// # Errors
     /// The libraries are nowhere.
-    pub fn variables(&self) -> Result<(Vec<(String, OsString)>, Option<HostFiles>)> {
+    pub fn variables(&self) -> Result<(Variables, Option<HostFiles>)> {
         let dir = libraries(self.verbs_dir.as_deref())?;
-        let mut out: Vec<(String, OsString)> = vec![
+        let mut out: Variables = vec![
             ("LD_LIBRARY_PATH".into(), joined([dir.clone()], "LD_LIBRARY_PATH")?),
             ("LD_PRELOAD".into(), joined(LIBRARIES.map(|l| dir.join(l)), "LD_PRELOAD")?),
         ];
