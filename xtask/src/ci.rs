@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and telling first.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
+    ("models", steps::models),
     ("demo", demo::gate),
     ("lab", || lab::compare(false)),
     ("acceptance", acceptance::short),

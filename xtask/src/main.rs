@@ -32,6 +32,7 @@ Checks
   lint                         clippy and rustdoc, every warning an error
   tidy                         house rules: lengths, layers, unsafe, links, banned words
   test [--quick]               all tests; --quick: unit tests only
+  models                       the device's lock-free parts under other orders of their steps
   bench-instructions [--update]  count instructions per operation, compare with the table
   lab [--update]               the simulator's reduced set, digit by digit against its tables
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
@@ -61,8 +62,8 @@ Runs
 Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
-Every command: --help. Steps of ci: lockfile fmt tidy lint test demo lab acceptance
-bench-instructions check-seeds fuzz (45 s in all).";
+Every command: --help. Steps of ci: lockfile fmt tidy lint test models demo lab
+acceptance bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -95,6 +96,7 @@ fn dispatch(args: &mut Args) -> Result {
         "lint" => args.end().and_then(|()| steps::lint()),
         "tidy" => args.end().and_then(|()| tidy::run()),
         "test" => steps::test(args),
+        "models" => args.end().and_then(|()| steps::models()),
         "bench-instructions" => instructions::run_command(args),
         "bench-core" => instructions::bench_core(args),
         "lab" => lab::run_command(args),

@@ -34,6 +34,13 @@ pub fn lint() -> Result {
     run(cargo(&["doc", "--workspace", "--no-deps", "--lib"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
+/// The device's lock-free parts, each order of their steps a run (`crates/srd/examples/models`).
+pub fn models() -> Result {
+    // Shuttle warns that it takes all orderings for sequentially consistent. The models know.
+    run(cargo(&["run", "--quiet", "--package", "srd", "--example", "models"])
+        .env("SILENCE_SHUTTLE_WARNINGS", "1"))
+}
+
 /// `test [--quick]`.
 pub fn test(args: &mut Args) -> Result {
     let quick = args.flag("--quick");

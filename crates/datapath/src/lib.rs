@@ -20,12 +20,14 @@
 pub mod api;
 pub mod capture;
 pub mod clock;
+mod event;
 pub mod fault;
 pub mod hops;
 pub mod mem;
 mod part;
 pub mod pcapng;
 pub mod route;
+mod sync;
 mod sys;
 pub mod udp;
 mod waker;

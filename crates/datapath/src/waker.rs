@@ -1,14 +1,13 @@
 //! Ends a wait from another thread.
 
-use crate::sys;
+use super::{
+    event::Event,
+    sync::atomic::{AtomicBool, Ordering},
+};
 use std::{
-    fs::File,
-    io::{self, Read, Write},
+    io,
     os::fd::{AsRawFd, RawFd},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 /// Ends [`Datapath::wait`](crate::Datapath::wait) from other threads. Cheap to clone. Wakes that
@@ -18,7 +17,7 @@ pub struct Waker(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    event: File,
+    event: Event,
     /// The event is set, or about to be.
     pending: AtomicBool,
 }
@@ -29,15 +28,14 @@ impl Waker {
     /// # Errors
     /// Those of `eventfd`: the process has too many open files.
     pub fn new() -> io::Result<Self> {
-        let event = File::from(sys::event()?);
+        let event = Event::new()?;
         Ok(Self(Arc::new(Inner { event, pending: AtomicBool::new(false) })))
     }
 
     /// Ends the current wait, or the next one if none is going on.
     pub fn wake(&self) {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
-            // Fails only when the counter is at its maximum, and then the event is set anyway.
-            let _ = (&self.0.event).write(&1u64.to_ne_bytes());
+            self.0.event.set();
         }
     }
 
@@ -47,14 +45,21 @@ impl Waker {
     /// the caller is awake and looks at its queues after this. The event is read even when the flag
     /// is down, because a wake may have set the event after its flag was taken.
     pub fn take(&self) -> bool {
-        let _ = (&self.0.event).read(&mut [0; 8]);
+        self.0.event.clear();
         self.0.pending.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Waker {
+    /// What a wait polls.
+    pub(crate) fn event(&self) -> &Event {
+        &self.0.event
     }
 }
 
 impl AsRawFd for Waker {
     /// A descriptor that is readable while a wake waits to be taken.
     fn as_raw_fd(&self) -> RawFd {
-        self.0.event.as_raw_fd()
+        self.event().as_raw_fd()
     }
 }

@@ -4,7 +4,7 @@
 //! without an atomic read-modify-write is: where one thread at a time changes a number, it loads
 //! and stores.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use super::sync::atomic::{AtomicU32, Ordering};
 
 /// Slots of a send or receive queue. Posts take them under the queue's lock, the engine's turn
 /// gives them back under its own.
@@ -17,7 +17,7 @@ pub(crate) struct QueueSlots {
 
 impl QueueSlots {
     /// All `limit` slots free.
-    pub(crate) const fn new(limit: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self { taken: AtomicU32::new(0), given: AtomicU32::new(0), limit }
     }
 
@@ -67,7 +67,7 @@ pub(crate) struct CqSlots {
 
 impl CqSlots {
     /// All `limit` slots free.
-    pub(crate) const fn new(limit: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self { taken: AtomicU32::new(0), polled: AtomicU32::new(0), limit }
     }
 

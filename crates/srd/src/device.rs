@@ -13,6 +13,7 @@ use crate::{
     open,
     queue::QpCore,
     regions::RegionViews,
+    rest::Rest,
     sync::lock,
     thread,
 };
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
     /// Threads that want the lock while its holder may be asleep in the datapath.
     pub control_waiting: AtomicU32,
     /// Somebody sleeps in the datapath and must be woken for new work.
-    pub sleeping: AtomicBool,
+    pub rest: Rest,
     pub waker: Waker,
     /// Queue pairs with new posts.
     pub posted: DirtySet,
@@ -128,7 +129,7 @@ impl Shared {
             && let Some(mut nic) = self.try_nic()
         {
             nic.send_posts(self);
-        } else if self.sleeping.load(Ordering::SeqCst) {
+        } else if self.rest.needs_wake() {
             self.waker.wake();
         }
     }
@@ -144,7 +145,7 @@ impl Shared {
     #[inline]
     pub(crate) fn note_poll(&self, cq_index: usize) {
         self.polled.insert(cq_index);
-        if self.held.load(Ordering::SeqCst) && self.sleeping.load(Ordering::SeqCst) {
+        if self.held.load(Ordering::SeqCst) && self.rest.needs_wake() {
             self.waker.wake();
         }
     }
@@ -160,15 +161,15 @@ impl Shared {
 
     /// Sleeps in the datapath until something can be done, `limit` at most.
     pub(crate) fn sleep(&self, nic: &mut Nic, limit: Option<Duration>) {
-        self.sleeping.store(true, Ordering::SeqCst);
-        let idle = nic.idle_time(limit);
-        if idle != Some(Duration::ZERO)
-            && !self.has_work()
-            && let Err(e) = nic.net.wait(idle)
-        {
-            nic.net_failed(self, &e);
-        }
-        self.sleeping.store(false, Ordering::SeqCst);
+        let has_work = || self.has_work();
+        self.rest.sleep_unless(has_work, || {
+            let idle = nic.idle_time(limit);
+            if idle != Some(Duration::ZERO)
+                && let Err(e) = nic.net.wait(idle)
+            {
+                nic.net_failed(self, &e);
+            }
+        });
     }
 
     /// A queue pair was made (before its first post) or is gone.
@@ -278,7 +279,7 @@ impl Device {
             process: Process::current(),
             driving: Driving::new(progress),
             control_waiting: AtomicU32::new(0),
-            sleeping: AtomicBool::new(false),
+            rest: Rest::new(),
             waker: parts.nic.net.waker(),
             posted: DirtySet::default(),
             polled: DirtySet::default(),

@@ -1,6 +1,6 @@
 //! A set of small numbers that many threads add to and the engine's turn empties.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::atomic::{AtomicU64, Ordering};
 
 /// Bit set with atomic insertion; whatever was written before [`DirtySet::insert`] is seen by the
 /// one who takes the number out.

@@ -100,7 +100,7 @@ impl Shared {
                 if !self.driving.active.load(Ordering::Relaxed) {
                     self.driving.active.store(true, Ordering::SeqCst);
                 }
-                if self.sleeping.load(Ordering::SeqCst) {
+                if self.rest.needs_wake() {
                     self.waker.wake();
                 }
                 true

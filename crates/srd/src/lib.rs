@@ -85,6 +85,7 @@ mod posts;
 mod qp;
 mod queue;
 mod regions;
+mod rest;
 mod sync;
 mod thread;
 mod turn;

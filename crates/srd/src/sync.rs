@@ -1,5 +1,7 @@
-//! Locks that outlive a panic of another thread.
+//! Locks that outlive a panic of another thread, and the atomics of the files that
+//! `examples/models` runs under every order of their steps: it puts others in their place.
 
+pub(crate) use std::sync::atomic;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks one of the small mutexes (rings, queues of events). What a panicking thread left behind is

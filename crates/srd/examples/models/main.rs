@@ -1,0 +1,267 @@
+//! The device's lock-free parts under every order of their steps. The files under test are the
+//! crate's own; only the atomics beneath them are a model's.
+//!
+//! `loom` knows what relaxed, acquire and release orders allow, and takes sequentially consistent
+//! accesses for weaker than they are; so the budgets and the dirty set run under it. What rests on
+//! sequential consistency (going to sleep without missing work) runs under `shuttle`, which knows
+//! nothing else, in orders drawn at random.
+//!
+//! `cargo run -p srd --example models` runs all; a failure prints the order that leads to it.
+#![allow(dead_code, reason = "the files under test have more than the models use")]
+#![allow(clippy::duplicate_mod, reason = "once over the atomics of each model")]
+
+mod strong;
+mod weak;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Orders of steps that a model under `shuttle` runs through: they are too many for all.
+const ORDERS: usize = 20_000;
+/// Places in a run where another thread is preferred (probabilistic concurrency testing: every bug
+/// that needs no more of them is found with a known probability).
+const SWITCHES: usize = 4;
+
+/// What it shows, and a function that returns how many orders it ran through.
+type Model = (&'static str, fn() -> u64);
+
+fn main() {
+    let models: [Model; 7] = [
+        ("dirty set: what was written before an insertion is seen", dirty_set_hands_over),
+        ("dirty set: two insertions, none is lost", dirty_set_loses_nothing),
+        ("queue slots: never more in use than there are", queue_slots_are_bounded),
+        ("completion slots: never oversold", completion_slots_are_not_oversold),
+        ("completion slots: who polls and who posts", completion_slots_come_back),
+        ("rest: a post that comes while the driver goes to sleep", no_post_is_slept_over),
+        ("rest: two posts and a command, one after the other", no_command_is_slept_over),
+    ];
+    let mut orders = 0;
+    for (name, model) in models {
+        let n = model();
+        orders += n;
+        println!("{n:>9}  {name}");
+    }
+    println!("{orders:>9}  orders of steps, {} models, none failed", models.len());
+}
+
+/// Runs a model under `loom` and counts the orders.
+fn loom_run(model: impl Fn() + Send + Sync + 'static) -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    loom::model(move || {
+        counted.fetch_add(1, Relaxed);
+        model();
+    });
+    count.load(Relaxed)
+}
+
+/// The same under `shuttle`, in orders drawn at random.
+fn shuttle_run(model: impl Fn() + Send + Sync + 'static) -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let run = move || {
+        counted.fetch_add(1, Relaxed);
+        model();
+    };
+    shuttle::check_pct(run, ORDERS, SWITCHES);
+    count.load(Relaxed)
+}
+
+fn dirty_set_hands_over() -> u64 {
+    use loom::{sync::Arc, sync::atomic, thread};
+    loom_run(|| {
+        let shared = Arc::new((weak::dirty::DirtySet::default(), atomic::AtomicU32::new(0)));
+        let other = Arc::clone(&shared);
+        let poster = thread::spawn(move || {
+            other.1.store(7, atomic::Ordering::Relaxed);
+            other.0.insert(65);
+        });
+        let mut seen = 0;
+        let drain = |seen: &mut i32| {
+            shared.0.drain(66, |i| {
+                // The number 1 comes out with 65: they are equal modulo 64.
+                if i == 65 {
+                    assert_eq!(shared.1.load(atomic::Ordering::Relaxed), 7);
+                    *seen += 1;
+                }
+            });
+        };
+        drain(&mut seen);
+        poster.join().unwrap();
+        drain(&mut seen);
+        assert_eq!(seen, 1);
+    })
+}
+
+fn dirty_set_loses_nothing() -> u64 {
+    use loom::{sync::Arc, thread};
+    loom_run(|| {
+        let set = Arc::new(weak::dirty::DirtySet::default());
+        let posters = [3, 5].map(|i| {
+            let set = Arc::clone(&set);
+            thread::spawn(move || set.insert(i))
+        });
+        let mut seen = [0; 8];
+        set.drain(8, |i| seen[i] += 1);
+        for poster in posters {
+            poster.join().unwrap();
+        }
+        set.drain(8, |i| seen[i] += 1);
+        assert_eq!(seen, [0, 0, 0, 1, 0, 1, 0, 0]);
+        assert!(!set.any());
+    })
+}
+
+fn queue_slots_are_bounded() -> u64 {
+    use loom::{sync::Arc, sync::atomic, thread};
+    loom_run(|| {
+        let slots = Arc::new(weak::budget::QueueSlots::new(2));
+        let ended = Arc::new(atomic::AtomicU32::new(0));
+        let (engine, posted) = (Arc::clone(&slots), Arc::clone(&ended));
+        let turn = thread::spawn(move || {
+            // The engine gives back what it has taken out of the ring.
+            for _ in 0..2 {
+                if posted.load(atomic::Ordering::Acquire) > 0 {
+                    posted.fetch_sub(1, atomic::Ordering::AcqRel);
+                    engine.give(1);
+                }
+            }
+        });
+        for _ in 0..3 {
+            if slots.any_free() {
+                slots.take();
+                ended.fetch_add(1, atomic::Ordering::AcqRel);
+            }
+            assert!(slots.used() <= slots.limit());
+        }
+        turn.join().unwrap();
+        assert_eq!(slots.used(), ended.load(atomic::Ordering::Acquire));
+    })
+}
+
+fn completion_slots_are_not_oversold() -> u64 {
+    use loom::{sync::Arc, thread};
+    loom_run(|| {
+        let slots = Arc::new(weak::budget::CqSlots::new(2));
+        let others = [(); 2].map(|()| {
+            let slots = Arc::clone(&slots);
+            thread::spawn(move || u32::from(slots.take()))
+        });
+        let own = u32::from(slots.take());
+        let sold: u32 = others.map(|o| o.join().unwrap()).iter().sum::<u32>() + own;
+        assert_eq!(sold, 2);
+    })
+}
+
+fn completion_slots_come_back() -> u64 {
+    use loom::{sync::Arc, sync::atomic, thread};
+    loom_run(|| {
+        let slots = Arc::new(weak::budget::CqSlots::new(1));
+        let in_use = Arc::new(atomic::AtomicU32::new(1));
+        assert!(slots.take());
+        let (sells, uses) = (Arc::clone(&slots), Arc::clone(&in_use));
+        let poster = thread::spawn(move || {
+            let sold = sells.take();
+            if sold {
+                let before = uses.fetch_add(1, atomic::Ordering::Relaxed);
+                assert_eq!(before, 0, "the slot was free when it was sold again");
+            }
+            sold
+        });
+        in_use.fetch_sub(1, atomic::Ordering::Relaxed);
+        slots.polled(1);
+        let sold = poster.join().unwrap();
+        assert_eq!(slots.take(), !sold, "a slot that came back is sold once");
+    })
+}
+
+/// A driver with the device's order of steps: it takes what was posted, looks for more, and sleeps.
+struct Driver {
+    posted: strong::dirty::DirtySet,
+    control_waiting: shuttle::sync::atomic::AtomicU32,
+    rest: strong::rest::Rest,
+    waker: strong::waker::Waker,
+}
+
+impl Driver {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            posted: strong::dirty::DirtySet::default(),
+            control_waiting: shuttle::sync::atomic::AtomicU32::new(0),
+            rest: strong::rest::Rest::new(),
+            waker: strong::waker::Waker::new().unwrap(),
+        })
+    }
+
+    /// As `Shared::note_post`.
+    fn post(&self, qp: usize) {
+        self.posted.insert(qp);
+        if self.rest.needs_wake() {
+            self.waker.wake();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let waiting = self.control_waiting.load(shuttle::sync::atomic::Ordering::SeqCst);
+        self.posted.any() || waiting > 0
+    }
+
+    /// Turns and sleeps until `done`. A wake that is missed leaves the model in a deadlock.
+    fn run(&self, mut done: impl FnMut(usize) -> bool) {
+        loop {
+            let mut posts = 0;
+            self.posted.drain(64, |_| posts += 1);
+            if done(posts) {
+                return;
+            }
+            self.rest.sleep_unless(
+                || self.has_work(),
+                || {
+                    self.waker.event().wait();
+                    self.waker.take();
+                },
+            );
+        }
+    }
+}
+
+fn no_post_is_slept_over() -> u64 {
+    shuttle_run(|| {
+        let driver = Driver::new();
+        let poster = {
+            let driver = Arc::clone(&driver);
+            shuttle::thread::spawn(move || driver.post(1))
+        };
+        let mut taken = 0;
+        driver.run(|posts| {
+            taken += posts;
+            taken == 1
+        });
+        poster.join().unwrap();
+    })
+}
+
+fn no_command_is_slept_over() -> u64 {
+    use shuttle::sync::atomic::Ordering::SeqCst;
+    shuttle_run(|| {
+        let driver = Driver::new();
+        let poster = {
+            let driver = Arc::clone(&driver);
+            shuttle::thread::spawn(move || {
+                driver.post(1);
+                driver.post(2);
+                // As `Shared::nic_to_destroy`: it is counted, then the sleeper is woken.
+                driver.control_waiting.fetch_add(1, SeqCst);
+                driver.waker.wake();
+            })
+        };
+        let mut taken = 0;
+        driver.run(|posts| {
+            taken += posts;
+            taken == 2 && driver.control_waiting.load(SeqCst) == 1
+        });
+        poster.join().unwrap();
+    })
+}
