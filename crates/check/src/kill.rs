@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The marks between which the table stands in a document.
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
+/// Area of bugs that only worlds show that are run by name so far, or too few of the others.
+const UNMEASURED: &str = "hostile peers, not measured yet";
 const END: &str = "<!-- end of kill-table -->";
 
 /// What to measure.
@@ -77,6 +79,10 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     }
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
+        if area == UNMEASURED {
+            say(&format!("{n} {name}: not measured, see docs/reliability.md"))?;
+            continue;
+        }
         plant(n)?;
         let (mut seeds, mut oracles) = (Vec::new(), std::collections::BTreeMap::new());
         for block in 0..table.blocks {

@@ -169,14 +169,15 @@ bugs! {
     /// More messages of several packets are under way than the peer keeps apart.
     ImmediateCreditIgnored,
     "hostile peers":
-    /// While packets wait to be read, no timer of losses fires.
-    TimersSuppressed,
     /// Strangers need no cookie, however full the table is.
     CookieNever,
     /// A reset is believed without the tag that proves it.
     ResetUnproven,
     /// An Open ends the context of its sender's address without a cookie.
     RestartUnproven,
+    "hostile peers, not measured yet":
+    /// While packets wait to be read, no timer of losses fires.
+    TimersSuppressed,
     /// What was never sent can be acknowledged.
     AckUnsentTaken,
     /// PSNs beyond the window are taken.

@@ -82,6 +82,7 @@ pub(super) fn ip_of(h: usize, rail: usize) -> IpAddr {
 }
 
 fn plan(d: &mut Draw) -> Plan {
+    // Weighted by how many worlds it takes until a broken rule shows.
     let class = d.pick(&[
         Class::Liar,
         Class::Liar,
@@ -89,10 +90,12 @@ fn plan(d: &mut Draw) -> Plan {
         Class::Liar,
         Class::Damage,
         Class::Dead,
-        Class::Dead,
+        Class::Busy,
+        Class::Busy,
         Class::Busy,
         Class::Rails,
         Class::Late,
+        Class::Flood,
         Class::Flood,
         Class::Flood,
     ]);
