@@ -6,6 +6,7 @@ use crate::{
     crowd::CrowdArgs,
     demo::DemoArgs,
     fault::{Fault, Place},
+    hostile::readers::ReaderArgs,
     soak::SoakArgs,
     spec::FabricSpec,
     units,
@@ -86,13 +87,17 @@ pub enum NetCommand {
     Bench(BenchArgs),
     /// Data moves through SRD and through TCP, and a spine dies: who notices?
     Demo(DemoArgs),
-    /// Check what real processes must survive: kill -9, SIGSTOP, restarts, crowds
+    /// Check what real processes must survive: kill -9, SIGSTOP, restarts, crowds, floods,
+    /// liars
     Check(CheckArgs),
     /// Transfer for a long time through losses, flaps, black holes, stops and restarts
     Soak(SoakArgs),
     /// Many engines of one host; `check` starts it
     #[command(hide = true)]
     Crowd(CrowdArgs),
+    /// A process that reads until it is killed; `check` starts it
+    #[command(hide = true)]
+    Reader(ReaderArgs),
     /// A process of a measurement; `bench` starts it
     #[command(hide = true)]
     Worker(WorkerArgs),

@@ -1,4 +1,5 @@
-//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds.
+//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds, floods
+//! and liars.
 
 use crate::{
     bench::{
@@ -10,6 +11,7 @@ use crate::{
     },
     error::{NetError, Result},
     fabric::Fabric,
+    hostile,
     ns::privileges_take,
     say,
     spec::{FabricSpec, Node},
@@ -42,10 +44,16 @@ pub enum Check {
     Buffers,
     /// MTU 1500 and 9000, and a host that has less than its peers
     Mtu,
+    /// A million pieces of junk per second at the port of a transfer
+    Flood,
+    /// A peer that speaks the wire format and lies, beside a transfer
+    Liar,
+    /// 64 processes killed in the middle of their reads, then a new job
+    DeadReaders,
 }
 
 /// All of them.
-const ALL: [Check; 7] = [
+const ALL: [Check; 10] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
@@ -53,6 +61,9 @@ const ALL: [Check; 7] = [
     Check::Peers,
     Check::Buffers,
     Check::Mtu,
+    Check::Flood,
+    Check::Liar,
+    Check::DeadReaders,
 ];
 
 /// Options of `check`.
@@ -65,6 +76,9 @@ pub struct CheckArgs {
     #[arg(long, default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=12_800))]
     pub peers: u32,
+    /// Seed of the lies of the check `liar`
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// Runs the checks.
@@ -85,13 +99,16 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Peers => crate::crowd::check(args.peers),
             Check::Buffers => buffers(),
             Check::Mtu => mtu(),
+            Check::Flood => hostile::flood::check(),
+            Check::Liar => hostile::liar::check(args.seed),
+            Check::DeadReaders => hostile::readers::check(),
         };
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let seconds = began.elapsed().as_secs_f64();
         match done {
-            Ok(text) => say(&format!("{name:<10} right  {seconds:>5.1} s  {text}"))?,
+            Ok(text) => say(&format!("{name:<12} right  {seconds:>5.1} s  {text}"))?,
             Err(e) => {
-                say(&format!("{name:<10} WRONG  {seconds:>5.1} s  {e}"))?;
+                say(&format!("{name:<12} WRONG  {seconds:>5.1} s  {e}"))?;
                 wrong.push(name);
             }
         }

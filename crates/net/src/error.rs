@@ -58,4 +58,11 @@ macro_rules! from_text {
     )*};
 }
 
-from_text!(srd::Error, srd::DeviceError, srd::PostError, rustix::io::Errno, serde_json::Error);
+from_text!(
+    srd::datapath::OpenError,
+    srd::Error,
+    srd::DeviceError,
+    srd::PostError,
+    rustix::io::Errno,
+    serde_json::Error
+);

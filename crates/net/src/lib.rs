@@ -13,6 +13,7 @@ pub mod error;
 pub mod fabric;
 pub mod fault;
 pub mod hold;
+pub mod hostile;
 pub mod ns;
 pub mod paths;
 pub mod plan;
@@ -56,6 +57,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
         NetCommand::Check(args) => check::run(args),
         NetCommand::Soak(args) => soak::run(args),
         NetCommand::Crowd(args) => crowd::host(args),
+        NetCommand::Reader(args) => hostile::readers::reader(args),
         NetCommand::Worker(args) => bench::worker::run(args),
         NetCommand::Hold { name, spec, until_pid } => hold::hold(name, spec, *until_pid),
     }?;

@@ -1,0 +1,8 @@
+//! What a network's worst members do to real processes: flood them, lie to them, and die with work
+//! of theirs half done. `srd net check` runs these beside honest traffic, which must not suffer.
+
+pub mod flood;
+mod forge;
+pub mod liar;
+mod party;
+pub mod readers;

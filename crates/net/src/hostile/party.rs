@@ -1,0 +1,305 @@
+//! An honest device of this process, in the namespace of a host: sends blocks, checks what arrives,
+//! and asks peers for reads and writes.
+
+use crate::{
+    bench::block::{self, BlockHead, FlowRx, now_ns},
+    error::{NetError, Result},
+    fabric::Fabric,
+    spec::Node,
+};
+use srd::{
+    Access, AddressHandle, CompletionOp, CompletionQueue, Device, DeviceConfig, MemoryRegion,
+    QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+};
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The Q_Key of everybody here.
+pub const QKEY: u32 = 0x686F_7374;
+/// Blocks on their way from one party, and receives posted at one: deep enough to fill a link of
+/// 1 Gb/s at the round trips of a fabric of namespaces.
+const DEPTH: u32 = 128;
+/// Requests to a stranger that may be outstanding beside the blocks.
+const STRANGER_DEPTH: u32 = 128;
+/// `wr_id` of a request to a stranger: this bit and its number.
+const STRANGER: u64 = 1 << 32;
+
+/// What came of requests to a stranger, by the text of their status.
+pub type Ends = BTreeMap<&'static str, u32>;
+
+/// One honest device with one queue pair.
+pub struct Party {
+    // Freed in this order: queue pair, regions, queue, device.
+    qp: QueuePair,
+    source: MemoryRegion,
+    target: MemoryRegion,
+    /// What a stranger that guesses the key may read and write.
+    _bait: MemoryRegion,
+    cq: CompletionQueue,
+    /// The device.
+    pub device: Device,
+    mtu: usize,
+    slots: Vec<u32>,
+    /// Who the blocks are exchanged with.
+    peer: Option<IpAddr>,
+    run: u32,
+    next: u64,
+    /// Blocks that the peer has accepted.
+    accepted: u64,
+    received: FlowRx,
+    damaged: u64,
+    failed: Ends,
+    strangers: u32,
+    stranger_ends: Ends,
+}
+
+impl Party {
+    /// Opens a device on a host of the fabric, with the defaults of every device.
+    ///
+    /// # Errors
+    /// The device cannot be opened.
+    pub fn open(fabric: &Fabric, host: (u8, u8)) -> Result<Self> {
+        let ip = fabric.spec().ip(host.0, host.1);
+        let line = fabric.spec().host_bits_per_sec / 8;
+        let mut config = DeviceConfig::ip(ip);
+        // What a port of known speed would tell: a virtual one does not know its shaper.
+        config.tune = Some(Box::new(move |engine| engine.line_set(line)));
+        // The device's thread begins in the namespace of the thread that opens it.
+        let device = fabric.ns(Node::Host(host.0, host.1))?.inside(|| Ok(Device::open(config)?))?;
+        let mtu = device.mtu();
+        let pd = device.pd_create()?;
+        let cq = device.cq_create(2 * DEPTH + STRANGER_DEPTH)?;
+        let init =
+            QpInit { sq_depth: DEPTH + STRANGER_DEPTH, rq_depth: DEPTH, ..QpInit::srd(&cq, &cq) };
+        let qp = pd.qp_create(&init)?;
+        qp.activate(QKEY)?;
+        let source = pd.mr_allocate(mtu * DEPTH as usize, Access::LOCAL_WRITE)?;
+        let target = pd.mr_allocate(mtu * DEPTH as usize, Access::LOCAL_WRITE)?;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let bait = pd.mr_allocate(1 << 20, rights)?;
+        for slot in 0..DEPTH {
+            let sges = [target.sge(slot as usize * mtu, mtu as u32)];
+            qp.post_recv(&RecvWr { wr_id: u64::from(slot), sges: &sges })?;
+        }
+        Ok(Self {
+            qp,
+            source,
+            target,
+            _bait: bait,
+            cq,
+            device,
+            mtu,
+            slots: (0..DEPTH).collect(),
+            peer: None,
+            run: 0,
+            next: 0,
+            accepted: 0,
+            received: FlowRx::new(0),
+            damaged: 0,
+            failed: Ends::new(),
+            strangers: 0,
+            stranger_ends: Ends::new(),
+        })
+    }
+
+    /// A handle for `ip`.
+    ///
+    /// # Errors
+    /// The table of handles is full.
+    pub fn handle(&self, ip: IpAddr) -> Result<AddressHandle> {
+        Ok(self.qp.pd().ah_create(ip)?)
+    }
+
+    /// Number of its queue pair.
+    pub fn qpn(&self) -> Qpn {
+        self.qp.qpn()
+    }
+
+    /// Takes what has completed and arrived.
+    fn look(&mut self) -> Result<bool> {
+        let mut wcs = [WorkCompletion::default(); 32];
+        let n = self.cq.poll(&mut wcs)?;
+        for wc in &wcs[..n] {
+            match wc.op {
+                op if op.is_recv() => self.arrived(wc)?,
+                _ if wc.wr_id & STRANGER != 0 => {
+                    self.strangers -= 1;
+                    *self.stranger_ends.entry(srd::status_text(wc.status)).or_default() += 1;
+                }
+                _ => {
+                    self.slots.push(wc.wr_id as u32);
+                    if wc.is_ok() {
+                        self.accepted += 1;
+                    } else {
+                        *self.failed.entry(srd::status_text(wc.status)).or_default() += 1;
+                    }
+                }
+            }
+        }
+        Ok(n > 0)
+    }
+
+    fn arrived(&mut self, wc: &WorkCompletion) -> Result {
+        // A write with immediate, which only a stranger sends, took the receive but no memory of
+        // it; one without a receive has nothing to give back.
+        if wc.op == CompletionOp::RecvUnsolicited {
+            return Ok(());
+        }
+        let at = wc.wr_id as usize * self.mtu;
+        if wc.is_ok() && wc.op == CompletionOp::Recv {
+            let block = self.target.to_vec(at, (wc.byte_len as usize).min(self.mtu))?;
+            match block::check(&block) {
+                Some(head) => self.received.take(&head, block.len(), now_ns()),
+                None if wc.src_ip == self.peer => self.damaged += 1,
+                // A stranger's message is whatever the stranger says.
+                None => {}
+            }
+        }
+        let sges = [self.target.sge(at, self.mtu as u32)];
+        self.qp.post_recv(&RecvWr { wr_id: wc.wr_id, sges: &sges })?;
+        Ok(())
+    }
+
+    fn post(&mut self, to: &AddressHandle, qpn: Qpn) -> Result<bool> {
+        let Some(slot) = self.slots.pop() else { return Ok(false) };
+        let at = slot as usize * self.mtu;
+        let head = BlockHead { flow: 0, run: self.run, number: self.next, due_ns: now_ns() };
+        let mut bytes = vec![0; self.mtu];
+        block::fill(&mut bytes, &head);
+        self.source.write_at(at, &bytes)?;
+        let sges = [self.source.sge(at, self.mtu as u32)];
+        let wr = SendWr::send(u64::from(slot), to, qpn, QKEY).sges(&sges);
+        self.qp.post_send(&wr)?;
+        self.next += 1;
+        Ok(true)
+    }
+
+    /// Asks `to` for something of each kind: a message, a write, a write with immediate, a read of
+    /// several segments. Nothing is said of whether it will be given. Returns how many were posted.
+    ///
+    /// # Errors
+    /// The device is broken.
+    pub fn ask_stranger(&mut self, to: &AddressHandle, qpn: Qpn) -> Result<u32> {
+        let mut posted = 0;
+        let id = STRANGER;
+        let sges = [self.target.sge(0, (4 * self.mtu) as u32)];
+        let asks = [
+            SendWr::send(id, to, qpn, QKEY).inline(b"is anybody there?"),
+            SendWr::write(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges),
+            SendWr::write(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges).imm(5),
+            SendWr::read(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges),
+        ];
+        for ask in &asks {
+            if self.strangers == STRANGER_DEPTH {
+                break;
+            }
+            match self.qp.post_send(ask) {
+                Ok(()) => {
+                    self.strangers += 1;
+                    posted += 1;
+                }
+                Err(e) if e.is_full() => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Waits until every request to a stranger has ended; how they ended.
+    ///
+    /// # Errors
+    /// Some have not within `limit`.
+    pub fn strangers_end(&mut self, limit: Duration) -> Result<Ends> {
+        let began = Instant::now();
+        while self.strangers > 0 {
+            if began.elapsed() > limit {
+                return Err(NetError::new(format!(
+                    "{} requests to the stranger have not ended {:.0} s after it fell silent",
+                    self.strangers,
+                    limit.as_secs_f64()
+                )));
+            }
+            if !self.look()? {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(std::mem::take(&mut self.stranger_ends))
+    }
+}
+
+/// What two parties have exchanged.
+#[derive(Clone, Debug)]
+pub struct Exchanged {
+    /// Blocks that arrived whole at both, each once.
+    pub blocks: u64,
+    /// The time it took, until the last block was acknowledged.
+    pub time: Duration,
+}
+
+impl Exchanged {
+    /// Blocks per second.
+    pub fn per_sec(&self) -> f64 {
+        self.blocks as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Both send to each other as fast as the network takes it, for `time`; then all that was sent must
+/// be acknowledged within `limit`, and have arrived whole and once. `beside` is called now and then.
+///
+/// # Errors
+/// A block was lost, damaged, refused or delivered twice, or one is still on its way after `limit`.
+pub fn exchange(
+    a: &mut Party,
+    b: &mut Party,
+    time: Duration,
+    limit: Duration,
+    mut beside: impl FnMut(&mut Party) -> Result,
+) -> Result<Exchanged> {
+    let (to_b, to_a) = (a.handle(b.device.ip())?, b.handle(a.device.ip())?);
+    let (qpn_a, qpn_b) = (a.qpn(), b.qpn());
+    (a.peer, b.peer) = (Some(b.device.ip()), Some(a.device.ip()));
+    let began = Instant::now();
+    for p in [&mut *a, &mut *b] {
+        p.run += 1;
+        (p.next, p.accepted, p.damaged) = (0, 0, 0);
+        p.received.begin(p.run, now_ns());
+    }
+    loop {
+        let sending = began.elapsed() < time;
+        let mut busy = a.look()? | b.look()?;
+        if sending {
+            beside(b)?;
+            busy |= a.post(&to_b, qpn_b)? | b.post(&to_a, qpn_a)?;
+        } else if a.slots.len() + b.slots.len() == 2 * DEPTH as usize {
+            break;
+        } else if began.elapsed() > time + limit {
+            let left = 2 * DEPTH as usize - a.slots.len() - b.slots.len();
+            return Err(NetError::new(format!(
+                "{left} blocks are not acknowledged {:.0} s after the last one was sent",
+                limit.as_secs_f64()
+            )));
+        }
+        if !busy {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+    let time = began.elapsed();
+    // What was acknowledged is there, perhaps not yet looked at.
+    while a.look()? | b.look()? {}
+    let mut blocks = 0;
+    for (from, to) in [(&*a, &*b), (&*b, &*a)] {
+        let got = to.received.stats();
+        if got.blocks != from.next || got.duplicated + to.damaged > 0 || !from.failed.is_empty() {
+            return Err(NetError::new(format!(
+                "{} blocks sent, {} accepted, {} arrived, {} twice, {} damaged; failed: {:?}",
+                from.next, from.accepted, got.blocks, got.duplicated, to.damaged, from.failed
+            )));
+        }
+        blocks += got.blocks;
+    }
+    Ok(Exchanged { blocks, time })
+}
