@@ -97,7 +97,7 @@ fn flood(guns: &mut UdpDatapath, to: SocketAddr, over: &AtomicBool, sent: &Atomi
             for _ in 0..JUNK_PIECES {
                 let mut junk = [0; JUNK_BYTES];
                 n = n.wrapping_add(1);
-                if n % 2 == 0 {
+                if n.is_multiple_of(2) {
                     junk[0] = srd_wire::VERSION << 5 | PacketType::Ack as u8;
                     junk[4..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9).to_be_bytes());
                 }
