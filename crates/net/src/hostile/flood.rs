@@ -87,8 +87,8 @@ pub fn check() -> Result<String> {
     if share < 0.5 { Err(NetError::new(text)) } else { Ok(text) }
 }
 
-/// Sends junk until told to stop: every other piece is of no version of the protocol, the others are
-/// acknowledgments with a tag that nobody has given out.
+/// Sends junk until told to stop: every other piece is of no version of the protocol, the others
+/// are acknowledgments with a tag that nobody has given out.
 fn flood(guns: &mut UdpDatapath, to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) {
     let mut n = 0u32;
     while !over.load(Ordering::Relaxed) {

@@ -248,7 +248,7 @@ impl Exchanged {
 }
 
 /// Both send to each other as fast as the network takes it, for `time`; then all that was sent must
-/// be acknowledged within `limit`, and have arrived whole and once. `beside` is called now and then.
+/// be acknowledged within `limit`, and have arrived whole and once. `beside` is called in between.
 ///
 /// # Errors
 /// A block was lost, damaged, refused or delivered twice, or one is still on its way after `limit`.
