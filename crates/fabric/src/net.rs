@@ -382,8 +382,8 @@ impl<P> Net<P> {
         let Router::Oblivious(oblivious) = &mut self.router else { return None };
         // Without credits no packet knows how far along a ring it is: none takes one.
         let ring_hops = u32::MAX / 2;
-        let (hash, flow, last, register) = (0, u32::MAX, false, false);
-        let packet = Passing { switch, dst, hash, ring_hops, flow, last, register };
+        let (hash, flow, last, adds) = (0, u32::MAX, false, None);
+        let packet = Passing { switch, dst, hash, ring_hops, flow, last, adds };
         oblivious.next(&packet, &|_| 0).map(|l| l.0)
     }
 

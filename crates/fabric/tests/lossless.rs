@@ -369,6 +369,7 @@ fn circuits_over_a_failed_link_are_set_up_anew() {
         w.credits_check().expect("books");
         for l in (0..tree.links()).map(LinkId) {
             assert_eq!(w.circuits().expect("circuits").flows(l), 0);
+            assert_eq!(w.register(l), 0, "seed {seed}: weights move with their circuits");
         }
     }
 }

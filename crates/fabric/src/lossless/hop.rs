@@ -179,6 +179,9 @@ impl<P> Net<P> {
         let ll = self.lossless.as_deref_mut().expect("credited links");
         let cell = &ll.cells[packet as usize];
         let carried = &mut ll.tags[packet as usize];
+        if cell.counted {
+            ll.registers.note(out, carried.op);
+        }
         let changed = ll.registers.pass(out, carried, !cell.strayed);
         if changed
             && !cell.last
@@ -260,17 +263,20 @@ impl<P> Net<P> {
     /// A packet is in a switch: which output, and into its queue.
     fn switch_in(&mut self, link: u32, switch: u32, packet: u32) {
         let cell = self.lossless().cells[packet as usize];
-        let Some(out) = self.credited_route(switch, &cell) else {
+        let Some(out) = self.credited_route(switch, packet, &cell) else {
             return self.credited_discard(Some(link), packet, DropReason::NoRoute);
         };
         let lanes = self.lossless().config.lanes;
         // By field: the tree is read while the cell is written.
         let tree = self.topo.tree();
-        let strayed = self.router.circuits().is_some_and(|c| cell.flow != NONE && !c.on_circuit);
+        let circuits = self.router.circuits();
+        let strayed = circuits.is_some_and(|c| cell.flow != NONE && !c.on_circuit);
+        let counted = circuits.is_some_and(|c| c.carried);
         let ll = self.lossless.as_deref_mut().expect("credited links");
         let cell = &mut ll.cells[packet as usize];
         let ring = tree.filter(|t| t.is_ring(LinkId(out)));
-        (cell.out, cell.out_lane, cell.strayed) = (out, 0, strayed);
+        (cell.out, cell.out_lane) = (out, 0);
+        (cell.strayed, cell.counted) = (strayed, counted);
         match ring {
             Some(tree) => {
                 let crossed = cell.ring_hops > 0 && cell.lane > 0;
@@ -294,7 +300,8 @@ impl<P> Net<P> {
     }
 
     /// The output that a packet takes from a switch.
-    fn credited_route(&mut self, switch: u32, cell: &Cell) -> Option<u32> {
+    fn credited_route(&mut self, switch: u32, id: u32, cell: &Cell) -> Option<u32> {
+        let ll = self.lossless.as_deref().expect("credited links");
         let packet = Passing {
             switch,
             dst: cell.dst,
@@ -302,9 +309,8 @@ impl<P> Net<P> {
             ring_hops: u32::from(cell.ring_hops),
             flow: cell.flow,
             last: cell.last,
-            register: cell.register,
+            adds: cell.register.then(|| ll.tags[id as usize].op.add),
         };
-        let ll = self.lossless.as_deref().expect("credited links");
         let queue_bytes = |l: LinkId| ll.waiting_bytes(l.0);
         let link = match &mut self.router {
             Router::Ecmp => Routing::next(&mut self.routes, &packet, &queue_bytes),

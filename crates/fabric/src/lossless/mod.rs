@@ -131,6 +131,8 @@ pub(crate) struct Cell {
     pub register: bool,
     /// It was routed by default because its circuit is gone.
     pub strayed: bool,
+    /// The next register already has what it adds.
+    pub counted: bool,
     /// Its place in the order of arrivals.
     pub arrived: u64,
 }

@@ -53,17 +53,24 @@ impl Registers {
         *value = value.wrapping_add(add);
     }
 
+    /// Takes note of the number of a change. True if it is new.
+    pub fn note(&mut self, link: u32, op: RegisterOp) -> bool {
+        let seen = &mut self.seen[link as usize];
+        if op.add == 0 || seen.contains(&op.number) {
+            return false;
+        }
+        if seen.len() == NUMBERS_KEPT {
+            seen.pop_front();
+        }
+        seen.push_back(op.number);
+        true
+    }
+
     /// A packet passes. True if it changed the register.
     pub fn pass(&mut self, link: u32, carried: &mut Carried, may_change: bool) -> bool {
-        let seen = &mut self.seen[link as usize];
-        let RegisterOp { add, number } = carried.op;
-        let changes = may_change && add != 0 && !seen.contains(&number);
+        let changes = may_change && self.note(link, carried.op);
         if changes {
-            if seen.len() == NUMBERS_KEPT {
-                seen.pop_front();
-            }
-            seen.push_back(number);
-            self.add(LinkId(link), add);
+            self.add(LinkId(link), carried.op.add);
         }
         carried.max = carried.max.max(self.values[link as usize]);
         changes

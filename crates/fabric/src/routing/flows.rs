@@ -57,6 +57,8 @@ pub(crate) struct CircuitRouter {
     stats: CircuitStats,
     /// The packet that was routed last keeps to its flow's circuit.
     pub on_circuit: bool,
+    /// It set its circuit up again, and what it adds itself is already in the register.
+    pub carried: bool,
     /// Register changes that the network is to apply.
     pub moves: RegisterMoves,
     spare: Vec<Vec<Hop>>,
@@ -70,6 +72,7 @@ impl CircuitRouter {
             reach: None,
             stats: CircuitStats::default(),
             on_circuit: false,
+            carried: false,
             moves: Vec::new(),
             spare: Vec::new(),
         }
@@ -142,9 +145,10 @@ impl CircuitRouter {
             }
         }?;
         let circuit = &mut self.flows[packet.flow as usize];
-        // Set up again by a packet in the middle: what the flow weighs is carried along. A first
-        // packet brings its weight itself.
+        // A circuit that is set up again weighs what the flow weighs. If the packet announces that
+        // weight once more, the link takes note of its number and adds nothing.
         let weight = if circuit.torn { circuit.weight } else { 0 };
+        self.carried = circuit.torn && !packet.last;
         if weight != 0 {
             self.moves.push((choice.link, weight));
         }
@@ -196,7 +200,7 @@ impl CircuitRouter {
 
 impl Routing for CircuitRouter {
     fn next(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId> {
-        self.on_circuit = false;
+        (self.on_circuit, self.carried) = (false, false);
         let Some(circuit) = self.flows.get(packet.flow as usize).filter(|c| !c.over) else {
             return self.default_way(packet);
         };
@@ -214,7 +218,7 @@ impl Routing for CircuitRouter {
             let hop = path.remove(at.unwrap_or(path.len() - 1));
             self.circuits.release(hop.switch, hop.choice);
             // What it still weighs there, the packet itself takes off, or else it is done here.
-            if hop.weight != 0 && !packet.register {
+            if hop.weight != 0 && packet.adds.is_none_or(|a| a == 0) {
                 self.moves.push((hop.choice.link, -hop.weight));
             }
         }
@@ -230,6 +234,81 @@ impl Routing for CircuitRouter {
             if let Some(from) = self.cut_at(&self.flows[flow]) {
                 self.truncate(flow, from);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routing::{Adaptation, Ties};
+
+    /// A packet of `flow` goes along its circuit. Adds what the registers would: an announcement is
+    /// counted once by each link, which is what `seen` notes.
+    fn travel(
+        router: &mut CircuitRouter,
+        (registers, seen): (&mut [i64], &mut [bool]),
+        flow: u32,
+        adds: Option<i64>,
+        last: bool,
+    ) -> Vec<LinkId> {
+        let (src, dst) = (router.flows[flow as usize].src, router.flows[flow as usize].dst);
+        let (mut at, mut way) = (router.circuits.tree().leaf(src), Vec::new());
+        loop {
+            let (switch, dst, hash, ring_hops) = (at.0, dst.0, 0, 0);
+            let packet = Passing { switch, dst, hash, ring_hops, flow, last, adds };
+            let link = router.next(&packet, &|_| 0).expect("a way");
+            assert!(router.on_circuit);
+            for (link, add) in router.moves.drain(..) {
+                registers[link.0 as usize] += add;
+            }
+            if let Some(add) = adds
+                && (last || !std::mem::replace(&mut seen[link.0 as usize], true))
+                && !router.carried
+            {
+                registers[link.0 as usize] += add;
+                router.weight_note(flow, link, if last { 0 } else { add });
+            }
+            way.push(link);
+            match router.circuits.table().to(link) {
+                Node::Host(_) => return way,
+                Node::Switch(next) => at = next,
+            }
+        }
+    }
+
+    #[test]
+    fn weights_move_with_the_circuit_and_a_repeated_announcement_counts_once() {
+        let tree = KaryNTree::new(3, 2, 0).expect("sound");
+        let config =
+            CircuitConfig { adaptation: Adaptation::LeastFlows, entries: None, ties: Ties::Drawn };
+        for announced_again in [false, true] {
+            let mut router = CircuitRouter::new(tree, config, 4);
+            let mut registers = vec![0; tree.links() as usize];
+            let mut seen = vec![false; tree.links() as usize];
+            let (src, dst) = (HostId(0), HostId(8));
+            let flow = router.flow_open(src, dst);
+            router.weight_note(flow, tree.host_link(src), 7);
+            let first = travel(&mut router, (&mut registers, &mut seen), flow, Some(7), false);
+            let broken = first[0];
+            router.converge(&|l| l != broken.0);
+            for (link, add) in router.moves.drain(..) {
+                registers[link.0 as usize] += add;
+            }
+            assert!(registers.iter().all(|r| *r == 0) && router.stats().torn == 1);
+            // The next packet that comes sets it up: data, or the announcement repeated.
+            let adds = announced_again.then_some(7);
+            let second = travel(&mut router, (&mut registers, &mut seen), flow, adds, false);
+            assert_ne!(first[0], second[0]);
+            assert_eq!(router.stats().set_up_again, 1);
+            for (link, register) in registers.iter().enumerate() {
+                let on_way = second.contains(&LinkId(link as u32));
+                assert_eq!(*register, if on_way { 7 } else { 0 }, "again: {announced_again}");
+            }
+            travel(&mut router, (&mut registers, &mut seen), flow, Some(-7), true);
+            router.flow_end(flow);
+            assert!(registers.iter().all(|r| *r == 0) && router.moves.is_empty());
+            assert!((0..tree.links()).all(|l| router.circuits.flows(LinkId(l)) == 0));
         }
     }
 }

@@ -79,8 +79,8 @@ pub(crate) struct Passing {
     pub flow: u32,
     /// It is the last packet of its flow.
     pub last: bool,
-    /// It changes the registers of links.
-    pub register: bool,
+    /// What it adds to the registers of links; `None` if it changes none.
+    pub adds: Option<i64>,
 }
 
 /// What a switch asks of its routing.
