@@ -213,6 +213,24 @@ fn round_robin_is_over_inputs_and_fcfs_over_arrivals() {
     }
 }
 
+#[test]
+fn a_stalled_host_stops_its_senders_and_is_no_deadlock() {
+    for service in [Service::RoundRobin, Service::Fcfs] {
+        let config = config(3, credits(2, 2, service), least_flows());
+        let mut w = permutations(tree(3, 2, 1), config, 4, 30);
+        let host = HostId(5);
+        w.fault_now(Fault::HostStall { host, for_ps: 500 * US }).expect("sound");
+        w.run_until(499 * US);
+        assert_eq!(w.deadlock(), None);
+        let link = w.topology().links_between(Node::Switch(SwitchId(1)), Node::Host(host)).next();
+        let books = w.credits(link.expect("a cable"), 0).expect("a lane");
+        assert!(books.free < u64::from(BYTES) && books.held > 0, "{service:?}: {books:?}");
+        assert!(w.totals().in_flight > 4, "others wait behind it");
+        w.run_to_end();
+        finished(&w, &format!("{service:?}"));
+    }
+}
+
 /// Some fault of a storm.
 fn fault(rng: &mut Rng, topo: &Topology) -> Fault {
     let cable = CableId(rng.below(u64::from(topo.links() / 2)) as u32);

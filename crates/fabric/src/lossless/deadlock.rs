@@ -39,14 +39,18 @@ impl Lossless {
     /// Looks for a deadlock. `dead`: links that are down, for which nothing waits for long.
     ///
     /// A buffer is *live* if room in it will become free: some is on the way back, a packet is
-    /// still arriving, or one of its packets can leave now or waits for a live buffer. What is not
-    /// live never will be.
+    /// still arriving, its host is stalled, or one of its packets can leave now or waits for a live
+    /// buffer. What is not live never will be.
     pub(super) fn deadlock_find(&self, at_ps: Ps, dead: impl Fn(u32) -> bool) -> Option<Deadlock> {
         let waits = |c: &&Cell| c.place == Place::Waiting && c.link != NONE;
         let waiting: Vec<&Cell> = self.cells.iter().filter(waits).collect();
         let mut live: Vec<bool> =
             self.buffers.iter().map(|b| b.wire > 0 || b.returning > 0).collect();
         let own = |c: &Cell| self.buffer(c.link, c.lane);
+        // What is held for a stalled host leaves when the host goes on.
+        for cell in self.cells.iter().filter(|c| c.place == Place::Held) {
+            live[own(cell)] = true;
+        }
         let ahead = |c: &Cell| self.buffer(c.out, c.out_lane);
         let mut blocked = Vec::new();
         for cell in waiting {
@@ -82,5 +86,59 @@ impl Lossless {
         stuck.sort_unstable();
         stuck.dedup();
         Some(Deadlock { at_ps, cycle, buffers: stuck.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CreditConfig, Service};
+    use super::*;
+    use crate::topo::Port;
+    use crate::tree::KaryNTree;
+
+    /// Two full buffers, of links 0 and 2, whose packets wait for each other's link.
+    fn circle() -> (Lossless, Topology) {
+        let port = Port::new(1_000_000_000, 1);
+        let topo = KaryNTree::new(2, 2, 1).expect("sound").build(port, port, port);
+        let config = CreditConfig { input_bytes: 100, lanes: 1, service: Service::Fcfs };
+        let mut ll = Lossless::new(&topo, config).expect("sound");
+        for (link, out) in [(0, 2), (2, 0)] {
+            packet(&mut ll, link, out, Place::Waiting, 100);
+        }
+        (ll, topo)
+    }
+
+    fn packet(ll: &mut Lossless, link: u32, out: u32, place: Place, bytes: u32) {
+        ll.cells.push(Cell { link, out, bytes, place, ..Cell::default() });
+        let buffer = &mut ll.buffers[link as usize];
+        buffer.held += u64::from(bytes);
+        buffer.free = buffer.free.saturating_sub(u64::from(bytes));
+    }
+
+    #[test]
+    fn a_circle_is_found_and_named() {
+        let (mut ll, topo) = circle();
+        // Another buffer waits for the circle and is not part of it.
+        packet(&mut ll, 4, 0, Place::Waiting, 100);
+        let found = ll.deadlock_find(7_000_000, |_| false).expect("a circle");
+        let mut links: Vec<u32> = found.cycle.iter().map(|(l, _)| l.0).collect();
+        links.sort_unstable();
+        assert_eq!((links, found.buffers), (vec![0, 2], 3));
+        let text = found.describe(&topo);
+        assert!(text.contains("7.000 us") && text.contains("host0->leaf0 lane 0"), "{text}");
+    }
+
+    #[test]
+    fn what_can_still_move_is_no_deadlock() {
+        let (ll, _) = circle();
+        assert_eq!(ll.deadlock_find(0, |l| l == 2), None, "what waits for a dead link is lost");
+        let (mut ll, _) = circle();
+        ll.buffers[2].returning = 1;
+        assert_eq!(ll.deadlock_find(0, |_| false), None, "room comes back");
+        // One packet of the circle's buffers waits for a host that is stalled, not for the circle.
+        let (mut ll, _) = circle();
+        packet(&mut ll, 0, 1, Place::Waiting, 10);
+        packet(&mut ll, 1, super::super::NONE, Place::Held, 100);
+        assert_eq!(ll.deadlock_find(0, |_| false), None, "the host goes on");
     }
 }
