@@ -204,7 +204,7 @@ fn states_follow_the_table() {
     qp.modify(QpModify { qkey: Some(5), ..to(QpState::Init) }).unwrap();
     assert!(refused(to(QpState::Rts)));
     qp.modify(to(QpState::Rtr)).unwrap();
-    assert!(refused(QpModify { rnr_retry: Some(8), ..to(QpState::Rts) }), "0 to 7");
+    assert!(refused(QpModify { rnr_retry: Some(9), ..to(QpState::Rts) }), "0 to 8");
     assert_eq!(qp.state(), QpState::Rtr, "a refused change changes nothing");
     qp.modify(QpModify { rnr_retry: Some(3), ..to(QpState::Rts) }).unwrap();
     let attr = qp.query().unwrap();
