@@ -15,6 +15,8 @@ use std::fs;
 const TABLES: &str = "docs/results/quick.txt";
 /// Most differing rows that are printed.
 const SHOWN_MAX: usize = 60;
+/// How an experiment's line of explanation begins: packets ran, or flows were placed without.
+const EXPLANATIONS: [&str; 2] = ["packets with up to ", "flows placed without packets"];
 /// The column in which every change shows.
 const HASH: &str = "hash";
 
@@ -78,7 +80,8 @@ fn rows(text: &str) -> Vec<Row<'_>> {
     for table in text.split("\n\n") {
         let mut lines = table.lines().filter(|l| !l.is_empty()).peekable();
         let Some(mut headline) = lines.next() else { continue };
-        if lines.peek().is_some_and(|l| l.starts_with("packets with up to ")) {
+        let explains = |l: &&str| EXPLANATIONS.iter().any(|e| l.starts_with(e));
+        if lines.peek().is_some_and(explains) {
             lines.next();
             experiment = headline.split_once(':').map_or(headline, |(name, _)| name);
             headline = "";

@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the issue's experiments.
-const EXPERIMENTS: [&str; 14] = [
+const EXPERIMENTS: [&str; 21] = [
     "fig2",
     "fig3",
     "fig4",
@@ -93,6 +93,13 @@ const EXPERIMENTS: [&str; 14] = [
     "spray-microbursts",
     "ablation",
     "incast",
+    "vc-congestion",
+    "saa",
+    "rr",
+    "saa-buffers",
+    "saa-dynamic",
+    "saa-app",
+    "ordered",
 ];
 
 #[test]
@@ -232,4 +239,124 @@ fn files_of_htsim_are_read_and_what_cannot_be_honoured_is_refused_with_its_line(
         put(&topo, &matrix);
         folder.fails(&run, 2, &words);
     }
+}
+
+const TREE: &str = "name = \"placed\"
+title = \"flows without packets\"
+transport = \"static\"
+[static]
+runs = 20
+[network]
+shape = \"k-ary-n-tree\"
+k = 4
+n = 3
+horizontal = 2
+routing = \"circuits\"
+[workload]
+pattern = \"permutation\"
+";
+
+#[test]
+fn flows_are_placed_without_packets_the_same_each_time() {
+    let folder = Folder::new("placed");
+    folder.write("a.toml", TREE);
+    let run = ["run", "a.toml", "--no-cost", "--seeds", "2", "--threads"];
+    let text = folder.ok(&[&run[..], &["1", "--out", "out"]].concat());
+    let row = text.lines().find(|l| l.starts_with("placed ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[1..3], ["40", "64"], "{row}");
+    let largest: f64 = cells[3].parse().unwrap();
+    assert!((1.7..2.3).contains(&largest), "{row}");
+    assert_eq!(folder.ok(&[&run[..], &["2"]].concat()).lines().nth(5), Some(row));
+    let page = folder.read("out/placed.html");
+    assert!(page.contains("Congestion that flows meet, 64 hosts"), "the figure is there");
+}
+
+#[test]
+fn trees_and_placements_that_make_no_sense_are_refused() {
+    let folder = Folder::new("refused");
+    let run = ["run", "a.toml"];
+    for (from, to, words) in [
+        ("runs = 20", "runs = 0", ["static.runs", "at least 1"]),
+        ("k = 4", "k = 1", ["network.k = 1", "2 ports"]),
+        ("n = 3", "n = 1", ["network.n = 1", "2 levels"]),
+        ("k = 4", "k = 64", ["network.k = 64", "65536 hosts"]),
+        ("k = 4\n", "", ["network.k is missing", "KAryNTree"]),
+        ("routing = \"circuits\"", "routing = \"ecmp\"", ["network.routing", "oblivious"]),
+        ("routing = \"circuits\"", "circuit_entries = 4", ["network.", "circuit"]),
+        ("transport = \"static\"", "transport = \"tcp\"", ["static:", "leave the table out"]),
+        ("\"k-ary-n-tree\"\nk = 4\nn = 3", "\"fat-tree\"\nk = 4", ["network.", "k-ary-n-tree"]),
+        ("\"permutation\"", "\"permutations\"", ["workload.permutations", "missing"]),
+    ] {
+        assert!(TREE.contains(from), "{from}");
+        folder.write("a.toml", &TREE.replace(from, to));
+        folder.fails(&run, 2, &words);
+    }
+}
+
+const PHASE: &str = "name = \"phase\"
+title = \"computed rates\"
+transport = \"saa\"
+[saa]
+rates = \"distributed\"
+[network]
+shape = \"k-ary-n-tree\"
+k = 2
+n = 3
+routing = \"circuits\"
+flow_control = \"credits\"
+input_bytes = 40_000
+[workload]
+pattern = \"permutations\"
+permutations = 2
+bytes = 100_000
+warm_bytes = 0
+";
+
+#[test]
+fn a_phase_runs_and_what_does_not_fit_is_refused_before_it() {
+    let folder = Folder::new("phase");
+    folder.write("a.toml", PHASE);
+    let text = folder.ok(&["run", "a.toml", "--no-cost"]);
+    assert!(text.contains("the whole phase, in units") && text.contains("distributed rates:"));
+    let second = "[[cases]]\ncase = \"sound\"\n[[cases]]\ncase = \"wrong\"\n";
+    for (from, to, words) in [
+        ("transport = \"saa\"", "transport = \"tcp\"", ["saa:", "tcp"]),
+        ("transport = \"saa\"", "transport = \"srd\"", ["saa:", "srd"]),
+        ("routing = \"circuits\"\n", "", ["saa.rates = \"distributed\"", "oblivious"]),
+        ("flow_control = \"credits\"\ninput_bytes = 40_000\n", "", ["flow_control", "credits"]),
+        (
+            "input_bytes = 40_000",
+            "input_bytes = 4_000",
+            ["network.input_bytes", "saa.packet_bytes"],
+        ),
+        ("input_bytes = 40_000\n", "", ["network.input_bytes", "missing"]),
+        ("k = 2", "k = 2\nhorizontal = 1\nlanes = 1", ["network.lanes", "give 2"]),
+        ("k = 2", "k = 2\nlanes = 3", ["network.lanes = 3", "1 or 2"]),
+        ("\"distributed\"", "\"none\"\ninjection = \"exact\"", ["saa.injection", "saa.rates"]),
+        (
+            "\"distributed\"",
+            "\"distributed\"\nbucket_packets = 2",
+            ["saa.bucket_packets", "bucket"],
+        ),
+        (
+            "\"distributed\"",
+            "\"distributed\"\nprobe_packets = 0",
+            ["saa.probe_packets", "at least 1"],
+        ),
+        (
+            "\"distributed\"",
+            "\"distributed\"\npacket_bytes = 60",
+            ["saa.packet_bytes", "header_bytes"],
+        ),
+        ("\"distributed\"", "\"fast\"", ["fast", "optimal"]),
+    ] {
+        assert!(PHASE.contains(from), "{from}");
+        folder.write("a.toml", &PHASE.replace(from, to));
+        folder.fails(&["run", "a.toml"], 2, &words);
+    }
+    // A mistake in the last case, and nothing has run.
+    folder.write("a.toml", &format!("{PHASE}{second}saa.probe_packets = 0\n"));
+    let out = folder.lab(&["run", "a.toml"]).output().unwrap();
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0));
 }

@@ -2,6 +2,7 @@
 //! without the rest of the tool.
 
 use crate::batch::{jobs_of, run_all};
+use crate::check::check;
 use crate::figures::figures;
 use crate::pages::huge_pages;
 use crate::report;
@@ -136,6 +137,7 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
         file.cases.retain(|c| c.case.contains(part.as_str()));
     }
     for case in &mut file.cases {
+        check(case).map_err(|e| Failure::Usage(format!("{name}, case \"{}\": {e}", case.case)))?;
         case.measure.observe |= o.out.is_some();
     }
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
@@ -238,6 +240,13 @@ fn text_of(results: &[RunResult], cost: bool) -> String {
     let mut mtus: Vec<u32> = results.iter().map(RunResult::mtu).collect();
     mtus.sort_unstable();
     mtus.dedup();
+    if results.iter().all(|r| r.fct_ps.is_empty()) {
+        let (title, tables) = (&spec.title, figures(results, cost));
+        return format!(
+            "{}: {title}\nflows placed without packets, in a drawn order\n{tables}\n",
+            spec.name
+        );
+    }
     let mtus: Vec<String> = mtus.iter().map(|m| format!("{m} B")).collect();
     format!(
         "{}: {}\npackets with up to {} of payload, base RTT {:.2} us; FCT from post to last \

@@ -1,6 +1,7 @@
 //! What the paper's figures show, as tables: times against the ideal, distributions, shares of
 //! throughput, dips, the cost of order, state per host.
 
+use crate::figures_phase::{congestion_rows, control_rows, phase_rows};
 use crate::report::columns;
 use crate::result::RunResult;
 use crate::spec::{FaultSpec, Transport};
@@ -28,6 +29,20 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         }
     };
     add(
+        "congestion: flows on the busiest link of a flow's way; max: of all flows, mean over \
+         placements with its standard error, least and most; mean: over flows and placements",
+        congestion_rows(&cases),
+    );
+    add(
+        "the whole phase, in units of the largest flow's payload at line rate: means over runs",
+        phase_rows(&cases),
+    );
+    add(
+        "distributed rates: control packets with answers, and the time from a flow's start to its \
+         first rate and to the last change of it (mean and largest of all flows)",
+        control_rows(&cases),
+    );
+    add(
         "against the ideal (payload alone over the slower end, shared equally); last hop: largest \
          backlog before a receiver",
         ideal_rows(&cases),
@@ -44,11 +59,11 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
     out
 }
 
-fn head(cells: &[&str]) -> Vec<Vec<String>> {
+pub(crate) fn head(cells: &[&str]) -> Vec<Vec<String>> {
     vec![cells.iter().map(|c| (*c).to_string()).collect()]
 }
 
-fn name_of(case: &[RunResult]) -> String {
+pub(crate) fn name_of(case: &[RunResult]) -> String {
     let spec = &case[0].spec;
     if spec.case.is_empty() { spec.name.clone() } else { spec.case.clone() }
 }
@@ -77,7 +92,8 @@ fn ideal_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         "drops",
         "last hop KB",
     ]);
-    for case in cases.iter().filter(|c| !c[0].spec.workload.endless) {
+    let timed = |c: &&&[RunResult]| !c[0].spec.workload.endless && !c[0].fct_ps.is_empty();
+    for case in cases.iter().filter(timed) {
         let ratios: Vec<f64> = times(case).map(|(fct, ideal)| fct as f64 / ideal as f64).collect();
         let n = ratios.len().max(1) as f64;
         let over = ratios.iter().filter(|r| **r > 3.0).count() as f64;

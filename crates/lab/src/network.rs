@@ -1,8 +1,13 @@
 //! From a spec's network to a topology.
 
-use crate::spec::{Network, Shape};
+use crate::spec::{
+    AdaptationSpec, FlowControlSpec, Network, Routing, ServiceSpec, Shape, TiesSpec,
+};
+use srd_fabric::lossless::LANES_MAX;
+use srd_fabric::routing::{Adaptation, CircuitConfig, Placement, Ties};
 use srd_fabric::{
-    Ecn, FatTree, LeafSpine, NS, Port, SharedBuffer, SwitchId, Topology, back_to_back, dumbbell,
+    CreditConfig, Ecn, FatTree, FlowControl, HostId, KaryNTree, LeafSpine, NS, Node, Port,
+    RoutingConfig, Service, SharedBuffer, SwitchId, Topology, WorldConfig, back_to_back, dumbbell,
 };
 use std::path::Path;
 
@@ -58,11 +63,39 @@ impl Network {
         field.ok_or_else(|| format!("network.{name} is missing: shape {:?} needs it", self.shape))
     }
 
+    /// The tree of the shape that has one.
+    fn tree(&self) -> Result<KaryNTree, String> {
+        let (k, n) = (self.need(self.k, "k")?, self.need(self.n, "n")?);
+        KaryNTree::new(k, n, self.horizontal.unwrap_or(0)).map_err(|e| format!("network.{e}"))
+    }
+
+    /// Refuses what can be known to be wrong before the network is laid out.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn check(&self) -> Result<(), String> {
+        self.unused()?;
+        if self.shape == Shape::KAryNTree {
+            self.tree()?;
+        }
+        Ok(())
+    }
+
     /// Refuses fields that the shape does not use.
     fn unused(&self) -> Result<(), String> {
-        let leaf_spine = self.shape == Shape::LeafSpine;
+        let credits = self.flow_control == FlowControlSpec::Credits;
+        let (leaf_spine, tree) = (self.shape == Shape::LeafSpine, self.shape == Shape::KAryNTree);
         let given = [
-            ("k", self.k.is_some(), self.shape == Shape::FatTree),
+            ("k", self.k.is_some(), self.shape == Shape::FatTree || tree),
+            ("n", self.n.is_some(), tree),
+            ("horizontal", self.horizontal.is_some(), tree),
+            ("routing", self.routing != Routing::Ecmp, tree),
+            ("circuit_entries", self.circuit_entries.is_some(), tree),
+            ("adaptation", self.adaptation.is_some(), tree),
+            ("ties", self.ties.is_some(), tree),
+            ("input_bytes", self.input_bytes.is_some(), credits),
+            ("lanes", self.lanes.is_some(), credits),
+            ("service", self.service.is_some(), credits),
             ("leaves", self.leaves.is_some(), leaf_spine),
             ("spines", self.spines.is_some(), leaf_spine),
             ("hosts_per_leaf", self.hosts_per_leaf.is_some(), leaf_spine),
@@ -79,12 +112,74 @@ impl Network {
         if self.shared_buffer_alpha.is_some() && self.shared_buffer_bytes.is_none() {
             return Err("network.shared_buffer_alpha: give shared_buffer_bytes, too".into());
         }
+        let circuits = [
+            ("circuit_entries", self.circuit_entries.is_some()),
+            ("adaptation", self.adaptation.is_some()),
+            ("ties", self.ties.is_some()),
+        ];
+        let without = circuits.iter().find(|(_, g)| *g && self.routing != Routing::Circuits);
+        if let (true, Some((name, _))) = (tree, without) {
+            return Err(format!("network.{name}: only routing = \"circuits\" has it"));
+        }
+        if credits {
+            self.credits_check()?;
+        }
         match given.iter().find(|(_, given, used)| *given && !*used) {
             Some((name, ..)) => {
                 Err(format!("network.{name} has no meaning for shape {:?}", self.shape))
             }
             None => Ok(()),
         }
+    }
+
+    /// Credits need buffers, and rings need two lanes.
+    fn credits_check(&self) -> Result<(), String> {
+        if self.input_bytes.is_none() {
+            return Err(
+                "network.input_bytes is missing: flow_control = \"credits\" needs it".into()
+            );
+        }
+        if self.shared_buffer_bytes.is_some() {
+            return Err(
+                "network.shared_buffer_bytes: flow_control = \"credits\" has input buffers \
+                        instead"
+                    .into(),
+            );
+        }
+        if !(1..=LANES_MAX).contains(&self.lanes()) {
+            return Err(format!("network.lanes = {} must be 1 or {LANES_MAX}", self.lanes()));
+        }
+        if self.horizontal.unwrap_or(0) > 0 && self.lanes() < 2 {
+            return Err("network.lanes = 1: packets wait for each other in a circle around the \
+                        rings of horizontal cables; give 2"
+                .into());
+        }
+        Ok(())
+    }
+
+    fn lanes(&self) -> u32 {
+        self.lanes.unwrap_or(if self.horizontal.unwrap_or(0) > 0 { 2 } else { 1 })
+    }
+
+    /// Settings of a world with this network.
+    pub fn world_config(&self, seed: u64) -> WorldConfig {
+        let mut config = WorldConfig::new(seed);
+        if self.flow_control == FlowControlSpec::Credits {
+            config.flow_control = FlowControl::Credits(CreditConfig {
+                input_bytes: self.input_bytes.unwrap_or(0),
+                lanes: self.lanes(),
+                service: match self.service {
+                    Some(ServiceSpec::Fcfs) => Service::Fcfs,
+                    Some(ServiceSpec::Rr) | None => Service::RoundRobin,
+                },
+            });
+        }
+        config.routing = match self.routing {
+            Routing::Ecmp => RoutingConfig::Ecmp,
+            Routing::Oblivious => RoutingConfig::Oblivious,
+            Routing::Circuits => RoutingConfig::Circuits(self.circuits()),
+        };
+        config
     }
 
     /// Lays the network out. `folder`: where files are looked for.
@@ -104,6 +199,7 @@ impl Network {
                 (tree.agg, tree.core) = (p.core, p.core);
                 tree.build()
             }
+            Shape::KAryNTree => self.tree()?.build(p.nic, p.edge, p.core),
             Shape::LeafSpine => LeafSpine {
                 leaves: self.need(self.leaves, "leaves")?,
                 spines: self.need(self.spines, "spines")?,
@@ -118,6 +214,7 @@ impl Network {
                 let left = self.need(self.left, "left")?;
                 dumbbell(left, self.need(self.right, "right")?, p.nic, p.edge, p.core)
             }
+            Shape::SharedInput => shared_input(&p),
             Shape::BackToBack => back_to_back(p.nic),
             Shape::Topo => {
                 let name = self.file.as_deref().ok_or("network.file is missing")?;
@@ -133,4 +230,46 @@ impl Network {
         topo.validate().map_err(|e| e.to_string())?;
         Ok(topo)
     }
+}
+
+impl Network {
+    /// How switches choose ways for flows. Oblivious routing is to keep to the default always.
+    pub fn circuits(&self) -> CircuitConfig {
+        let adaptation = match (self.routing, self.adaptation) {
+            (Routing::Oblivious, _) | (_, Some(AdaptationSpec::Default)) => Adaptation::Default,
+            (_, Some(AdaptationSpec::LeastQueue)) => Adaptation::LeastQueue,
+            (_, Some(AdaptationSpec::Random)) => Adaptation::Random,
+            (_, Some(AdaptationSpec::LeastFlows) | None) => Adaptation::LeastFlows,
+        };
+        let ties = match self.ties {
+            Some(TiesSpec::Default) => Ties::Default,
+            Some(TiesSpec::Drawn) | None => Ties::Drawn,
+        };
+        CircuitConfig { adaptation, entries: self.circuit_entries, ties }
+    }
+
+    /// An empty network on which flows are placed without packets.
+    ///
+    /// # Errors
+    /// If it is no k-ary n-tree.
+    pub fn placement(&self, topo: &Topology, seed: u64) -> Result<Placement, String> {
+        let tree = topo.tree().ok_or("network.shape must be \"k-ary-n-tree\"")?;
+        Ok(Placement::new(*tree, self.circuits(), seed))
+    }
+}
+
+/// Three senders on each of two switches; one cable from each of them to a third switch, which has
+/// the five receivers.
+fn shared_input(p: &Ports) -> Topology {
+    let mut t = Topology::new(crate::pattern::SHARED_INPUT_HOSTS);
+    let senders = [Node::Switch(t.switch_add(0)), Node::Switch(t.switch_add(0))];
+    let receivers = Node::Switch(t.switch_add(1));
+    for h in 0..crate::pattern::SHARED_INPUT_HOSTS {
+        let switch = senders.get(h as usize / 3).copied().unwrap_or(receivers);
+        t.cable_add(Node::Host(HostId(h)), switch, p.nic, p.edge);
+    }
+    for switch in senders {
+        t.cable_add(switch, receivers, p.core, p.core);
+    }
+    t
 }

@@ -2,6 +2,7 @@
 
 mod charts;
 mod html;
+mod phases;
 mod series;
 
 pub use html::page;
@@ -65,10 +66,10 @@ pub fn table(results: &[RunResult], cost: bool) -> String {
     }
     head.push("hash");
     let mut rows = vec![head.iter().map(|h| (*h).to_string()).collect::<Vec<_>>()];
-    for case in cases(results) {
+    for case in cases(results).into_iter().filter(|c| !c[0].fct_ps.is_empty()) {
         rows.push(line(case, cost));
     }
-    columns(&rows)
+    if rows.len() == 1 { String::new() } else { columns(&rows) }
 }
 
 fn line(case: &[RunResult], cost: bool) -> Vec<String> {

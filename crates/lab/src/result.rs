@@ -1,6 +1,8 @@
 //! What came of one run.
 
+use crate::congestion::Met;
 use crate::observe::Observation;
+use crate::saa::SaaOutcome;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::Flow;
@@ -69,6 +71,10 @@ pub struct RunResult {
     pub observation: Option<Box<Observation>>,
     /// What order would have cost, if `spec.measure.order` is set.
     pub order: Option<OrderCost>,
+    /// From the start of the last round to its last flow's end; `None` = not all ended.
+    pub phase_ps: Option<Ps>,
+    /// Ports of all switches per host, where the network is a k-ary n-tree.
+    pub ports_per_host: Option<f64>,
 }
 
 /// Counts that every transport has.
@@ -105,6 +111,10 @@ pub enum Detail {
         /// Counters of all connections together.
         counters: Box<srd_rivals::Counters>,
     },
+    /// Packets in order over a lossless network.
+    Saa(Box<SaaOutcome>),
+    /// No packets.
+    Static(Box<Met>),
 }
 
 /// What delivery in order would have cost the flows of a run: every packet's wait for those sent
@@ -148,20 +158,22 @@ impl RunResult {
         match &self.detail {
             Detail::Srd { engine, .. } => engine.mtu.into(),
             Detail::Tcp { config, .. } => config.mss,
+            Detail::Saa(outcome) => outcome.payload_bytes,
+            Detail::Static(_) => 0,
         }
     }
     /// SRD's counters; `None` if another transport ran.
     pub fn srd_counters(&self) -> Option<&Counters> {
         match &self.detail {
             Detail::Srd { counters, .. } => Some(counters),
-            Detail::Tcp { .. } => None,
+            Detail::Tcp { .. } | Detail::Saa(_) | Detail::Static(_) => None,
         }
     }
     /// TCP's counters; `None` if another transport ran.
     pub fn tcp_counters(&self) -> Option<&srd_rivals::Counters> {
         match &self.detail {
-            Detail::Srd { .. } => None,
             Detail::Tcp { counters, .. } => Some(counters),
+            Detail::Srd { .. } | Detail::Saa(_) | Detail::Static(_) => None,
         }
     }
     /// Which transport ran.
@@ -175,6 +187,8 @@ impl RunResult {
             Detail::Tcp { config, .. } => {
                 config.parameters().into_iter().map(|(k, v)| (k.to_string(), v)).collect()
             }
+            Detail::Saa(outcome) => outcome.parameters.clone(),
+            Detail::Static(_) => Vec::new(),
         }
     }
 }

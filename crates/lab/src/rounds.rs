@@ -32,6 +32,10 @@ pub struct Running<'a, P, H> {
     seen_ends: usize,
     /// Latest end of a flow so far.
     end_last: Ps,
+    /// Start of the present round.
+    round_at: Ps,
+    /// After the last flow's end, hosts go on for so long: what they tidy up is then done.
+    pub tail_ps: Ps,
     seen_arrivals: usize,
     sampler: Option<Sampler>,
 }
@@ -76,6 +80,8 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             fired: vec![0; flows.triggers.len()],
             seen_ends: 0,
             end_last: 0,
+            round_at: 0,
+            tail_ps: 0,
             seen_arrivals: 0,
             sampler: None,
         }
@@ -149,6 +155,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             self.look();
             if self.left == 0 {
                 if self.round + 1 == self.spec.workload.rounds {
+                    if self.tail_ps > 0 {
+                        self.world.run_until(self.world.now() + self.tail_ps);
+                    }
                     return;
                 }
                 self.round += 1;
@@ -157,7 +166,13 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         }
     }
 
+    /// From the start of the last round to the end of its last flow; `None` = not all have ended.
+    pub fn phase_ps(&self) -> Option<Ps> {
+        (self.left == 0).then(|| self.end_last.saturating_sub(self.round_at))
+    }
+
     fn round_start(&mut self, at: Ps) {
+        self.round_at = at.max(self.world.now());
         let n = self.flows.flows.len();
         self.started = vec![None; n];
         self.fct.push(vec![None; n]);

@@ -8,7 +8,7 @@ use crate::rounds::Running;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{srd, tcp};
+use crate::{congestion, saa, srd, tcp};
 use srd_fabric::{Fault, Host, MS, Ps, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -47,6 +47,9 @@ pub struct Outcome {
 /// If the spec does not fit together; the text names the field.
 pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     let topo = spec.network.build(folder)?;
+    if spec.transport == Transport::Static {
+        return congestion::run(spec, &topo, folder, seed);
+    }
     let flows = spec.workload.flows(&topo, folder, seed)?;
     if flows.flows.is_empty() {
         return Err("the workload has no flows".into());
@@ -59,6 +62,8 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     match spec.transport {
         Transport::Srd => srd::run(&plan),
         Transport::Tcp => tcp::run(&plan),
+        Transport::Saa => saa::run(&plan),
+        Transport::Static => congestion::run(spec, &plan.topo, folder, seed),
     }
 }
 
@@ -102,6 +107,7 @@ impl Plan<'_> {
         running.go();
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
         let observation = running.observed().map(Box::new);
+        let phase_ps = running.phase_ps();
         let Running { world, fct, board, .. } = running;
         let totals = world.totals();
         debug_assert!(totals.conserved());
@@ -142,6 +148,8 @@ impl Plan<'_> {
             last_hop_bytes_max: self.last_hop_bytes_max(&world),
             observation,
             order: out.order,
+            phase_ps,
+            ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
         }
     }
 
@@ -167,7 +175,7 @@ impl Plan<'_> {
 }
 
 /// CPU time of this thread in ns.
-fn cpu_ns() -> u64 {
+pub fn cpu_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

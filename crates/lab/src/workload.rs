@@ -1,5 +1,6 @@
 //! From a spec's workload to flows.
 
+use crate::pattern;
 use crate::spec::{CmUnit, Pattern, Workload};
 use srd_fabric::htsim::{CmFile, StartUnit, TriggerKind};
 use srd_fabric::{HostId, NS, Node, Ps, Rng, Topology};
@@ -69,6 +70,13 @@ impl Workload {
                 }
                 (0..n).map(|i| (2 * i, 2 * i + 1)).collect()
             }
+            Pattern::Permutations
+            | Pattern::AllToAll
+            | Pattern::Halo
+            | Pattern::Allreduce
+            | Pattern::SharedInput => {
+                return self.application(topo, &mut rng);
+            }
             Pattern::Cm => return self.matrix(topo, folder),
         };
         let mut flows = Vec::new();
@@ -88,6 +96,58 @@ impl Workload {
         }
         let background = self.background(topo, &flows, &mut rng)?;
         Ok(Flows { flows, triggers: Vec::new(), background })
+    }
+
+    /// Patterns of applications: step by step, each after the barrier that ends the one before.
+    fn application(&self, topo: &Topology, rng: &mut Rng) -> Result<Flows, String> {
+        let hosts = topo.hosts();
+        if hosts < 2 {
+            return Err(format!("workload.pattern = {:?} needs two hosts", self.pattern));
+        }
+        let mut steps = match self.pattern {
+            Pattern::AllToAll => pattern::all_to_all(hosts),
+            Pattern::Halo => pattern::halo(hosts),
+            Pattern::Allreduce => pattern::allreduce(hosts)?,
+            Pattern::SharedInput => pattern::shared_input(hosts)?,
+            _ => {
+                let n = self.permutations.ok_or("workload.permutations is missing")?;
+                if !(1..=1_024).contains(&n) {
+                    return Err(format!("workload.permutations = {n} must be from 1 to 1,024"));
+                }
+                pattern::permutations(hosts, n, rng)?
+            }
+        };
+        if !(1..=1_024).contains(&self.bytes_spread) {
+            return Err("workload.bytes_spread must be from 1 to 1,024".into());
+        }
+        pattern::place(&mut steps, hosts, self.placing, rng);
+        let mut out = Flows::default();
+        let last = steps.len() - 1;
+        for (i, step) in steps.iter().enumerate() {
+            let first = out.flows.len() as u32;
+            for (src, dst) in step {
+                let late = if self.jitter_ns == 0 { 0 } else { rng.below(self.jitter_ns * NS) };
+                let times =
+                    if self.bytes_spread == 1 { 1 } else { rng.range(1, self.bytes_spread.into()) };
+                out.flows.push(Flow {
+                    src: HostId(*src),
+                    dst: HostId(*dst),
+                    bytes: self.bytes * times,
+                    start_ps: (i == 0).then_some(late),
+                    on_sent: None,
+                    on_received: (i < last).then_some(i as u32),
+                });
+            }
+            if i > 0 {
+                out.triggers.push(Trigger {
+                    id: i as u32 - 1,
+                    needs: steps[i - 1].len() as u32,
+                    once: false,
+                    starts: (first..out.flows.len() as u32).collect(),
+                });
+            }
+        }
+        Ok(out)
     }
 
     fn ring(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
@@ -213,7 +273,7 @@ fn flows_of(cm: &CmFile, topo: &Topology) -> Result<Flows, String> {
 }
 
 /// A random permutation without fixed points.
-fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, String> {
+pub(crate) fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, String> {
     if hosts < 2 {
         return Err("a permutation needs at least two hosts".into());
     }

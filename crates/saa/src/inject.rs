@@ -79,6 +79,18 @@ impl Pacer {
         self.rate = Some(rate);
     }
 
+    /// The flow starts (again), at the rate that it has.
+    pub fn restart(&mut self, now: Ps) {
+        if let Some(rate) = self.rate.take() {
+            self.rate_set(now, rate);
+        }
+    }
+
+    /// The flow has no rate any more.
+    pub const fn stop(&mut self) {
+        self.rate = None;
+    }
+
     fn due_at(&self, index: u64) -> Ps {
         let rate = self.rate.unwrap_or(Rate::LINE);
         self.origin.saturating_add(rate.due(self.packet_ps, index))

@@ -3,15 +3,27 @@
 //! a link of its way, so that a phase ends in the least time that its ways allow.
 //!
 //! After V. Zdornov, Y. Birk, "Improving Communication-Phase Completion Times in HPC Clusters
-//! Through Congestion Mitigation" (SYSTOR 2009).
+//! Through Congestion Mitigation" (SYSTOR 2009). What their slides leave open is decided in
+//! `docs/saa.md`.
 #![forbid(unsafe_code)]
 
 mod assign;
+mod control;
 mod fluid;
+mod host;
 mod inject;
+mod phase;
+mod static_load;
 mod weight;
 
 pub use assign::{Assignment, Rate, optimal};
+pub use control::{
+    CONTROL_BYTES, Control, ControlCounters, Event, FLOW_MAX, FlowControl, NotControl, Numbers,
+    State,
+};
 pub use fluid::{Fluid, run as fluid_run};
+pub use host::{ANNOUNCE, ASK, Rates, SaaConfig, SaaHost, SaaPacket};
 pub use inject::{Injection, Pacer};
+pub use phase::{Arrival, Phase, PhaseFlow, RateTimes};
+pub use static_load::{Congestion, StaticLoad};
 pub use weight::{LinkWeights, Paths};

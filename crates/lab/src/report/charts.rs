@@ -40,16 +40,16 @@ fn short(v: f64) -> f64 {
     (v * scale).round() / scale
 }
 
-fn color(i: usize) -> &'static str {
+pub fn color(i: usize) -> &'static str {
     COLORS[i % COLORS.len()]
 }
 
-fn axis(title: &str, log: bool) -> Axis {
+pub fn axis(title: &str, log: bool) -> Axis {
     let axis = Axis::new().title(Title::with_text(title)).auto_margin(true);
     if log { axis.type_(AxisType::Log) } else { axis.range_mode(RangeMode::ToZero) }
 }
 
-fn layout(x: Axis, y: Axis) -> Layout {
+pub fn layout(x: Axis, y: Axis) -> Layout {
     Layout::new()
         .x_axis(x)
         .y_axis(y)
@@ -60,7 +60,7 @@ fn layout(x: Axis, y: Axis) -> Layout {
         .hover_mode(HoverMode::Closest)
 }
 
-fn plot(layout: Layout) -> Plot {
+pub fn plot(layout: Layout) -> Plot {
     let mut plot = Plot::new();
     plot.set_layout(layout);
     let config = Configuration::new().responsive(true).display_logo(false);

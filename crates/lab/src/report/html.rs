@@ -2,7 +2,8 @@
 //! library is in the page, once.
 
 use super::charts::{Chart, case_name, cdf, completion, observed};
-use super::{cases, table};
+use super::{cases, phases, table};
+use crate::figures::figures;
 use crate::packet::{ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES};
 use crate::result::RunResult;
 use crate::spec::Transport;
@@ -26,7 +27,12 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     head(&mut body, results, command);
     let mut n = 0;
     body.push_str("<h2>All cases</h2>\n");
-    for chart in [completion(results), cdf(results)] {
+    let mut charts = phases::congestion(results);
+    charts.extend(phases::phases(results));
+    if results.iter().any(|r| !r.fct_ps.is_empty()) {
+        charts.extend([completion(results), cdf(results)]);
+    }
+    for chart in charts {
         add_chart(&mut body, &chart, &mut n);
     }
     let groups = cases(results);
@@ -74,7 +80,10 @@ fn head(out: &mut String, results: &[RunResult], command: &str) {
         env!("CARGO_PKG_VERSION"),
         results.len(),
         seeds.join(", "),
-        escape(&table(results, true)),
+        escape(&match table(results, true) {
+            empty if empty.is_empty() => figures(results, true).trim_start().to_string(),
+            table => table,
+        }),
     );
 }
 
@@ -151,7 +160,9 @@ fn add_parameters(out: &mut String, results: &[RunResult]) {
     };
     comparison(out, &groups.iter().map(column).collect::<Vec<_>>());
     out.push_str("<h2>Parameters of the protocols</h2>\n<div class=\"side\">\n");
-    for (transport, name) in [(Transport::Srd, "SRD"), (Transport::Tcp, "TCP")] {
+    for (transport, name) in
+        [(Transport::Srd, "SRD"), (Transport::Tcp, "TCP"), (Transport::Saa, "In order")]
+    {
         let of = groups.iter().filter(|c| c[0].transport() == transport);
         let columns: Vec<_> =
             of.map(|c| (case_name(&c[0]).to_string(), c[0].parameters())).collect();

@@ -24,6 +24,13 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("spray-microbursts", include_str!("../../specs/spray-microbursts.toml")),
     ("ablation", include_str!("../../specs/ablation.toml")),
     ("permutation", include_str!("../../specs/permutation.toml")),
+    ("vc-congestion", include_str!("../../specs/vc-congestion.toml")),
+    ("saa", include_str!("../../specs/saa.toml")),
+    ("rr", include_str!("../../specs/rr.toml")),
+    ("saa-buffers", include_str!("../../specs/saa-buffers.toml")),
+    ("saa-dynamic", include_str!("../../specs/saa-dynamic.toml")),
+    ("saa-app", include_str!("../../specs/saa-app.toml")),
+    ("ordered", include_str!("../../specs/ordered.toml")),
 ];
 
 /// Text of an embedded experiment.

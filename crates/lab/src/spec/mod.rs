@@ -2,10 +2,12 @@
 
 mod fault;
 mod file;
+mod phase;
 mod tcp;
 
 pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
+pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
 pub use tcp::TcpSpec;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,11 @@ pub struct Spec {
     /// TCP's settings.
     #[serde(default)]
     pub tcp: TcpSpec,
+    /// Computed rates (only with `transport = "saa"`).
+    pub saa: Option<SaaSpec>,
+    /// Placements without packets (only with `transport = "static"`).
+    #[serde(rename = "static")]
+    pub placed: Option<StaticSpec>,
     /// Who sends what to whom.
     pub workload: Workload,
     /// What goes wrong.
@@ -66,6 +73,12 @@ pub enum Shape {
     FatTree,
     /// `leaves`, `spines`, `hosts_per_leaf`, `cables_per_spine`.
     LeafSpine,
+    /// `n` levels of switches with `k` ports down and `k` up: `k^n` hosts, full bisection; with
+    /// `horizontal` cables between the switches of each ideal node.
+    KAryNTree,
+    /// The slides' example of two outputs that flows from shared and from other inputs share:
+    /// 11 hosts.
+    SharedInput,
     /// Two switches with `left` and `right` hosts and one cable.
     Dumbbell,
     /// Two hosts, one cable.
@@ -80,8 +93,32 @@ pub enum Shape {
 pub struct Network {
     /// Shape.
     pub shape: Shape,
-    /// Ports per switch (fat tree).
+    /// Ports per switch (fat tree); ports down and up of each (k-ary n-tree).
     pub k: Option<u32>,
+    /// Levels of switches (k-ary n-tree).
+    pub n: Option<u32>,
+    /// Cables from each switch to the next of its ideal node (k-ary n-tree; default 0).
+    pub horizontal: Option<u32>,
+    /// Which link a packet takes from a switch: "ecmp", "oblivious" or "circuits" (the last two:
+    /// k-ary n-tree).
+    #[serde(default)]
+    pub routing: Routing,
+    /// What keeps queues from overflowing: "drop" (nothing: packets are lost) or "credits".
+    #[serde(default)]
+    pub flow_control: FlowControlSpec,
+    /// Input buffer of each link and lane in bytes (credits).
+    pub input_bytes: Option<u64>,
+    /// Lanes of each link, 1 or 2 (credits; default 1, with horizontal cables 2).
+    pub lanes: Option<u32>,
+    /// How outputs serve inputs: "rr" (in turn, default) or "fcfs" (credits).
+    pub service: Option<ServiceSpec>,
+    /// Entries of each switch, one flow each (circuits; default: as many as are wanted).
+    pub circuit_entries: Option<u32>,
+    /// How a switch compares outputs for a new flow: "least-flows" (default), "least-queue",
+    /// "random" or "default" (circuits).
+    pub adaptation: Option<AdaptationSpec>,
+    /// Which of equally good outputs upwards: "drawn" (default) or "default" (circuits).
+    pub ties: Option<TiesSpec>,
     /// Leaves (leaf-spine).
     pub leaves: Option<u32>,
     /// Spines (leaf-spine).
@@ -117,6 +154,58 @@ pub struct Network {
     /// Backlog from which every packet is marked, bytes.
     #[serde(default = "ecn_bytes_max")]
     pub ecn_bytes_max: u64,
+}
+
+/// See [`Network::routing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// Shortest ways, equal ones by a hash.
+    #[default]
+    Ecmp,
+    /// By the destination alone (d-mod-k).
+    Oblivious,
+    /// Each flow chooses its way once and keeps it.
+    Circuits,
+}
+
+/// See [`Network::flow_control`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_fabric::FlowControl")]
+pub enum FlowControlSpec {
+    #[default]
+    Drop,
+    Credits,
+}
+
+/// See [`Network::service`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_fabric::Service")]
+pub enum ServiceSpec {
+    Rr,
+    Fcfs,
+}
+
+/// See [`Network::adaptation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_fabric::routing::Adaptation")]
+pub enum AdaptationSpec {
+    LeastFlows,
+    LeastQueue,
+    Random,
+    Default,
+}
+
+/// See [`Network::ties`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_fabric::routing::Ties")]
+pub enum TiesSpec {
+    Drawn,
+    Default,
 }
 
 const fn link_gbps() -> f64 {
@@ -219,6 +308,10 @@ pub enum Transport {
     Srd,
     /// The rival.
     Tcp,
+    /// Packets in order over a lossless network, with computed rates or none.
+    Saa,
+    /// No packets: flows are placed, and counted where they meet.
+    Static,
 }
 
 /// See [`EngineSpec::order`].
@@ -269,6 +362,16 @@ pub enum Pattern {
     Incast,
     /// Every host to another, each host receiving once.
     Permutation,
+    /// `permutations` of these at once.
+    Permutations,
+    /// Every host to every other at once.
+    AllToAll,
+    /// Every host to its neighbours on a grid of three dimensions.
+    Halo,
+    /// The eight flows of the network "shared-input".
+    SharedInput,
+    /// Recursive doubling: in step i, host h exchanges with h xor 2^i, after a barrier.
+    Allreduce,
     /// Host `i` of the first leaf to host `i` of the second, for `pairs` hosts, `flows_per_pair`
     /// flows each.
     LeafPairs,
@@ -278,6 +381,17 @@ pub enum Pattern {
     Pairs,
     /// An htsim `.cm` file, named by `file`, times in `unit`.
     Cm,
+}
+
+/// See [`Workload::placing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placing {
+    /// Rank i on host i.
+    #[default]
+    Linear,
+    /// Any rank on any host, by the seed: what a busy cluster's scheduler leaves.
+    Drawn,
 }
 
 /// Unit of start times in a `.cm` file: the dialects differ and the file does not say.
@@ -305,6 +419,15 @@ pub struct Workload {
     pub pairs: Option<u32>,
     /// Peers of each host (ring).
     pub peers: Option<u32>,
+    /// Superposed permutations.
+    pub permutations: Option<u32>,
+    /// Flows have up to so many times `bytes`, drawn evenly from it on; default 1: all are equal.
+    #[serde(default = "one")]
+    pub bytes_spread: u32,
+    /// On which hosts an application's ranks are: "linear" or "drawn" (all-to-all, halo,
+    /// allreduce).
+    #[serde(default)]
+    pub placing: Placing,
     /// Pairs of hosts besides, drawn from the seed among those that are in no other flow, that
     /// load the network from the first round on and are not measured.
     #[serde(default)]
@@ -375,4 +498,6 @@ pub struct Measure {
     pub interval_us: u64,
     /// How long packets would wait for earlier ones of their flow (SRD, writes only).
     pub order: bool,
+    /// The whole workload's completion, in units of its largest flow at line rate.
+    pub phase: bool,
 }

@@ -1,0 +1,140 @@
+//! What a case must not ask for, told before anything runs. What concerns the shape of the network
+//! is told when it is laid out.
+
+use crate::spec::{
+    FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
+};
+use srd_fabric::PACKET_BYTES_MAX;
+
+/// Most placements of a run: a week's work.
+const PLACEMENTS_MAX: u32 = 10_000_000;
+
+/// Checks how a case's transport and its settings fit together.
+///
+/// # Errors
+/// Names the field, and what to give instead.
+pub fn check(spec: &Spec) -> Result<(), String> {
+    spec.network.check()?;
+    let name = match spec.transport {
+        Transport::Srd => "srd",
+        Transport::Tcp => "tcp",
+        Transport::Saa => "saa",
+        Transport::Static => "static",
+    };
+    let credits = spec.network.flow_control == FlowControlSpec::Credits;
+    if spec.saa.is_some() && spec.transport != Transport::Saa {
+        return Err(format!(
+            "saa: rates are computed with transport = \"saa\" only, and this case has \"{name}\": \
+             leave the table out"
+        ));
+    }
+    if spec.placed.is_some() && spec.transport != Transport::Static {
+        return Err(format!(
+            "static: flows are placed with transport = \"static\" only, and this case has \
+             \"{name}\": leave the table out"
+        ));
+    }
+    match spec.transport {
+        Transport::Srd | Transport::Tcp if spec.network.routing != Routing::Ecmp => Err(format!(
+            "network.routing: transport = \"{name}\" runs over \"ecmp\"; \"oblivious\" and \
+             \"circuits\" are for \"saa\" and \"static\""
+        )),
+        Transport::Srd | Transport::Tcp if credits => Err(format!(
+            "network.flow_control = \"credits\": transport = \"{name}\" runs over \"drop\""
+        )),
+        Transport::Srd | Transport::Tcp => Ok(()),
+        Transport::Saa => phase(spec),
+        Transport::Static => placed(spec),
+    }
+}
+
+/// Routing that keeps a flow on one way.
+fn keeps_ways(spec: &Spec) -> bool {
+    let network = &spec.network;
+    matches!(network.routing, Routing::Oblivious | Routing::Circuits)
+        // There is but one way.
+        || network.shape == Shape::SharedInput
+}
+
+fn phase(spec: &Spec) -> Result<(), String> {
+    if spec.network.flow_control == FlowControlSpec::Drop {
+        return Err("network.flow_control = \"drop\": packets of transport = \"saa\" are never \
+                    sent again; give \"credits\""
+            .into());
+    }
+    if spec.workload.endless || spec.workload.background_pairs > 0 || spec.measure.order {
+        return Err("workload.endless, workload.background_pairs and measure.order are not for \
+                    transport = \"saa\""
+            .into());
+    }
+    let saa = spec.saa.clone().unwrap_or_default();
+    if saa.rates != RatesSpec::None && !keeps_ways(spec) {
+        let rates = if saa.rates == RatesSpec::Optimal { "optimal" } else { "distributed" };
+        return Err(format!(
+            "saa.rates = \"{rates}\": weights are those of a flow's one way; give network.routing \
+             = \"circuits\" or \"oblivious\""
+        ));
+    }
+    if saa.rates == RatesSpec::Optimal && spec.workload.pattern == Pattern::Allreduce {
+        return Err("saa.rates = \"optimal\": rates are computed once, and the steps of an \
+                    allreduce differ; give \"distributed\""
+            .into());
+    }
+    let input = spec.network.input_bytes.unwrap_or(u64::MAX);
+    if input < saa.packet_bytes.into() {
+        return Err(format!(
+            "network.input_bytes = {input} holds no packet of saa.packet_bytes = {}",
+            saa.packet_bytes
+        ));
+    }
+    settings(&saa)
+}
+
+fn settings(saa: &SaaSpec) -> Result<(), String> {
+    if saa.rates == RatesSpec::None && saa.injection.is_some_and(|i| i != InjectionSpec::None) {
+        return Err(
+            "saa.injection: there is no rate to inject at; give saa.rates = \"optimal\" or \
+                    \"distributed\""
+                .into(),
+        );
+    }
+    if saa.bucket_packets.is_some() && saa.injection != Some(InjectionSpec::Bucket) {
+        return Err("saa.bucket_packets: only saa.injection = \"bucket\" has one".into());
+    }
+    if saa.bucket_packets == Some(0) || saa.probe_packets == 0 {
+        return Err("saa.bucket_packets and saa.probe_packets must be at least 1".into());
+    }
+    if saa.packet_bytes <= saa.header_bytes || saa.packet_bytes > PACKET_BYTES_MAX {
+        return Err(format!(
+            "saa.packet_bytes = {} must be more than saa.header_bytes = {}, and at most \
+             {PACKET_BYTES_MAX}",
+            saa.packet_bytes, saa.header_bytes
+        ));
+    }
+    match saa.timeout_us {
+        Some(us) if !(0.001..=1e9).contains(&us) => {
+            Err(format!("saa.timeout_us = {us} must be from 0.001 to 1,000,000,000"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn placed(spec: &Spec) -> Result<(), String> {
+    let runs = spec.placed.clone().unwrap_or_default().runs;
+    if !(1..=PLACEMENTS_MAX).contains(&runs) {
+        return Err(format!(
+            "static.runs = {runs} must be at least 1, and at most {PLACEMENTS_MAX}"
+        ));
+    }
+    if spec.network.shape != Shape::KAryNTree || spec.network.routing == Routing::Ecmp {
+        return Err(
+            "transport = \"static\" places flows on network.shape = \"k-ary-n-tree\" with \
+                    network.routing = \"circuits\" or \"oblivious\""
+                .into(),
+        );
+    }
+    if !spec.fault.is_empty() {
+        return Err("fault: without packets nothing fails".into());
+    }
+    Ok(())
+}

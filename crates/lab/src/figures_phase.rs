@@ -1,0 +1,195 @@
+//! Tables of communication phases: congestion without packets, completion in units of a flow.
+
+use crate::congestion::Met;
+use crate::figures::{head, name_of};
+use crate::result::{Detail, RunResult};
+use crate::saa::SaaOutcome;
+use crate::stats::Quantiles;
+use srd_fabric::Ps;
+
+/// What the flows of a run met; `None` if packets ran.
+pub fn met(r: &RunResult) -> Option<&Met> {
+    match &r.detail {
+        Detail::Static(met) => Some(met),
+        _ => None,
+    }
+}
+
+/// The transport's side of a run with computed rates, or with none on the same hosts.
+pub fn saa(r: &RunResult) -> Option<&SaaOutcome> {
+    match &r.detail {
+        Detail::Saa(outcome) => Some(outcome),
+        _ => None,
+    }
+}
+
+/// Congestion of placed flows, a line per case.
+pub fn congestion_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "placements",
+        "flows",
+        "max",
+        "+-",
+        "least",
+        "most",
+        "mean",
+        "links per way",
+        "entries",
+        "ports per host",
+        "hash",
+    ]);
+    for case in cases {
+        let Some(first) = met(&case[0]) else { continue };
+        let mean = |f: fn(&Met) -> f64| {
+            case.iter().filter_map(met).map(f).sum::<f64>() / case.len() as f64
+        };
+        let hash = case.iter().fold(0u64, |h, r| h.rotate_left(9) ^ r.hash);
+        let range = case.iter().filter_map(met).map(|m| m.max_range);
+        rows.push(vec![
+            name_of(case),
+            case.iter().filter_map(met).map(|m| m.runs).sum::<u32>().to_string(),
+            first.flows.to_string(),
+            format!("{:.3}", mean(|m| m.max)),
+            format!("{:.3}", mean(|m| m.max_error) / (case.len() as f64).sqrt()),
+            range.clone().map(|r| r.0).min().unwrap_or(0).to_string(),
+            range.map(|r| r.1).max().unwrap_or(0).to_string(),
+            format!("{:.3}", mean(|m| m.mean)),
+            format!("{:.2}", mean(|m| m.links)),
+            format!("{:.1}", mean(|m| m.entries)),
+            format!("{:.2}", case[0].ports_per_host.unwrap_or(0.0)),
+            format!("{hash:016x}"),
+        ]);
+    }
+    rows
+}
+
+/// Time of the largest flow's payload at line rate: the unit in which phases are measured.
+pub fn unit_ps(r: &RunResult) -> Ps {
+    let bytes = r.flows.iter().map(|f| f.bytes).max().unwrap_or(0);
+    (bytes as f64 * 8e3 / r.spec.network.link_gbps) as Ps
+}
+
+/// When the last flow of each round ended, in units; `None` where one did not.
+fn completions(r: &RunResult) -> Vec<Option<f64>> {
+    let unit = unit_ps(r).max(1) as f64;
+    let last =
+        |(i, fct): (usize, &Option<Ps>)| Some(fct.as_ref()? + r.flows[i].start_ps.unwrap_or(0));
+    let round = |fcts: &Vec<Option<Ps>>| {
+        let ends: Option<Vec<Ps>> = fcts.iter().enumerate().map(last).collect();
+        ends.and_then(|all| all.into_iter().max()).map(|ps| ps as f64 / unit)
+    };
+    // Steps that wait for each other count from the first step's start.
+    if r.flows.iter().any(|f| f.start_ps.is_none()) {
+        return vec![r.phase_ps.map(|ps| ps as f64 / unit)];
+    }
+    r.fct_ps.iter().map(round).collect()
+}
+
+/// Mean completion of a case in units; `None` if not every flow of every run ended.
+pub fn completion(case: &[RunResult]) -> Option<f64> {
+    let all: Option<Vec<f64>> = case.iter().flat_map(completions).collect();
+    all.filter(|a| !a.is_empty()).map(|a| Quantiles::of(a).mean)
+}
+
+/// Mean of W over the runs of a case, in units; `None` where the ways are not fixed.
+fn largest(case: &[RunResult]) -> Option<f64> {
+    let all: Option<Vec<f64>> = case.iter().map(|r| saa(r)?.largest).collect();
+    all.map(|a| Quantiles::of(a).mean)
+}
+
+/// Completion of phases, a line per case.
+pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "runs",
+        "flows",
+        "unit us",
+        "W",
+        "completion",
+        "/ W",
+        "/ P",
+        "mean end",
+        "early",
+        "ports per host",
+    ]);
+    let asked = |c: &&&[RunResult]| saa(&c[0]).is_some() || c[0].spec.measure.phase;
+    for case in cases.iter().filter(asked) {
+        let first = &case[0];
+        let unit = unit_ps(first).max(1) as f64;
+        let ends = Quantiles::of(
+            case.iter()
+                .flat_map(|r| r.fct_ps.iter().flatten().flatten())
+                .map(|t| *t as f64 / unit)
+                .collect(),
+        );
+        let dash =
+            |v: Option<f64>, digits: usize| v.map_or("-".into(), |v| format!("{v:.digits$}"));
+        let (done, w) = (completion(case), largest(case));
+        let p = first.spec.workload.permutations.map(f64::from);
+        let early = case.iter().map(early).try_fold(0, |sum, e| Some(sum + e?));
+        rows.push(vec![
+            name_of(case),
+            case.len().to_string(),
+            first.flows.len().to_string(),
+            format!("{:.2}", unit / 1e6),
+            dash(w, 2),
+            dash(done, 3),
+            dash(done.zip(w).map(|(d, w)| d / w), 3),
+            dash(done.zip(p).map(|(d, p)| d / p), 3),
+            format!("{:.3}", ends.mean),
+            early.map_or("-".into(), |e: u64| e.to_string()),
+            dash(first.ports_per_host, 2),
+        ]);
+    }
+    rows
+}
+
+/// Packets that came before an earlier one of their flow, where somebody counts.
+fn early(r: &RunResult) -> Option<u64> {
+    saa(r).map(|o| o.early).or_else(|| r.order.map(|o| o.early))
+}
+
+/// What the distributed calculation cost, a line per case.
+pub fn control_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "control packets per flow",
+        "probes per flow",
+        "repeated",
+        "first rate us",
+        "max",
+        "last change us",
+        "max",
+        "base RTT us",
+        "weight left",
+        "entries left",
+    ]);
+    for case in cases {
+        let outcomes: Vec<&SaaOutcome> = case.iter().filter_map(saa).collect();
+        if outcomes.is_empty() || outcomes.iter().all(|o| o.control.events == 0) {
+            continue;
+        }
+        let flows: f64 = case.iter().map(|r| (r.flows.len() * r.fct_ps.len()) as f64).sum();
+        let sum = |f: fn(&SaaOutcome) -> u64| outcomes.iter().map(|o| f(o)).sum::<u64>();
+        let first = Quantiles::of(outcomes.iter().flat_map(|o| o.first_rate_us.clone()).collect());
+        let last = Quantiles::of(outcomes.iter().flat_map(|o| o.last_rate_us.clone()).collect());
+        rows.push(vec![
+            name_of(case),
+            format!(
+                "{:.2}",
+                sum(|o| o.control.events + o.control.repeated + o.answers) as f64 / flows
+            ),
+            format!("{:.2}", sum(|o| o.control.probes) as f64 / flows),
+            sum(|o| o.control.repeated).to_string(),
+            format!("{:.2}", first.mean),
+            format!("{:.2}", first.max),
+            format!("{:.2}", last.mean),
+            format!("{:.2}", last.max),
+            format!("{:.2}", case[0].base_rtt_ps as f64 / 1e6),
+            sum(|o| o.weight_left).to_string(),
+            sum(|o| o.entries_left).to_string(),
+        ]);
+    }
+    rows
+}

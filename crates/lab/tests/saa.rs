@@ -1,0 +1,122 @@
+//! Communication phases with packets: what the theory says of them, to the packet.
+
+mod common;
+
+use common::{cases, run_text, spec};
+use srd_lab::spec::SpecFile;
+use srd_lab::{Detail, RunResult, SaaOutcome, jobs_of, run, run_all};
+use std::path::Path;
+
+fn saa(r: &RunResult) -> &SaaOutcome {
+    let Detail::Saa(outcome) = &r.detail else { panic!("it ran in order") };
+    outcome
+}
+
+/// Completion in units of a flow of `bytes` at 100 Gb/s.
+fn units(r: &RunResult, bytes: u64) -> f64 {
+    r.phase_ps.expect("all flows ended") as f64 / (bytes * 80) as f64
+}
+
+fn tree(network: &str, saa: &str, workload: &str) -> String {
+    let network = format!(
+        "shape = \"k-ary-n-tree\"\nk = 4\nn = 3\nlink_delay_ns = 100\n\
+         flow_control = \"credits\"\ninput_bytes = 32_768\n{network}"
+    );
+    let saa =
+        format!("transport = \"saa\"\nsaa = {{ packet_bytes = 4096, header_bytes = 0{saa} }}");
+    spec(&network, &format!("{workload}\nwarm_bytes = 0"), &saa)
+}
+
+const CIRCUITS: &str = "routing = \"circuits\"\nhorizontal = 2";
+
+#[test]
+fn outputs_that_serve_inputs_in_turn_take_five_units_and_computed_rates_four() {
+    const BYTES: u64 = 2 << 20;
+    for (service, buffer) in [("rr", 8), ("fcfs", 8), ("rr", 64)] {
+        let of = |rates: &str| {
+            let network = format!(
+                "shape = \"shared-input\"\nlink_delay_ns = 100\nflow_control = \"credits\"\n\
+                 service = \"{service}\"\ninput_bytes = {}",
+                buffer * 4096
+            );
+            let saa = format!(
+                "transport = \"saa\"\nsaa = {{ rates = \"{rates}\", packet_bytes = 4096, \
+                 header_bytes = 0 }}"
+            );
+            let workload = format!("pattern = \"shared-input\"\nbytes = {BYTES}\nwarm_bytes = 0");
+            units(&run_text(&spec(&network, &workload, &saa), 1), BYTES)
+        };
+        let (none, optimal, distributed) = (of("none"), of("optimal"), of("distributed"));
+        // Four hops and the ends of packets are some packet times of 512 each unit.
+        assert!((5.0..5.03).contains(&none), "{service}, {buffer} packets: {none}");
+        assert!((4.0..4.03).contains(&optimal), "{service}, {buffer} packets: {optimal}");
+        assert!((4.0..4.05).contains(&distributed), "{service}, {buffer} packets: {distributed}");
+    }
+}
+
+#[test]
+fn flows_come_in_order_and_leave_neither_weight_nor_entry_behind() {
+    for (seed, network) in [(1, CIRCUITS), (2, "routing = \"oblivious\""), (3, CIRCUITS)] {
+        let workload = "pattern = \"permutations\"\npermutations = 3\nbytes = 65_536\n\
+                        bytes_spread = 4\njitter_ns = 20_000\nrounds = 2";
+        let r = run_text(&tree(network, ", rates = \"distributed\"", workload), seed);
+        let o = saa(&r);
+        assert_eq!((r.unfinished(), o.early, r.drops.total()), (0, 0, 0), "seed {seed}");
+        assert_eq!((o.weight_left, o.entries_left), (0, 0), "seed {seed}");
+        // Announcement and withdrawal of each flow in both rounds; nothing was lost.
+        assert_eq!((o.control.events, o.control.repeated), (2 * 2 * 192, 0), "seed {seed}");
+        assert_eq!(o.answers, o.control.events + o.control.probes, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_first_rate_comes_within_a_round_trip_and_the_last_with_the_next_probe() {
+    let workload = "pattern = \"permutation\"\nbytes = 1_048_576";
+    let r = run_text(&tree(CIRCUITS, ", rates = \"distributed\", probe_packets = 4", workload), 5);
+    let o = saa(&r);
+    let rtt = r.base_rtt_ps as f64 / 1e6;
+    assert_eq!(o.first_rate_us.len(), 64);
+    assert!(o.first_rate_us.iter().all(|us| *us <= rtt), "{:?} of {rtt}", o.first_rate_us);
+    // All start at once. When the first rates come all have announced; the first data packet
+    // probes, its own period and a round trip later the rate is the last until others end.
+    let w = o.largest.expect("ways are fixed");
+    assert!((1.0..=3.0).contains(&w), "{w}");
+    let done = units(&r, 1_048_576);
+    assert!(done >= w && done < 1.06 * w, "{done} of {w}");
+}
+
+#[test]
+fn computed_rates_keep_to_their_bound_where_none_do_not() {
+    let workload = "pattern = \"permutations\"\npermutations = 8\nbytes = 262_144";
+    for (network, seed) in [("routing = \"oblivious\"", 1), (CIRCUITS, 1), (CIRCUITS, 2)] {
+        let of = |rates: &str| run_text(&tree(network, rates, workload), seed);
+        let (none, optimal) = (of(""), of(", rates = \"optimal\""));
+        let w = saa(&optimal).largest.expect("ways are fixed");
+        let (free, bound) = (units(&none, 262_144), units(&optimal, 262_144));
+        assert!(bound >= w && bound <= 1.05 * w, "seed {seed}: {bound}, W = {w}");
+        assert!(free > bound, "seed {seed}: {free} without rates, {bound} with");
+    }
+}
+
+#[test]
+fn results_depend_on_the_seed_alone() {
+    let workload = "pattern = \"permutations\"\npermutations = 2\nbytes = 32_768";
+    let text = tree(CIRCUITS, ", rates = \"distributed\"", workload);
+    let file = SpecFile::parse(&text, Path::new("."), false).unwrap();
+    let hashes = |threads| -> Vec<u64> {
+        let results = run_all(&jobs_of(&file, Some(3)), threads, &|_| ()).unwrap();
+        results.iter().map(|r| r.hash).collect()
+    };
+    let one = hashes(1);
+    assert_eq!(one, hashes(3));
+    assert!(one[0] != one[1] && one[1] != one[2]);
+}
+
+#[test]
+fn one_lane_around_rings_is_refused() {
+    let text = tree(CIRCUITS, "", "pattern = \"permutations\"\npermutations = 8\nbytes = 262_144");
+    let mut spec = cases(&text)[0].clone();
+    spec.network.lanes = Some(1);
+    let refused = run(&spec, Path::new("."), 1).expect_err("one lane");
+    assert!(refused.contains("network.lanes"), "{refused}");
+}

@@ -1,0 +1,426 @@
+//! The program on a host: sends its flows' packets in order, at computed rates or as fast as the
+//! network takes them, and answers control packets.
+
+use crate::assign::Rate;
+use crate::control::{CONTROL_BYTES, Control, Event, FlowControl, Numbers, State};
+use crate::inject::{Injection, Pacer};
+use crate::phase::{Arrival, Phase};
+use srd_fabric::{Delivered, FlowId, Host, HostId, HostIo, Outbound, Ps, RegisterOp, Tag};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+/// Where rates come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rates {
+    /// There are none.
+    None,
+    /// Computed once, before the phase begins: flows announce themselves ahead of it, and when all
+    /// have, each asks once ([`ANNOUNCE`], [`ASK`]).
+    Optimal,
+    /// By control packets.
+    Distributed,
+}
+
+/// Settings of all hosts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaaConfig {
+    /// Where rates come from.
+    pub rates: Rates,
+    /// How packets are made of them.
+    pub injection: Injection,
+    /// Bytes of a full packet on the wire. A probe has room in it.
+    pub packet_bytes: u32,
+    /// Time of a full packet at line rate.
+    pub packet_ps: Ps,
+    /// Every so manieth packet of a flow carries a probe.
+    pub probe_packets: u32,
+    /// What is not answered within this time is repeated.
+    pub timeout_ps: Ps,
+}
+
+/// In the high half of a call's token instead of a round: the flow announces itself, ahead of its
+/// phase (optimal rates).
+pub const ANNOUNCE: u32 = u32::MAX;
+/// The same: the flow asks for its rate.
+pub const ASK: u32 = u32::MAX - 1;
+
+/// What travels: a data packet, or a control packet, or a data packet with a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaaPacket {
+    /// Number of the flow in the phase.
+    flow: u32,
+    /// Place among the flow's packets; none: no data.
+    seq: Option<u32>,
+    /// So many packets has the flow.
+    packets: u32,
+    round: u32,
+    control: Option<Control>,
+}
+
+impl SaaPacket {
+    /// The flow of which it carries data, if it does.
+    pub fn data_of(&self) -> Option<u32> {
+        self.seq.map(|_| self.flow)
+    }
+}
+
+/// A flow at its sender.
+#[derive(Clone, Debug)]
+struct Sending {
+    flow: u32,
+    dst: HostId,
+    /// Its circuit.
+    circuit: Option<FlowId>,
+    /// w_f: bytes on the wire.
+    bytes: u64,
+    packets: u32,
+    /// The next packet; all have left when it is `packets`.
+    next: u32,
+    round: u32,
+    started_at: Ps,
+    pacer: Pacer,
+    control: FlowControl,
+    /// Only the entry of this number in the queue of flows is meant.
+    stamp: u64,
+}
+
+/// What a receiver knows of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Receiving {
+    /// Packets of this round that have come.
+    came: u32,
+}
+
+/// A host.
+#[derive(Debug)]
+pub struct SaaHost {
+    id: HostId,
+    config: Rc<SaaConfig>,
+    phase: Rc<Phase>,
+    sending: Vec<Sending>,
+    numbers: Numbers,
+    /// By flow and round.
+    receiving: BTreeMap<(u32, u32), Receiving>,
+    /// Control packets and answers that wait for the card; they go first.
+    urgent: VecDeque<(HostId, SaaPacket, Tag)>,
+    /// Flows with something to send, by when they may: due, turn, place in `sending`, stamp.
+    queue: BinaryHeap<Reverse<(Ps, u64, u32, u64)>>,
+    /// Flows whose announcement or withdrawal has no answer yet.
+    unanswered: Vec<u32>,
+    /// Counts up: flows that are due together take turns.
+    turn: u64,
+}
+
+impl SaaHost {
+    /// A host without flows.
+    pub const fn new(id: HostId, config: Rc<SaaConfig>, phase: Rc<Phase>) -> Self {
+        Self {
+            id,
+            config,
+            phase,
+            sending: Vec::new(),
+            numbers: Numbers::new(),
+            receiving: BTreeMap::new(),
+            urgent: VecDeque::new(),
+            queue: BinaryHeap::new(),
+            unanswered: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Adds a flow of the phase that this host sends; returns the token of the call that starts it
+    /// (in the low half; the round goes into the high half). `jitter`: bits for its injection's
+    /// phase.
+    pub fn flow_add(&mut self, flow: u32, jitter: u32) -> u64 {
+        let of = self.phase.flows()[flow as usize];
+        debug_assert_eq!(of.src, self.id);
+        let c = &self.config;
+        let index = self.sending.len() as u32;
+        let packets = of.bytes.div_ceil(c.packet_bytes.into());
+        self.sending.push(Sending {
+            flow,
+            dst: of.dst,
+            circuit: None,
+            bytes: of.bytes,
+            packets: u32::try_from(packets).expect("the lab bounds flows to 2^38 bytes"),
+            next: 0,
+            round: 0,
+            started_at: 0,
+            pacer: Pacer::new(c.injection, c.packet_ps, jitter),
+            control: FlowControl::new(index, of.bytes, c.probe_packets, c.timeout_ps),
+            stamp: 0,
+        });
+        index.into()
+    }
+
+    /// Starts a flow.
+    fn start(&mut self, now: Ps, i: usize, round: u32, io: &mut HostIo<'_, SaaPacket>) {
+        let s = &mut self.sending[i];
+        debug_assert!(s.next == 0 || s.next == s.packets, "a flow starts when it has ended");
+        (s.next, s.round, s.started_at) = (0, round, now);
+        if s.circuit.is_none() {
+            s.circuit = Some(io.flow_open(s.dst));
+        }
+        match self.config.rates {
+            Rates::None => {
+                s.pacer.rate_set(now, Rate::LINE);
+                self.flow_queue(i);
+            }
+            Rates::Optimal => {
+                s.pacer.restart(now);
+                self.flow_queue(i);
+            }
+            Rates::Distributed => {
+                s.pacer.stop();
+                let control = s.control.announce(now, &mut self.numbers);
+                self.unanswered.push(i as u32);
+                self.control_queue(i, control);
+            }
+        }
+    }
+
+    /// Ahead of the phase: announces a flow, or asks for its rate when all have been announced.
+    fn prepare(&mut self, now: Ps, i: usize, what: u32, io: &mut HostIo<'_, SaaPacket>) {
+        let s = &mut self.sending[i];
+        s.circuit.get_or_insert_with(|| io.flow_open(s.dst));
+        let control = if what == ANNOUNCE {
+            self.unanswered.push(i as u32);
+            Some(s.control.announce(now, &mut self.numbers))
+        } else {
+            s.control.probe(&mut self.numbers)
+        };
+        if let Some(control) = control {
+            self.control_queue(i, control);
+        }
+    }
+
+    /// Puts a flow into the queue of those with data.
+    fn flow_queue(&mut self, i: usize) {
+        let s = &mut self.sending[i];
+        let due = s.pacer.due();
+        if s.next >= s.packets || due == Ps::MAX {
+            return;
+        }
+        s.stamp += 1;
+        self.turn += 1;
+        self.queue.push(Reverse((due, self.turn, i as u32, s.stamp)));
+    }
+
+    fn control_queue(&mut self, i: usize, control: Control) {
+        let s = &self.sending[i];
+        let add = match control.event {
+            Event::Announce => s.bytes as i64,
+            Event::Withdraw => -(s.bytes as i64),
+            Event::Probe | Event::Answer => 0,
+        };
+        let tag =
+            Tag { flow: s.circuit, last: false, register: self.register(add, control.number) };
+        let packet = SaaPacket {
+            flow: s.flow,
+            seq: None,
+            packets: s.packets,
+            round: s.round,
+            control: Some(control),
+        };
+        self.urgent.push_back((s.dst, packet, tag));
+    }
+
+    /// What a control packet does to links. No two hosts use one number.
+    fn register(&self, add: i64, number: u32) -> Option<RegisterOp> {
+        Some(RegisterOp { add, number: u64::from(self.id.0) << 32 | u64::from(number) })
+    }
+
+    /// Sends what may go while no packet waits in the card, and sets the timer for what comes next.
+    fn pump(&mut self, now: Ps, io: &mut HostIo<'_, SaaPacket>) {
+        while self.next_ready(now) && io.room_want() {
+            if let Some((dst, packet, tag)) = self.urgent.pop_front() {
+                emit(io, dst, CONTROL_BYTES, tag, packet);
+            } else if let Some(Reverse((_, _, i, _))) = self.queue.pop() {
+                self.data_send(now, i as usize, io);
+            }
+        }
+        let queued = self.queue.peek().map_or(Ps::MAX, |Reverse((due, ..))| *due);
+        // What is due already waits for the card, which calls.
+        let next = if queued > now { queued } else { Ps::MAX };
+        let next = next.min(self.repeat_at());
+        if next == Ps::MAX {
+            io.timer_clear();
+        } else {
+            io.timer_set(next);
+        }
+    }
+
+    /// Whether something may go now. Entries of flows that have another rate since are dropped.
+    fn next_ready(&mut self, now: Ps) -> bool {
+        if !self.urgent.is_empty() {
+            return true;
+        }
+        while let Some(Reverse((due, _, i, stamp))) = self.queue.peek() {
+            if self.sending[*i as usize].stamp == *stamp {
+                return *due <= now;
+            }
+            self.queue.pop();
+        }
+        false
+    }
+
+    /// When the first unanswered event must be repeated.
+    fn repeat_at(&self) -> Ps {
+        let waiting = self.unanswered.iter().map(|i| self.sending[*i as usize].control.due());
+        waiting.min().unwrap_or(Ps::MAX)
+    }
+
+    /// Repeats what has waited too long for its answer.
+    fn repeats(&mut self, now: Ps) {
+        for k in 0..self.unanswered.len() {
+            let i = self.unanswered[k] as usize;
+            if self.sending[i].control.due() <= now {
+                let control = self.sending[i].control.repeat(now);
+                self.control_queue(i, control);
+            }
+        }
+    }
+
+    /// Sends the next packet of a flow that is due.
+    fn data_send(&mut self, now: Ps, i: usize, io: &mut HostIo<'_, SaaPacket>) {
+        let distributed = self.config.rates == Rates::Distributed;
+        let s = &mut self.sending[i];
+        let full = u64::from(self.config.packet_bytes);
+        let bytes = (s.bytes - u64::from(s.next) * full).min(full) as u32;
+        let control = if distributed { s.control.probe(&mut self.numbers) } else { None };
+        let packet = SaaPacket {
+            flow: s.flow,
+            seq: Some(s.next),
+            packets: s.packets,
+            round: s.round,
+            control,
+        };
+        s.next += 1;
+        s.pacer.sent(now);
+        let (dst, circuit, ended) = (s.dst, s.circuit, s.next == s.packets);
+        let last = ended && self.config.rates == Rates::None;
+        let register = control.and_then(|c| self.register(0, c.number));
+        emit(io, dst, bytes, Tag { flow: circuit, last, register }, packet);
+        if last {
+            self.sending[i].circuit = None;
+        }
+        if !ended {
+            self.flow_queue(i);
+        } else if distributed {
+            let control = self.sending[i].control.withdraw(now, &mut self.numbers);
+            self.control_queue(i, control);
+            self.unanswered.push(i as u32);
+        }
+    }
+}
+
+impl SaaHost {
+    /// An answer has come.
+    fn answered(&mut self, now: Ps, answer: &Control) {
+        let i = answer.flow as usize;
+        let Some(s) = self.sending.get_mut(i) else { return };
+        let before = s.control.state();
+        let most = s.control.answer(answer);
+        let after = s.control.state();
+        if before != after {
+            self.unanswered.retain(|k| *k as usize != i);
+        }
+        if let Some(most) = most {
+            self.phase.most_noted(most);
+        }
+        if let Some(rate) = most.and_then(|most| Rate::new(s.bytes, most)) {
+            let changed = s.pacer.rate() != Some(rate);
+            s.pacer.rate_set(now, rate);
+            if self.config.rates == Rates::Distributed {
+                self.phase.rate_noted(s.flow, now - s.started_at, changed);
+                if changed {
+                    self.flow_queue(i);
+                }
+            }
+        }
+        if after == State::Ended && before != after {
+            self.close(i);
+        }
+    }
+
+    /// The flow's weight is off the links: its circuit is freed by one packet more.
+    fn close(&mut self, i: usize) {
+        let s = &mut self.sending[i];
+        self.phase.control_add(&s.control.counters_take());
+        let Some(circuit) = s.circuit.take() else { return };
+        let tag = Tag { flow: Some(circuit), last: true, register: None };
+        let packet = SaaPacket {
+            flow: s.flow,
+            seq: None,
+            packets: s.packets,
+            round: s.round,
+            control: None,
+        };
+        self.urgent.push_back((s.dst, packet, tag));
+    }
+
+    /// A data packet has come.
+    fn received(&mut self, now: Ps, packet: &SaaPacket, seq: u32) {
+        let key = (packet.flow, packet.round);
+        let r = self.receiving.entry(key).or_default();
+        if r.came < seq {
+            self.phase.early_add();
+        }
+        r.came += 1;
+        if r.came == packet.packets {
+            self.receiving.remove(&key);
+            self.phase.arrived(Arrival { flow: packet.flow, round: packet.round, at: now });
+        }
+    }
+}
+
+impl Host<SaaPacket> for SaaHost {
+    fn on_packet(&mut self, now: Ps, packet: Delivered<SaaPacket>, io: &mut HostIo<'_, SaaPacket>) {
+        let (from, most) = (packet.src, packet.register_max);
+        let packet = packet.payload;
+        match packet.control {
+            Some(answer) if answer.event == Event::Answer => self.answered(now, &answer),
+            Some(asked) => {
+                let value = u64::try_from(most).unwrap_or(0);
+                let control = Some(Control { event: Event::Answer, value, ..asked });
+                let answer = SaaPacket { seq: None, control, ..packet.clone() };
+                self.phase.answer_add();
+                self.urgent.push_back((from, answer, Tag::default()));
+            }
+            None => {}
+        }
+        if let Some(seq) = packet.seq {
+            self.received(now, &packet, seq);
+        }
+        self.pump(now, io);
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, SaaPacket>) {
+        self.repeats(now);
+        self.pump(now, io);
+    }
+
+    fn on_room(&mut self, now: Ps, io: &mut HostIo<'_, SaaPacket>) {
+        self.pump(now, io);
+    }
+
+    /// Starts a flow, or prepares it.
+    fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, SaaPacket>) {
+        let (i, what) = ((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32);
+        match what {
+            ANNOUNCE | ASK => self.prepare(now, i, what, io),
+            round => self.start(now, i, round, io),
+        }
+        self.pump(now, io);
+    }
+}
+
+/// Hands a packet to the card, which has room: nothing waits in it.
+fn emit(io: &mut HostIo<'_, SaaPacket>, dst: HostId, bytes: u32, tag: Tag, packet: SaaPacket) {
+    // Ports are for switches that hash: packets of a flow have the same.
+    let sport = packet.flow as u16 | 1;
+    let out = Outbound { dst, sport, dport: 4_791, bytes, ect: false };
+    let sent = io.send_tagged(out, tag, packet);
+    debug_assert!(sent.is_ok(), "an empty card takes a packet");
+}
