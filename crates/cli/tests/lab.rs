@@ -285,7 +285,11 @@ fn trees_and_placements_that_make_no_sense_are_refused() {
         ("routing = \"circuits\"", "routing = \"ecmp\"", ["network.routing", "oblivious"]),
         ("routing = \"circuits\"", "circuit_entries = 4", ["network.", "circuit"]),
         ("transport = \"static\"", "transport = \"tcp\"", ["static:", "leave the table out"]),
-        ("\"k-ary-n-tree\"\nk = 4\nn = 3", "\"fat-tree\"\nk = 4", ["network.", "k-ary-n-tree"]),
+        (
+            "\"k-ary-n-tree\"\nk = 4\nn = 3",
+            "\"fat-tree\"\nk = 4",
+            ["network.horizontal", "FatTree"],
+        ),
         ("\"permutation\"", "\"permutations\"", ["workload.permutations", "missing"]),
     ] {
         assert!(TREE.contains(from), "{from}");
