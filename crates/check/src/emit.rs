@@ -87,9 +87,15 @@ impl Node {
         if let Some(j) = judged {
             led.fail(Oracle::Judgment, format!("engine {id} judged {j:?} without a packet"));
         }
-        for (peer, from, to) in r.moves.drain(..) {
+        for (peer, from, to) in core::mem::take(&mut r.moves) {
             // A peer that was not heard for so long may count the context as open.
             led.disturbed |= (from, to) == ("HalfOpen", "Closed");
+            if to == "Forgotten" {
+                // It learns by a reset that what it had under way is lost.
+                led.disturbed = true;
+                self.silent(led, peer);
+                continue;
+            }
             if from.is_empty() {
                 *self.contexts.entry(peer).or_default() += 1;
             }

@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// A peer counts as silent only after so long a silence.
-    fn silent(&mut self, led: &mut Ledger, peer: Endpoint) {
+    pub(crate) fn silent(&mut self, led: &mut Ledger, peer: Endpoint) {
         let now = self.clock.read(led.now);
         let (id, after) = (self.id, self.cfg.loss.unresponsive_after);
         let quiet = self.heard.get(&peer).is_none_or(|&t| now.since(t) >= after);

@@ -136,6 +136,7 @@ impl Observer for Recorder {
                 self.moves.push((peer, from, to));
                 self.context(ctx, peer.ip, from, to);
             }
+            Event::Forgotten { peer, .. } => self.moves.push((peer, "Open", "Forgotten")),
             Event::Path { ip, path, to, .. } => self.path(ip, path, to == "retired"),
             Event::Sent { ctx, psn, path, .. } => self.sent(ctx, psn, path),
             Event::Lost { ctx, psn, path, .. } => {

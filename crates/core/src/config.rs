@@ -80,12 +80,15 @@ pub struct LossConfig {
     /// The same while next to nothing is in flight, on a path whose times are known. At most one
     /// packet in sixteen is sent again by it.
     pub hedge_min: Span,
-    /// An open context whose peer is silent this long with work outstanding: status 13.
+    /// An open context whose peer is silent this long with work outstanding: status 13. Without
+    /// work outstanding, the peer is forgotten with all that is kept for it.
     pub unresponsive_after: Span,
     /// A context that never opened for this long with work outstanding: status 15.
     pub unreachable_after: Span,
     /// First distance between Opens; doubles.
     pub open_retry: Span,
+    /// A read that the peer refuses as busy for this long: status 10.
+    pub busy_after: Span,
 }
 
 /// When to acknowledge.
@@ -121,7 +124,8 @@ pub struct EngineConfig {
     pub mtu: u16,
     /// Bytes of UDP payload to which an Open is padded (proves the path MTU); 0 = none.
     pub open_padded_len: u16,
-    /// Receive window in PSNs, a power of two.
+    /// Receive window in PSNs, a power of two; also the most PSNs under way to one peer, whatever
+    /// window that peer offers.
     pub window: u16,
     /// Most packets of one path sent in a row to one peer (GSO); 1 = spray every packet.
     pub burst_packets: u16,
@@ -213,6 +217,7 @@ impl EngineConfig {
                 unresponsive_after: Span::from_secs(5),
                 unreachable_after: Span::from_secs(5),
                 open_retry: Span::from_ms(5),
+                busy_after: Span::from_secs(30),
             },
             ack: AckConfig {
                 every: 8,

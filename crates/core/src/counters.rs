@@ -51,6 +51,10 @@ pub struct Counters {
     pub stalls: u64,
     pub events_dropped: u64,
     pub control_dropped: u64,
+    /// Steps of work that timers did: timers that fired, and packets and requests they looked at.
+    pub timer_steps: u64,
+    /// Peers that fell silent and were forgotten with all that was kept for them.
+    pub contexts_forgotten: u64,
     /// Per drop reason, indexed by [`Drop`].
     pub drops: [u64; Drop::COUNT],
 }

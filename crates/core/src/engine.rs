@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::cq::CqTable;
 use crate::events::Observer;
 use crate::keys::Guesses;
-use crate::limits::{EVENTS_MAX, WRS_MAX};
+use crate::limits::{EVENTS_MAX, TIMER_STEPS_MAX, WRS_MAX};
 use crate::memory::{AhTable, MrTable};
 use crate::path::{Params, PathStats};
 use crate::path_table::PathTable;
@@ -74,6 +74,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) rx_flowing: u32,
     /// When the silent ones among them were last struck off.
     pub(crate) rx_flowing_at: Time,
+    /// Where the search for the silent ones goes on.
+    pub(crate) rx_flowing_hand: u32,
     pub(crate) rxq_drops: u32,
     pub(crate) rxq_depth: u16,
     pub(crate) jobs_live: u32,
@@ -126,6 +128,7 @@ impl<O: Observer> Engine<O> {
             ack_scratch: AckBlock::default(),
             rx_flowing: 0,
             rx_flowing_at: now,
+            rx_flowing_hand: 0,
             rxq_drops: 0,
             rxq_depth: 0,
             jobs_live: 0,
@@ -208,7 +211,9 @@ impl<O: Observer> Engine<O> {
         self.timers.next().min(self.granter.next())
     }
 
-    /// Lets every deadline up to `now` fire. All that has arrived must have been handled.
+    /// Lets deadlines up to `now` fire, the earliest first. All that has arrived must have been
+    /// handled. After [`crate::limits::TIMER_STEPS_MAX`] steps of work the rest waits for the next
+    /// call; [`Self::next_timeout`] says that it is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.handle_timeout_unread(now, now);
     }
@@ -219,7 +224,11 @@ impl<O: Observer> Engine<O> {
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
         self.unread = now.since(read_until);
         self.rearm_all(now);
-        while let Some(owner) = self.timers.pop(now) {
+        let enough = self.counters.timer_steps + TIMER_STEPS_MAX;
+        while self.counters.timer_steps < enough
+            && let Some(owner) = self.timers.pop(now)
+        {
+            self.counters.timer_steps += 1;
             if owner & 1 == 0 {
                 self.context_timer_fire(now, owner / 2);
             } else {

@@ -30,6 +30,8 @@ pub enum Event {
     Stalled { ctx: u32 },
     /// It is heard again.
     Resumed { ctx: u32 },
+    /// It was silent for too long: the context goes with all that was kept for it.
+    Forgotten { ctx: u32, peer: Endpoint },
 }
 
 /// Which rule declared a loss.

@@ -12,6 +12,8 @@ use srd_wire::{Body, CloseCode, Features};
 
 /// Window states kept for the next peer that becomes active; more are freed.
 const POOL_MAX: usize = 32;
+/// Probes that an idle peer leaves unanswered before its silence counts.
+const IDLE_PROBES_MIN: u8 = 3;
 
 impl<O: Observer> Engine<O> {
     pub(crate) const fn timer_of_context(ci: u32) -> u32 {
@@ -54,7 +56,10 @@ impl<O: Observer> Engine<O> {
         while let Some(ci) = self.rearm.pop() {
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             c.queued_rearm = false;
-            if let Some(a) = c.active.as_ref() {
+            if let Some(a) = c.active.as_mut() {
+                if c.outstanding > 0 {
+                    a.loss.watch(c.outstanding_since);
+                }
                 let idle = c.outstanding == 0 && a.is_idle();
                 if !idle {
                     c.idle_at = Time::NEVER;
@@ -76,7 +81,8 @@ impl<O: Observer> Engine<O> {
             self.ack_schedule(now, ci);
             self.loss_fire(now, ci);
         }
-        let c = self.contexts.get_mut(ci);
+        // A peer that is silent for too long is forgotten.
+        let Some(c) = self.contexts.find_mut(ci) else { return };
         if c.pace_at <= now {
             c.pace_at = Time::NEVER;
             self.ready_push(ci);
@@ -84,7 +90,9 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).idle_at <= now {
             self.idle_fire(now, ci);
         }
-        self.handshake_fire(now, ci);
+        if self.contexts.find(ci).is_some() {
+            self.handshake_fire(now, ci);
+        }
         if self.contexts.find(ci).is_some() {
             let at = self.context_deadline(ci, now).max(now + Span(1));
             if at != Time::NEVER && !planted!(TimerOnce) {
@@ -94,15 +102,22 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
-    /// probe asks for its lower edge, ever more rarely.
+    /// probe asks for its lower edge, ever more rarely. If no answer comes, it is forgotten.
     fn idle_fire(&mut self, now: Time, ci: u32) {
         let idle_after = self.cfg.idle_after;
+        let c = self.contexts.get_mut(ci);
+        let heard = c.last_heard;
+        if c.act().loss.idle_unanswered(heard) >= IDLE_PROBES_MIN
+            && self.is_silent(self.seen(now), ci)
+        {
+            return self.peer_forget(now, ci);
+        }
         let c = self.contexts.get_mut(ci);
         let a = c.act();
         if a.verdicts.is_empty() {
             return self.context_rest(now, ci);
         }
-        let round = a.loss.idle_round_take();
+        let round = a.loss.idle_round_take(now);
         c.idle_at = now + idle_after.scale(1 << round, 1);
         self.probe_push(now, ci);
     }

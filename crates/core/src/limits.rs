@@ -38,6 +38,11 @@ pub const MRS_MAX: usize = 1 << 20;
 pub const KEY_GUESSES_MAX: u32 = 1024;
 /// One more of them is judged each time that this has passed.
 pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
+/// Steps of work after which [`crate::Engine::handle_timeout`] leaves the timers that are still due
+/// to its next call: some 0.1 us to 1 us each, so that one call stays below a millisecond however
+/// many peers fall silent at once. The timer that passes the bound is not cut short; it may take as
+/// many steps as its peer has packets and requests outstanding.
+pub const TIMER_STEPS_MAX: u64 = 512;
 /// Transmissions of one packet after the first, with the peer alive, before its request is given
 /// up: what never arrives (a path MTU that is too small) must not be sent for ever.
 pub const RETRANSMITS_MAX: u8 = 100;

@@ -155,7 +155,8 @@ impl<O: Observer> Engine<O> {
 
     /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
     /// 8) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
-    /// withdrawn without completion.
+    /// withdrawn without completion. Either way, reads that are being served through it fail at
+    /// their requester.
     pub fn qp_modify(&mut self, _now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
         let mut state = qp.state;
@@ -184,8 +185,14 @@ impl<O: Observer> Engine<O> {
         }
         qp.state = state;
         match m.state {
-            Some(QpState::Err) => self.qp_flush(qpn, Status::Flushed),
-            Some(QpState::Reset) => self.qp_withdraw(qpn),
+            Some(QpState::Err) => {
+                self.jobs_qp_gone(qpn);
+                self.qp_flush(qpn, Status::Flushed);
+            }
+            Some(QpState::Reset) => {
+                self.jobs_qp_gone(qpn);
+                self.qp_withdraw(qpn);
+            }
             Some(QpState::Sqd) => {
                 if qp.sq_started == 0 {
                     self.event_push(AsyncEvent::SqDrained(qpn));
@@ -218,10 +225,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Destroys a queue pair: outstanding sends are withdrawn (one [`AsyncEvent::WrReleased`]
-    /// each), receives dropped, completions not yet polled removed. Other queue pairs notice
-    /// nothing.
+    /// each), receives dropped, completions not yet polled removed; reads being served through it
+    /// fail at their requester. Other queue pairs notice nothing.
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
         self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
+        self.jobs_qp_gone(qpn);
         self.qp_withdraw(qpn);
         self.qps.destroy(qpn, now + self.cfg.reuse_delay);
         Ok(())

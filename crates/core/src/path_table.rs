@@ -3,6 +3,7 @@
 use crate::context::Keyed;
 use crate::path::PathContext;
 use crate::random::Random;
+use crate::time::Time;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use hashbrown::HashTable;
@@ -16,6 +17,8 @@ pub(crate) struct PathEntry {
     pub contexts: u32,
     /// Those of them with window state.
     pub active: u32,
+    /// When any engine at the address was last heard: what tells dead paths from a dead peer.
+    pub last_heard: Time,
     /// Contexts parked until inflight is freed.
     pub waiters: Vec<u32>,
     /// The context that sent last: it carries the probes.
@@ -45,8 +48,16 @@ impl PathTable {
     }
     pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
         let waiters = Vec::new();
-        let entry =
-            PathEntry { ip, ctx, contexts: 0, active: 0, waiters, carrier: 0, credit_total: 0 };
+        let entry = PathEntry {
+            ip,
+            ctx,
+            contexts: 0,
+            active: 0,
+            last_heard: Time(0),
+            waiters,
+            carrier: 0,
+            credit_total: 0,
+        };
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1

@@ -34,6 +34,8 @@ pub(crate) struct Wqe {
     pub failed: Option<Status>,
     pub rnr_left: u8,
     pub rnr_round: u16,
+    /// Since when the peer has answered a read with "busy" (`NEVER`: it has not).
+    pub busy_since: Time,
     /// Something of it has left: a draining queue pair waits for it.
     pub started: bool,
     /// The immediate alone has to go again.
@@ -42,6 +44,9 @@ pub(crate) struct Wqe {
     pub credited: bool,
     /// A read whose first response has arrived counts as accepted.
     pub next: u32,
+    /// Neighbours in the list of its context ([`WrList`]).
+    older: u32,
+    newer: u32,
 }
 
 impl Wqe {
@@ -96,10 +101,13 @@ impl WrTable {
             failed: None,
             rnr_left: rnr_retry,
             rnr_round: 0,
+            busy_since: Time::NEVER,
             started: false,
             imm_only: false,
             credited: false,
             next: NIL,
+            older: NIL,
+            newer: NIL,
         });
         i
     }
@@ -157,6 +165,43 @@ impl WrTable {
     /// Whether any live request goes through `ah`.
     pub fn uses_ah(&self, ah: AhId) -> bool {
         self.slots.iter().flatten().any(|w| w.wr.ah == ah)
+    }
+}
+
+/// All live requests of a context, linked both ways through the table: a silent peer's work ends
+/// without a look at anybody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WrList {
+    newest: u32,
+}
+
+impl Default for WrList {
+    fn default() -> Self {
+        Self { newest: NIL }
+    }
+}
+
+impl WrList {
+    /// One of them.
+    pub fn front(&self) -> Option<u32> {
+        (self.newest != NIL).then_some(self.newest)
+    }
+    pub fn push(&mut self, t: &mut WrTable, i: u32) {
+        t.get_mut(i).older = self.newest;
+        if self.newest != NIL {
+            t.get_mut(self.newest).newer = i;
+        }
+        self.newest = i;
+    }
+    /// Takes request `w`, which has left the table, out.
+    pub fn unlink(&mut self, t: &mut WrTable, w: &Wqe) {
+        match w.newer {
+            NIL => self.newest = w.older,
+            newer => t.get_mut(newer).older = w.older,
+        }
+        if w.older != NIL {
+            t.get_mut(w.older).newer = w.newer;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::api::{AsyncEvent, Endpoint, Rx, Status};
 use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
-use crate::events::Observer;
+use crate::events::{Event, Observer};
 use crate::random::Random;
 use crate::time::{Span, Time};
 use crate::tx::scoreboard::{Kind, SentState};
@@ -184,19 +184,32 @@ impl<O: Observer> Engine<O> {
 
     /// The peer answered once and is silent. Its work ends; the context, and with it the memory of
     /// what was delivered, stays.
-    pub(crate) fn peer_unresponsive(&mut self, ci: u32) {
-        let c = self.contexts.get(ci);
+    pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
         let peer = c.peer;
+        // What is still kept for it goes after as long a silence again.
+        c.act().loss.watch(now);
         self.work_end(ci, Status::LocalUnrespRemote);
         self.counters.unresponsive_remote_events += 1;
         self.event_push(AsyncEvent::PeerUnresponsive(peer));
         self.context_rearm(ci);
     }
 
+    /// The peer is silent and nothing of ours is outstanding: the context goes with all that was
+    /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
+    /// A peer that returns after all learns by a reset that it has to begin anew.
+    pub(crate) fn peer_forget(&mut self, now: Time, ci: u32) {
+        let peer = self.contexts.get(ci).peer;
+        self.counters.contexts_forgotten += 1;
+        self.observer.event(now, Event::Forgotten { ctx: ci, peer });
+        self.context_end(now, ci);
+    }
+
     /// Ends every request of the context with `status`; their PSNs become tombstones.
     fn work_end(&mut self, ci: u32, status: Status) {
         let Some(a) = self.contexts.get_mut(ci).active.as_mut() else { return };
         let psns = a.board.psns();
+        self.counters.timer_steps += u64::from(a.board.span());
         for p in psns {
             let e = a.board.get_mut(p);
             let own = matches!(e.kind, Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq);
@@ -209,7 +222,8 @@ impl<O: Observer> Engine<O> {
         a.backoff.clear();
         a.backoff_at = Time::NEVER;
         a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
-        for wi in self.wrs.select(|w| w.ctx == ci) {
+        while let Some(wi) = self.contexts.get(ci).active.as_ref().and_then(|a| a.live.front()) {
+            self.counters.timer_steps += 1;
             let w = self.wrs.get_mut(wi);
             w.open = 0;
             w.failed = Some(status);

@@ -217,7 +217,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
-        let own_mtu = self.cfg.mtu;
+        let (own_mtu, own_window) = (self.cfg.mtu, self.cfg.window);
         let c = self.contexts.get_mut(ci);
         c.peer_tag = p.tag;
         c.peer_incarnation = p.incarnation;
@@ -230,7 +230,8 @@ impl<O: Observer> Engine<O> {
         c.peer_rxq_drops = None;
         c.limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
-            window: p.window,
+            // What is kept of packets under way is bounded by our window, not by the peer's word.
+            window: p.window.min(own_window),
             reads_max: p.reads_max,
             imms_max: p.write_imms_max,
             features: p.features,

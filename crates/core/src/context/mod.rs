@@ -21,7 +21,7 @@ use crate::rx::{
 use crate::state::state_machine;
 use crate::time::Time;
 use crate::tx::{loss::LossState, scoreboard::Scoreboard};
-use crate::wr::WrQueue;
+use crate::wr::{WrList, WrQueue};
 use srd_wire::Features;
 use std::collections::VecDeque;
 
@@ -145,6 +145,8 @@ pub(crate) struct Active {
     pub flow_turn: u16,
     /// Unreliable datagrams waiting to leave.
     pub datagrams: WrQueue,
+    /// Every live request through this context.
+    pub live: WrList,
     /// Requests in back-off (RNR, busy), in no particular order.
     pub backoff: Vec<u32>,
     pub backoff_at: Time,
@@ -172,6 +174,7 @@ impl Active {
             flow_cursor: 0,
             flow_turn: 0,
             datagrams: WrQueue::default(),
+            live: WrList::default(),
             backoff: Vec::new(),
             backoff_at: Time::NEVER,
             cancels: VecDeque::new(),
@@ -200,6 +203,7 @@ impl Active {
         self.loss = LossState::default();
         self.flows.clear();
         self.datagrams = WrQueue::default();
+        self.live = WrList::default();
         self.backoff.clear();
         self.backoff_at = Time::NEVER;
         self.cancels.clear();
@@ -222,6 +226,16 @@ impl Active {
             && !self.window.has_gap()
             && self.imms.is_empty()
             && self.ack.is_quiet()
+    }
+
+    /// Whether something is kept that only the peer's word can free: what it must be told, what it
+    /// has asked for, what it has begun.
+    pub fn keeps(&self) -> bool {
+        !self.board.is_empty()
+            || !self.cancels.is_empty()
+            || !self.jobs.is_empty()
+            || self.window.has_gap()
+            || !self.imms.is_empty()
     }
 
     /// Whether anything waits for a PSN or to be sent again.

@@ -9,6 +9,9 @@ use srd_wire::{ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock};
 /// PSNs that one block's bitmap can speak of.
 const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
 
+/// Contexts looked at with one acknowledgment for senders that fell silent.
+const FLOWS_SCAN: u32 = 32;
+
 impl<O: Observer> Engine<O> {
     /// Writes the block for context `ci` into the scratch block. Returns the PSNs it could not
     /// speak of, for [`crate::rx::ack::AckState::sent`].
@@ -70,16 +73,22 @@ impl<O: Observer> Engine<O> {
         }
         let often = self.cfg.loss.rto_max;
         if now.since(self.rx_flowing_at) > often {
-            self.rx_flowing_at = now;
             self.rx_flows_forget(now, often);
         }
         let share = self.cfg.rx_budget_bytes / self.rx_flowing.max(1);
         share.max(2 * u32::from(self.cfg.mtu))
     }
 
-    /// Senders that fell silent with more to come give their share back.
+    /// Senders that fell silent with more to come give their share back. A few contexts are looked
+    /// at for each acknowledgment, until all have been.
     fn rx_flows_forget(&mut self, now: Time, silence: Span) {
-        for ci in 0..self.contexts.slots() {
+        for _ in 0..FLOWS_SCAN {
+            if self.rx_flowing_hand >= self.contexts.slots() {
+                (self.rx_flowing_hand, self.rx_flowing_at) = (0, now);
+                return;
+            }
+            let ci = self.rx_flowing_hand;
+            self.rx_flowing_hand += 1;
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             if c.rx_flowing && now.since(c.last_heard) > silence {
                 c.rx_flowing = false;

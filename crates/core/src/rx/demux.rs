@@ -120,7 +120,9 @@ impl<O: Observer> Engine<O> {
         let back = c.act().inbound.on_packet(arrived, h.timestamp);
         let path_ctx = c.path_ctx;
         let there = Time(arrived.0.saturating_sub(back.0));
-        self.paths.get_mut(path_ctx).ctx.ack_echoed(there, h.ack_echo);
+        let entry = self.paths.get_mut(path_ctx);
+        entry.last_heard = now;
+        entry.ctx.ack_echoed(there, h.ack_echo);
         if self.contexts.get_mut(ci).act().loss.stalled {
             self.context_resume(now, ci);
         }

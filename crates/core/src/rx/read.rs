@@ -1,6 +1,8 @@
 //! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
 
-use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Rx, Status, Target, WrHandle};
+use crate::api::{
+    Access, AhId, MrKey, Opcode, Placement, QpType, Qpn, Rx, Status, Target, WrHandle,
+};
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
@@ -15,6 +17,8 @@ pub(crate) struct ReadJob {
     pub id: u32,
     /// The requester's message.
     pub msg_id: u32,
+    /// The queue pair it came through.
+    pub qp: Qpn,
     pub key: MrKey,
     pub addr: u64,
     pub len: u32,
@@ -51,6 +55,7 @@ impl<O: Observer> Engine<O> {
             let job = ReadJob {
                 id: self.job_id_next,
                 msg_id: msg.msg_id,
+                qp: Qpn(msg.dst_qpn),
                 key: MrKey(req.rkey),
                 addr: req.raddr,
                 len: req.len,
@@ -154,11 +159,24 @@ impl<O: Observer> Engine<O> {
 
     /// The region `key` goes away: each read of it ends with an error at its requester.
     pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
+        self.jobs_fail(|j| j.key == key);
+    }
+
+    /// The queue pair `qpn` takes no requests any more: so do the reads that came through it.
+    pub(crate) fn jobs_qp_gone(&mut self, qpn: Qpn) {
+        self.jobs_fail(|j| j.qp == qpn);
+    }
+
+    /// Each read that `gone` picks ends with an error at its requester.
+    fn jobs_fail(&mut self, gone: impl Fn(&ReadJob) -> bool) {
+        if self.jobs_live == 0 {
+            return;
+        }
         for ci in 0..self.contexts.slots() {
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             let Some(a) = c.active.as_mut() else { continue };
             let mut owed = false;
-            for job in a.jobs.iter_mut().filter(|j| j.key == key && !j.dead) {
+            for job in a.jobs.iter_mut().filter(|j| gone(j) && !j.dead) {
                 job_abort(job, &mut a.unsent_bytes);
                 job.error_owed = true;
                 owed = true;

@@ -22,6 +22,7 @@ impl<O: Observer> Engine<O> {
             if self.wrs.find(WrHandle(wi)).is_none() {
                 continue;
             }
+            let ci = self.wrs.get(wi).ctx;
             self.wr_withdraw(wi);
             match ending {
                 Ending::Complete(status) => self.wr_end(wi, status),
@@ -36,12 +37,8 @@ impl<O: Observer> Engine<O> {
                     self.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
                 }
             }
-        }
-        for ci in 0..self.contexts.slots() {
-            if self.contexts.find(ci).is_some_and(|c| c.active.is_some()) {
-                self.ready_push(ci);
-                self.context_rearm(ci);
-            }
+            self.ready_push(ci);
+            self.context_rearm(ci);
         }
     }
 

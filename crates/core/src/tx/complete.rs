@@ -58,7 +58,11 @@ impl<O: Observer> Engine<O> {
                 }
                 return self.wr_back_off(now, wi, kind);
             }
-            Verdict::Busy if again => return self.wr_back_off(now, wi, kind),
+            Verdict::Busy if again && self.busy_bear(now, wi) => {
+                return self.wr_back_off(now, wi, kind);
+            }
+            // For longer than is borne: the peer has no resources for it, either.
+            Verdict::Busy if again => return self.wr_fail(wi, Status::RemoteRnr),
             refused => {
                 let status = status_of(refused);
                 return self.wr_fail(wi, status);
@@ -79,6 +83,13 @@ impl<O: Observer> Engine<O> {
         if w.state == WrState::Sent && w.awaited == 0 {
             self.wr_end(wi, Status::Ok);
         }
+    }
+
+    /// Whether read `wi`, refused as busy, is tried again: not counted, but for a bounded time.
+    fn busy_bear(&mut self, now: Time, wi: u32) -> bool {
+        let w = self.wrs.get_mut(wi);
+        w.busy_since = w.busy_since.min(now);
+        now.since(w.busy_since) < self.cfg.loss.busy_after
     }
 
     /// Parks a refused request; it comes back with a new PSN and the same message id.
@@ -201,6 +212,7 @@ impl<O: Observer> Engine<O> {
         let w = self.wrs.retire(wi);
         let failed = w.failed.is_some();
         let c = self.contexts.get_mut(w.ctx);
+        c.act().live.unlink(&mut self.wrs, &w);
         c.outstanding -= 1;
         if c.outstanding == 0 {
             c.outstanding_since = Time::NEVER;

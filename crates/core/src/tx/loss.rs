@@ -69,6 +69,10 @@ pub(crate) struct LossState {
     probe_round: u8,
     /// Probes of an idle peer in a row.
     idle_round: u8,
+    idle_probed_at: Time,
+    idle_unanswered: u8,
+    /// Silence counts from here at the earliest: when the last work began or was given up.
+    watched_from: Time,
     recent: VecDeque<GivenUp>,
 }
 
@@ -84,6 +88,9 @@ impl Default for LossState {
             probe_at: Time::NEVER,
             probe_round: 0,
             idle_round: 0,
+            idle_probed_at: Time(0),
+            idle_unanswered: 0,
+            watched_from: Time(0),
             recent: VecDeque::with_capacity(RECENT_MAX),
         }
     }
@@ -99,11 +106,24 @@ impl LossState {
     pub fn echoed(&mut self, now: Time) {
         self.echoed_at = now;
     }
+    /// Probes in a row that an idle peer, last heard at `heard`, has not answered.
+    pub fn idle_unanswered(&mut self, heard: Time) -> u8 {
+        if heard > self.idle_probed_at {
+            self.idle_unanswered = 0;
+        }
+        self.idle_unanswered
+    }
     /// How often an idle peer was asked for its lower edge (at most 7), and counts one more.
-    pub fn idle_round_take(&mut self) -> u8 {
+    pub fn idle_round_take(&mut self, now: Time) -> u8 {
         let round = self.idle_round;
+        self.idle_probed_at = now;
+        self.idle_unanswered = self.idle_unanswered.saturating_add(1);
         self.idle_round = (round + 1).min(7);
         round
+    }
+    /// From `at` on the peer's silence counts.
+    pub fn watch(&mut self, at: Time) {
+        self.watched_from = self.watched_from.max(at);
     }
     /// PSNs were acknowledged: the tail moved.
     pub fn progress(&mut self, now: Time, psns: u32) {
@@ -205,21 +225,18 @@ impl<O: Observer> Engine<O> {
         if c.state != ContextState::Open {
             return Time::NEVER;
         }
-        let silent_at = if c.outstanding > 0 { self.silence_deadline(ci) } else { Time::NEVER };
+        let silent_at = self.silence_deadline(ci);
         if a.loss.stalled {
-            return if c.outstanding > 0 || !a.jobs.is_empty() {
-                a.loss.probe_at.min(silent_at)
-            } else {
-                Time::NEVER
-            };
+            let watched = silent_at != Time::NEVER;
+            return if watched { a.loss.probe_at.min(silent_at) } else { Time::NEVER };
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
         let Some(oldest) = a.board.oldest() else {
-            // Responses are awaited, or work that cannot leave: make sure that the peer is still
-            // there.
+            // Responses are awaited, or work that cannot leave, or something is kept for the peer:
+            // make sure that it is still there.
             let quiet = c.last_heard.max(a.loss.last_sent);
             let alive = quiet + self.patience(pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max));
-            return if c.outstanding > 0 { alive.min(silent_at) } else { Time::NEVER };
+            return if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
         };
         let e = a.board.get(oldest);
         let since = e.sent.max(a.loss.resumed_at);
@@ -279,14 +296,29 @@ impl<O: Observer> Engine<O> {
         (since + timeout).min(answered.max(since) + self.patience(timeout))
     }
 
-    /// When a silent peer with work outstanding counts as unresponsive.
+    /// When a silent peer counts as gone: with requests of ours outstanding they end, without any
+    /// the peer is forgotten with all that is kept for it. `NEVER`: nothing is kept for it.
     fn silence_deadline(&self, ci: u32) -> Time {
         let c = self.contexts.get(ci);
-        c.last_heard.max(c.outstanding_since) + self.cfg.loss.unresponsive_after
+        let after = self.cfg.loss.unresponsive_after;
+        if c.outstanding > 0 {
+            return c.last_heard.max(c.outstanding_since) + after;
+        }
+        match c.active.as_ref() {
+            Some(a) if a.keeps() => c.last_heard.max(a.loss.watched_from) + after,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Whether nothing was heard of the peer for so long that it counts as gone.
+    pub(crate) fn is_silent(&self, now: Time, ci: u32) -> bool {
+        let c = self.contexts.get(ci);
+        let watched = c.active.as_ref().map_or(Time(0), |a| a.loss.watched_from);
+        c.last_heard.max(watched) + self.cfg.loss.unresponsive_after <= now
     }
 
     /// The time up to which everything that arrived has been handled.
-    fn seen(&self, now: Time) -> Time {
+    pub(crate) fn seen(&self, now: Time) -> Time {
         Time(now.0.saturating_sub(self.unread.0))
     }
 
@@ -297,8 +329,11 @@ impl<O: Observer> Engine<O> {
         if self.loss_deadline(ci) > seen || suppressed {
             return;
         }
-        if self.contexts.get(ci).outstanding > 0 && self.silence_deadline(ci) <= seen {
-            return self.peer_unresponsive(ci);
+        if self.silence_deadline(ci) <= seen {
+            return match self.contexts.get(ci).outstanding {
+                0 => self.peer_forget(now, ci),
+                _ => self.peer_unresponsive(now, ci),
+            };
         }
         let c = self.contexts.get_mut(ci);
         if c.act().loss.stalled {
@@ -376,6 +411,7 @@ impl<O: Observer> Engine<O> {
                 self.stall(now, ci, since);
                 break;
             }
+            self.counters.timer_steps += 1;
             self.lose(now, ci, p, LossRule::Timeout);
             any = true;
         }
@@ -400,6 +436,7 @@ impl<O: Observer> Engine<O> {
         while let Some(p) = a.board.oldest() {
             let e = *a.board.get(p);
             bytes += e.wire_bytes;
+            self.counters.timer_steps += 1;
             a.board.mark_lost(p);
             // What a stalled peer gets later it acknowledges as what it is. What it never got was
             // lost, and where little is sent there may be no other sign of a dead path.
@@ -409,18 +446,13 @@ impl<O: Observer> Engine<O> {
         self.counters.impaired_remote_conn_events += 1;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
-        if !self.sibling_is_well(path_ctx, since) {
+        // Another engine at the address was heard since: then the paths are well.
+        if self.paths.get(path_ctx).last_heard < since {
             self.paths.get_mut(path_ctx).ctx.freeze(now);
         }
         self.inflight_freed(path_ctx);
         self.observer.event(now, Event::Stalled { ctx: ci });
         self.stall_probe(now, ci);
-    }
-
-    /// Whether another engine at the same address has been heard since: then the paths are well.
-    fn sibling_is_well(&self, path_ctx: u32, since: Time) -> bool {
-        let mut all = self.contexts.iter();
-        all.any(|(_, c)| c.path_ctx == path_ctx && c.last_heard >= since)
     }
 
     /// One probe, on another path each time, ever more rarely.

@@ -42,6 +42,7 @@ impl<O: Observer> Engine<O> {
         }
         let a = c.act();
         a.unsent_bytes += u64::from(wr.len);
+        a.live.push(&mut self.wrs, i);
         if datagram {
             a.datagrams.push_back(&mut self.wrs, i);
         } else {

@@ -19,6 +19,8 @@ pub struct Faults {
     pub black_paths: Vec<u8>,
     /// Everything vanishes.
     pub dead: bool,
+    /// Hosts that were killed and never return: they neither send nor receive nor look at a clock.
+    pub killed: Vec<usize>,
     /// Packets with more payload than this vanish: a path MTU that nobody tells.
     pub longer_lost: usize,
     /// How far the clock of the sender at this address has leapt back.
@@ -34,6 +36,7 @@ impl Default for Faults {
             jitter_ns: 0,
             black_paths: vec![],
             dead: false,
+            killed: vec![],
             longer_lost: usize::MAX,
             clock_back: None,
         }
@@ -83,10 +86,12 @@ pub struct Net {
     flying: BTreeMap<(u64, u64), Flying>,
     serial: u64,
     pub dropped: u64,
+    /// The most steps of work that one call of `handle_timeout` took.
+    pub timer_steps_max: u64,
 }
 
 pub fn ip(i: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, (i >> 8) as u8, i as u8 + 1))
+    IpAddr::V4(Ipv4Addr::new(10, 0, ((i + 1) >> 8) as u8, (i + 1) as u8))
 }
 
 pub fn config(i: usize) -> EngineConfig {
@@ -325,6 +330,7 @@ impl Net {
             flying: BTreeMap::new(),
             serial: 0,
             dropped: 0,
+            timer_steps_max: 0,
         }
     }
 
@@ -359,7 +365,9 @@ impl Net {
 
     /// Lets every host send what it has now.
     fn transmit(&mut self) {
-        for i in 0..self.hosts.len() {
+        for i in
+            (0..self.hosts.len()).filter(|i| !self.faults.killed.contains(i)).collect::<Vec<_>>()
+        {
             loop {
                 let out = self.hosts[i].transmit(self.now);
                 if out.is_empty() {
@@ -376,7 +384,9 @@ impl Net {
         if let Some((_, leap)) = self.faults.clock_back.filter(|(from, _)| *from == f.src_ip) {
             f.header.timestamp = f.header.timestamp.wrapping_sub(Time(leap.0).to_wire());
         }
-        let Some(host) = self.hosts.iter_mut().find(|h| {
+        let killed = &self.faults.killed;
+        let mut living = self.hosts.iter_mut().enumerate().filter(|(i, _)| !killed.contains(i));
+        let Some((_, host)) = living.find(|(_, h)| {
             let c = h.engine.config();
             h.ip == f.dst.ip && c.port_base + u16::from(c.slot) == f.dst.port
         }) else {
@@ -401,7 +411,9 @@ impl Net {
     /// The same unless it comes after `end`.
     fn step_until(&mut self, end: Time) -> bool {
         self.transmit();
-        let timers = self.hosts.iter().map(|h| h.engine.next_timeout()).min().unwrap();
+        let killed = self.faults.killed.clone();
+        let living = self.hosts.iter().enumerate().filter(|(i, _)| !killed.contains(i));
+        let timers = living.map(|(_, h)| h.engine.next_timeout()).min().unwrap();
         let packets = self.flying.keys().next().map_or(Time::NEVER, |k| Time(k.0));
         let next = timers.min(packets);
         if next > end {
@@ -415,8 +427,11 @@ impl Net {
             let f = entry.remove();
             self.deliver(f);
         }
-        for h in &mut self.hosts {
+        for (_, h) in self.hosts.iter_mut().enumerate().filter(|(i, _)| !killed.contains(i)) {
+            let before = h.engine.counters().timer_steps;
             h.engine.handle_timeout(self.now);
+            let steps = h.engine.counters().timer_steps - before;
+            self.timer_steps_max = self.timer_steps_max.max(steps);
             h.collect();
         }
         true
