@@ -73,7 +73,8 @@ pub struct Arrival {
 /// A message on its way out. Holds the address handle that it needs.
 struct Outgoing {
     tag: u64,
-    _ah: AddressHandle,
+    ah: AddressHandle,
+    qpn: Qpn,
 }
 
 /// A queue pair with buffers for messages.
@@ -103,14 +104,19 @@ impl Link {
         init.rq_depth = u32::from(depth.recvs);
         let qp = pd.qp_create(&init)?;
         qp.activate(qkey)?;
-        let buffers = usize::from(depth.sends) + usize::from(depth.recvs);
-        let memory = pd.mr_allocate(buffers * BUFFER_BYTES, Access::LOCAL_WRITE)?;
+        let bytes = Self::memory_bytes(depth) as usize;
+        let memory = pd.mr_allocate(bytes, Access::LOCAL_WRITE)?;
         let outgoing = (0..depth.sends).map(|_| None).collect();
         let link = Self { qp, memory, qkey, outgoing, free: (0..depth.sends).collect() };
         for i in 0..usize::from(depth.recvs) {
             link.post_recv(usize::from(depth.sends) + i)?;
         }
         Ok(link)
+    }
+
+    /// Memory of a link's buffers, in bytes.
+    pub fn memory_bytes(depth: LinkDepth) -> u64 {
+        (u64::from(depth.sends) + u64::from(depth.recvs)) * BUFFER_BYTES as u64
     }
 
     /// Number of the queue pair.
@@ -138,6 +144,12 @@ impl Link {
         self.free.len() > kept
     }
 
+    /// Messages on their way to a queue pair, and to its host.
+    pub fn outgoing_to(&self, ip: IpAddr, qpn: Qpn) -> (usize, usize) {
+        let of_host = self.outgoing.iter().flatten().filter(|o| o.ah.ip() == ip);
+        of_host.fold((0, 0), |(qp, host), o| (qp + usize::from(o.qpn == qpn), host + 1))
+    }
+
     /// Sends a message. An [`Event::Sent`] with `tag` follows.
     ///
     /// # Errors
@@ -162,7 +174,7 @@ impl Link {
             self.free.push(buffer);
             return Err(e.into());
         }
-        self.outgoing[usize::from(buffer)] = Some(Outgoing { tag, _ah: to.ah.clone() });
+        self.outgoing[usize::from(buffer)] = Some(Outgoing { tag, ah: to.ah.clone(), qpn: to.qpn });
         Ok(())
     }
 

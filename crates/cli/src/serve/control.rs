@@ -2,6 +2,7 @@
 
 use super::{
     copies::{Copies, Wish},
+    limits::{Lease, Limits, Share},
     perf::{self, PerfSession},
     pool::Handles,
 };
@@ -26,8 +27,10 @@ use std::{
 const CQ_DEPTH: u32 = 1 << 19;
 /// Messages of the desk on their way and in waiting.
 const DEPTH: LinkDepth = LinkDepth { sends: 512, recvs: 1024, writes: 0 };
-/// Measurements at once.
-const PERF_SESSIONS_MAX: usize = 64;
+/// Answers on their way to one queue pair: a client has one or two requests open.
+const ANSWERS_QP_MAX: usize = 32;
+/// Answers on their way to one host: half of all.
+const ANSWERS_HOST_MAX: usize = DEPTH.sends as usize / 2;
 /// How often a client is asked whether it still lives, by a message that only its device sees.
 const PING_EVERY: Duration = Duration::from_secs(2);
 /// How long copies may take to tell their clients that the server ends.
@@ -55,10 +58,11 @@ struct Tally {
 /// The desk.
 pub struct Control {
     // Fields drop in this order: sessions before what they are made from.
-    sessions: BTreeMap<ClientAddress, PerfSession>,
+    sessions: BTreeMap<ClientAddress, (PerfSession, Lease)>,
     /// Who owns a queue pair of a measurement, by its index.
     owners: Vec<Option<ClientAddress>>,
     copies: Copies,
+    limits: Limits,
     link: Link,
     handles: Handles,
     cq: CompletionQueue,
@@ -72,7 +76,7 @@ impl Control {
     ///
     /// # Errors
     /// The device has no room.
-    pub fn new(device: &Device, folder: Option<Folder>) -> Result<Self> {
+    pub fn new(device: &Device, folder: Option<Folder>, limits: Limits) -> Result<Self> {
         let pd = device.pd_create()?;
         let cq = device.cq_create(CQ_DEPTH.min(device.attr().max_cqe))?;
         let link = Link::new(&pd, &cq, CONTROL_QKEY, DEPTH)?;
@@ -82,7 +86,8 @@ impl Control {
         Ok(Self {
             sessions: BTreeMap::new(),
             owners: vec![None; 256],
-            copies: Copies::new(folder),
+            copies: Copies::new(folder, limits.clone()),
+            limits,
             link,
             handles: Handles::new(pd),
             cq,
@@ -99,7 +104,7 @@ impl Control {
 
     /// Whether some client wants the server not to sleep.
     pub fn spins(&self) -> bool {
-        self.sessions.values().any(PerfSession::spins)
+        self.sessions.values().any(|(session, _)| session.spins())
     }
 
     /// Whether a session has ended.
@@ -124,7 +129,7 @@ impl Control {
             };
         }
         let Some(owner) = self.owners[usize::from(wc.qpn.index())] else { return Ok(()) };
-        if let Some(session) = self.sessions.get_mut(&owner)
+        if let Some((session, _)) = self.sessions.get_mut(&owner)
             && let Err(e) = session.handle(wc)
         {
             self.end(owner, &format!("ended: {e}"));
@@ -135,6 +140,17 @@ impl Control {
     /// A request, or something else that somebody sent.
     fn arrived(&mut self, arrival: Arrival) -> Result {
         let from = ClientAddress { ip: arrival.ip, qpn: arrival.qpn };
+        if !self.limits.allows(from.ip) {
+            self.tally.refused += 1;
+            // Strangers, however many, leave room for answers to clients.
+            if let Some((id, qkey)) = arrival.head
+                && self.link.can_send_more_than(usize::from(DEPTH.sends / 2))
+            {
+                let text = format!("{} is not among the clients that it serves (--allow)", from.ip);
+                self.answer(from, qkey, id, Body::Fail(Refusal::BadRequest, text));
+            }
+            return Ok(());
+        }
         match arrival.message {
             Ok(message) => self.request(from, message),
             Err(e) => {
@@ -155,7 +171,7 @@ impl Control {
             Body::Ping => return Ok(()),
             Body::PerfOpen(wish) => self.perf_open(from, id, reply_qkey, &wish)?,
             Body::PerfQuery => match self.sessions.get(&from) {
-                Some(session) => Body::PerfReport(session.report(&self.device)?),
+                Some((session, _)) => Body::PerfReport(session.report(&self.device)?),
                 None => Body::Fail(Refusal::BadRequest, "no such session".into()),
             },
             Body::PerfClose => {
@@ -196,11 +212,21 @@ impl Control {
         // What is told of a process that had the same address before must not end the new one.
         self.events();
         self.end(from, "replaced by a new one");
-        if self.sessions.len() >= PERF_SESSIONS_MAX {
-            let text = format!("{PERF_SESSIONS_MAX} measurements run already; try again later");
-            return Ok(Body::Fail(Refusal::Busy, text));
+        if let Err(e) = perf::check(&self.device, wish) {
+            return Ok(Body::Fail(Refusal::BadRequest, e.to_string()));
         }
-        let made = perf::open(&self.device, &self.cq, from, reply_qkey, wish);
+        let share = Share { qps: u64::from(wish.qps), memory: perf::memory_bytes(wish), disk: 0 };
+        let lease = match self.limits.take(from.ip, share) {
+            Ok(lease) => lease,
+            Err(e) => {
+                output::note(&format!("srd: {} is refused a measurement: {e}", from.ip));
+                return Ok(Body::Fail(Refusal::Busy, e.to_string()));
+            }
+        };
+        let mut wish = *wish;
+        // It is measured all the same, with the latency of a server that sleeps.
+        wish.spin &= !self.limits.no_spin;
+        let made = perf::open(&self.device, &self.cq, from, reply_qkey, &wish);
         let (session, ready) = match made {
             Ok(made) => made,
             Err(e) => return Ok(Body::Fail(Refusal::BadRequest, e.to_string())),
@@ -212,13 +238,15 @@ impl Control {
         let kind = if wish.echo { "latency" } else { "bandwidth" };
         output::line(&format!("{} measures {kind} of {what} (request {id})", from.ip))?;
         self.tally.measurements += 1;
-        self.sessions.insert(from, session);
+        self.sessions.insert(from, (session, lease));
         Ok(Body::PerfReady(ready))
     }
 
-    /// Sends an answer if there is room for it; a client that floods the desk hears nothing.
+    /// Sends an answer if there is room for it. A client that asks and asks, and takes no answers,
+    /// hears nothing, and leaves room for answers to others.
     fn answer(&mut self, to: ClientAddress, qkey: u32, id: u64, body: Body) {
-        if !self.link.can_send() {
+        let (of_qp, of_host) = self.link.outgoing_to(to.ip, to.qpn);
+        if of_qp >= ANSWERS_QP_MAX || of_host >= ANSWERS_HOST_MAX || !self.link.can_send() {
             self.tally.refused += 1;
             return;
         }
@@ -230,8 +258,8 @@ impl Control {
 
     /// A message of the desk has ended: pings tell whether the client lives.
     fn sent(&mut self, tag: u64, status: Status) {
-        let found = self.sessions.iter_mut().find(|(_, s)| s.number() == tag);
-        if let Some((&from, session)) = found {
+        let found = self.sessions.iter_mut().find(|(_, (s, _))| s.number() == tag);
+        if let Some((&from, (session, _))) = found {
             session.pinged();
             if status != Status::Ok {
                 self.end(from, "the client has gone");
@@ -262,7 +290,7 @@ impl Control {
         let quiet: Vec<ClientAddress> = self
             .sessions
             .iter()
-            .filter(|(_, s)| s.ping_due(now, PING_EVERY))
+            .filter(|(_, (s, _))| s.ping_due(now, PING_EVERY))
             .map(|(from, _)| *from)
             .collect();
         for from in quiet {
@@ -282,7 +310,7 @@ impl Control {
             return;
         }
         let Ok(ah) = self.handles.get(from.ip) else { return };
-        let Some(session) = self.sessions.get_mut(&from) else { return };
+        let Some((session, _)) = self.sessions.get_mut(&from) else { return };
         let message = Message { id: 0, reply_qkey: CONTROL_QKEY, body: Body::Ping };
         let peer = Peer { ah, qpn: from.qpn, qkey: session.reply_qkey() };
         if self.link.send(&peer, &message, session.number()).is_ok() {

@@ -1,6 +1,9 @@
 //! The server's side of copies: a thread for each, because disks make wait.
 
-use super::control::ClientAddress;
+use super::{
+    control::ClientAddress,
+    limits::{Lease, Limits, Share},
+};
 use crate::{
     app::{
         link::{Link, Peer},
@@ -37,6 +40,7 @@ pub enum Wish {
 /// All copies that run.
 pub struct Copies {
     folder: Option<Arc<Folder>>,
+    limits: Limits,
     running: Vec<JoinHandle<bool>>,
     stop: Arc<AtomicBool>,
     /// Copies that ended well.
@@ -49,17 +53,20 @@ pub struct Copies {
 struct Copy {
     device: Device,
     folder: Arc<Folder>,
+    limits: Limits,
     stop: Arc<AtomicBool>,
     from: ClientAddress,
     id: u64,
     reply_qkey: u32,
+    _lease: Lease,
 }
 
 impl Copies {
     /// No copies yet.
-    pub fn new(folder: Option<Folder>) -> Self {
+    pub fn new(folder: Option<Folder>, limits: Limits) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        Self { folder: folder.map(Arc::new), running: Vec::new(), stop, done: 0, failed: 0 }
+        let folder = folder.map(Arc::new);
+        Self { folder, limits, running: Vec::new(), stop, done: 0, failed: 0 }
     }
 
     /// Begins a copy; its own thread answers the client. A refusal is for the caller to send.
@@ -75,12 +82,37 @@ impl Copies {
             let text = "it was started without --dir and serves no files";
             return refuse(Refusal::File, text.into());
         };
+        let disk = match &wish {
+            Wish::Put { .. } if self.limits.read_only => {
+                let text = "it takes no files (--read-only)";
+                return refuse(Refusal::File, text.into());
+            }
+            Wish::Put { size, .. } => *size,
+            Wish::Get { .. } => 0,
+        };
         if self.running.len() >= COPIES_MAX {
             let text = format!("{COPIES_MAX} copies run already; try again later");
             return refuse(Refusal::Busy, text);
         }
+        let memory = match &wish {
+            Wish::Put { size, .. } => Receiver::memory_bytes(Some(*size)),
+            // More than the client's slots hold is never on its way.
+            Wish::Get { slots, .. } => {
+                transfer::MEMORY_BYTES_MAX.min(u64::from(slots.chunk) * u64::from(slots.count))
+            }
+        };
+        let memory = memory + Link::memory_bytes(transfer::DEPTH);
+        let share = Share { qps: 1, memory, disk };
+        let lease = match self.limits.take(from.ip, share) {
+            Ok(lease) => lease,
+            Err(e) => {
+                output::note(&format!("srd: {} is refused a copy: {e}", from.ip));
+                return refuse(Refusal::Busy, e.to_string());
+            }
+        };
         let (device, folder, stop) = (device.clone(), Arc::clone(folder), Arc::clone(&self.stop));
-        let copy = Copy { device, folder, stop, from, id, reply_qkey };
+        let limits = self.limits.clone();
+        let copy = Copy { device, folder, limits, stop, from, id, reply_qkey, _lease: lease };
         let thread = std::thread::Builder::new().name("srd-copy".into());
         match thread.spawn(move || copy.run(wish)) {
             Ok(handle) => self.running.push(handle),
@@ -173,6 +205,7 @@ impl Copy {
         name: &str,
     ) -> Result<Delivered, Abort> {
         let target = self.folder.create(name, size).map_err(Abort::file)?;
+        self.limits.disk_check().map_err(Abort::file)?;
         let receiver = Receiver::new(pd, Some(size))?;
         session.send(Body::PutReady { qkey, slots: receiver.slots() })?;
         let done = receiver.receive(session, target, size, &mut |_| {});

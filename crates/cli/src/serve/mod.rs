@@ -2,6 +2,7 @@
 
 mod control;
 mod copies;
+mod limits;
 mod perf;
 mod pool;
 
@@ -13,6 +14,7 @@ use crate::{
     signals::Stop,
 };
 use control::Control;
+use limits::{LimitArgs, Limits};
 use srd::{Progress, WorkCompletion};
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -29,9 +31,11 @@ const EXAMPLES: &str = "Examples:
   srd serve                                   for clients on this host
   srd serve --ip 10.0.0.5                     for clients on the network
   srd serve --interface eth0 --dir /srv/in    also `srd cp` into and out of /srv/in
+  srd serve --ip 10.0.0.5 --dir /srv/out --read-only --allow 10.0.0.0/8
 
 There is no authentication: whoever reaches the ports may measure, and read and write files below
---dir. Serve on networks that you trust.
+--dir. --allow looks at the address that packets claim to come from, which others on the same
+network can forge; --read-only and the limits hold for everybody. Serve on networks that you trust.
 
 Ctrl-C or SIGTERM ends a server with a summary and exit code 0; any failure to start is 1, wrong
 usage 2.";
@@ -46,6 +50,9 @@ pub struct ServeArgs {
     /// End after the first session (a measurement or a copy) has ended
     #[arg(long)]
     pub once: bool,
+    /// Who may do what.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Options of the device.
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -58,7 +65,8 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
     let folder = args.dir.as_deref().map(Folder::open).transpose()?;
     let open = args.device.open(IpAddr::V4(Ipv4Addr::LOCALHOST), Progress::Caller)?;
-    let mut control = Control::new(&open.device, folder)?;
+    let mut control =
+        Control::new(&open.device, folder, Limits::new(&args.limits, args.dir.as_deref()))?;
     tell_start(args, &open)?;
     serve(&mut control, args.once, stop)?;
     output::line(&control.summary())?;

@@ -42,10 +42,10 @@ pub struct PerfSession {
     ping_out: bool,
 }
 
-/// Prepares a measurement.
+/// Prepares a measurement that [`check`] has let pass.
 ///
 /// # Errors
-/// The wish is out of bounds, or the device has no room.
+/// The device has no room.
 pub fn open(
     device: &Device,
     cq: &CompletionQueue,
@@ -53,12 +53,10 @@ pub fn open(
     reply_qkey: u32,
     wish: &PerfOpen,
 ) -> Result<(PerfSession, PerfReady)> {
-    check(device, wish)?;
     // A protection domain of its own: no other client's queue pair reaches its memory.
     let pd = device.pd_create()?;
     let ah = pd.ah_create(from.ip)?;
-    let size = u64::from(wish.size.max(1));
-    let len = size.max(MEMORY_BYTES.min(size * u64::from(wish.depth)));
+    let len = memory_bytes(wish);
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let memory = pd.mr_allocate(len as usize, all)?;
     let qkey = qkey_random()?;
@@ -96,7 +94,17 @@ pub fn open(
     Ok((session, ready))
 }
 
-fn check(device: &Device, wish: &PerfOpen) -> Result {
+/// Memory that a measurement takes, in bytes.
+pub fn memory_bytes(wish: &PerfOpen) -> u64 {
+    let size = u64::from(wish.size.max(1));
+    size.max(MEMORY_BYTES.min(size * u64::from(wish.depth)))
+}
+
+/// Looks whether a wish makes sense.
+///
+/// # Errors
+/// The wish is out of bounds; the text says how.
+pub fn check(device: &Device, wish: &PerfOpen) -> Result {
     let PerfOpen { qps, depth, size, .. } = *wish;
     if qps == 0 || usize::from(qps) > QPS_MAX {
         return Err(Failure::new(format!("queue pairs must be from 1 to {QPS_MAX}")));

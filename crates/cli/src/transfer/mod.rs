@@ -23,7 +23,7 @@ const CHUNK_BYTES: u32 = 512 << 10;
 /// Slots that a receiver lends: enough to hide the way there and back, and the disk.
 const SLOTS: u16 = 16;
 /// Memory that a sender takes at most, whatever the receiver offers.
-const MEMORY_BYTES_MAX: u64 = 64 << 20;
+pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Least chunk that a sender accepts.
 const CHUNK_BYTES_MIN: u32 = 4096;
 /// Most slots that a sender accepts.

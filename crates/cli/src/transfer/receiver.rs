@@ -26,12 +26,22 @@ impl Receiver {
     /// # Errors
     /// The device has no room.
     pub fn new(pd: &ProtectionDomain, size: Option<u64>) -> Result<Self> {
-        let chunks = size.map_or(u64::MAX, |s| s.div_ceil(u64::from(CHUNK_BYTES)).max(1));
-        let count = chunks.min(u64::from(SLOTS)) as u16;
+        let count = Self::count(size);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = pd.mr_allocate(usize::from(count) * CHUNK_BYTES as usize, access)?;
         let (raddr, rkey) = (memory.addr(), memory.rkey());
         Ok(Self { memory, slots: Slots { raddr, rkey, chunk: CHUNK_BYTES, count } })
+    }
+
+    /// Memory that [`Receiver::new`] lends, in bytes.
+    pub fn memory_bytes(size: Option<u64>) -> u64 {
+        u64::from(Self::count(size)) * u64::from(CHUNK_BYTES)
+    }
+
+    /// Slots for a file of this size.
+    fn count(size: Option<u64>) -> u16 {
+        let chunks = size.map_or(u64::MAX, |s| s.div_ceil(u64::from(CHUNK_BYTES)).max(1));
+        chunks.min(u64::from(SLOTS)) as u16
     }
 
     /// What to tell the sender of it.

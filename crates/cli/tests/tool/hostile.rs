@@ -76,6 +76,16 @@ impl Attacker {
         self.say_to(self.server, CONTROL_QKEY, bytes);
     }
 
+    /// The kind of the next message.
+    fn hear_any(&self) -> u8 {
+        let next = self.heard.borrow_mut().pop_front();
+        let wc = next.unwrap_or_else(|| self.next());
+        let all = self.memory.to_vec(wc.wr_id as usize * BUFFER, wc.byte_len as usize).unwrap();
+        let sge = self.memory.sge(wc.wr_id as usize * BUFFER, BUFFER as u32);
+        self.qp.post_recv(&RecvWr { wr_id: wc.wr_id, sges: &[sge] }).unwrap();
+        all[16]
+    }
+
     /// The next message of this kind: from which queue pair, and its body.
     fn hear(&self, kind: u8) -> (Qpn, Vec<u8>) {
         loop {
@@ -183,4 +193,92 @@ fn a_copy_that_breaks_the_rules_leaves_nothing() {
     assert!(same(&file, s.path("in/fine")));
     let done = server.end();
     assert!(done.stdout.contains("1 copies; 7 copies failed"), "{done:#?}");
+}
+
+#[test]
+fn a_greedy_client_cannot_starve_another() {
+    let limits = ["--qps-max", "100", "--memory-max", "8m"];
+    let server = Server::start(&limits);
+    // Each would do by itself; together they are one client that wants all.
+    let greedy = [Attacker::new(&server), Attacker::new(&server)];
+    greedy[0].say(&perf_open(40, 1, 1000));
+    greedy[0].hear(3);
+    greedy[1].say(&perf_open(40, 1, 1000));
+    let (_, text) = greedy[1].hear(1);
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("--client-qps-max"), "{text}");
+    greedy[1].say(&perf_open(1, 100, 50_000));
+    let (_, text) = greedy[1].hear(1);
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("--client-memory-max"), "{text}");
+    // Another host has what is left.
+    let other = ["perf", "lat", "{}", "--ip", "127.0.0.2", "--iters", "100"];
+    server.run(&other).ok();
+    // What a session took is free when it has ended.
+    drop(greedy);
+    let again = Attacker::new(&server);
+    again.say(&perf_open(45, 1, 1000));
+    let mut waited = 0;
+    while again.hear_any() != 3 {
+        waited += 1;
+        // Clients that went without a word are noticed by their pings.
+        assert!(waited < 300, "the queue pairs of clients that have gone are not free");
+        std::thread::sleep(Duration::from_millis(100));
+        again.say(&perf_open(45, 1, 1000));
+    }
+    drop(again);
+    let done = server.end();
+    assert!(done.stderr.contains("is refused a measurement"), "{done:#?}");
+}
+
+#[test]
+fn who_may_do_what_is_said_at_the_start() {
+    let s = Scratch::new("allow");
+    let file = s.file("file", 100_000);
+    let server = Server::start(&["--dir", &s.path("in"), "--allow", "127.0.0.2/31"]);
+    let perf = |ip| ["perf", "lat", "{}", "--ip", ip, "--iters", "100"];
+    server.run(&perf("127.0.0.3")).ok();
+    server.run(&perf("127.0.0.1")).fails(1, "--allow");
+    server.end();
+    let server = Server::start(&["--dir", &s.path("in"), "--read-only"]);
+    server.run(&["cp", &file, "{}:new"]).fails(1, "--read-only");
+    assert!(s.names("in").is_empty());
+    std::fs::copy(&file, s.path("in/given")).unwrap();
+    server.run(&["cp", "{}:given", &s.path("got")]).ok();
+    assert!(same(&file, s.path("got")));
+    server.end();
+}
+
+#[test]
+fn the_disk_of_a_server_does_not_fill() {
+    let s = Scratch::new("disk");
+    let file = s.file("file", 100_000);
+    let keep = ["--disk-keep", "8000000G"];
+    let limits: [(&[&str], &str); 3] = [
+        (&["--client-disk-max", "50k"], "--client-disk-max"),
+        (&keep, "--disk-keep"),
+        // Let in, and stopped once its space is reserved.
+        (&[keep[0], keep[1], "--disk-max", "1G"], "keeps 7.6 PiB of its disk free"),
+    ];
+    for (options, words) in limits {
+        let server = Server::start(&[&["--dir", &s.path("in")], options].concat());
+        server.run(&["cp", &file, "{}:new"]).fails(1, words);
+        assert!(s.names("in").is_empty());
+        server.end();
+    }
+}
+
+#[test]
+fn who_takes_no_answers_does_not_silence_the_server() {
+    let server = Server::start(&[]);
+    // All from one host: more requests than the server has buffers for answers.
+    let deaf: Vec<Attacker> = (0..4).map(|_| Attacker::new(&server)).collect();
+    for attacker in &deaf {
+        for _ in 0..300 {
+            attacker.say(&message(4, &[]));
+        }
+    }
+    server.run(&["perf", "lat", "{}", "--ip", "127.0.0.2", "--iters", "100"]).ok();
+    drop(deaf);
+    server.end();
 }

@@ -136,10 +136,6 @@ fn a_full_disk_is_told_and_nothing_is_left() {
     // A server whose folder is a file system of 1 MiB, in a namespace of its own.
     let mount = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
     let tool = srd(&[]).get_program().to_owned();
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", &dir]);
-    command.arg(tool).args(Server::args(crate::common::PORT_BASE, "127.0.0.1", &["--dir", &dir]));
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let probe = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", &dir, "true"])
         .status();
@@ -147,10 +143,19 @@ fn a_full_disk_is_told_and_nothing_is_left() {
         println!("skipped: this host allows no mounts in user namespaces");
         return;
     }
-    let server = Server::adopt(command, crate::common::PORT_BASE);
-    server.run(&["cp", &file, "{}:file"]).fails(1, "no space left");
-    server.run(&["cp", &small, "{}:small"]).ok();
-    server.run(&["cp", "{}:small", &s.path("back")]).ok();
-    assert!(same(&small, s.path("back")));
-    server.run(&["cp", "{}:file", &s.path("got")]).fails(1, "no such file");
+    // By itself it knows what is free; told wrong, it hears of it from the file system.
+    let wrong = ["--disk-max", "1G", "--disk-keep", "0"];
+    for (options, words) in [(&[][..], "--disk-max"), (&wrong, "no space left")] {
+        let args = [&["--dir", &dir], options].concat();
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", &dir]);
+        command.arg(&tool).args(Server::args(crate::common::PORT_BASE, "127.0.0.1", &args));
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let server = Server::adopt(command, crate::common::PORT_BASE);
+        server.run(&["cp", &file, "{}:file"]).fails(1, words);
+        server.run(&["cp", &small, "{}:small"]).ok();
+        server.run(&["cp", "{}:small", &s.path("back")]).ok();
+        assert!(same(&small, s.path("back")));
+        server.run(&["cp", "{}:file", &s.path("got")]).fails(1, "no such file");
+    }
 }
