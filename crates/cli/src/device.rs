@@ -1,6 +1,7 @@
 //! Options of every command that opens a device, and the device they describe.
 
 use crate::{
+    app::token::Token,
     failure::{Failure, Result},
     output, units,
 };
@@ -83,12 +84,26 @@ pub struct DeviceArgs {
     /// Payload bytes of one packet [default: what the link carries]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u16>,
+    /// File with a secret that server and clients share; who does not hold it gets no session. A
+    /// client with it talks to no server without it
+    #[arg(long, value_name = "FILE", help_heading = "Who may do what")]
+    pub token_file: Option<PathBuf>,
     /// Faults of the packets that this process sends.
     #[command(flatten)]
     pub faults: FaultArgs,
     /// Record all packets into a pcapng file (replaced if it exists)
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    /// The token that the options name.
+    ///
+    /// # Errors
+    /// As [`Token::read`].
+    pub fn token(&self) -> Result<Option<Token>> {
+        self.token_file.as_deref().map(Token::read).transpose()
+    }
 }
 
 /// Faults on purpose, for tests and demonstrations.

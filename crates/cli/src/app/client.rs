@@ -6,6 +6,7 @@ use crate::{
         link::{Event, Link, LinkDepth, Peer},
         message::{Body, Message},
         qkey_random,
+        token::{Token, nonce_random},
     },
     device::{DeviceArgs, OpenDevice},
     failure::{Failure, Result},
@@ -34,6 +35,7 @@ pub struct Client {
     pub server: Server,
     /// Takes requests.
     pub control: Peer,
+    token: Option<Token>,
     id_last: u64,
 }
 
@@ -48,6 +50,7 @@ impl Client {
         progress: Progress,
         depth: LinkDepth,
     ) -> Result<Self> {
+        let token = args.token()?;
         let server = host.resolve(args.port_base, args.ip)?;
         let open = args.open(server.local_ip, progress)?;
         let pd = open.device.pd_create()?;
@@ -57,7 +60,7 @@ impl Client {
         let ah = pd.ah_create(server.ip)?;
         let qpn = Qpn(u16::from(server.slot) << 8 | u16::from(CONTROL_QP_INDEX));
         let control = Peer { ah, qpn, qkey: CONTROL_QKEY };
-        Ok(Self { link, cq, pd, open, server, control, id_last: 0 })
+        Ok(Self { link, cq, pd, open, server, control, token, id_last: 0 })
     }
 
     /// A number for the next request.
@@ -77,6 +80,34 @@ impl Client {
     /// # Errors
     /// The server cannot be reached, refuses, or says something else; or the user wants to stop.
     pub fn request(&mut self, id: u64, body: Body, stop: &Stop) -> Result<(Qpn, Body)> {
+        let body = match self.token.clone() {
+            Some(token) if body.opens() => self.prove(&token, id, body, stop)?,
+            _ => body,
+        };
+        self.ask(id, body, stop)
+    }
+
+    /// Makes sure that the server holds the token, and proves to it that this client does.
+    fn prove(&mut self, token: &Token, id: u64, body: Body, stop: &Stop) -> Result<Body> {
+        let asked = nonce_random()?;
+        let (_, answer) = self.ask(id, Body::Challenge { nonce: asked }, stop)?;
+        let Body::Nonce { nonce, proof } = answer else {
+            return Err(Failure::new("the server gives an answer that does not fit the request"));
+        };
+        // Hashes compare in constant time.
+        if token.of_server(self.control.qpn, &asked, &nonce) != proof {
+            let (server, path) = (self.server, token.path.display());
+            return Err(Failure::new(format!(
+                "the server at {server} has another token than {path}: start it with a copy of \
+                 this file, or use its own; if it should have this one, it is not your server"
+            )));
+        }
+        let request = self.message(id, body);
+        let proof = *token.of_client(self.link.qpn(), &nonce, &request).as_bytes();
+        Ok(Body::Proved { proof, body: Box::new(request.body) })
+    }
+
+    fn ask(&mut self, id: u64, body: Body, stop: &Stop) -> Result<(Qpn, Body)> {
         let (message, control) = (self.message(id, body), self.control.clone());
         self.link.send(&control, &message, id)?;
         let deadline = Instant::now() + ANSWER_MAX;

@@ -146,6 +146,12 @@ pub enum Body {
     Finish { hash: [u8; 32] },
     /// The file is complete under its name.
     Done,
+    /// Prove that you hold the token, and say what I am to prove.
+    Challenge { nonce: [u8; 32] },
+    /// Answer to it; what was asked for and this nonce are in the proof.
+    Nonce { nonce: [u8; 32], proof: [u8; 32] },
+    /// A request for a session, with the proof that its sender holds the token.
+    Proved { proof: [u8; 32], body: Box<Body> },
 }
 
 /// A message.
@@ -296,7 +302,15 @@ impl Body {
             Self::Credit { .. } => 13,
             Self::Finish { .. } => 14,
             Self::Done => 15,
+            Self::Challenge { .. } => 16,
+            Self::Nonce { .. } => 17,
+            Self::Proved { .. } => 18,
         }
+    }
+
+    /// Whether it asks for a session.
+    pub const fn opens(&self) -> bool {
+        matches!(self, Self::PerfOpen(_) | Self::PutOpen { .. } | Self::GetOpen { .. })
     }
 
     fn write(&self, w: &mut Writer) {
@@ -352,6 +366,13 @@ impl Body {
             }
             Self::Credit { stored } => w.u64(*stored),
             Self::Finish { hash } => w.0.extend(hash),
+            Self::Challenge { nonce } => w.0.extend(nonce),
+            Self::Nonce { nonce, proof } => w.0.extend([*nonce, *proof].concat()),
+            Self::Proved { proof, body } => {
+                w.0.extend(proof);
+                w.u8(body.kind());
+                body.write(w);
+            }
         }
     }
 
@@ -386,8 +407,21 @@ impl Body {
             13 => Self::Credit { stored: r.u64()? },
             14 => Self::Finish { hash: r.array()? },
             15 => Self::Done,
+            16 => Self::Challenge { nonce: r.array()? },
+            17 => Self::Nonce { nonce: r.array()?, proof: r.array()? },
+            18 => Self::read_proved(r)?,
             _ => return Err(Malformed::Bytes),
         })
+    }
+
+    fn read_proved(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (proof, kind) = (r.array()?, r.u8()?);
+        // None within another.
+        let body = if kind < 16 { Self::read(kind, r)? } else { return Err(Malformed::Bytes) };
+        if !body.opens() {
+            return Err(Malformed::Bytes);
+        }
+        Ok(Self::Proved { proof, body: Box::new(body) })
     }
 
     fn read_ready(r: &mut Reader<'_>) -> Result<PerfReady, Malformed> {

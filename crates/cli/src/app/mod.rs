@@ -3,6 +3,7 @@
 pub mod client;
 pub mod link;
 pub mod message;
+pub mod token;
 
 /// Q_Key of the queue pair that takes requests: the first one of a server's engine.
 pub const CONTROL_QKEY: u32 = 0x5352_4400;

@@ -2,6 +2,7 @@
 
 use super::{
     copies::{Copies, Wish},
+    guard::Guard,
     limits::{Lease, Limits, Share},
     perf::{self, PerfSession},
     pool::Handles,
@@ -63,6 +64,7 @@ pub struct Control {
     owners: Vec<Option<ClientAddress>>,
     copies: Copies,
     limits: Limits,
+    guard: Option<Guard>,
     link: Link,
     handles: Handles,
     cq: CompletionQueue,
@@ -76,7 +78,12 @@ impl Control {
     ///
     /// # Errors
     /// The device has no room.
-    pub fn new(device: &Device, folder: Option<Folder>, limits: Limits) -> Result<Self> {
+    pub fn new(
+        device: &Device,
+        folder: Option<Folder>,
+        limits: Limits,
+        guard: Option<Guard>,
+    ) -> Result<Self> {
         let pd = device.pd_create()?;
         let cq = device.cq_create(CQ_DEPTH.min(device.attr().max_cqe))?;
         let link = Link::new(&pd, &cq, CONTROL_QKEY, DEPTH)?;
@@ -88,6 +95,7 @@ impl Control {
             owners: vec![None; 256],
             copies: Copies::new(folder, limits.clone()),
             limits,
+            guard,
             link,
             handles: Handles::new(pd),
             cq,
@@ -165,10 +173,53 @@ impl Control {
     }
 
     fn request(&mut self, from: ClientAddress, message: Message) -> Result {
+        let (id, reply_qkey) = (message.id, message.reply_qkey);
+        let answer = match self.admit(from, message) {
+            Err(refusal) => refusal,
+            Ok(body) => match self.grant(from, (id, reply_qkey), body)? {
+                Some(answer) => answer,
+                None => return Ok(()),
+            },
+        };
+        self.tally.refused += u64::from(matches!(answer, Body::Fail(..)));
+        self.answer(from, reply_qkey, id, answer);
+        Ok(())
+    }
+
+    /// What a request asks for, if its sender may ask; else the answer.
+    fn admit(&mut self, from: ClientAddress, message: Message) -> Result<Body, Body> {
+        let refuse = |text: &str| Body::Fail(Refusal::BadRequest, text.into());
         let Message { id, reply_qkey, body } = message;
-        let answer = match body {
+        match (body, &mut self.guard) {
+            (Body::Challenge { nonce }, Some(guard)) => {
+                Err(guard.challenged(self.link.qpn(), from, &nonce))
+            }
+            (Body::Challenge { .. } | Body::Proved { .. }, None) => Err(refuse(
+                "it was started without --token-file: start it with this client's, or leave the \
+                 option away here too",
+            )),
+            (Body::Proved { proof, body }, Some(guard)) => {
+                let request = Message { id, reply_qkey, body: *body };
+                let good = guard.check(Instant::now(), from, &request, proof);
+                good.map(|()| request.body).map_err(|e| refuse(&e.to_string()))
+            }
+            (body, Some(_)) if body.opens() => {
+                Err(refuse("it serves holders of its token only: name your copy by --token-file"))
+            }
+            (body, _) => Ok(body),
+        }
+    }
+
+    /// Does what is asked for. The answer, unless there is none or somebody else gives it.
+    fn grant(
+        &mut self,
+        from: ClientAddress,
+        (id, reply_qkey): (u64, u32),
+        body: Body,
+    ) -> Result<Option<Body>> {
+        Ok(Some(match body {
             // Its delivery was the answer; and other messages are not for the desk.
-            Body::Ping => return Ok(()),
+            Body::Ping => return Ok(None),
             Body::PerfOpen(wish) => self.perf_open(from, id, reply_qkey, &wish)?,
             Body::PerfQuery => match self.sessions.get(&from) {
                 Some((session, _)) => Body::PerfReport(session.report(&self.device)?),
@@ -179,22 +230,15 @@ impl Control {
                 Body::PerfClosed
             }
             Body::PutOpen { size, name } => {
-                match self.copy(from, (id, reply_qkey), Wish::Put { size, name }) {
-                    Some(refusal) => refusal,
-                    None => return Ok(()),
-                }
+                let wish = Wish::Put { size, name };
+                return Ok(self.copy(from, (id, reply_qkey), wish));
             }
             Body::GetOpen { slots, name } => {
-                match self.copy(from, (id, reply_qkey), Wish::Get { slots, name }) {
-                    Some(refusal) => refusal,
-                    None => return Ok(()),
-                }
+                let wish = Wish::Get { slots, name };
+                return Ok(self.copy(from, (id, reply_qkey), wish));
             }
             _ => Body::Fail(Refusal::BadRequest, "the server does not understand".into()),
-        };
-        self.tally.refused += u64::from(matches!(answer, Body::Fail(..)));
-        self.answer(from, reply_qkey, id, answer);
-        Ok(())
+        }))
     }
 
     /// Begins a copy; its thread answers, unless it is refused.

@@ -2,6 +2,7 @@
 
 mod control;
 mod copies;
+mod guard;
 mod limits;
 mod perf;
 mod pool;
@@ -14,6 +15,7 @@ use crate::{
     signals::Stop,
 };
 use control::Control;
+use guard::Guard;
 use limits::{LimitArgs, Limits};
 use srd::{Progress, WorkCompletion};
 use std::{
@@ -33,9 +35,11 @@ const EXAMPLES: &str = "Examples:
   srd serve --interface eth0 --dir /srv/in    also `srd cp` into and out of /srv/in
   srd serve --ip 10.0.0.5 --dir /srv/out --read-only --allow 10.0.0.0/8
 
-There is no authentication: whoever reaches the ports may measure, and read and write files below
---dir. --allow looks at the address that packets claim to come from, which others on the same
-network can forge; --read-only and the limits hold for everybody. Serve on networks that you trust.
+Without --token-file whoever reaches the ports may measure, and read and write files below --dir.
+The token does not travel, but packets are not encrypted: who can read or forge them can read or
+forge what is measured and copied. --allow looks at the address that packets claim to come from,
+which others on the same network can forge; --read-only and the limits hold for everybody. Serve on
+networks that you trust.
 
 Ctrl-C or SIGTERM ends a server with a summary and exit code 0; any failure to start is 1, wrong
 usage 2.";
@@ -64,9 +68,10 @@ pub struct ServeArgs {
 /// The folder or the device cannot be opened, or the device breaks.
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
     let folder = args.dir.as_deref().map(Folder::open).transpose()?;
+    let guard = args.device.token()?.map(Guard::new).transpose()?;
     let open = args.device.open(IpAddr::V4(Ipv4Addr::LOCALHOST), Progress::Caller)?;
     let mut control =
-        Control::new(&open.device, folder, Limits::new(&args.limits, args.dir.as_deref()))?;
+        Control::new(&open.device, folder, Limits::new(&args.limits, args.dir.as_deref()), guard)?;
     tell_start(args, &open)?;
     serve(&mut control, args.once, stop)?;
     output::line(&control.summary())?;

@@ -5,7 +5,7 @@ use srd::{
     Access, AddressHandle, CompletionOp, CompletionQueue, Device, DeviceConfig, MemoryRegion,
     ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
 };
-use std::{cell::RefCell, collections::VecDeque, time::Duration};
+use std::{cell::RefCell, collections::VecDeque, os::unix::fs::PermissionsExt, time::Duration};
 
 /// The request queue pair's Q_Key, as docs/tool.md gives it.
 const CONTROL_QKEY: u32 = 0x5352_4400;
@@ -246,6 +246,48 @@ fn who_may_do_what_is_said_at_the_start() {
     std::fs::copy(&file, s.path("in/given")).unwrap();
     server.run(&["cp", "{}:given", &s.path("got")]).ok();
     assert!(same(&file, s.path("got")));
+    server.end();
+}
+
+#[test]
+fn without_the_token_there_is_no_session() {
+    let s = Scratch::new("token");
+    let file = s.file("file", 100_000);
+    let token = |name: &str, byte: u8, mode: u32| {
+        std::fs::write(s.path(name), [byte; 40]).unwrap();
+        std::fs::set_permissions(s.path(name), PermissionsExt::from_mode(mode)).unwrap();
+        s.path(name)
+    };
+    let own = token("own", b'a', 0o600);
+    let (other, open) = (token("other", b'b', 0o600), token("open", b'a', 0o644));
+    let server = Server::start(&["--dir", &s.path("in"), "--token-file", &own]);
+    let perf = ["perf", "lat", "{}", "--iters", "100"];
+    let put = ["cp", &file, "{}:new"];
+    server.run(&perf).fails(1, "--token-file");
+    server.run(&put).fails(1, "--token-file");
+    let with = |args: &[&str], file| server.run(&[args, &["--token-file", file]].concat());
+    with(&put, &other).fails(1, "another token");
+    with(&put, &open).fails(1, "chmod 600");
+    assert!(s.names("in").is_empty());
+    // A proof that is none, and a request without.
+    let attacker = Attacker::new(&server);
+    let inner = put_open(100, "evil")[16..].to_vec();
+    attacker.say(&message(18, &[&[7; 32][..], &inner].concat()));
+    let (_, text) = attacker.hear(1);
+    assert!(String::from_utf8_lossy(&text).contains("prove"), "{text:?}");
+    attacker.say(&perf_open(1, 1, 1));
+    attacker.hear(1);
+    assert!(s.names("in").is_empty());
+    with(&perf, &own).ok();
+    with(&put, &own).ok();
+    with(&["cp", "{}:new", &s.path("got")], &own).ok();
+    assert!(same(&file, s.path("got")));
+    server.end();
+    // Who has a token gives files to no server without it.
+    let server = Server::start(&["--dir", &s.path("in")]);
+    let put = ["cp", &file, "{}:more", "--token-file", &own];
+    server.run(&put).fails(1, "without --token-file");
+    assert_eq!(s.names("in"), ["new"]);
     server.end();
 }
 

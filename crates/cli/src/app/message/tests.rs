@@ -35,6 +35,12 @@ fn samples() -> Vec<Body> {
         Body::Credit { stored: 3 },
         Body::Finish { hash: [7; 32] },
         Body::Done,
+        Body::Challenge { nonce: [1; 32] },
+        Body::Nonce { nonce: [2; 32], proof: [3; 32] },
+        Body::Proved {
+            proof: [4; 32],
+            body: Box::new(Body::GetOpen { slots, name: "n".repeat(NAME_BYTES_MAX) }),
+        },
     ]
 }
 

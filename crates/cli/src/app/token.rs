@@ -1,0 +1,125 @@
+//! A secret that server and clients share, and the proofs that each end holds it. The secret itself
+//! never travels.
+
+use super::message::Message;
+use crate::failure::{Failure, Result};
+use blake3::Hash;
+use rustix::rand::{GetRandomFlags, getrandom};
+use srd::Qpn;
+use std::{
+    fs::File,
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// Least bytes of a token. Who may ask a server gets a proof, and can try tokens against it without
+/// asking again: only a token that nobody can guess is one.
+const TOKEN_BYTES_MIN: usize = 32;
+/// Most bytes of a token.
+const TOKEN_BYTES_MAX: u64 = 4096;
+/// Permission bits of group and others.
+const MODE_OTHERS: u32 = 0o077;
+
+/// Bytes of a nonce or a proof.
+pub const PROOF_BYTES: usize = 32;
+
+/// The secret.
+#[derive(Clone)]
+pub struct Token {
+    key: [u8; 32],
+    /// Where it comes from, for errors.
+    pub path: PathBuf,
+}
+
+impl Token {
+    /// Reads a token. White space at its end does not count.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can read it, or it is too short or too long.
+    pub fn read(path: &Path) -> Result<Self> {
+        let what = path.display();
+        let failed = |e| Failure::new(format!("{what}: {e}"));
+        let file = File::open(path).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        let own = [0, rustix::process::geteuid().as_raw()].contains(&meta.uid());
+        if !meta.is_file() || !own || meta.mode() & MODE_OTHERS != 0 {
+            return Err(Failure::new(format!(
+                "{what}: a token must be a regular file of this user that nobody else can read or \
+                 write: chmod 600 {what}"
+            )));
+        }
+        let mut bytes = Vec::new();
+        file.take(TOKEN_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let secret = bytes.trim_ascii_end();
+        if secret.len() < TOKEN_BYTES_MIN || bytes.len() as u64 > TOKEN_BYTES_MAX {
+            return Err(Failure::new(format!(
+                "{what}: a token has from {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} random bytes; \
+                 make one by: (umask 077; head -c 32 /dev/urandom | base64 > {what})"
+            )));
+        }
+        let key = blake3::derive_key("software SRD 2026 srd serve token v1", secret);
+        Ok(Self { key, path: path.to_owned() })
+    }
+
+    /// Proof of the server with queue pair `qpn`, which answers the client's `asked` with `nonce`.
+    pub fn of_server(
+        &self,
+        qpn: Qpn,
+        asked: &[u8; PROOF_BYTES],
+        nonce: &[u8; PROOF_BYTES],
+    ) -> Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(b"server").update(&qpn.0.to_le_bytes()).update(asked).update(nonce);
+        hasher.finalize()
+    }
+
+    /// Proof of the client with queue pair `qpn`: the request is its own, and answers `nonce`.
+    pub fn of_client(&self, qpn: Qpn, nonce: &[u8; PROOF_BYTES], request: &Message) -> Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(b"client").update(&qpn.0.to_le_bytes()).update(nonce);
+        hasher.update(&request.to_bytes());
+        hasher.finalize()
+    }
+}
+
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn nonce_random() -> Result<[u8; PROOF_BYTES]> {
+    let mut bytes = [0; PROOF_BYTES];
+    let n = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    debug_assert_eq!(n, bytes.len(), "so few bytes come at once");
+    Ok(bytes)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    /// A token of `bytes`, read from a file that goes away.
+    pub fn token(name: &str, bytes: &[u8], mode: u32) -> Result<Token> {
+        let file = format!("srd-token-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let token = Token::read(&path);
+        fs::remove_file(&path).unwrap();
+        token
+    }
+
+    #[test]
+    fn tokens_are_long_and_private() {
+        let a = token("a", &[b'a'; 32], 0o600).unwrap();
+        assert_eq!(a.key, token("line", &[&[b'a'; 32][..], b"\n"].concat(), 0o400).unwrap().key);
+        assert_ne!(a.key, token("b", &[b'b'; 32], 0o600).unwrap().key);
+        for (name, len, mode) in
+            [("short", 31, 0o600), ("long", 4097, 0o600), ("group", 32, 0o640), ("all", 32, 0o602)]
+        {
+            assert!(token(name, &vec![b'a'; len], mode).is_err(), "{name}");
+        }
+        assert!(Token::read(Path::new("/")).is_err());
+    }
+}
