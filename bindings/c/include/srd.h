@@ -339,7 +339,7 @@ struct srd_qp_attr {
     uint32_t state;
     // Q_Key.
     uint32_t qkey;
-    // RNR retries, 0 to 7; 7 = for ever.
+    // RNR retries, 0 to 8; 7 = for ever, 8 = 4,000 retries, which take a minute.
     uint32_t rnr_retry;
 };
 
@@ -527,7 +527,8 @@ int srd_qp_destroy(struct srd_qp *qp);
 // Number of a queue pair, as peers name it: 0 to 65535.
 int srd_qp_number(const struct srd_qp *qp);
 
-// Takes a fresh queue pair through INIT and RTR to RTS. `rnr_retry` is 0 to 7, 7 = for ever.
+// Takes a fresh queue pair through INIT and RTR to RTS. `rnr_retry` is 0 to 8, 7 = for ever, 8 =
+// 4,000 retries, which take a minute.
 int srd_qp_activate(const struct srd_qp *qp, uint32_t qkey, uint32_t rnr_retry);
 
 // Changes the fields of a queue pair that `mask` names (sum of srd_qp_mask).

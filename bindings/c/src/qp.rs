@@ -90,7 +90,7 @@ pub struct srd_qp_attr {
     pub state: u32,
     /// Q_Key.
     pub qkey: u32,
-    /// RNR retries, 0 to 7; 7 = for ever.
+    /// RNR retries, 0 to 8; 7 = for ever, 8 = 4,000 retries, which take a minute.
     pub rnr_retry: u32,
 }
 
@@ -223,7 +223,8 @@ pub unsafe extern "C" fn srd_qp_number(qp: *const srd_qp) -> c_int {
     run(|| Ok(c_int::from(unsafe { at(qp, "the queue pair") }?.0.qpn().0)))
 }
 
-/// Takes a fresh queue pair through INIT and RTR to RTS. `rnr_retry` is 0 to 7, 7 = for ever.
+/// Takes a fresh queue pair through INIT and RTR to RTS. `rnr_retry` is 0 to 8, 7 = for ever, 8 =
+/// 4,000 retries, which take a minute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn srd_qp_activate(qp: *const srd_qp, qkey: u32, rnr_retry: u32) -> c_int {
     run(|| {
@@ -235,7 +236,7 @@ pub unsafe extern "C" fn srd_qp_activate(qp: *const srd_qp, qkey: u32, rnr_retry
 }
 
 fn retries(n: u32) -> Result<u8, Fail> {
-    u8::try_from(n).map_err(|_| Fail::invalid("rnr_retry must be from 0 to 7"))
+    u8::try_from(n).map_err(|_| Fail::invalid("rnr_retry must be from 0 to 8"))
 }
 
 /// Changes the fields of a queue pair that `mask` names (sum of srd_qp_mask).

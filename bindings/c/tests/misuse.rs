@@ -73,7 +73,7 @@ fn values_out_of_range_are_named() {
         fails(srd_qp_create(pd, &raw const init, &raw mut qp), libc::EINVAL, "type");
         init.qp_type = 0;
         assert_eq!(srd_qp_create(pd, &raw const init, &raw mut qp), 0);
-        fails(srd_qp_activate(qp, 1, 8), libc::EINVAL, "queue pair");
+        fails(srd_qp_activate(qp, 1, 9), libc::EINVAL, "queue pair");
         let attr = srd_qp_attr { state: 6, qkey: 0, rnr_retry: 0 };
         fails(srd_qp_modify(qp, &raw const attr, 64), libc::EINVAL, "mask");
         let sges = [srd_sge { addr: memory.as_ptr() as u64, len: 8, lkey: srd_mr_key(mr) }; 9];

@@ -342,6 +342,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         || cur_wrong
         || (has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0)
         || (has(IBV_QP_PORT) && attr.port_num != 1)
+        || (has(IBV_QP_RNR_RETRY) && attr.rnr_retry > srd::RNR_RETRY_INFINITE)
     {
         return libc::EINVAL;
     }

@@ -71,6 +71,8 @@ pub(super) struct Net {
     pub dropped: u64,
     /// Datagrams carried.
     pub carried: u64,
+    /// Bytes on cables of datagrams that no honest member sent.
+    pub strange_bytes: u64,
 }
 
 impl Net {
@@ -88,6 +90,7 @@ impl Net {
             queue_ns_max: 2_000_000,
             dropped: 0,
             carried: 0,
+            strange_bytes: 0,
         }
     }
 
@@ -127,6 +130,9 @@ impl Net {
         }
         self.down_free[to] = start + wire_ns;
         self.carried += 1;
+        if gram.honest.is_none() {
+            self.strange_bytes += bytes;
+        }
         let at = start + wire_ns + self.delay_ns / 2;
         self.at(at, Event::Arrive(gram));
     }

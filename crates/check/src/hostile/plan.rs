@@ -12,7 +12,7 @@ const SHARE: u64 = 8;
 
 /// Classes whose worlds are run only when asked for by name (`--with`), because the engine does not
 /// pass them yet.
-pub const AWAITED: Classes = Classes(0).with(Class::Liar).with(Class::Dead).with(Class::Late);
+pub const AWAITED: Classes = Classes(0).with(Class::Liar).with(Class::Late);
 
 /// How a liar chooses its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
