@@ -17,8 +17,8 @@
 //! Faults lose packets here, too: what is on a wire that is cut, what waits for it, what finds no
 //! way. Their room is given back at once. Control symbols (credits) are never lost.
 //!
-//! The kinds of flow control are told apart in one place: [`Lossless::room`] says whether a packet
-//! may leave, [`Lossless::sent`] and [`Lossless::freed`] keep its books.
+//! The kinds of flow control are told apart in one place: `Lossless::room` says whether a packet
+//! may leave, `Lossless::sent` and `Lossless::freed` keep its books.
 
 mod deadlock;
 mod fault;

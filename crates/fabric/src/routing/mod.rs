@@ -1,9 +1,9 @@
 //! Which link a packet takes from a switch.
 //!
-//! - [`ecmp`]: shortest paths, one of the equal ones by a hash of the packet's addresses and ports.
+//! - `ecmp`: shortest paths, one of the equal ones by a hash of the packet's addresses and ports.
 //!   Works in every topology.
-//! - Oblivious: in a [`KaryNTree`](crate::KaryNTree), by the destination alone ("d-mod-k").
-//! - [`circuits`]: in a [`KaryNTree`](crate::KaryNTree), each flow chooses its way once, with what
+//! - Oblivious: in a [`KaryNTree`], by the destination alone ("d-mod-k").
+//! - [`circuits`]: in a [`KaryNTree`], each flow chooses its way once, with what
 //!   each switch knows of its own outputs, and keeps it.
 //!
 //! # Placing flows without packets
