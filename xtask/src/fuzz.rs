@@ -40,7 +40,7 @@ pub fn gate() -> Result {
 
 fn these(targets: &[(String, u64)]) -> Result {
     tools::ensure(&["c++"])?;
-    let host = host()?;
+    let host = tools::host()?;
     let sanitizer = nightly_is_there();
     let folder = if sanitizer { "fuzz-asan" } else { "fuzz" };
     let built = process::target_dir().join(folder);
@@ -111,13 +111,6 @@ fn nightly_is_there() -> bool {
     let mut probe = command("cargo", &["+nightly", "--version"]);
     probe.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     probe.status().is_ok_and(|s| s.success())
-}
-
-/// The machine's target triple, as rustc names it.
-fn host() -> Result<String> {
-    let version = process::output(&mut command("rustc", &["-vV"]))?;
-    let host = version.lines().find_map(|l| l.strip_prefix("host: "));
-    host.map(String::from).ok_or_else(|| "`rustc -vV` names no host".into())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod lab;
 mod mpi;
 mod process;
 mod report;
+mod sanitize;
 mod steps;
 mod tidy;
 mod tools;
@@ -38,6 +39,9 @@ Checks
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
+  sanitize [--only PART]...    the models, Miri on the parts with unsafe that it can run, and
+                               ThreadSanitizer on the device's tests; writes
+                               docs/results/sanitize.txt (needs a nightly toolchain)
 
 Runs
   demo                         Open MPI over SRD beside TCP on a network of namespaces whose two
@@ -102,6 +106,7 @@ fn dispatch(args: &mut Args) -> Result {
         "lab" => lab::run_command(args),
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
+        "sanitize" => sanitize::run_command(args),
         "report" => report::run_command(args),
         "mpi-figures" => mpi::run_command(args),
         "acceptance" => acceptance::run_command(args),

@@ -61,6 +61,7 @@ pub fn watch(c: &mut Command, mut seen: impl FnMut(&str)) -> Result {
     let fail = |e| format!("cannot run `{}`: {e}", shown(c));
     let mut child = Command::new(c.get_program());
     child.args(c.get_args()).stdout(Stdio::piped());
+    child.envs(c.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(dir) = c.get_current_dir() {
         child.current_dir(dir);
     }

@@ -5,6 +5,7 @@ use crate::{
     args::Args,
     process::{cargo, run, watch},
 };
+use std::process::Command;
 
 /// `fmt [--check]`.
 pub fn fmt(args: &mut Args) -> Result {
@@ -36,9 +37,15 @@ pub fn lint() -> Result {
 
 /// The device's lock-free parts, each order of their steps a run (`crates/srd/examples/models`).
 pub fn models() -> Result {
+    run(&mut models_command())
+}
+
+/// What runs them.
+pub fn models_command() -> Command {
+    let mut c = cargo(&["run", "--quiet", "--package", "srd", "--example", "models"]);
     // Shuttle warns that it takes all orderings for sequentially consistent. The models know.
-    run(cargo(&["run", "--quiet", "--package", "srd", "--example", "models"])
-        .env("SILENCE_SHUTTLE_WARNINGS", "1"))
+    c.env("SILENCE_SHUTTLE_WARNINGS", "1");
+    c
 }
 
 /// `test [--quick]`.
@@ -64,15 +71,15 @@ pub fn test_all(quick: bool) -> Result {
 
 /// Sums of libtest's result lines.
 #[derive(Default)]
-struct Sum {
-    passed: u64,
+pub struct Sum {
+    pub passed: u64,
     failed: u64,
     ignored: u64,
 }
 
 impl Sum {
     /// `test result: ok. 12 passed; 0 failed; 1 ignored; …`
-    fn add(&mut self, line: &str) {
+    pub fn add(&mut self, line: &str) {
         let Some(rest) = line.strip_prefix("test result: ") else { return };
         let count = |word: &str| {
             let before = rest.split(word).next().filter(|b| b.len() < rest.len())?;

@@ -33,6 +33,13 @@ pub fn ensure(tools: &[&str]) -> Result {
     if status.success() { Ok(()) } else { Err(format!("needed: {}", tools.join(", "))) }
 }
 
+/// The machine's target triple, as rustc names it.
+pub fn host() -> Result<String> {
+    let version = crate::process::output(&mut command("rustc", &["-vV"]))?;
+    let host = version.lines().find_map(|l| l.strip_prefix("host: "));
+    host.map(String::from).ok_or_else(|| "`rustc -vV` names no host".into())
+}
+
 /// Builds a package's binary in release and returns its path.
 pub fn build_release(package: &str, binary: &str) -> Result<std::path::PathBuf> {
     run(&mut crate::process::cargo(&["build", "--release", "-p", package, "--bin", binary]))?;

@@ -43,7 +43,10 @@ impl Figures {
             Row::RawStream { size } => raw(near, far, size),
             Row::RawRate => raw(near, far, 64),
             Row::TcpStream { .. } => tcp(near),
-            Row::SrdSend { size, .. } | Row::SrdWrite { size } => srd(near, far, size),
+            Row::SrdSend { size, .. }
+            | Row::SrdWrite { size }
+            | Row::SrdSendUnchecked { size }
+            | Row::SrdWriteUnchecked { size } => srd(near, far, size),
             Row::SrdRate { .. } => rate(near),
             Row::RawPing(_) | Row::SrdPing(_) | Row::TcpPing(_) => ping(near),
         }

@@ -44,15 +44,33 @@ impl Driver {
 /// One thing to measure. Sizes are bytes of payload of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    RawStream { size: u32 },
-    SrdSend { size: u32, driver: Driver },
-    SrdWrite { size: u32 },
-    TcpStream { size: u32 },
+    RawStream {
+        size: u32,
+    },
+    SrdSend {
+        size: u32,
+        driver: Driver,
+    },
+    SrdWrite {
+        size: u32,
+    },
+    /// As the two above with the caller as driver, without checksum.
+    SrdSendUnchecked {
+        size: u32,
+    },
+    SrdWriteUnchecked {
+        size: u32,
+    },
+    TcpStream {
+        size: u32,
+    },
     RawPing(Wait),
     SrdPing(Wait),
     TcpPing(Wait),
     RawRate,
-    SrdRate { peers: u32 },
+    SrdRate {
+        peers: u32,
+    },
 }
 
 /// Sizes of packets: an ordinary link's and a jumbo link's.
@@ -67,6 +85,8 @@ pub fn all() -> Vec<Row> {
         rows.push(Row::RawStream { size });
         rows.push(Row::SrdSend { size, driver: Driver::Caller });
         rows.push(Row::SrdWrite { size });
+        rows.push(Row::SrdSendUnchecked { size });
+        rows.push(Row::SrdWriteUnchecked { size });
         rows.push(Row::SrdSend { size, driver: Driver::Thread });
         rows.push(Row::TcpStream { size });
     }
@@ -108,6 +128,8 @@ impl Row {
             Self::SrdSend { size, driver: Driver::Caller } => format!("srd-send-{size}"),
             Self::SrdSend { size, driver: Driver::Thread } => format!("srd-send-thread-{size}"),
             Self::SrdWrite { size } => format!("srd-write-{size}"),
+            Self::SrdSendUnchecked { size } => format!("srd-send-unchecked-{size}"),
+            Self::SrdWriteUnchecked { size } => format!("srd-write-unchecked-{size}"),
             Self::TcpStream { size } => format!("tcp-{size}"),
             Self::RawPing(wait) => format!("raw-ping-{}", wait.word()),
             Self::SrdPing(wait) => format!("srd-ping-{}", wait.word()),
@@ -139,6 +161,13 @@ impl Row {
         let pair = match self {
             Self::RawStream { size } => raw_stream(size),
             Self::RawRate => raw_stream(64),
+            Self::SrdSendUnchecked { size } => {
+                let plain = Self::SrdSend { size, driver: Driver::Caller };
+                return plain.commands(p, seconds).map(unchecked);
+            }
+            Self::SrdWriteUnchecked { size } => {
+                return Self::SrdWrite { size }.commands(p, seconds).map(unchecked);
+            }
             Self::SrdSend { size, driver } => {
                 let driver = driver.word();
                 let both = format!("--mtu {size} --size {size} --depth 1024 --engine {driver}");
@@ -200,8 +229,8 @@ impl Row {
     /// What of the server's greeting the driving end needs.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::SrdWrite { .. } => &["qpn", "rkey", "addr"],
-            Self::SrdSend { .. } | Self::SrdPing(_) => &["qpn"],
+            Self::SrdWrite { .. } | Self::SrdWriteUnchecked { .. } => &["qpn", "rkey", "addr"],
+            Self::SrdSend { .. } | Self::SrdSendUnchecked { .. } | Self::SrdPing(_) => &["qpn"],
             Self::SrdRate { .. } => &["qpns"],
             _ => &[],
         }
@@ -227,6 +256,12 @@ impl Row {
         };
         Ok(Told { near, far })
     }
+}
+
+/// The same end without checksum.
+fn unchecked(mut words: Vec<String>) -> Vec<String> {
+    words.extend(["--integrity".into(), "off".into()]);
+    words
 }
 
 /// A value as a word; a list with commas.

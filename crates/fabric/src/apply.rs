@@ -57,6 +57,7 @@ impl<P> Net<P> {
                 }
             }
             Fault::HostStall { host, for_ps } => self.stall(host, for_ps),
+            Fault::HostDrain { host, percent } => self.drain_set(host, percent),
             Fault::HealAll => self.heal_all(),
         }
     }
@@ -229,6 +230,7 @@ impl<P> Net<P> {
             self.flag_one(*link, !(MONITORED | SHARED | CREDITED), false);
         }
         self.converge(&all);
+        self.drains_heal();
         if self.hosts.iter().all(|h| h.stalled_until <= self.now) {
             return;
         }

@@ -33,6 +33,10 @@ pub(crate) const CREDIT: u32 = 10;
 pub(crate) const ROOM: u32 = 11;
 /// Time to look for a deadlock.
 pub(crate) const DEADLOCK_WATCH: u32 = 12;
+/// A host's ring has written a packet, or what its card waits for: host.
+pub(crate) const RING: u32 = 13;
+/// A packet that left a ring is in memory: host, packet.
+pub(crate) const RING_OUT: u32 = 14;
 
 /// An event: kind and id, a second number, and for packets what a hop needs to know of them, so
 /// that the packet itself rests in memory until it is delivered.

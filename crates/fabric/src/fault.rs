@@ -193,7 +193,16 @@ pub enum Fault {
         /// For how long.
         for_ps: Ps,
     },
-    /// Everything works again and routing knows: links, switches, rates, buffers, effects. Stalled
+    /// A host's ring drains at a share of its built rate, in percent, 1 to 1000; 100 ends it. What
+    /// waits is written at the new rate.
+    HostDrain {
+        /// Host.
+        host: HostId,
+        /// Percent of the built rate.
+        percent: u32,
+    },
+    /// Everything works again and routing knows: links, switches, rates, buffers, effects, drains.
+    /// Stalled
     /// hosts go on at once. Hash seeds stay. Outages of a [`Fault::Flap`] still to come do come.
     HealAll,
 }
@@ -277,6 +286,10 @@ impl Fault {
             | Self::SwitchUp { switch, .. }
             | Self::Rehash { switch, .. } => Target::Switch(switch).check(topo),
             Self::HostStall { host, .. } => Target::Host(host).check(topo),
+            Self::HostDrain { host, percent } => {
+                Target::Host(host).check(topo)?;
+                percent_check("drain", percent)
+            }
             Self::Flap { at, down_ps, up_ps, .. } => {
                 at.check(topo)?;
                 if down_ps == 0 || up_ps == 0 {
@@ -297,10 +310,15 @@ impl Fault {
     }
 }
 
-fn rate_check(links: &[LinkId], percent: u32, topo: &Topology) -> Result<(), FaultError> {
-    if !(1..=1000).contains(&percent) {
-        return Err(FaultError(format!("rate {percent} %: give 1 to 1000")));
+fn percent_check(what: &str, percent: u32) -> Result<(), FaultError> {
+    if (1..=1000).contains(&percent) {
+        return Ok(());
     }
+    Err(FaultError(format!("{what} {percent} %: give 1 to 1000")))
+}
+
+fn rate_check(links: &[LinkId], percent: u32, topo: &Topology) -> Result<(), FaultError> {
+    percent_check("rate", percent)?;
     let slow = |l: &&LinkId| topo.port(**l).bits_per_s as u128 * (percent as u128) < 100_000_000;
     match links.iter().find(slow) {
         Some(l) => {

@@ -2,6 +2,7 @@
 
 use crate::lossless::RegisterOp;
 use crate::net::Net;
+use crate::ring::{RingFull, RingPut, RingState};
 use crate::topo::{HostId, Ps};
 
 /// A packet to send.
@@ -75,6 +76,8 @@ pub trait Host<P> {
     /// The card has put all that waited on the wire, after [`HostIo::room_want`] had said that
     /// something waits.
     fn on_room(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
+    /// The host's ring has written as many bytes as [`HostIo::rx_ring_call`] asked for.
+    fn on_ring(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
     /// Reads the state that a coming [`Host::on_packet`] (or, without a packet, a coming
     /// [`Host::on_timer`]) will need and returns anything made of it. Called for many hosts in a
     /// row shortly before their events come, first with stage 0, then with 1, up to
@@ -152,6 +155,32 @@ impl<P> HostIo<'_, P> {
     /// Bytes that the card has not sent yet.
     pub fn nic_backlog_bytes(&self) -> u64 {
         self.net.nic_backlog_bytes(self.host)
+    }
+
+    /// This host's ring, if it has one and is the card before it
+    /// ([`Placement::Card`](crate::Placement)).
+    pub fn rx_ring(&self) -> Option<RingState> {
+        self.net.ring_state(self.host)
+    }
+
+    /// The packet of this [`Host::on_packet`] takes its place in the ring. A host without a ring,
+    /// or behind one, has the packet in memory: it is written now.
+    ///
+    /// # Errors
+    /// If there is no room: the packet is lost, and counted as
+    /// [`DropReason::HostFull`](crate::DropReason).
+    ///
+    /// # Panics
+    /// If called twice for a packet, or outside [`Host::on_packet`].
+    pub fn rx_ring_put(&mut self) -> Result<RingPut, RingFull> {
+        self.net.ring_put(self.host)
+    }
+
+    /// Asks for [`Host::on_ring`] when the ring has written so many bytes
+    /// ([`RingState::written_bytes`]), which must have taken it; replaces what was asked for.
+    /// `None`: asks for nothing. The moment follows the ring's rate as that changes.
+    pub fn rx_ring_call(&mut self, written_bytes: Option<u64>) {
+        self.net.ring_call_set(self.host, written_bytes);
     }
 
     /// Sets this host's one timer, replacing what was set; a time that has passed means now. Moving

@@ -51,6 +51,7 @@ mod link;
 pub mod lossless;
 mod net;
 mod pool;
+mod ring;
 pub mod rng;
 pub mod routing;
 mod slab;
@@ -65,6 +66,9 @@ pub use host::{
     Delivered, FlowId, Host, HostIo, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag,
 };
 pub use lossless::{CreditConfig, Credits, Deadlock, FlowControl, RegisterOp, Service};
+pub use ring::{
+    Placement, RingConfig, RingError, RingFull, RingPut, RingSample, RingState, RingStats,
+};
 pub use rng::Rng;
 pub use routing::RoutingConfig;
 pub use stats::{

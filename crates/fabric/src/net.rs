@@ -2,7 +2,7 @@
 
 pub(crate) use crate::event::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    KIND_SHIFT, LATE, OUTPUT_WAKE, ROOM, TIMER,
+    KIND_SHIFT, LATE, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
 };
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
 use crate::host::{FlowId, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag};
@@ -12,6 +12,7 @@ use crate::link::{
 };
 use crate::lossless::{FlowControl, Lossless};
 use crate::pool::Pools;
+use crate::ring::Rings;
 use crate::rng::mix64;
 use crate::routing::ecmp::Routes;
 use crate::routing::{Passing, Router, Routing};
@@ -93,6 +94,8 @@ pub(crate) struct Net<P> {
     pub router: Router,
     /// State of a network with credits.
     pub lossless: Option<Box<Lossless>>,
+    /// Receive paths of hosts that have one.
+    pub rings: Option<Box<Rings>>,
     pub hosts: Vec<HostPort>,
     pub calls: Shelf<u64>,
     pub faults: Shelf<Fault>,
@@ -144,6 +147,7 @@ impl<P> Net<P> {
             routes: Routes::new(&topo, config.seed),
             router,
             lossless,
+            rings: None,
             hosts: Vec::with_capacity(hosts as usize),
             calls: Shelf::new(),
             faults: Shelf::new(),
@@ -393,6 +397,12 @@ impl<P> Net<P> {
         if self.tap.is_some() {
             self.tap_call(TapWhat::Dropped(reason), link, packet);
         }
+        self.drop_count(link, reason);
+        self.slab.remove(packet);
+    }
+
+    /// Counts a lost packet.
+    pub fn drop_count(&mut self, link: Option<u32>, reason: DropReason) {
         self.totals.drops.0[reason as usize] += 1;
         if let Some(at) = link {
             self.cold[at as usize].drops.0[reason as usize] += 1;
@@ -402,7 +412,6 @@ impl<P> Net<P> {
                 bucket.drops += 1;
             }
         }
-        self.slab.remove(packet);
     }
 
     /// Tells the tap.

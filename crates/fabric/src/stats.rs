@@ -26,7 +26,7 @@ pub enum DropReason {
     NoRoute,
     /// Passed more than [`HOPS_MAX`] switches.
     HopLimit,
-    /// Its host was stalled and held all it could.
+    /// Its host had no room: its ring was full, or it was stalled and held all it could.
     HostFull,
 }
 
@@ -77,6 +77,10 @@ impl Drops {
     /// Packets dropped for one reason.
     pub const fn of(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
+    }
+    /// Packets dropped by hosts.
+    pub const fn at_hosts(&self) -> u64 {
+        self.of(DropReason::HostFull)
     }
     /// Packets dropped.
     pub fn total(&self) -> u64 {

@@ -17,6 +17,10 @@
 //! 1 from that link on until it leaves the ring, and lane 0 everywhere else. A packet never goes a
 //! whole turn, so that no cyclic waiting among full buffers is possible with two lanes.
 //!
+//! [`KaryNTree::ring_hops_limit`] lets packets take fewer steps along a ring;
+//! [`KaryNTree::line`] leaves the seam's cables out, so that the last member has no next one and no
+//! circle of buffers is there at all: one lane is enough.
+//!
 //! Numbers: switches level by level, in each level ideal node by ideal node, members in order.
 //! Cables: those of the hosts, those from each switch upwards (switch by switch), the rings
 //! (switch by switch). For `n = 3` and `w = 0` all numbers are those of [`crate::FatTree`] with
@@ -56,10 +60,16 @@ pub struct KaryNTree {
     k: u32,
     levels: u32,
     horizontal: u32,
+    /// Most links of one ring that a packet may take.
+    ring_hops_max: u32,
+    /// The seam has no cables.
+    line: bool,
     /// Switches in a level.
     width: u32,
     /// `k^l`.
     powers: [u32; LEVELS_MAX + 1],
+    /// Members above level 0 without a next one, in all levels below the one of the index.
+    ends_below: [u32; LEVELS_MAX + 1],
 }
 
 /// The ways that a packet has at a switch: one by default, and alternates.
@@ -126,7 +136,35 @@ impl KaryNTree {
         for (l, power) in powers.iter_mut().enumerate().take(levels as usize + 1) {
             *power = k.pow(l as u32);
         }
-        Ok(Self { k, levels, horizontal, width: hosts / k, powers })
+        let (width, ends_below) = (hosts / k, [0; LEVELS_MAX + 1]);
+        let ring_hops_max = u32::MAX;
+        Ok(Self { k, levels, horizontal, ring_hops_max, line: false, width, powers, ends_below })
+    }
+
+    /// The same tree in which packets take at most `hops` links of any ring, at least 1.
+    #[must_use]
+    pub const fn ring_hops_limit(mut self, hops: u32) -> Self {
+        self.ring_hops_max = if hops == 0 { 1 } else { hops };
+        self
+    }
+
+    /// The same tree with a line of switches in place of each ring: member 0 to the last, and none
+    /// back.
+    #[must_use]
+    pub fn line(mut self) -> Self {
+        self.line = true;
+        let mut ends = 0;
+        for level in 1..self.levels as usize {
+            self.ends_below[level] = ends;
+            ends += self.width / self.powers[level];
+        }
+        self.ends_below[self.levels as usize] = ends;
+        self
+    }
+
+    /// Whether packets may come back to a switch along horizontal links: there are rings.
+    pub const fn has_rings(&self) -> bool {
+        self.horizontal > 0 && !self.line
     }
 
     /// Children of each switch.
@@ -155,13 +193,13 @@ impl KaryNTree {
     }
     /// Number of links: twice the cables.
     pub const fn links(&self) -> u32 {
-        2 * (self.hosts() + (self.levels - 1) * self.width * (self.k + self.horizontal))
+        let ends = self.ends_below[self.levels as usize] * self.horizontal;
+        2 * (self.hosts() + (self.levels - 1) * self.width * (self.k + self.horizontal) - ends)
     }
     /// Ports of all switches, per host: what the network costs.
     pub fn ports_per_host(&self) -> f64 {
-        let vertical = (2 * self.levels - 1) * self.k;
-        let rings = (self.levels - 1) * 2 * self.horizontal;
-        f64::from((vertical + rings) * self.width) / f64::from(self.hosts())
+        // A cable has two ports; those of hosts' cables at the other end are their cards.
+        f64::from(self.links() - self.hosts()) / f64::from(self.hosts())
     }
 
     /// Level of a switch: 0 = next to the hosts.
@@ -205,7 +243,12 @@ impl KaryNTree {
     }
     const fn ring_cable(&self, switch: u32, i: u32) -> CableId {
         let vertical = self.hosts() + (self.levels - 1) * self.width * self.k;
-        CableId(vertical + (switch - self.width) * self.horizontal + i)
+        let mut at = switch - self.width;
+        if self.line {
+            let s = SwitchId(switch);
+            at -= self.ends_below[self.level(s) as usize] + self.node(s);
+        }
+        CableId(vertical + at * self.horizontal + i)
     }
     /// Port `0..k` upwards: link and switch above; `None` at the top or beyond `k`.
     pub fn up(&self, switch: SwitchId, port: u32) -> Option<(LinkId, SwitchId)> {
@@ -237,6 +280,9 @@ impl KaryNTree {
             return None;
         }
         if self.seam(switch) {
+            if self.line {
+                return None;
+            }
             return Some(SwitchId(switch.0 + 1 - self.members(self.level(switch))));
         }
         Some(SwitchId(switch.0 + 1))
@@ -244,7 +290,7 @@ impl KaryNTree {
     /// The links to the next switch of the ring: `horizontal` of them, or none.
     pub fn ring_links(&self, switch: SwitchId) -> impl Iterator<Item = LinkId> + use<> {
         let tree = *self;
-        let count = if switch.0 < self.width { 0 } else { self.horizontal };
+        let count = if self.ring_next(switch).is_none() { 0 } else { self.horizontal };
         (0..count).map(move |i| tree.ring_cable(switch.0, i).up())
     }
     /// Whether the ring's links from a switch cross the seam: it is the last member.
@@ -286,9 +332,27 @@ impl KaryNTree {
             let (_, b) = self.up(a, at % self.k).expect("a cable upwards");
             return (Node::Switch(a), Node::Switch(b));
         }
-        let a = SwitchId(self.width + (at - vertical) / self.horizontal);
+        let a = self.ring_from((at - vertical) / self.horizontal);
         let b = self.ring_next(a).expect("a ring");
         (Node::Switch(a), Node::Switch(b))
+    }
+
+    /// The `at`-th switch that has a next one.
+    fn ring_from(&self, at: u32) -> SwitchId {
+        if !self.line {
+            return SwitchId(self.width + at);
+        }
+        let below = |level: u32| (level - 1) * self.width - self.ends_below[level as usize];
+        let level = (1..self.levels).rev().find(|l| at >= below(*l)).unwrap_or(1);
+        let (in_level, steps) = (at - below(level), self.members(level) - 1);
+        let place = in_level / steps * self.members(level) + in_level % steps;
+        SwitchId(level * self.width + place)
+    }
+
+    /// Most links of a ring of this level that a packet takes: never a whole turn.
+    pub const fn ring_hops_max(&self, level: u32) -> u32 {
+        let turn = self.members(level) - 1;
+        if self.ring_hops_max < turn { self.ring_hops_max } else { turn }
     }
 
     /// Port upwards that all packets to a host take from switches of a level: digit `level` of the
@@ -300,14 +364,15 @@ impl KaryNTree {
     }
 
     /// The ways from a switch towards `dst`. `ring_hops`: links of this ring that the packet has
-    /// already passed; when only one more would bring it back to where it entered the ring, there
-    /// is nothing left but to go down.
+    /// already passed; after [`KaryNTree::ring_hops_max`] of them there is nothing left but to go
+    /// down.
     #[inline]
     pub fn ways(&self, switch: SwitchId, dst: HostId, ring_hops: u32) -> Ways {
         let level = self.level(switch);
         if self.covers(switch, dst) {
             let (default, _) = self.down(switch, dst);
-            if level == 0 || self.horizontal == 0 || ring_hops + 1 >= self.members(level) {
+            let next = self.ring_next(switch).is_some();
+            if !next || ring_hops >= self.ring_hops_max(level) {
                 return Ways { default, first: 0, count: 0, ring: true };
             }
             let first = self.ring_cable(switch.0, 0).up().0;

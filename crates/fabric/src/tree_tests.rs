@@ -31,8 +31,9 @@ fn the_vertical_part_of_three_levels_is_the_fat_tree() {
 
 #[test]
 fn every_number_agrees_with_the_network_as_built() {
-    for shape in SHAPES {
-        let (tree, topo) = tree(shape);
+    let built = |tree: KaryNTree| (tree, tree.build(port(), port(), port()));
+    let both = |shape| [built(tree(shape).0), built(tree(shape).0.line())];
+    for (shape, (tree, topo)) in SHAPES.into_iter().flat_map(|s| both(s).map(|t| (s, t))) {
         topo.validate().expect("sound");
         assert_eq!(topo.links(), tree.links(), "{shape:?}");
         assert_eq!(topo.tree(), Some(&tree));
@@ -100,6 +101,28 @@ fn hosts_below_are_those_that_ways_down_lead_to() {
                     (at, hops) = (to, hops + 1);
                 }
                 assert_eq!((at, hops), (Node::Host(host), tree.level(switch) + 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_is_a_ring_without_its_seam_and_a_limit_is_one_of_steps() {
+    for shape in SHAPES.into_iter().filter(|s| s.2 > 0) {
+        let (ring, _) = tree(shape);
+        let line = ring.line();
+        assert!(ring.has_rings() && !line.has_rings());
+        for switch in (ring.switches_per_level()..ring.switches()).map(SwitchId) {
+            let next = ring.ring_next(switch).filter(|_| !ring.seam(switch));
+            assert_eq!(line.ring_next(switch), next, "{shape:?} {switch:?}");
+            let level = ring.level(switch);
+            let dst = (0..ring.hosts()).map(HostId).find(|h| ring.covers(switch, *h)).unwrap();
+            for (hops, limit) in (0..4).flat_map(|h| (1..4).map(move |l| (h, l))) {
+                let limited = ring.ring_hops_limit(limit);
+                let steps = limited.ways(switch, dst, hops).alternates().len() > 0;
+                assert_eq!(steps, hops < limit && hops + 1 < ring.members(level), "{shape:?}");
+                let steps = line.ways(switch, dst, hops).alternates().len() > 0;
+                assert_eq!(steps, next.is_some() && hops + 1 < ring.members(level), "{shape:?}");
             }
         }
     }

@@ -6,8 +6,9 @@ use crate::link::MONITORED;
 use crate::lossless::{Credits, Deadlock, FlowControl, fault_check};
 use crate::net::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    LATE, LOOK_AHEAD, Net, OUTPUT_WAKE, ROOM, TIMER,
+    LATE, LOOK_AHEAD, Net, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
 };
+use crate::ring::{RingConfig, RingError, RingSample, RingStats, RingStep};
 use crate::routing::{CircuitStats, Circuits, RoutingConfig};
 use crate::slab::CE;
 use crate::stats::{LinkSample, LinkStats, Monitor, Tap, TapWhat, Totals};
@@ -142,6 +143,12 @@ impl<P: Clone, H: Host<P>> World<P, H> {
 
     fn fault_check(&self, fault: &Fault) -> Result<(), FaultError> {
         fault.check(&self.net.topo)?;
+        if let Fault::HostDrain { host, .. } = fault
+            && !self.net.rings.as_ref().is_some_and(|r| r.drains(*host))
+        {
+            let text = format!("host {} has no ring that drains at a rate: give it one", host.0);
+            return Err(FaultError::new(text));
+        }
         if self.net.lossless.is_some() { fault_check(fault) } else { Ok(()) }
     }
 
@@ -234,7 +241,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.hosts[id as usize].on_timer(now, &mut io);
                 }
             }
-            HELD | ARRIVE_CREDITED..=DEADLOCK_WATCH => self.dispatch_other(event),
+            HELD | ARRIVE_CREDITED..=RING_OUT => self.dispatch_other(event),
             _ => self.dispatch_rare(event),
         }
     }
@@ -265,6 +272,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                 self.hosts[id as usize].on_room(now, &mut io);
             }
             DEADLOCK_WATCH => self.net.deadlock_check(),
+            RING => self.ring_due(id),
+            RING_OUT => self.hand_over(id, Some(self.net.last_link(id)), event.b),
             kind => unreachable!("event kind {kind}"),
         }
     }
@@ -296,9 +305,45 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Gives a packet to its host; `link` = the one it came from, `None` if it was held.
+    /// A host's ring has something to do.
+    fn ring_due(&mut self, host: u32) {
+        if !self.net.ring_woken(host) {
+            return;
+        }
+        while let Some(step) = self.net.ring_next(host) {
+            match step {
+                RingStep::Out(packet, 0) => {
+                    self.hand_over(host, Some(self.net.last_link(host)), packet);
+                }
+                RingStep::Out(packet, after) => {
+                    let at = self.net.now.saturating_add(after);
+                    self.net.schedule(at, Event::new(RING_OUT, host, packet));
+                }
+                RingStep::Call => {
+                    let mut io = HostIo { net: &mut self.net, host: HostId(host) };
+                    let now = io.now();
+                    self.hosts[host as usize].on_ring(now, &mut io);
+                }
+            }
+        }
+    }
+
+    /// Gives a packet to its host, or to the ring before it; `link` = the one it came from, `None`
+    /// if it was held.
     #[inline]
     fn deliver(&mut self, host: u32, link: Option<u32>, packet: u32) {
+        if self.net.rings.is_some()
+            && let Some(link) = link
+            && self.net.ring_takes(host, link, packet)
+        {
+            return;
+        }
+        self.hand_over(host, link, packet);
+    }
+
+    /// Gives a packet to its host.
+    #[inline]
+    fn hand_over(&mut self, host: u32, link: Option<u32>, packet: u32) {
         let net = &mut self.net;
         if net.packet_hold(host, link, packet) {
             return;
@@ -330,8 +375,10 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             payload,
         };
         let now = net.now;
+        net.ring_open(h.bytes);
         let mut io = HostIo { net, host: HostId(host) };
         self.hosts[host as usize].on_packet(now, delivered, &mut io);
+        self.net.ring_close();
     }
 
     /// Counters of the whole network.
@@ -376,6 +423,26 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             hot.backlog_max_ps = backlog_ps;
             see(LinkId(i as u32), sample);
         }
+    }
+
+    /// Gives a host a ring between its card and its memory. Best before anything arrives; what has
+    /// arrived is in memory.
+    ///
+    /// # Errors
+    /// If the host does not exist or has a ring, if its size or rate makes no sense, or if the
+    /// network has credits.
+    pub fn ring_set(&mut self, host: HostId, config: RingConfig) -> Result<(), RingError> {
+        self.net.ring_set(host, config)
+    }
+
+    /// Counters of a host's ring; `None` without one.
+    pub fn ring_stats(&self, host: HostId) -> Option<RingStats> {
+        self.net.ring_stats(host)
+    }
+
+    /// Shows every ring as [`World::links_sample`] shows links.
+    pub fn rings_sample(&mut self, at: Ps, see: impl FnMut(HostId, RingSample)) {
+        self.net.rings_sample(at, see);
     }
 
     /// The deadlock that ended the run, if one did: then no event is left.

@@ -23,6 +23,16 @@ pub struct Board {
     failures: Cell<u64>,
     /// Payload of each flow that has arrived; empty if nobody asks.
     progress: RefCell<Vec<u64>>,
+    /// Flows whose arrival is known from their payload alone; empty if nobody asks.
+    awaited: RefCell<Vec<Awaited>>,
+}
+
+/// A flow that comes once in each round.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    bytes: u64,
+    left: u64,
+    round: u32,
 }
 
 /// Handle on the board of a run.
@@ -36,6 +46,22 @@ impl Board {
     /// A flow is complete at its receiver.
     pub fn flow_arrived(&self, end: FlowEnd) {
         self.arrivals.borrow_mut().push(end);
+    }
+    /// From now on flows of so many bytes arrive with the last byte of
+    /// [`Board::payload_arrived`].
+    pub fn arrivals_await(&self, bytes: impl Iterator<Item = u64>) {
+        let awaited = bytes.map(|bytes| Awaited { bytes, left: bytes, round: 0 });
+        self.awaited.borrow_mut().extend(awaited);
+    }
+    /// More payload of a flow has arrived, each byte once.
+    pub fn payload_arrived(&self, flow: u32, bytes: u32, at: Ps) {
+        let mut awaited = self.awaited.borrow_mut();
+        let Some(a) = awaited.get_mut(flow as usize) else { return };
+        a.left = a.left.saturating_sub(bytes.into());
+        if a.left == 0 {
+            self.flow_arrived(FlowEnd { flow, round: a.round, at });
+            (a.left, a.round) = (a.bytes, a.round + 1);
+        }
     }
     /// From now on the progress of so many flows is kept.
     pub fn progress_begin(&self, flows: usize) {
@@ -76,5 +102,23 @@ impl Board {
     /// Requests that ended in error.
     pub fn failures(&self) -> u64 {
         self.failures.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_arrives_with_its_last_byte_in_each_round() {
+        let board = Board::default();
+        board.payload_arrived(0, 5, 1);
+        assert!(board.arrivals_from(0).is_empty(), "nobody asked");
+        board.arrivals_await([10, 3].into_iter());
+        for (flow, bytes, at) in [(0, 6, 1), (1, 3, 2), (0, 4, 3), (1, 3, 4), (7, 1, 5)] {
+            board.payload_arrived(flow, bytes, at);
+        }
+        let seen: Vec<_> = board.arrivals_from(0).iter().map(|a| (a.flow, a.round, a.at)).collect();
+        assert_eq!(seen, [(1, 0, 2), (0, 0, 3), (1, 1, 4)]);
     }
 }

@@ -1,6 +1,7 @@
 //! What a case must not ask for, told before anything runs. What concerns the shape of the network
 //! is told when it is laid out.
 
+use crate::rings;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
 };
@@ -15,17 +16,30 @@ const PLACEMENTS_MAX: u32 = 10_000_000;
 /// Names the field, and what to give instead.
 pub fn check(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
+    rings::check(spec)?;
     let name = match spec.transport {
         Transport::Srd => "srd",
         Transport::Tcp => "tcp",
         Transport::Saa => "saa",
+        Transport::Copa => "copa",
         Transport::Static => "static",
     };
+    if spec.network.ring_hops_max.is_some() && !spec.fault.is_empty() {
+        return Err("network.ring_hops_max: ways around failed links may need more steps along a \
+                    ring; leave it or the faults out"
+            .into());
+    }
     let credits = spec.network.flow_control == FlowControlSpec::Credits;
     if spec.saa.is_some() && spec.transport != Transport::Saa {
         return Err(format!(
             "saa: rates are computed with transport = \"saa\" only, and this case has \"{name}\": \
              leave the table out"
+        ));
+    }
+    if spec.copa.is_some() && spec.transport != Transport::Copa {
+        return Err(format!(
+            "copa: these are settings of transport = \"copa\", and this case has \"{name}\": leave \
+             the table out"
         ));
     }
     if spec.placed.is_some() && spec.transport != Transport::Static {
@@ -35,17 +49,31 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         ));
     }
     match spec.transport {
-        Transport::Srd | Transport::Tcp if spec.network.routing != Routing::Ecmp => Err(format!(
-            "network.routing: transport = \"{name}\" runs over \"ecmp\"; \"oblivious\" and \
+        Transport::Srd | Transport::Tcp | Transport::Copa
+            if spec.network.routing != Routing::Ecmp =>
+        {
+            Err(format!(
+                "network.routing: transport = \"{name}\" runs over \"ecmp\"; \"oblivious\" and \
              \"circuits\" are for \"saa\" and \"static\""
-        )),
-        Transport::Srd | Transport::Tcp if credits => Err(format!(
+            ))
+        }
+        Transport::Srd | Transport::Tcp | Transport::Copa if credits => Err(format!(
             "network.flow_control = \"credits\": transport = \"{name}\" runs over \"drop\""
         )),
         Transport::Srd | Transport::Tcp => Ok(()),
+        Transport::Copa => copa(spec),
         Transport::Saa => phase(spec),
         Transport::Static => placed(spec),
     }
+}
+
+fn copa(spec: &Spec) -> Result<(), String> {
+    if spec.measure.order || spec.measure.flows || spec.workload.background_pairs > 0 {
+        return Err("measure.order, measure.flows and workload.background_pairs are not for \
+                    transport = \"copa\""
+            .into());
+    }
+    spec.copa.clone().unwrap_or_default().config(1).map(|_| ())
 }
 
 /// Routing that keeps a flow on one way.

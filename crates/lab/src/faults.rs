@@ -86,6 +86,18 @@ fn fault_add(
             let host = HostId(*host);
             out.push((at_us * US, Fault::HostStall { host, for_ps: for_us * US }));
         }
+        FaultSpec::HostSlow { at_us, host, percent, for_us } => {
+            let drain = |percent| Fault::HostDrain { host: HostId(*host), percent };
+            out.push((at_us * US, drain(*percent)));
+            out.extend(for_us.map(|t| ((at_us + t) * US, drain(100))));
+        }
+        FaultSpec::HostPulse { at_us, host, percent, slow_us, fast_us, times } => {
+            let drain = |percent| Fault::HostDrain { host: HostId(*host), percent };
+            for at in (0..u64::from(*times)).map(|i| at_us + i * (slow_us + fast_us)) {
+                out.push((at * US, drain(*percent)));
+                out.push(((at + slow_us) * US, drain(100)));
+            }
+        }
     }
     Ok(())
 }

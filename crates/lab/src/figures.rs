@@ -1,7 +1,11 @@
 //! What the paper's figures show, as tables: times against the ideal, distributions, shares of
 //! throughput, dips, the cost of order, state per host.
 
-use crate::figures_phase::{congestion_rows, control_rows, phase_rows};
+use crate::figures_copa::{
+    dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
+};
+use crate::figures_host::endpoint_rows;
+use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::report::columns;
 use crate::result::RunResult;
 use crate::spec::{FaultSpec, Transport};
@@ -43,9 +47,36 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         control_rows(&cases),
     );
     add(
+        "circuits over links that failed; what was on a wire or waited for it is lost, and its \
+         flow undone",
+        torn_rows(&cases),
+    );
+    add(
         "against the ideal (payload alone over the slower end, shared equally); last hop: largest \
          backlog before a receiver",
         ideal_rows(&cases),
+    );
+    add(
+        "hosts with a ring between card and memory: packets dropped at switches and at endpoints; \
+         idle: of what a host could write between its first packet and its last",
+        endpoint_rows(&cases),
+    );
+    add(
+        "COPA's transport: data packets sent; of these lost at endpoints and at switches, refused \
+         because they came early, sent again; duplicates; drops and goodput over what hosts could \
+         have written",
+        transport_rows(&cases),
+    );
+    add(
+        "data packets lost at endpoints, % of sent",
+        grid(&cases, |c| format!("{:.2}", lost_percent(c))),
+    );
+    add("dropped over host bandwidth, %", grid(&cases, |c| format!("{:.2}", dropped_over_host(c))));
+    add("goodput over host bandwidth", grid(&cases, |c| format!("{:.4}", goodput_over_host(c))));
+    add(
+        "flows of several hosts; healthy: least of those to hosts that are not slow, against the \
+         same run without slow ones",
+        sharing_rows(&cases),
     );
     if name == "fig3" {
         add("distribution: at most this many us", cdf_rows(&cases));
@@ -141,7 +172,7 @@ fn cdf_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
 }
 
 /// Jain's index: 1 = all equal, 1/n = one has everything.
-fn jain(values: &[f64]) -> f64 {
+pub(crate) fn jain(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|v| v * v).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }

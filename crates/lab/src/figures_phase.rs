@@ -70,6 +70,13 @@ pub fn unit_ps(r: &RunResult) -> Ps {
     (bytes as f64 * 8e3 / r.spec.network.link_gbps) as Ps
 }
 
+/// How long each flow of each round took: until its last byte had arrived where that is known, else
+/// until its sender knew.
+fn ends(r: &RunResult) -> &[Vec<Option<Ps>>] {
+    let known = r.arrived_ps.iter().flatten().all(Option::is_some);
+    if known && !r.arrived_ps.is_empty() { &r.arrived_ps } else { &r.fct_ps }
+}
+
 /// When the last flow of each round ended, in units; `None` where one did not.
 fn completions(r: &RunResult) -> Vec<Option<f64>> {
     let unit = unit_ps(r).max(1) as f64;
@@ -83,7 +90,7 @@ fn completions(r: &RunResult) -> Vec<Option<f64>> {
     if r.flows.iter().any(|f| f.start_ps.is_none()) {
         return vec![r.phase_ps.map(|ps| ps as f64 / unit)];
     }
-    r.fct_ps.iter().map(round).collect()
+    ends(r).iter().map(round).collect()
 }
 
 /// Mean completion of a case in units; `None` if not every flow of every run ended.
@@ -117,9 +124,9 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     for case in cases.iter().filter(asked) {
         let first = &case[0];
         let unit = unit_ps(first).max(1) as f64;
-        let ends = Quantiles::of(
+        let all = Quantiles::of(
             case.iter()
-                .flat_map(|r| r.fct_ps.iter().flatten().flatten())
+                .flat_map(|r| ends(r).iter().flatten().flatten())
                 .map(|t| *t as f64 / unit)
                 .collect(),
         );
@@ -137,9 +144,66 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             dash(done, 3),
             dash(done.zip(w).map(|(d, w)| d / w), 3),
             dash(done.zip(p).map(|(d, p)| d / p), 3),
-            format!("{:.3}", ends.mean),
+            format!("{:.3}", all.mean),
             early.map_or("-".into(), |e: u64| e.to_string()),
             dash(first.ports_per_host, 2),
+        ]);
+    }
+    rows
+}
+
+/// Names of [`phase_cells`] in a line of CSV.
+pub const PHASE_COLUMNS: &str = "largest_weight_units,completion_units,mean_end_units,early,\
+     ports_per_host,placements,congestion_max,congestion_mean,control_events,control_repeated,\
+     answers,probes,first_rate_us_mean,last_change_us_mean,circuits_torn,circuits_set_up_again,\
+     weight_left,entries_left";
+
+/// What a run says of its phase, with all digits; `None` where it has no meaning.
+pub fn phase_cells(r: &RunResult) -> [Option<f64>; 18] {
+    let (run, met, saa) = (std::slice::from_ref(r), met(r), saa(r));
+    let phase = saa.is_some() || r.spec.measure.phase;
+    let unit = unit_ps(r).max(1) as f64;
+    let all = ends(r).iter().flatten().flatten().map(|t| *t as f64 / unit);
+    let mean = |us: &[f64]| (!us.is_empty()).then(|| us.iter().sum::<f64>() / us.len() as f64);
+    let count = |f: fn(&SaaOutcome) -> u64| saa.map(|o| f(o) as f64);
+    [
+        saa.and_then(|o| o.largest),
+        phase.then(|| completion(run)).flatten(),
+        phase.then(|| mean(&all.collect::<Vec<_>>())).flatten(),
+        early(r).map(|n| n as f64),
+        r.ports_per_host,
+        met.map(|m| f64::from(m.runs)),
+        met.map(|m| m.max),
+        met.map(|m| m.mean),
+        count(|o| o.control.events),
+        count(|o| o.control.repeated),
+        count(|o| o.answers),
+        count(|o| o.control.probes),
+        saa.and_then(|o| mean(&o.first_rate_us)),
+        saa.and_then(|o| mean(&o.last_rate_us)),
+        count(|o| o.torn.0),
+        count(|o| o.torn.1),
+        count(|o| o.weight_left),
+        count(|o| o.entries_left),
+    ]
+}
+
+/// Circuits that a failed link cut, a line per case in which there were some.
+pub fn torn_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows =
+        head(&["case", "runs", "torn down", "set up anew", "came early", "flows undone"]);
+    for case in cases {
+        let sum = |f: fn(&SaaOutcome) -> u64| case.iter().filter_map(saa).map(f).sum::<u64>();
+        if sum(|o| o.torn.0) == 0 {
+            continue;
+        }
+        rows.push(vec![
+            name_of(case),
+            case.len().to_string(),
+            sum(|o| o.torn.0).to_string(),
+            sum(|o| o.torn.1).to_string(),
+            sum(|o| o.early).to_string(),
+            case.iter().map(RunResult::unfinished).sum::<usize>().to_string(),
         ]);
     }
     rows

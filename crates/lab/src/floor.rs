@@ -3,6 +3,7 @@
 //! *Floor* of a flow = all bytes that its slower end must carry no later than the flow's own last
 //! byte, with all headers, at that end's rate, plus the base round trip of its last packet. With
 //! equal flows that start together and share an end fairly it is reached by all of them at once.
+//! A receiver with a ring takes no more than the ring drains.
 //! Links between switches are not part of it.
 
 use crate::packet::wire_bytes;
@@ -133,6 +134,8 @@ pub struct Framing {
     /// A flow ends when its sender knows (a round trip after the last byte), when its receiver has
     /// all (one way), or with the last byte on the slower link.
     pub end: FlowEndAt,
+    /// Data go from a flow's second host to its first, which has asked for them.
+    pub reads: bool,
 }
 
 /// See [`Framing::end`].
@@ -151,15 +154,21 @@ impl Framing {
     pub fn new(mtu: u32, kind: PacketType) -> Self {
         let udp = (HEADER_BYTES + kind.body_bytes()) as u32;
         let headers = udp + wire_bytes(PLENTY) - PLENTY;
-        Self { mtu, headers, least: wire_bytes(0), end: FlowEndAt::Sender }
+        Self { mtu, headers, least: wire_bytes(0), end: FlowEndAt::Sender, reads: false }
     }
     /// TCP segments of up to `mss` bytes with `headers` bytes from IP's header to the gap.
     pub const fn tcp(mss: u32, headers: u32) -> Self {
-        Self { mtu: mss, headers, least: 0, end: FlowEndAt::Receiver }
+        Self { mtu: mss, headers, least: 0, end: FlowEndAt::Receiver, reads: false }
+    }
+    /// The same for flows that end when their sender knows.
+    #[must_use]
+    pub const fn ends_at_sender(mut self) -> Self {
+        self.end = FlowEndAt::Sender;
+        self
     }
     /// Payload alone.
     pub const fn ideal() -> Self {
-        Self { mtu: PLENTY, headers: 0, least: 0, end: FlowEndAt::Link }
+        Self { mtu: PLENTY, headers: 0, least: 0, end: FlowEndAt::Link, reads: false }
     }
     /// Wire bytes of a packet with `payload` bytes.
     fn packet(&self, payload: u32) -> u64 {
@@ -193,11 +202,38 @@ pub struct FloorFlow {
     pub group: u32,
 }
 
-/// The floor of each flow in ps.
-pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow]) -> Vec<Ps> {
+/// What a receiver's ring means for the least time of what it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// Rate at which what arrives is written to memory.
+    pub bits_per_s: u64,
+    /// Bytes that may still wait when a flow ends.
+    pub waiting_bytes: u64,
+    /// From the end of waiting to the flow's end.
+    pub delay_ps: Ps,
+}
+
+impl Drain {
+    /// The least time in which `bytes` are taken.
+    fn least_ps(&self, bytes: u64) -> Ps {
+        let bits = u128::from(bytes.saturating_sub(self.waiting_bytes)) * 8;
+        (bits * 1_000_000_000_000 / u128::from(self.bits_per_s)) as Ps
+    }
+}
+
+/// Drains by host; those without one are written to memory at once.
+pub type Drains = FxHashMap<u32, Drain>;
+
+/// The floor of each flow in ps: of its slower end, where a receiver is as slow as the slower of
+/// its link and its drain.
+pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow], drains: &Drains) -> Vec<Ps> {
     let mut ways = Ways::new(topo);
     let mut ends: FxHashMap<(LinkId, u32), Vec<u64>> = FxHashMap::default();
-    for f in flows {
+    let turned = |f: &FloorFlow| {
+        if framing.reads { FloorFlow { src: f.dst, dst: f.src, ..*f } } else { *f }
+    };
+    let flows: Vec<FloorFlow> = flows.iter().map(turned).collect();
+    for f in &flows {
         let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
         ends.entry((first, f.group)).or_default().push(framing.wire(f.bytes));
         // Back to back, they are the same.
@@ -208,19 +244,21 @@ pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow]) -> Vec<Ps
     let mut rtts: FxHashMap<(u32, u32), Ps> = FxHashMap::default();
     let floor = |f: &FloorFlow| {
         let own = framing.wire(f.bytes);
-        let at_end = |link: LinkId| {
-            // Shared fairly, the others have sent no more than this flow when it ends.
-            let bytes = ends[&(link, f.group)].iter().map(|b| (*b).min(own)).sum();
-            topo.port(link).serialise_ps(bytes)
-        };
+        // Shared fairly, the others have sent no more than this flow when it ends.
+        let bytes_at =
+            |link: LinkId| ends[&(link, f.group)].iter().map(|b| (*b).min(own)).sum::<u64>();
+        let at_end = |link: LinkId| topo.port(link).serialise_ps(bytes_at(link));
         let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
+        let drain = drains.get(&f.dst.0);
+        let taken = drain.map_or(0, |d| d.least_ps(bytes_at(last)));
+        let late = drain.map_or(0, |d| d.delay_ps);
         let packet = framing.full().min(own);
         let after = *rtts.entry((f.src.0, f.dst.0)).or_insert_with(|| match framing.end {
             FlowEndAt::Sender => ways.base_rtt(f.src, f.dst, packet),
             FlowEndAt::Receiver => ways.base_delay(f.src, f.dst, packet),
             FlowEndAt::Link => 0,
         });
-        at_end(first).max(at_end(last)) + after
+        at_end(first).max(at_end(last)).max(taken) + after + late
     };
     flows.iter().map(floor).collect()
 }

@@ -6,6 +6,7 @@ use crate::packet::{LabPacket, wire_bytes};
 use crate::rounds::WARM;
 use crate::watch::{Watch, WatchSpec, address_of, place_of};
 use rustc_hash::FxHashMap;
+use srd_core::config::Integrity;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
     Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
@@ -365,8 +366,12 @@ impl SrdHost {
     #[cold]
     fn placed(&mut self, now: Ps, address: u64, bytes: u32) {
         self.watch.placed(now, address, bytes);
-        if let (true, Some((flow, _))) = (self.watch.has_progress(), place_of(address)) {
+        let Some((flow, _)) = place_of(address) else { return };
+        if self.watch.has_progress() {
             self.board.progress_add(flow, bytes);
+        }
+        if self.watch.has_arrivals() {
+            self.board.payload_arrived(flow, bytes, now);
         }
     }
 
@@ -440,6 +445,13 @@ impl Host<LabPacket> for SrdHost {
         {
             return;
         }
+        if p.payload.payload_len() > 0
+            && io.rx_ring().is_some_and(|r| r.backlog_bytes + u64::from(p.bytes) > r.limit_bytes)
+        {
+            // The card judges nothing that it cannot place. This counts it.
+            let _ = io.rx_ring_put();
+            return;
+        }
         let t = time_of(now);
         let meta = RxMeta {
             src_ip: ip_of(p.src),
@@ -448,10 +460,12 @@ impl Host<LabPacket> for SrdHost {
             rxq_depth: 0,
             waited: srd_core::Span::ZERO,
         };
-        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet())
-            && self.watch.is_on()
-        {
-            self.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
+        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet()) {
+            // There is room, or no ring.
+            let _ = io.rx_ring_put();
+            if self.watch.is_on() {
+                self.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
+            }
         }
         self.engine.rx_burst_end(t);
         self.pump(now, io);
@@ -512,6 +526,11 @@ pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
 /// that nobody knows is measured.
 pub fn socket_config(mtu: u16, bits_per_s: u64, rtt_ps: Option<Ps>) -> EngineConfig {
     let mut c = EngineConfig::sockets(ip_of(HostId(0)), 0, mtu);
+    // Nothing is damaged in memory, and a card's check is part of the frame: as in
+    // `EngineConfig::simulated`.
+    c.integrity = Integrity::Off;
+    // Its links carry packets of one size.
+    c.mtu_search = false;
     c.line_set(bits_per_s / 8);
     if let Some(rtt) = rtt_ps {
         c.rate.rtt_initial = Span(rtt / NS);

@@ -11,8 +11,11 @@ mod board;
 mod check;
 pub mod cli;
 mod congestion;
+mod copa;
 mod faults;
 mod figures;
+mod figures_copa;
+mod figures_host;
 mod figures_phase;
 mod floor;
 mod host;
@@ -23,6 +26,7 @@ mod pages;
 mod pattern;
 mod report;
 mod result;
+mod rings;
 mod rounds;
 mod run;
 mod saa;
@@ -36,10 +40,12 @@ mod workload;
 
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
+pub use check::check;
 pub use congestion::Met;
+pub use copa::CopaOutcome;
 pub use faults::faults_of;
 pub use figures::figures;
-pub use floor::{FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
+pub use floor::{Drain, Drains, FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
 pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of, socket_config};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
@@ -47,6 +53,7 @@ pub use packet::{
 pub use pages::huge_pages;
 pub use report::{csv, json, page, series_csv, summary_csv, table};
 pub use result::{Detail, OrderCost, RunResult, Tally};
+pub use rings::RingOutcome;
 pub use run::run;
 pub use saa::SaaOutcome;
 pub use stats::{Quantiles, Summary};

@@ -1,7 +1,7 @@
 //! From a spec's network to a topology.
 
 use crate::spec::{
-    AdaptationSpec, FlowControlSpec, Network, Routing, ServiceSpec, Shape, TiesSpec,
+    AdaptationSpec, FlowControlSpec, Network, RingSpec, Routing, ServiceSpec, Shape, TiesSpec,
 };
 use srd_fabric::lossless::LANES_MAX;
 use srd_fabric::routing::{Adaptation, CircuitConfig, Placement, Ties};
@@ -66,7 +66,32 @@ impl Network {
     /// The tree of the shape that has one.
     fn tree(&self) -> Result<KaryNTree, String> {
         let (k, n) = (self.need(self.k, "k")?, self.need(self.n, "n")?);
-        KaryNTree::new(k, n, self.horizontal.unwrap_or(0)).map_err(|e| format!("network.{e}"))
+        let tree = KaryNTree::new(k, n, self.horizontal.unwrap_or(0));
+        let tree = tree.map_err(|e| format!("network.{e}"))?;
+        let tree = if self.ring == Some(RingSpec::Line) { tree.line() } else { tree };
+        Ok(self.ring_hops_max.map_or(tree, |hops| tree.ring_hops_limit(hops)))
+    }
+
+    /// Packets can come back to a switch along horizontal cables.
+    fn has_rings(&self) -> bool {
+        self.horizontal.unwrap_or(0) > 0 && self.ring != Some(RingSpec::Line)
+    }
+
+    /// Refuses rules for horizontal cables where there are none.
+    fn rings_check(&self) -> Result<(), String> {
+        let rules =
+            [("ring", self.ring.is_some()), ("ring_hops_max", self.ring_hops_max.is_some())];
+        if let Some((name, _)) = rules.iter().find(|(_, given)| *given)
+            && self.horizontal.unwrap_or(0) == 0
+        {
+            return Err(format!("network.{name}: there are no rings; give horizontal, too"));
+        }
+        if self.ring_hops_max == Some(0) {
+            return Err("network.ring_hops_max = 0 must be at least 1; without horizontal cables \
+                        nobody goes along"
+                .into());
+        }
+        Ok(())
     }
 
     /// Refuses what can be known to be wrong before the network is laid out.
@@ -89,6 +114,8 @@ impl Network {
             ("k", self.k.is_some(), self.shape == Shape::FatTree || tree),
             ("n", self.n.is_some(), tree),
             ("horizontal", self.horizontal.is_some(), tree),
+            ("ring", self.ring.is_some(), tree),
+            ("ring_hops_max", self.ring_hops_max.is_some(), tree),
             ("routing", self.routing != Routing::Ecmp, tree),
             ("circuit_entries", self.circuit_entries.is_some(), tree),
             ("adaptation", self.adaptation.is_some(), tree),
@@ -121,6 +148,9 @@ impl Network {
         if let (true, Some((name, _))) = (tree, without) {
             return Err(format!("network.{name}: only routing = \"circuits\" has it"));
         }
+        if tree {
+            self.rings_check()?;
+        }
         if credits {
             self.credits_check()?;
         }
@@ -149,7 +179,7 @@ impl Network {
         if !(1..=LANES_MAX).contains(&self.lanes()) {
             return Err(format!("network.lanes = {} must be 1 or {LANES_MAX}", self.lanes()));
         }
-        if self.horizontal.unwrap_or(0) > 0 && self.lanes() < 2 {
+        if self.has_rings() && self.lanes() < 2 {
             return Err("network.lanes = 1: packets wait for each other in a circle around the \
                         rings of horizontal cables; give 2"
                 .into());
@@ -158,7 +188,7 @@ impl Network {
     }
 
     fn lanes(&self) -> u32 {
-        self.lanes.unwrap_or(if self.horizontal.unwrap_or(0) > 0 { 2 } else { 1 })
+        self.lanes.unwrap_or(if self.has_rings() { 2 } else { 1 })
     }
 
     /// Settings of a world with this network.

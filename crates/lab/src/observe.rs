@@ -10,7 +10,8 @@ mod data;
 mod links;
 
 pub use data::{
-    FlowSeries, Interval, LinkSeries, LinkUse, Observation, Share, Spread, Tier, TierInterval, gbps,
+    FlowSeries, Interval, LinkSeries, LinkUse, Observation, RingSeries, Share, Spread, Tier,
+    TierInterval, gbps,
 };
 
 use crate::workload::Flow;
@@ -23,6 +24,8 @@ pub const SAMPLES_MAX: usize = 400;
 pub const FLOWS_MAX: usize = 64;
 /// Most links with a series of their own.
 pub const LINKS_MAX: usize = 128;
+/// Most rings with a series.
+pub const RINGS_MAX: usize = 64;
 
 /// What the network cannot know: the protocol's side of one moment. All counts since the start.
 pub struct Moment<'a> {
@@ -68,6 +71,8 @@ pub struct Sampler {
     flow_active: Vec<bool>,
     before: Interval,
     links: Links,
+    /// Packets that found no room in each ring by the last look.
+    ring_drops: Vec<u64>,
 }
 
 /// An interval of one, two or five times a power of ten, at least 1 µs, of which `expected_ps` has
@@ -116,6 +121,7 @@ impl Sampler {
             flow_active: vec![false; n],
             before: Interval::default(),
             links,
+            ring_drops: Vec::new(),
         }
     }
 
@@ -142,6 +148,7 @@ impl Sampler {
             drops: DropReason::ALL.map(|r| totals.drops.of(r)),
         };
         self.links.take(world, at, at - self.out.end_ps, first, &mut self.out);
+        self.rings_take(world, at, first);
         if !first {
             self.out.intervals.push(now.since(&self.before));
             self.out.spreads.push(spread);
@@ -152,6 +159,24 @@ impl Sampler {
             self.out.halve();
         }
         self.due = at + self.out.interval_ps;
+    }
+
+    /// Looks at the rings, the first of them if there are many.
+    fn rings_take<P: Clone, H: Host<P>>(&mut self, world: &mut World<P, H>, at: Ps, first: bool) {
+        let (rings, before) = (&mut self.out.rings, &mut self.ring_drops);
+        let mut i = 0;
+        world.rings_sample(at, |host, sample| {
+            if first && rings.len() < RINGS_MAX {
+                let (depth_max, drops) = (Vec::new(), Vec::new());
+                rings.push(RingSeries { host: host.0, depth_max, drops });
+                before.push(sample.dropped);
+            } else if let Some(ring) = rings.get_mut(i) {
+                ring.depth_max.push(sample.backlog_bytes_max);
+                let old = std::mem::replace(&mut before[i], sample.dropped);
+                ring.drops.push(sample.dropped - old);
+            }
+            i += 1;
+        });
     }
 
     /// Takes what each flow received since the last look.

@@ -1,6 +1,7 @@
 //! Results as a table, as CSV and as JSON.
 
 mod charts;
+mod copa;
 mod html;
 mod phases;
 mod series;
@@ -9,6 +10,7 @@ pub use html::page;
 pub use series::{series_csv, summary_csv};
 
 use crate::result::RunResult;
+use crate::rings::RingOutcome;
 use crate::stats::Quantiles;
 use serde_json::{Value, json as object};
 use srd_fabric::DropReason;
@@ -141,6 +143,22 @@ fn quantiles(q: &Quantiles) -> Value {
     object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean })
 }
 
+fn ring(r: &RingOutcome) -> Value {
+    let s = &r.stats;
+    object!({
+        "host": r.host.0,
+        "arrived": s.arrived,
+        "dropped": s.dropped,
+        "written_bytes": s.written_bytes,
+        "waiting_bytes": s.waiting_bytes,
+        "depth_bytes_max": s.depth_bytes_max,
+        "depth_bytes_p99": s.depth_bytes_p99,
+        "idle_share": r.idle_share(),
+        "idle_us": s.idle_ps as f64 / 1e6,
+        "span_us": s.span_ps as f64 / 1e6,
+    })
+}
+
 fn one(r: &RunResult) -> Value {
     let drops: serde_json::Map<String, Value> = DropReason::ALL
         .iter()
@@ -178,6 +196,7 @@ fn one(r: &RunResult) -> Value {
         "packets_sent": r.packets_sent,
         "marked": r.marked,
         "drops": drops,
+        "rings": r.rings.iter().map(ring).collect::<Vec<_>>(),
         "events": r.events,
         "simulated_us": r.end_ps as f64 / 1e6,
         "cpu_s": r.cpu_ns as f64 / 1e9,

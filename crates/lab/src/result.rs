@@ -1,7 +1,9 @@
 //! What came of one run.
 
 use crate::congestion::Met;
+use crate::copa::CopaOutcome;
 use crate::observe::Observation;
+use crate::rings::RingOutcome;
 use crate::saa::SaaOutcome;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
@@ -22,6 +24,8 @@ pub struct RunResult {
     pub hosts: u32,
     /// Completion times: `[round][flow]`, `None` = did not end in time.
     pub fct_ps: Vec<Vec<Option<Ps>>>,
+    /// The same until the last byte had arrived, where phases are measured.
+    pub arrived_ps: Vec<Vec<Option<Ps>>>,
     /// Floor of each flow, with the transport's own headers.
     pub floor_ps: Vec<Ps>,
     /// Ideal time of each flow: payload alone at its slower end, no headers, no round trip.
@@ -71,6 +75,8 @@ pub struct RunResult {
     pub observation: Option<Box<Observation>>,
     /// What order would have cost, if `spec.measure.order` is set.
     pub order: Option<OrderCost>,
+    /// Receive paths of hosts, if the spec gives them any.
+    pub rings: Vec<RingOutcome>,
     /// From the start of the last round to its last flow's end; `None` = not all ended.
     pub phase_ps: Option<Ps>,
     /// Ports of all switches per host, where the network is a k-ary n-tree.
@@ -113,6 +119,8 @@ pub enum Detail {
     },
     /// Packets in order over a lossless network.
     Saa(Box<SaaOutcome>),
+    /// COPA's.
+    Copa(Box<CopaOutcome>),
     /// No packets.
     Static(Box<Met>),
 }
@@ -159,6 +167,7 @@ impl RunResult {
             Detail::Srd { engine, .. } => engine.mtu.into(),
             Detail::Tcp { config, .. } => config.mss,
             Detail::Saa(outcome) => outcome.payload_bytes,
+            Detail::Copa(outcome) => outcome.config.payload_bytes,
             Detail::Static(_) => 0,
         }
     }
@@ -166,14 +175,21 @@ impl RunResult {
     pub fn srd_counters(&self) -> Option<&Counters> {
         match &self.detail {
             Detail::Srd { counters, .. } => Some(counters),
-            Detail::Tcp { .. } | Detail::Saa(_) | Detail::Static(_) => None,
+            _ => None,
         }
     }
     /// TCP's counters; `None` if another transport ran.
     pub fn tcp_counters(&self) -> Option<&srd_rivals::Counters> {
         match &self.detail {
             Detail::Tcp { counters, .. } => Some(counters),
-            Detail::Srd { .. } | Detail::Saa(_) | Detail::Static(_) => None,
+            _ => None,
+        }
+    }
+    /// What COPA's transport says of itself; `None` if another one ran.
+    pub fn copa(&self) -> Option<&CopaOutcome> {
+        match &self.detail {
+            Detail::Copa(outcome) => Some(outcome),
+            _ => None,
         }
     }
     /// Which transport ran.
@@ -188,6 +204,7 @@ impl RunResult {
                 config.parameters().into_iter().map(|(k, v)| (k.to_string(), v)).collect()
             }
             Detail::Saa(outcome) => outcome.parameters.clone(),
+            Detail::Copa(outcome) => outcome.parameters(),
             Detail::Static(_) => Vec::new(),
         }
     }

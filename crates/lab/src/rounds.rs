@@ -27,6 +27,8 @@ pub struct Running<'a, P, H> {
     started: Vec<Option<Ps>>,
     /// Completion times: `[round][flow]`.
     pub fct: Vec<Vec<Option<Ps>>>,
+    /// The same until the last byte had arrived; empty unless the spec measures phases.
+    pub arrived: Vec<Vec<Option<Ps>>>,
     left: usize,
     fired: Vec<u32>,
     seen_ends: usize,
@@ -76,6 +78,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
             round: 0,
             started: Vec::new(),
             fct: Vec::new(),
+            arrived: Vec::new(),
             left: 0,
             fired: vec![0; flows.triggers.len()],
             seen_ends: 0,
@@ -176,6 +179,9 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         let n = self.flows.flows.len();
         self.started = vec![None; n];
         self.fct.push(vec![None; n]);
+        if self.spec.measure.phase {
+            self.arrived.push(vec![None; n]);
+        }
         self.left = n;
         self.fired.fill(0);
         for (i, f) in self.flows.flows.iter().enumerate() {
@@ -201,13 +207,17 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
                 self.flow_ended(end);
             }
         }
-        if self.flows.triggers.is_empty() {
+        if self.flows.triggers.is_empty() && !self.spec.measure.phase {
             return;
         }
         let arrivals = self.board.arrivals_from(self.seen_arrivals);
         self.seen_arrivals += arrivals.len();
         for a in arrivals.iter().filter(|a| a.flow & WARM == 0) {
-            if let Some(t) = self.flows.flows[a.flow as usize].on_received {
+            let i = a.flow as usize;
+            if let (Some(round), Some(start)) = (self.arrived.last_mut(), self.started[i]) {
+                round[i] = Some(a.at - start);
+            }
+            if let Some(t) = self.flows.flows[i].on_received {
                 self.trigger_fire(t, a.at);
             }
         }

@@ -8,8 +8,8 @@ use crate::rounds::Running;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, saa, srd, tcp};
-use srd_fabric::{Fault, Host, MS, Ps, Topology, US, World};
+use crate::{congestion, copa, rings, saa, srd, tcp};
+use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,6 +25,8 @@ pub struct Plan<'a> {
     pub flows: Flows,
     /// What goes wrong, and when.
     pub faults: Vec<(Ps, Fault)>,
+    /// Which hosts have a ring, and which.
+    pub rings: Vec<(HostId, RingConfig)>,
 }
 
 /// What the transport says of itself after a run.
@@ -58,11 +60,13 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
         return Err("workload.bytes: single flows are measured up to 2^38 bytes".into());
     }
     let faults = faults_of(&spec.fault, &topo, seed)?;
-    let plan = Plan { spec, seed, topo, flows, faults };
+    let rings = rings::rings_of(spec, topo.hosts(), &flows)?;
+    let plan = Plan { spec, seed, topo, flows, faults, rings };
     match spec.transport {
         Transport::Srd => srd::run(&plan),
         Transport::Tcp => tcp::run(&plan),
         Transport::Saa => saa::run(&plan),
+        Transport::Copa => copa::run(&plan),
         Transport::Static => congestion::run(spec, &plan.topo, folder, seed),
     }
 }
@@ -74,14 +78,23 @@ fn floor_flow(f: &Flow) -> FloorFlow {
 }
 
 impl Plan<'_> {
-    /// Schedules the faults.
+    /// Largest base RTT between a flow's ends, with full packets.
+    pub fn base_rtt(&self, framing: &Framing) -> Ps {
+        let mut ways = Ways::new(&self.topo);
+        let flows = &self.flows.flows;
+        // The base RTTs of a regular network take few values; a sample of the flows meets them all.
+        let sample = flows.iter().step_by(flows.len().div_ceil(256));
+        sample.map(|f| ways.base_rtt(f.src, f.dst, framing.full())).max().unwrap_or(10 * US)
+    }
+
+    /// Gives hosts their rings, and schedules the faults.
     ///
     /// # Errors
     /// If the network refuses one.
-    pub fn faults_schedule<P: Clone, H: Host<P>>(
-        &self,
-        world: &mut World<P, H>,
-    ) -> Result<(), String> {
+    pub fn prepare<P: Clone, H: Host<P>>(&self, world: &mut World<P, H>) -> Result<(), String> {
+        for (host, ring) in &self.rings {
+            world.ring_set(*host, *ring).map_err(|e| format!("host: {e}"))?;
+        }
         for (at, fault) in &self.faults {
             world.fault_at(*at, *fault).map_err(|e| e.to_string())?;
         }
@@ -97,8 +110,14 @@ impl Plan<'_> {
         outcome: impl FnOnce(&World<P, H>) -> Outcome,
     ) -> RunResult {
         let floor_flows: Vec<FloorFlow> = self.flows.flows.iter().map(floor_flow).collect();
-        let floor_ps = floors(&self.topo, framing, &floor_flows);
-        let ideal_ps = floors(&self.topo, &Framing::ideal(), &floor_flows);
+        let drains = rings::drains_of(&self.rings);
+        let floor_ps = floors(&self.topo, framing, &floor_flows, &drains);
+        let ideal_ps = floors(
+            &self.topo,
+            &Framing { reads: framing.reads, ..Framing::ideal() },
+            &floor_flows,
+            &drains,
+        );
         if self.spec.measure.observe {
             running.observe(self.interval_ps(&floor_ps));
         }
@@ -108,7 +127,7 @@ impl Plan<'_> {
         let (cpu_ns, wall_ns) = (cpu_ns() - cpu, wall.elapsed().as_nanos() as u64);
         let observation = running.observed().map(Box::new);
         let phase_ps = running.phase_ps();
-        let Running { world, fct, board, .. } = running;
+        let Running { world, fct, arrived, board, .. } = running;
         let totals = world.totals();
         debug_assert!(totals.conserved());
         let out = outcome(&world);
@@ -126,6 +145,7 @@ impl Plan<'_> {
             summary: Summary::of(&fct, &floor_ps),
             data_packets,
             fct_ps: fct,
+            arrived_ps: arrived,
             floor_ps,
             ideal_ps,
             flows: self.flows.flows.clone(),
@@ -148,6 +168,7 @@ impl Plan<'_> {
             last_hop_bytes_max: self.last_hop_bytes_max(&world),
             observation,
             order: out.order,
+            rings: rings::outcomes(&world, &self.rings),
             phase_ps,
             ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
         }

@@ -11,7 +11,7 @@ use crate::result::{Detail, RunResult, Tally};
 use crate::rounds::{Calls, Running};
 use crate::run::{Outcome, Plan};
 use crate::spec::{InjectionSpec, RatesSpec, SaaSpec};
-use srd_fabric::{Delivered, Host, HostId, HostIo, LinkId, Ps, Rng, SwitchId, US, World};
+use srd_fabric::{Delivered, Host, HostId, HostIo, LinkId, Ps, Rng, SwitchId, World};
 use srd_saa::{
     ANNOUNCE, ASK, ControlCounters, Injection, Phase, PhaseFlow, Rates, SaaConfig, SaaHost,
     SaaPacket,
@@ -120,7 +120,7 @@ impl Host<SaaPacket> for SaaLabHost {
 pub fn run(plan: &Plan<'_>) -> Result<RunResult, String> {
     let saa = plan.spec.saa.clone().unwrap_or_default();
     let framing = Framing::tcp(saa.packet_bytes - saa.header_bytes, saa.header_bytes);
-    let base_rtt = base_rtt(plan, &framing);
+    let base_rtt = plan.base_rtt(&framing);
     let config = Rc::new(config_of(plan, &saa, base_rtt));
     let flow = |f: &crate::Flow| PhaseFlow { src: f.src, dst: f.dst, bytes: framing.wire(f.bytes) };
     let phase = Rc::new(Phase::new(plan.flows.flows.iter().map(flow).collect()));
@@ -128,7 +128,7 @@ pub fn run(plan: &Plan<'_>) -> Result<RunResult, String> {
     let (world, calls) = world_of(plan, &saa, &config, &phase, &board)?;
     let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
     running.tail_ps = TAIL_RTTS * base_rtt;
-    plan.faults_schedule(&mut running.world)?;
+    plan.prepare(&mut running.world)?;
     let deadlock = RefCell::new(None);
     let result = plan.execute(running, &framing, base_rtt, |world| {
         deadlock.replace(world.deadlock().map(|d| d.describe(&plan.topo)));
@@ -138,14 +138,6 @@ pub fn run(plan: &Plan<'_>) -> Result<RunResult, String> {
         Some(text) => Err(format!("seed {}: {text}", plan.seed)),
         None => Ok(result),
     }
-}
-
-fn base_rtt(plan: &Plan<'_>, framing: &Framing) -> Ps {
-    let mut ways = Ways::new(&plan.topo);
-    let flows = &plan.flows.flows;
-    // The base RTTs of a regular network take few values; a sample of the flows meets them all.
-    let sample = flows.iter().step_by(flows.len().div_ceil(256));
-    sample.map(|f| ways.base_rtt(f.src, f.dst, framing.full())).max().unwrap_or(10 * US)
 }
 
 fn config_of(plan: &Plan<'_>, saa: &SaaSpec, base_rtt: Ps) -> SaaConfig {

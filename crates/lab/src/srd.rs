@@ -38,9 +38,12 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     let (settings, base_rtt) = settings_of(plan.spec, &plan.topo, &plan.flows)?;
     let framing = framing_of(&settings);
     let board: SharedBoard = Rc::new(Board::default());
+    if settings.watch.arrivals {
+        board.arrivals_await(plan.flows.flows.iter().map(|f| f.bytes));
+    }
     let (world, calls) = world_of(plan, &settings, &board)?;
     let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
-    plan.faults_schedule(&mut running.world)?;
+    plan.prepare(&mut running.world)?;
     Ok(plan.execute(running, &framing, base_rtt, |world| outcome(world, plan, settings.engine)))
 }
 
@@ -175,6 +178,8 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
             order: spec.measure.order,
             drop_early: e.order == OrderSpec::Drop,
             progress: spec.measure.observe,
+            // Other verbs name no address.
+            arrivals: spec.measure.phase && matches!(verb, Verb::Write),
         },
     };
     Ok((settings, base_rtt))

@@ -40,6 +40,8 @@ pub struct WatchSpec {
     pub drop_early: bool,
     /// Tell the board how far each flow is.
     pub progress: bool,
+    /// Tell the board of payload, so that it knows when flows have arrived.
+    pub arrivals: bool,
 }
 
 /// One flow's order.
@@ -82,12 +84,18 @@ impl Watch {
     /// Whether anything is noted at all.
     #[inline]
     pub const fn is_on(&self) -> bool {
-        self.spec.bucket_ps > 0 || self.spec.order || self.spec.progress
+        let s = &self.spec;
+        s.bucket_ps > 0 || s.order || s.progress || s.arrivals
     }
 
     /// Whether the board wants to know how far flows are.
     pub const fn has_progress(&self) -> bool {
         self.spec.progress
+    }
+
+    /// Whether the board wants to know when flows have arrived.
+    pub const fn has_arrivals(&self) -> bool {
+        self.spec.arrivals
     }
 
     /// Whether the receiver drops a packet for `address` because an earlier one is missing.

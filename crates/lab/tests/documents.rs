@@ -33,7 +33,7 @@ fn every_row_has_a_number_and_a_status_and_what_it_needs() {
     let text = std::fs::read_to_string(docs().join("paper-map.md")).unwrap();
     let rows = rows(&text);
     assert!(rows.len() > 80, "{} rows", rows.len());
-    for source in ["P", "S", "Z"] {
+    for source in ["P", "S", "Z", "C"] {
         let numbers: Vec<&str> =
             rows.iter().map(|r| r[0]).filter(|n| n.starts_with(source)).collect();
         let want: Vec<String> = (1..=numbers.len()).map(|n| format!("{source}{n}")).collect();

@@ -44,13 +44,6 @@ impl Rate {
         let due = ps.div_ceil(self.weight as u128);
         if due > Ps::MAX as u128 { Ps::MAX } else { due as Ps }
     }
-
-    /// How many whole periods of a packet `elapsed` holds.
-    pub const fn periods(self, packet_ps: Ps, elapsed: Ps) -> u64 {
-        let all = elapsed as u128 * self.weight as u128;
-        let n = all / (packet_ps as u128 * self.most as u128);
-        if n > u64::MAX as u128 { u64::MAX } else { n as u64 }
-    }
 }
 
 /// Rates of all flows of a phase.

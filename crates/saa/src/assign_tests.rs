@@ -94,12 +94,15 @@ fn a_rate_is_a_share_or_none() {
 
 proptest! {
     #[test]
-    fn periods_are_the_inverse_of_due(
+    fn no_packet_is_due_before_its_share_or_a_picosecond_after(
         (weight, more, packet, n) in (1u64..1000, 0u64..100_000, 1u64..1_000_000, 0u64..10_000)
     ) {
         let rate = Rate::new(weight, weight + more).expect("a share");
         let due = rate.due(packet, n);
-        prop_assert_eq!(rate.periods(packet, due), n);
-        prop_assert!(due == 0 || rate.periods(packet, due - 1) < n);
+        // due · w_f >= n · packet · W_f, and no smaller time holds that.
+        let sent = u128::from(n * packet) * u128::from(weight + more);
+        let weight = u128::from(weight);
+        prop_assert!(u128::from(due) * weight >= sent);
+        prop_assert!(due == 0 || u128::from(due - 1) * weight < sent);
     }
 }

@@ -94,7 +94,12 @@ pub enum State {
     Idle,
     /// Announced, not answered yet: no rate.
     Announced,
-    /// It has a rate.
+    /// Answered: it has been told a rate, which may be too high, because others that start with it
+    /// may not have announced themselves yet.
+    Told,
+    /// It asks once more, and has no answer yet.
+    Confirming,
+    /// Those that started with it are counted: it sends at the rate that it is told.
     Running,
     /// Withdrawn, not answered yet.
     Withdrawn,
@@ -124,11 +129,11 @@ pub struct FlowControl {
 /// Control packets of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlCounters {
-    /// Announcements and withdrawals, repetitions left aside.
+    /// Announcements, confirmations and withdrawals, repetitions left aside.
     pub events: u64,
-    /// Probes; they ride on data packets.
+    /// Probes that rode on data packets.
     pub probes: u64,
-    /// Announcements and withdrawals sent again.
+    /// Events sent again.
     pub repeated: u64,
     /// Answers that told of a new W_f.
     pub rates: u64,
@@ -198,7 +203,13 @@ impl FlowControl {
         self.number = numbers.take();
         (self.sent_at, self.tries) = (now, 0);
         self.counters.events += 1;
-        Control { event, flow: self.flow, number: self.number, value: self.weight }
+        self.control(event)
+    }
+
+    /// The event that waits for its answer, as it is sent.
+    const fn control(&self, event: Event) -> Control {
+        let value = if matches!(event, Event::Probe) { 0 } else { self.weight };
+        Control { event, flow: self.flow, number: self.number, value }
     }
 
     /// The flow starts: what to send first.
@@ -209,6 +220,16 @@ impl FlowControl {
         self.since_probe = self.probe_packets;
         self.answered = 0;
         self.event(now, Event::Announce, numbers)
+    }
+
+    /// A flow that has been told a rate asks whether it still holds: what to send. A probe without
+    /// data; it is repeated like an announcement, because the flow waits for its answer.
+    pub fn confirm(&mut self, now: Ps, numbers: &mut Numbers) -> Option<Control> {
+        if self.state != State::Told {
+            return None;
+        }
+        self.state = State::Confirming;
+        Some(self.event(now, Event::Probe, numbers))
     }
 
     /// The last data packet has left: what to send behind it.
@@ -232,8 +253,11 @@ impl FlowControl {
     /// An answer has come. `Some(W_f)` if it tells of a rate.
     pub fn answer(&mut self, answer: &Control) -> Option<u64> {
         match self.state {
-            State::Announced if answer.number == self.number => {
-                self.state = State::Running;
+            State::Announced | State::Confirming if answer.number == self.number => {
+                self.state = match self.state {
+                    State::Announced => State::Told,
+                    _ => State::Running,
+                };
                 self.answered = answer.number;
                 self.counters.rates += 1;
                 Some(answer.value)
@@ -255,11 +279,11 @@ impl FlowControl {
     /// When the last event must be sent again; [`Ps::MAX`] if nothing waits.
     pub const fn due(&self) -> Ps {
         match self.state {
-            State::Announced | State::Withdrawn => {
+            State::Announced | State::Confirming | State::Withdrawn => {
                 let doubled = if self.tries > BACKOFF_MAX { BACKOFF_MAX } else { self.tries };
                 self.sent_at.saturating_add(self.timeout_ps << doubled)
             }
-            State::Idle | State::Running | State::Ended => Ps::MAX,
+            State::Idle | State::Told | State::Running | State::Ended => Ps::MAX,
         }
     }
 
@@ -267,12 +291,13 @@ impl FlowControl {
     pub const fn repeat(&mut self, now: Ps) -> Control {
         let event = match self.state {
             State::Withdrawn => Event::Withdraw,
+            State::Confirming => Event::Probe,
             _ => Event::Announce,
         };
         self.sent_at = now;
         self.tries += 1;
         self.counters.repeated += 1;
-        Control { event, flow: self.flow, number: self.number, value: self.weight }
+        self.control(event)
     }
 }
 

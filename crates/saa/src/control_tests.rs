@@ -6,6 +6,15 @@ use std::collections::BTreeSet;
 
 const TIMEOUT: Ps = 100;
 
+/// Announces a flow and asks again; both are answered with `value`. The flow runs then.
+fn started(flow: &mut FlowControl, numbers: &mut Numbers, value: u64) {
+    let first = flow.announce(0, numbers);
+    assert_eq!(flow.answer(&Control { event: Event::Answer, value, ..first }), Some(value));
+    let again = flow.confirm(0, numbers).expect("it was told a rate");
+    assert_eq!(flow.answer(&Control { event: Event::Answer, value, ..again }), Some(value));
+    assert_eq!(flow.state(), State::Running);
+}
+
 #[test]
 fn packets_are_sixteen_bytes_and_come_back_as_they_were() {
     for event in [Event::Announce, Event::Probe, Event::Withdraw, Event::Answer] {
@@ -41,23 +50,30 @@ fn what_is_not_answered_is_repeated_with_its_number_and_ever_more_rarely() {
     let answer = Control { event: Event::Answer, value: 128, ..first };
     assert_eq!(flow.answer(&answer), Some(128));
     assert_eq!(flow.answer(&answer), None, "an answer counts once");
+    assert_eq!((flow.state(), flow.due()), (State::Told, Ps::MAX));
+    let again = flow.confirm(now, &mut numbers).expect("it was told a rate");
+    assert_eq!((again.event, again.value, flow.due()), (Event::Probe, 0, now + 100));
+    now = flow.due();
+    assert_eq!(flow.repeat(now), again, "the flow waits for it, so it is repeated as well");
+    assert_eq!(flow.answer(&answer), None, "not what it asked for");
+    assert_eq!(flow.answer(&Control { event: Event::Answer, value: 192, ..again }), Some(192));
     assert_eq!((flow.state(), flow.due()), (State::Running, Ps::MAX));
+    assert_eq!(flow.confirm(now, &mut numbers), None, "once");
     let last = flow.withdraw(now, &mut numbers);
     assert!(last.number > first.number && last.value == 64);
     assert_eq!(flow.answer(&Control { event: Event::Answer, value: 0, ..first }), None);
     assert_eq!(flow.state(), State::Withdrawn, "an old answer ends nothing");
     flow.answer(&Control { event: Event::Answer, value: 0, ..last });
     assert_eq!(flow.state(), State::Ended);
-    assert_eq!((flow.counters().events, flow.counters().repeated), (2, 9));
+    assert_eq!((flow.counters().events, flow.counters().repeated), (3, 10));
 }
 
 #[test]
 fn the_first_data_packet_probes_and_then_every_nth() {
     let mut numbers = Numbers::default();
     let mut flow = FlowControl::new(0, 1, 4, TIMEOUT);
-    let first = flow.announce(0, &mut numbers);
     assert_eq!(flow.probe(&mut numbers), None, "no rate yet, no data");
-    flow.answer(&Control { event: Event::Answer, value: 1, ..first });
+    started(&mut flow, &mut numbers, 1);
     let probes: Vec<bool> = (0..9).map(|_| flow.probe(&mut numbers).is_some()).collect();
     assert_eq!(probes, [true, false, false, false, true, false, false, false, true]);
 }
@@ -66,8 +82,7 @@ fn the_first_data_packet_probes_and_then_every_nth() {
 fn answers_of_probes_that_overtake_each_other_do_not_turn_time_back() {
     let mut numbers = Numbers::default();
     let mut flow = FlowControl::new(0, 1, 1, TIMEOUT);
-    let first = flow.announce(0, &mut numbers);
-    flow.answer(&Control { event: Event::Answer, value: 1, ..first });
+    started(&mut flow, &mut numbers, 1);
     let a = flow.probe(&mut numbers).expect("every packet probes");
     let b = flow.probe(&mut numbers).expect("every packet probes");
     assert_eq!(flow.answer(&Control { event: Event::Answer, value: 9, ..b }), Some(9));
@@ -150,6 +165,13 @@ fn distributed_is_optimal_after_one_probe_and_weights_go_back_to_nothing() {
             repeated += u64::from(tries) - 1;
         }
         let optimal = optimal(&paths);
+        for f in 0..n {
+            let again = flows[f].confirm(0, &mut numbers[f]).expect("it was told a rate");
+            let (tries, most) = until_answered(&mut net, (f, &mut flows[f]), again, paths.links(f));
+            let rate = most.and_then(|most| Rate::new(paths.weight(f), most));
+            assert_eq!(rate, Some(optimal.rates[f]), "seed {seed}, flow {f}, loss {loss}");
+            repeated += u64::from(tries) - 1;
+        }
         for f in 0..n {
             // A lost probe is not repeated: the next data packet's is as good.
             let most = loop {

@@ -79,6 +79,8 @@ struct Sending {
     next: u32,
     round: u32,
     started_at: Ps,
+    /// The rate that it was told last.
+    told: Option<Rate>,
     pacer: Pacer,
     control: FlowControl,
     /// Only the entry of this number in the queue of flows is meant.
@@ -137,16 +139,19 @@ impl SaaHost {
         debug_assert_eq!(of.src, self.id);
         let c = &self.config;
         let index = self.sending.len() as u32;
-        let packets = of.bytes.div_ceil(c.packet_bytes.into());
+        let packets = u32::try_from(of.bytes.div_ceil(c.packet_bytes.into()))
+            .expect("the lab bounds flows to 2^38 bytes");
         self.sending.push(Sending {
             flow,
             dst: of.dst,
             circuit: None,
             bytes: of.bytes,
-            packets: u32::try_from(packets).expect("the lab bounds flows to 2^38 bytes"),
-            next: 0,
+            packets,
+            // Nothing to send until it starts.
+            next: packets,
             round: 0,
             started_at: 0,
+            told: None,
             pacer: Pacer::new(c.injection, c.packet_ps, jitter),
             control: FlowControl::new(index, of.bytes, c.probe_packets, c.timeout_ps),
             stamp: 0,
@@ -157,7 +162,7 @@ impl SaaHost {
     /// Starts a flow.
     fn start(&mut self, now: Ps, i: usize, round: u32, io: &mut HostIo<'_, SaaPacket>) {
         let s = &mut self.sending[i];
-        debug_assert!(s.next == 0 || s.next == s.packets, "a flow starts when it has ended");
+        debug_assert!(s.next == s.packets, "a flow starts when it has ended");
         (s.next, s.round, s.started_at) = (0, round, now);
         if s.circuit.is_none() {
             s.circuit = Some(io.flow_open(s.dst));
@@ -173,6 +178,7 @@ impl SaaHost {
             }
             Rates::Distributed => {
                 s.pacer.stop();
+                s.told = None;
                 let control = s.control.announce(now, &mut self.numbers);
                 self.unanswered.push(i as u32);
                 self.control_queue(i, control);
@@ -188,9 +194,18 @@ impl SaaHost {
             self.unanswered.push(i as u32);
             Some(s.control.announce(now, &mut self.numbers))
         } else {
-            s.control.probe(&mut self.numbers)
+            self.confirm(now, i);
+            None
         };
         if let Some(control) = control {
+            self.control_queue(i, control);
+        }
+    }
+
+    /// Asks whether the rate that a flow was told still holds.
+    fn confirm(&mut self, now: Ps, i: usize) {
+        if let Some(control) = self.sending[i].control.confirm(now, &mut self.numbers) {
+            self.unanswered.push(i as u32);
             self.control_queue(i, control);
         }
     }
@@ -329,15 +344,24 @@ impl SaaHost {
         if let Some(most) = most {
             self.phase.most_noted(most);
         }
-        if let Some(rate) = most.and_then(|most| Rate::new(s.bytes, most)) {
-            let changed = s.pacer.rate() != Some(rate);
-            s.pacer.rate_set(now, rate);
+        let rate = most.and_then(|most| Rate::new(s.bytes, most));
+        if let Some(rate) = rate {
+            let changed = s.told.replace(rate) != Some(rate);
             if self.config.rates == Rates::Distributed {
                 self.phase.rate_noted(s.flow, now - s.started_at, changed);
-                if changed {
+            }
+            // A rate that is not confirmed is not used: together those of flows that start at once
+            // may be more than a link carries.
+            if after == State::Running || self.config.rates == Rates::Optimal {
+                let before = s.pacer.rate();
+                s.pacer.rate_set(now, rate);
+                if before != Some(rate) {
                     self.flow_queue(i);
                 }
             }
+        }
+        if after == State::Told && self.config.rates == Rates::Distributed {
+            self.confirm(now, i);
         }
         if after == State::Ended && before != after {
             self.close(i);

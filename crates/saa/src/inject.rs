@@ -6,9 +6,10 @@ use srd_fabric::Ps;
 /// How a host makes packets of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// One packet in each period of W_f / w_f packet times, the periods shifted by a phase of the
-    /// flow's own. A packet is never early; a period that passes without a packet is lost, because
-    /// to catch up would be a burst. Stronger than a leaky bucket.
+    /// One packet each W_f / w_f packet times, the first after a phase of the flow's own. A packet
+    /// is never early. After one that was late the next comes a whole period later: to catch up
+    /// would be a burst, and to keep to the old times would let the same packets meet in each
+    /// period again. Stronger than a leaky bucket.
     Exact,
     /// A leaky bucket that holds so many packets: what was missed is made up for, up to this burst.
     Bucket {
@@ -28,18 +29,18 @@ pub struct Pacer {
     /// Where in its first period a flow begins, in parts of 2^32.
     phase: u32,
     rate: Option<Rate>,
-    /// Exact: start of the period `index` = 0. Bucket: when the bucket would be empty of what has
+    /// Exact: when the next packet may leave. Bucket: when the bucket would be empty of what has
     /// left so far.
     origin: Ps,
-    /// Exact: the period in which the next packet may leave.
-    index: u64,
+    /// Exact: when the last one left.
+    last: Option<Ps>,
 }
 
 impl Pacer {
     /// The clock of a flow that has no rate yet. `packet_ps`: time of a full packet at line rate;
     /// `phase`: any bits, drawn from the seed.
     pub const fn new(injection: Injection, packet_ps: Ps, phase: u32) -> Self {
-        Self { injection, packet_ps, phase, rate: None, origin: 0, index: 0 }
+        Self { injection, packet_ps, phase, rate: None, origin: 0, last: None }
     }
 
     /// The flow's rate, once it has one.
@@ -60,20 +61,14 @@ impl Pacer {
                     self.origin = now;
                 }
             }
-            Injection::Exact => match self.rate {
-                None => {
+            Injection::Exact => match (self.rate, self.last) {
+                (None, _) => {
                     let shift = (u128::from(period) * u128::from(self.phase)) >> 32;
-                    (self.origin, self.index) = (now + shift as Ps, 0);
+                    (self.origin, self.last) = (now + shift as Ps, None);
                 }
-                Some(_) => {
-                    // The period that runs began at the old rate; the next packet comes one new
-                    // period after the last could have left.
-                    let (origin, index) = match self.index.checked_sub(1) {
-                        Some(last) => (self.due_at(last), 1),
-                        None => (self.due_at(0), 0),
-                    };
-                    (self.origin, self.index) = (origin, index);
-                }
+                // The period that runs counts from the packet that began it.
+                (Some(_), Some(last)) => self.origin = last.saturating_add(period),
+                (Some(_), None) => {}
             },
         }
         self.rate = Some(rate);
@@ -91,18 +86,13 @@ impl Pacer {
         self.rate = None;
     }
 
-    fn due_at(&self, index: u64) -> Ps {
-        let rate = self.rate.unwrap_or(Rate::LINE);
-        self.origin.saturating_add(rate.due(self.packet_ps, index))
-    }
-
     /// When the next packet may leave; a time that has passed means now, [`Ps::MAX`] that the flow
     /// has no rate.
     pub fn due(&self) -> Ps {
         let Some(rate) = self.rate else { return Ps::MAX };
         match self.injection {
             Injection::None => 0,
-            Injection::Exact => self.due_at(self.index),
+            Injection::Exact => self.origin,
             Injection::Bucket { packets } => {
                 let depth = u64::from(packets.max(1)) - 1;
                 self.origin.saturating_sub(rate.due(self.packet_ps, depth))
@@ -117,8 +107,8 @@ impl Pacer {
         match self.injection {
             Injection::None => {}
             Injection::Exact => {
-                let passed = rate.periods(self.packet_ps, now.saturating_sub(self.origin));
-                self.index = passed.max(self.index) + 1;
+                self.last = Some(now);
+                self.origin = now.saturating_add(rate.due(self.packet_ps, 1));
             }
             Injection::Bucket { .. } => {
                 self.origin = self.origin.max(now).saturating_add(rate.due(self.packet_ps, 1));
@@ -158,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn exact_is_one_packet_per_period_from_its_phase_on() {
+    fn exact_is_one_packet_per_period_from_its_phase_on_and_counts_from_the_last() {
         let half = started(Injection::Exact, 1 << 31);
         assert_eq!(times(half, 4, |_| 0), [1_500, 4_500, 7_500, 10_500]);
-        // Late within its period: the next is on time. A period that is missed is lost for good.
+        // Whoever was late goes on from there; what was missed is lost for good.
         let late = |i| [0, 400, 7_000, 0, 0][i];
         let got = times(started(Injection::Exact, 0), 5, late);
-        assert_eq!(got, [0, 3_400, 13_000, 15_000, 18_000]);
+        assert_eq!(got, [0, 3_400, 13_400, 16_400, 19_400]);
     }
 
     #[test]
@@ -189,9 +179,9 @@ mod tests {
             let stalls: Vec<Ps> = (0..80).map(|_| rng.below(3) * rng.below(4_000)).collect();
             let got = times(pacer, 80, |i| stalls[i]);
             for (i, from) in got.iter().enumerate() {
-                for (j, to) in got.iter().enumerate().skip(i + 2) {
-                    // n packets span at least n - 2 whole periods: at most two are close together.
-                    let least = rate.due(PACKET, (j - i - 1) as u64) - 1;
+                for (j, to) in got.iter().enumerate().skip(i + 1) {
+                    // n packets span at least n - 1 whole periods.
+                    let least = rate.due(PACKET, (j - i) as u64);
                     assert!(to - from >= least, "seed {seed}: packets {i} to {j}");
                 }
             }

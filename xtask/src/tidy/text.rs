@@ -9,7 +9,7 @@ const BYTES_MAX: u64 = 512 * 1024;
 /// Files of code, by ending.
 const CODE: [&str; 9] = [".rs", ".c", ".h", ".py", ".sh", ".toml", "/.ci/run", "/x", "/apt-ensure"];
 /// Packages in which the clocks are banned.
-pub const DETERMINISTIC: [&str; 6] = ["wire", "core", "fabric", "check", "rivals", "saa"];
+pub const DETERMINISTIC: [&str; 7] = ["wire", "core", "fabric", "check", "rivals", "saa", "copa"];
 /// What their clippy.toml must ban.
 const BANS: [&str; 5] = [
     "std::time::Instant::now",

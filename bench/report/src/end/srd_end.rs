@@ -34,12 +34,17 @@ impl End {
 }
 
 /// From options: `--local IP`, `--mtu BYTES`, `--paths N`, `--slot N`, `--engine caller|thread`,
-/// `--spin-us N` of the thread.
+/// `--spin-us N` of the thread, `--integrity on|off`.
 pub fn config(o: &mut Options) -> Result<DeviceConfig> {
     let mut config = DeviceConfig::ip(o.need::<IpAddr>("local")?);
     config.mtu = o.get("mtu")?;
     config.paths = o.or("paths", 64)?;
     config.slot = o.get("slot")?;
+    config.integrity = match o.or("integrity", "on".to_owned())?.as_str() {
+        "on" => true,
+        "off" => false,
+        other => return Err(format!("--integrity {other}: must be on or off").into()),
+    };
     let spin = Duration::from_micros(o.or("spin-us", 0)?);
     config.progress = match o.or("engine", "caller".to_owned())?.as_str() {
         "caller" => Progress::Caller,

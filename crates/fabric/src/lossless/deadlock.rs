@@ -3,9 +3,10 @@
 use super::{Cell, Lossless, NONE, Place};
 use crate::topo::{LinkId, Ps, Topology};
 
-/// How often a network in which a packet is blocked is looked at: each time that an input buffer
-/// takes to empty, this many times. The search is exact, so the period only says how soon a
-/// deadlock ends the run; a search costs about as much as a hundred hops.
+/// How often a network in which a packet is blocked, and that has no circles of buffers as built,
+/// is looked at: each time that an input buffer takes to empty, this many times. The search is
+/// exact, so the period only says how soon a deadlock ends the run; a search costs about as much as
+/// a hundred hops.
 pub(super) const WATCH_DRAINS: u64 = 16;
 
 /// A circle of full buffers none of which can ever empty.

@@ -108,7 +108,7 @@ impl<P> Net<P> {
         }
         match ll.pick(out) {
             Some(packet) => self.transmit(out, packet),
-            None => self.deadlock_watch(),
+            None => self.blocked(out),
         }
     }
 
@@ -381,29 +381,42 @@ impl<P> Net<P> {
         true
     }
 
-    /// A packet is blocked: looks for a deadlock after a while.
-    fn deadlock_watch(&mut self) {
+    /// Nothing that waits for a link can leave. The last event before a deadlock ends here: the
+    /// packet that closes the circle arrives and finds no room ahead, or room comes that is too
+    /// little.
+    fn blocked(&mut self, out: u32) {
         let ll = self.lossless();
-        if !std::mem::replace(&mut ll.watching, true) {
+        if ll.circles && ll.deadlock.is_none() && ll.still(out) && self.deadlock_look() {
+            // What this event has to do still, it does; it is the last one.
+            self.schedule(self.now, Event::new(DEADLOCK_WATCH, 0, 0));
+        }
+        let ll = self.lossless();
+        if ll.deadlock.is_none() && !std::mem::replace(&mut ll.watching, true) {
             let after = ll.watch_ps;
             let at = self.now.saturating_add(after);
             self.schedule(at, Event::new(DEADLOCK_WATCH, 0, 0));
         }
     }
 
-    /// Looks for a deadlock. If there is one, nothing happens any more.
+    /// It is time to look for a deadlock. If there is one, nothing happens any more.
     pub fn deadlock_check(&mut self) {
+        let ll = self.lossless();
+        ll.watching = false;
+        let waiting = ll.outputs.iter().position(|o| o.packets > 0);
+        if ll.deadlock.is_some() || self.deadlock_look() {
+            drop(self.wheel.extract(|_| true));
+        } else if let Some(out) = waiting {
+            self.blocked(out as u32);
+        }
+    }
+
+    /// Looks for a deadlock. True if there is one.
+    fn deadlock_look(&mut self) -> bool {
         let now = self.now;
         let links = &self.links;
         let ll = self.lossless.as_deref_mut().expect("credited links");
-        ll.watching = false;
         ll.deadlock = ll.deadlock_find(now, |l| links[l as usize].flags & DEAD != 0);
-        let blocked = ll.outputs.iter().any(|o| o.packets > 0);
-        if ll.deadlock.is_some() {
-            drop(self.wheel.extract(|_| true));
-        } else if blocked {
-            self.deadlock_watch();
-        }
+        ll.deadlock.is_some()
     }
 
     /// A stalled host hears of room in its card when it goes on.

@@ -12,7 +12,9 @@
 //! fills the buffers before it instead. Hosts take packets off their buffer at once.
 //!
 //! Where buffers wait for each other in a circle, nothing can ever move again. Such a
-//! [`Deadlock`] ends the run; [`crate::World::deadlock`] names the circle.
+//! [`Deadlock`] ends the run; [`crate::World::deadlock`] names the circle. In a tree whose rings
+//! have one lane it is found with the event that closes the circle; in networks that have no circle
+//! unless ways lead around failed links, some drain times of a buffer later.
 //!
 //! Faults lose packets here, too: what is on a wire that is cut, what waits for it, what finds no
 //! way. Their room is given back at once. Control symbols (credits) are never lost.
@@ -34,6 +36,7 @@ use voq::Voqs;
 
 use crate::link::Profile;
 use crate::topo::{LinkId, Node, Ps, Topology, TopologyError};
+use crate::tree::KaryNTree;
 
 /// Most lanes of a link: two are what the rings of a tree need.
 pub const LANES_MAX: u32 = 2;
@@ -161,6 +164,8 @@ pub(crate) struct Lossless {
     /// Input buffers: link and lane.
     buffers: Vec<Credits>,
     arrivals: u64,
+    /// Circles of buffers are there: a deadlock is looked for whenever it may have come about.
+    circles: bool,
     /// An event is queued that looks for a deadlock.
     watching: bool,
     watch_ps: Ps,
@@ -192,6 +197,7 @@ impl Lossless {
             voqs: Voqs::new(topo, config.service, lanes),
             buffers: vec![free; (links * lanes) as usize],
             arrivals: 0,
+            circles: lanes < LANES_MAX && topo.tree().is_some_and(KaryNTree::has_rings),
             watching: false,
             watch_ps: drain.unwrap_or(0).max(1) * deadlock::WATCH_DRAINS,
             deadlock: None,
@@ -229,6 +235,14 @@ impl Lossless {
         let at = self.buffer(link, lane);
         self.buffers[at].wire -= u64::from(bytes);
         self.buffers[at].held += u64::from(bytes);
+    }
+
+    /// Nothing moves at the far end of a link: its buffers hold packets, none is arriving, and no
+    /// room is on its way back. What waits there may wait forever.
+    fn still(&self, link: u32) -> bool {
+        let first = self.buffer(link, 0);
+        let lanes = &self.buffers[first..first + self.config.lanes as usize];
+        lanes.iter().any(|b| b.held > 0 && b.wire == 0 && b.returning == 0)
     }
 
     /// It leaves the buffer; the sender does not know yet.

@@ -19,8 +19,8 @@ struct Spot {
     /// The first link of the ring, and their number.
     ring: u32,
     ring_count: u32,
-    /// Length of the ring.
-    members: u32,
+    /// Most links of the ring that a packet takes.
+    ring_hops_max: u32,
 }
 
 /// A [`KaryNTree`] with its numbers in tables.
@@ -64,7 +64,7 @@ impl TreeTable {
         let digit = self.digits[(dst.0 * self.tree.levels() + spot.level) as usize];
         if dst.0 >= spot.hosts_from && dst.0 < spot.hosts_to {
             let default = LinkId(spot.down + spot.down_step * u32::from(digit));
-            let ring = ring_hops + 1 < spot.members;
+            let ring = ring_hops < spot.ring_hops_max;
             return Ways::new(default, spot.ring, if ring { spot.ring_count } else { 0 }, true);
         }
         let default = LinkId(spot.up + 2 * u32::from(digit));
@@ -99,7 +99,7 @@ impl Spot {
             down_step: second - first,
             ring,
             ring_count: tree.ring_links(switch).count() as u32,
-            members: tree.members(level),
+            ring_hops_max: tree.ring_hops_max(level),
         }
     }
 }
@@ -111,21 +111,27 @@ mod tests {
     #[test]
     fn the_tables_say_what_the_tree_says() {
         for (k, n, w) in [(2, 2, 1), (2, 4, 3), (4, 3, 2), (3, 3, 0), (16, 2, 1), (256, 2, 0)] {
-            let tree = KaryNTree::new(k, n, w).expect("sound");
-            let table = TreeTable::new(tree);
-            for link in (0..tree.links()).map(LinkId) {
-                assert_eq!(table.to(link), tree.to(link));
-            }
-            let hosts = (0..tree.hosts()).step_by(tree.hosts() as usize / 16 + 1).map(HostId);
-            for (switch, dst) in
-                hosts.flat_map(|h| (0..tree.switches()).map(move |s| (SwitchId(s), h)))
+            let ring = KaryNTree::new(k, n, w).expect("sound");
+            for tree in [ring, ring.line(), ring.ring_hops_limit(1), ring.line().ring_hops_limit(2)]
             {
-                for ring_hops in [0, 1, 2, tree.members(tree.level(switch)) - 1] {
-                    let (got, want) =
-                        (table.ways(switch, dst, ring_hops), tree.ways(switch, dst, ring_hops));
-                    assert_eq!((got.default, got.ring), (want.default, want.ring));
-                    assert!(got.alternates().eq(want.alternates()), "{got:?} {want:?}");
-                }
+                agree(tree);
+            }
+        }
+    }
+
+    fn agree(tree: KaryNTree) {
+        let table = TreeTable::new(tree);
+        for link in (0..tree.links()).map(LinkId) {
+            assert_eq!(table.to(link), tree.to(link));
+        }
+        let hosts = (0..tree.hosts()).step_by(tree.hosts() as usize / 16 + 1).map(HostId);
+        for (switch, dst) in hosts.flat_map(|h| (0..tree.switches()).map(move |s| (SwitchId(s), h)))
+        {
+            for ring_hops in [0, 1, 2, tree.members(tree.level(switch)) - 1] {
+                let (got, want) =
+                    (table.ways(switch, dst, ring_hops), tree.ways(switch, dst, ring_hops));
+                assert_eq!((got.default, got.ring), (want.default, want.ring));
+                assert!(got.alternates().eq(want.alternates()), "{got:?} {want:?}");
             }
         }
     }

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "every test file uses its own share of these helpers")]
 
 use srd_fabric::{
-    Delivered, Host, HostId, HostIo, LeafSpine, Outbound, Port, Ps, Topology, US, World,
-    WorldConfig,
+    Delivered, Host, HostId, HostIo, LeafSpine, Outbound, Port, Ps, RingFull, RingPut, Topology,
+    US, World, WorldConfig,
 };
 
 /// 100 Gb/s: 80 ps per byte.
@@ -30,14 +30,31 @@ pub struct Probe {
     pub timers: Vec<Ps>,
     pub calls: Vec<(Ps, u64)>,
     pub refused: Vec<u64>,
+    /// What came of putting each packet into the ring, if it does so.
+    pub puts: Option<Vec<(Ps, Result<RingPut, RingFull>)>>,
+    /// Bytes written at which it wants to be called, the first first.
+    pub call_at: Vec<u64>,
+    /// When it was.
+    pub rung: Vec<Ps>,
     /// On each timer, set it again after this.
     pub again_ps: Option<Ps>,
 }
 
 impl Host<u64> for Probe {
-    fn on_packet(&mut self, at: Ps, p: Delivered<u64>, _: &mut HostIo<'_, u64>) {
+    fn on_packet(&mut self, at: Ps, p: Delivered<u64>, io: &mut HostIo<'_, u64>) {
+        if let Some(puts) = &mut self.puts {
+            puts.push((at, io.rx_ring_put()));
+            let took = |s: srd_fabric::RingState| s.written_bytes + s.backlog_bytes;
+            let took = io.rx_ring().map_or(0, took);
+            io.rx_ring_call(self.call_at.first().copied().filter(|b| *b <= took));
+        }
         let Delivered { src, sport, ce, corrupt, payload: id, .. } = p;
         self.got.push(Got { at, src, sport, ce, corrupt, id });
+    }
+    fn on_ring(&mut self, now: Ps, io: &mut HostIo<'_, u64>) {
+        self.rung.push(now);
+        self.call_at.remove(0);
+        io.rx_ring_call(self.call_at.first().copied());
     }
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, u64>) {
         assert_eq!(io.timer(), Ps::MAX, "the timer is off when it is called");

@@ -168,6 +168,17 @@ pub struct LinkSeries {
     pub queue_max: Vec<u64>,
 }
 
+/// One host's ring over time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RingSeries {
+    /// Which host.
+    pub host: u32,
+    /// Most bytes that waited in each interval.
+    pub depth_max: Vec<u64>,
+    /// Packets that found no room, in each interval.
+    pub drops: Vec<u64>,
+}
+
 /// One link over the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkUse {
@@ -216,6 +227,8 @@ pub struct Observation {
     pub tiers: Vec<Tier>,
     /// Links with a series.
     pub links: Vec<LinkSeries>,
+    /// Rings of hosts that have one.
+    pub rings: Vec<RingSeries>,
     /// The busiest links.
     pub busiest: Vec<LinkUse>,
     /// Packets that took each top-tier switch.
@@ -262,6 +275,10 @@ impl Observation {
         for link in &mut self.links {
             pairs(&mut link.bytes, add);
             pairs(&mut link.queue_max, |a, b| *a = (*a).max(*b));
+        }
+        for ring in &mut self.rings {
+            pairs(&mut ring.depth_max, |a, b| *a = (*a).max(*b));
+            pairs(&mut ring.drops, add);
         }
         self.interval_ps *= 2;
         self.merges += 1;

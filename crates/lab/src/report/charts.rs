@@ -181,6 +181,7 @@ fn over_time(y: &str) -> Plot {
 /// All plots of one observed run.
 pub fn observed(o: &Observation) -> Vec<Chart> {
     let mut charts = vec![throughput(o), flows(o), used(o), queues(o), losses(o)];
+    charts.extend(rings(o));
     charts.extend(link_maps(o));
     charts.push(sorted(o));
     charts.extend(paths(o));
@@ -279,6 +280,23 @@ fn queues(o: &Observation) -> Chart {
             .into(),
         plot: p,
     }
+}
+
+fn rings(o: &Observation) -> Option<Chart> {
+    if o.rings.is_empty() {
+        return None;
+    }
+    let mut p = over_time("bytes");
+    for (i, ring) in o.rings.iter().enumerate() {
+        let depth = ring.depth_max.iter().map(|b| *b as f64).collect();
+        p.add_trace(steps(o, depth, &format!("host{}", ring.host)).line(line(i)));
+    }
+    Some(Chart {
+        title: "Depth of receive rings".into(),
+        note: "Most bytes that waited between a host's card and its memory in each interval."
+            .into(),
+        plot: p,
+    })
 }
 
 fn losses(o: &Observation) -> Chart {

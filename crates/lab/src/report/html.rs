@@ -2,7 +2,7 @@
 //! library is in the page, once.
 
 use super::charts::{Chart, case_name, cdf, completion, observed};
-use super::{cases, phases, table};
+use super::{cases, copa, phases, table};
 use crate::figures::figures;
 use crate::packet::{ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES};
 use crate::result::RunResult;
@@ -29,6 +29,7 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     body.push_str("<h2>All cases</h2>\n");
     let mut charts = phases::congestion(results);
     charts.extend(phases::phases(results));
+    charts.extend(copa::figures(results));
     if results.iter().any(|r| !r.fct_ps.is_empty()) {
         charts.extend([completion(results), cdf(results)]);
     }
@@ -160,9 +161,12 @@ fn add_parameters(out: &mut String, results: &[RunResult]) {
     };
     comparison(out, &groups.iter().map(column).collect::<Vec<_>>());
     out.push_str("<h2>Parameters of the protocols</h2>\n<div class=\"side\">\n");
-    for (transport, name) in
-        [(Transport::Srd, "SRD"), (Transport::Tcp, "TCP"), (Transport::Saa, "In order")]
-    {
+    for (transport, name) in [
+        (Transport::Srd, "SRD"),
+        (Transport::Tcp, "TCP"),
+        (Transport::Copa, "COPA"),
+        (Transport::Saa, "In order"),
+    ] {
         let of = groups.iter().filter(|c| c[0].transport() == transport);
         let columns: Vec<_> =
             of.map(|c| (case_name(&c[0]).to_string(), c[0].parameters())).collect();

@@ -1,5 +1,6 @@
 //! Results for other programs: every digit, one value per line or column.
 
+use crate::figures_phase::{PHASE_COLUMNS, phase_cells};
 use crate::observe::{Observation, gbps};
 use crate::result::RunResult;
 use srd_fabric::DropReason;
@@ -28,7 +29,9 @@ pub fn summary_csv(results: &[RunResult]) -> String {
     for reason in DropReason::ALL {
         let _ = write!(out, ",drops_{}", reason.name().replace(' ', "_"));
     }
-    out.push_str(",events,simulated_us\n");
+    out.push_str(",events,simulated_us,");
+    out.push_str(PHASE_COLUMNS);
+    out.push('\n');
     for r in results {
         let (s, t) = (&r.summary, &r.tally);
         let (f, o) = (&s.fct_us, &s.over_floor);
@@ -70,7 +73,8 @@ pub fn summary_csv(results: &[RunResult]) -> String {
         DropReason::ALL.iter().for_each(|d| {
             let _ = write!(out, ",{}", r.drops.of(*d));
         });
-        let _ = writeln!(out, ",{},{}", r.events, us(r.end_ps));
+        let phase = phase_cells(r).map(|v| v.map_or(String::new(), |v| v.to_string())).join(",");
+        let _ = writeln!(out, ",{},{},{phase}", r.events, us(r.end_ps));
     }
     out
 }
@@ -167,6 +171,13 @@ fn singles(o: &Observation, add: &mut Add<'_>) {
         let name = format!("flow{}", f.flow);
         for (i, b) in f.bytes.iter().enumerate() {
             add(&name, "payload_gbps", i, gbps(*b, o.width_ps(i)));
+        }
+    }
+    for r in &o.rings {
+        let name = format!("ring{}", r.host);
+        for (i, (depth, drops)) in r.depth_max.iter().zip(&r.drops).enumerate() {
+            add(&name, "depth_max_bytes", i, *depth as f64);
+            add(&name, "drops", i, *drops as f64);
         }
     }
     for l in &o.links {

@@ -118,6 +118,32 @@ pub enum FaultSpec {
         /// For how long.
         for_us: u64,
     },
+    /// A host's ring drains at a share of its rate.
+    HostSlow {
+        /// When.
+        at_us: u64,
+        /// Which.
+        host: u32,
+        /// Share of `host.drain_gbps`.
+        percent: u32,
+        /// For how long; left out: for good.
+        for_us: Option<u64>,
+    },
+    /// A host's ring drains slowly and at its rate in turn, slowly first.
+    HostPulse {
+        /// When.
+        at_us: u64,
+        /// Which.
+        host: u32,
+        /// Share of `host.drain_gbps` while it is slow.
+        percent: u32,
+        /// For how long each time.
+        slow_us: u64,
+        /// Time between.
+        fast_us: u64,
+        /// How often.
+        times: u32,
+    },
 }
 
 impl FaultSpec {
@@ -133,7 +159,9 @@ impl FaultSpec {
             | Self::Loss { at_us, .. }
             | Self::Slow { at_us, .. }
             | Self::SwitchDown { at_us, .. }
-            | Self::HostStall { at_us, .. } => *at_us,
+            | Self::HostStall { at_us, .. }
+            | Self::HostSlow { at_us, .. }
+            | Self::HostPulse { at_us, .. } => *at_us,
         }
     }
 }

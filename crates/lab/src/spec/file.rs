@@ -31,6 +31,9 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("saa-dynamic", include_str!("../../specs/saa-dynamic.toml")),
     ("saa-app", include_str!("../../specs/saa-app.toml")),
     ("ordered", include_str!("../../specs/ordered.toml")),
+    ("copa", include_str!("../../specs/copa.toml")),
+    ("copa-recovery", include_str!("../../specs/copa-recovery.toml")),
+    ("copa-multi", include_str!("../../specs/copa-multi.toml")),
 ];
 
 /// Text of an embedded experiment.

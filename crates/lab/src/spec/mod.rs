@@ -1,12 +1,16 @@
 //! An experiment as written down: one TOML file, read into plain data.
 
+mod copa;
 mod fault;
 mod file;
+mod host;
 mod phase;
 mod tcp;
 
+pub use copa::{CopaInitiatorSpec, CopaPolicySpec, CopaRecoverySpec, CopaSpec, CopaVerbSpec};
 pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
+pub use host::{HostSpec, PlacementSpec};
 pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
 pub use tcp::TcpSpec;
 
@@ -45,9 +49,13 @@ pub struct Spec {
     pub tcp: TcpSpec,
     /// Computed rates (only with `transport = "saa"`).
     pub saa: Option<SaaSpec>,
+    /// COPA's settings (only with `transport = "copa"`).
+    pub copa: Option<CopaSpec>,
     /// Placements without packets (only with `transport = "static"`).
     #[serde(rename = "static")]
     pub placed: Option<StaticSpec>,
+    /// What is between the cards of receivers and their memory; left out: nothing that waits.
+    pub host: Option<HostSpec>,
     /// Who sends what to whom.
     pub workload: Workload,
     /// What goes wrong.
@@ -56,6 +64,14 @@ pub struct Spec {
     /// What is recorded besides flow completion times.
     #[serde(default)]
     pub measure: Measure,
+}
+
+impl Spec {
+    /// Whether the first host of a flow reads from the second instead of sending to it.
+    pub fn reads(&self) -> bool {
+        let get = |c: &CopaSpec| c.verb == CopaVerbSpec::Get;
+        self.transport == Transport::Copa && self.copa.as_ref().is_some_and(get)
+    }
 }
 
 const fn one() -> u32 {
@@ -99,6 +115,11 @@ pub struct Network {
     pub n: Option<u32>,
     /// Cables from each switch to the next of its ideal node (k-ary n-tree; default 0).
     pub horizontal: Option<u32>,
+    /// How these cables join the switches of an ideal node: "ring" (default) or "line".
+    pub ring: Option<RingSpec>,
+    /// Most of these cables that a packet takes one after the other, at least 1 (default: as far as
+    /// it pays, never back to where it began).
+    pub ring_hops_max: Option<u32>,
     /// Which link a packet takes from a switch: "ecmp", "oblivious" or "circuits" (the last two:
     /// k-ary n-tree).
     #[serde(default)]
@@ -154,6 +175,17 @@ pub struct Network {
     /// Backlog from which every packet is marked, bytes.
     #[serde(default = "ecn_bytes_max")]
     pub ecn_bytes_max: u64,
+}
+
+/// See [`Network::ring`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RingSpec {
+    /// From the last switch on to the first.
+    #[default]
+    Ring,
+    /// The last switch has no next one.
+    Line,
 }
 
 /// See [`Network::routing`].
@@ -310,6 +342,8 @@ pub enum Transport {
     Tcp,
     /// Packets in order over a lossless network, with computed rates or none.
     Saa,
+    /// COPA's: receivers tell senders when their host falls behind.
+    Copa,
     /// No packets: flows are placed, and counted where they meet.
     Static,
 }
@@ -498,6 +532,7 @@ pub struct Measure {
     pub interval_us: u64,
     /// How long packets would wait for earlier ones of their flow (SRD, writes only).
     pub order: bool,
-    /// The whole workload's completion, in units of its largest flow at line rate.
+    /// The whole workload's completion, in units of its largest flow at line rate: until the last
+    /// byte has arrived (SRD: writes only).
     pub phase: bool,
 }
