@@ -6,6 +6,7 @@
 
 mod rate;
 mod scenario;
+mod silence;
 mod world;
 
 use scenario::SCENARIOS;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 srd-bench scenarios            names, operations and counted functions, for xtask
 srd-bench run SCENARIO N       one scenario with N operations
-srd-bench core [SECONDS]       packets per CPU-second, each row for SECONDS of CPU time";
+srd-bench core [SECONDS]       packets per CPU-second, each row for SECONDS of CPU time
+srd-bench silence [PEERS]      time of each call while PEERS (65535) fall silent together";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +28,11 @@ fn main() -> ExitCode {
         }
         ["run", name, n] => run(name, n),
         ["core"] => rate::run(3.0),
+        ["silence"] => silence::run(silence::PEERS_MAX),
+        ["silence", peers] => match peers.parse() {
+            Ok(n) => silence::run(n),
+            _ => Err(format!("silence: `{peers}` is not a number of peers")),
+        },
         ["core", seconds] => match seconds.parse() {
             Ok(s) if s > 0.0 => rate::run(s),
             _ => Err(format!("core: `{seconds}` is not a number of seconds")),

@@ -7,6 +7,7 @@ use srd_core::{
     TxSink,
 };
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
 
 /// Payload of one packet at a link MTU of 1500 bytes, rounded down.
 pub const MTU: u16 = 1408;
@@ -17,7 +18,7 @@ pub const MESSAGE_BYTES: u32 = 1024;
 const HOP: Span = Span::from_us(3);
 /// Packets asked for in one poll, as a datapath would.
 const BATCH: usize = 64;
-/// Depth of the send and receive queues.
+/// Depth of the send and receive queues, unless a world is made for more requests at once.
 const DEPTH: u32 = 1024;
 /// Turns without any packet or completion after which the engines are stuck.
 const IDLE_TURNS_MAX: u32 = 10_000;
@@ -56,9 +57,14 @@ pub struct World {
 impl World {
     /// With so many peers: the far engine under as many addresses, a context for each.
     pub fn new(peers: u32) -> Result<Self, String> {
+        Self::with_depth(peers, DEPTH)
+    }
+
+    /// The same with room for more requests at once, and for more peers.
+    pub fn with_depth(peers: u32, depth: u32) -> Result<Self, String> {
         let now = Time(1_000_000);
-        let mut near = Side::new(1, now)?;
-        let mut far = Side::new(2, now)?;
+        let mut near = Side::new(1, now, peers, depth)?;
+        let mut far = Side::new(2, now, peers, depth)?;
         let mut handles = Vec::new();
         for i in 0..peers {
             let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000 + i));
@@ -68,7 +74,7 @@ impl World {
         }
         let access = Access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ);
         let region = far.engine.mr_register(far.pd, REGION, 1 << 30, access).map_err(text)?;
-        for _ in 0..DEPTH {
+        for _ in 0..depth {
             far.receive_post()?;
         }
         let request = SendWr {
@@ -138,20 +144,88 @@ impl World {
     }
 }
 
+/// What one call on the requester's engine took, and which it was.
+pub struct Call {
+    pub name: &'static str,
+    pub ns: u64,
+    /// Counted work of timers.
+    pub steps: u64,
+}
+
+impl World {
+    /// From now on the far side is dead: posts all that there is to post, and lets time pass until
+    /// the engine has nothing left to do. Returns the time of each call that had something to do.
+    pub fn fall_silent(&mut self) -> Result<Vec<Call>, String> {
+        let mut calls = Vec::new();
+        while self.to_post > 0 {
+            near_posts(self)?;
+        }
+        loop {
+            let next = self.near.engine.next_timeout();
+            if next == Time::NEVER {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.near.silent_turn(self.now, &mut calls);
+            let before = self.completed;
+            near_finishes(self)?;
+            if self.completed > before && self.failed.take() != Some(Status::LocalUnrespRemote) {
+                return Err("a request to the dead ended in another way".into());
+            }
+            while self.near.engine.poll_event().is_some() {}
+        }
+        if self.open > 0 {
+            return Err(format!("{} requests to the dead hang", self.open));
+        }
+        Ok(calls)
+    }
+}
+
+/// Where packets to the dead go.
+struct Nowhere;
+
+impl TxSink for Nowhere {
+    fn push(&mut self, _: &Transmit<'_>) {}
+}
+
 impl Side {
-    fn new(host: u8, now: Time) -> Result<Self, String> {
+    /// Timers and one batch of packets, each call timed.
+    fn silent_turn(&mut self, now: Time, calls: &mut Vec<Call>) {
+        let mut timed = |name, engine: &mut Engine, call: fn(&mut Engine, Time)| {
+            if engine.next_timeout() <= now {
+                let before = engine.counters().timer_steps;
+                let start = Instant::now();
+                call(engine, now);
+                let ns = start.elapsed().as_nanos() as u64;
+                calls.push(Call { name, ns, steps: engine.counters().timer_steps - before });
+            }
+        };
+        timed("handle_timeout", &mut self.engine, |e, now| e.handle_timeout(now));
+        timed("poll_transmit", &mut self.engine, |e, now| {
+            e.poll_transmit(now, BATCH, &mut Nowhere);
+        });
+    }
+
+    fn new(host: u8, now: Time, peers: u32, depth: u32) -> Result<Self, String> {
         let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
-        let config = EngineConfig::sockets(ip, 0, MTU);
+        let mut config = EngineConfig::sockets(ip, 0, MTU);
+        if depth > DEPTH {
+            // Nobody is asked to close for want of room, and nobody is a stranger.
+            config.contexts_max = config.contexts_max.max(2 * peers);
+            config.half_opens_max = config.contexts_max;
+            config.inbound_per_prefix_max = config.contexts_max;
+            config.wrs_max = config.wrs_max.max(depth);
+        }
         let mut engine = Engine::new(config, Rng::from_seed(u64::from(host)), now, ())?;
         let pd = engine.pd_create().map_err(text)?;
-        let cq = engine.cq_create(4 * DEPTH).map_err(text)?;
+        let cq = engine.cq_create(4 * depth).map_err(text)?;
         let init = QpInit {
             kind: QpType::Srd,
             pd,
             send_cq: cq,
             recv_cq: cq,
-            sq_depth: DEPTH,
-            rq_depth: DEPTH,
+            sq_depth: depth,
+            rq_depth: depth,
             unsolicited_write_recv: false,
         };
         let qp = engine.qp_create(now, init).map_err(text)?;

@@ -142,6 +142,13 @@ enum srd_event_type {
     SRD_EVENT_TYPE_DATAPATH_ERROR = 8,
     // A defect of the library: all requests ended with an error, and nothing works any more.
     SRD_EVENT_TYPE_DEVICE_FATAL = 9,
+    // A request to the device's own address was refused by the device itself: who meant another
+    // process has the address of one that has gone.
+    SRD_EVENT_TYPE_PEER_IS_SELF = 10,
+    // Packets to an address have another size from now on: the way there, or the local link,
+    // carries only smaller ones, or larger ones again. RDMA requests go on with packets of that
+    // size; longer messages end with status 6.
+    SRD_EVENT_TYPE_PATH_MTU = 11,
 };
 
 // Bits of srd_wc.flags.
@@ -299,7 +306,7 @@ struct srd_counters {
 struct srd_event {
     // A srd_event_type.
     uint32_t event_type;
-    // Peer or path: the address as a GID.
+    // Peer, path or path MTU: the address as a GID.
     uint8_t gid[16];
     // Peer: its UDP port.
     uint16_t port;
@@ -307,6 +314,8 @@ struct srd_event {
     uint16_t qpn;
     // Path events: the path.
     uint8_t path;
+    // Path MTU: bytes of payload of one packet to the address at most.
+    uint16_t payload_max;
     // Datapath error: the errno.
     int32_t error;
 };

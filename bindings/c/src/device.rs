@@ -129,6 +129,13 @@ pub enum srd_event_type {
     DatapathError = 8,
     /// A defect of the library: all requests ended with an error, and nothing works any more.
     DeviceFatal = 9,
+    /// A request to the device's own address was refused by the device itself: who meant another
+    /// process has the address of one that has gone.
+    PeerIsSelf = 10,
+    /// Packets to an address have another size from now on: the way there, or the local link,
+    /// carries only smaller ones, or larger ones again. RDMA requests go on with packets of that
+    /// size; longer messages end with status 6.
+    PathMtu = 11,
 }
 
 /// An asynchronous event.
@@ -136,7 +143,7 @@ pub enum srd_event_type {
 pub struct srd_event {
     /// A srd_event_type.
     pub event_type: u32,
-    /// Peer or path: the address as a GID.
+    /// Peer, path or path MTU: the address as a GID.
     pub gid: [u8; 16],
     /// Peer: its UDP port.
     pub port: u16,
@@ -144,6 +151,8 @@ pub struct srd_event {
     pub qpn: u16,
     /// Path events: the path.
     pub path: u8,
+    /// Path MTU: bytes of payload of one packet to the address at most.
+    pub payload_max: u16,
     /// Datapath error: the errno.
     pub error: i32,
 }
@@ -422,7 +431,15 @@ pub unsafe extern "C" fn srd_event_get(device: *const srd_device, event: *mut sr
 }
 
 fn event_to_c(e: &AsyncEvent) -> srd_event {
-    let none = srd_event { event_type: 0, gid: [0; 16], port: 0, qpn: 0, path: 0, error: 0 };
+    let none = srd_event {
+        event_type: 0,
+        gid: [0; 16],
+        port: 0,
+        qpn: 0,
+        path: 0,
+        payload_max: 0,
+        error: 0,
+    };
     let peer = |kind: srd_event_type, p: &srd::Endpoint| srd_event {
         event_type: kind as u32,
         gid: srd::gid_from_ip(p.ip),
@@ -438,12 +455,19 @@ fn event_to_c(e: &AsyncEvent) -> srd_event {
         AsyncEvent::PeerUnresponsive(p) => peer(srd_event_type::PeerUnresponsive, p),
         AsyncEvent::PeerUnreachable(p) => peer(srd_event_type::PeerUnreachable, p),
         AsyncEvent::PeerReset(p) => peer(srd_event_type::PeerReset, p),
+        AsyncEvent::PeerIsSelf(p) => peer(srd_event_type::PeerIsSelf, p),
         AsyncEvent::PathChanged { ip, path, retired } => {
             let kind =
                 if *retired { srd_event_type::PathRetired } else { srd_event_type::PathReturned };
             let gid = srd::gid_from_ip(*ip);
             srd_event { event_type: kind as u32, gid, path: *path, ..none }
         }
+        AsyncEvent::PathMtu { ip, payload_max } => srd_event {
+            event_type: srd_event_type::PathMtu as u32,
+            gid: srd::gid_from_ip(*ip),
+            payload_max: *payload_max,
+            ..none
+        },
         AsyncEvent::QpFatal(q) => qp(srd_event_type::QpFatal, q),
         AsyncEvent::SqDrained(q) => qp(srd_event_type::SqDrained, q),
         AsyncEvent::DeviceFatal => {

@@ -1,5 +1,6 @@
-//! A peer that never answers is told on standard error, once: what a program makes of the error
-//! (MPI says "internal error") tells nobody what to do.
+//! A peer that never answers, or is the process itself, or to which only smaller packets pass, is
+//! told on standard error, once: what a program makes of the error (MPI says "internal error")
+//! tells nobody what to do.
 
 use crate::settings::warn;
 use srd::{AsyncEvent, Endpoint};
@@ -18,25 +19,66 @@ const PORTS: u16 = 256;
 #[derive(Default)]
 pub(crate) struct Silent {
     told: Mutex<BTreeSet<(IpAddr, u16)>>,
+    /// Addresses to which only smaller packets pass, as was told.
+    narrow: Mutex<BTreeSet<IpAddr>>,
 }
 
 impl Silent {
-    /// Tells of a peer that never answered, unless it was told of.
+    /// Tells of what somebody must mend, unless it was told of.
     pub(crate) fn watch(&self, event: &AsyncEvent, port_base: u16, seconds: u64) {
-        if let AsyncEvent::PeerUnreachable(peer) = event
-            && let Some(text) = self.text(*peer, port_base, seconds)
-        {
+        let text = match event {
+            AsyncEvent::PeerUnreachable(peer) => self.silent(*peer, port_base, seconds),
+            AsyncEvent::PeerIsSelf(peer) => self.own(*peer),
+            AsyncEvent::PathMtu { ip, payload_max } => self.narrow(*ip, *payload_max),
+            _ => None,
+        };
+        if let Some(text) = text {
             warn(&text);
         }
     }
 
-    fn text(&self, peer: Endpoint, port_base: u16, seconds: u64) -> Option<String> {
+    /// Whether the peer was not named yet, or why not.
+    fn name(&self, peer: Endpoint) -> Result<(), Option<String>> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() > NAMED_MAX || !told.insert((peer.ip, peer.port)) {
-            return None;
+            return Err(None);
         }
         if told.len() > NAMED_MAX {
-            return Some("more peers never answered; they are not named".to_owned());
+            return Err(Some("more peers cannot be reached; they are not named".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn own(&self, peer: Endpoint) -> Option<String> {
+        if let Err(instead) = self.name(peer) {
+            return instead;
+        }
+        let (ip, port) = (peer.ip, peer.port);
+        Some(format!(
+            "{ip}, UDP port {port}, is this process itself, and it has refused a request that was \
+             sent there: if another process was meant, that one has ended and this one has its \
+             place now; ask for the address of its successor, or start the whole job again"
+        ))
+    }
+
+    /// The first change of an address is to smaller packets. Later ones, which may be to larger
+    /// ones again, are not told.
+    fn narrow(&self, ip: IpAddr, payload_max: u16) -> Option<String> {
+        let mut told = self.narrow.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= NAMED_MAX || !told.insert(ip) {
+            return None;
+        }
+        Some(format!(
+            "packets to {ip} have at most {payload_max} bytes of payload from now on: the way \
+             there, or the local link, carries only smaller packets than before, and longer \
+             messages end with status 6; mend the MTU of that way (larger packets are tried again \
+             now and then), or start the job again with SRD_MTU={payload_max} on all hosts"
+        ))
+    }
+
+    fn silent(&self, peer: Endpoint, port_base: u16, seconds: u64) -> Option<String> {
+        if let Err(instead) = self.name(peer) {
+            return instead;
         }
         let (ip, port, last) = (peer.ip, peer.port, port_base.saturating_add(PORTS - 1));
         Some(format!(
@@ -57,13 +99,20 @@ mod tests {
     fn each_peer_is_told_of_once_and_not_too_many() {
         let silent = Silent::default();
         let peer = |n: u8| Endpoint { ip: IpAddr::from([10, 0, 0, n]), port: 20_003 };
-        let text = silent.text(peer(1), 20_000, 20).unwrap();
+        let text = silent.silent(peer(1), 20_000, 20).unwrap();
         for word in ["10.0.0.1", "20003", "20 s", "20000 to 20255", "srd doctor 10.0.0.1"] {
             assert!(text.contains(word), "{word}: {text}");
         }
         assert!(!text.contains('\n'), "one line");
-        assert_eq!(silent.text(peer(1), 20_000, 20), None);
-        let named = (2..100).filter_map(|n| silent.text(peer(n), 20_000, 20)).count();
+        let own = Silent::default().own(peer(1)).unwrap();
+        assert!(own.contains("10.0.0.1, UDP port 20003, is this process itself"), "{own}");
+        assert_eq!(silent.silent(peer(1), 20_000, 20), None);
+        let text = silent.narrow(peer(1).ip, 1280).unwrap();
+        assert!(text.contains("to 10.0.0.1 ") && text.contains("SRD_MTU=1280"), "{text}");
+        assert_eq!(silent.narrow(peer(1).ip, 8832), None);
+        let narrow = (2..100).filter_map(|n| silent.narrow(peer(n).ip, 1280)).count();
+        assert_eq!(narrow, NAMED_MAX - 1, "and the one before");
+        let named = (2..100).filter_map(|n| silent.silent(peer(n), 20_000, 20)).count();
         assert_eq!(named, NAMED_MAX, "with the line that says that there are more");
     }
 

@@ -28,6 +28,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_MTU", "payload bytes of one packet (default: what the link carries, 8928 at most)"),
     ("SRD_PATHS", "paths to spray over: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
+    ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),
     ("SRD_PORT_BASE", "first of the 256 UDP ports of engines; the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),
@@ -43,6 +44,7 @@ pub(crate) struct Settings {
     pub mtu: Option<u16>,
     pub paths: Option<u16>,
     pub path_policy: Option<PathPolicy>,
+    pub integrity: Option<bool>,
     pub port_base: Option<u16>,
     pub vendor_id: u32,
     pub part_id: u32,
@@ -64,6 +66,7 @@ pub(crate) fn settings() -> &'static Settings {
             mtu: one("SRD_MTU", str::parse),
             paths: one("SRD_PATHS", str::parse),
             path_policy: one("SRD_PATH_POLICY", path_policy),
+            integrity: one("SRD_INTEGRITY", on_or_off),
             port_base: one("SRD_PORT_BASE", str::parse),
             vendor_id: one("SRD_VENDOR_ID", number).unwrap_or(NO_ID),
             part_id: one("SRD_PART_ID", number).unwrap_or(NO_ID),
@@ -87,6 +90,9 @@ impl Settings {
         }
         if let Some(policy) = self.path_policy {
             config.path_policy = policy;
+        }
+        if let Some(on) = self.integrity {
+            config.integrity = on;
         }
         if let Some(base) = self.port_base {
             config.port_base = base;
@@ -127,6 +133,14 @@ fn list<T: FromStr<Err: Display>>(name: &str) -> Vec<T> {
         }
     };
     text.split(',').map(str::trim).filter(|p| !p.is_empty()).filter_map(parse).collect()
+}
+
+fn on_or_off(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it must be on or off"),
+    }
 }
 
 fn path_policy(text: &str) -> Result<PathPolicy, &'static str> {

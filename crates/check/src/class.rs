@@ -119,6 +119,8 @@ impl Classes {
     pub const ALL: Self = Self((1 << Class::COUNT) - 1);
     /// Those of worlds whose members all keep to the protocol.
     pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
+    /// Those of worlds with hostile members.
+    pub const HOSTILE: Self = Self(Self::ALL.0 & !Self::ORDINARY.0);
     /// Whether `c` is in the set.
     pub const fn has(self, c: Class) -> bool {
         self.0 >> c as u8 & 1 == 1

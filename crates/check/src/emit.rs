@@ -242,16 +242,17 @@ impl Emitter<'_> {
                 });
             }
         }
-        for VerdictEntry { psn, verdict } in &a.verdicts {
-            let given = j.verdicts.get(psn);
-            led.require(given == Some(verdict), Oracle::Ack, || {
-                format!("engine {id} reports {verdict:?} for psn {psn}, but judged {given:?}")
+        for e in &a.verdicts {
+            let VerdictEntry { psn, verdict, .. } = e;
+            let other = e.psns().map(|p| j.verdicts.get(&p)).find(|v| *v != Some(verdict));
+            led.require(other.is_none(), Oracle::Ack, || {
+                format!("engine {id} reports {verdict:?} from psn {psn} on, but judged {other:?}")
             });
         }
         let una = j.una;
         j.owed.retain(|o| (o.0.wrapping_sub(una) as i32) >= 0);
         for &(psn, v) in &j.owed {
-            let said = a.verdicts.iter().any(|e| e.psn == psn);
+            let said = a.verdict(psn).is_none_or(|said| said == v);
             led.require(said || !speaks_of(a, psn), Oracle::Ack, || {
                 format!("engine {id} acknowledges psn {psn} without its verdict {v:?}: {a:?}")
             });

@@ -1,14 +1,18 @@
 //! Planted bugs: how many worlds it takes to notice each.
 
+use crate::class::Classes;
 use crate::cli::{Trouble, say};
+use crate::hostile::HOSTILE_EACH;
 use crate::runner::{Plan, run_many};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The marks between which the table stands in a document.
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
-/// Area of bugs that only worlds show that are run by name so far, or too few of the others.
-const UNMEASURED: &str = "hostile peers, not measured yet";
+/// Area of bugs that only hostile worlds show.
+const HOSTILE: &str = "hostile peers";
+/// Area of those that harm nobody but the peer that lies, which no oracle looks at.
+const UNNOTICED: &str = "hostile peers, not noticed";
 const END: &str = "<!-- end of kill-table -->";
 
 /// What to measure.
@@ -79,16 +83,19 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     }
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
-        if area == UNMEASURED {
-            say(&format!("{n} {name}: not measured, see docs/reliability.md"))?;
+        if area == UNNOTICED {
+            say(&format!("{n} {name}: not noticed, see docs/reliability.md"))?;
             continue;
         }
         plant(n)?;
+        // The rest of the seeds shows nothing of these, and is passed over.
+        let only = if area == HOSTILE { Classes::HOSTILE } else { Classes::ALL };
+        let limit = if area == HOSTILE { HOSTILE_EACH * table.limit } else { table.limit };
         let (mut seeds, mut oracles) = (Vec::new(), std::collections::BTreeMap::new());
         for block in 0..table.blocks {
             // Far apart, and another part of the seeds for each bug.
             let first = (u64::from(n) << 40) + (block << 20);
-            let plan = Plan::new(first, table.limit, table.threads);
+            let plan = Plan { only, ..Plan::new(first, limit, table.threads) };
             let sum = run_many(&Plan { stop_at_failure: true, ..plan }, stop);
             if stop.load(Ordering::Relaxed) {
                 return Err(Trouble::Failed("stopped; no table was written".into()));

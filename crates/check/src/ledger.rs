@@ -68,8 +68,12 @@ pub enum Oracle {
     Memory,
     /// Honest third parties keep their throughput.
     Neighbour,
+    /// Round trips are believed as far as they can be true.
+    Belief,
     /// Nothing is sent again that was not lost.
     Copies,
+    /// What was damaged on the way is dropped where both sides check.
+    Integrity,
     /// Two runs of one seed are the same.
     Replay,
 }

@@ -5,7 +5,7 @@ use crate::ledger::{Ledger, Oracle};
 use crate::node::Node;
 use crate::packet::{Datagram, FRAME_BYTES, Pkt, endpoint_of, host_of, ip_of};
 use crate::scenario::{Incident, Scenario, stream};
-use srd_core::config::PORT_BASE_DEFAULT;
+use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, Backlog, Body, CloseCode, Features, Flags, Header, Message, OpenParams, Packet,
 };
@@ -280,7 +280,8 @@ impl Machine {
             _ => {
                 head = vec![0; wire::HEADERS_BYTES_MAX];
                 let slot = d.pick(&s.slots);
-                let n = wire::emit(&forgery(d, slot), &mut head);
+                let checked = s.config.integrity != Integrity::Off;
+                let n = wire::emit(&forgery(d, slot, checked), &mut head);
                 head.truncate(n);
             }
         }
@@ -340,7 +341,7 @@ impl Machine {
 }
 
 /// A packet that is well-formed and false.
-fn forgery(d: &mut Draw, slot: u8) -> Packet<'static> {
+fn forgery(d: &mut Draw, slot: u8, checked: bool) -> Packet<'static> {
     let word = d.bits() as u32;
     let msg = Message { src_qpn: 0, dst_qpn: 0, qkey: 0x11, msg_id: word };
     let params = OpenParams {
@@ -361,14 +362,14 @@ fn forgery(d: &mut Draw, slot: u8) -> Packet<'static> {
         0 => Body::Open(params),
         1 => Body::OpenAck(params),
         2 => Body::Challenge { echo_tag: word, cookie: d.bits() },
-        3 => Body::Reset { echo_tag: word, code: CloseCode::UnknownTag },
+        3 => Body::Reset { echo_tag: word, code: CloseCode::UnknownTag, nonce: 0 },
         4 => Body::Send(msg),
         _ => Body::Close,
     };
     let dst_tag = if matches!(body, Body::Open(_)) { 0 } else { d.bits() as u32 };
     let header = Header {
         kind: body.kind(),
-        flags: Flags(0),
+        flags: Flags(if checked { Flags::CHECKED } else { 0 }),
         backlog: Backlog(0),
         path: d.bits() as u8,
         slot,

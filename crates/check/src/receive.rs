@@ -68,7 +68,8 @@ impl Node {
         }
         let key = (id, p.header.dst_tag);
         let unheard = [Drop::UnknownTag, Drop::BadState, Drop::Replay, Drop::BadHandshake];
-        let unheard = unheard.iter().chain(&[Drop::NoRoom, Drop::BadSource, Drop::TooLong]);
+        let more = [Drop::NoRoom, Drop::BadSource, Drop::TooLong, Drop::Unchecked];
+        let unheard = unheard.iter().chain(&more);
         let peer = Endpoint { ip: d.src, port: PORT_BASE_DEFAULT + u16::from(p.header.slot) };
         let handshake = matches!(
             p.header.kind,

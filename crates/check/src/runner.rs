@@ -1,6 +1,6 @@
 //! Many worlds: on all cores, some of them twice, counted.
 
-use crate::class::Class;
+use crate::class::{Class, Classes};
 use crate::ledger::{Oracle, Tally, Violation};
 use crate::scenario::{Limits, Scenario};
 use crate::summary::Summary;
@@ -90,6 +90,9 @@ pub struct Plan {
     pub stop_at_failure: bool,
     /// Only worlds with this class of faults; the other seeds are passed over.
     pub with: Option<Class>,
+    /// Only worlds with one of these; those without any class are passed over, too, unless it is
+    /// all of them.
+    pub only: Classes,
     /// Say at once what has failed, and every minute how far it is.
     pub tell: bool,
 }
@@ -97,7 +100,8 @@ pub struct Plan {
 impl Plan {
     /// `seeds` seeds from `first` on, on `threads` threads, to the end and in silence.
     pub const fn new(first: u64, seeds: u64, threads: usize) -> Self {
-        Self { first, seeds, time: None, threads, stop_at_failure: false, with: None, tell: false }
+        let (with, only) = (None, Classes::ALL);
+        Self { first, seeds, time: None, threads, stop_at_failure: false, with, only, tell: false }
     }
 }
 
@@ -151,7 +155,8 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
             }
             let limits = if plan.with.is_some() { Limits::NONE } else { Limits::USUAL };
             let s = Scenario::from_seed(plan.first.wrapping_add(k), limits);
-            if plan.with.is_some_and(|c| !s.classes.has(c)) {
+            let wanted = plan.only == Classes::ALL || plan.only.iter().any(|c| s.classes.has(c));
+            if plan.with.is_some_and(|c| !s.classes.has(c)) || !wanted {
                 continue;
             }
             mine.0.store(s.seed, Ordering::Relaxed);

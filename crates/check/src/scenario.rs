@@ -8,7 +8,7 @@ use crate::hostile;
 use crate::packet::ip_of;
 use crate::workload::{Profile, Workload};
 use srd_core::EngineConfig;
-use srd_core::config::{PathPolicy, RatePolicy};
+use srd_core::config::{Integrity, PathPolicy, RatePolicy};
 use srd_core::time::Span;
 use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell};
 
@@ -160,6 +160,7 @@ pub(crate) mod stream {
     pub const FOCUS: u64 = 11;
     /// Chosen like `FOCUS`.
     pub const HOSTILE: u64 = 36;
+    pub const INTEGRITY: u64 = 37;
 }
 
 impl Scenario {
@@ -195,6 +196,7 @@ impl Scenario {
         let slots = focus::slots(workload, slots);
         let mut config = config_draw(&mut knobs, workload, &link);
         focus::config(seed, workload, &mut config);
+        config.integrity = integrity_draw(seed);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
         let mut s = Self {
@@ -249,6 +251,10 @@ impl Scenario {
         }
         if d.percent(10) {
             c.rate.credits = false;
+        }
+        let mut d = Draw::new(self.seed, stream::INTEGRITY, 1 + id);
+        if c.integrity == Integrity::On && d.percent(15) {
+            c.integrity = Integrity::Handshakes;
         }
         c
     }
@@ -448,6 +454,12 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
     c.rnr.delay_first = Span::from_us(d.pick(&[1, 20]));
     c.rnr.delay_max = Span::from_us(d.pick(&[50, 500]));
     c
+}
+
+/// Which packets carry a checksum. It is not calculated here, where payload has no bytes: what the
+/// engines make of the flag is seen, and of four bytes more.
+fn integrity_draw(seed: u64) -> Integrity {
+    Draw::new(seed, stream::INTEGRITY, 0).pick(&[Integrity::On, Integrity::Off])
 }
 
 fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {

@@ -84,6 +84,10 @@ pub struct DeviceArgs {
     /// Payload bytes of one packet [default: what the link carries]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u16>,
+    /// Send and ask for data without checksum (CRC-32C). It saves processor time where the network
+    /// is known to deliver no damage
+    #[arg(long)]
+    pub unchecked: bool,
     /// File with a secret that server and clients share; who does not hold it gets no session. A
     /// client with it talks to no server without it
     #[arg(long, value_name = "FILE", help_heading = "Who may do what")]
@@ -119,8 +123,8 @@ pub struct FaultArgs {
     /// Hold this share of the packets back while up to 16 others pass
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_reorder: Option<u32>,
-    /// Flip a bit in this share of the packets. SRD leaves checking to the network, and this comes
-    /// after it: damaged data is delivered
+    /// Flip a bit in this share of the packets, as a network that UDP's checksum does not look at.
+    /// The receiver's CRC-32C finds it; with --unchecked damaged data is delivered
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_corrupt: Option<u32>,
     /// Where chance begins: the same seed and packets have the same faults
@@ -189,14 +193,29 @@ impl DeviceArgs {
     /// # Errors
     /// The options contradict each other, or the device cannot be opened.
     pub fn open(&self, ip: IpAddr, progress: Progress) -> Result<OpenDevice> {
+        self.open_with(ip, progress, None)
+    }
+
+    /// The same with a first queue pair of this index, for servers whose clients must know it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(
+        &self,
+        ip: IpAddr,
+        progress: Progress,
+        qpn_start: Option<u8>,
+    ) -> Result<OpenDevice> {
         let mut config = match (&self.interface, self.ip) {
             (Some(name), _) => DeviceConfig::interface(name),
             (None, own) => DeviceConfig::ip(own.unwrap_or(ip)),
         };
         config.slot = self.slot.0;
+        config.qpn_start = qpn_start;
         config.port_base = self.port_base;
         config.mtu = self.mtu;
         config.paths = self.paths;
+        config.integrity = !self.unchecked;
         config.progress = progress;
         config.path_policy = match self.path_policy {
             None | Some(PathPolicy::Srd) => srd::PathPolicy::Srd,

@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the issue's experiments.
-const EXPERIMENTS: [&str; 21] = [
+const EXPERIMENTS: [&str; 24] = [
     "fig2",
     "fig3",
     "fig4",
@@ -99,6 +99,9 @@ const EXPERIMENTS: [&str; 21] = [
     "saa-buffers",
     "saa-dynamic",
     "saa-app",
+    "copa",
+    "copa-recovery",
+    "copa-multi",
     "ordered",
 ];
 
@@ -202,6 +205,31 @@ fn what_is_wrong_is_refused_with_its_place_and_the_reason() {
 }
 
 #[test]
+fn slow_hosts_and_copa_run_and_what_does_not_fit_is_refused_before_it() {
+    let folder = Folder::new("slow-hosts");
+    let quick = ["run", "copa", "--quick", "--case", "dup-ack, selective, host 80 %, 1.5 BDP"];
+    let small = ["--set", "workload.bytes=4_000_000", "--no-cost"];
+    let told = folder.ok(&[&quick[..], &small[..]].concat());
+    assert!(told.contains("drops at switches  at endpoints"), "{told}");
+    assert!(told.contains("goodput over host bandwidth"), "{told}");
+    for (change, words) in [
+        ("host.drain_gbps=0", ["host.drain_gbps = 0", "above 0"]),
+        ("host.drain_gbps=401", ["above network.link_gbps = 400", "leave it out"]),
+        ("host.ring_bytes=4000", ["host.ring_bytes = 4000", "4186 B"]),
+        ("copa.threshold=1.2", ["copa.threshold = 1.2", "0 to 1"]),
+        ("copa.policy=\"window\"", ["copa.initiator", "dup-ack"]),
+        ("transport=\"tcp\"", ["copa:", "transport = \"copa\""]),
+    ] {
+        let run = ["run", "copa", "--case", "clocked", "--set", change];
+        folder.fails(&run, 2, &words);
+    }
+    let zero = ["run", "copa", "--case", "window 1", "--set", "copa.window=0"];
+    folder.fails(&zero, 2, &["copa.window = 0", "at least 1"]);
+    let slow = "fault=[{ kind = \"host-slow\", host = 0, at_us = 9, percent = 50 }]";
+    folder.fails(&["run", "incast", "--set", slow], 2, &["host-slow", "[host]", "drain_gbps"]);
+}
+
+#[test]
 fn files_of_htsim_are_read_and_what_cannot_be_honoured_is_refused_with_its_line() {
     let folder = Folder::new("htsim");
     folder.write(
@@ -291,6 +319,13 @@ fn trees_and_placements_that_make_no_sense_are_refused() {
             ["network.horizontal", "FatTree"],
         ),
         ("\"permutation\"", "\"permutations\"", ["workload.permutations", "missing"]),
+        ("horizontal = 2", "ring = \"line\"", ["network.ring", "give horizontal"]),
+        ("horizontal = 2", "ring_hops_max = 2", ["network.ring_hops_max", "give horizontal"]),
+        (
+            "horizontal = 2",
+            "horizontal = 2\nring_hops_max = 0",
+            ["network.ring_hops_max = 0", "at least 1"],
+        ),
     ] {
         assert!(TREE.contains(from), "{from}");
         folder.write("a.toml", &TREE.replace(from, to));

@@ -2,9 +2,10 @@
 //! has other things to do. Worth it for who runs thousands of engines that no cache holds together,
 //! as a simulator does; a device has one, whose state stays in cache.
 
-use crate::api::Qpn;
+use crate::api::{Qpn, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::timer::TimerOf;
 use srd_wire::{AckBlock, Header};
 
 /// Stages of [`Engine::look_ahead`].
@@ -40,7 +41,12 @@ impl<O: Observer> Engine<O> {
         let Some((ci, c)) = ci.and_then(|ci| Some((ci, self.contexts.find(ci)?))) else { return 0 };
         let pc = &self.paths.get(c.path_ctx).ctx;
         match (stage, c.active.as_deref()) {
-            (1, _) => c.ahead() ^ pc.ahead() ^ self.timers.ahead(2 * ci) ^ self.granter.ahead(ci),
+            (1, _) => {
+                c.ahead()
+                    ^ pc.ahead()
+                    ^ self.timers.ahead(TimerOf::Context(ci).number())
+                    ^ self.granter.ahead(ci)
+            }
             (2, Some(a)) => {
                 let qp = packet.and_then(|p| p.qpn).and_then(|qpn| self.qps.get(qpn));
                 a.ahead() ^ pc.ahead_active() ^ qp.map_or(0, |qp| u64::from(qp.qkey))
@@ -78,6 +84,11 @@ impl<O: Observer> Engine<O> {
 
     /// The context that a timer, or room in the card, most likely concerns.
     fn ahead_of_timer(&self) -> Option<u32> {
-        self.ready.front().copied().or_else(|| self.timers.owner_next().map(|o| o / 2))
+        let timer = || match TimerOf::owner(self.timers.owner_next()?) {
+            TimerOf::Context(ci) => Some(ci),
+            TimerOf::Path(pi) => Some(self.paths.get(pi).carrier),
+            TimerOf::Backoff(wi) => Some(self.wrs.find(WrHandle(wi))?.ctx),
+        };
+        self.ready.front().copied().or_else(timer)
     }
 }

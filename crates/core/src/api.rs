@@ -214,8 +214,15 @@ pub enum AsyncEvent {
     PeerUnreachable(Endpoint),
     /// The peer lost its state (restart, shutdown); outstanding requests ended with status 8.
     PeerReset(Endpoint),
+    /// A request to this address, which is the engine's own, was refused by the engine itself. Who
+    /// meant another process has the address of one that has gone: this engine has its place now.
+    PeerIsSelf(Endpoint),
     /// A path was retired (true) or returned (false).
     PathChanged(IpAddr, u8, bool),
+    /// From now on a packet to this address carries so many bytes of payload at most: the way
+    /// there, or the local link, carries only smaller packets than before, or larger ones again.
+    /// Requests go on with packets of that size; a message that is longer ends with status 6.
+    PathMtu(IpAddr, u16),
     /// The queue pair entered the error state by itself.
     QpFatal(Qpn),
     /// All requests of a queue pair in SQD have ended.

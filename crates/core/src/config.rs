@@ -30,6 +30,20 @@ pub enum RatePolicy {
     Fixed,
 }
 
+/// Which packets carry a checksum beyond UDP's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Integrity {
+    /// None, and none is asked for. For networks that deliver no damage because they are memory:
+    /// simulators. Such an engine talks only to its like.
+    Off,
+    /// Those that begin and end contexts ([`crate::wire::PacketType::Open`], `OpenAck`,
+    /// `Challenge`, `Reset`); the others carry none, to whichever peer.
+    Handshakes,
+    /// All, to peers that want it, too.
+    #[default]
+    On,
+}
+
 /// Paths and their health.
 #[derive(Clone, Copy, Debug)]
 pub struct PathConfig {
@@ -124,6 +138,9 @@ pub struct EngineConfig {
     pub mtu: u16,
     /// Bytes of UDP payload to which an Open is padded (proves the path MTU); 0 = none.
     pub open_padded_len: u16,
+    /// Look for the size of packets that the way to each peer carries (RFC 8899) when large ones
+    /// are lost, and return a path to use only when it carries packets of full size.
+    pub mtu_search: bool,
     /// Receive window in PSNs, a power of two; also the most PSNs under way to one peer, whatever
     /// window that peer offers.
     pub window: u16,
@@ -131,6 +148,15 @@ pub struct EngineConfig {
     pub burst_packets: u16,
     /// Most contexts; beyond three quarters, strangers must answer a cookie first.
     pub contexts_max: u32,
+    /// Contexts that peers opened and have not confirmed yet, beyond which whoever opens one must
+    /// answer a cookie first; who comes from an IPv4 /24 or IPv6 /64 that has a quarter of them,
+    /// before. An honest peer confirms within a round trip, a forged address never does: its
+    /// context stays for `loss.unreachable_after`.
+    pub half_opens_max: u32,
+    /// Contexts that peers of one IPv4 /24 or IPv6 /64 may have opened; more are refused with the
+    /// reason "no room". A quarter of the default table. Raise it where more than 16,384 peers of
+    /// one such network open contexts to one engine.
+    pub inbound_per_prefix_max: u32,
     /// Send requests outstanding, at most [`limits::WRS_MAX`].
     pub wrs_max: u32,
     /// Reads served at once, per context and per engine.
@@ -145,12 +171,19 @@ pub struct EngineConfig {
     pub idle_after: Span,
     /// A QPN (and an AH number) is not used again for this long.
     pub reuse_delay: Span,
+    /// Which packets carry a checksum.
+    pub integrity: Integrity,
     /// Whether RDMA reads are served.
     pub rdma_read: bool,
     /// Whether RDMA writes are served.
     pub rdma_write: bool,
     /// RDMA needs an address handle for the requester at the responder (EFA status 14).
     pub rdma_needs_ah: bool,
+    /// Index of the first queue pair, the low byte of its number; later ones follow. `None`: random
+    /// in each life of an engine, so that a request for a queue pair of a process that has gone
+    /// rarely finds one of the process that has its place. Where runs are replayed
+    /// ([`crate::Rng`]), `None` is 0.
+    pub qpn_start: Option<u8>,
     /// First PSN of each context; `None` = random. Set by tests near the wrap.
     pub psn_start: Option<u32>,
     /// First transmission number of each context; `None` = random 31 bits.
@@ -176,9 +209,12 @@ impl EngineConfig {
             port_base: PORT_BASE_DEFAULT,
             mtu,
             open_padded_len: mtu + srd_wire::OVERHEAD_BYTES as u16,
+            mtu_search: true,
             window: 4096,
             burst_packets: 8,
             contexts_max: 65_536,
+            half_opens_max: 1024,
+            inbound_per_prefix_max: 16_384,
             wrs_max: 16_384,
             reads_per_context_max: 64,
             reads_max: 4096,
@@ -186,9 +222,11 @@ impl EngineConfig {
             rx_budget_bytes: u32::MAX,
             idle_after: Span::from_ms(500),
             reuse_delay: Span::from_secs(1),
+            integrity: Integrity::On,
             rdma_read: true,
             rdma_write: true,
             rdma_needs_ah: true,
+            qpn_start: None,
             psn_start: None,
             tx_num_start: None,
             path: PathConfig {
@@ -237,10 +275,15 @@ impl EngineConfig {
         self.rate.target_min = self.rate.target_min.max(Span(8 * wire_ns));
     }
 
-    /// Defaults for the simulator: `line_bytes_per_sec` links and a base RTT of about `rtt`.
+    /// Defaults for the simulator: `line_bytes_per_sec` links, which carry packets of one size, and
+    /// a base RTT of about `rtt`. No
+    /// checksum: simulated packets hold no bytes to be damaged, and SRD's cards check what they
+    /// receive within the frame of the link, which a simulated frame counts already.
     pub fn simulated(ip: IpAddr, slot: u8, mtu: u16, line_bytes_per_sec: u64, rtt: Span) -> Self {
         let mut c = Self::sockets(ip, slot, mtu);
         c.burst_packets = 1;
+        c.integrity = Integrity::Off;
+        c.mtu_search = false;
         c.rate.line_bytes_per_sec = line_bytes_per_sec;
         c.rate.rtt_initial = rtt;
         c.rate.target_min = Span::from_us(4);
@@ -266,6 +309,12 @@ impl EngineConfig {
         c
     }
 
+    /// Bytes of the common header, with a checksum where packets may carry one.
+    pub(crate) fn head_bytes_max(&self) -> usize {
+        let checked = self.integrity == Integrity::On;
+        srd_wire::HEADER_BYTES + if checked { srd_wire::CHECKSUM_BYTES } else { 0 }
+    }
+
     /// Checks the bounds that other code relies on; the message says which field and why.
     pub fn validate(&self) -> Result<(), &'static str> {
         if !self.window.is_power_of_two()
@@ -279,7 +328,7 @@ impl EngineConfig {
         if self.path.live_min == 0 || self.path.live_min > self.path.paths {
             return Err("path.live_min must be from 1 to path.paths");
         }
-        if self.mtu < 64 {
+        if self.mtu < limits::MTU_MIN {
             return Err("mtu must be at least 64 bytes");
         }
         if self.wrs_max == 0 || self.wrs_max as usize > limits::WRS_MAX {
@@ -287,6 +336,9 @@ impl EngineConfig {
         }
         if self.contexts_max == 0 {
             return Err("contexts_max must be at least 1");
+        }
+        if self.half_opens_max == 0 || self.inbound_per_prefix_max == 0 {
+            return Err("half_opens_max and inbound_per_prefix_max must be at least 1");
         }
         if self.burst_packets == 0 {
             return Err("burst_packets must be at least 1");

@@ -32,6 +32,8 @@ pub struct Counters {
     pub rkey_guesses: u64,
     /// Packets declared lost that had arrived after all.
     pub retrans_spurious_pkts: u64,
+    /// Echoes that name no transmission of ours, or one that was echoed before.
+    pub echoes_refused: u64,
     pub tlp_pkts: u64,
     pub probe_pkts: u64,
     pub ack_pkts: u64,
@@ -44,6 +46,9 @@ pub struct Counters {
     pub challenges_sent: u64,
     pub resets_sent: u64,
     pub resets_received: u64,
+    /// Contexts whose peers were asked whether they still have them, and those that still had.
+    pub doubts: u64,
+    pub doubts_refuted: u64,
     pub contexts_opened: u64,
     pub contexts_closed: u64,
     pub paths_retired: u64,
@@ -53,6 +58,15 @@ pub struct Counters {
     pub control_dropped: u64,
     /// Steps of work that timers did: timers that fired, and packets and requests they looked at.
     pub timer_steps: u64,
+    /// Steps of work that acknowledgments did beyond a fixed amount each: PSNs looked at where they
+    /// come in, words of the ring of refusals read where they are made.
+    pub ack_steps: u64,
+    /// Packets that were looked at because requests were cancelled.
+    pub cancel_steps: u64,
+    /// Times that the size of packets to an address changed.
+    pub mtu_changes: u64,
+    /// Packets taken back because they had become too large for the way.
+    pub recalls: u64,
     /// Peers that fell silent and were forgotten with all that was kept for them.
     pub contexts_forgotten: u64,
     /// Per drop reason, indexed by [`Drop`].
@@ -87,11 +101,13 @@ pub enum Drop {
     TooLong,
     /// Asks for memory, while too many keys are guessed, in a context that guessed one.
     KeyGuessing,
+    /// Carries no checksum, where each packet must.
+    Unchecked,
 }
 
 impl Drop {
     /// Number of reasons.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::UnknownTag,
@@ -106,5 +122,6 @@ impl Drop {
         Self::BadSource,
         Self::TooLong,
         Self::KeyGuessing,
+        Self::Unchecked,
     ];
 }

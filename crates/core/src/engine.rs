@@ -6,13 +6,13 @@ use crate::api::{
     AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle,
     RecvWr, Rx, RxMeta, SendWr, TxSink, WrHandle,
 };
+use crate::bucket::Bucket;
 use crate::config::EngineConfig;
-use crate::context::{Active, ContextTable, CookieJar};
+use crate::context::{Active, ContextTable, CookieJar, Strangers};
 use crate::counters::Counters;
 use crate::cq::CqTable;
 use crate::events::Observer;
-use crate::keys::Guesses;
-use crate::limits::{EVENTS_MAX, TIMER_STEPS_MAX, WRS_MAX};
+use crate::limits::{EVENTS_MAX, KEY_GUESS_EVERY, KEY_GUESSES_MAX, TIMER_STEPS_MAX, WRS_MAX};
 use crate::memory::{AhTable, MrTable};
 use crate::path::{Params, PathStats};
 use crate::path_table::PathTable;
@@ -20,9 +20,10 @@ use crate::qp::QpTable;
 use crate::random::{Random, Randomness, Secrets};
 use crate::rate::Granter;
 use crate::rng::Rng;
+use crate::rx::tiling::TilingKey;
 use crate::time::{Span, Time};
-use crate::timer::Timers;
-use crate::tx::{Out, control::Control};
+use crate::timer::{TimerOf, Timers};
+use crate::tx::{Out, control::Control, control::ProbeOut};
 use crate::wr::WrTable;
 use core::net::IpAddr;
 use srd_wire::AckBlock;
@@ -44,9 +45,12 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) cqs: CqTable,
     pub(crate) qps: QpTable,
     pub(crate) mrs: MrTable,
-    pub(crate) guesses: Guesses,
+    /// Guesses of region keys that are judged yet: of the whole engine, because contexts are cheap
+    /// to make.
+    pub(crate) guesses: Bucket,
     pub(crate) ahs: AhTable,
     pub(crate) wrs: WrTable,
+    pub(crate) tilings: TilingKey,
     // Peers.
     pub(crate) contexts: ContextTable,
     pub(crate) paths: PathTable,
@@ -58,15 +62,16 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) evict_hand: u32,
     // What waits to leave.
     pub(crate) control: VecDeque<Control>,
+    pub(crate) strangers: Strangers,
     pub(crate) ack_ready: VecDeque<u32>,
-    pub(crate) probes: VecDeque<(u32, u8)>,
+    pub(crate) probes: VecDeque<ProbeOut>,
     pub(crate) closes: VecDeque<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) timers: Timers,
     /// How far the packets that were handled lie behind the time: younger ones may wait unread.
     pub(crate) unread: Span,
     /// Contexts whose timer has to be set anew.
-    pub(crate) rearm: Vec<u32>,
+    pub(crate) rearm: VecDeque<u32>,
     pub(crate) events: VecDeque<AsyncEvent>,
     // Receive side.
     pub(crate) ack_scratch: AckBlock,
@@ -82,6 +87,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) job_id_next: u32,
     /// It is about to go away.
     pub(crate) leaving: bool,
+    /// It has told everybody that it goes away.
+    pub(crate) gone: bool,
 }
 
 impl<O: Observer> Engine<O> {
@@ -97,6 +104,8 @@ impl<O: Observer> Engine<O> {
         cfg.validate()?;
         let Randomness { fast: mut rng, mut secrets } = random.into();
         let region_keys = secrets.key_apart(&rng);
+        let qpn_first = cfg.qpn_start.unwrap_or_else(|| secrets.byte_apart());
+        let (tilings, _) = secrets.key_apart(&rng);
         let mut secret = secrets.or(&mut rng);
         Ok(Self {
             observer,
@@ -104,26 +113,33 @@ impl<O: Observer> Engine<O> {
             counters: Counters::default(),
             pds: Vec::new(),
             cqs: CqTable::default(),
-            qps: QpTable::new(cfg.slot),
+            qps: QpTable::new(cfg.slot, qpn_first),
             mrs: MrTable::new(region_keys),
-            guesses: Guesses::new(now),
+            guesses: Bucket::new(now, KEY_GUESSES_MAX, KEY_GUESS_EVERY),
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
+            tilings: TilingKey::new(tilings),
             contexts: ContextTable::new(cfg.contexts_max, &mut secret),
             paths: PathTable::new(&mut secret),
             path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
             cookies: CookieJar::new(&mut secret),
-            granter: Granter::new(cfg.rate.line_bytes_per_sec, cfg.mtu, cfg.rate.rtt_initial),
+            granter: Granter::new(
+                cfg.rate.line_bytes_per_sec,
+                cfg.mtu,
+                cfg.rate.rtt_initial,
+                cfg.head_bytes_max(),
+            ),
             pool: Vec::new(),
             evict_hand: 0,
             control: VecDeque::new(),
+            strangers: Strangers::new(now),
             ack_ready: VecDeque::new(),
             probes: VecDeque::new(),
             closes: VecDeque::new(),
             ready: VecDeque::new(),
             timers: Timers::default(),
             unread: Span::ZERO,
-            rearm: Vec::new(),
+            rearm: VecDeque::new(),
             events: VecDeque::new(),
             ack_scratch: AckBlock::default(),
             rx_flowing: 0,
@@ -134,6 +150,7 @@ impl<O: Observer> Engine<O> {
             jobs_live: 0,
             job_id_next: 0,
             leaving: false,
+            gone: false,
             rng,
             secrets,
             cfg,
@@ -155,7 +172,9 @@ impl<O: Observer> Engine<O> {
 
     // ---- packets in ----------------------------------------------------------------------------
 
-    /// Handles one packet. If the answer is a placement, copy the payload before any other call.
+    /// Handles one packet. If the answer is a placement, copy the payload before any other call. A
+    /// packet from a network comes from [`crate::wire::parse_checked`]: whether a checksum must be
+    /// there is judged here, whether it is right has been judged.
     pub fn handle(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>) -> Rx {
         self.counters.rx_pkts += 1;
         let bytes = packet.headers_len() + usize::from(packet.payload_len);
@@ -181,7 +200,8 @@ impl<O: Observer> Engine<O> {
     // ---- packets out ---------------------------------------------------------------------------
 
     /// Puts up to `max` packets into `sink` and returns how many. This is the order of a turn:
-    /// who wants in or out, what the peers must know, what paths must be asked, then the work.
+    /// who wants in or out, what the peers must know, what paths must be asked, then the work, and
+    /// last the answers to strangers.
     pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
         let mut out = Out { sink, left: max, sent: 0 };
         self.emit_control(now, &mut out);
@@ -189,8 +209,9 @@ impl<O: Observer> Engine<O> {
         self.emit_probes(now, &mut out);
         self.emit_closes(now, &mut out);
         self.emit_ready(now, &mut out);
+        self.emit_strangers(now, &mut out);
         let sent = out.sent;
-        self.rearm_all(now);
+        self.rearm_some(now);
         sent
     }
 
@@ -204,6 +225,7 @@ impl<O: Observer> Engine<O> {
             || !self.probes.is_empty()
             || !self.closes.is_empty()
             || !self.ready.is_empty()
+            || !self.strangers.is_empty()
             || !self.rearm.is_empty();
         if waiting {
             return Time(0);
@@ -223,16 +245,16 @@ impl<O: Observer> Engine<O> {
     /// waits for may be among them. All others see `now`.
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
         self.unread = now.since(read_until);
-        self.rearm_all(now);
+        self.rearm_some(now);
         let enough = self.counters.timer_steps + TIMER_STEPS_MAX;
         while self.counters.timer_steps < enough
             && let Some(owner) = self.timers.pop(now)
         {
             self.counters.timer_steps += 1;
-            if owner & 1 == 0 {
-                self.context_timer_fire(now, owner / 2);
-            } else {
-                self.path_timer_fire(now, owner / 2);
+            match TimerOf::owner(owner) {
+                TimerOf::Context(ci) => self.context_timer_fire(now, ci),
+                TimerOf::Path(pi) => self.path_timer_fire(now, pi),
+                TimerOf::Backoff(wi) => self.backoff_end(wi),
             }
         }
         self.grants_poll(now);

@@ -4,9 +4,12 @@ use crate::api::{AsyncEvent, TxSink};
 use crate::context::{Active, ContextState};
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
+use crate::limits::REARMS_MAX;
 use crate::path::PathContext;
 use crate::time::{Span, Time};
+use crate::timer::TimerOf;
 use crate::tx::Out;
+use crate::tx::control::{Alone, ProbeOut};
 use core::net::IpAddr;
 use srd_wire::{Body, CloseCode, Features};
 
@@ -16,13 +19,6 @@ const POOL_MAX: usize = 32;
 const IDLE_PROBES_MIN: u8 = 3;
 
 impl<O: Observer> Engine<O> {
-    pub(crate) const fn timer_of_context(ci: u32) -> u32 {
-        2 * ci
-    }
-    const fn timer_of_path(pi: u32) -> u32 {
-        2 * pi + 1
-    }
-
     /// The next thing context `ci` has to do by itself.
     fn context_deadline(&self, ci: u32, now: Time) -> Time {
         let c = self.contexts.get(ci);
@@ -33,7 +29,10 @@ impl<O: Observer> Engine<O> {
         }
         let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(loss_at);
         if let Some(a) = c.active.as_ref() {
-            at = at.min(a.backoff_at);
+            at = at.min(a.doubt_at());
+            if a.deaf {
+                at = now;
+            }
             if !c.queued_ack {
                 at = at.min(a.ack.due());
             }
@@ -47,13 +46,15 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         if !c.queued_rearm {
             c.queued_rearm = true;
-            self.rearm.push(ci);
+            self.rearm.push_back(ci);
         }
     }
 
-    /// Sets the timers of the contexts that changed.
-    pub(crate) fn rearm_all(&mut self, now: Time) {
-        while let Some(ci) = self.rearm.pop() {
+    /// Sets the timers of the contexts that changed. Those beyond the bound wait for the next call,
+    /// for which [`Self::next_timeout`] asks.
+    pub(crate) fn rearm_some(&mut self, now: Time) {
+        for _ in 0..REARMS_MAX {
+            let Some(ci) = self.rearm.pop_front() else { return };
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             c.queued_rearm = false;
             if let Some(a) = c.active.as_mut() {
@@ -68,7 +69,7 @@ impl<O: Observer> Engine<O> {
                 }
             }
             let at = self.context_deadline(ci, now);
-            self.timers.arm(Self::timer_of_context(ci), at);
+            self.timers.arm(TimerOf::Context(ci).number(), at);
         }
     }
 
@@ -76,8 +77,10 @@ impl<O: Observer> Engine<O> {
         if self.contexts.find(ci).is_none() {
             return;
         }
+        if self.contexts.get(ci).active.as_ref().is_some_and(|a| a.deaf) {
+            return self.peer_deaf(now, ci);
+        }
         if self.contexts.get(ci).active.is_some() {
-            self.backoff_poll(now, ci);
             self.ack_schedule(now, ci);
             self.loss_fire(now, ci);
         }
@@ -94,9 +97,12 @@ impl<O: Observer> Engine<O> {
             self.handshake_fire(now, ci);
         }
         if self.contexts.find(ci).is_some() {
+            self.doubt_fire(now, ci);
+        }
+        if self.contexts.find(ci).is_some() {
             let at = self.context_deadline(ci, now).max(now + Span(1));
             if at != Time::NEVER && !planted!(TimerOnce) {
-                self.timers.arm(Self::timer_of_context(ci), at);
+                self.timers.arm(TimerOf::Context(ci).number(), at);
             }
         }
     }
@@ -141,7 +147,7 @@ impl<O: Observer> Engine<O> {
             let entry = self.paths.get_mut(path_ctx);
             entry.ctx.shrink();
             entry.waiters = Vec::new();
-            self.timers.disarm(Self::timer_of_path(path_ctx));
+            self.timers.disarm(TimerOf::Path(path_ctx).number());
         }
     }
 
@@ -166,7 +172,7 @@ impl<O: Observer> Engine<O> {
         let entry = self.paths.get_mut(path_ctx);
         entry.contexts -= 1;
         if entry.contexts == 0 {
-            self.timers.disarm(Self::timer_of_path(path_ctx));
+            self.timers.disarm(TimerOf::Path(path_ctx).number());
             self.paths.remove(path_ctx);
         }
     }
@@ -185,8 +191,14 @@ impl<O: Observer> Engine<O> {
             self.observer.event(now, Event::Path { ip, path: change.path, from, to });
             self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
         }
-        let at = self.paths.get(path_ctx).ctx.probe_next();
-        self.timers.arm(Self::timer_of_path(path_ctx), at);
+        let at = self.path_deadline(path_ctx);
+        self.timers.arm(TimerOf::Path(path_ctx).number(), at);
+    }
+
+    /// The next thing that is to be done for the paths to an address.
+    fn path_deadline(&self, path_ctx: u32) -> Time {
+        let entry = self.paths.get(path_ctx);
+        entry.ctx.probe_next().min(entry.mtu.next())
     }
 
     pub(crate) fn path_timer_fire(&mut self, now: Time, pi: u32) {
@@ -201,13 +213,16 @@ impl<O: Observer> Engine<O> {
                 .find(carrier)
                 .is_some_and(|c| c.path_ctx == pi && c.state == ContextState::Open);
             if carries {
-                self.probes.push_back((carrier, path));
+                // It returns only if it carries what is sent.
+                let size = if self.cfg.mtu_search { self.mtu_of(carrier) } else { 0 };
+                self.probes.push_back(ProbeOut { ci: carrier, path, size, asks: false });
             }
         }
+        self.mtu_fire(now, pi);
         self.path_changes(now, pi);
-        let at = self.paths.get(pi).ctx.probe_next();
+        let at = self.path_deadline(pi);
         if at != Time::NEVER {
-            self.timers.arm(Self::timer_of_path(pi), at.max(now + Span(1)));
+            self.timers.arm(TimerOf::Path(pi).number(), at.max(now + Span(1)));
         }
     }
 
@@ -245,7 +260,8 @@ impl<O: Observer> Engine<O> {
             }
             let path_ctx = c.path_ctx;
             let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, false, &mut self.rng);
-            self.emit_alone(now, ci, Body::Close, 0, path, out);
+            let close = Alone { body: Body::Close, flags: 0, path, padded_len: 0 };
+            self.emit_alone(now, ci, &close, out);
         }
     }
 
@@ -280,8 +296,10 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Tells every peer that this engine goes away; the packets come out of
-    /// [`Self::poll_transmit`]. Peers end their outstanding requests at once instead of timing out.
+    /// [`Self::poll_transmit`]. Peers ask once more whether that is true; without an answer they
+    /// end their outstanding requests soon, instead of after the silence of a peer that is gone.
     pub fn shutdown(&mut self, _now: Time) {
+        self.gone = true;
         for ci in 0..self.contexts.slots() {
             if self.contexts.find(ci).is_some() {
                 self.leave_tell(ci);
@@ -295,7 +313,8 @@ impl<O: Observer> Engine<O> {
         if c.peer_tag != 0 {
             self.counters.resets_sent += 1;
             let (peer, tag) = (c.peer, c.peer_tag);
-            let body = Body::Reset { echo_tag: c.local_tag, code: CloseCode::GoingAway };
+            let code = CloseCode::GoingAway;
+            let body = Body::Reset { echo_tag: c.local_tag, code, nonce: 0 };
             self.control_push(peer, tag, body);
         }
     }

@@ -4,9 +4,7 @@
 //! the counter has gone round, and a key that was given out once can be told from one that never
 //! was: the first is a stale key of an honest peer, the second a guess.
 
-use crate::limits::{KEY_GUESS_EVERY, KEY_GUESSES_MAX};
 use crate::random::Random;
-use crate::time::Time;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
@@ -75,40 +73,10 @@ impl KeyMaker {
     }
 }
 
-/// How many guesses of keys are judged yet: [`KEY_GUESSES_MAX`] in a row, then one each
-/// [`KEY_GUESS_EVERY`]. Of the whole engine, because contexts are cheap to make.
-#[derive(Debug)]
-pub(crate) struct Guesses {
-    left: u32,
-    /// Up to when those that time brings have been added.
-    counted_to: Time,
-}
-
-impl Guesses {
-    pub fn new(now: Time) -> Self {
-        Self { left: KEY_GUESSES_MAX, counted_to: now }
-    }
-
-    /// A key that was never given out was judged.
-    pub fn take(&mut self) {
-        self.left = self.left.saturating_sub(1);
-    }
-
-    /// Whether no guess may be judged now.
-    pub fn are_spent(&mut self, now: Time) -> bool {
-        let more = now.since(self.counted_to).0 / KEY_GUESS_EVERY.0;
-        self.counted_to += KEY_GUESS_EVERY.scale(more, 1);
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_add(more).min(KEY_GUESSES_MAX);
-        self.left == 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rng::Rng;
-    use crate::time::Span;
     use rustc_hash::FxHashSet;
 
     fn maker(seed: u64) -> (KeyMaker, Rng) {
@@ -152,19 +120,5 @@ mod tests {
         keys.counter = keys.number_of(first).wrapping_sub(1);
         let next = (0..STEP_MAX).map(|_| keys.next(&mut rng, |k| k != first));
         assert!(next.into_iter().all(|k| k != first));
-    }
-
-    #[test]
-    fn guesses_come_back_with_time() {
-        let mut g = Guesses::new(Time(5));
-        (0..KEY_GUESSES_MAX).for_each(|_| g.take());
-        assert!(g.are_spent(Time(5)));
-        assert!(!g.are_spent(Time(5) + KEY_GUESS_EVERY));
-        g.take();
-        assert!(g.are_spent(Time(4) + KEY_GUESS_EVERY.scale(2, 1)));
-        assert!(!g.are_spent(Time(5) + KEY_GUESS_EVERY.scale(2, 1)));
-        assert!(!g.are_spent(Time(5) + Span::from_secs(1_000_000)));
-        (0..KEY_GUESSES_MAX).for_each(|_| g.take());
-        assert!(g.are_spent(Time(5) + Span::from_secs(1_000_000)), "no more than the most");
     }
 }

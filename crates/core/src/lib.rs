@@ -30,6 +30,7 @@ macro_rules! planted {
 
 mod ahead;
 mod api;
+mod bucket;
 pub mod config;
 pub mod counters;
 pub mod events;

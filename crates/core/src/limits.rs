@@ -12,10 +12,27 @@ pub const QPS_MAX: usize = 256;
 pub const WINDOW_MIN: u16 = 16;
 /// See [`WINDOW_MIN`]. `una` travels as a 16-bit distance.
 pub const WINDOW_MAX: u16 = 32_768;
+/// Least payload of one packet.
+pub const MTU_MIN: u16 = 64;
 /// Send requests outstanding per engine: half of a message id is the index.
 pub const WRS_MAX: usize = 1 << 16;
-/// Handshake packets (answers to strangers) waiting to leave; more are dropped.
+/// Handshake packets waiting to leave; more are dropped.
 pub const CONTROL_QUEUE_MAX: usize = 1024;
+/// Answers to strangers (Challenges and Resets) waiting to leave; more are dropped. They leave
+/// behind everything else.
+pub const STRANGERS_QUEUE_MAX: usize = 256;
+/// Resets to strangers in a row. A peer that got none asks again, with the next packet.
+pub const STRANGER_RESETS_MAX: u32 = 256;
+/// One more may leave each time that this has passed: 10,000 a second, 6 Mb/s.
+pub const STRANGER_RESET_EVERY: Span = Span::from_us(100);
+/// A peer is asked at most this often whether it still has a context, whoever says that it has not.
+pub const DOUBT_EVERY: Span = Span::from_ms(100);
+/// Challenges that a peer which has taken leave can answer, each after twice the time, before it
+/// counts as gone: 155 ms with the 5 ms of `open_retry` on sockets.
+pub const GOODBYE_CHALLENGES: u32 = 5;
+/// Transmission numbers refused in a row, with the tag of the context and a likely PSN, before the
+/// peer is asked for its present one. A network rarely doubles so many packets with none between.
+pub const REPLAYS_MAX: u32 = 16;
 /// Async events waiting to be read; more are dropped and counted.
 pub const EVENTS_MAX: usize = 1024;
 /// GRH area in front of a UD message (verbs: `struct ibv_grh`).
@@ -43,8 +60,17 @@ pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
 /// many peers fall silent at once. The timer that passes the bound is not cut short; it may take as
 /// many steps as its peer has packets and requests outstanding.
 pub const TIMER_STEPS_MAX: u64 = 512;
+/// Steps that a peer counts for which is forgotten: all its tables are freed.
+pub const FORGET_STEPS: u64 = 4;
+/// Contexts whose timers one call sets anew, some 0.15 us each; more wait for the next call.
+pub const REARMS_MAX: usize = 1024;
 /// Transmissions of one packet after the first, with the peer alive, before its request is given
-/// up: what never arrives (a path MTU that is too small) must not be sent for ever.
+/// up: what never arrives (a path MTU that is too small) must not be sent for ever. As many again,
+/// without content, and the context is given up.
 pub const RETRANSMITS_MAX: u8 = 100;
-/// Transmission numbers this far below the newest are refused as replays.
+/// Transmissions of a context that are kept in mind for echoes, beyond twice those in flight: 64
+/// KiB. More within one round trip leave no sample.
+pub const SENT_LOG_MAX: usize = 8192;
+/// Transmission numbers this far below the newest are refused as replays, and this far above it
+/// taken only when their neighbour has arrived as well.
 pub const REPLAY_WINDOW: u64 = 8192;

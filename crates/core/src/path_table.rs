@@ -1,7 +1,7 @@
 //! One path-and-rate context per remote address, shared by all reliability contexts to it.
 
 use crate::context::Keyed;
-use crate::path::PathContext;
+use crate::path::{PathContext, PathMtu};
 use crate::random::Random;
 use crate::time::Time;
 use core::hash::BuildHasher;
@@ -23,6 +23,8 @@ pub(crate) struct PathEntry {
     pub waiters: Vec<u32>,
     /// The context that sent last: it carries the probes.
     pub carrier: u32,
+    /// What size of packets passes.
+    pub mtu: PathMtu,
     /// Credit units that all contexts to the address were granted so far (wraps).
     pub credit_total: u32,
 }
@@ -56,6 +58,7 @@ impl PathTable {
             last_heard: Time(0),
             waiters,
             carrier: 0,
+            mtu: PathMtu::default(),
             credit_total: 0,
         };
         let i = self.free.pop().unwrap_or_else(|| {

@@ -175,17 +175,31 @@ bugs! {
     ResetUnproven,
     /// An Open ends the context of its sender's address without a cookie.
     RestartUnproven,
-    "hostile peers, not measured yet":
     /// While packets wait to be read, no timer of losses fires.
     TimersSuppressed,
     /// What was never sent can be acknowledged.
     AckUnsentTaken,
+    "hostile peers, not noticed":
     /// PSNs beyond the window are taken.
     PsnFarTaken,
     /// One peer may hold all reads.
     ReadsUnshared,
+    "hostile peers":
     /// Payload may be longer than a packet of the device.
     PayloadLongTaken,
+    /// A read counts bytes, whichever they are.
+    ReadHoleTaken,
+    /// An echo of anything is believed.
+    EchoUnmatched,
+    /// How long a packet waited at the peer is believed, whatever is left of the round trip.
+    WaitBelieved,
+    /// What is kept for a peer that has died is kept for ever: its reads, too.
+    DeadKept,
+    /// As many packets are under way as the peer's window says, however small ours is.
+    PeerWindowTaken,
+    "hostile peers, not noticed":
+    /// A packet without its checksum is taken where each must have one.
+    UncheckedTaken,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -167,9 +167,10 @@ enum QpSlot {
 }
 
 impl QpTable {
-    pub fn new(engine_slot: u8) -> Self {
+    /// The first queue pair gets the index `first`.
+    pub fn new(engine_slot: u8, first: u8) -> Self {
         let slots = (0..limits::QPS_MAX).map(|_| QpSlot::Free(Time(0))).collect();
-        Self { slots, engine_slot, cursor: 0 }
+        Self { slots, engine_slot, cursor: first }
     }
 
     /// The next free number, or `None` when all are used or too freshly freed.

@@ -64,6 +64,11 @@ impl Secrets {
         Secret { secrets: self, replayed }
     }
 
+    /// A byte that no other draw depends on; 0 where runs are replayed.
+    pub fn byte_apart(&mut self) -> u8 {
+        self.0.as_mut().map_or(0, |cipher| cipher.next_u32() as u8)
+    }
+
     /// A key that no other draw depends on. Where runs are replayed, it leaves `replayed` as it is.
     pub fn key_apart(&mut self, replayed: &Rng) -> (u64, u64) {
         match &mut self.0 {

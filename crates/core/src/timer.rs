@@ -1,4 +1,5 @@
-//! Deadlines of contexts and paths: an indexed 4-ary heap with one entry per owner.
+//! Deadlines of contexts, paths and requests in back-off: an indexed 4-ary heap with one entry per
+//! owner.
 //!
 //! Moving a deadline earlier costs a sift; moving it later is left to the moment it fires (the
 //! owner then names its real deadline), because retransmission timers move later with every
@@ -7,6 +8,37 @@
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
+
+/// What a deadline of the engine is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerOf {
+    /// A context.
+    Context(u32),
+    /// The paths to an address.
+    Path(u32),
+    /// The back-off of a request.
+    Backoff(u32),
+}
+
+impl TimerOf {
+    /// Its owner's number in the heap.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Context(i) => 3 * i,
+            Self::Path(i) => 3 * i + 1,
+            Self::Backoff(i) => 3 * i + 2,
+        }
+    }
+
+    /// Whose number it is.
+    pub const fn owner(number: u32) -> Self {
+        match number % 3 {
+            0 => Self::Context(number / 3),
+            1 => Self::Path(number / 3),
+            _ => Self::Backoff(number / 3),
+        }
+    }
+}
 
 /// The heap. Owners are small dense numbers.
 #[derive(Debug, Default)]

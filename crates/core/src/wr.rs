@@ -2,6 +2,7 @@
 
 use crate::api::{AhId, Opcode, Qpn, SendWr, Status, WrHandle};
 use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
+use crate::rx::tiling::Tiling;
 use crate::time::Time;
 
 /// Where a request is in its life.
@@ -11,8 +12,8 @@ pub(crate) enum WrState {
     Queued,
     /// Every byte has a PSN, or (read) the response is awaited.
     Sent,
-    /// Refused with RNR or busy; comes back at the time.
-    Backoff(Time),
+    /// Refused with RNR or busy; comes back when the engine's timer of back-offs says so.
+    Backoff,
 }
 
 /// A send work request.
@@ -30,6 +31,8 @@ pub(crate) struct Wqe {
     pub open: u32,
     /// Read: bytes still to arrive.
     pub awaited: u32,
+    /// Read: which bytes have arrived.
+    pub arrived: Tiling,
     /// First error; the request ends with it once no PSN is open.
     pub failed: Option<Status>,
     pub rnr_left: u8,
@@ -42,8 +45,12 @@ pub(crate) struct Wqe {
     pub imm_only: bool,
     /// Holds one of the peer's read or write-with-immediate credits.
     pub credited: bool,
-    /// A read whose first response has arrived counts as accepted.
-    pub next: u32,
+    /// It is cancelled: what is in flight of it becomes tombstones.
+    pub withdrawn: bool,
+    /// It is in a queue ([`WrQueue`]), between these.
+    queued: bool,
+    prev: u32,
+    next: u32,
     /// Neighbours in the list of its context ([`WrList`]).
     older: u32,
     newer: u32,
@@ -88,7 +95,8 @@ impl WrTable {
             self.slots.len() as u32 - 1
         });
         let g = &mut self.generation[i as usize];
-        *g = g.wrapping_add(1);
+        // No request has a message id below 2^16: 0 stands for none.
+        *g = g.wrapping_add(1).max(1);
         self.slots[i as usize] = Some(Wqe {
             wr,
             qp,
@@ -98,6 +106,7 @@ impl WrTable {
             cut: 0,
             open: 0,
             awaited: if wr.op == Opcode::Read { wr.len } else { 0 },
+            arrived: Tiling::EMPTY,
             failed: None,
             rnr_left: rnr_retry,
             rnr_round: 0,
@@ -105,6 +114,9 @@ impl WrTable {
             started: false,
             imm_only: false,
             credited: false,
+            withdrawn: false,
+            queued: false,
+            prev: NIL,
             next: NIL,
             older: NIL,
             newer: NIL,
@@ -205,7 +217,7 @@ impl WrList {
     }
 }
 
-/// A queue of requests, linked through the table.
+/// A queue of requests, linked both ways through the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrQueue {
     head: u32,
@@ -226,34 +238,103 @@ impl WrQueue {
         (self.head != NIL).then_some(self.head)
     }
     pub fn push_back(&mut self, t: &mut WrTable, i: u32) {
-        t.get_mut(i).next = NIL;
-        match self.tail {
-            NIL => self.head = i,
-            tail => t.get_mut(tail).next = i,
-        }
-        self.tail = i;
+        self.put(t, i, self.tail, NIL);
     }
     pub fn push_front(&mut self, t: &mut WrTable, i: u32) {
-        t.get_mut(i).next = self.head;
-        if self.head == NIL {
-            self.tail = i;
-        }
-        self.head = i;
+        self.put(t, i, NIL, self.head);
     }
-    pub fn pop_front(&mut self, t: &WrTable) -> Option<u32> {
+    pub fn pop_front(&mut self, t: &mut WrTable) -> Option<u32> {
         let i = self.front()?;
-        self.head = t.get(i).next;
-        if self.head == NIL {
-            self.tail = NIL;
-        }
+        self.remove(t, i);
         Some(i)
     }
-    /// Keeps the requests that `keep` keeps. Control plane: walks the queue.
-    pub fn retain(&mut self, t: &mut WrTable, keep: impl Fn(&Wqe) -> bool) {
-        let mut rest = core::mem::take(self);
-        while let Some(i) = rest.pop_front(t) {
-            if keep(t.get(i)) {
-                self.push_back(t, i);
+
+    /// Takes request `i` out, if it is in a queue, which must be this one. Returns whether it was.
+    pub fn remove(&mut self, t: &mut WrTable, i: u32) -> bool {
+        let w = t.get_mut(i);
+        if !core::mem::take(&mut w.queued) {
+            return false;
+        }
+        let (prev, next) = (w.prev, w.next);
+        match prev {
+            NIL => self.head = next,
+            p => t.get_mut(p).next = next,
+        }
+        match next {
+            NIL => self.tail = prev,
+            n => t.get_mut(n).prev = prev,
+        }
+        true
+    }
+
+    /// Puts request `i`, which is in no queue, between two neighbours.
+    fn put(&mut self, t: &mut WrTable, i: u32, prev: u32, next: u32) {
+        let w = t.get_mut(i);
+        debug_assert!(!w.queued);
+        (w.queued, w.prev, w.next) = (true, prev, next);
+        match prev {
+            NIL => self.head = i,
+            p => t.get_mut(p).next = i,
+        }
+        match next {
+            NIL => self.tail = i,
+            n => t.get_mut(n).prev = i,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use std::collections::VecDeque;
+
+    fn table(n: u32) -> WrTable {
+        let mut t = WrTable::new(n);
+        let wr = SendWr {
+            wr_id: 0,
+            op: Opcode::Send,
+            ah: AhId(0),
+            dst_qpn: Qpn(0),
+            qkey: 0,
+            len: 0,
+            rkey: 0,
+            raddr: 0,
+            imm: 0,
+        };
+        for _ in 0..n {
+            t.alloc(wr, Qpn(0), 0, 0);
+        }
+        t
+    }
+
+    #[test]
+    fn queues_agree_with_plain_ones() {
+        for seed in 0..20 {
+            let mut rng = Rng::from_seed(seed);
+            let mut t = table(24);
+            let mut q = WrQueue::default();
+            let mut plain = VecDeque::new();
+            for _ in 0..3000 {
+                let i = rng.below(24);
+                let at = plain.iter().position(|&k| k == i);
+                match (rng.below(4), at) {
+                    (0, None) => {
+                        q.push_back(&mut t, i);
+                        plain.push_back(i);
+                    }
+                    (1, None) => {
+                        q.push_front(&mut t, i);
+                        plain.push_front(i);
+                    }
+                    (2, at) => {
+                        assert_eq!(q.remove(&mut t, i), at.is_some());
+                        at.map(|at| plain.remove(at));
+                    }
+                    (3, _) => assert_eq!(q.pop_front(&mut t), plain.pop_front()),
+                    _ => {}
+                }
+                assert_eq!((q.front(), q.is_empty()), (plain.front().copied(), plain.is_empty()));
             }
         }
     }

@@ -7,8 +7,8 @@
 mod common;
 use common::*;
 use srd_core::wire::{
-    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams, Packet,
-    PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
+    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams, Others,
+    Packet, PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
 };
 use srd_core::*;
 use std::collections::{BTreeSet, HashSet};
@@ -156,7 +156,7 @@ impl Liar {
             _ => None,
         };
         if let Some(verdict) = verdict {
-            self.refused.push(VerdictEntry { psn, verdict });
+            self.refused.push(VerdictEntry::one(psn, verdict));
         }
         while let Some(cum) = self.cum.filter(|c| self.arrived.remove(c)) {
             self.cum = Some(cum.wrapping_add(1));
@@ -193,7 +193,12 @@ impl Liar {
         while self.lies() && list.len() < 16 {
             let near = self.cum.unwrap_or(0).wrapping_sub(20).wrapping_add(self.rng.below(80));
             let psn = self.number(near);
-            list.push(VerdictEntry { psn, verdict: VERDICTS[self.below(9)] });
+            let others = match self.below(3) {
+                0 => Others::Run(1 + (self.rng.next_u32() >> (16 + self.below(16))) as u16 / 2),
+                1 => Others::Mask(1 + (self.rng.next_u32() >> (9 + self.below(23)))),
+                _ => Others::Run(1),
+            };
+            list.push(VerdictEntry { psn, verdict: VERDICTS[self.below(9)], others });
         }
         list.sort_by_key(|v| v.psn);
         list.dedup_by_key(|v| v.psn);
@@ -210,6 +215,7 @@ impl Liar {
             let lie = self.rng.next_u64() & self.rng.next_u64();
             a.words.push(if self.lies() { lie } else { word });
         }
+        a.partial = self.below(3) == 0;
         for v in self.verdict_list() {
             a.verdicts.push(v);
         }
@@ -319,7 +325,7 @@ impl Liar {
             _ => match self.below(6) {
                 0 => (Body::Close, 0),
                 1 => (Body::CloseAck, 0),
-                2 => (Body::Reset { echo_tag: LIAR_TAG, code: CloseCode::UnknownTag }, 0),
+                2 => (Body::Reset { echo_tag: LIAR_TAG, code: CloseCode::UnknownTag, nonce: 0 }, 0),
                 3 => (Body::Open(self.params(0)), 0),
                 4 => (Body::OpenAck(self.params(self.tag)), 0),
                 _ => (Body::Challenge { echo_tag: self.tag, cookie: 9 }, 0),

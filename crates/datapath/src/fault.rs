@@ -349,6 +349,7 @@ impl<D: Datapath> Fault<D> {
                 headers: &held.bytes,
                 payload: &[],
                 padded_len: 0,
+                finish: None,
             };
             if self.inner.tx_push(&packet).is_err() {
                 report.dropped += 1;
@@ -417,7 +418,13 @@ impl<D: Datapath> Datapath for Fault<D> {
             return self.inner.tx_push(packet);
         }
         let copy = Self::packet_copy(packet, fate);
-        self.inner.tx_push(&TxPacket { headers: &copy.bytes, payload: &[], ..*packet })
+        // Damage comes after the checksum.
+        let packet = TxPacket { headers: &copy.bytes, payload: &[], finish: None, ..*packet };
+        self.inner.tx_push(&packet)
+    }
+
+    fn tx_copies(&self, len: usize) -> bool {
+        self.inner.tx_copies(len)
     }
 
     fn tx_flush(&mut self) -> io::Result<TxReport> {

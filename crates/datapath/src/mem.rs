@@ -233,6 +233,10 @@ impl Datapath for MemDatapath {
         Ok(())
     }
 
+    fn tx_copies(&self, _: usize) -> bool {
+        true
+    }
+
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         let mut report = TxReport::default();
         // The endpoint may have gone, and another come, since the last batch.
@@ -366,7 +370,14 @@ mod tests {
         let mut push = |dst: &str, path, len: usize| {
             let headers = &vec![0; len][..];
             let payload = &[];
-            a.tx_push(&TxPacket { dst: addr(dst), path, headers, payload, padded_len: 0 })
+            a.tx_push(&TxPacket {
+                dst: addr(dst),
+                path,
+                headers,
+                payload,
+                padded_len: 0,
+                finish: None,
+            })
         };
         assert_eq!(push("1.1.1.2:1", 0, 101), Err(TxPushError::TooLong { len: 101, max: 100 }));
         assert_eq!(push("1.1.1.2:1", 2, 9), Err(TxPushError::BadPath { path: 2, paths: 2 }));

@@ -89,9 +89,14 @@ impl Part {
         self.ptr
     }
 
+    /// Shows its bytes where they lie.
+    pub fn look<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: whoever made the part promised that the bytes are readable while it is in use.
+        look(unsafe { core::slice::from_raw_parts(self.ptr, self.len) })
+    }
+
     /// Appends its bytes to `out`.
     pub fn copy_into(&self, out: &mut Vec<u8>) {
-        // SAFETY: whoever made the part promised that the bytes are readable while it is in use.
-        out.extend_from_slice(unsafe { core::slice::from_raw_parts(self.ptr, self.len) });
+        self.look(|bytes| out.extend_from_slice(bytes));
     }
 }

@@ -105,6 +105,11 @@ impl Poll {
 
 /// Waits for any of `fds`; returns how many came. A signal counts as none.
 pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
+    if cfg!(miri) {
+        // Miri knows no ppoll. Callers look again after a signal, which may come at any time.
+        std::thread::sleep(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(100)));
+        return Ok(0);
+    }
     let spec = timeout.map(|t| libc::timespec {
         tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: t.subsec_nanos().into(),
@@ -127,6 +132,9 @@ pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
 /// # Errors
 /// None on Linux for a calling thread's own value.
 pub fn timer_slack_ns_set(ns: u32) -> io::Result<()> {
+    if cfg!(miri) {
+        return Ok(());
+    }
     // SAFETY: PR_SET_TIMERSLACK takes one number and no pointer.
     let rc = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(ns)) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -2,13 +2,14 @@
 //!
 //! As with any RDMA device, bytes that a peer writes while the owner reads come out torn: old and
 //! new bytes mixed. That must be the *only* consequence, so these copies are no plain loads and
-//! stores, which the compiler may assume to be free of races.
+//! stores, which the compiler may assume to be free of races. Miri cannot run instructions that are
+//! written out: it runs the portable copy.
 
 /// Up to this many bytes moves of 16 are faster than starting a string instruction.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const MOVES_BYTES_MAX: usize = 256;
 /// Bytes of an SSE register.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const XMM: usize = 16;
 
 /// Copies `len` bytes from `src` to `dst`, either of which others may access meanwhile.
@@ -17,7 +18,7 @@ const XMM: usize = 16;
 /// `src` must be readable and `dst` writable for `len` bytes during the call, without overlap.
 #[inline]
 pub(crate) unsafe fn copy_shared(src: *const u8, dst: *mut u8, len: usize) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     if len > MOVES_BYTES_MAX {
         // SAFETY: ranges as promised by the caller; the ABI keeps the direction flag clear. The
         // compiler cannot look into the instruction and so derives nothing from a race.
@@ -32,7 +33,7 @@ pub(crate) unsafe fn copy_shared(src: *const u8, dst: *mut u8, len: usize) {
         }
         return;
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     if len >= XMM {
         let last = len - XMM;
         let mut i = 0;
@@ -53,7 +54,7 @@ pub(crate) unsafe fn copy_shared(src: *const u8, dst: *mut u8, len: usize) {
 ///
 /// # Safety
 /// As [`copy_shared`], for 16 bytes.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn move_16(src: *const u8, dst: *mut u8) {
     // SAFETY: ranges as promised by the caller; every x86_64 has SSE2.

@@ -12,6 +12,7 @@ pub const PARSE_ERROR_KINDS: [ParseError; crate::nic::PARSE_ERRORS] = [
     ParseError::Value,
     ParseError::Sealed,
     ParseError::TrailingBytes,
+    ParseError::Checksum,
 ];
 
 /// Counters of all layers of a device, since it was opened.

@@ -190,7 +190,7 @@ impl CompletionQueue {
             }
             let shared = self.0.device.shared();
             if !shared.driving.by_caller_only() {
-                shared.driving.callers_rest();
+                shared.driving.callers.rest();
                 self.sleep(left.min(SLEEP_MAX));
             } else if let Some(mut nic) = shared.try_nic() {
                 shared.sleep(&mut nic, Some(left));
@@ -228,7 +228,7 @@ impl CompletionQueue {
         if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
             channel.push(core.id, core.context);
         }
-        self.0.device.shared().driving.callers_rest();
+        self.0.device.shared().driving.callers.rest();
         Ok(())
     }
 

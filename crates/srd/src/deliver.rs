@@ -58,9 +58,11 @@ impl Nic {
             CoreEvent::PeerUnresponsive(peer) => AsyncEvent::PeerUnresponsive(peer),
             CoreEvent::PeerUnreachable(peer) => AsyncEvent::PeerUnreachable(peer),
             CoreEvent::PeerReset(peer) => AsyncEvent::PeerReset(peer),
+            CoreEvent::PeerIsSelf(peer) => AsyncEvent::PeerIsSelf(peer),
             CoreEvent::PathChanged(ip, path, retired) => {
                 AsyncEvent::PathChanged { ip, path, retired }
             }
+            CoreEvent::PathMtu(ip, payload_max) => AsyncEvent::PathMtu { ip, payload_max },
             CoreEvent::QpFatal(qpn) => {
                 if let Some(qp) = self.tables.qp(qpn) {
                     qp.core.set_state(QpState::Err);

@@ -155,7 +155,7 @@ impl Shared {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
             || self.control_waiting.load(Ordering::SeqCst) > 0
-            || self.driving.callers_active()
+            || self.driving.callers.drive()
             || self.stop.load(Ordering::SeqCst)
     }
 
@@ -222,7 +222,7 @@ impl Owner {
         }
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
-        self.shared.driving.callers_rest();
+        self.shared.driving.callers.rest();
         if let Some(thread) = lock(&self.thread).take() {
             // A panic there has been reported by its message; the device is closed either way.
             let _ = thread.join();
@@ -305,7 +305,7 @@ impl Device {
             }
         };
         if let Some(thread) = &thread {
-            shared.driving.thread_set(thread.thread().clone());
+            shared.driving.callers.thread_set(thread.thread().clone());
         }
         let thread = Mutex::new(thread);
         let closed = AtomicBool::new(false);

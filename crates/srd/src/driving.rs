@@ -1,47 +1,17 @@
 //! Who drives the engine now: callers, or the device's thread.
 
-use crate::{
-    Progress,
-    device::Shared,
-    nic::{Nic, Turn},
-};
-use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread::{self, Thread},
-    time::Duration,
-};
+use crate::{Progress, callers::Callers, device::Shared, nic::Turn};
 
-/// The arrangement of [`Progress`], and what it needs to know at the moment.
+/// The arrangement of [`Progress`], and who drives at the moment.
 #[derive(Debug)]
 pub(crate) struct Driving {
     progress: Progress,
-    /// Somebody has polled an empty queue since the thread last drove.
-    active: AtomicBool,
-    /// When the last turn of such a poll began.
-    polled_at: AtomicU64,
-    /// The thread rests because callers drive.
-    resting: AtomicBool,
-    thread: OnceLock<Thread>,
+    pub callers: Callers,
 }
 
 impl Driving {
     pub(crate) fn new(progress: Progress) -> Self {
-        Self {
-            progress,
-            active: AtomicBool::new(false),
-            polled_at: AtomicU64::new(0),
-            resting: AtomicBool::new(false),
-            thread: OnceLock::new(),
-        }
-    }
-
-    /// The device's thread, once it runs.
-    pub(crate) fn thread_set(&self, thread: Thread) {
-        // A device starts one thread, once.
-        let _ = self.thread.set(thread);
+        Self { progress, callers: Callers::new() }
     }
 
     /// Nobody but callers drives, ever.
@@ -54,39 +24,6 @@ impl Driving {
     pub(crate) fn posts_leave_at_once(&self) -> bool {
         matches!(self.progress, Progress::Shared { .. })
     }
-
-    /// Callers drive at the moment.
-    #[inline]
-    pub(crate) fn callers_active(&self) -> bool {
-        self.active.load(Ordering::SeqCst)
-    }
-
-    /// Whether callers still drive, or have until `idle` ago. If not, they have to say so again.
-    pub(crate) fn callers_stay(&self, idle: Duration) -> bool {
-        let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
-        let stay = self.callers_active() && Duration::from_nanos(Nic::now().0) < polled + idle;
-        if !stay {
-            self.active.store(false, Ordering::SeqCst);
-        }
-        stay
-    }
-
-    /// Callers are about to sleep, or the device closes: the thread drives from now on.
-    pub(crate) fn callers_rest(&self) {
-        self.active.store(false, Ordering::SeqCst);
-        if self.resting.load(Ordering::SeqCst)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-
-    /// Lets the thread rest for `idle`, or until callers do.
-    pub(crate) fn thread_rest(&self, idle: Duration) {
-        self.resting.store(true, Ordering::SeqCst);
-        thread::park_timeout(idle);
-        self.resting.store(false, Ordering::SeqCst);
-    }
 }
 
 impl Shared {
@@ -97,9 +34,7 @@ impl Shared {
         let stays = match self.driving.progress {
             Progress::Thread { .. } => return false,
             Progress::Shared { .. } if stays => {
-                if !self.driving.active.load(Ordering::Relaxed) {
-                    self.driving.active.store(true, Ordering::SeqCst);
-                }
+                self.driving.callers.begin();
                 if self.rest.needs_wake() {
                     self.waker.wake();
                 }
@@ -110,7 +45,7 @@ impl Shared {
         let Some(mut nic) = self.try_nic() else { return false };
         let done = nic.turn(self) != Turn::default();
         if stays {
-            self.driving.polled_at.store(nic.turned_at.0, Ordering::Relaxed);
+            self.driving.callers.turned(nic.turned_at.0);
         }
         done
     }

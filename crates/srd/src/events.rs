@@ -24,8 +24,12 @@ pub enum AsyncEvent {
     PeerUnresponsive(Endpoint),
     /// The peer never answered. Requests to it ended with status 15.
     PeerUnreachable(Endpoint),
-    /// The peer lost its state: restart or shutdown. Outstanding requests ended with status 8.
+    /// The peer lost its state, and proved it: restart or shutdown. Outstanding requests ended with
+    /// status 8.
     PeerReset(Endpoint),
+    /// A request to this address, which is the device's own, was refused by the device itself. Who
+    /// meant another process has the address of one that has gone: this device has its place now.
+    PeerIsSelf(Endpoint),
     /// A path to an address was retired, or returned to use.
     PathChanged {
         /// The address.
@@ -34,6 +38,15 @@ pub enum AsyncEvent {
         path: u8,
         /// True when it was taken out of use.
         retired: bool,
+    },
+    /// From now on a packet to this address carries other sizes than before: the way there, or the
+    /// local link, carries only smaller packets, or larger ones again. Requests go on with packets
+    /// of that size; messages that are longer end with status 6.
+    PathMtu {
+        /// The address.
+        ip: IpAddr,
+        /// Bytes of payload of one packet at most.
+        payload_max: u16,
     },
     /// The queue pair entered the error state by itself.
     QpFatal(Qpn),

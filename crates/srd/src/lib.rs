@@ -56,6 +56,7 @@
 mod ah;
 mod arrivals;
 mod budget;
+mod callers;
 mod cancel;
 mod channel;
 mod completion;

@@ -16,6 +16,8 @@ struct Mapping {
 impl Mapping {
     /// `len` zeroed bytes (at least 1), on pages that are touched only when used.
     fn new(len: usize) -> io::Result<Self> {
+        // Miri reserves nothing anyway, and knows no other flags.
+        let unreserved = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
         // nothing that exists.
         let base = unsafe {
@@ -23,7 +25,7 @@ impl Mapping {
                 ptr::null_mut(),
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | unreserved,
                 -1,
                 0,
             )

@@ -14,7 +14,7 @@ use srd_wire::{AckBlock, ParseError};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// Number of kinds of [`ParseError`].
-pub(crate) const PARSE_ERRORS: usize = 7;
+pub(crate) const PARSE_ERRORS: usize = 8;
 
 /// Packets handed to the datapath in one turn at most: bounds how long received packets wait.
 pub(crate) const TX_BATCH: usize = 64;
@@ -32,6 +32,7 @@ pub(crate) const fn parse_error_index(e: ParseError) -> usize {
         ParseError::Value => 4,
         ParseError::Sealed => 5,
         ParseError::TrailingBytes => 6,
+        ParseError::Checksum => 7,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
 };
-use srd_core::{Engine, EngineConfig, Time, limits};
+use srd_core::{Engine, EngineConfig, Time, config::Integrity, limits};
 use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
 
@@ -61,10 +61,12 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     }
     let mut engine = EngineConfig::sockets(net.datapath.local_ip(), slot, mtu);
     engine.port_base = config.port_base;
+    engine.qpn_start = config.qpn_start;
     engine.path.paths = config.paths;
     engine.path.live_min = engine.path.live_min.min(config.paths);
     engine.path.policy = config.path_policy;
     engine.rate.policy = config.rate_policy;
+    engine.integrity = if config.integrity { Integrity::On } else { Integrity::Handshakes };
     // A burst that does not fit one segmented send would cost a second one for its rest.
     let fit = GSO_BYTES_MAX / (usize::from(mtu) + OVERHEAD_BYTES);
     engine.burst_packets = engine.burst_packets.min(fit.max(1) as u16);

@@ -7,8 +7,8 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use srd_core::{MrKey, Payload, Placement, Source, Target, Transmit, TxSink, limits::GRH_BYTES};
-use srd_datapath::{Datapath, Part, TxPacket};
-use srd_wire::{HEADERS_BYTES_MAX, emit};
+use srd_datapath::{Datapath, Finish, Part, TxPacket};
+use srd_wire::{Flags, HEADERS_BYTES_MAX, emit, headers_stamp, stamp};
 use std::net::{IpAddr, SocketAddr};
 
 /// The pieces of one packet's payload.
@@ -141,6 +141,20 @@ pub(crate) struct Emitter<'a> {
     pub counters: &'a mut NicCounters,
 }
 
+/// Writes the checksum of a packet whose payload stays where it is, and which `pad_len` zeros end,
+/// into its headers.
+fn stamp_apart(headers: &mut [u8], payload: &Parts, mut pad_len: usize) {
+    const ZEROS: [u8; 1024] = [0; 1024];
+    headers_stamp(headers, |sum| {
+        payload.iter().for_each(|part| part.look(|bytes| sum.update(bytes)));
+        while pad_len > 0 {
+            let now = pad_len.min(ZEROS.len());
+            sum.update(&ZEROS[..now]);
+            pad_len -= now;
+        }
+    });
+}
+
 impl TxSink for Emitter<'_> {
     fn push(&mut self, t: &Transmit<'_>) {
         let parts = match &t.payload {
@@ -157,12 +171,27 @@ impl TxSink for Emitter<'_> {
         self.counters.paths_used[usize::from(t.path) / 64] |= 1 << (t.path % 64);
         let mut headers = [0; HEADERS_BYTES_MAX];
         let len = emit(&t.packet, &mut headers);
+        let plain_len = len + usize::from(t.packet.payload_len);
+        let padded_len = usize::from(t.padded_len);
+        let mut finish: Option<Finish> = None;
+        if t.packet.header.flags.has(Flags::CHECKED) {
+            // A region may be written while it is read: the checksum must be that of what leaves.
+            // Memory of a request is the device's until the request ends.
+            let may_change = matches!(t.payload, Some(p) if matches!(p.source, Source::Region(_)));
+            if may_change || self.net.tx_copies(plain_len.max(padded_len)) {
+                finish = Some(stamp);
+            } else {
+                let pad_len = padded_len.saturating_sub(plain_len);
+                stamp_apart(&mut headers[..len], &parts, pad_len);
+            }
+        }
         let packet = TxPacket {
             dst: SocketAddr::new(t.dst.ip, t.dst.port),
             path: t.path,
             headers: &headers[..len],
             payload: &parts,
-            padded_len: usize::from(t.padded_len),
+            padded_len,
+            finish,
         };
         if self.net.tx_push(&packet).is_err() {
             self.counters.tx_refused += 1;

@@ -211,6 +211,8 @@ pub(crate) const fn state_from_u8(n: u8) -> QpState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::lock;
+    use std::sync::atomic::Ordering;
 
     fn entry(qpn: u16, wr_id: u64, engine_slot: bool) -> CqEntry {
         let wc = WorkCompletion { wr_id, qpn: Qpn(qpn), ..WorkCompletion::default() };
@@ -229,6 +231,85 @@ mod tests {
         assert_eq!(reader.purge(Qpn(3)), (1, 1));
         let left: Vec<u64> = std::iter::from_fn(|| reader.pop()).map(|e| e.wc.wr_id).collect();
         assert_eq!(left, [1, 4, 9]);
+    }
+
+    /// Two threads post, one takes, with slots that come back: nothing is lost, torn or twice.
+    #[test]
+    fn posts_cross_the_ring_whole_and_in_order() {
+        const EACH: u64 = if cfg!(miri) { 12 } else { 4_000 };
+        let (ring, mut posts) = rtrb::RingBuffer::new(4);
+        let (queue, slots) = (Mutex::new(Poster::new(ring)), QueueSlots::new(4));
+        let post = |thread: u64| {
+            for n in 0..EACH {
+                let bytes = [(thread * EACH + n) as u8; INLINE_BYTES_MAX];
+                let mut entry = Some((thread, n, WrData::Inline(bytes.into())));
+                while entry.is_some() {
+                    let mut poster = lock(&queue);
+                    if slots.any_free() {
+                        slots.take();
+                        poster.ring.push(entry.take().unwrap()).unwrap();
+                    } else {
+                        drop(poster);
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| post(0));
+            s.spawn(|| post(1));
+            let mut next = [0; 2];
+            while next != [EACH; 2] {
+                let Ok((thread, n, data)) = posts.pop() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                slots.give(1);
+                assert_eq!(n, next[thread as usize]);
+                next[thread as usize] += 1;
+                let WrData::Inline(bytes) = data else { unreachable!("inline it was") };
+                assert!(bytes.iter().all(|&b| b == (thread * EACH + n) as u8));
+            }
+        });
+        assert!(posts.is_empty() && slots.used() == 0);
+    }
+
+    /// The engine completes, a reader polls, and another one removes a queue pair's completions.
+    #[test]
+    fn completions_cross_the_ring_while_some_are_removed() {
+        const N: u64 = if cfg!(miri) { 24 } else { 8_000 };
+        let (mut ring, out) = rtrb::RingBuffer::new(4);
+        let reader = Mutex::new(CqReader { ring: out, stash: VecDeque::new() });
+        let removed = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            s.spawn(move || {
+                for n in 0..N {
+                    let mut completion = entry((n % 3) as u16, n, true);
+                    while let Err(rtrb::PushError::Full(back)) = ring.push(completion) {
+                        completion = back;
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            s.spawn(|| {
+                for _ in 0..if cfg!(miri) { 3 } else { 200 } {
+                    removed.fetch_add(lock(&reader).purge(Qpn(2)).1, Ordering::AcqRel);
+                    std::thread::yield_now();
+                }
+            });
+            let (mut polled, mut last) = (0, [None; 3]);
+            while polled + u64::from(removed.load(Ordering::Acquire)) < N {
+                let Some(e) = lock(&reader).pop() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                let last = &mut last[usize::from(e.wc.qpn.0)];
+                assert!(last.is_none_or(|l| l < e.wc.wr_id), "{:?} after {last:?}", e.wc);
+                *last = Some(e.wc.wr_id);
+                polled += 1;
+            }
+            assert_eq!(polled + u64::from(removed.load(Ordering::Acquire)), N);
+        });
     }
 
     #[test]

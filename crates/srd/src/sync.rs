@@ -1,8 +1,8 @@
-//! Locks that outlive a panic of another thread, and the atomics of the files that
+//! Locks that outlive a panic of another thread, and the atomics and threads of the files that
 //! `examples/models` runs under every order of their steps: it puts others in their place.
 
-pub(crate) use std::sync::atomic;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+pub(crate) use std::{sync::atomic, thread};
 
 /// Locks one of the small mutexes (rings, queues of events). What a panicking thread left behind is
 /// used as it is: their critical sections are single operations. The engine's lock is another

@@ -1,6 +1,10 @@
 //! The thread that drives a device with [`Progress::Thread`](crate::Progress::Thread).
 
-use crate::{DeviceError, device::Shared, nic::Turn};
+use crate::{
+    DeviceError,
+    device::Shared,
+    nic::{Nic, Turn},
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
@@ -85,19 +89,19 @@ fn run(shared: &Shared, spin: Duration) {
 fn run_when_idle(shared: &Shared, idle: Duration) {
     let mut rests = 0;
     while !shared.stop.load(Ordering::SeqCst) {
-        if shared.driving.callers_active() {
+        if shared.driving.callers.drive() {
             let _ = srd_datapath::timer_slack_ns_set(REST_SLACK_NS);
             // Each look takes the processor from a caller that spins on it.
-            shared.driving.thread_rest(idle * (1 + rests));
+            shared.driving.callers.thread_rest(idle * (1 + rests));
             let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
-            if shared.driving.callers_stay(idle) {
+            if shared.driving.callers.stay(Nic::now().0, idle) {
                 rests = (rests + 1).min(RESTS_LONGER_MAX);
                 continue;
             }
         }
         rests = 0;
         let Ok(mut nic) = shared.nic_for_driver() else { return };
-        while !shared.driving.callers_active()
+        while !shared.driving.callers.drive()
             && shared.control_waiting.load(Ordering::SeqCst) == 0
             && !shared.stop.load(Ordering::SeqCst)
         {

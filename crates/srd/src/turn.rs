@@ -8,7 +8,8 @@ use crate::{
     place::Emitter,
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, Span, Time};
-use srd_datapath::RxDatagram;
+use srd_datapath::{RxDatagram, TooLong};
+use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
 /// Batches received in one turn at most: bounds how long packets to send wait.
@@ -87,7 +88,7 @@ impl Nic {
         let report = net.rx(&mut |d: RxDatagram<'_>| {
             let now = *taken_at.get_or_insert_with(Self::now);
             waited = Span(d.waited_ns);
-            let (packet, start) = match srd_wire::parse(d.bytes, ack) {
+            let (packet, start) = match srd_wire::parse_checked(d.bytes, ack) {
                 Ok(parsed) => parsed,
                 Err(e) => {
                     counters.parse_errors[parse_error_index(e)] += 1;
@@ -145,12 +146,26 @@ impl Nic {
     /// packets count as lost.
     fn flush(&mut self, shared: &Shared) {
         match self.net.tx_flush() {
-            Ok(_) => self.net_errno = 0,
+            Ok(report) => {
+                self.net_errno = 0;
+                if let Some(t) = report.too_long {
+                    self.too_long(&t);
+                }
+            }
             Err(e) => {
                 self.net.tx_discard();
                 self.net_failed(shared, &e);
             }
         }
+    }
+
+    /// A packet did not fit the local link: the engine sends smaller ones from now on.
+    fn too_long(&mut self, t: &TooLong) {
+        let ip_bytes = if t.dst.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
+        let len = t.len.saturating_sub(OVERHEAD_BYTES);
+        let max = t.mtu.and_then(|mtu| payload_bytes_max(mtu, ip_bytes));
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        self.engine.path_too_long(Self::now(), t.dst.ip(), len, max);
     }
 
     /// Reports an error of the datapath, once per kind in a row.

@@ -90,6 +90,9 @@ impl Datapath for Crowded {
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
         self.inner.tx_push(packet)
     }
+    fn tx_copies(&self, len: usize) -> bool {
+        self.inner.tx_copies(len)
+    }
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         self.inner.tx_flush()
     }

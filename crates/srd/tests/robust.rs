@@ -290,6 +290,9 @@ impl Datapath for Broken {
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
         self.inner.tx_push(packet)
     }
+    fn tx_copies(&self, len: usize) -> bool {
+        self.inner.tx_copies(len)
+    }
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         if self.fail.load(Ordering::Relaxed) {
             self.inner.tx_discard();

@@ -1,20 +1,22 @@
 //! The acknowledgment block: rides on any packet with room, or alone.
 
-use crate::bytes::{put, reserved3_at, u8_at, u16_at, u32_at};
+use crate::bytes::{put, u8_at, u16_at, u32_at};
 use crate::{ParseError, Verdict};
 use arrayvec::ArrayVec;
 
 /// Most 64-bit bitmap words in one block (512 PSNs).
 pub const ACK_WORDS_MAX: usize = 8;
-/// Most verdicts in one block.
+/// Most entries with verdicts in one block.
 pub const ACK_VERDICTS_MAX: usize = 16;
+/// PSNs after the first one that an entry with a mask can speak of.
+pub const ACK_MASK_BITS: u32 = 24;
 /// Most echoes in one block.
 pub const ACK_ECHOES_MAX: usize = 8;
 /// Bytes of a block whose lists are empty.
 pub const ACK_FIXED_BYTES: usize = 28;
 /// Bytes that each bitmap word adds.
 pub const ACK_WORD_BYTES: usize = 8;
-/// Bytes that each verdict adds.
+/// Bytes that each entry with verdicts adds.
 pub const ACK_VERDICT_BYTES: usize = 8;
 /// Bytes that each echo adds.
 pub const ACK_ECHO_BYTES: usize = 12;
@@ -34,7 +36,8 @@ const _: () = assert!(ACK_WORDS_MAX < 16 && ACK_VERDICTS_MAX < 32 && ACK_ECHOES_
 /// What the receiver knows, in 28 fixed bytes and three short lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckBlock {
-    /// Every PSN before this one was received, and its verdict is OK or among `verdicts`.
+    /// Every PSN before this one was received. Its verdict is among `verdicts` or OK, unless the
+    /// block is `partial`.
     pub cum: u32,
     /// PSN of bit 0 of `words[0]`.
     pub base: u32,
@@ -51,19 +54,35 @@ pub struct AckBlock {
     pub rxq_depth: u16,
     /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
     pub words: ArrayVec<u64, ACK_WORDS_MAX>,
-    /// Verdicts other than OK, each repeated until the sender's `una` has passed it.
+    /// There are more verdicts than fit: what is said of PSNs after the last one that `verdicts`
+    /// refuses is that they were received, not how they were judged.
+    pub partial: bool,
+    /// Verdicts other than OK in the order of PSNs, each repeated until the sender's `una` has
+    /// passed it.
     pub verdicts: ArrayVec<VerdictEntry, ACK_VERDICTS_MAX>,
     /// Timing of recently received packets.
     pub echoes: ArrayVec<Echo, ACK_ECHOES_MAX>,
 }
 
-/// The verdict on one PSN.
+/// One verdict, and the PSNs near each other that it was given on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerdictEntry {
-    /// Which PSN.
+    /// The first of them.
     pub psn: u32,
     /// What the responder decided.
     pub verdict: Verdict,
+    /// The others.
+    pub others: Others,
+}
+
+/// Which PSNs share the verdict of the first one of their entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Those that follow it; with itself they are so many (1 to 65,535).
+    Run(u16),
+    /// Bit `b` stands for the PSN `b + 1` after it. Not zero, and below
+    /// 2^[`ACK_MASK_BITS`].
+    Mask(u32),
 }
 
 /// One received packet given back to its sender: RTT = now - timestamp - delay.
@@ -83,6 +102,29 @@ pub struct Echo {
 }
 
 impl AckBlock {
+    /// Bit of `partial` among the lengths of the lists.
+    const PARTIAL: usize = 0b100;
+
+    /// The verdict on `psn`, which the block says was received: `None` if it does not tell.
+    ///
+    /// ```
+    /// use srd_wire::{AckBlock, Verdict, VerdictEntry};
+    /// let mut ack = AckBlock { cum: 9, partial: true, ..AckBlock::default() };
+    /// ack.verdicts.push(VerdictEntry::one(5, Verdict::Rnr));
+    /// assert_eq!(ack.verdict(4), Some(Verdict::Ok));
+    /// assert_eq!(ack.verdict(5), Some(Verdict::Rnr));
+    /// assert_eq!(ack.verdict(6), None);
+    /// ```
+    #[inline]
+    pub fn verdict(&self, psn: u32) -> Option<Verdict> {
+        if let Some(e) = self.verdicts.iter().find(|e| e.covers(psn)) {
+            return Some(e.verdict);
+        }
+        let told = !self.partial
+            || self.verdicts.last().is_some_and(|e| (psn.wrapping_sub(e.end()) as i32) < 0);
+        told.then_some(Verdict::Ok)
+    }
+
     /// Bytes that the block takes in a packet.
     ///
     /// ```
@@ -108,6 +150,7 @@ impl AckBlock {
             *field = 0;
         }
         self.rxq_depth = 0;
+        self.partial = false;
         self.words.clear();
         self.verdicts.clear();
         self.echoes.clear();
@@ -131,9 +174,10 @@ impl AckBlock {
         if words > ACK_WORDS_MAX || verdicts > ACK_VERDICTS_MAX || echoes > ACK_ECHOES_MAX {
             return Err(ParseError::ListTooLong);
         }
-        if counts & 0b111 != 0 {
+        if counts & 0b11 != 0 {
             return Err(ParseError::Value);
         }
+        self.partial = counts & Self::PARTIAL != 0;
         let rest = read_list(rest, words, &mut self.words, |b| Some(u64::from_be_bytes(*b)))?;
         let rest = read_list(rest, verdicts, &mut self.verdicts, VerdictEntry::read)?;
         read_list(rest, echoes, &mut self.echoes, Echo::read)
@@ -152,7 +196,8 @@ impl AckBlock {
         put::<24, 2, _>(fixed, self.rxq_depth.to_be_bytes());
         let (words, verdicts, echoes) = (self.words.len(), self.verdicts.len(), self.echoes.len());
         let counts = (words << 12 | verdicts << 7 | echoes << 3) as u16;
-        put::<26, 2, _>(fixed, counts.to_be_bytes());
+        let partial = u16::from(self.partial) * Self::PARTIAL as u16;
+        put::<26, 2, _>(fixed, (counts | partial).to_be_bytes());
 
         let rest = write_list(rest, &self.words, |word, b| *b = word.to_be_bytes())?;
         let rest = write_list(rest, &self.verdicts, VerdictEntry::write)?;
@@ -161,15 +206,59 @@ impl AckBlock {
 }
 
 impl VerdictEntry {
+    /// Bit of the code that tells a mask from a run.
+    const MASK: u8 = 0x80;
+
+    /// `verdict` on one PSN alone.
+    pub const fn one(psn: u32, verdict: Verdict) -> Self {
+        Self { psn, verdict, others: Others::Run(1) }
+    }
+
+    /// Whether the verdict was given on `psn`.
+    #[inline]
+    pub fn covers(&self, psn: u32) -> bool {
+        let d = psn.wrapping_sub(self.psn);
+        match self.others {
+            Others::Run(len) => d < u32::from(len),
+            Others::Mask(mask) => d == 0 || d <= ACK_MASK_BITS && mask >> (d - 1) & 1 == 1,
+        }
+    }
+
+    /// One past the last PSN that it was given on.
+    pub fn end(&self) -> u32 {
+        self.psn.wrapping_add(match self.others {
+            Others::Run(len) => u32::from(len),
+            Others::Mask(mask) => 1 + (u32::BITS - mask.leading_zeros()),
+        })
+    }
+
+    /// The PSNs that it was given on, in order.
+    pub fn psns(&self) -> impl Iterator<Item = u32> + use<> {
+        let (this, len) = (*self, self.end().wrapping_sub(self.psn));
+        (0..len).map(move |k| this.psn.wrapping_add(k)).filter(move |&p| this.covers(p))
+    }
+
     fn read(b: &[u8; ACK_VERDICT_BYTES]) -> Option<Self> {
-        let verdict = Verdict::from_wire(u8_at::<4, _>(b)).filter(|&v| v != Verdict::Ok)?;
-        reserved3_at::<5, _>(b).then_some(Self { psn: u32_at::<0, _>(b), verdict })
+        let code = u8_at::<4, _>(b);
+        let verdict = Verdict::from_wire(code & !Self::MASK).filter(|&v| v != Verdict::Ok)?;
+        let low = u32_at::<4, _>(b) & 0x00ff_ffff;
+        let others = if code & Self::MASK != 0 {
+            Others::Mask(low)
+        } else {
+            Others::Run(u16::try_from(low).ok()?)
+        };
+        (low != 0).then_some(Self { psn: u32_at::<0, _>(b), verdict, others })
     }
 
     fn write(&self, b: &mut [u8; ACK_VERDICT_BYTES]) {
         debug_assert!(self.verdict != Verdict::Ok, "an accepted PSN is a set bit, not an entry");
+        let (form, low) = match self.others {
+            Others::Run(len) => (0, u32::from(len)),
+            Others::Mask(mask) => (Self::MASK, mask),
+        };
+        debug_assert!(low != 0 && low < 1 << ACK_MASK_BITS, "{self:?}");
         put::<0, 4, _>(b, self.psn.to_be_bytes());
-        put::<4, 4, _>(b, [self.verdict as u8, 0, 0, 0]);
+        put::<4, 4, _>(b, (u32::from(self.verdict as u8 | form) << 24 | low).to_be_bytes());
     }
 }
 

@@ -105,9 +105,15 @@ impl Features {
     pub const ECN: u32 = 1 << 3;
     /// Wants the context sealed (a later version).
     pub const SEALED: u32 = 1 << 4;
+    /// Every packet of the context carries a checksum.
+    pub const INTEGRITY: u32 = 1 << 6;
     /// Whether all the bits of `mask` are set.
     pub const fn has(self, mask: u32) -> bool {
         self.0 & mask == mask
+    }
+    /// The same without the bits of `mask`.
+    pub const fn without(self, mask: u32) -> Self {
+        Self(self.0 & !mask)
     }
 }
 
@@ -136,7 +142,7 @@ pub struct OpenParams {
     pub rx_budget: u32,
     /// What it can do.
     pub features: Features,
-    /// In an Open: the cookie of the Challenge it answers, or 0.
+    /// The cookie of the Challenge that this answers, or 0.
     pub cookie: u64,
 }
 
@@ -162,7 +168,9 @@ wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams);
 pub enum Body {
     Open(OpenParams),
     OpenAck(OpenParams),
-    /// `echo_tag` is the tag of the Open (or the tag in use) that is challenged.
+    /// To who opens a context: `echo_tag` is the tag of the Open, and the cookie has to come back
+    /// with the next Open. To a peer in a context: `echo_tag` is its own tag, and the cookie has to
+    /// come back in an Open-Ack if it knows the tag, in a Reset if it does not.
     Challenge {
         echo_tag: u32,
         cookie: u64,
@@ -170,10 +178,12 @@ pub enum Body {
     Close,
     CloseAck,
     /// `echo_tag` is the `dst_tag` of the packet that is answered, or the receiver's own tag as the
-    /// peer knows it: proof that the sender of the reset took part in the conversation.
+    /// peer knows it: a hint that the sender of the reset took part in the conversation. `nonce` is
+    /// the cookie of the Challenge that is answered, which proves it; 0 in answer to all else.
     Reset {
         echo_tag: u32,
         code: CloseCode,
+        nonce: u64,
     },
     Ack,
     Probe,
@@ -312,10 +322,11 @@ impl Body {
                 put::<0, 4, _>(b, echo_tag.to_be_bytes());
                 put::<4, 8, _>(b, cookie.to_be_bytes());
             }
-            Self::Reset { echo_tag, code } => {
-                let b = out.first_chunk_mut::<8>()?;
+            Self::Reset { echo_tag, code, nonce } => {
+                let b = out.first_chunk_mut::<16>()?;
                 put::<0, 4, _>(b, echo_tag.to_be_bytes());
                 put::<4, 4, _>(b, [*code as u8, 0, 0, 0]);
+                put::<8, 8, _>(b, nonce.to_be_bytes());
             }
             Self::Send(msg) | Self::Ud(msg) => msg.write(out.first_chunk_mut::<12>()?),
             Self::SendImm(msg, imm) | Self::UdImm(msg, imm) => {
@@ -370,9 +381,10 @@ fn transpose((body, rest): (Option<Body>, &[u8])) -> Result<(Body, &[u8]), Parse
     Ok((body.ok_or(ParseError::Value)?, rest))
 }
 
-fn read_reset(b: &[u8; 8]) -> Option<Body> {
+fn read_reset(b: &[u8; 16]) -> Option<Body> {
     let code = CloseCode::from_wire(u8_at::<4, _>(b))?;
-    reserved3_at::<5, _>(b).then_some(Body::Reset { echo_tag: u32_at::<0, _>(b), code })
+    let (echo_tag, nonce) = (u32_at::<0, _>(b), u64_at::<8, _>(b));
+    reserved3_at::<5, _>(b).then_some(Body::Reset { echo_tag, code, nonce })
 }
 
 fn read_read_req(b: &[u8; 28]) -> Body {

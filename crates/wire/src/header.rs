@@ -1,7 +1,7 @@
 //! The common header: 24 bytes that start every packet.
 
 use crate::bytes::{put, u8_at, u16_at, u32_at, wire_enum};
-use crate::{HEADER_BYTES, ParseError, VERSION};
+use crate::{CHECKSUM_BYTES, HEADER_BYTES, ParseError, VERSION};
 
 /// Unit of [`Header::timestamp`].
 pub const TIMESTAMP_UNIT_NS: u64 = 16;
@@ -80,9 +80,8 @@ impl PacketType {
         match self {
             Self::Close | Self::CloseAck | Self::Ack | Self::Probe | Self::Tombstone => 0,
             Self::Cancel => 4,
-            Self::Reset => 8,
             Self::Send | Self::ReadResp | Self::Ud | Self::Challenge => 12,
-            Self::SendImm | Self::UdImm => 16,
+            Self::Reset | Self::SendImm | Self::UdImm => 16,
             Self::Write => 24,
             Self::ReadReq => 28,
             Self::WriteImm => 32,
@@ -93,8 +92,8 @@ impl PacketType {
 
 /// Flag bits of the common header.
 ///
-/// [`crate::emit`] takes only [`Flags::ACK_REQUEST`] from here: `ACK_BLOCK` follows from the packet
-/// having a block, and this version cannot seal.
+/// [`crate::emit`] takes only [`Flags::ACK_REQUEST`] and [`Flags::CHECKED`] from here: `ACK_BLOCK`
+/// follows from the packet having a block, and this version cannot seal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
@@ -105,7 +104,9 @@ impl Flags {
     pub const ACK_REQUEST: u8 = 1 << 1;
     /// The packet is sealed: everything after the common header is ciphertext, then a 16-byte tag.
     pub const SEALED: u8 = 1 << 2;
-    /// Which of the two current keys sealed it.
+    /// In a packet that is not sealed: a checksum follows the common header.
+    pub const CHECKED: u8 = 1 << 3;
+    /// In a sealed packet, which needs no checksum: which of the two current keys sealed it.
     pub const KEY_PHASE: u8 = 1 << 3;
     /// Whether all the bits of `mask` are set.
     pub const fn has(self, mask: u8) -> bool {
@@ -176,6 +177,12 @@ impl Header {
         self.psn.wrapping_sub(self.una_delta as u32)
     }
 
+    /// Its bytes with those of the checksum, if one follows.
+    #[inline]
+    pub const fn encoded_len(&self) -> usize {
+        HEADER_BYTES + if self.flags.has(Flags::CHECKED) { CHECKSUM_BYTES } else { 0 }
+    }
+
     /// Reads the header of an unsealed packet.
     #[inline]
     pub(crate) fn read(b: &[u8; HEADER_BYTES]) -> Result<Self, ParseError> {
@@ -190,7 +197,7 @@ impl Header {
         }
         let ack_block = flags.has(Flags::ACK_BLOCK);
         let misplaced = if ack_block { !kind.may_carry_ack() } else { kind == PacketType::Ack };
-        if misplaced || flags.has(Flags::KEY_PHASE) {
+        if misplaced {
             return Err(ParseError::Value);
         }
         Ok(Self {
@@ -211,7 +218,8 @@ impl Header {
     /// Writes the header of an unsealed packet of type `kind`.
     #[inline]
     pub(crate) fn write(&self, kind: PacketType, ack_block: bool, b: &mut [u8; HEADER_BYTES]) {
-        let flags = (self.flags.0 & Flags::ACK_REQUEST) | (u8::from(ack_block) * Flags::ACK_BLOCK);
+        let kept = self.flags.0 & (Flags::ACK_REQUEST | Flags::CHECKED);
+        let flags = kept | (u8::from(ack_block) * Flags::ACK_BLOCK);
         let backlog = self.backlog.0.min(Backlog::MAX.0);
         let first = (VERSION << 5) | kind as u8;
         put::<0, 4, _>(b, [first, flags | (backlog << 4), self.path, self.slot]);

@@ -9,17 +9,19 @@
 mod ack;
 mod body;
 mod bytes;
+mod checksum;
 mod header;
 mod packet;
 
 pub use ack::{
-    ACK_BYTES_MAX, ACK_ECHO_BYTES, ACK_ECHOES_MAX, ACK_FIXED_BYTES, ACK_VERDICT_BYTES,
-    ACK_VERDICTS_MAX, ACK_WORD_BYTES, ACK_WORDS_MAX, AckBlock, CREDIT_UNIT_BYTES,
-    ECHO_DELAY_UNIT_NS, Echo, VerdictEntry,
+    ACK_BYTES_MAX, ACK_ECHO_BYTES, ACK_ECHOES_MAX, ACK_FIXED_BYTES, ACK_MASK_BITS,
+    ACK_VERDICT_BYTES, ACK_VERDICTS_MAX, ACK_WORD_BYTES, ACK_WORDS_MAX, AckBlock,
+    CREDIT_UNIT_BYTES, ECHO_DELAY_UNIT_NS, Echo, Others, VerdictEntry,
 };
 pub use body::{
     Body, CloseCode, Features, Message, OpenParams, Rdma, ReadReq, ReadResp, ReadStatus, Verdict,
 };
+pub use checksum::{Checksum, headers_stamp, parse_checked, stamp, verify};
 pub use header::{Backlog, Flags, Header, PacketType, TIMESTAMP_UNIT_NS};
 pub use packet::{Packet, ParseError, emit, parse};
 
@@ -28,6 +30,9 @@ pub use packet::{Packet, ParseError, emit, parse};
 pub const VERSION: u8 = 1;
 /// Bytes of the common header that starts every packet.
 pub const HEADER_BYTES: usize = 24;
+/// Bytes of the checksum behind the common header of a packet with the flag `CHECKED`. They are
+/// taken from the room that is kept for the tag of a seal: a packet has one or the other.
+pub const CHECKSUM_BYTES: usize = 4;
 /// Largest type-specific header of a packet that carries payload (write with immediate).
 pub const BODY_BYTES_MAX: usize = 32;
 /// Bytes reserved at the end of every packet for the AEAD tag of a sealed context.
@@ -81,4 +86,4 @@ const fn bounds_hold() -> bool {
     }
     HEADER_BYTES + ACK_BYTES_MAX + body_max + AEAD_TAG_BYTES <= HEADERS_BYTES_MAX
 }
-const _: () = assert!(bounds_hold());
+const _: () = assert!(bounds_hold() && CHECKSUM_BYTES <= AEAD_TAG_BYTES);

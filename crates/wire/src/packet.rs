@@ -1,7 +1,7 @@
 //! A whole packet: parse and emit.
 
 use crate::bytes::wire_enum;
-use crate::{AckBlock, Body, Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use crate::{AckBlock, Body, CHECKSUM_BYTES, Flags, HEADER_BYTES, Header, PacketType, VERSION};
 use core::fmt;
 
 /// The headers of one packet. Payload is never here, only its length.
@@ -36,20 +36,27 @@ pub enum ParseError {
     Sealed,
     /// Bytes where none may be.
     TrailingBytes,
+    /// It carries a checksum that is not that of its bytes: damaged on the way.
+    Checksum,
 }
 
 impl Packet<'_> {
-    /// Bytes before the payload: common header, acknowledgment block, type-specific header.
+    /// Bytes before the payload: common header, checksum, acknowledgment block, type-specific
+    /// header.
     ///
-    /// An acknowledgment block fits a packet when this with the block, plus the payload, plus
-    /// [`crate::AEAD_TAG_BYTES`] is not more than the UDP payload of the link.
+    /// An acknowledgment block fits a packet when this with the block but without the checksum,
+    /// plus the payload, plus [`crate::AEAD_TAG_BYTES`] is not more than the UDP payload of the
+    /// link: the checksum takes room that is kept for the tag.
     #[inline]
     pub fn headers_len(&self) -> usize {
-        HEADER_BYTES + self.ack.map_or(0, AckBlock::encoded_len) + self.body.encoded_len()
+        self.header.encoded_len()
+            + self.ack.map_or(0, AckBlock::encoded_len)
+            + self.body.encoded_len()
     }
 }
 
-wire_enum!(ParseError: Truncated, Version, Type, ListTooLong, Value, Sealed, TrailingBytes);
+wire_enum!(ParseError: Truncated, Version, Type, ListTooLong, Value, Sealed, TrailingBytes,
+    Checksum);
 
 impl ParseError {
     /// Name of its counter.
@@ -62,6 +69,7 @@ impl ParseError {
             Self::Value => "value",
             Self::Sealed => "sealed",
             Self::TrailingBytes => "trailing_bytes",
+            Self::Checksum => "checksum",
         }
     }
 }
@@ -76,17 +84,20 @@ impl fmt::Display for ParseError {
             Self::Value => "a field or reserved bits hold a value that means nothing",
             Self::Sealed => "sealed packet, and there is no key to open it",
             Self::TrailingBytes => "bytes after the headers where none may be",
+            Self::Checksum => "damaged on the way: the checksum is not that of the bytes",
         })
     }
 }
 
 impl core::error::Error for ParseError {}
 
-/// Reads one packet: all the bytes of one UDP datagram.
+/// Reads one packet, all the bytes of one UDP datagram, without looking at its checksum: what comes
+/// from a network goes through [`crate::parse_checked`].
 ///
 /// The acknowledgment block is decoded into `ack`, which is cleared first (and means nothing after
 /// an error). Payload starts at the returned offset and is `payload_len` long. What is returned
-/// gives the same bytes again when it is emitted: no two byte strings mean the same headers.
+/// gives the same bytes again when it is emitted, the checksum apart: no two byte strings mean the
+/// same headers.
 ///
 /// # Errors
 /// The first [`ParseError`] found, reading from the front. Nothing a peer can send panics.
@@ -103,6 +114,9 @@ pub fn parse<'a>(bytes: &[u8], ack: &'a mut AckBlock) -> Result<(Packet<'a>, usi
         return Err(too_short(bytes));
     };
     let header = Header::read(head)?;
+    if header.flags.has(Flags::CHECKED) {
+        rest = rest.get(CHECKSUM_BYTES..).ok_or(ParseError::Truncated)?;
+    }
     let mut block = None;
     if header.flags.has(Flags::ACK_BLOCK) {
         rest = ack.read(rest)?;
@@ -128,10 +142,11 @@ fn too_short(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Only an Open may be followed by bytes that are not payload, and only by zeros.
+/// Only an Open and a Probe may be followed by bytes that are not payload, and only by zeros.
 #[inline]
 fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
-    let ok = tail.is_empty() || (kind == PacketType::Open && tail.iter().all(|&b| b == 0));
+    let ok = tail.is_empty()
+        || (matches!(kind, PacketType::Open | PacketType::Probe) && tail.iter().all(|&b| b == 0));
     if ok { Ok(()) } else { Err(ParseError::TrailingBytes) }
 }
 
@@ -140,6 +155,8 @@ fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
 ///
 /// Room of [`crate::HEADERS_BYTES_MAX`] always suffices; with too little, 0 is returned (and a
 /// debug build panics). The type follows from the body and the `ACK_BLOCK` flag from the block.
+/// With the flag `CHECKED`, the place of the checksum is filled with zeros: [`crate::stamp`] or
+/// [`crate::headers_stamp`] calculates it when the payload is known.
 ///
 /// ```
 /// use srd_wire::{
@@ -185,6 +202,11 @@ pub fn emit(packet: &Packet<'_>, out: &mut [u8]) -> usize {
 fn try_emit(packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
     let (head, mut rest) = out.split_first_chunk_mut::<HEADER_BYTES>()?;
     packet.header.write(packet.body.kind(), packet.ack.is_some(), head);
+    if packet.header.flags.has(Flags::CHECKED) {
+        let (checksum, after) = rest.split_first_chunk_mut::<CHECKSUM_BYTES>()?;
+        *checksum = [0; CHECKSUM_BYTES];
+        rest = after;
+    }
     if let Some(ack) = packet.ack {
         rest = ack.write(rest)?;
     }
@@ -196,10 +218,7 @@ fn try_emit(packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
 fn debug_assert_consistent(packet: &Packet<'_>) {
     let kind = packet.body.kind();
     debug_assert_eq!(packet.header.kind, kind, "header and body are of different types");
-    debug_assert!(
-        !packet.header.flags.has(Flags::SEALED) && !packet.header.flags.has(Flags::KEY_PHASE),
-        "this version cannot seal"
-    );
+    debug_assert!(!packet.header.flags.has(Flags::SEALED), "this version cannot seal");
     debug_assert!(packet.ack.is_none() || kind.may_carry_ack(), "{kind:?} with an ack block");
     debug_assert!(packet.ack.is_some() || kind != PacketType::Ack, "Ack without an ack block");
     debug_assert!(

@@ -7,7 +7,7 @@ use common::samples;
 use srd_wire::{
     ACK_BYTES_MAX, ACK_ECHOES_MAX, ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock, Backlog, CloseCode,
     Features, Flags, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, PacketType,
-    ParseError, ReadStatus, Verdict, parse, payload_bytes_max,
+    ParseError, ReadStatus, Verdict, parse_checked, payload_bytes_max,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn vectors_are_the_samples() {
     for (vector, sample) in vectors.iter().zip(&samples) {
         assert_eq!(vector.bytes, sample.bytes(), "{}", sample.name);
         let mut ack = AckBlock::default();
-        let (packet, payload_at) = parse(&vector.bytes, &mut ack).expect(sample.name);
+        let (packet, payload_at) = parse_checked(&vector.bytes, &mut ack).expect(sample.name);
         assert_eq!(packet, sample.packet(), "{}", sample.name);
         assert_eq!(&vector.bytes[payload_at..], sample.tail, "{}", sample.name);
     }
@@ -39,7 +39,7 @@ fn refused_vectors_are_refused_for_their_reason() {
     }
     for block in &refused {
         let mut ack = AckBlock::default();
-        let reason = parse(&block.bytes, &mut ack).map_err(ParseError::name);
+        let reason = parse_checked(&block.bytes, &mut ack).map_err(ParseError::name);
         assert_eq!(reason, Err(block.value.as_str()), "{:02x?}", block.bytes);
     }
     let known = |b: &&common::document::HexBlock| b.key == "vector" || b.key == "refused";
@@ -69,7 +69,7 @@ fn table_of_types() {
         assert_eq!(row[2], kind.body_bytes().to_string(), "{kind:?}");
         assert_eq!(row[3], yes_no(kind.is_reliable()), "{kind:?}");
         let payload = match kind {
-            PacketType::Open => "zero padding",
+            PacketType::Open | PacketType::Probe => "zero padding",
             _ => yes_no(kind.has_payload()),
         };
         assert_eq!(row[4], payload, "{kind:?}");
@@ -103,6 +103,7 @@ fn tables_of_codes() {
         (Flags::ACK_BLOCK, "ACK_BLOCK"),
         (Flags::ACK_REQUEST, "ACK_REQUEST"),
         (Flags::SEALED, "SEALED"),
+        (Flags::CHECKED, "CHECKED"),
         (Flags::KEY_PHASE, "KEY_PHASE"),
     ] {
         has(mask.trailing_zeros(), name);
@@ -113,6 +114,7 @@ fn tables_of_codes() {
         (Features::CREDITS, "CREDITS"),
         (Features::ECN, "ECN"),
         (Features::SEALED, "SEALED"),
+        (Features::INTEGRITY, "INTEGRITY"),
     ] {
         has(mask.trailing_zeros(), name);
     }
@@ -150,7 +152,7 @@ fn sizes_in_the_text() {
         format!("at most {ACK_BYTES_MAX}. It"),
         format!("Headers never exceed {HEADERS_BYTES_MAX} bytes"),
         format!("number of bitmap words, at most {ACK_WORDS_MAX} "),
-        format!("number of verdicts, at most {ACK_VERDICTS_MAX} "),
+        format!("number of entries with verdicts, at most {ACK_VERDICTS_MAX} "),
         format!("number of echoes, at most {ACK_ECHOES_MAX} "),
     ] {
         assert!(text.contains(&phrase), "{phrase}");

@@ -6,9 +6,10 @@ use common::emitted;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use srd_wire::{
-    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADERS_BYTES_MAX, Header,
-    IPV4_BYTES, IPV6_BYTES, Message, OpenParams, Packet, PacketType, ParseError, Rdma, ReadReq,
-    ReadResp, ReadStatus, Verdict, VerdictEntry, parse, payload_bytes_max,
+    ACK_MASK_BITS, AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADERS_BYTES_MAX,
+    Header, IPV4_BYTES, IPV6_BYTES, Message, OpenParams, Others, Packet, PacketType, ParseError,
+    Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry, parse, parse_checked,
+    payload_bytes_max, stamp,
 };
 
 fn message() -> impl Strategy<Value = Message> {
@@ -52,7 +53,11 @@ fn body() -> impl Strategy<Value = Body> {
         any::<(u32, u64)>().prop_map(|(echo_tag, cookie)| Body::Challenge { echo_tag, cookie }),
         Just(Body::Close),
         Just(Body::CloseAck),
-        (any::<u32>(), code).prop_map(|(echo_tag, code)| Body::Reset { echo_tag, code }),
+        (any::<u32>(), code, any::<u64>()).prop_map(|(echo_tag, code, nonce)| Body::Reset {
+            echo_tag,
+            code,
+            nonce
+        }),
         Just(Body::Ack),
         Just(Body::Probe),
         message().prop_map(Body::Send),
@@ -83,10 +88,18 @@ fn echo() -> impl Strategy<Value = Echo> {
     })
 }
 
+fn verdict_entry() -> impl Strategy<Value = VerdictEntry> {
+    let others = prop_oneof![
+        (1..=u16::MAX).prop_map(Others::Run),
+        (1..1u32 << ACK_MASK_BITS).prop_map(Others::Mask),
+    ];
+    (any::<u32>(), prop::sample::select(&Verdict::ALL[1..]), others)
+        .prop_map(|(psn, verdict, others)| VerdictEntry { psn, verdict, others })
+}
+
 fn ack_block() -> impl Strategy<Value = AckBlock> {
-    let verdict = (any::<u32>(), prop::sample::select(&Verdict::ALL[1..]))
-        .prop_map(|(psn, verdict)| VerdictEntry { psn, verdict });
-    let fixed = any::<(u32, u32, u32, u32, u32, u32, u16)>();
+    let verdict = verdict_entry();
+    let fixed = any::<(u32, u32, u32, u32, u32, u32, u16, bool)>();
     let lists = (vec(any::<u64>(), 0..=8), vec(verdict, 0..=16), vec(echo(), 0..=8));
     (fixed, lists).prop_map(|(f, (words, verdicts, echoes))| AckBlock {
         cum: f.0,
@@ -96,6 +109,7 @@ fn ack_block() -> impl Strategy<Value = AckBlock> {
         rxq_drops: f.4,
         ce_count: f.5,
         rxq_depth: f.6,
+        partial: f.7,
         words: words.into_iter().collect(),
         verdicts: verdicts.into_iter().collect(),
         echoes: echoes.into_iter().collect(),
@@ -105,12 +119,15 @@ fn ack_block() -> impl Strategy<Value = AckBlock> {
 prop_compose! {
     fn header()(
         small in any::<(bool, u8, u8, u16, u16)>(),
+        checked in any::<bool>(),
         backlog in 0u8..16,
         wide in any::<(u32, u32, u32, u32)>(),
     ) -> Header {
         Header {
             kind: PacketType::Probe,
-            flags: Flags(if small.0 { Flags::ACK_REQUEST } else { 0 }),
+            flags: Flags(
+                u8::from(small.0) * Flags::ACK_REQUEST + u8::from(checked) * Flags::CHECKED,
+            ),
             backlog: Backlog(backlog),
             path: small.1,
             slot: small.2,
@@ -140,7 +157,7 @@ fn parts() -> impl Strategy<Value = (Header, Option<AckBlock>, Body)> {
 fn assert_canonical(bytes: &[u8]) -> Result<(), ParseError> {
     let mut ack = common::ack_block();
     let (packet, payload_at) = parse(bytes, &mut ack)?;
-    assert_eq!(emitted(&packet), bytes[..payload_at]);
+    assert_eq!(emitted(&packet), common::without_checksum(&packet, &bytes[..payload_at]));
     if packet.body.may_have_payload() {
         assert_eq!(usize::from(packet.payload_len), bytes.len() - payload_at);
     } else {
@@ -153,6 +170,16 @@ fn assert_canonical(bytes: &[u8]) -> Result<(), ParseError> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// The PSNs of an entry are those that it covers, and its end is one past the last of them.
+    #[test]
+    fn verdicts_cover_their_psns(entry in verdict_entry(), near in 0u32..70_000) {
+        let psns: Vec<u32> = entry.psns().collect();
+        prop_assert_eq!(psns[0], entry.psn);
+        prop_assert_eq!(psns.last().unwrap().wrapping_add(1), entry.end());
+        let p = entry.psn.wrapping_sub(100).wrapping_add(near);
+        prop_assert_eq!(entry.covers(p), psns.contains(&p));
+    }
+
     #[test]
     fn any_packet_comes_back(
         (header, ack, body) in parts(),
@@ -164,9 +191,10 @@ proptest! {
         let mut bytes = emitted(&packet);
         prop_assert!(bytes.len() + srd_wire::AEAD_TAG_BYTES <= HEADERS_BYTES_MAX);
         bytes.extend_from_slice(&payload);
+        stamp(&mut bytes);
 
         let mut room = common::ack_block();
-        let (read, payload_at) = parse(&bytes, &mut room).unwrap();
+        let (read, payload_at) = parse_checked(&bytes, &mut room).unwrap();
         prop_assert_eq!(read, packet);
         prop_assert_eq!(&bytes[payload_at..], &payload[..]);
     }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{emitted, samples};
-use srd_wire::{ACK_BYTES_MAX, AckBlock, PacketType, ParseError, parse};
+use common::{emitted, samples, without_checksum};
+use srd_wire::{ACK_BYTES_MAX, AckBlock, Flags, PacketType, ParseError, parse, parse_checked};
 
 #[test]
 fn every_type_has_a_sample() {
@@ -18,8 +18,9 @@ fn what_is_emitted_is_parsed_back() {
     for sample in samples() {
         let bytes = sample.bytes();
         let mut ack = common::ack_block();
-        let (packet, payload_at) = parse(&bytes, &mut ack).expect(sample.name);
+        let (packet, payload_at) = parse_checked(&bytes, &mut ack).expect(sample.name);
         assert_eq!(packet, sample.packet(), "{}", sample.name);
+        assert_eq!(parse(&bytes, &mut common::ack_block()), Ok((packet, payload_at)));
         assert_eq!(&bytes[payload_at..], sample.tail, "{}", sample.name);
     }
 }
@@ -56,8 +57,27 @@ fn every_damaged_byte_is_refused_or_canonical() {
                 bytes[at] = value;
                 let mut ack = AckBlock::default();
                 if let Ok((packet, payload_at)) = parse(&bytes, &mut ack) {
-                    assert_eq!(emitted(&packet), bytes[..payload_at], "{} at {at}", sample.name);
+                    let headers = without_checksum(&packet, &bytes[..payload_at]);
+                    assert_eq!(emitted(&packet), headers, "{} at {at}", sample.name);
                 }
+            }
+            bytes[at] = good;
+        }
+    }
+}
+
+/// Of a packet with a checksum: nothing, unless the byte that says so is the damaged one.
+#[test]
+fn no_damaged_byte_passes_the_checksum() {
+    for sample in samples().iter().filter(|s| s.header.flags.has(Flags::CHECKED)) {
+        let mut bytes = sample.bytes();
+        for at in (0..bytes.len()).filter(|&at| at > 1) {
+            let good = bytes[at];
+            for value in (0..=u8::MAX).filter(|&value| value != good) {
+                bytes[at] = value;
+                let mut ack = AckBlock::default();
+                let result = parse_checked(&bytes, &mut ack);
+                assert_eq!(result, Err(ParseError::Checksum), "{} at {at}", sample.name);
             }
             bytes[at] = good;
         }
@@ -69,7 +89,10 @@ fn lengths_are_what_is_written() {
     for sample in samples() {
         let block = sample.ack.as_ref().map_or(0, AckBlock::encoded_len);
         let packet = sample.packet();
-        assert_eq!(packet.headers_len(), 24 + block + packet.body.encoded_len());
+        assert_eq!(
+            packet.headers_len(),
+            packet.header.encoded_len() + block + packet.body.encoded_len()
+        );
         assert!(block <= ACK_BYTES_MAX);
     }
 }

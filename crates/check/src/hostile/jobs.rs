@@ -119,7 +119,7 @@ impl Board {
         } else if honest && status != Status::Ok {
             let what = format!("honest work {id} ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);
-        } else if honest && !whole {
+        } else if (honest || op == Opcode::Read && status == Status::Ok) && !whole {
             let what = format!("work {id} ended, and not all of it is there: {job:?}");
             self.fail(now, Oracle::CompletionAfterPlacement, what);
         }

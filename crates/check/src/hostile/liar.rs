@@ -9,12 +9,14 @@ use crate::draw::Draw;
 use srd_core::Endpoint;
 use srd_core::wire::{
     self, AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, Header, Message, OpenParams,
-    Packet, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
+    Others, Packet, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
 };
 use std::collections::VecDeque;
 
 /// Packets of the victim that a liar remembers.
 const SEEN_MAX: usize = 64;
+/// One in so many of its packets lacks the checksum.
+const UNCHECKED_EVERY: u64 = 61;
 /// Every verdict that the format knows.
 const VERDICTS: [Verdict; 8] = [
     Verdict::Rnr,
@@ -26,6 +28,16 @@ const VERDICTS: [Verdict; 8] = [
     Verdict::UnknownPeer,
     Verdict::FeatureMismatch,
 ];
+
+/// A verdict on `psn`, and often on some that follow it.
+fn entry(d: &mut Draw, psn: u32, verdict: Verdict) -> VerdictEntry {
+    let others = match d.below(4) {
+        0 => Others::Run(d.pick(&[1, 2, 64, 1000, u16::MAX])),
+        1 => Others::Mask(1 + (d.bits() as u32 >> d.range(9, 30))),
+        _ => Others::Run(1),
+    };
+    VerdictEntry { psn, verdict, others }
+}
 
 /// A packet that it was sent.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +200,7 @@ impl Liar {
                 let some = self.seen[d.below(self.seen.len() as u64) as usize].header.psn;
                 let mut block = self.block_true(d);
                 block.rx_budget = 0;
-                block.verdicts.push(VerdictEntry { psn: some, verdict: Verdict::Rnr });
+                block.verdicts.push(VerdictEntry::one(some, Verdict::Rnr));
                 self.say(d, Body::Ack, Some(&block), 0);
             }
             3 if reliable => {
@@ -215,8 +227,9 @@ impl Liar {
             block.words.clear();
             block.words.push(d.pick(&[0, 1, 3, u64::MAX]));
         }
+        block.partial = d.percent(20);
         for &(psn, verdict) in verdicts {
-            block.verdicts.push(VerdictEntry { psn, verdict });
+            block.verdicts.push(entry(d, psn, verdict));
         }
         self.say(d, Body::Ack, Some(&block), 0);
     }
@@ -264,8 +277,10 @@ impl Liar {
                 Some(s) if d.percent(70) => s.header.psn,
                 _ => near(d, self.highest),
             };
-            b.verdicts.push(VerdictEntry { psn, verdict: d.pick(&VERDICTS) });
+            let verdict = d.pick(&VERDICTS);
+            b.verdicts.push(entry(d, psn, verdict));
         }
+        b.partial = d.percent(30);
         b.echoes.clear();
         for _ in 0..d.below(9) {
             let Some(s) = self.seen_any(d) else { break };
@@ -346,8 +361,8 @@ impl Liar {
         let any = d.bits() as u32;
         let echo_tag = d.pick(&[self.own_tag, self.own_tag, self.tag, any]);
         let body = match d.below(6) {
-            0 => Body::Reset { echo_tag, code: CloseCode::UnknownTag },
-            1 => Body::Reset { echo_tag: self.tag, code: CloseCode::UnknownTag },
+            0 => Body::Reset { echo_tag, code: CloseCode::UnknownTag, nonce: 0 },
+            1 => Body::Reset { echo_tag: self.tag, code: CloseCode::UnknownTag, nonce: 0 },
             2 => Body::Close,
             3 => Body::CloseAck,
             4 => Body::Challenge { echo_tag, cookie: d.bits() },
@@ -373,7 +388,7 @@ impl Liar {
             reads_max: pick(d, 4, &[0, 1, 65_535]) as u16,
             write_imms_max: pick(d, 4, &[0, 1, 65_535]) as u16,
             rx_budget: pick(d, u32::MAX.into(), &[0, 1, 4096, u32::MAX.into()]) as u32,
-            features: Features(pick(d, 0xF, &[0, 3, 0xFFFF_FFFF & !(1 << 5)]) as u32),
+            features: Features(pick(d, 0x4F, &[0, 3, 0xF, 0xFFFF_FFFF & !(1 << 5)]) as u32),
             cookie: 0,
         }
     }
@@ -399,9 +414,13 @@ impl Liar {
             d.pick(&[0, 1, 4096, u16::MAX])
         };
         let any = d.bits() as u16;
+        let mut flags = if d.percent(40) { Flags::ACK_REQUEST } else { 0 };
+        if self.said % UNCHECKED_EVERY != 1 {
+            flags |= Flags::CHECKED;
+        }
         let header = Header {
             kind,
-            flags: Flags(if d.percent(40) { Flags::ACK_REQUEST } else { 0 }),
+            flags: Flags(flags),
             backlog: Backlog(d.below(16) as u8),
             path: d.bits() as u8,
             slot: (self.at.port - srd_core::config::PORT_BASE_DEFAULT) as u8,
@@ -416,6 +435,7 @@ impl Liar {
         let mut bytes = vec![0; packet.headers_len()];
         wire::emit(&packet, &mut bytes);
         bytes.resize(bytes.len() + usize::from(payload), 0xEE);
+        wire::stamp(&mut bytes);
         self.said += 1;
         self.out.push(bytes);
     }
@@ -446,7 +466,9 @@ pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
             }
             9 => {
                 let psn = ack.cum.wrapping_add(d.below(8) as u32).wrapping_sub(4);
-                let _ = ack.verdicts.try_push(VerdictEntry { psn, verdict: d.pick(&VERDICTS) });
+                let verdict = d.pick(&VERDICTS);
+                let _ = ack.verdicts.try_push(entry(d, psn, verdict));
+                ack.partial ^= d.percent(20);
             }
             10 => ack.rx_budget = d.pick(&[0, 1, 4096, u32::MAX]),
             11 => {
@@ -469,6 +491,7 @@ pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
     } else if matches!(body, Body::Open(_)) {
         new.resize(new.len() + tail, 0);
     }
+    wire::stamp(&mut new);
     *bytes = new;
 }
 

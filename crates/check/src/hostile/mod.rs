@@ -21,7 +21,7 @@ use crate::packet::Datagram;
 use crate::trace::Trace;
 use crate::world::Options;
 pub(crate) use plan::draw;
-pub use plan::{AWAITED, Mode, Plan};
+pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::Status;
 use stage::Stage;
 
@@ -30,6 +30,8 @@ use stage::Stage;
 const KEPT_PERCENT: u64 = 90;
 /// Pieces of work that a comparison of throughputs needs: fewer say nothing.
 const PIECES_MIN: u64 = 100;
+/// Share of a round trip that must be left of it whatever the peer says, in percent.
+const LEAST_PERCENT: u64 = 75;
 /// Most copies in a network without loss, in percent of all packets with data.
 const COPIES_PERCENT: u64 = 1;
 
@@ -94,7 +96,11 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
 fn is_slowed(plan: &Plan, stage: &Stage, kept: u64, without: u64) -> bool {
     let cable_bytes = plan::BYTES_PER_US * plan.load_ns / 1000;
     let taken_percent = (stage.net.strange_bytes * 100).div_ceil(cable_bytes).min(100);
-    kept * 100 * 100 < without * KEPT_PERCENT * (100 - taken_percent)
+    // Where receivers hand out their link in turn, a liar that says that it has something to send
+    // has a turn like any sender, and may leave it unused.
+    let turns = plan.honest as u64;
+    let senders = turns + u64::from(plan.class == Class::Liar && plan.config.rate.credits);
+    kept * senders * 100 * 100 < without * turns * KEPT_PERCENT * (100 - taken_percent)
 }
 
 /// Words of one world, as the head of a trace.
@@ -125,6 +131,24 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
             let what = format!("{copies} copies among {packets} packets, and none was lost");
             stage.board.fail(now, Oracle::Copies, what);
         }
+    }
+}
+
+/// What the victim has under way, and what it has learned of round trips: no answer comes sooner
+/// than a packet goes there and back, whatever a liar says of how long it has waited.
+fn belief_check(stage: &mut Stage) {
+    let floor = LEAST_PERCENT * 2 * plan::DELAY_NS / 100;
+    let Some(victim) = stage.peers.first() else { return };
+    let known = victim.ahs.iter().flat_map(|(ip, _)| victim.engine.path_stats(*ip));
+    let held = victim.engine.context_stats();
+    if let Some(c) = held.iter().find(|c| c.psns_unresolved > u32::from(victim.cfg.window)) {
+        let what = format!("the victim holds more than its window: {c:?}");
+        return stage.board.fail(stage.now, Oracle::Memory, what);
+    }
+    let least = known.map(|p| p.rtt_ns_min).filter(|&ns| ns > 0).min();
+    if let Some(ns) = least.filter(|&ns| ns < floor) {
+        let what = format!("a round trip of {ns} ns is believed; none takes less than {floor} ns");
+        stage.board.fail(stage.now, Oracle::Belief, what);
     }
 }
 

@@ -5,6 +5,7 @@ use super::jobs::{Board, Job, bytes_of};
 use super::net::Gram;
 use super::plan::Plan;
 use crate::ledger::Oracle;
+use srd_core::config::Integrity;
 use srd_core::events::{Event, Observer};
 use srd_core::wire::{self, AckBlock};
 use srd_core::{
@@ -116,7 +117,8 @@ impl Peer {
     /// A fresh engine in `slot` of `host` whose objects are made in one order, so that numbers on
     /// all engines of one slot are the same.
     pub fn new(plan: &Plan, id: usize, (host, ip): (usize, IpAddr), slot: u8, now: u64) -> Self {
-        let cfg = EngineConfig { ip, slot, ..plan.config.clone() };
+        let integrity = plan.integrity(id);
+        let cfg = EngineConfig { ip, slot, integrity, ..plan.config.clone() };
         let watch = Watch { steps: 0, max: plan.steps_max(), longest: 0 };
         let seed = u64::from(plan.words) << 32 | (id as u64) << 8 | u64::from(plan.config.mtu);
         let (rng, now) = (Rng::from_seed(seed ^ plan.pause_ns << 40), Time(now));
@@ -238,7 +240,7 @@ impl Peer {
     /// Hands a datagram to the engine and carries out what it answers.
     pub fn deliver(&mut self, now: u64, board: &mut Board, g: &Gram, more: bool) {
         let mut ack = core::mem::take(&mut self.ack);
-        if let Ok((packet, start)) = wire::parse(&g.bytes, &mut ack) {
+        if let Ok((packet, start)) = wire::parse_checked(&g.bytes, &mut ack) {
             let meta = RxMeta {
                 src_ip: g.src,
                 ce: false,
@@ -248,7 +250,13 @@ impl Peer {
             };
             self.engine.observer().steps = 0;
             board.received += 1;
-            if let Rx::Place(place) = self.engine.handle(Time(now), &meta, &packet) {
+            let rx = self.engine.handle(Time(now), &meta, &packet);
+            // Worlds with damage have one setting for all.
+            if g.damaged && self.cfg.integrity == Integrity::On && !matches!(rx, Rx::Dropped(_)) {
+                let what = format!("engine {} takes a damaged packet: {rx:?}, {packet:?}", self.id);
+                board.fail(now, Oracle::Integrity, what);
+            }
+            if let Rx::Place(place) = rx {
                 let payload = &g.bytes[start..start + usize::from(packet.payload_len)];
                 let fits = packet.payload_len <= self.cfg.mtu;
                 if place.len as usize != payload.len() || !fits {
@@ -286,7 +294,13 @@ impl Peer {
             Target::Region(key) => key == self.main.key,
             Target::Wr(_) => honest,
         };
-        // Without a checksum of its own the protocol cannot know damage from truth.
+        // What a peer answers to a read is its own, true or not, but each byte must come once.
+        if let (Target::Wr(_), Some(j), false) = (place.target, job, honest) {
+            let placed = &mut board.jobs[j as usize].placed;
+            let _ = placed.add(place.offset as u32, place.len);
+            return;
+        }
+        // Without a checksum the protocol cannot know damage from truth.
         if g.damaged {
             return;
         }
@@ -427,6 +441,7 @@ impl TxSink for Emitter<'_> {
             }
         }
         bytes.resize(bytes.len().max(usize::from(t.padded_len)), 0);
+        wire::stamp(&mut bytes);
         let gram = Gram {
             bytes,
             src: self.ip,

@@ -3,16 +3,22 @@
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
 use crate::scenario::stream;
+use srd_core::config::Integrity;
 use srd_core::time::Span;
 use srd_core::{EngineConfig, limits};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Share of the seeds whose world is hostile, in percent.
 const SHARE: u64 = 8;
+/// One of so many seeds has a hostile world.
+pub const HOSTILE_EACH: u64 = 100 / SHARE;
 
 /// Classes whose worlds are run only when asked for by name (`--with`), because the engine does not
 /// pass them yet.
-pub const AWAITED: Classes = Classes(0).with(Class::Liar).with(Class::Late);
+pub const AWAITED: Classes = Classes(0);
+
+/// Damage per thousand datagrams, at most, where work must end well.
+const DAMAGE_SOUND_MAX: u64 = 20;
 
 /// How a liar chooses its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +62,8 @@ pub struct Plan {
     pub packets: u32,
     /// Configuration that all engines start from.
     pub config: EngineConfig,
+    /// Every other engine leaves its data unchecked, whatever the rest wants.
+    pub mixed: bool,
 }
 
 /// Bytes per microsecond of every cable: 10 Gb/s.
@@ -125,7 +133,7 @@ fn plan(d: &mut Draw) -> Plan {
     if class == Class::Late {
         c.window = d.pick(&[256, 4096]);
     }
-    Plan {
+    let mut plan = Plan {
         class,
         mode: d.pick(&[Mode::Random, Mode::Stateful, Mode::Stateful, Mode::Mutant]),
         shares_address: d.percent(25),
@@ -140,10 +148,31 @@ fn plan(d: &mut Draw) -> Plan {
         damage: d.range(1, 300),
         packets: d.range(1, 6) as u32,
         config: c,
+        mixed: false,
+    };
+    let damage = class == Class::Damage;
+    let (on, off) = (Integrity::On, Integrity::Off);
+    let some = if damage { on } else { off };
+    plan.config.integrity = d.pick(&[on, on, some, some, Integrity::Handshakes, off]);
+    if damage && plan.config.integrity == Integrity::On {
+        // Each is a loss: so few that no silence comes of them.
+        plan.damage = plan.damage.min(DAMAGE_SOUND_MAX);
     }
+    plan.mixed = plan.config.integrity == Integrity::On && !damage && d.percent(30);
+    plan
 }
 
 impl Plan {
+    /// What member `id` checks.
+    pub(super) fn integrity(&self, id: usize) -> Integrity {
+        if self.mixed && id % 2 == 1 { Integrity::Handshakes } else { self.config.integrity }
+    }
+
+    /// Whether work between members ends well although datagrams are damaged.
+    pub(super) fn is_sound(&self) -> bool {
+        self.class != Class::Damage || self.config.integrity == Integrity::On
+    }
+
     /// Most reads that all dead engines together hold at the victim: as many as it serves.
     pub(super) fn reads_of_dead(&self) -> u32 {
         self.config.reads_max.div_ceil(self.dead as u32).max(1)

@@ -12,7 +12,7 @@ use crate::emit::brief;
 use crate::ledger::Oracle;
 use crate::scenario::stream;
 use crate::trace::Trace;
-use srd_core::config::PORT_BASE_DEFAULT;
+use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet,
 };
@@ -27,6 +27,8 @@ const HOSTILE: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::WriteImm, Opco
 const TURN_NS: u64 = 5_000;
 /// Events after which a world is stuck in a loop: a hundred times what the largest needs.
 const EVENTS_MAX: u64 = 3_000_000;
+/// Events between two looks at what is believed.
+const BELIEF_EACH: u64 = 64;
 /// Pieces of work of a liar and its victim.
 const HOSTILE_PIECES: u32 = 60;
 
@@ -214,6 +216,9 @@ impl<'a> Stage<'a> {
                 self.to_dead_at_last = 0;
             }
             events += 1;
+            if events % BELIEF_EACH == 0 {
+                super::belief_check(self);
+            }
             if events > EVENTS_MAX {
                 self.board.fail(at, Oracle::Loop, format!("{events} events and no end"));
             }
@@ -298,9 +303,11 @@ impl<'a> Stage<'a> {
 
     fn piece_post(&mut self, f: usize) -> bool {
         let flow = self.board.flows[f].clone();
-        let n = self.board.jobs.len() as u64;
-        // From the number of the piece alone: the choices of liars are theirs.
-        let pick = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        // From the number of the piece in its flow alone, so that a flow has the same pieces in the
+        // same order without the hostile side: how many bytes a piece has, and how long it takes,
+        // depends on its operation.
+        let n = (f as u64) << 32 | u64::from(flow.left);
+        let pick = Draw::new(n, stream::HOSTILE, 3).bits() >> 33;
         let op = flow.ops[(pick % flow.ops.len() as u64) as usize];
         let mtu = u32::from(self.plan.config.mtu);
         let len = if op == Opcode::Send { flow.len.min(mtu) } else { flow.len };
@@ -334,7 +341,7 @@ impl<'a> Stage<'a> {
             rkey,
             raddr,
             main: flow.honest,
-            honest: flow.honest && self.plan.class != Class::Damage,
+            honest: flow.honest && self.plan.is_sound(),
             must_end: flow.must_end,
             flow: f,
             posted_at: self.now,
@@ -387,14 +394,22 @@ impl<'a> Stage<'a> {
     }
 
     fn damage(&mut self, g: &mut Gram) {
-        g.damaged = true;
+        let before = g.bytes.clone();
         self.said += 1;
-        for _ in 0..self.draw.range(1, 3) {
+        // The bit that takes the checksum away, or any.
+        let flips = if self.draw.percent(50) {
+            g.bytes[1] ^= Flags::CHECKED;
+            0
+        } else {
+            self.draw.range(1, 3)
+        };
+        for _ in 0..flips {
             let head = self.draw.percent(70);
             let most = if head { g.bytes.len().min(80) } else { g.bytes.len() };
             let at = self.draw.below(most as u64) as usize;
             g.bytes[at] ^= 1 << self.draw.below(8);
         }
+        g.damaged = g.bytes != before;
     }
 
     fn host_of(&self, ip: IpAddr) -> Option<usize> {
@@ -489,6 +504,7 @@ impl<'a> Stage<'a> {
     /// Packets of strangers who know addresses and the format.
     fn flood(&mut self) {
         let d = &mut self.draw;
+        let checked = self.plan.config.integrity != Integrity::Off;
         for _ in 0..d.range(1, 4) {
             let word = d.bits() as u32;
             let known = ip_of(d.range(1, self.plan.honest as u64) as usize, 0);
@@ -510,12 +526,12 @@ impl<'a> Stage<'a> {
             };
             let (kind, dst_tag) = match d.below(4) {
                 0 | 1 => (Body::Open(params), 0),
-                2 => (Body::Reset { echo_tag: word, code: CloseCode::UnknownTag }, word),
+                2 => (Body::Reset { echo_tag: word, code: CloseCode::UnknownTag, nonce: 0 }, word),
                 _ => (Body::Probe, word),
             };
             let header = Header {
                 kind: kind.kind(),
-                flags: Flags(0),
+                flags: Flags(if checked { Flags::CHECKED } else { 0 }),
                 backlog: Backlog(0),
                 path: 0,
                 slot: if src == known { 0 } else { d.below(8) as u8 },
@@ -533,6 +549,7 @@ impl<'a> Stage<'a> {
                 let padded = usize::from(self.plan.config.open_padded_len);
                 bytes.resize(bytes.len().max(padded), 0);
             }
+            wire::stamp(&mut bytes);
             let dst = self.peers[0].at;
             self.said += 1;
             self.hostile_bytes += bytes.len() as u64 + 66;

@@ -8,6 +8,7 @@ mod perf;
 mod pool;
 
 use crate::{
+    app::CONTROL_QP_INDEX,
     device::{DeviceArgs, OpenDevice},
     failure::Result,
     files::Folder,
@@ -69,7 +70,8 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
     let folder = args.dir.as_deref().map(Folder::open).transpose()?;
     let guard = args.device.token()?.map(Guard::new).transpose()?;
-    let open = args.device.open(IpAddr::V4(Ipv4Addr::LOCALHOST), Progress::Caller)?;
+    let (own, first) = (IpAddr::V4(Ipv4Addr::LOCALHOST), Some(CONTROL_QP_INDEX));
+    let open = args.device.open_with(own, Progress::Caller, first)?;
     let mut control =
         Control::new(&open.device, folder, Limits::new(&args.limits, args.dir.as_deref()), guard)?;
     tell_start(args, &open)?;

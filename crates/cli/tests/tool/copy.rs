@@ -121,11 +121,28 @@ fn damaged_data_gets_no_name() {
     let s = Scratch::new("damaged");
     let file = s.file("file", 4 << 20);
     let server = Server::start(&["--dir", &s.path("in")]);
-    let put = ["cp", &file, "{}:copy", "--mtu", "8000", "--fault-corrupt", "2%"];
+    let put = ["cp", &file, "{}:copy", "--mtu", "8000", "--fault-corrupt", "2%", "--unchecked"];
     server.run(&put).fails(1, "");
     assert!(s.names("in").is_empty());
     server.run(&["cp", &file, "{}:copy"]).ok();
     assert!(same(&file, s.path("in/copy")));
+}
+
+/// With checksums, which are the default, damage is a loss: what was damaged comes again.
+#[test]
+fn damaged_data_is_sent_again() {
+    let s = Scratch::new("again");
+    let file = s.file("file", 4 << 20);
+    let server = Server::start(&["--dir", &s.path("in"), "--fault-corrupt", "2%"]);
+    for mtu in ["1400", "8000"] {
+        let there = format!("{{}}:copy{mtu}");
+        let put = ["cp", &file, &there, "--mtu", mtu, "--fault-corrupt", "2%"];
+        server.run(&put).ok();
+        assert!(same(&file, s.0.join("in").join(format!("copy{mtu}"))));
+        let back = s.path(&format!("back{mtu}"));
+        server.run(&["cp", &there, &back, "--mtu", mtu, "--fault-corrupt", "2%"]).ok();
+        assert!(same(&file, back));
+    }
 }
 
 #[test]

@@ -2,14 +2,17 @@
 //! outstanding.
 
 use crate::api::{AsyncEvent, Endpoint, Rx, Status};
-use crate::context::ContextState;
+use crate::context::{ContextState, Prefix};
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
+use crate::limits::FORGET_STEPS;
 use crate::random::Random;
 use crate::time::{Span, Time};
+use crate::timer::TimerOf;
 use crate::tx::scoreboard::{Kind, SentState};
-use srd_wire::{Body, CloseCode};
+use core::net::IpAddr;
+use srd_wire::Body;
 
 /// Closes sent without an agreement before the context stays open, or, with no sign of life, goes.
 const CLOSE_ROUNDS: u8 = 5;
@@ -17,9 +20,11 @@ const CLOSE_ROUNDS: u8 = 5;
 const EVICT_SCAN: u32 = 8;
 
 impl<O: Observer> Engine<O> {
-    /// Beyond three quarters of the table, idle contexts are asked to close, a few at a time.
-    pub(crate) fn contexts_evict(&mut self, now: Time) {
-        if !self.contexts.is_nearly_full() {
+    /// Beyond three quarters of the table, or of what the network of `ip` may hold of it, idle
+    /// contexts (of that network) are asked to close, a few at a time.
+    pub(crate) fn contexts_evict(&mut self, now: Time, ip: IpAddr) {
+        let crowded = self.contexts.is_nearly_full();
+        if !crowded && !self.contexts.origins.is_nearly_full(ip, &self.cfg) {
             return;
         }
         for _ in 0..EVICT_SCAN.min(self.contexts.slots()) {
@@ -27,6 +32,9 @@ impl<O: Observer> Engine<O> {
             let ci = self.evict_hand;
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.state != ContextState::Open || c.outstanding > 0 {
+                continue;
+            }
+            if !crowded && Prefix::of(c.peer.ip) != Prefix::of(ip) {
                 continue;
             }
             match c.active.as_ref() {
@@ -124,44 +132,11 @@ impl<O: Observer> Engine<O> {
             a.ack.clear();
             a.verdicts.clear();
             a.imms.clear();
+            a.doubt = None;
         }
         self.context_event(now, ci, from);
         self.open_send(now, ci);
         self.context_rearm(ci);
-    }
-
-    pub(crate) fn reset_received(
-        &mut self,
-        now: Time,
-        from: Endpoint,
-        echo_tag: u32,
-        code: CloseCode,
-    ) -> Result<Rx, Drop> {
-        let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(Drop::UnknownTag) };
-        let c = self.contexts.get(ci);
-        // An answer to our Open knows our tag only; every other reset must show the peer's.
-        let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
-        if refusal && c.state == ContextState::Opening && c.peer_tag == 0 {
-            // Not believed at once: anybody could say it. The Open goes on until its time is over.
-            return Ok(Rx::Done);
-        }
-        if echo_tag == 0 || echo_tag != c.peer_tag && !planted!(ResetUnproven) {
-            return Err(Drop::BadHandshake);
-        }
-        self.counters.resets_received += 1;
-        if c.state == ContextState::Opening && code == CloseCode::UnknownTag {
-            // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
-            let c = self.contexts.get_mut(ci);
-            (c.peer_tag, c.peer_incarnation) = (0, 0);
-            self.context_retag(ci);
-            return Ok(Rx::Done);
-        }
-        if c.state == ContextState::Closing {
-            self.closed(now, ci);
-        } else {
-            self.context_abort(now, ci);
-        }
-        Ok(Rx::Done)
     }
 
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
@@ -195,12 +170,33 @@ impl<O: Observer> Engine<O> {
         self.context_rearm(ci);
     }
 
+    /// The peer speaks, but takes nothing from us, however short and however often: neither
+    /// requests nor the word that they are over. The context goes, and the peer is told so.
+    pub(crate) fn peer_deaf(&mut self, now: Time, ci: u32) {
+        let peer = self.contexts.get(ci).peer;
+        self.work_end(ci, Status::LocalUnrespRemote);
+        self.counters.unresponsive_remote_events += 1;
+        self.event_push(AsyncEvent::PeerUnresponsive(peer));
+        self.context_end(now, ci);
+    }
+
+    /// A request was refused. If the engine has refused it itself, its user may have meant another
+    /// process, and is told once.
+    pub(crate) fn refusal_note(&mut self, ci: u32) {
+        let own = Endpoint { ip: self.cfg.ip, port: self.cfg.port_base + u16::from(self.cfg.slot) };
+        let c = self.contexts.get_mut(ci);
+        if c.peer == own && !core::mem::replace(&mut c.own_told, true) {
+            self.event_push(AsyncEvent::PeerIsSelf(own));
+        }
+    }
+
     /// The peer is silent and nothing of ours is outstanding: the context goes with all that was
     /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
     /// A peer that returns after all learns by a reset that it has to begin anew.
     pub(crate) fn peer_forget(&mut self, now: Time, ci: u32) {
         let peer = self.contexts.get(ci).peer;
         self.counters.contexts_forgotten += 1;
+        self.counters.timer_steps += FORGET_STEPS;
         self.observer.event(now, Event::Forgotten { ctx: ci, peer });
         self.context_end(now, ci);
     }
@@ -212,15 +208,13 @@ impl<O: Observer> Engine<O> {
         self.counters.timer_steps += u64::from(a.board.span());
         for p in psns {
             let e = a.board.get_mut(p);
-            let own = matches!(e.kind, Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq);
-            if own && e.state != SentState::Acked {
+            if e.kind.is_own() && e.state != SentState::Acked {
                 (e.kind, e.len) = (Kind::Tombstone, 0);
             }
         }
+        a.recuts.retain(|r| r.kind == Kind::ReadResp);
         a.flows.clear();
         a.datagrams = crate::wr::WrQueue::default();
-        a.backoff.clear();
-        a.backoff_at = Time::NEVER;
         a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
         while let Some(wi) = self.contexts.get(ci).active.as_ref().and_then(|a| a.live.front()) {
             self.counters.timer_steps += 1;
@@ -239,10 +233,13 @@ impl<O: Observer> Engine<O> {
         if let Ok(from) = c.state.ended() {
             self.context_event(now, ci, from);
         }
-        self.timers.disarm(Self::timer_of_context(ci));
+        self.timers.disarm(TimerOf::Context(ci).number());
         self.granter.forget(ci);
         let mut c = self.contexts.remove(ci);
         self.counters.contexts_closed += 1;
+        if c.inbound {
+            self.contexts.origins.inbound(c.peer.ip, false);
+        }
         if c.rx_flowing {
             self.rx_flowing -= 1;
         }

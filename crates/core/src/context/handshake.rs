@@ -5,12 +5,13 @@
 //! claims.
 
 use crate::api::{Endpoint, Rx};
+use crate::config::Integrity;
 use crate::context::cookie::Claim;
 use crate::context::{Active, Context, ContextState, Negotiated};
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
-use crate::limits::{WINDOW_MAX, WINDOW_MIN};
+use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
 use crate::random::Random;
 use crate::time::Time;
 use crate::tx::control::Control;
@@ -30,7 +31,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn context_create(&mut self, now: Time, peer: Endpoint, state: ContextState) -> Option<u32> {
-        self.contexts_evict(now);
+        self.contexts_evict(now, peer.ip);
         if self.contexts.is_full() {
             return None;
         }
@@ -41,6 +42,10 @@ impl<O: Observer> Engine<O> {
         c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
         c.tx_num_next = self.cfg.tx_num_start.unwrap_or(random);
+        if state == ContextState::HalfOpen {
+            self.contexts.origins.inbound(peer.ip, true);
+            self.contexts.origins.half_open(peer.ip, true);
+        }
         let ci = self.contexts.insert(c);
         self.paths.get_mut(path_ctx).contexts += 1;
         let event = Event::Context { ctx: ci, peer, from: "", to: state.name() };
@@ -68,6 +73,7 @@ impl<O: Observer> Engine<O> {
         features |= if cfg.rdma_read { Features::RDMA_READ } else { 0 };
         features |= if cfg.rdma_write { Features::RDMA_WRITE } else { 0 };
         features |= if cfg.rate.credits { Features::CREDITS } else { 0 };
+        features |= if cfg.integrity == Integrity::On { Features::INTEGRITY } else { 0 };
         OpenParams {
             tag: c.local_tag,
             incarnation: self.incarnation,
@@ -110,6 +116,23 @@ impl<O: Observer> Engine<O> {
         }
     }
 
+    /// Work is posted to a peer that accepted our Open and never used the context since. If our
+    /// confirmation was lost, it has dropped the context after a while, and work that was sent into
+    /// it would end as if the peer had restarted. So it is opened again: a peer that still has it
+    /// says so.
+    pub(crate) fn context_reopen(&mut self, now: Time, ci: u32) {
+        let c = self.contexts.get_mut(ci);
+        let unused = c.outstanding == 1 && c.active.as_ref().is_some_and(|a| a.board.is_empty());
+        if c.proven || !unused {
+            return self.ready_push(ci);
+        }
+        if let Ok(from) = c.state.reopened() {
+            (c.handshake_round, c.cookie) = (0, 0);
+            self.context_event(now, ci, from);
+            self.open_send(now, ci);
+        }
+    }
+
     pub(crate) fn open_received(
         &mut self,
         now: Time,
@@ -121,16 +144,17 @@ impl<O: Observer> Engine<O> {
         if h.dst_tag != 0 || p.tag == 0 {
             return Err(Drop::BadHandshake);
         }
-        if !(WINDOW_MIN..=WINDOW_MAX).contains(&p.window) || p.mtu < 64 {
-            self.control_push(from, p.tag, Body::Reset { echo_tag: 0, code: CloseCode::BadParams });
+        if !can_serve(p) {
+            self.open_refuse(now, from, p.tag, CloseCode::BadParams);
             return Err(Drop::BadHandshake);
         }
         if let Some(ci) = self.contexts.by_endpoint(&from) {
             return self.open_again(now, ci, from, p);
         }
         let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against: 0 };
-        let asks = self.contexts.is_nearly_full() && !planted!(CookieNever);
-        if asks && !self.cookies.check(now, &claim, p.cookie) {
+        let asks =
+            self.contexts.is_nearly_full() || self.contexts.origins.asks_proof(from.ip, &self.cfg);
+        if asks && !planted!(CookieNever) && !self.cookies.check(now, &claim, p.cookie) {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
@@ -150,7 +174,7 @@ impl<O: Observer> Engine<O> {
         if planted!(RestartContinues) && c.state == ContextState::Open {
             let c = self.contexts.get_mut(ci);
             (c.peer_tag, c.peer_incarnation) = (p.tag, p.incarnation);
-            self.open_ack_send(ci);
+            self.open_ack_send(ci, 0);
             return Ok(Rx::Done);
         }
         // Both sides opened at once, and this is the first we hear of the peer.
@@ -159,7 +183,7 @@ impl<O: Observer> Engine<O> {
             if !same {
                 self.peer_params_set(ci, p);
             }
-            self.open_ack_send(ci);
+            self.open_ack_send(ci, 0);
             return Ok(Rx::Done);
         }
         let against = c.local_tag;
@@ -173,13 +197,15 @@ impl<O: Observer> Engine<O> {
             ContextState::Closing => self.closed(now, ci),
             // Packets of its former life may be under way under the tag that it was given.
             ContextState::Opening => self.context_retag(ci),
+            // Nothing was ever said in it: the peer has not lost anything.
+            ContextState::HalfOpen => self.context_end(now, ci),
             _ => self.context_abort(now, ci),
         }
         match self.contexts.by_endpoint(&from) {
             // Work of which nothing has left: the new context takes it.
             Some(ci) => {
                 self.peer_params_set(ci, p);
-                self.open_ack_send(ci);
+                self.open_ack_send(ci, 0);
                 Ok(Rx::Done)
             }
             None => self.open_accept(now, from, p),
@@ -187,12 +213,19 @@ impl<O: Observer> Engine<O> {
     }
 
     fn open_accept(&mut self, now: Time, from: Endpoint, p: &OpenParams) -> Result<Rx, Drop> {
-        let Some(ci) = self.context_create(now, from, ContextState::HalfOpen) else {
-            self.control_push(from, p.tag, Body::Reset { echo_tag: 0, code: CloseCode::NoRoom });
+        let crowded = self.contexts.origins.is_full(from.ip, &self.cfg);
+        let made = if crowded {
+            self.contexts_evict(now, from.ip);
+            None
+        } else {
+            self.context_create(now, from, ContextState::HalfOpen)
+        };
+        let Some(ci) = made else {
+            self.open_refuse(now, from, p.tag, CloseCode::NoRoom);
             return Err(Drop::NoRoom);
         };
         self.peer_params_set(ci, p);
-        self.open_ack_send(ci);
+        self.open_ack_send(ci, 0);
         self.half_open_arm(now, ci);
         Ok(Rx::Done)
     }
@@ -203,21 +236,20 @@ impl<O: Observer> Engine<O> {
         self.context_rearm(ci);
     }
 
-    fn challenge(&mut self, now: Time, claim: &Claim) {
-        let cookie = self.cookies.make(now, claim);
-        self.counters.challenges_sent += 1;
-        let body = Body::Challenge { echo_tag: claim.tag, cookie };
-        self.control_push(claim.who, claim.tag, body);
+    fn open_refuse(&mut self, now: Time, to: Endpoint, tag: u32, code: CloseCode) {
+        self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
     }
 
-    fn open_ack_send(&mut self, ci: u32) {
+    /// Answers an Open, or the Challenge whose number is `cookie`.
+    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64) {
         let mut params = self.open_params(ci);
-        params.echo_tag = self.contexts.get(ci).peer_tag;
+        (params.echo_tag, params.cookie) = (self.contexts.get(ci).peer_tag, cookie);
         self.control_push_of(ci, Body::OpenAck(params));
     }
 
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
         let (own_mtu, own_window) = (self.cfg.mtu, self.cfg.window);
+        let checking = self.cfg.integrity == Integrity::On;
         let c = self.contexts.get_mut(ci);
         c.peer_tag = p.tag;
         c.peer_incarnation = p.incarnation;
@@ -225,16 +257,18 @@ impl<O: Observer> Engine<O> {
         c.rx_una = p.psn_start;
         c.rx_budget = p.rx_budget;
         c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
+        c.proven = false;
         // Counters of the peer's new context start at zero.
         (c.credit_seen, c.credit_granted, c.rx_ce_count) = (0, 0, 0);
         c.peer_rxq_drops = None;
         c.limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
             // What is kept of packets under way is bounded by our window, not by the peer's word.
-            window: p.window.min(own_window),
+            window: if planted!(PeerWindowTaken) { p.window } else { p.window.min(own_window) },
             reads_max: p.reads_max,
             imms_max: p.write_imms_max,
-            features: p.features,
+            features: p.features.without(if p.reads_max == 0 { Features::RDMA_READ } else { 0 }),
+            checked: checking && p.features.has(Features::INTEGRITY),
         };
         let (cum, newest) = (c.rx_cum_idle, c.rx_tx_num_max);
         if let Some(a) = c.active.as_mut() {
@@ -249,12 +283,16 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn open_acked(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
         let c = self.contexts.get(ci);
-        if p.echo_tag != c.local_tag || p.tag == 0 {
+        if p.echo_tag != c.local_tag || p.tag == 0 || !can_serve(p) {
             return Err(Drop::BadHandshake);
         }
+        let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
         match c.state {
+            ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
+                self.doubt_refuted(now, ci, p)
+            }
             ContextState::Opening => {
-                if c.peer_tag != p.tag || c.peer_incarnation != p.incarnation {
+                if !same {
                     self.peer_params_set(ci, p);
                 }
                 self.handshake_rtt(now, ci);
@@ -293,7 +331,10 @@ impl<O: Observer> Engine<O> {
         cookie: u64,
     ) -> Result<Rx, Drop> {
         let c = self.contexts.get_mut(ci);
-        if echo_tag != c.local_tag || c.state != ContextState::Opening {
+        if c.state != ContextState::Opening {
+            return self.doubted(ci, echo_tag, cookie);
+        }
+        if echo_tag != c.local_tag {
             return Err(Drop::BadHandshake);
         }
         if c.cookie != cookie {
@@ -364,10 +405,20 @@ impl<O: Observer> Engine<O> {
         self.contexts.retag(ci, tag);
     }
 
-    /// Tells the observer of a move.
+    /// Tells the observer of a move, and counts contexts that are half open.
     pub(crate) fn context_event(&mut self, now: Time, ci: u32, from: ContextState) {
         let c = self.contexts.get(ci);
         let (peer, to) = (c.peer, c.state.name());
+        for (state, begins) in [(from, false), (c.state, true)] {
+            if state == ContextState::HalfOpen {
+                self.contexts.origins.half_open(peer.ip, begins);
+            }
+        }
         self.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
     }
+}
+
+/// Whether what the peer says of itself can be worked with.
+fn can_serve(p: &OpenParams) -> bool {
+    (WINDOW_MIN..=WINDOW_MAX).contains(&p.window) && p.mtu >= MTU_MIN
 }

@@ -5,10 +5,16 @@
 
 mod close;
 mod cookie;
+mod doubt;
 mod handshake;
+mod origins;
+mod strangers;
 mod table;
 
 pub(crate) use cookie::CookieJar;
+pub(crate) use doubt::Doubt;
+pub(crate) use origins::{Origins, Prefix};
+pub(crate) use strangers::Strangers;
 pub(crate) use table::{ContextTable, Keyed};
 
 use crate::api::{AhId, Endpoint, Qpn};
@@ -20,9 +26,10 @@ use crate::rx::{
 };
 use crate::state::state_machine;
 use crate::time::Time;
-use crate::tx::{loss::LossState, scoreboard::Scoreboard};
+use crate::tx::mtu::Recut;
+use crate::tx::{loss::LossState, scoreboard::Scoreboard, sent_log::SentLog};
 use crate::wr::{WrList, WrQueue};
-use srd_wire::Features;
+use srd_wire::{CHECKSUM_BYTES, Features, Flags, HEADER_BYTES};
 use std::collections::VecDeque;
 
 state_machine! {
@@ -43,6 +50,9 @@ state_machine! {
     confirmed: Opening | HalfOpen => Open;
     /// Work was posted before the peer confirmed: we open from our side, too.
     open_wanted: HalfOpen => Opening;
+    /// The first work for a peer that accepted our Open and never used the context: it may have
+    /// dropped it since.
+    reopened: Open => Opening;
     /// The work that wanted it was withdrawn; the peer may use it all the same.
     unwanted: Opening => HalfOpen;
     /// Idle and wanted gone.
@@ -107,6 +117,12 @@ pub(crate) struct Context {
     pub queued_wait: bool,
     pub queued_rearm: bool,
     pub rx_flowing: bool,
+    /// The peer opened it.
+    pub inbound: bool,
+    /// Something that the peer sent within it has arrived: the peer uses it.
+    pub proven: bool,
+    /// The peer is this engine, and has refused a request of its own.
+    pub own_told: bool,
     /// It has sent a region key that was never given out.
     pub key_guessed: bool,
     pub active: Option<Box<Active>>,
@@ -125,6 +141,23 @@ pub(crate) struct Negotiated {
     pub imms_max: u16,
     /// What it can do.
     pub features: Features,
+    /// Every packet of the context carries a checksum.
+    pub checked: bool,
+}
+
+impl Negotiated {
+    /// Flag of every packet of the context.
+    pub fn check_flag(&self) -> u8 {
+        if self.checked { Flags::CHECKED } else { 0 }
+    }
+    /// Bytes of every packet before the acknowledgment block.
+    pub fn head_bytes(&self) -> usize {
+        HEADER_BYTES + self.check_bytes()
+    }
+    /// Bytes of its checksum.
+    pub fn check_bytes(&self) -> usize {
+        if self.checked { CHECKSUM_BYTES } else { 0 }
+    }
 }
 
 /// Requests of one queue pair to one peer, waiting for PSNs.
@@ -138,6 +171,7 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub board: Scoreboard,
+    pub sent_log: SentLog,
     pub loss: LossState,
     pub flows: Vec<Flow>,
     pub flow_cursor: usize,
@@ -147,11 +181,11 @@ pub(crate) struct Active {
     pub datagrams: WrQueue,
     /// Every live request through this context.
     pub live: WrList,
-    /// Requests in back-off (RNR, busy), in no particular order.
-    pub backoff: Vec<u32>,
-    pub backoff_at: Time,
     /// Messages the peer must be told to forget.
     pub cancels: VecDeque<u32>,
+    /// Ranges that were taken back because their packets had become too large. Each is one of the
+    /// open packets of its request or job.
+    pub recuts: VecDeque<Recut>,
     /// Regions being served to the peer.
     pub jobs: Vec<ReadJob>,
     pub job_cursor: usize,
@@ -163,30 +197,39 @@ pub(crate) struct Active {
     pub imms: ImmTable,
     pub ack: AckState,
     pub inbound: Inbound,
+    /// The peer is asked whether it still has the context.
+    pub doubt: Option<Doubt>,
+    /// When it may be asked again at the earliest.
+    pub doubt_next: Time,
+    /// The peer is alive and does not take packets that have no content any more.
+    pub deaf: bool,
 }
 
 impl Active {
     pub fn new(cfg: &EngineConfig) -> Self {
         Self {
             board: Scoreboard::new(0, usize::from(cfg.path.paths)),
+            sent_log: SentLog::default(),
             loss: LossState::default(),
             flows: Vec::new(),
             flow_cursor: 0,
             flow_turn: 0,
             datagrams: WrQueue::default(),
             live: WrList::default(),
-            backoff: Vec::new(),
-            backoff_at: Time::NEVER,
             cancels: VecDeque::new(),
+            recuts: VecDeque::new(),
             jobs: Vec::new(),
             job_cursor: 0,
             unsent_bytes: 0,
             window: RxWindow::new(0, cfg.window.max(64)),
             replay: Replay::new(),
-            verdicts: Verdicts::default(),
+            verdicts: Verdicts::new(cfg.window),
             imms: ImmTable::default(),
             ack: AckState::default(),
             inbound: Inbound::default(),
+            doubt: None,
+            doubt_next: Time(0),
+            deaf: false,
         }
     }
 
@@ -200,19 +243,20 @@ impl Active {
 
     /// Forgets everything, ready for another context.
     pub fn clear(&mut self) {
+        self.sent_log.clear();
         self.loss = LossState::default();
         self.flows.clear();
         self.datagrams = WrQueue::default();
         self.live = WrList::default();
-        self.backoff.clear();
-        self.backoff_at = Time::NEVER;
         self.cancels.clear();
+        self.recuts.clear();
         self.jobs.clear();
         self.unsent_bytes = 0;
         self.verdicts.clear();
         self.imms.clear();
         self.ack.clear();
         self.inbound = Inbound::default();
+        (self.doubt, self.doubt_next, self.deaf) = (None, Time(0), false);
     }
 
     /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.
@@ -220,12 +264,12 @@ impl Active {
         self.board.is_empty()
             && self.flows.is_empty()
             && self.datagrams.is_empty()
-            && self.backoff.is_empty()
             && self.cancels.is_empty()
             && self.jobs.is_empty()
             && !self.window.has_gap()
             && self.imms.is_empty()
             && self.ack.is_quiet()
+            && self.doubt.is_none()
     }
 
     /// Whether something is kept that only the peer's word can free: what it must be told, what it
@@ -244,16 +288,17 @@ impl Active {
             || !self.flows.is_empty()
             || !self.datagrams.is_empty()
             || !self.cancels.is_empty()
+            || !self.recuts.is_empty()
             || self.jobs.iter().any(|j| j.has_to_send())
     }
 
     /// For looking ahead: parts that lie apart.
     pub fn ahead(&self) -> u64 {
         let a = u64::from(self.board.una()) ^ self.board.newest_acked.0 ^ self.unsent_bytes;
-        let b = self.flows.len() ^ self.jobs.len() ^ self.cancels.len() ^ self.backoff.len();
+        let b = self.flows.len() ^ self.jobs.len() ^ self.cancels.len();
         let c = u64::from(self.window.cum()) ^ self.replay.newest() ^ self.ack.ahead();
         let d = u64::from(self.verdicts.is_empty()) ^ u64::from(self.imms.is_empty());
-        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.stalled) ^ self.backoff_at.0
+        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.stalled)
     }
 
     /// The flow of `qp`, made if there is none.
@@ -288,6 +333,7 @@ impl Context {
                 reads_max: 0,
                 imms_max: 0,
                 features: Features(0),
+                checked: false,
             },
             psn_idle: 0,
             rx_cum_idle: 0,
@@ -316,6 +362,9 @@ impl Context {
             queued_wait: false,
             queued_rearm: false,
             rx_flowing: false,
+            inbound: state == ContextState::HalfOpen,
+            proven: false,
+            own_told: false,
             key_guessed: false,
             active: None,
         }

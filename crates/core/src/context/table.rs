@@ -1,6 +1,6 @@
 //! The table of contexts: found by tag (packets), by endpoint (posts, Opens), by number.
 
-use super::Context;
+use super::{Context, Origins};
 use crate::api::Endpoint;
 use crate::random::Random;
 use core::hash::BuildHasher;
@@ -37,16 +37,20 @@ pub(crate) struct ContextTable {
     by_endpoint: HashTable<u32>,
     keyed: Keyed,
     max: u32,
+    /// Contexts by network of the peer.
+    pub origins: Origins,
 }
 
 impl ContextTable {
     pub fn new(max: u32, rng: &mut impl Random) -> Self {
+        let keyed = Keyed::draw(rng);
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             by_tag: FxHashMap::default(),
             by_endpoint: HashTable::new(),
-            keyed: Keyed::draw(rng),
+            origins: Origins::new(keyed.clone()),
+            keyed,
             max,
         }
     }

@@ -288,13 +288,14 @@ impl Active {
     pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, sample: &Sample) {
         let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
         let base_before = self.rtt.min_ns();
-        let queue_ns = self.rtt.on_sample(now, ns, ns32(sample.back));
+        let least_ns = rtt::least_ns(sample.rtt, sample.claimed);
+        let queue_ns = self.rtt.on_sample(now, ns, least_ns, ns32(sample.back));
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
         let entry = self.set.get_mut(path);
         entry.rtt.on_sample(ns);
-        entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
+        entry.rtt_ns_min = entry.rtt_ns_min.min(least_ns);
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         let late = self.lateness(queue_ns, base, target);
         if late == 0 {

@@ -10,10 +10,12 @@ mod ack_path;
 mod active;
 mod choose;
 mod health;
+mod mtu;
 mod params;
 mod rtt;
 mod set;
 
+pub(crate) use mtu::{Found, PathMtu, next_below};
 pub(crate) use params::Params;
 use params::ns32;
 pub use set::PathState;
@@ -80,6 +82,8 @@ pub(crate) struct Sample {
     pub rtt: Span,
     /// What the way back took longer than others do.
     pub back: Span,
+    /// What was taken off the round trip on the peer's word: its own delay, and `back`.
+    pub claimed: Span,
     /// It was marked.
     pub ce: bool,
 }
@@ -262,7 +266,8 @@ impl PathContext {
     /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
     pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
         let sent = Time(now.0.saturating_sub(rtt.0));
-        self.on_sample(now, path, &Sample { sent, rtt, back: Span::ZERO, ce });
+        let (back, claimed) = (Span::ZERO, Span::ZERO);
+        self.on_sample(now, path, &Sample { sent, rtt, back, claimed, ce });
     }
 
     /// The same with all that is known of it.

@@ -64,9 +64,10 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample; returns by how many ns it exceeds the least RTT.
-    /// `back_ns`: what the way back took longer than others, not in `ns`.
-    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, back_ns: u32) -> u32 {
+    /// Takes a sample; returns by how many ns it exceeds the least RTT. `least_ns`: what it says of
+    /// the least RTT ([`least_ns`]); `back_ns`: what the way back took longer than others, not in
+    /// `ns`.
+    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, least_ns: u32, back_ns: u32) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
             self.half_began = now;
@@ -75,7 +76,7 @@ impl Rtt {
             self.min_ns_before = self.min_ns_now.min(u32::try_from(risen).unwrap_or(u32::MAX));
             self.min_ns_now = u32::MAX;
         }
-        self.min_ns_now = self.min_ns_now.min(ns.max(1));
+        self.min_ns_now = self.min_ns_now.min(least_ns);
         ns.saturating_sub(self.min_ns_now.min(self.min_ns_before))
     }
 
@@ -118,6 +119,14 @@ pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Sp
 /// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
 pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
     Span((u64::from(base_ns) * 3 / 4).max(u64::from(p.target_ns_min)))
+}
+
+/// What a sample says of the least RTT, of which `claimed` was taken off on the peer's word: not
+/// less than three quarters of what was measured here. Honest peers answer sooner now and then, so
+/// that the least of all is the true one; one that lies takes a quarter off it at most.
+pub(crate) fn least_ns(rtt: Span, claimed: Span) -> u32 {
+    let claimed = if planted!(WaitBelieved) { Span::ZERO } else { claimed };
+    sample_ns(rtt.max(Span((rtt + claimed).0 / 4 * 3)))
 }
 
 /// An RTT sample as 32 bits; zero would read as "none".

@@ -1,7 +1,7 @@
 //! Credits at the receiver: the last hop, handed out in turn to the peers that want it.
 
 use crate::time::{Span, Time};
-use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES, HEADER_BYTES};
+use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 
 /// Grants leave at this share of the line, so that the last hop's queue drains.
 const SHARE_PERCENT: u64 = 98;
@@ -60,14 +60,14 @@ pub struct Granter {
 
 impl Granter {
     /// For a link of this rate (bytes per second, above zero) and packets of up to `mtu` bytes of
-    /// payload, with round trips of about `rtt`.
-    pub fn new(line_bytes_per_sec: u64, mtu: u16, rtt: Span) -> Self {
+    /// payload behind `head_bytes` of common header, with round trips of about `rtt`.
+    pub fn new(line_bytes_per_sec: u64, mtu: u16, rtt: Span, head_bytes: usize) -> Self {
         let bytes = |span: Span| {
             let bytes = u128::from(line_bytes_per_sec) * u128::from(span.0) / 1_000_000_000;
             u32::try_from(bytes).unwrap_or(u32::MAX / 2)
         };
         // Senders count headers, too.
-        let packet = u32::from(mtu) + (HEADER_BYTES + BODY_BYTES_MAX) as u32;
+        let packet = u32::from(mtu) + (head_bytes + BODY_BYTES_MAX) as u32;
         Self {
             peers: Vec::new(),
             tail: NONE,

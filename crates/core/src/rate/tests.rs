@@ -8,6 +8,7 @@ use super::{Granter, Link, RatePolicy as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
+use srd_wire::HEADER_BYTES;
 
 const GB: u64 = 1_000_000_000;
 const LINE: u64 = 12_500_000_000;
@@ -414,7 +415,7 @@ fn granted(granter: &mut Granter, n: usize, end: Time) -> Vec<u64> {
 
 #[test]
 fn grants_are_paced_and_equal() {
-    let mut granter = Granter::new(LINE, 4096, BASE);
+    let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
     assert_eq!(granter.next(), Time::NEVER);
     for ctx in [0, 3, 1] {
         granter.on_backlog(Time(0), ctx, u32::MAX, 0);
@@ -431,7 +432,7 @@ fn grants_are_paced_and_equal() {
 
 #[test]
 fn grants_end_with_the_backlog_and_with_silence() {
-    let mut granter = Granter::new(LINE, 1000, BASE);
+    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
     granter.on_backlog(Time(0), 5, 6, 0);
     let mut sum = 0;
     while let Some((5, bytes)) = granter.poll(granter.next()) {
@@ -454,7 +455,7 @@ fn grants_end_with_the_backlog_and_with_silence() {
 
 #[test]
 fn grants_that_a_silent_sender_lost_are_given_again() {
-    let mut granter = Granter::new(LINE, 1000, BASE);
+    let mut granter = Granter::new(LINE, 1000, BASE, HEADER_BYTES);
     granter.on_backlog(Time(0), 0, 20, 0);
     while granter.poll(granter.next()).is_some() {}
     // Most of it did not fit into the sender's window. It speaks again as patience has it.
@@ -487,7 +488,7 @@ fn a_sender_without_credit_waits_and_recovers() {
 /// The only sender is never short of credit; with a second one the link is shared out again.
 #[test]
 fn a_lone_peer_has_two_round_trips_in_hand() {
-    let mut granter = Granter::new(LINE, 4096, BASE);
+    let mut granter = Granter::new(LINE, 4096, BASE, HEADER_BYTES);
     let per_rtt = LINE * BASE.0 / 1_000_000_000;
     let grants = |g: &mut Granter, now: Time| -> u64 {
         core::iter::from_fn(|| g.poll(now)).map(|(_, bytes)| u64::from(bytes)).sum()

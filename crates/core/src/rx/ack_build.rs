@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::psn;
 use crate::time::{Span, Time};
-use srd_wire::{ACK_VERDICTS_MAX, ACK_WORDS_MAX, AckBlock};
+use srd_wire::ACK_WORDS_MAX;
 
 /// PSNs that one block's bitmap can speak of.
 const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
@@ -28,20 +28,13 @@ impl<O: Observer> Engine<O> {
         b.ce_count = ce_count;
         b.echoes = a.ack.echoes(now);
         b.verdicts.clear();
-        b.cum = if planted!(AckJumpsGap) { a.window.top() } else { a.window.cum() };
-        // A verdict that finds no room must not be spoken of at all.
-        for v in a.verdicts.iter() {
-            if b.verdicts.len() == ACK_VERDICTS_MAX && planted!(VerdictOverflowAcked) {
-                break;
-            }
-            if b.verdicts.len() == ACK_VERDICTS_MAX {
-                if psn::before(v.psn, b.cum) {
-                    b.cum = v.psn;
-                }
-                break;
-            }
-            b.verdicts.push(*v);
+        b.partial = false;
+        if !a.verdicts.is_empty() {
+            let (partial, steps) = a.verdicts.list(&mut b.verdicts);
+            b.partial = partial && !planted!(VerdictOverflowAcked);
+            self.counters.ack_steps += steps;
         }
+        b.cum = if planted!(AckJumpsGap) { a.window.top() } else { a.window.cum() };
         let top = a.window.top();
         let mut rest = None;
         b.base = b.cum;
@@ -57,11 +50,6 @@ impl<O: Observer> Engine<O> {
         while psn::before(at, top) && !b.words.is_full() {
             b.words.push(a.window.word(at.wrapping_add(u32::from(planted!(AckBitmapShifted)))));
             at = at.wrapping_add(64);
-        }
-        for v in a.verdicts.iter().skip(ACK_VERDICTS_MAX) {
-            if !planted!(VerdictOverflowAcked) {
-                mask(b, v.psn);
-            }
         }
         rest
     }
@@ -95,13 +83,5 @@ impl<O: Observer> Engine<O> {
                 self.rx_flowing -= 1;
             }
         }
-    }
-}
-
-/// Takes the bit of `p` out of the bitmap.
-fn mask(b: &mut AckBlock, p: u32) {
-    let k = p.wrapping_sub(b.base);
-    if let Some(w) = b.words.get_mut((k / 64) as usize) {
-        *w &= !(1 << (k % 64));
     }
 }

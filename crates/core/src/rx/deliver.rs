@@ -64,7 +64,7 @@ impl<O: Observer> Engine<O> {
         }
         if self.contexts.get(ci).key_guessed
             && asks_memory(&packet.body)
-            && self.guesses.are_spent(now)
+            && self.guesses.is_empty(now)
         {
             // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
             return Err(Drop::KeyGuessing);

@@ -1,14 +1,15 @@
 //! From packet to context: tag, source, replay; then on to whoever the packet is for.
 
 use crate::api::{Endpoint, Rx, RxMeta};
+use crate::config::Integrity;
 use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
-use crate::limits::WINDOW_MAX;
+use crate::limits::{REPLAYS_MAX, WINDOW_MAX};
 use crate::psn;
 use crate::time::{Span, Time};
-use srd_wire::{Body, CloseCode, Flags, HEADER_BYTES, Header, Packet, PacketType};
+use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
 /// Twice the largest window: what is under way of one life of a peer is nearer.
 const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
@@ -22,21 +23,32 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, Drop> {
         let h = &packet.header;
         let from = Endpoint { ip: meta.src_ip, port: self.cfg.port_base + u16::from(h.slot) };
+        if self.lacks_checksum(h) {
+            return Err(Drop::Unchecked);
+        }
         match packet.body {
             Body::Open(p) => return self.open_received(now, from, h, &p),
-            Body::Reset { echo_tag, code } => {
-                return self.reset_received(now, from, echo_tag, code);
+            Body::Reset { echo_tag, code, nonce } => {
+                return self.reset_received(now, from, h, (echo_tag, code, nonce));
             }
             _ => {}
         }
         let known = self.contexts.by_tag(h.dst_tag);
         let guessed = if planted!(TagUnchecked) { self.contexts.by_endpoint(&from) } else { None };
         let Some(ci) = known.or(guessed) else {
-            self.stranger(from, h);
+            self.stranger(now, from, h, &packet.body);
             return Err(Drop::UnknownTag);
         };
-        if self.contexts.get(ci).peer != from {
+        let c = self.contexts.get(ci);
+        if c.peer != from {
             return Err(Drop::BadSource);
+        }
+        if c.limits.checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
+            return Err(Drop::Unchecked);
+        }
+        if self.gone {
+            self.stranger(now, from, h, &packet.body);
+            return Err(Drop::BadState);
         }
         match packet.body {
             Body::OpenAck(p) => return self.open_acked(now, ci, &p),
@@ -51,7 +63,7 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::TooLong);
         }
         self.context_proven(now, ci)?;
-        self.tx_num_take_in(ci, h)?;
+        self.tx_num_take_in(now, ci, h)?;
         let back = self.context_heard(now, ci, meta, packet);
         if let Some(ack) = packet.ack {
             self.contexts.get_mut(ci).ack_echo = h.tx_num as u16;
@@ -60,15 +72,17 @@ impl<O: Observer> Engine<O> {
         self.body_received(now, ci, meta, packet)
     }
 
-    /// A packet for a tag nobody has: its sender talks to an engine that is gone. Tell it, unless
-    /// it is itself the end of something.
-    fn stranger(&mut self, from: Endpoint, h: &Header) {
-        let ends = matches!(h.kind, PacketType::CloseAck | PacketType::Challenge);
-        if !ends && h.dst_tag != 0 {
-            self.counters.resets_sent += 1;
-            let body = Body::Reset { echo_tag: h.dst_tag, code: CloseCode::UnknownTag };
-            self.control_push(from, 0, body);
-        }
+    /// Whether the packet is of a kind that is checked whatever was agreed on, and is not: the flag
+    /// itself may have been damaged.
+    fn lacks_checksum(&self, h: &Header) -> bool {
+        let always = matches!(
+            h.kind,
+            PacketType::Open | PacketType::OpenAck | PacketType::Challenge | PacketType::Reset
+        );
+        always
+            && self.cfg.integrity != Integrity::Off
+            && !h.flags.has(Flags::CHECKED)
+            && !planted!(UncheckedTaken)
     }
 
     /// A packet that carries our tag proves that its sender took part in the handshake.
@@ -84,7 +98,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    fn tx_num_take_in(&mut self, ci: u32, h: &Header) -> Result<(), Drop> {
+    fn tx_num_take_in(&mut self, now: Time, ci: u32, h: &Header) -> Result<(), Drop> {
         self.context_activate(ci);
         let c = self.contexts.get_mut(ci);
         let a = c.act();
@@ -95,6 +109,10 @@ impl<O: Observer> Engine<O> {
         }
         let n = psn::expand(h.tx_num, a.replay.newest());
         if !a.replay.take(n) {
+            // One side has the numbers wrong: the peer is asked for its own.
+            if a.replay.refused().is_multiple_of(REPLAYS_MAX) {
+                let _ = self.doubt_begin(now, ci, false);
+            }
             return Err(Drop::Replay);
         }
         c.rx_tx_num_max = c.act().replay.newest();
@@ -108,6 +126,7 @@ impl<O: Observer> Engine<O> {
         let una = h.una();
         let c = self.contexts.get_mut(ci);
         c.last_heard = now;
+        c.proven = true;
         if meta.ce {
             c.rx_ce_count = c.rx_ce_count.wrapping_add(1);
             self.counters.ce_pkts += 1;
@@ -129,7 +148,7 @@ impl<O: Observer> Engine<O> {
         if self.granting(ci) {
             // As the sender counts them: reliable packets without acknowledgment block.
             let counted =
-                HEADER_BYTES + packet.body.encoded_len() + usize::from(packet.payload_len);
+                h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
             self.granter.on_backlog(now, ci, h.backlog.packets_max(), bytes);
         }

@@ -7,6 +7,7 @@ mod demux;
 pub(crate) mod inbound;
 pub(crate) mod read;
 pub(crate) mod replay;
+pub(crate) mod tiling;
 pub(crate) mod verdicts;
 pub(crate) mod window;
 mod write;

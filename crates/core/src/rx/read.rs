@@ -124,6 +124,13 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::BadLength);
         }
         w.awaited -= len;
+        w.arrived.add(self.tilings, resp.offset, len);
+        // A byte that came twice stands for one that never came.
+        let hole = w.awaited == 0 && !w.arrived.covers(self.tilings, w.wr.len);
+        if hole && !planted!(ReadHoleTaken) {
+            self.wr_fail(wi, Status::RemoteBadStatus);
+            return Judged::refuse(Verdict::BadLength);
+        }
         self.counters.rdma_read_bytes += u64::from(len);
         let offset = if planted!(ReadAtStart) { 0 } else { offset };
         let target = Target::Wr(WrHandle(wi));

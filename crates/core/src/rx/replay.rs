@@ -1,25 +1,56 @@
 //! Transmission numbers already seen: each packet is taken at most once, whatever the network does.
+//!
+//! A number far beyond the newest would leave all that are under way behind the window. After a
+//! long outage it is right, and from a forger it is meant to lock the peer out; so it is taken only
+//! when the number before or after it has arrived as well.
 
 use crate::limits::REPLAY_WINDOW;
 
 const WORDS: usize = (REPLAY_WINDOW / 64) as usize;
+
+/// Numbers far ahead that are remembered: after an outage, packets of several paths come in any
+/// order.
+const FAR_MAX: usize = 8;
 
 /// A sliding window of bits below the newest transmission number.
 #[derive(Debug)]
 pub(crate) struct Replay {
     newest: u64,
     bits: Box<[u64; WORDS]>,
+    /// Numbers far ahead that came without a neighbour, and the place of the next.
+    far: [u64; FAR_MAX],
+    far_next: u8,
+    /// Refused in a row.
+    refused: u32,
 }
 
 impl Replay {
     pub fn new() -> Self {
-        Self { newest: 0, bits: Box::new([0; WORDS]) }
+        let bits = Box::new([0; WORDS]);
+        Self { newest: 0, bits, far: [0; FAR_MAX], far_next: 0, refused: 0 }
     }
 
     /// Nothing at or below `newest` is taken any more.
     pub fn reset(&mut self, newest: u64) {
         self.newest = newest;
         self.bits.fill(u64::MAX);
+        self.far.fill(newest);
+        self.refused = 0;
+    }
+
+    /// The peer has proved that `newest` is the newest number that it has used. Where ours is
+    /// another one that it cannot have used, or so old that it would stay behind, it is put right.
+    pub fn correct(&mut self, newest: u64) {
+        let ahead = newest.wrapping_sub(self.newest) as i64;
+        if !(0..REPLAY_WINDOW as i64).contains(&ahead) {
+            self.reset(newest);
+        }
+        self.refused = 0;
+    }
+
+    /// Numbers refused since one was taken.
+    pub fn refused(&self) -> u32 {
+        self.refused
     }
 
     /// The newest number taken.
@@ -32,12 +63,22 @@ impl Replay {
         self.bits[Self::place(n).0]
     }
 
-    /// Takes `n`; false if it was taken before or is too old to tell.
+    /// Takes `n`; false if it was taken before, is too old to tell, or too far ahead to be believed
+    /// alone.
     #[must_use]
     pub fn take(&mut self, n: u64) -> bool {
+        let taken = self.is_new(n);
+        self.refused = if taken { 0 } else { self.refused.wrapping_add(1) };
+        taken
+    }
+
+    fn is_new(&mut self, n: u64) -> bool {
         let ahead = n.wrapping_sub(self.newest) as i64;
         if ahead > 0 {
             if ahead as u64 >= REPLAY_WINDOW {
+                if !self.has_neighbour(n) {
+                    return false;
+                }
                 self.bits.fill(0);
             } else {
                 for k in 1..=ahead as u64 {
@@ -52,6 +93,18 @@ impl Replay {
         let seen = self.bits[w] >> b & 1 == 1;
         self.bits[w] |= 1 << b;
         !seen || planted!(ReplayTakesAll)
+    }
+
+    /// Whether the number before or after `n`, which is far ahead, has come, too.
+    #[cold]
+    fn has_neighbour(&mut self, n: u64) -> bool {
+        let near = |&f: &u64| f.wrapping_add(1) == n || n.wrapping_add(1) == f;
+        let found = self.far.iter().any(near);
+        if !found {
+            self.far[usize::from(self.far_next)] = n;
+            self.far_next = (self.far_next + 1) % FAR_MAX as u8;
+        }
+        found
     }
 
     fn place(n: u64) -> (usize, u32) {
@@ -76,9 +129,42 @@ mod tests {
         assert!(!r.take(99) && !r.take(50));
         assert!(r.take(100) && !r.take(100));
         assert!(r.take(105) && r.take(103) && !r.take(103) && r.take(104));
+        assert!(!r.take(105 + REPLAY_WINDOW * 3 - 1), "far ahead and alone");
         assert!(r.take(105 + REPLAY_WINDOW * 3));
         assert!(!r.take(105 + REPLAY_WINDOW * 2));
         assert!(r.take(105 + REPLAY_WINDOW * 2 + 1));
         assert!(!r.take(105 + REPLAY_WINDOW * 2 + 1));
+    }
+
+    #[test]
+    fn far_ahead_needs_a_neighbour() {
+        let mut r = Replay::new();
+        r.reset(99);
+        let far = 99 + REPLAY_WINDOW;
+        for n in (far..far + 200).step_by(3) {
+            assert!(!r.take(n), "{n}");
+        }
+        assert!(!r.take(far), "its neighbour has not come");
+        assert!(r.take(100) && r.refused() == 0);
+        // In any order, a few apart, and only once.
+        assert!(!r.take(far + 1_000) && !r.take(far + 1_005) && !r.take(far + 1_002));
+        assert!(r.take(far + 1_004) && !r.take(far + 1_004) && r.take(far + 1_003));
+        assert!(!r.take(101), "behind the window now");
+        assert_eq!(r.refused(), 1);
+    }
+
+    #[test]
+    fn put_right_by_the_peer() {
+        let mut r = Replay::new();
+        r.reset(99);
+        assert!(r.take(100));
+        r.correct(5_000);
+        assert!(r.take(101), "it was right: what is under way is taken");
+        let far = 1 << 40;
+        assert!(!r.take(far) && r.take(far + 1) && !r.take(102));
+        r.correct(200);
+        assert!(!r.take(150) && !r.take(200) && r.take(201));
+        r.correct(200 + 10 * REPLAY_WINDOW);
+        assert!(!r.take(300) && r.take(201 + 10 * REPLAY_WINDOW));
     }
 }

@@ -1,56 +1,276 @@
 //! Verdicts other than OK, kept until the sender's lower edge has passed them.
 
 use crate::psn;
-use srd_wire::{Verdict, VerdictEntry};
-use std::collections::VecDeque;
+use arrayvec::ArrayVec;
+use srd_wire::{ACK_MASK_BITS, ACK_VERDICTS_MAX, Others, Verdict, VerdictEntry};
 
-/// In PSN order. Bounded by the receive window: one entry per PSN above the peer's `una`.
-#[derive(Debug, Default)]
-pub(crate) struct Verdicts(VecDeque<VerdictEntry>);
+/// A ring indexed by PSN, as large as the window: what a sender that keeps to its window can have
+/// refused finds room. It is made for the first refusal and kept while the context is in use: one
+/// byte and two bits for each PSN of the window.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    size: u32,
+    /// The verdict on each PSN that is refused.
+    codes: Vec<Verdict>,
+    /// Which PSNs are refused.
+    refused: Vec<u64>,
+    /// Which of them were refused as the PSN before was.
+    alike: Vec<u64>,
+    /// No PSN before `first` is refused, and none from `end` on.
+    first: u32,
+    end: u32,
+    len: u32,
+}
 
 impl Verdicts {
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Nothing refused yet, in a window of so many PSNs.
+    pub fn new(window: u16) -> Self {
+        let size = u32::from(window).next_power_of_two().max(64);
+        let (codes, refused, alike) = (Vec::new(), Vec::new(), Vec::new());
+        Self { size, codes, refused, alike, first: 0, end: 0, len: 0 }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// PSN `p` is refused. It lies less than a window beyond the sender's lower edge, and so do all
+    /// others; nothing is kept for a sender that has skipped its own edge.
     pub fn insert(&mut self, p: u32, verdict: Verdict) {
-        let at = self.0.partition_point(|e| psn::before(e.psn, p));
-        self.0.insert(at, VerdictEntry { psn: p, verdict });
+        if self.codes.is_empty() {
+            self.codes = vec![Verdict::Ok; self.size as usize];
+            self.refused = vec![0; (self.size / 64) as usize];
+            self.alike = vec![0; (self.size / 64) as usize];
+        }
+        if self.len == 0 {
+            (self.first, self.end) = (p, p);
+        }
+        let first = if psn::before(p, self.first) { p } else { self.first };
+        let end = if psn::before(p, self.end) { self.end } else { p.wrapping_add(1) };
+        if end.wrapping_sub(first) > self.size {
+            return;
+        }
+        self.len += u32::from(!self.is_refused(p));
+        (self.first, self.end) = (first, end);
+        let (i, bit) = self.place(p);
+        self.refused[i] |= bit;
+        let at = self.code_at(p);
+        self.codes[at] = verdict;
+        for q in [p, p.wrapping_add(1)] {
+            let before = q.wrapping_sub(1);
+            let alike = self.is_refused(q)
+                && self.is_refused(before)
+                && self.codes[self.code_at(q)] == self.codes[self.code_at(before)];
+            let (i, bit) = self.place(q);
+            if alike {
+                self.alike[i] |= bit;
+            } else {
+                self.alike[i] &= !bit;
+            }
+        }
     }
 
     /// The sender has resolved everything below `una`.
     pub fn retire(&mut self, una: u32) {
-        while self
-            .0
-            .front()
-            .is_some_and(|e| psn::before(e.psn, una) || planted!(VerdictRetiredEarly))
-        {
-            self.0.pop_front();
+        let una = if planted!(VerdictRetiredEarly) { self.end } else { una };
+        if self.len == 0 || !psn::before(self.first, una) {
+            return;
+        }
+        let to = if psn::before(una, self.end) { una } else { self.end };
+        while self.first != to {
+            // Up to the end of a word at a time.
+            let room = 64 - self.first % 64;
+            let n = room.min(to.wrapping_sub(self.first));
+            let bits = (u64::MAX >> (64 - n)) << (self.first % 64);
+            let (i, _) = self.place(self.first);
+            self.len -= (self.refused[i] & bits).count_ones();
+            self.refused[i] &= !bits;
+            self.first = self.first.wrapping_add(n);
         }
     }
 
-    /// In PSN order.
-    pub fn iter(&self) -> impl Iterator<Item = &VerdictEntry> {
-        self.0.iter()
+    /// Lists them in the order of PSNs, each in the form that reaches further. Returns whether some
+    /// found no room, and how many words of the ring it read.
+    pub fn list(&self, list: &mut ArrayVec<VerdictEntry, ACK_VERDICTS_MAX>) -> (bool, u64) {
+        let mut at = self.first;
+        while let Some(p) = self.next_from(at) {
+            let entry = self.entry(p);
+            if list.try_push(entry).is_err() {
+                return (true, self.words_to(at));
+            }
+            at = entry.end();
+        }
+        (false, self.words_to(at))
+    }
+
+    fn words_to(&self, at: u32) -> u64 {
+        u64::from(at.wrapping_sub(self.first).div_ceil(64))
     }
 
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.len = 0;
+        self.refused.fill(0);
+    }
+
+    /// The longest entry that begins with `p`, which is refused.
+    fn entry(&self, p: u32) -> VerdictEntry {
+        let run = self.run(p);
+        let verdict = self.codes[self.code_at(p)];
+        let mut mask = self.bits(&self.refused, p.wrapping_add(1)) & ((1 << ACK_MASK_BITS) - 1);
+        // An entry has one verdict: the mask ends before the first PSN that has another.
+        let mut bits = mask;
+        while bits != 0 {
+            let k = bits.trailing_zeros();
+            if self.codes[self.code_at(p.wrapping_add(1 + k))] != verdict {
+                mask &= (1 << k) - 1;
+                break;
+            }
+            bits &= bits - 1;
+        }
+        let others = if mask != 0 && u64::BITS - mask.leading_zeros() >= run {
+            Others::Mask(mask as u32)
+        } else {
+            Others::Run(u16::try_from(run).unwrap_or(u16::MAX))
+        };
+        VerdictEntry { psn: p, verdict, others }
+    }
+
+    /// How many PSNs from `p` on are refused as `p` is.
+    fn run(&self, p: u32) -> u32 {
+        let mut n = 1;
+        while psn::before(p.wrapping_add(n), self.end) {
+            let at = p.wrapping_add(n);
+            let alike = self.bits(&self.refused, at) & self.bits(&self.alike, at);
+            n += alike.trailing_ones();
+            if alike != u64::MAX {
+                break;
+            }
+        }
+        n.min(self.end.wrapping_sub(p))
+    }
+
+    /// The first refused PSN from `at` on.
+    fn next_from(&self, mut at: u32) -> Option<u32> {
+        while psn::before(at, self.end) {
+            let bits = self.bits(&self.refused, at);
+            if bits != 0 {
+                return Some(at.wrapping_add(bits.trailing_zeros()));
+            }
+            at = at.wrapping_add(64);
+        }
+        None
+    }
+
+    /// The 64 bits of `ring` from PSN `at` on; those from `end` on are 0.
+    fn bits(&self, ring: &[u64], at: u32) -> u64 {
+        let (low, _) = self.place(at);
+        let (high, _) = self.place(at.wrapping_add(63));
+        let shift = at % 64;
+        let mut bits = ring[low] >> shift;
+        if shift > 0 {
+            bits |= ring[high] << (64 - shift);
+        }
+        match psn::diff(self.end, at) {
+            left @ 1..64 => bits & (u64::MAX >> (64 - left)),
+            ..=0 => 0,
+            _ => bits,
+        }
+    }
+
+    fn is_refused(&self, p: u32) -> bool {
+        let (i, bit) = self.place(p);
+        !psn::before(p, self.first) && psn::before(p, self.end) && self.refused[i] & bit != 0
+    }
+
+    fn code_at(&self, p: u32) -> usize {
+        (p & (self.size - 1)) as usize
+    }
+
+    /// Word and bit of PSN `p`.
+    fn place(&self, p: u32) -> (usize, u64) {
+        (self.code_at(p) / 64, 1 << (p % 64))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
+    use std::collections::BTreeMap;
+
+    fn list(v: &Verdicts) -> (Vec<VerdictEntry>, bool) {
+        let mut list = ArrayVec::new();
+        let (partial, steps) = v.list(&mut list);
+        assert!(steps <= u64::from(v.size / 64) + 1, "{steps}");
+        (list.to_vec(), partial)
+    }
 
     #[test]
     fn sorted_and_retired_across_the_wrap() {
-        let mut v = Verdicts::default();
+        let mut v = Verdicts::new(64);
         for p in [2, u32::MAX, 0] {
             v.insert(p, Verdict::Rnr);
         }
-        assert_eq!(v.iter().map(|e| e.psn).collect::<Vec<_>>(), [u32::MAX, 0, 2]);
+        let all = VerdictEntry { psn: u32::MAX, verdict: Verdict::Rnr, others: Others::Mask(5) };
+        assert_eq!(list(&v), (vec![all], false));
         v.retire(1);
-        assert_eq!(v.iter().map(|e| e.psn).collect::<Vec<_>>(), [2]);
+        assert_eq!(list(&v), (vec![VerdictEntry::one(2, Verdict::Rnr)], false));
+        v.retire(3);
+        assert!(v.is_empty());
+    }
+
+    #[test]
+    fn a_late_receiver_is_one_entry() {
+        let mut v = Verdicts::new(4096);
+        for p in 0..4096_u32 {
+            v.insert(p.wrapping_sub(100), Verdict::Rnr);
+        }
+        let others = Others::Run(4096);
+        let run = VerdictEntry { psn: u32::MAX - 99, verdict: Verdict::Rnr, others };
+        assert_eq!(list(&v), (vec![run], false));
+        v.retire(1000);
+        assert_eq!(list(&v).0[0].psns().count(), 2996);
+    }
+
+    /// Random refusals in random order against a plain map: the list says exactly those that it
+    /// reaches, with their verdicts, and tells whether it reaches all.
+    #[test]
+    fn agrees_with_a_map() {
+        for seed in 0..300 {
+            let mut rng = Rng::from_seed(seed);
+            let window = [64, 128, 1024][rng.below(3) as usize];
+            let mut v = Verdicts::new(window);
+            let mut map = BTreeMap::new();
+            let start = u32::MAX - 200;
+            let (mut una, codes, dense) = (0_u32, 1 + rng.below(3), 1 + rng.below(12));
+            for _ in 0..800 {
+                if rng.below(4) == 0 {
+                    una += rng.below(1 + u32::from(window) / 4);
+                    v.retire(start.wrapping_add(una));
+                    map.retain(|&k, _| k >= una);
+                } else {
+                    let from = una + rng.below(u32::from(window));
+                    let n = 1 + rng.below(30);
+                    for k in (from..from + n).filter(|k| *k < una + u32::from(window)) {
+                        if rng.below(12) < dense && !map.contains_key(&k) {
+                            let verdict = Verdict::ALL[1 + rng.below(codes) as usize];
+                            v.insert(start.wrapping_add(k), verdict);
+                            map.insert(k, verdict);
+                        }
+                    }
+                }
+                let (entries, partial) = list(&v);
+                let told: Vec<_> =
+                    entries.iter().flat_map(|e| e.psns().map(|p| (p, e.verdict))).collect();
+                let right = map.iter().map(|(k, v)| (start.wrapping_add(*k), *v));
+                let right: Vec<_> = right.take(told.len()).collect();
+                assert_eq!(told, right, "seed {seed}");
+                assert_eq!(partial, told.len() < map.len(), "seed {seed}");
+                assert_eq!(v.is_empty(), map.is_empty(), "seed {seed}");
+                assert!(!partial || entries.len() == ACK_VERDICTS_MAX, "seed {seed}");
+            }
+            v.clear();
+            assert_eq!(list(&v), (vec![], false));
+        }
     }
 }

@@ -18,12 +18,10 @@ pub(crate) enum Ending {
 impl<O: Observer> Engine<O> {
     /// Ends the requests `list` now, whatever is in flight of them.
     pub(crate) fn wrs_cancel(&mut self, list: &[u32], ending: Ending) {
+        self.wrs_withdraw(list);
         for &wi in list {
-            if self.wrs.find(WrHandle(wi)).is_none() {
-                continue;
-            }
-            let ci = self.wrs.get(wi).ctx;
-            self.wr_withdraw(wi);
+            let Some(w) = self.wrs.find(WrHandle(wi)) else { continue };
+            let ci = w.ctx;
             match ending {
                 Ending::Complete(status) => self.wr_end(wi, status),
                 Ending::Release => {
@@ -42,29 +40,51 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Takes everything of `wi` out of queues and scoreboard.
-    fn wr_withdraw(&mut self, wi: u32) {
-        let w = *self.wrs.get(wi);
-        let a = self.contexts.get_mut(w.ctx).act();
-        if w.open > 0 {
-            let psns = a.board.psns();
-            for p in psns {
-                let e = a.board.get_mut(p);
-                let own =
-                    matches!(e.kind, Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq);
-                if own && e.wr == wi && e.state != SentState::Acked && !planted!(TombstoneForgotten)
-                {
-                    (e.kind, e.len) = (Kind::Tombstone, 0);
-                }
+    /// Takes everything of the requests out of queues, and out of each scoreboard in one pass.
+    fn wrs_withdraw(&mut self, list: &[u32]) {
+        let mut open = Vec::new();
+        for &wi in list {
+            if self.wrs.find(WrHandle(wi)).is_none() {
+                continue;
+            }
+            self.wr_uncut(wi);
+            let w = self.wrs.get_mut(wi);
+            if w.open > 0 {
+                w.withdrawn = true;
+                open.push((w.ctx, w.open));
+                let recuts = &mut self.contexts.get_mut(w.ctx).act().recuts;
+                recuts.retain(|r| r.kind != Kind::Write || r.wr != wi);
+            }
+            w.open = 0;
+            w.awaited = 0;
+            w.state = WrState::Sent;
+            // A message that the peer tracks must be forgotten there, whatever the completion says.
+            w.failed = w.failed.or(Some(Status::Flushed));
+        }
+        open.sort_unstable();
+        for of_context in open.chunk_by(|a, b| a.0 == b.0) {
+            let psns = of_context.iter().map(|o| o.1).sum();
+            self.board_withdraw(of_context[0].0, psns);
+        }
+    }
+
+    /// So many PSNs of withdrawn requests become tombstones.
+    fn board_withdraw(&mut self, ci: u32, mut psns: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        for p in a.board.psns() {
+            let e = a.board.get_mut(p);
+            let open =
+                e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
+            self.counters.cancel_steps += 1;
+            if !open || self.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
+                continue;
+            }
+            (e.kind, e.len) = (Kind::Tombstone, 0);
+            psns -= 1;
+            if psns == 0 {
+                return;
             }
         }
-        self.wr_uncut(wi);
-        let w = self.wrs.get_mut(wi);
-        w.open = 0;
-        w.awaited = 0;
-        w.state = WrState::Sent;
-        // A message that the peer tracks must be forgotten there, whatever the completion says.
-        w.failed = w.failed.or(Some(Status::Flushed));
     }
 
     /// Flushes a queue pair: sends and receives end with `status`.

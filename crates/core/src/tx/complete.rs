@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::time::{Span, Time};
+use crate::timer::TimerOf;
 use crate::tx::scoreboard::Kind;
 use crate::wr::{Wqe, WrState};
 use srd_wire::Verdict;
@@ -49,7 +50,11 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
         let w = self.wrs.get_mut(wi);
         w.open -= 1;
-        let again = may_come_again(w, kind, verdict);
+        let (again, ci) = (may_come_again(w, kind, verdict), w.ctx);
+        if verdict != Verdict::Ok {
+            self.refusal_note(ci);
+        }
+        let w = self.wrs.get_mut(wi);
         match verdict {
             Verdict::Ok => {}
             Verdict::Rnr if again && w.rnr_retries() => {
@@ -121,37 +126,22 @@ impl<O: Observer> Engine<O> {
                 c.reads_out -= 1;
             }
         }
-        w.state = WrState::Backoff(at);
-        let a = c.act();
-        a.backoff.push(wi);
-        a.backoff_at = a.backoff_at.min(at);
+        w.state = WrState::Backoff;
+        self.timers.arm(TimerOf::Backoff(wi).number(), at);
     }
 
-    /// Back-offs that are over: the requests join their flows again, in front.
-    pub(crate) fn backoff_poll(&mut self, now: Time, ci: u32) {
+    /// The back-off of request `wi` is over: it joins its flow again, in front.
+    pub(crate) fn backoff_end(&mut self, wi: u32) {
+        let w = self.wrs.get_mut(wi);
+        debug_assert_eq!(w.state, WrState::Backoff);
+        w.state = WrState::Queued;
+        let (qp, ci) = (w.qp, w.ctx);
         let a = self.contexts.get_mut(ci).act();
-        if a.backoff_at > now {
-            return;
+        a.flow(qp).queue.push_front(&mut self.wrs, wi);
+        if planted!(RnrBackoffForgotten) {
+            let others = self.wrs.select(|w| w.ctx == ci && w.state == WrState::Backoff);
+            others.iter().for_each(|&o| self.timers.disarm(TimerOf::Backoff(o).number()));
         }
-        let mut next = Time::NEVER;
-        let mut k = 0;
-        while k < a.backoff.len() {
-            let wi = a.backoff[k];
-            let WrState::Backoff(at) = self.wrs.get(wi).state else {
-                unreachable!("the list holds requests in back-off only")
-            };
-            if at > now {
-                next = next.min(at);
-                k += 1;
-                continue;
-            }
-            a.backoff.swap_remove(k);
-            let w = self.wrs.get_mut(wi);
-            w.state = WrState::Queued;
-            let qp = w.qp;
-            a.flow(qp).queue.push_front(&mut self.wrs, wi);
-        }
-        a.backoff_at = if planted!(RnrBackoffForgotten) { Time::NEVER } else { next };
         self.ready_push(ci);
     }
 
@@ -174,14 +164,18 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(w.ctx).act();
         match w.state {
             WrState::Sent => return,
-            WrState::Backoff(_) => a.backoff.retain(|&b| b != wi),
-            WrState::Queued => {
-                a.datagrams.retain(&mut self.wrs, |q| q.msg_id != w.msg_id);
-                for f in &mut a.flows {
-                    f.queue.retain(&mut self.wrs, |q| q.msg_id != w.msg_id);
+            WrState::Backoff => self.timers.disarm(TimerOf::Backoff(wi).number()),
+            WrState::Queued => match a.flows.iter().position(|f| f.qp == w.qp) {
+                Some(at) => {
+                    a.flows[at].queue.remove(&mut self.wrs, wi);
+                    if a.flows[at].queue.is_empty() {
+                        a.flows.swap_remove(at);
+                    }
                 }
-                a.flows.retain(|f| !f.queue.is_empty());
-            }
+                None => {
+                    a.datagrams.remove(&mut self.wrs, wi);
+                }
+            },
         }
         if !w.imm_only {
             a.unsent_bytes -= u64::from(w.wr.len - w.cut);
@@ -210,6 +204,9 @@ impl<O: Observer> Engine<O> {
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
     pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::wr::Wqe {
         let w = self.wrs.retire(wi);
+        if w.state == WrState::Backoff {
+            self.timers.disarm(TimerOf::Backoff(wi).number());
+        }
         let failed = w.failed.is_some();
         let c = self.contexts.get_mut(w.ctx);
         c.act().live.unlink(&mut self.wrs, &w);

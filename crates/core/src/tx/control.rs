@@ -1,13 +1,16 @@
 //! Packets that carry no work: handshake answers, pure acknowledgments, probes.
 
 use crate::api::{Endpoint, Transmit, TxSink};
-use crate::config::PathPolicy;
+use crate::config::{Integrity, PathPolicy};
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::time::Time;
 use crate::tx::Out;
-use srd_wire::{Backlog, Body, Flags, HEADER_BYTES, Header, Packet};
+use srd_wire::{Backlog, Body, Flags, Header, Packet};
+
+/// What a packet has beside its payload.
+const OVERHEAD: u16 = srd_wire::OVERHEAD_BYTES as u16;
 
 /// A packet to someone with whom there may be no context.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,32 @@ pub(crate) struct Control {
     /// Of a packet that belongs to a context: its transmission number and the next PSN.
     pub tx_num: u64,
     pub psn: u32,
+}
+
+/// A probe that is to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeOut {
+    pub ci: u32,
+    pub path: u8,
+    /// Payload of the packet that it is as large as; 0: no larger than it must be.
+    pub size: u16,
+    /// It belongs to a search for the size that passes.
+    pub asks: bool,
+}
+
+impl ProbeOut {
+    pub fn small(ci: u32, path: u8) -> Self {
+        Self { ci, path, size: 0, asks: false }
+    }
+}
+
+/// A packet without PSN and payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    pub body: Body,
+    pub flags: u8,
+    pub path: u8,
+    pub padded_len: u16,
 }
 
 impl<O: Observer> Engine<O> {
@@ -46,27 +75,33 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn emit_control(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(c) = self.control.pop_front() else { return };
-            let path = self.rng.below(u32::from(self.cfg.path.paths)) as u8;
-            let header = Header {
-                kind: c.body.kind(),
-                flags: Flags(0),
-                backlog: Backlog(0),
-                path,
-                slot: self.cfg.slot,
-                dst_tag: c.dst_tag,
-                tx_num: c.tx_num as u32,
-                timestamp: now.to_wire(),
-                psn: c.psn,
-                una_delta: 0,
-                ack_echo: 0,
-            };
-            let packet = Packet { header, ack: None, body: c.body, payload_len: 0 };
-            self.counters.tx_pkts += 1;
-            let bytes = (HEADER_BYTES + c.body.encoded_len()).max(usize::from(c.padded_len));
-            self.counters.tx_bytes += bytes as u64;
-            let padded_len = c.padded_len;
-            out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
+            self.emit_one(now, &c, out);
         }
+    }
+
+    /// One handshake packet, or answer to a stranger.
+    pub(crate) fn emit_one(&mut self, now: Time, c: &Control, out: &mut Out<'_, impl TxSink>) {
+        let path = self.rng.below(u32::from(self.cfg.path.paths)) as u8;
+        let checked = self.cfg.integrity != Integrity::Off;
+        let header = Header {
+            kind: c.body.kind(),
+            flags: Flags(if checked { Flags::CHECKED } else { 0 }),
+            backlog: Backlog(0),
+            path,
+            slot: self.cfg.slot,
+            dst_tag: c.dst_tag,
+            tx_num: c.tx_num as u32,
+            timestamp: now.to_wire(),
+            psn: c.psn,
+            una_delta: 0,
+            ack_echo: 0,
+        };
+        let packet = Packet { header, ack: None, body: c.body, payload_len: 0 };
+        self.counters.tx_pkts += 1;
+        let bytes = packet.headers_len().max(usize::from(c.padded_len));
+        self.counters.tx_bytes += bytes as u64;
+        let padded_len = c.padded_len;
+        out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
     }
 
     /// Puts the context into the queue of those with an acknowledgment due, or arms its timer.
@@ -99,7 +134,8 @@ impl<O: Observer> Engine<O> {
                 pc.ack_path_choose(now, alone, &mut self.rng)
             };
             let rest = self.ack_build(now, ci);
-            self.emit_alone(now, ci, Body::Ack, Flags::ACK_BLOCK, path, out);
+            let alone = Alone { body: Body::Ack, flags: Flags::ACK_BLOCK, path, padded_len: 0 };
+            self.emit_alone(now, ci, &alone, out);
             self.counters.ack_pkts += 1;
             let tx_num = self.contexts.get(ci).tx_num_next.wrapping_sub(1);
             self.ack_left(now, ci, path, tx_num, rest);
@@ -132,34 +168,44 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         ci: u32,
-        body: Body,
-        flags: u8,
-        path: u8,
+        alone: &Alone,
         out: &mut Out<'_, impl TxSink>,
     ) {
+        let Alone { body, flags, path, padded_len } = *alone;
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (psn, dst, path_ctx) = (c.psn_next(), c.peer, c.path_ctx);
+        if matches!(body, Body::Probe) {
+            let a = c.act();
+            a.sent_log.note(now, tx_num, path, a.board.ring_len());
+        }
         let header = self.header_of(now, ci, body.kind(), flags, path, tx_num, psn);
         let ack = (flags & Flags::ACK_BLOCK != 0).then_some(&self.ack_scratch);
-        let bytes = HEADER_BYTES + body.encoded_len() + ack.map_or(0, |a| a.encoded_len());
+        let packet = Packet { header, ack, body, payload_len: 0 };
+        let bytes = packet.headers_len().max(usize::from(padded_len));
         self.paths.get_mut(path_ctx).ctx.on_uncounted_sent(now, path, bytes as u32);
         self.counters.tx_pkts += 1;
         self.counters.tx_bytes += bytes as u64;
-        let packet = Packet { header, ack, body, payload_len: 0 };
-        out.push(&Transmit { dst, path, packet, payload: None, padded_len: 0 });
+        out.push(&Transmit { dst, path, packet, payload: None, padded_len });
     }
 
     /// Probes: of retired paths, and of peers that have fallen silent.
     pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
-            let Some((ci, path)) = self.probes.pop_front() else { return };
+            let Some(ProbeOut { ci, path, size, asks }) = self.probes.pop_front() else { return };
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.peer_tag == 0 || c.active.is_none() {
                 continue;
             }
             self.counters.probe_pkts += 1;
-            self.emit_alone(now, ci, Body::Probe, Flags::ACK_REQUEST, path, out);
+            let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
+            let (body, flags) = (Body::Probe, Flags::ACK_REQUEST);
+            if asks {
+                let c = self.contexts.get(ci);
+                let (path_ctx, tx_num) = (c.path_ctx, c.tx_num_next);
+                self.paths.get_mut(path_ctx).mtu.on_probe_sent(ci, tx_num, size);
+            }
+            self.emit_alone(now, ci, &Alone { body, flags, path, padded_len }, out);
         }
     }
 }

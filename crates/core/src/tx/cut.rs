@@ -31,6 +31,12 @@ impl<O: Observer> Engine<O> {
         if let Some(msg_id) = a.cancels.pop_front() {
             return Some(a.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
         }
+        if !a.recuts.is_empty()
+            && let Some(p) = self.recut_cut(ci)
+        {
+            return Some(p);
+        }
+        let a = self.contexts.get_mut(ci).act();
         // Reads being served and own requests take turns.
         if a.job_cursor & 1 == 0 {
             self.job_cut(ci).or_else(|| self.flow_cut(ci))
@@ -41,9 +47,8 @@ impl<O: Observer> Engine<O> {
 
     /// The next segment of a region being served, jobs in turn.
     fn job_cut(&mut self, ci: u32) -> Option<u32> {
-        let c = self.contexts.get_mut(ci);
-        let mtu = u32::from(c.limits.mtu);
-        let a = c.act();
+        let mtu = u32::from(self.mtu_of(ci));
+        let a = self.contexts.get_mut(ci).act();
         let n = a.jobs.len();
         let at = (0..n).map(|k| (a.job_cursor / 2 + k) % n).find(|&j| a.jobs[j].has_to_send())?;
         a.job_cursor = 2 * (at + 1) + 1;
@@ -112,7 +117,7 @@ impl<O: Observer> Engine<O> {
     /// Takes the head request out of flow `at`; an empty flow goes.
     pub(crate) fn flow_pop(&mut self, ci: u32, at: usize) {
         let a = self.contexts.get_mut(ci).act();
-        a.flows[at].queue.pop_front(&self.wrs);
+        a.flows[at].queue.pop_front(&mut self.wrs);
         if a.flows[at].queue.is_empty() {
             a.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
         }
@@ -129,7 +134,7 @@ impl<O: Observer> Engine<O> {
             return Admit::Later;
         }
         let features = c.limits.features;
-        let mtu = u32::from(c.limits.mtu);
+        let mtu = u32::from(self.mtu_of(ci));
         match w.wr.op {
             Opcode::Send | Opcode::SendImm if w.wr.len > mtu => {
                 Admit::Refuse(Status::LocalBadLength)
@@ -138,6 +143,10 @@ impl<O: Observer> Engine<O> {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
             Opcode::Write | Opcode::WriteImm if !features.has(Features::RDMA_WRITE) => {
+                Admit::Refuse(Status::RemoteFeatureMismatch)
+            }
+            // It takes none at a time: to wait for the end of another would be for ever.
+            Opcode::WriteImm if w.wr.len > mtu && c.limits.imms_max == 0 => {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
             Opcode::Read if c.reads_out >= c.limits.reads_max && !planted!(ReadCreditIgnored) => {
@@ -167,8 +176,8 @@ impl<O: Observer> Engine<O> {
     /// Gives the next bytes of request `wi` a PSN.
     fn segment_cut(&mut self, ci: u32, wi: u32) -> u32 {
         self.wr_started(wi);
+        let mtu = u32::from(self.mtu_of(ci));
         let c = self.contexts.get_mut(ci);
-        let mtu = u32::from(c.limits.mtu);
         let w = self.wrs.get_mut(wi);
         w.open += 1;
         let entry = match w.wr.op {
@@ -206,12 +215,19 @@ impl<O: Observer> Engine<O> {
 
     /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
     pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
+        let mtu = self.mtu_of(ci);
         let a = self.contexts.get_mut(ci).act();
         let e = *a.board.get(p);
         if e.again >= RETRANSMITS_MAX {
             return self.give_up(ci, p);
         }
-        let gone = e.kind == Kind::ReadResp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
+        if e.len > mtu && e.kind.recall() != e.kind {
+            a.board.get_mut(p).kind = e.kind.recall();
+            self.counters.recalls += 1;
+        }
+        let a = self.contexts.get_mut(ci).act();
+        let resp = matches!(e.kind, Kind::ReadResp | Kind::RecallResp);
+        let gone = resp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
         if gone {
             let entry = a.board.get_mut(p);
             (entry.kind, entry.len) = (Kind::Tombstone, 0);
@@ -223,16 +239,22 @@ impl<O: Observer> Engine<O> {
     fn give_up(&mut self, ci: u32, p: u32) {
         let e = *self.contexts.get_mut(ci).act().board.get(p);
         match e.kind {
-            Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
+            kind if kind.is_own() => {
                 let ending = Ending::Complete(Status::LocalUnrespRemote);
                 self.wrs_cancel(&[e.wr], ending);
             }
-            Kind::ReadResp => {
+            Kind::ReadResp | Kind::RecallResp => {
                 let entry = self.contexts.get_mut(ci).act().board.get_mut(p);
                 (entry.kind, entry.len) = (Kind::Tombstone, 0);
                 self.job_fail(ci, e.wr);
             }
-            Kind::ReadError | Kind::Tombstone | Kind::Cancel => {}
+            // It says nothing any more but that a PSN is over.
+            _ => {
+                if e.again >= 2 * RETRANSMITS_MAX {
+                    self.contexts.get_mut(ci).act().deaf = true;
+                    self.context_rearm(ci);
+                }
+            }
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::time::Time;
 use crate::tx::Out;
 use crate::tx::scoreboard::{Kind, Sent};
 use srd_wire::{
-    Backlog, Body, Flags, HEADER_BYTES, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma,
-    ReadReq, ReadResp, ReadStatus,
+    Backlog, Body, Flags, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma, ReadReq,
+    ReadResp, ReadStatus,
 };
 
 impl<O: Observer> Engine<O> {
@@ -25,12 +25,16 @@ impl<O: Observer> Engine<O> {
         let entry = *self.contexts.get_mut(ci).act().board.get(p);
         let body = self.body_of(ci, &entry);
         let payload = self.payload_of(ci, &entry);
+        let len = if entry.kind.recalled().is_some() { 0 } else { entry.len };
+        let mtu = self.mtu_of(ci);
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let path_ctx = c.path_ctx;
-        let plain_len = HEADER_BYTES + body.encoded_len() + usize::from(entry.len);
-        c.act().board.mark_sent(p, path, tx_num, now, plain_len as u32);
-        c.act().loss.sent(now);
+        let plain_len = c.limits.head_bytes() + body.encoded_len() + usize::from(len);
+        let a = c.act();
+        a.board.mark_sent(p, path, tx_num, now, plain_len as u32);
+        a.sent_log.note(now, tx_num, path, a.board.ring_len());
+        a.loss.sent(now);
         let credited = self.granting(ci);
         let entry_pc = self.paths.get_mut(path_ctx);
         entry_pc.carrier = ci;
@@ -39,7 +43,8 @@ impl<O: Observer> Engine<O> {
         let blocked = matches!(pc.gate(now, credited), Gate::Blocked);
         let a = self.contexts.get_mut(ci).act();
         let last = blocked || !a.has_to_send();
-        let with_ack = (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, plain_len);
+        let with_ack =
+            (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, mtu, plain_len);
         let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
         if with_ack {
             flags |= Flags::ACK_BLOCK;
@@ -57,7 +62,7 @@ impl<O: Observer> Engine<O> {
         };
         self.observer.event(now, psn_event);
         let ack = with_ack.then_some(&self.ack_scratch);
-        let packet = Packet { header, ack, body, payload_len: entry.len };
+        let packet = Packet { header, ack, body, payload_len: len };
         let dst = self.contexts.get(ci).peer;
         out.push(&Transmit { dst, path, packet, payload, padded_len: 0 });
         if with_ack {
@@ -81,7 +86,7 @@ impl<O: Observer> Engine<O> {
 
     /// Builds the acknowledgment into the scratch block if one is pending and fits beside
     /// `plain_len` bytes of packet without leaving anything unsaid.
-    fn ack_fits(&mut self, now: Time, ci: u32, plain_len: usize) -> bool {
+    fn ack_fits(&mut self, now: Time, ci: u32, mtu: u16, plain_len: usize) -> bool {
         let a = self.contexts.get_mut(ci).act();
         if a.ack.is_quiet() {
             return false;
@@ -89,8 +94,10 @@ impl<O: Observer> Engine<O> {
         if self.ack_build(now, ci).is_some() {
             return false;
         }
-        let budget = usize::from(self.contexts.get(ci).limits.mtu) + OVERHEAD_BYTES
-            - srd_wire::AEAD_TAG_BYTES;
+        let limits = &self.contexts.get(ci).limits;
+        // The checksum lies in the room that is kept for the tag of a seal.
+        let budget =
+            usize::from(mtu) + OVERHEAD_BYTES - srd_wire::AEAD_TAG_BYTES + limits.check_bytes();
         plain_len + self.ack_scratch.encoded_len() <= budget
     }
 
@@ -114,7 +121,7 @@ impl<O: Observer> Engine<O> {
         });
         Header {
             kind,
-            flags: Flags(flags),
+            flags: Flags(flags | c.limits.check_flag()),
             backlog: Backlog::from_packets(backlog),
             path,
             slot,
@@ -167,6 +174,9 @@ impl<O: Observer> Engine<O> {
                 };
                 Body::ReadResp(ReadResp { msg_id: job.msg_id, offset: e.off, status })
             }
+            Kind::RecallSend | Kind::RecallWrite | Kind::RecallResp => {
+                Body::ReadResp(ReadResp { msg_id: 0, offset: 0, status: ReadStatus::RegionGone })
+            }
             Kind::Tombstone => Body::Tombstone,
             Kind::Cancel => Body::Cancel { msg_id: e.off },
         }
@@ -202,7 +212,8 @@ impl<O: Observer> Engine<O> {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         let path = pc.path_choose(now, ci, None, &mut self.rng);
-        let bytes = HEADER_BYTES + body.encoded_len() + usize::from(len);
+        let head_bytes = self.contexts.get(ci).limits.head_bytes();
+        let bytes = head_bytes + body.encoded_len() + usize::from(len);
         pc.on_datagram_sent(now, path, bytes as u32);
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();

@@ -6,7 +6,8 @@ use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
 use crate::path::PathContext;
 use crate::time::{Span, Time};
-use crate::tx::scoreboard::Sent;
+use crate::tx::control::ProbeOut;
+use crate::tx::scoreboard::{Sent, SentState};
 use std::collections::VecDeque;
 
 /// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
@@ -14,6 +15,9 @@ use std::collections::VecDeque;
 const PROBES_QUICK: u8 = 4;
 /// A packet's timeout doubles with so many transmissions, whatever paths they took.
 const DOUBLING_EACH: u8 = 8;
+/// Times that a peer which is heard is asked for verdicts before the packets themselves go again.
+/// The first wait is a tail probe's; each is twice the one before.
+const ASKS_MAX: u8 = 8;
 /// Packets in flight that are worth a tail probe sooner than usual.
 const HEDGED_MAX: u32 = 4;
 /// Such probes in a row, each after twice the time.
@@ -73,6 +77,12 @@ pub(crate) struct LossState {
     idle_unanswered: u8,
     /// Silence counts from here at the earliest: when the last work began or was given up.
     watched_from: Time,
+    /// When the peer is asked (again) for verdicts that it has not told.
+    ask_at: Time,
+    /// How often it was asked since it last told any.
+    ask_round: u8,
+    /// When it was last asked.
+    asked_at: Time,
     recent: VecDeque<GivenUp>,
 }
 
@@ -91,6 +101,9 @@ impl Default for LossState {
             idle_probed_at: Time(0),
             idle_unanswered: 0,
             watched_from: Time(0),
+            ask_at: Time::NEVER,
+            ask_round: 0,
+            asked_at: Time(0),
             recent: VecDeque::with_capacity(RECENT_MAX),
         }
     }
@@ -215,6 +228,7 @@ impl<O: Observer> Engine<O> {
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         a.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
         self.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
+        self.mtu_lost(now, ci, &e);
         self.ready_push(ci);
     }
 
@@ -231,19 +245,21 @@ impl<O: Observer> Engine<O> {
             return if watched { a.loss.probe_at.min(silent_at) } else { Time::NEVER };
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
+        let ask_at = self.ask_deadline(a);
         let Some(oldest) = a.board.oldest() else {
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
             let quiet = c.last_heard.max(a.loss.last_sent);
             let alive = quiet + self.patience(pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max));
-            return if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
+            let watched = if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
+            return watched.min(ask_at);
         };
         let e = a.board.get(oldest);
         let since = e.sent.max(a.loss.resumed_at);
         let timeout = self.timeout_of(pc, e);
         let given_up = self.waited_until(since, a.loss.echoed_at, timeout);
         let first = given_up.min(self.tail_deadline(a, pc));
-        first.min(silent_at).min(self.overtaken_at(ci))
+        first.min(silent_at).min(self.overtaken_at(ci)).min(ask_at)
     }
 
     /// When the oldest packet in flight counts as lost although nothing more is sent that could
@@ -305,7 +321,9 @@ impl<O: Observer> Engine<O> {
             return c.last_heard.max(c.outstanding_since) + after;
         }
         match c.active.as_ref() {
-            Some(a) if a.keeps() => c.last_heard.max(a.loss.watched_from) + after,
+            Some(a) if a.keeps() && !planted!(DeadKept) => {
+                c.last_heard.max(a.loss.watched_from) + after
+            }
             _ => Time::NEVER,
         }
     }
@@ -339,7 +357,11 @@ impl<O: Observer> Engine<O> {
         if c.act().loss.stalled {
             return self.stall_probe(now, ci);
         }
-        if c.act().board.oldest().is_none() {
+        let a = c.act();
+        if a.board.arrived_len() > 0 && a.loss.ask_at <= seen {
+            return self.verdicts_ask(now, ci);
+        }
+        if a.board.oldest().is_none() {
             // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
             c.act().loss.last_sent = now;
             return self.probe_push(now, ci);
@@ -369,6 +391,59 @@ impl<O: Observer> Engine<O> {
             self.path_changes(now, path_ctx);
         }
         any
+    }
+
+    fn ask_deadline(&self, a: &Active) -> Time {
+        if a.board.arrived_len() > 0 { a.loss.ask_at } else { Time::NEVER }
+    }
+
+    /// An acknowledgment has left open how some PSNs were judged. `progress`: our lower edge has
+    /// moved, and where it lies now the peer's next list begins: that is asked for soon. `first`:
+    /// all was known before.
+    pub(crate) fn verdicts_await(&mut self, now: Time, ci: u32, progress: bool, first: bool) {
+        if !progress && !first {
+            return;
+        }
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let half = self.paths.get(path_ctx).ctx.srtt().scale(1, 2);
+        let loss = &mut self.contexts.get_mut(ci).act().loss;
+        loss.ask_round = 0;
+        if first {
+            loss.asked_at = now;
+        }
+        let soon = loss.asked_at + half;
+        if progress && soon <= now {
+            return self.verdicts_ask(now, ci);
+        }
+        // Without progress a packet before them is missing: they wait for it, too.
+        let later = now + self.ask_wait(ci);
+        self.contexts.get_mut(ci).act().loss.ask_at = if progress { soon } else { later };
+    }
+
+    /// Until an answer should have come, ever longer.
+    fn ask_wait(&mut self, ci: u32) -> Span {
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let wait = self.paths.get(path_ctx).ctx.tlp_delay();
+        let round = self.contexts.get_mut(ci).act().loss.ask_round.min(ASKS_MAX);
+        self.patience(wait.scale(1 << round, 1))
+    }
+
+    /// Asks for verdicts that the peer has not told. Who answers, and does not tell, gets the
+    /// packets again, as often as any packet is sent: a bound for what a peer can keep open.
+    fn verdicts_ask(&mut self, now: Time, ci: u32) {
+        let wait = self.ask_wait(ci);
+        let c = self.contexts.get_mut(ci);
+        let heard = c.last_heard;
+        let a = c.act();
+        let answers = a.loss.ask_round >= ASKS_MAX && heard > a.loss.asked_at;
+        if answers && a.board.get(a.board.una()).state == SentState::Arrived {
+            let n = a.board.arrived_lose();
+            self.counters.timer_steps += u64::from(n);
+            return self.ready_push(ci);
+        }
+        a.loss.ask_round = a.loss.ask_round.saturating_add(1);
+        (a.loss.asked_at, a.loss.ask_at) = (now, now + wait);
+        self.probe_push(now, ci);
     }
 
     /// Resends the oldest packet on another path without concluding anything about its loss.
@@ -433,11 +508,15 @@ impl<O: Observer> Engine<O> {
         // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
         // its room belongs to the other engines at this address, which may be well.
         let mut bytes = 0;
-        while let Some(p) = a.board.oldest() {
+        loop {
+            let a = self.contexts.get_mut(ci).act();
+            let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
             bytes += e.wire_bytes;
             self.counters.timer_steps += 1;
             a.board.mark_lost(p);
+            self.mtu_lost(now, ci, &e);
+            let a = self.contexts.get_mut(ci).act();
             // What a stalled peer gets later it acknowledges as what it is. What it never got was
             // lost, and where little is sent there may be no other sign of a dead path.
             a.loss.remember(GivenUp::unblamed(p, &e));
@@ -480,7 +559,7 @@ impl<O: Observer> Engine<O> {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.rng);
         if !planted!(StallUnprobed) {
-            self.probes.push_back((ci, path));
+            self.probes.push_back(ProbeOut::small(ci, path));
         }
     }
 }

@@ -7,9 +7,11 @@ pub(crate) mod control;
 mod cut;
 mod emit;
 pub(crate) mod loss;
+pub(crate) mod mtu;
 mod post;
 mod schedule;
 pub(crate) mod scoreboard;
+pub(crate) mod sent_log;
 
 pub(crate) use cancel::Ending;
 

@@ -52,6 +52,7 @@ impl<O: Observer> Engine<O> {
         match c.state {
             ContextState::HalfOpen => self.context_open_too(now, ci),
             ContextState::Open if stalled => self.stall_probe_soon(now, ci),
+            ContextState::Open if !c.proven => self.context_reopen(now, ci),
             _ => self.ready_push(ci),
         }
         self.context_rearm(ci);

@@ -8,6 +8,7 @@ use crate::path::Gate;
 use crate::qp::QpState;
 use crate::time::Time;
 use crate::tx::Out;
+use crate::tx::control::ProbeOut;
 
 /// What became of a context's turn.
 enum Turn {
@@ -67,14 +68,15 @@ impl<O: Observer> Engine<O> {
             return Turn::Idle;
         }
         c.pace_at = Time::NEVER;
-        let (budget, mtu) = (u64::from(c.rx_budget), u64::from(c.limits.mtu));
-        let a = c.act();
+        let budget = u64::from(c.rx_budget);
+        let mtu = u64::from(self.mtu_of(ci));
+        let a = self.contexts.get_mut(ci).act();
         if a.loss.stalled || !a.has_to_send() {
             return Turn::Idle;
         }
         let held = |wi| self.qps.get(self.wrs.get(wi).qp).is_some_and(|q| q.state == QpState::Sqd);
         if a.datagrams.front().is_some_and(|wi| !held(wi))
-            && let Some(wi) = a.datagrams.pop_front(&self.wrs)
+            && let Some(wi) = a.datagrams.pop_front(&mut self.wrs)
         {
             return self.datagram_turn(now, ci, wi, out);
         }
@@ -83,7 +85,7 @@ impl<O: Observer> Engine<O> {
         if flying > 0 && flying + mtu > budget {
             return Turn::Blocked;
         }
-        let path_ctx = c.path_ctx;
+        let path_ctx = self.contexts.get(ci).path_ctx;
         let credited = self.granting(ci);
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         let mut bytes = match pc.gate(now, credited) {
@@ -94,7 +96,7 @@ impl<O: Observer> Engine<O> {
         };
         let path = pc.path_choose(now, ci, lost, &mut self.rng);
         if let Some(other) = pc.explore_take(&mut self.rng) {
-            self.probes.push_back((ci, other));
+            self.probes.push_back(ProbeOut::small(ci, other));
         }
         let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
         let mut first = true;
@@ -125,8 +127,9 @@ impl<O: Observer> Engine<O> {
         out: &mut Out<'_, impl TxSink>,
     ) -> Turn {
         let len = self.wrs.get(wi).wr.len;
+        let mtu = self.mtu_of(ci);
         let c = self.contexts.get_mut(ci);
-        if len > u32::from(c.limits.mtu) {
+        if len > u32::from(mtu) {
             c.act().unsent_bytes -= u64::from(len);
             self.wr_end(wi, Status::LocalBadLength);
             return Turn::More;

@@ -30,6 +30,46 @@ pub(crate) enum Kind {
     Tombstone,
     /// Frees the message named in `off` at the peer.
     Cancel,
+    /// Takes back a `Send`, `Write` or `ReadResp` that has become too large for the way: the peer
+    /// tells whether it had arrived.
+    RecallSend,
+    /// See `RecallSend`.
+    RecallWrite,
+    /// See `RecallSend`.
+    RecallResp,
+}
+
+impl Kind {
+    /// Whether a work request of this side stands behind it.
+    pub fn is_own(self) -> bool {
+        matches!(
+            self,
+            Self::Send
+                | Self::Write
+                | Self::ImmRetry
+                | Self::ReadReq
+                | Self::RecallSend
+                | Self::RecallWrite
+        )
+    }
+    /// What takes its place when it is too large.
+    pub fn recall(self) -> Self {
+        match self {
+            Self::Send => Self::RecallSend,
+            Self::Write => Self::RecallWrite,
+            Self::ReadResp => Self::RecallResp,
+            other => other,
+        }
+    }
+    /// What was to be sent, if it takes something back.
+    pub fn recalled(self) -> Option<Self> {
+        match self {
+            Self::RecallSend => Some(Self::Send),
+            Self::RecallWrite => Some(Self::Write),
+            Self::RecallResp => Some(Self::ReadResp),
+            _ => None,
+        }
+    }
 }
 
 /// Where a PSN is in its life.
@@ -39,6 +79,9 @@ pub(crate) enum SentState {
     InFlight,
     /// Declared lost; in the lost list.
     Lost,
+    /// The peer has it, but has not said yet how it was judged: it is asked, and nothing is sent
+    /// again. In no list.
+    Arrived,
     /// Acknowledged above `una`.
     Acked,
 }
@@ -121,6 +164,10 @@ pub(crate) struct Scoreboard {
     /// Their bytes on the wire.
     in_flight_bytes: u64,
     lost_len: u32,
+    /// PSNs that have arrived and whose verdicts are not known.
+    arrived_len: u32,
+    /// While there are any: every PSN before this one has arrived.
+    arrived_to: u32,
     /// Paths with arrivals since the last look, one bit each.
     touched: [u64; 4],
 }
@@ -140,6 +187,8 @@ impl Scoreboard {
             in_flight: 0,
             in_flight_bytes: 0,
             lost_len: 0,
+            arrived_len: 0,
+            arrived_to: psn_start,
             touched: [0; 4],
         }
     }
@@ -177,6 +226,25 @@ impl Scoreboard {
     /// PSNs waiting to be sent again.
     pub fn lost_len(&self) -> u32 {
         self.lost_len
+    }
+    /// PSNs that have arrived and whose verdicts are not known.
+    pub fn arrived_len(&self) -> u32 {
+        self.arrived_len
+    }
+    /// Every PSN before this one is known to have arrived.
+    pub fn arrived_to(&self) -> u32 {
+        let known = self.arrived_len > 0 && psn::before(self.una, self.arrived_to);
+        if known { self.arrived_to } else { self.una }
+    }
+    /// The peer has said that every PSN before `cum` has arrived.
+    pub fn note_arrived_to(&mut self, cum: u32) {
+        if psn::before(self.arrived_to(), cum) {
+            self.arrived_to = cum;
+        }
+    }
+    /// Whether the verdict on `p` is known.
+    pub fn is_acked(&self, p: u32) -> bool {
+        self.ring[usize::from(self.index(p))].state == SentState::Acked
     }
     /// Whether nothing is unresolved.
     pub fn is_empty(&self) -> bool {
@@ -276,10 +344,23 @@ impl Scoreboard {
 
     /// `p` is acknowledged. Returns its entry as it was, or `None` if it already was.
     pub fn mark_acked(&mut self, p: u32) -> Option<Sent> {
+        self.settle(p, SentState::Acked)
+    }
+
+    /// `p` has arrived, and its verdict is not known. Returns its entry as it was, or `None` if all
+    /// that was known.
+    pub fn mark_arrived(&mut self, p: u32) -> Option<Sent> {
+        self.settle(p, SentState::Arrived)
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, p: u32, to: SentState) -> Option<Sent> {
         let i = self.index(p);
         let was = self.ring[usize::from(i)];
         match was.state {
             SentState::Acked => return None,
+            SentState::Arrived if to == SentState::Arrived => return None,
+            SentState::Arrived => self.arrived_len -= 1,
             SentState::InFlight => {
                 self.unlink_in_flight(p);
                 // Sent once, it arrived as sent; sent again, only its echo tells which one did.
@@ -292,8 +373,29 @@ impl Scoreboard {
                 self.lost_len -= 1;
             }
         }
-        self.ring[usize::from(i)].state = SentState::Acked;
+        if to == SentState::Arrived {
+            if self.arrived_len == 0 {
+                self.arrived_to = self.una;
+            }
+            self.arrived_len += 1;
+        }
+        self.ring[usize::from(i)].state = to;
         Some(was)
+    }
+
+    /// Every PSN that has arrived and whose verdict is not known waits to be sent again: the peer
+    /// does not tell. How many they are.
+    pub fn arrived_lose(&mut self) -> u32 {
+        for p in self.psns() {
+            let i = self.index(p);
+            let e = &mut self.ring[usize::from(i)];
+            if e.state == SentState::Arrived {
+                e.state = SentState::Lost;
+                self.lost = self.order_push(self.lost, i);
+                self.lost_len += 1;
+            }
+        }
+        core::mem::take(&mut self.arrived_len)
     }
 
     /// Paths with arrivals since the last call, one bit each.
@@ -318,6 +420,7 @@ impl Scoreboard {
         }
         (self.order, self.lost) = (EMPTY, EMPTY);
         (self.in_flight, self.in_flight_bytes, self.lost_len) = (0, 0, 0);
+        self.arrived_len = 0;
         self.una = self.next;
         bytes
     }

@@ -40,8 +40,9 @@ fn agrees_with_a_model() {
         let mut b = Scoreboard::new(u32::MAX - 20, 4);
         let mut flight: Vec<(u32, u8)> = Vec::new();
         let mut lost: Vec<u32> = Vec::new();
+        let mut arrived: Vec<u32> = Vec::new();
         for t in 0..3000u64 {
-            match rng.below(10) {
+            match rng.below(13) {
                 0..=4 if b.span() < 1000 => {
                     let path = rng.below(4) as u8;
                     let p = send(&mut b, path, t);
@@ -64,6 +65,30 @@ fn agrees_with_a_model() {
                     let k = rng.below(lost.len() as u32) as usize;
                     assert!(b.mark_acked(lost.remove(k)).is_some());
                 }
+                8 if !lost.is_empty() => {
+                    let k = rng.below(lost.len() as u32) as usize;
+                    let p = lost.remove(k);
+                    assert_eq!(b.mark_arrived(p).map(|e| e.state), Some(SentState::Lost));
+                    arrived.push(p);
+                }
+                9 if !flight.is_empty() => {
+                    let k = rng.below(flight.len() as u32) as usize;
+                    let p = flight.remove(k).0;
+                    assert_eq!(b.mark_arrived(p).map(|e| e.state), Some(SentState::InFlight));
+                    assert!(b.mark_arrived(p).is_none());
+                    arrived.push(p);
+                }
+                10 if !arrived.is_empty() => {
+                    let k = rng.below(arrived.len() as u32) as usize;
+                    let p = arrived.remove(k);
+                    assert_eq!(b.mark_acked(p).map(|e| e.state), Some(SentState::Arrived));
+                    assert!(b.mark_acked(p).is_none() && b.mark_arrived(p).is_none());
+                }
+                11 if rng.below(50) == 0 => {
+                    arrived.sort_by_key(|&p| psn::diff(p, b.una()));
+                    assert_eq!(b.arrived_lose() as usize, arrived.len());
+                    lost.append(&mut arrived);
+                }
                 _ if !flight.is_empty() => {
                     let k = rng.below(flight.len() as u32) as usize;
                     assert!(b.mark_acked(flight.remove(k).0).is_some());
@@ -73,6 +98,12 @@ fn agrees_with_a_model() {
             b.advance();
             assert_eq!(b.in_flight() as usize, flight.len());
             assert_eq!(b.lost_len() as usize, lost.len());
+            assert_eq!(b.arrived_len() as usize, arrived.len());
+            // The whole window: every PSN is where the model has it, and the first is not resolved.
+            let open = b.psns().filter(|&p| !b.is_acked(p)).count();
+            assert_eq!(open, flight.len() + lost.len() + arrived.len(), "seed {seed}");
+            assert!(b.is_empty() || !b.is_acked(b.una()));
+            assert!(arrived.iter().all(|&p| b.get(p).state == SentState::Arrived));
             assert_eq!(
                 b.iter_in_flight().collect::<Vec<_>>(),
                 flight.iter().map(|f| f.0).collect::<Vec<_>>()
@@ -83,4 +114,31 @@ fn agrees_with_a_model() {
             }
         }
     }
+}
+
+/// What is known to have arrived moves with what is told, and not beyond it when the peer is no
+/// longer believed.
+#[test]
+fn what_has_arrived_is_passed_over_while_it_waits() {
+    let mut b = Scoreboard::new(u32::MAX - 1, 1);
+    let psns: Vec<u32> = (0..6).map(|t| send(&mut b, 0, t)).collect();
+    for &p in &psns[1..4] {
+        b.mark_arrived(p);
+    }
+    assert_eq!(b.arrived_to(), psns[0]);
+    b.mark_acked(psns[0]);
+    b.advance();
+    b.note_arrived_to(psns[4]);
+    assert_eq!((b.una(), b.arrived_to()), (psns[1], psns[4]));
+    b.note_arrived_to(psns[2]);
+    assert_eq!(b.arrived_to(), psns[4]);
+    b.mark_acked(psns[1]);
+    b.advance();
+    assert_eq!((b.una(), b.arrived_len()), (psns[2], 2));
+    assert_eq!((b.arrived_lose(), b.lost_front()), (2, Some(psns[2])));
+    assert_eq!(b.arrived_to(), psns[2]);
+    b.mark_arrived(psns[3]);
+    assert_eq!(b.arrived_to(), psns[2], "what was taken back is not passed over");
+    b.drain();
+    assert_eq!((b.arrived_len(), b.is_empty()), (0, true));
 }

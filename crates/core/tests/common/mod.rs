@@ -21,8 +21,13 @@ pub struct Faults {
     pub dead: bool,
     /// Hosts that were killed and never return: they neither send nor receive nor look at a clock.
     pub killed: Vec<usize>,
-    /// Packets with more payload than this vanish: a path MTU that nobody tells.
+    /// Packets with more payload than this, or padded to as much, vanish: a path MTU that nobody
+    /// tells.
     pub longer_lost: usize,
+    /// The same on some paths only, by sender's path number.
+    pub longer_lost_on: Option<(Vec<u8>, usize)>,
+    /// Chance in 10,000 that bits flip on the way and UDP's checksum does not notice.
+    pub damage: u32,
     /// How far the clock of the sender at this address has leapt back.
     pub clock_back: Option<(IpAddr, Span)>,
 }
@@ -38,6 +43,8 @@ impl Default for Faults {
             dead: false,
             killed: vec![],
             longer_lost: usize::MAX,
+            longer_lost_on: None,
+            damage: 0,
             clock_back: None,
         }
     }
@@ -53,6 +60,7 @@ pub struct Flying {
     pub body: wire::Body,
     payload: Vec<u8>,
     path: u8,
+    padded_len: u16,
 }
 
 /// Buffers of one host, as its device would keep them.
@@ -86,8 +94,12 @@ pub struct Net {
     flying: BTreeMap<(u64, u64), Flying>,
     serial: u64,
     pub dropped: u64,
+    /// Packets in which bits flipped, and those of them that could still be read.
+    pub damaged: (u64, u64),
     /// The most steps of work that one call of `handle_timeout` took.
     pub timer_steps_max: u64,
+    /// The header of the last packet within a context that each address sent.
+    overheard: BTreeMap<IpAddr, wire::Header>,
 }
 
 pub fn ip(i: usize) -> IpAddr {
@@ -130,8 +142,10 @@ impl TxSink for Collect<'_> {
         let n = wire::emit(&t.packet, &mut bytes);
         let mut whole = bytes[..n].to_vec();
         whole.extend_from_slice(&payload);
+        wire::stamp(&mut whole);
         let mut ack = AckBlock::default();
-        let (p, at) = wire::parse(&whole, &mut ack).expect("the core emits what can be parsed");
+        let (p, at) =
+            wire::parse_checked(&whole, &mut ack).expect("the core emits what can be parsed");
         assert_eq!(at, n);
         let (header, body, has_ack) = (p.header, p.body, p.ack.is_some());
         self.out.push(Flying {
@@ -142,6 +156,7 @@ impl TxSink for Collect<'_> {
             body,
             payload,
             path: t.path,
+            padded_len: t.padded_len,
         });
     }
 }
@@ -330,8 +345,33 @@ impl Net {
             flying: BTreeMap::new(),
             serial: 0,
             dropped: 0,
+            damaged: (0, 0),
             timer_steps_max: 0,
+            overheard: BTreeMap::new(),
         }
+    }
+
+    /// Hands host `to` a packet that claims to come from host `from`, and whose header is that of
+    /// the last packet that `from` sent in a context, with `change` made to it.
+    pub fn forge(
+        &mut self,
+        (from, to): (usize, usize),
+        body: wire::Body,
+        change: impl FnOnce(&mut wire::Header),
+    ) {
+        let src_ip = self.hosts[from].ip;
+        let mut header = self.overheard[&src_ip];
+        header.kind = body.kind();
+        header.flags = wire::Flags(0);
+        change(&mut header);
+        let packet = Packet { header, ack: None, body, payload_len: 0 };
+        let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+        self.hosts[to].receive(self.now, &meta, &packet, &[]);
+    }
+
+    /// The tag that the last packet of host `from` was for.
+    pub fn tag_for(&self, from: usize) -> u32 {
+        self.overheard[&self.hosts[from].ip].dst_tag
     }
 
     pub fn pair(seed: u64) -> Self {
@@ -345,8 +385,16 @@ impl Net {
     }
 
     fn launch(&mut self, f: Flying) {
+        if f.header.dst_tag != 0 && f.header.kind != wire::PacketType::Reset {
+            self.overheard.insert(f.src_ip, f.header);
+        }
         let f1 = &self.faults;
-        let long = f.payload.len() > f1.longer_lost;
+        // An Open is padded, too; that of a peer that was there before has passed.
+        let padded = usize::from(f.padded_len).saturating_sub(wire::OVERHEAD_BYTES);
+        let asks = f.header.kind == wire::PacketType::Probe;
+        let size = f.payload.len().max(if asks { padded } else { 0 });
+        let there = f1.longer_lost_on.as_ref().filter(|(paths, _)| paths.contains(&f.path));
+        let long = size > f1.longer_lost.min(there.map_or(usize::MAX, |t| t.1));
         if f1.dead || long || f1.black_paths.contains(&f.path) || self.rng.below(10_000) < f1.loss {
             self.dropped += 1;
             return;
@@ -380,7 +428,36 @@ impl Net {
         }
     }
 
+    /// Flips up to three bits of a packet; what still can be read of it, if anything.
+    fn damage(&mut self, f: &Flying) -> Option<Flying> {
+        self.damaged.0 += 1;
+        let mut f = f.clone();
+        let payload_len = f.payload.len() as u16;
+        let packet = Packet { header: f.header, ack: f.ack.as_ref(), body: f.body, payload_len };
+        let mut bytes = vec![0; packet.headers_len()];
+        wire::emit(&packet, &mut bytes);
+        bytes.extend_from_slice(&f.payload);
+        wire::stamp(&mut bytes);
+        let at = self.rng.below(bytes.len() as u32 * 8) as usize;
+        for k in 0..=self.rng.below(3) as usize {
+            let bit = (at + 11 * k) % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let mut ack = AckBlock::default();
+        let (p, start) = wire::parse_checked(&bytes, &mut ack).ok()?;
+        let has_ack = p.ack.is_some();
+        (f.header, f.body) = (p.header, p.body);
+        f.payload = bytes[start..start + usize::from(p.payload_len)].to_vec();
+        f.ack = has_ack.then_some(ack);
+        self.damaged.1 += 1;
+        Some(f)
+    }
+
     fn deliver(&mut self, mut f: Flying) {
+        if self.faults.damage > 0 && self.rng.below(10_000) < self.faults.damage {
+            let Some(readable) = self.damage(&f) else { return };
+            f = readable;
+        }
         if let Some((_, leap)) = self.faults.clock_back.filter(|(from, _)| *from == f.src_ip) {
             f.header.timestamp = f.header.timestamp.wrapping_sub(Time(leap.0).to_wire());
         }
@@ -401,6 +478,11 @@ impl Net {
             payload_len: f.payload.len() as u16,
         };
         host.receive(self.now, &meta, &packet, &f.payload);
+    }
+
+    /// Brings a packet to its host now.
+    pub fn hand_over(&mut self, f: Flying) {
+        self.deliver(f);
     }
 
     /// One step to the next thing that happens. False: nothing will.

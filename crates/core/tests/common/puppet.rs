@@ -1,4 +1,5 @@
 //! A peer that says what a test tells it to say, whatever an engine would say in its place.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use super::*;
 use srd_core::wire::{
@@ -85,6 +86,11 @@ impl Puppet {
         self.victim.receive(self.now, &meta, &packet, &vec![1; usize::from(payload_len)]);
     }
 
+    /// `n` packets of the puppet are lost.
+    pub fn lose(&mut self, n: u32) {
+        self.tx_num += n;
+    }
+
     /// An acknowledgment of everything before `cum`.
     pub fn ack(&mut self, cum: u32, fill: impl FnOnce(&mut AckBlock)) {
         let mut a = AckBlock { cum, base: cum, rx_budget: u32::MAX, ..AckBlock::default() };
@@ -159,6 +165,6 @@ impl Puppet {
     /// One verdict on one PSN.
     pub fn refuse(&mut self, psn: u32, verdict: Verdict) {
         let cum = psn.wrapping_add(1);
-        self.ack(cum, |a| a.verdicts.push(wire::VerdictEntry { psn, verdict }));
+        self.ack(cum, |a| a.verdicts.push(wire::VerdictEntry::one(psn, verdict)));
     }
 }

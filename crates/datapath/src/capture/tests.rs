@@ -24,8 +24,15 @@ fn both_directions_are_recorded_with_ports_and_direction() {
     let mut got = Vec::new();
     a.rx(&mut |r| got.extend_from_slice(r.bytes)).unwrap();
     assert_eq!(got, b"answer");
-    a.tx_push(&TxPacket { dst: there, path: 0, headers: b"no", payload: &[], padded_len: 0 })
-        .unwrap();
+    a.tx_push(&TxPacket {
+        dst: there,
+        path: 0,
+        headers: b"no",
+        payload: &[],
+        padded_len: 0,
+        finish: None,
+    })
+    .unwrap();
     a.tx_discard();
     a.tx_flush().unwrap();
     let file = a.finish().unwrap();

@@ -165,6 +165,10 @@ impl Datapath for UdpDatapath {
         self.tx.push(packet)
     }
 
+    fn tx_copies(&self, len: usize) -> bool {
+        tx::copies(len)
+    }
+
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         Ok(self.tx.flush(&mut self.sockets, &mut self.counters))
     }

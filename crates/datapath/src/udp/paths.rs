@@ -85,8 +85,10 @@ impl Kernel for PathSockets {
         }
         let result = ring.send(path.socket.as_fd(), from, path.connected);
         match result {
-            // A connected socket hears of earlier packets that found nobody; this one was not sent.
-            Err(libc::ECONNREFUSED) if path.connected.is_some() => {
+            // A connected socket reports an ICMP message about earlier packets ("port unreachable",
+            // "fragmentation needed", which anybody can forge) once, and sends nothing then. What
+            // the local link refuses, it refuses again.
+            Err(libc::ECONNREFUSED | libc::EMSGSIZE) if path.connected.is_some() => {
                 ring.send(path.socket.as_fd(), from, path.connected)
             }
             result => result,

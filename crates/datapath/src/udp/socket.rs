@@ -90,13 +90,14 @@ pub fn path_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
         sys::option_set(fd, libc::SOL_SOCKET, name, value)
             .map_err(OpenError::system("set the buffers of a path's socket"))?;
     }
+    // Never fragmented, and no word of routers is believed about the MTU: anybody can forge it.
     let options = match config.ip {
         IpAddr::V4(_) => [
-            (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
+            (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
             (libc::SOL_IP, libc::IP_TOS, ECN_ECT0),
         ],
         IpAddr::V6(_) => [
-            (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
+            (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
             (libc::SOL_IPV6, libc::IPV6_TCLASS, ECN_ECT0),
         ],
     };

@@ -29,7 +29,8 @@ fn headers_payload_and_padding_arrive_as_one() {
         let dst = (b.local_ip(), b.port()).into();
         let (x, y) = (vec![1u8; 3000], vec![2u8; 17]);
         let payload = &[Part::of_batch(&x), Part::of_batch(&y)];
-        let packet = TxPacket { dst, path: 9, headers: b"head", payload, padded_len: 4000 };
+        let packet =
+            TxPacket { dst, path: 9, headers: b"head", payload, padded_len: 4000, finish: None };
         a.tx_push(&packet).unwrap();
         let report = a.tx_flush().unwrap();
         assert_eq!((report.sent, report.backlog, report.dropped), (1, 0, 0));
@@ -49,7 +50,8 @@ fn packets_of_many_parts_are_segmented_at_their_ends() {
         let (x, y) = bytes.split_at(i * 60);
         let payload = &[Part::of_batch(x), Part::of_batch(y)];
         let headers = &[0xee; 4][..];
-        a.tx_push(&TxPacket { dst, path: 1, headers, payload, padded_len: 510 }).unwrap();
+        a.tx_push(&TxPacket { dst, path: 1, headers, payload, padded_len: 510, finish: None })
+            .unwrap();
     }
     a.tx_flush().unwrap();
     assert_eq!((a.counters().tx_syscalls, a.counters().tx_gso_packets), (1, 8));
@@ -105,7 +107,8 @@ fn send(d: &mut UdpDatapath, to: &[&UdpDatapath], count: u32) {
         for receiver in to {
             let dst = (receiver.local_ip(), receiver.port()).into();
             let headers = &number.to_le_bytes()[..];
-            let packet = TxPacket { dst, path: 2, headers, payload: &[], padded_len: 0 };
+            let packet =
+                TxPacket { dst, path: 2, headers, payload: &[], padded_len: 0, finish: None };
             d.tx_push(&packet).unwrap();
             assert_eq!(d.tx_flush().unwrap().sent, 1);
         }
@@ -155,7 +158,14 @@ fn a_connected_peer_that_restarts_misses_nothing_after() {
     let gone: SocketAddr = (a.local_ip(), a.port() - u16::from(a.slot()) + u16::from(slot)).into();
     // Each of these makes the host answer "port unreachable", which the next send hears of.
     for _ in 0..5 {
-        let packet = TxPacket { dst: gone, path: 2, headers: b"void", payload: &[], padded_len: 0 };
+        let packet = TxPacket {
+            dst: gone,
+            path: 2,
+            headers: b"void",
+            payload: &[],
+            padded_len: 0,
+            finish: None,
+        };
         a.tx_push(&packet).unwrap();
         a.tx_flush().unwrap();
     }

@@ -98,7 +98,7 @@ pub struct TxQueue {
     limits: TxLimits,
     queue: Vec<Queued>,
     parts: Vec<Part>,
-    /// Headers, and whole datagrams that are short.
+    /// Headers, and whole datagrams that are short or have to be finished.
     arena: Vec<u8>,
     lists: Vec<PathList>,
     /// Paths with packets, in the order of their first.
@@ -157,11 +157,10 @@ impl TxQueue {
         list.last = index;
         let arena_at = self.arena.len();
         let (parts_at, mut pad) = (self.parts.len(), 0);
-        if len <= COPY_BYTES_MAX {
+        if packet.finish.is_some() || copies(len) {
             packet.gather_into(&mut self.arena);
         } else {
-            let body = packet.payload.iter().map(Part::len).sum::<usize>();
-            pad = len - packet.headers.len() - body;
+            pad = packet.pad_len();
             self.arena.extend_from_slice(packet.headers);
             self.parts.extend_from_slice(packet.payload);
         }
@@ -287,6 +286,11 @@ impl TxQueue {
             }
         }
     }
+}
+
+/// Whether a datagram of `len` bytes is copied when it is pushed.
+pub fn copies(len: usize) -> bool {
+    len <= COPY_BYTES_MAX
 }
 
 /// Errors of a segmented send that single datagrams may not meet: EIO = the device cannot checksum

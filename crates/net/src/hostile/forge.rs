@@ -4,7 +4,7 @@
 
 use srd_wire::{
     AckBlock, Backlog, Body, Echo, Flags, HEADERS_BYTES_MAX, Header, Message, OpenParams, Packet,
-    PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry, emit,
+    PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry, emit, stamp,
 };
 
 /// Verdicts that a block may list: all but "accepted".
@@ -124,7 +124,7 @@ fn ack_forge(dice: &mut Dice, heard: &Heard) -> AckBlock {
     }
     for _ in 0..dice.below(6) {
         let verdict = REFUSALS[dice.below(9) as usize];
-        let _ = ack.verdicts.try_push(VerdictEntry { psn: dice.near(heard.peer_psn), verdict });
+        let _ = ack.verdicts.try_push(VerdictEntry::one(dice.near(heard.peer_psn), verdict));
     }
     for _ in 0..dice.below(6) {
         let known = !heard.echoes.is_empty() && !dice.once_in(3);
@@ -159,7 +159,7 @@ fn body_forge(dice: &mut Dice, heard: &Heard) -> Body {
         reads_max: dice.next() as u16 >> dice.below(16),
         write_imms_max: dice.next() as u16 >> dice.below(16),
         rx_budget: dice.next() as u32,
-        features: srd_wire::Features(dice.next() as u32 & 0xF),
+        features: srd_wire::Features(dice.next() as u32 & 0x4F),
         cookie: dice.next(),
     };
     match dice.below(20) {
@@ -202,10 +202,15 @@ pub fn forge(dice: &mut Dice, heard: &mut Heard, timestamp: u32, out: &mut Vec<u
     let psn = if dice.once_in(10) { dice.near(heard.psn) } else { heard.psn };
     heard.psn = heard.psn.wrapping_add(u32::from(kind.is_reliable()));
     let payload_len = if body.may_have_payload() { dice.below(1200) as u16 } else { 0 };
+    let mut flags = if dice.once_in(2) { Flags::ACK_REQUEST } else { 0 };
+    // What lacks its checksum is dropped at once: few are sent like that.
+    if !dice.once_in(64) {
+        flags |= Flags::CHECKED;
+    }
     let packet = Packet {
         header: Header {
             kind,
-            flags: Flags(if dice.once_in(2) { Flags::ACK_REQUEST } else { 0 }),
+            flags: Flags(flags),
             backlog: Backlog(dice.below(16) as u8),
             path: dice.next() as u8,
             slot: 0,
@@ -225,6 +230,7 @@ pub fn forge(dice: &mut Dice, heard: &mut Heard, timestamp: u32, out: &mut Vec<u
     out.clear();
     out.extend_from_slice(&bytes[..len]);
     out.resize(len + usize::from(payload_len), 0x5A);
+    stamp(out);
 }
 
 #[cfg(test)]
@@ -238,7 +244,7 @@ mod tests {
         let (mut out, mut ack) = (Vec::new(), AckBlock::default());
         for n in 0..100_000 {
             forge(&mut dice, &mut heard, n, &mut out);
-            let (packet, _) = srd_wire::parse(&out, &mut ack).unwrap();
+            let (packet, _) = srd_wire::parse_checked(&out, &mut ack).unwrap();
             *kinds.entry(packet.header.kind as u8).or_insert(0) += 1;
         }
         // All 18 but Reset, which would end the conversation.

@@ -13,11 +13,11 @@ use crate::{
 };
 use srd::{
     PORT_BASE_DEFAULT, Qpn,
-    datapath::{Datapath as _, TxPacket, UdpConfig, UdpDatapath, send_batch},
+    datapath::{Datapath as _, Finish, TxPacket, UdpConfig, UdpDatapath, send_batch},
 };
 use srd_wire::{
     AckBlock, Backlog, Body, Features, Flags, HEADERS_BYTES_MAX, Header, OpenParams, Packet,
-    PacketType, emit, parse,
+    PacketType, emit, parse, stamp,
 };
 use std::{
     net::SocketAddr,
@@ -173,7 +173,7 @@ impl Liar {
         let packet = Packet {
             header: Header {
                 kind: PacketType::Open,
-                flags: Flags(0),
+                flags: Flags(Flags::CHECKED),
                 backlog: Backlog(0),
                 path: 0,
                 slot: 0,
@@ -191,8 +191,8 @@ impl Liar {
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = emit(&packet, &mut bytes);
         let padded_len = self.datapath.udp_payload_max();
-        let headers = &bytes[..len];
-        let open = TxPacket { dst: self.to, path: 0, headers, payload: &[], padded_len };
+        let (headers, finish) = (&bytes[..len], Some(stamp as Finish));
+        let open = TxPacket { dst: self.to, path: 0, headers, payload: &[], padded_len, finish };
         // A refused push is a lost packet: the next Open follows.
         let _ = self.datapath.tx_push(&open);
         self.datapath.tx_flush()?;

@@ -28,7 +28,7 @@ const SWITCHES: usize = 4;
 type Model = (&'static str, fn() -> u64);
 
 fn main() {
-    let models: [Model; 7] = [
+    let models: [Model; 9] = [
         ("dirty set: what was written before an insertion is seen", dirty_set_hands_over),
         ("dirty set: two insertions, none is lost", dirty_set_loses_nothing),
         ("queue slots: never more in use than there are", queue_slots_are_bounded),
@@ -36,6 +36,8 @@ fn main() {
         ("completion slots: who polls and who posts", completion_slots_come_back),
         ("rest: a post that comes while the driver goes to sleep", no_post_is_slept_over),
         ("rest: two posts and a command, one after the other", no_command_is_slept_over),
+        ("shared progress: callers that go to sleep are taken over", no_caller_is_left_alone),
+        ("shared progress: callers that poll take over", no_caller_waits_for_a_sleeper),
     ];
     let mut orders = 0;
     for (name, model) in models {
@@ -263,5 +265,117 @@ fn no_command_is_slept_over() -> u64 {
             taken == 2 && driver.control_waiting.load(SeqCst) == 1
         });
         poster.join().unwrap();
+    })
+}
+
+/// A device with `Progress::Shared`: what `thread::run_when_idle` and `CompletionQueue::wait` do
+/// about each other.
+struct SharedDriver {
+    callers: strong::callers::Callers,
+    rest: strong::rest::Rest,
+    waker: strong::waker::Waker,
+    /// Somebody has the engine's lock and takes a turn.
+    nic: shuttle::sync::Mutex<u32>,
+    completed: (shuttle::sync::Mutex<bool>, shuttle::sync::Condvar),
+    stop: shuttle::sync::atomic::AtomicBool,
+}
+
+/// Callers that have polled stay for longer than a model lasts.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl SharedDriver {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            callers: strong::callers::Callers::new(),
+            rest: strong::rest::Rest::new(),
+            waker: strong::waker::Waker::new().unwrap(),
+            nic: shuttle::sync::Mutex::new(0),
+            completed: (shuttle::sync::Mutex::new(false), shuttle::sync::Condvar::new()),
+            stop: shuttle::sync::atomic::AtomicBool::new(false),
+        })
+    }
+
+    /// The device's thread. `turn` says whether it found work. A rest that nobody ends, and a sleep
+    /// that nobody ends, leave the model in a deadlock.
+    fn thread(&self, turn: impl Fn(&Self) -> bool) {
+        use shuttle::sync::atomic::Ordering::SeqCst;
+        while !self.stop.load(SeqCst) {
+            if self.callers.drive() {
+                self.callers.thread_rest(IDLE);
+                if self.callers.stay(0, IDLE) {
+                    continue;
+                }
+            }
+            let nic = self.nic.lock().unwrap();
+            while !self.callers.drive() && !self.stop.load(SeqCst) {
+                if !turn(self) {
+                    self.rest.sleep_unless(
+                        || self.callers.drive() || self.stop.load(SeqCst),
+                        || {
+                            self.waker.event().wait();
+                            self.waker.take();
+                        },
+                    );
+                }
+            }
+            drop(nic);
+        }
+    }
+
+    /// As `Owner::close`.
+    fn close(&self) {
+        self.stop.store(true, shuttle::sync::atomic::Ordering::SeqCst);
+        self.waker.wake();
+        self.callers.rest();
+    }
+}
+
+fn no_caller_is_left_alone() -> u64 {
+    shuttle_run(|| {
+        let device = SharedDriver::new();
+        let thread = {
+            let device = Arc::clone(&device);
+            shuttle::thread::spawn(move || {
+                // What was asked for completes with the first turn of the thread.
+                device.thread(|d| {
+                    *d.completed.0.lock().unwrap() = true;
+                    d.completed.1.notify_all();
+                    false
+                });
+            })
+        };
+        device.callers.thread_set(thread.thread().clone());
+        // As `wait`: a poll that finds nothing, then sleep until the completion.
+        device.callers.begin();
+        if device.rest.needs_wake() {
+            device.waker.wake();
+        }
+        device.callers.rest();
+        let mut completed = device.completed.0.lock().unwrap();
+        while !*completed {
+            completed = device.completed.1.wait(completed).unwrap();
+        }
+        drop(completed);
+        device.close();
+        thread.join().unwrap();
+    })
+}
+
+fn no_caller_waits_for_a_sleeper() -> u64 {
+    shuttle_run(|| {
+        let device = SharedDriver::new();
+        let thread = {
+            let device = Arc::clone(&device);
+            shuttle::thread::spawn(move || device.thread(|_| false))
+        };
+        device.callers.thread_set(thread.thread().clone());
+        // As `drive_from_poll`: the thread gives the engine up, wherever it was.
+        device.callers.begin();
+        if device.rest.needs_wake() {
+            device.waker.wake();
+        }
+        *device.nic.lock().unwrap() += 1;
+        device.close();
+        thread.join().unwrap();
     })
 }

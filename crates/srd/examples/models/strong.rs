@@ -1,8 +1,10 @@
 //! Files under `shuttle`.
 
 pub(crate) mod sync {
-    pub(crate) use shuttle::sync::atomic;
+    pub(crate) use shuttle::{sync::atomic, thread};
 }
+#[path = "../../src/callers.rs"]
+pub(crate) mod callers;
 #[path = "../../src/dirty.rs"]
 pub(crate) mod dirty;
 #[path = "../../src/rest.rs"]

@@ -4,9 +4,9 @@
 pub mod document;
 
 use srd_wire::{
-    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADERS_BYTES_MAX, Header, Message,
-    OpenParams, Packet, PacketType, Rdma, ReadReq, ReadResp, ReadStatus, Verdict, VerdictEntry,
-    emit,
+    AckBlock, Backlog, Body, CloseCode, Echo, Features, Flags, HEADER_BYTES, HEADERS_BYTES_MAX,
+    Header, Message, OpenParams, Others, Packet, PacketType, Rdma, ReadReq, ReadResp, ReadStatus,
+    Verdict, VerdictEntry, emit, stamp,
 };
 
 /// A packet with its block and what follows its headers.
@@ -29,8 +29,22 @@ impl Sample {
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = emitted(&self.packet());
         bytes.extend_from_slice(self.tail);
+        stamp(&mut bytes);
         bytes
     }
+
+    /// The same under another name, with a checksum.
+    fn checked(mut self, name: &'static str) -> Self {
+        self.header.flags.0 |= Flags::CHECKED;
+        Self { name, ..self }
+    }
+}
+
+/// Header bytes that were received, with zeros in the place of a checksum: as they are emitted.
+pub fn without_checksum(packet: &Packet<'_>, headers: &[u8]) -> Vec<u8> {
+    let mut bytes = headers.to_vec();
+    bytes[HEADER_BYTES..packet.header.encoded_len()].fill(0);
+    bytes
 }
 
 /// The headers of `packet` as bytes.
@@ -86,7 +100,17 @@ pub fn ack_block() -> AckBlock {
     };
     ack.words.push(0x8000_0000_0000_0005);
     ack.words.push(0x0000_0000_0000_00ff);
-    ack.verdicts.push(VerdictEntry { psn: 0x1003, verdict: Verdict::Rnr });
+    ack.partial = true;
+    ack.verdicts.push(VerdictEntry {
+        psn: 0x1003,
+        verdict: Verdict::Rnr,
+        others: Others::Run(300),
+    });
+    ack.verdicts.push(VerdictEntry {
+        psn: 0x1200,
+        verdict: Verdict::Busy,
+        others: Others::Mask(5),
+    });
     ack.echoes.push(Echo { tx_num: 0xa0, timestamp: 0xb0, delay: 0xc0, path: 0x11, ce: false });
     ack.echoes.push(Echo { tx_num: 0xa1, timestamp: 0xb1, delay: u16::MAX, path: 0x12, ce: true });
     ack
@@ -119,23 +143,33 @@ pub fn samples() -> Vec<Sample> {
         cookie: 0,
     };
     let accepted = OpenParams { tag: 0xd57a_6001, echo_tag: 0x5eed_0001, ..open };
+    let checked = OpenParams { features: Features(open.features.0 | Features::INTEGRITY), ..open };
     let resp = ReadResp { msg_id: 0x0007_0009, offset: 0x0000_2800, status: ReadStatus::Ok };
     let gone = ReadResp { status: ReadStatus::RegionGone, ..resp };
     let write_imm = Body::WriteImm { msg, rdma, msg_len: 1 << 20, imm: 0xaabb_ccdd };
     let challenge = Body::Challenge { echo_tag: 0x5eed_0001, cookie: 0x0c00_c1e0_0c00_c1e0 };
-    let reset = Body::Reset { echo_tag: 0xd57a_6001, code: CloseCode::UnknownTag };
+    let reset = Body::Reset { echo_tag: 0xd57a_6001, code: CloseCode::UnknownTag, nonce: 0 };
+    let told = Body::Reset {
+        echo_tag: 0xd57a_6001,
+        code: CloseCode::UnknownTag,
+        nonce: 0x0c00_c1e0_0c00_c1e0,
+    };
     vec![
         sample("open", Body::Open(open), None, &[0; 8]),
+        sample("open", Body::Open(checked), None, &[0; 8]).checked("open-checked"),
         sample("open-ack", Body::OpenAck(accepted), None, &[]),
         sample("challenge", challenge, None, &[]),
         sample("close", Body::Close, None, &[]),
         sample("close-ack", Body::CloseAck, Some(ack_small()), &[]),
         sample("reset", reset, None, &[]),
+        sample("reset-told", told, None, &[]),
         sample("ack", Body::Ack, Some(ack_block()), &[]),
         sample("ack-small", Body::Ack, Some(ack_small()), &[]),
+        sample("ack-small", Body::Ack, Some(ack_small()), &[]).checked("ack-checked"),
         sample("probe", Body::Probe, None, &[]),
         sample("send", Body::Send(msg), None, b"hello"),
         sample("send-with-ack", Body::Send(msg), Some(ack_small()), b"hello"),
+        sample("send", Body::Send(msg), None, b"hello").checked("send-checked"),
         sample("send-imm", Body::SendImm(msg, 0xaabb_ccdd), None, b"hello"),
         sample("write", Body::Write(msg, rdma), None, b"segment"),
         sample("write-imm", write_imm, None, b"segment"),

@@ -79,7 +79,14 @@ impl Bench {
         for number in numbers {
             let headers = [number; 100];
             let (dst, path) = ("10.0.0.1:9".parse().unwrap(), number / 4 % 16);
-            let packet = TxPacket { dst, path, headers: &headers, payload: &[], padded_len: 0 };
+            let packet = TxPacket {
+                dst,
+                path,
+                headers: &headers,
+                payload: &[],
+                padded_len: 0,
+                finish: None,
+            };
             self.queue.push(&packet).unwrap();
         }
     }
@@ -131,7 +138,7 @@ fn a_full_socket_holds_back_its_path_only() {
 
 fn any_packet() -> TxPacket<'static> {
     let dst = "10.0.0.1:9".parse().unwrap();
-    TxPacket { dst, path: 0, headers: b"x", payload: &[], padded_len: 0 }
+    TxPacket { dst, path: 0, headers: b"x", payload: &[], padded_len: 0, finish: None }
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! How long one call on the engine takes while many peers fall silent together.
+
+use crate::world::{Call, MESSAGE_BYTES, World};
+use srd_core::Opcode;
+
+/// Most peers: an address handle each.
+pub const PEERS_MAX: u32 = 65_535;
+/// Runs of the same world. A call does the same work in each, so the least of its times is what
+/// the work takes, without what the machine did meanwhile.
+const RUNS: usize = 5;
+
+/// A message to each of so many peers has arrived and another one is on its way to each when all
+/// die. Prints what the calls took until every request has ended.
+pub fn run(peers: u32) -> Result<(), String> {
+    if peers == 0 || peers > PEERS_MAX {
+        return Err(format!("{peers} peers: from 1 to {PEERS_MAX}, an address handle each"));
+    }
+    let mut least = once(peers)?;
+    for _ in 1..RUNS {
+        let again = once(peers)?;
+        if again.len() != least.len() {
+            return Err("the same world took another number of calls".into());
+        }
+        for (l, a) in least.iter_mut().zip(again) {
+            l.ns = l.ns.min(a.ns);
+        }
+    }
+    println!("{peers} peers fall silent together; us per call, the least of {RUNS} runs for each");
+    println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "calls", "number", "median", "99.9 %", "most");
+    type Pick = fn(&Call) -> bool;
+    let rows: [(&str, Pick); 3] = [
+        ("handle_timeout, timers fire", |c| c.name == "handle_timeout" && c.steps > 0),
+        ("handle_timeout, none fires", |c| c.name == "handle_timeout" && c.steps == 0),
+        ("poll_transmit", |c| c.name == "poll_transmit"),
+    ];
+    for (name, pick) in rows {
+        let mut ns: Vec<u64> = least.iter().filter(|c| pick(c)).map(|c| c.ns).collect();
+        ns.sort_unstable();
+        let us = |at: usize| ns.get(at).map_or(0.0, |&ns| ns as f64 / 1000.0);
+        let (n, most) = (ns.len(), us(ns.len().saturating_sub(1)));
+        println!("{name:<28} {n:>8} {:>8.1} {:>8.1} {most:>8.1}", us(n / 2), us(n * 999 / 1000));
+    }
+    Ok(())
+}
+
+fn once(peers: u32) -> Result<Vec<Call>, String> {
+    let mut world = World::with_depth(peers, peers.max(2048))?;
+    world.post_many(Opcode::Send, u64::from(peers), MESSAGE_BYTES);
+    world.run_until_done()?;
+    world.post_many(Opcode::Send, u64::from(peers), MESSAGE_BYTES);
+    world.fall_silent()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dead_peers_end_every_request() {
+        super::run(300).unwrap();
+        assert!(super::run(0).is_err() && super::run(65_536).is_err());
+    }
+}

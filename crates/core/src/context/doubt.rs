@@ -1,0 +1,194 @@
+//! Whether a peer still has its end of an open context: asked of the peer itself.
+//!
+//! A Reset only says that somebody knows a tag, and many refused transmission numbers in a row only
+//! that one side has them wrong, so neither changes anything by itself. Each is a reason to doubt,
+//! and a doubt is a Challenge with a fresh secret number, sent within the context until it is
+//! answered. Who has the context answers with an Open-Ack, who has not with a Reset; either is
+//! believed only with that number.
+
+use crate::api::{Endpoint, Rx};
+use crate::context::{Active, ContextState};
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::{DOUBT_EVERY, GOODBYE_CHALLENGES};
+use crate::random::Random;
+use crate::time::{Span, Time};
+use srd_wire::{Body, CloseCode, Header, OpenParams};
+
+/// A question that the peer has not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    nonce: u64,
+    began: Time,
+    /// The next Challenge.
+    at: Time,
+    round: u8,
+    /// When silence is an answer.
+    ends: Time,
+    /// The peer has said, with both tags, that it goes away.
+    goodbye: bool,
+}
+
+impl Active {
+    /// When the doubt about the peer needs something done.
+    pub fn doubt_at(&self) -> Time {
+        self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn reset_received(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        h: &Header,
+        (echo_tag, code, nonce): (u32, CloseCode, u64),
+    ) -> Result<Rx, Drop> {
+        let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(Drop::UnknownTag) };
+        let c = self.contexts.get(ci);
+        // An answer to our Open knows our tag only; every other reset must show the peer's.
+        let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
+        if refusal && c.state == ContextState::Opening && c.peer_tag == 0 {
+            // Not believed at once: anybody could say it. The Open goes on until its time is over.
+            return Ok(Rx::Done);
+        }
+        if planted!(ResetUnproven) {
+            self.peer_lost(now, ci);
+            return Ok(Rx::Done);
+        }
+        if echo_tag == 0 || echo_tag != c.peer_tag {
+            return Err(Drop::BadHandshake);
+        }
+        self.counters.resets_received += 1;
+        match c.state {
+            ContextState::Opening => {
+                // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
+                let c = self.contexts.get_mut(ci);
+                (c.peer_tag, c.peer_incarnation) = (0, 0);
+                self.context_retag(ci);
+            }
+            // Nothing of either side rests on it.
+            ContextState::HalfOpen => self.context_end(now, ci),
+            _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
+            _ => {
+                let goodbye = code == CloseCode::GoingAway && h.dst_tag == c.local_tag;
+                self.doubt_begin(now, ci, goodbye)?;
+            }
+        }
+        Ok(Rx::Done)
+    }
+
+    /// The number that only the peer of `ci` can know, while it is doubted.
+    fn doubt_nonce(&self, ci: u32) -> Option<u64> {
+        self.contexts.get(ci).active.as_ref()?.doubt.as_ref().map(|d| d.nonce)
+    }
+
+    /// Asks the peer whether it still has the context, if it was not asked a moment ago. A peer
+    /// that has taken leave is given less time to contradict.
+    pub(crate) fn doubt_begin(&mut self, now: Time, ci: u32, goodbye: bool) -> Result<(), Drop> {
+        self.context_activate(ci);
+        let retry = self.cfg.loss.open_retry;
+        let last_word = now + retry.scale((1 << GOODBYE_CHALLENGES) - 1, 1);
+        let silent = now + self.cfg.loss.unresponsive_after;
+        let a = self.contexts.get_mut(ci).act();
+        if let Some(d) = a.doubt.as_mut() {
+            if goodbye && !d.goodbye {
+                (d.goodbye, d.ends) = (true, d.ends.min(last_word));
+                self.context_rearm(ci);
+            }
+            return Ok(());
+        }
+        if now < a.doubt_next {
+            return Err(Drop::BadHandshake);
+        }
+        let nonce = self.secrets.or(&mut self.rng).next_u64().max(1);
+        let a = self.contexts.get_mut(ci).act();
+        let ends = if goodbye { silent.min(last_word) } else { silent };
+        a.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye });
+        a.doubt_next = now + DOUBT_EVERY;
+        self.counters.doubts += 1;
+        self.doubt_ask(now, ci);
+        Ok(())
+    }
+
+    /// Sends a Challenge (again).
+    fn doubt_ask(&mut self, now: Time, ci: u32) {
+        let retry = self.cfg.loss.open_retry;
+        let most = self.cfg.loss.rto_max.max(retry);
+        let c = self.contexts.get_mut(ci);
+        let echo_tag = c.peer_tag;
+        let Some(d) = c.act().doubt.as_mut() else { return };
+        d.at = now + retry.scale(1 << d.round.min(16), 1).min(most);
+        d.round = d.round.saturating_add(1);
+        let cookie = d.nonce;
+        self.counters.challenges_sent += 1;
+        self.control_push_of(ci, Body::Challenge { echo_tag, cookie });
+        self.context_rearm(ci);
+    }
+
+    /// The timer of the doubt fired.
+    pub(crate) fn doubt_fire(&mut self, now: Time, ci: u32) {
+        let seen = self.seen(now);
+        let c = self.contexts.get(ci);
+        let Some(d) = c.active.as_ref().and_then(|a| a.doubt) else { return };
+        if d.ends > seen {
+            if d.at <= now {
+                self.doubt_ask(now, ci);
+            }
+            return;
+        }
+        // What arrived in the first half may have been under way when the peer went.
+        let half = Span(d.ends.since(d.began).0 / 2);
+        if c.last_heard > d.began + half {
+            return self.doubt_end(now, ci);
+        }
+        match (d.goodbye, c.outstanding) {
+            (true, _) => self.peer_lost(now, ci),
+            (false, 0) => self.peer_forget(now, ci),
+            // The silence ends the work by itself.
+            (false, _) => self.doubt_end(now, ci),
+        }
+    }
+
+    fn doubt_end(&mut self, now: Time, ci: u32) {
+        let a = self.contexts.get_mut(ci).act();
+        a.doubt = None;
+        a.doubt_next = now + DOUBT_EVERY;
+        self.context_rearm(ci);
+    }
+
+    /// An answer to a Challenge within a context: the peer has it. What it counts is right.
+    pub(crate) fn doubt_refuted(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
+        if self.doubt_nonce(ci) != Some(p.cookie) {
+            return Err(Drop::BadHandshake);
+        }
+        self.counters.doubts_refuted += 1;
+        let c = self.contexts.get_mut(ci);
+        c.last_heard = now;
+        let a = c.act();
+        a.replay.correct(p.tx_num_start.wrapping_sub(1));
+        c.rx_tx_num_max = c.act().replay.newest();
+        self.doubt_end(now, ci);
+        Ok(Rx::Done)
+    }
+
+    /// A Challenge within a context: its sender doubts that we have it.
+    pub(crate) fn doubted(&mut self, ci: u32, echo_tag: u32, nonce: u64) -> Result<Rx, Drop> {
+        let c = self.contexts.get(ci);
+        if echo_tag != c.local_tag || c.peer_tag == 0 || nonce == 0 {
+            return Err(Drop::BadHandshake);
+        }
+        self.open_ack_send(ci, nonce);
+        Ok(Rx::Done)
+    }
+
+    /// The peer has lost the context, and has proved it.
+    fn peer_lost(&mut self, now: Time, ci: u32) {
+        if self.contexts.get(ci).state == ContextState::Closing {
+            self.closed(now, ci);
+        } else {
+            self.context_abort(now, ci);
+        }
+    }
+}

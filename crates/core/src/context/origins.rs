@@ -1,0 +1,141 @@
+//! Where contexts that others opened come from: whoever can receive at many addresses of one
+//! network must not have the whole table.
+
+use super::Keyed;
+use crate::config::EngineConfig;
+use core::net::IpAddr;
+use hashbrown::HashMap;
+
+/// A network that one party is likely to hold: an IPv4 /24, an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Prefix {
+    V4([u8; 3]),
+    V6([u16; 4]),
+}
+
+impl Prefix {
+    /// The network of an address.
+    pub fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(a) => {
+                let [x, y, z, _] = a.octets();
+                Self::V4([x, y, z])
+            }
+            IpAddr::V6(a) => {
+                let [w, x, y, z, ..] = a.segments();
+                Self::V6([w, x, y, z])
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    inbound: u32,
+    half_open: u32,
+}
+
+/// Counts of contexts per network of the peer; at most one entry per context.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    counts: HashMap<Prefix, Count, Keyed>,
+    half_open: u32,
+}
+
+impl Origins {
+    pub fn new(keyed: Keyed) -> Self {
+        Self { counts: HashMap::with_hasher(keyed), half_open: 0 }
+    }
+
+    /// Whether who opens a context from `ip` must prove that it receives there: many contexts wait
+    /// for their openers to confirm them, in all or from the same network.
+    pub fn asks_proof(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
+        let most = cfg.half_opens_max;
+        self.half_open >= most || self.count(ip).half_open >= (most / 4).max(1)
+    }
+
+    /// Whether the network of `ip` holds as many contexts as it may.
+    pub fn is_full(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
+        self.count(ip).inbound >= cfg.inbound_per_prefix_max
+    }
+
+    /// Whether it holds three quarters of them.
+    pub fn is_nearly_full(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
+        let most = cfg.inbound_per_prefix_max;
+        self.count(ip).inbound >= most - most / 4
+    }
+
+    /// A context that a peer at `ip` opened begins or ends.
+    pub fn inbound(&mut self, ip: IpAddr, begins: bool) {
+        self.change(ip, |n| step(&mut n.inbound, begins));
+    }
+
+    /// A context with `ip` becomes half open, or is no longer.
+    pub fn half_open(&mut self, ip: IpAddr, begins: bool) {
+        step(&mut self.half_open, begins);
+        self.change(ip, |n| step(&mut n.half_open, begins));
+    }
+
+    fn count(&self, ip: IpAddr) -> Count {
+        self.counts.get(&Prefix::of(ip)).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, ip: IpAddr, change: impl FnOnce(&mut Count)) {
+        let prefix = Prefix::of(ip);
+        let count = self.counts.entry(prefix).or_default();
+        change(count);
+        if count.inbound == 0 && count.half_open == 0 {
+            self.counts.remove(&prefix);
+        }
+    }
+}
+
+fn step(n: &mut u32, up: bool) {
+    debug_assert!(up || *n > 0, "counted once");
+    *n = if up { *n + 1 } else { n.saturating_sub(1) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    fn ip(s: &str) -> IpAddr {
+        s.parse().unwrap()
+    }
+
+    #[test]
+    fn networks() {
+        let same = |a, b| Prefix::of(ip(a)) == Prefix::of(ip(b));
+        assert!(same("10.1.2.3", "10.1.2.250") && !same("10.1.2.3", "10.1.3.3"));
+        assert!(same("fd00::1", "fd00::2:1:1:1") && !same("fd00::1", "fd00:0:0:1::1"));
+        assert!(same("10.1.2.3", "::ffff:10.1.2.9"));
+        assert!(!same("0.0.0.1", "::1"));
+    }
+
+    #[test]
+    fn what_begins_and_ends_leaves_nothing() {
+        let mut cfg = EngineConfig::sockets(ip("10.0.0.1"), 0, 1024);
+        (cfg.half_opens_max, cfg.inbound_per_prefix_max) = (8, 4);
+        let mut o = Origins::new(Keyed::draw(&mut Rng::from_seed(1)));
+        let (a, b, c) = (ip("10.1.2.3"), ip("10.1.2.4"), ip("10.1.3.3"));
+        for who in [a, b] {
+            assert!(!o.asks_proof(a, &cfg));
+            o.inbound(who, true);
+            o.half_open(who, true);
+        }
+        // A quarter of eight are from one network.
+        assert!(o.asks_proof(a, &cfg) && !o.asks_proof(c, &cfg));
+        o.half_open(b, false);
+        assert!(!o.asks_proof(a, &cfg));
+        o.inbound(a, true);
+        assert!(o.is_nearly_full(b, &cfg) && !o.is_full(b, &cfg));
+        o.inbound(b, true);
+        assert!(o.is_full(a, &cfg) && !o.is_full(c, &cfg));
+        for _ in 0..4 {
+            o.inbound(a, false);
+        }
+        o.half_open(a, false);
+        assert_eq!((o.counts.len(), o.half_open), (0, 0));
+    }
+}

@@ -1,0 +1,85 @@
+//! Answers to strangers: they wait behind everything that is ours, and are few.
+
+use crate::api::{Endpoint, TxSink};
+use crate::bucket::Bucket;
+use crate::context::cookie::Claim;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::{STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_QUEUE_MAX};
+use crate::time::Time;
+use crate::tx::{Out, control::Control};
+use srd_wire::{Body, CloseCode, Header, PacketType};
+use std::collections::VecDeque;
+
+/// What waits to be told to strangers.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    queue: VecDeque<Control>,
+    resets: Bucket,
+}
+
+impl Strangers {
+    pub fn new(now: Time) -> Self {
+        let resets = Bucket::new(now, STRANGER_RESETS_MAX, STRANGER_RESET_EVERY);
+        Self { queue: VecDeque::new(), resets }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    /// A packet for a context that is not here, or no more: its sender talks to an engine that is
+    /// gone. Tell it, unless it is itself the end of something.
+    pub(crate) fn stranger(&mut self, now: Time, from: Endpoint, h: &Header, body: &Body) {
+        if h.kind == PacketType::CloseAck || h.dst_tag == 0 {
+            return;
+        }
+        let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
+        // Who asks is told that it was heard. Nobody else can prove that.
+        let nonce = if let Body::Challenge { cookie, .. } = *body { cookie } else { 0 };
+        let reset = Body::Reset { echo_tag: h.dst_tag, code, nonce };
+        self.stranger_refuse(now, from, 0, reset);
+    }
+
+    /// A Reset to a stranger, if there were not too many.
+    pub(crate) fn stranger_refuse(&mut self, now: Time, to: Endpoint, dst_tag: u32, reset: Body) {
+        if self.strangers.resets.is_empty(now) {
+            self.counters.control_dropped += 1;
+            return;
+        }
+        if self.stranger_tell(to, dst_tag, reset) {
+            self.strangers.resets.take();
+            self.counters.resets_sent += 1;
+        }
+    }
+
+    /// Asks a stranger to prove that it receives at the address that it opens from.
+    pub(crate) fn challenge(&mut self, now: Time, claim: &Claim) {
+        let cookie = self.cookies.make(now, claim);
+        let body = Body::Challenge { echo_tag: claim.tag, cookie };
+        if self.stranger_tell(claim.who, claim.tag, body) {
+            self.counters.challenges_sent += 1;
+        }
+    }
+
+    fn stranger_tell(&mut self, dst: Endpoint, dst_tag: u32, body: Body) -> bool {
+        let queue = &mut self.strangers.queue;
+        if queue.len() >= STRANGERS_QUEUE_MAX {
+            self.counters.control_dropped += 1;
+            return false;
+        }
+        queue.push_back(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });
+        true
+    }
+
+    /// Answers to strangers, as far as there is room behind all that is ours.
+    pub(crate) fn emit_strangers(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(c) = self.strangers.queue.pop_front() else { return };
+            self.emit_one(now, &c, out);
+        }
+    }
+}

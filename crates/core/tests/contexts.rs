@@ -1,0 +1,158 @@
+//! How contexts begin and end, as small stories: what one side has dropped and the other has not,
+//! peers that offer nothing or take nothing, and peers that are nobody else.
+
+mod common;
+#[path = "common/puppet.rs"]
+mod puppet;
+use common::*;
+use puppet::Puppet;
+use srd_core::wire::{Body, PacketType};
+use srd_core::*;
+
+/// The peer accepted our Open, our confirmation was lost, and the work that the context was for was
+/// withdrawn. The peer dropped the context after a while; later work ended as if it had restarted.
+#[test]
+fn work_for_a_context_that_the_peer_dropped_unused_succeeds() {
+    let mut p = Pair::new(1);
+    p.net.hosts[1].recv(p.qp[1], 1, 100);
+    p.send(0, 1, vec![1; 100]).unwrap();
+    let open = |n: &Net| n.hosts[0].engine.context_stats().iter().any(|c| c.state == "Open");
+    assert!(p.net.run_until(Span::from_ms(1), open));
+    let (ah, now) = (p.ah[0], p.net.now);
+    p.net.hosts[0].engine.ah_destroy(now, ah).unwrap();
+    p.net.faults.dead = true;
+    p.net.run(Span::from_ms(1));
+    p.net.faults.dead = false;
+    p.net.run(Span::from_ms(500));
+    assert!(p.net.hosts[1].engine.context_stats().is_empty(), "dropped");
+    assert!(open(&p.net), "not dropped");
+    p.net.hosts[0].done.clear();
+    let now = p.net.now;
+    p.ah[0] = p.net.hosts[0].ah(now, ip(1));
+    p.send(0, 2, vec![2; 100]).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok]);
+    assert_eq!(p.net.hosts[1].received, [vec![2; 100]]);
+    assert!(p.net.hosts[0].events.is_empty(), "{:?}", p.net.hosts[0].events);
+}
+
+/// The same when the peer still has the context: it goes on with it.
+#[test]
+fn work_for_a_context_that_the_peer_kept_goes_through_it() {
+    let mut p = Pair::new(2);
+    p.net.hosts[1].recv(p.qp[1], 1, 100);
+    p.send(0, 1, vec![1; 100]).unwrap();
+    let open = |n: &Net| n.hosts[0].engine.context_stats().iter().any(|c| c.state == "Open");
+    assert!(p.net.run_until(Span::from_ms(1), open));
+    let (ah, now) = (p.ah[0], p.net.now);
+    p.net.hosts[0].engine.ah_destroy(now, ah).unwrap();
+    p.net.faults.dead = true;
+    p.net.run(Span::from_ms(1));
+    p.net.faults.dead = false;
+    p.net.hosts[0].done.clear();
+    let now = p.net.now;
+    p.ah[0] = p.net.hosts[0].ah(now, ip(1));
+    p.send(0, 2, vec![2; 100]).unwrap();
+    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok]);
+    let c = p.net.hosts[1].engine.counters();
+    assert_eq!((c.contexts_closed, c.challenges_sent), (0, 0));
+}
+
+/// A peer that is alive and takes nothing kept the tombstones of its requests under way for ever.
+#[test]
+fn tombstones_are_given_up() {
+    let mut p = Puppet::new(config(0), |_| {});
+    p.post(Opcode::Send, 100);
+    let mut sent = 0;
+    for _ in 0..6_000 {
+        p.say(Body::Probe, 0, None);
+        p.pass(Span::from_ms(10));
+        sent += p.reliable().len();
+    }
+    assert_eq!(p.victim.statuses(), [Status::LocalUnrespRemote]);
+    assert!((200..=210).contains(&sent), "{sent} transmissions");
+    assert!(p.victim.engine.context_stats().is_empty());
+    let unresponsive = |e: &AsyncEvent| matches!(e, AsyncEvent::PeerUnresponsive(_));
+    assert_eq!(p.victim.events.iter().filter(|e| unresponsive(e)).count(), 1);
+    p.pass(Span::from_secs(10));
+    assert!(p.heard.is_empty(), "nothing leaves any more");
+}
+
+/// Who offers reads, or writes with immediate, and takes none at a time, was waited for for ever.
+#[test]
+fn a_peer_that_takes_none_at_a_time_does_not_offer_it() {
+    for (op, len) in [(Opcode::Read, 100), (Opcode::WriteImm, 5_000)] {
+        let mut p = Puppet::new(config(0), |o| (o.reads_max, o.write_imms_max) = (0, 0));
+        p.post(op, len);
+        p.pass(Span::from_us(10));
+        assert_eq!(p.victim.statuses(), [Status::RemoteFeatureMismatch], "{op:?}");
+    }
+    // A write with immediate of one packet needs no place.
+    let mut p = Puppet::new(config(0), |o| o.write_imms_max = 0);
+    p.post(Opcode::WriteImm, 100);
+    p.pass(Span::from_us(10));
+    let heard = p.reliable();
+    assert!(heard.iter().any(|f| f.header.kind == PacketType::WriteImm));
+}
+
+/// The address of a process that has gone may be that of the one which asks for it. It sent to
+/// itself, without end where receives are waited for, and nobody said so.
+#[test]
+fn a_send_to_oneself_that_is_refused_is_told() {
+    for queue_pair_exists in [false, true] {
+        let mut net = Net::new(3, vec![config(0)]);
+        let now = net.now;
+        let qp = net.hosts[0].qp(now, QpType::Srd, false);
+        let ah = net.hosts[0].ah(now, ip(0));
+        let to = if queue_pair_exists { qp } else { Qpn(99) };
+        for i in 0..3 {
+            net.hosts[0].post(now, qp, send_wr(i, ah, to, 10), vec![1; 10]).unwrap();
+        }
+        net.run(Span::from_ms(50));
+        let port = net.hosts[0].engine.config().port_base;
+        assert_eq!(net.hosts[0].events, [AsyncEvent::PeerIsSelf(Endpoint { ip: ip(0), port })]);
+        let ended = if queue_pair_exists { 0 } else { 3 };
+        assert_eq!(net.hosts[0].statuses(), vec![Status::RemoteBadDestQpn; ended]);
+    }
+}
+
+/// Who sends to itself and receives is left alone.
+#[test]
+fn a_send_to_oneself_that_is_meant_is_not_told() {
+    let mut net = Net::new(4, vec![config(0)]);
+    let now = net.now;
+    let qp = net.hosts[0].qp(now, QpType::Srd, false);
+    let ah = net.hosts[0].ah(now, ip(0));
+    net.hosts[0].recv(qp, 1, 10);
+    net.hosts[0].post(now, qp, send_wr(1, ah, qp, 10), vec![1; 10]).unwrap();
+    assert!(net.run_until(Span::from_ms(50), |n| n.hosts[0].sends_done() == 1));
+    assert_eq!(net.hosts[0].statuses(), [Status::Ok]);
+    assert_eq!(net.hosts[0].events, []);
+}
+
+/// The queue pairs of every process had the numbers 0, 1, 2 of its slot: a request for a process
+/// that had gone always found a queue pair of the one that came after it.
+#[test]
+fn queue_pairs_of_each_life_begin_anywhere() {
+    let mut first = std::collections::BTreeSet::new();
+    for life in 0..64 {
+        let random = Randomness::from_entropy([life; 32], [u64::from(life) + 1; 4]);
+        let mut engine = Engine::new(config(0), random, Time(1), ()).unwrap();
+        let (pd, cq) = (engine.pd_create().unwrap(), engine.cq_create(10).unwrap());
+        let init = QpInit {
+            kind: QpType::Srd,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            sq_depth: 1,
+            rq_depth: 1,
+            unsolicited_write_recv: false,
+        };
+        let [a, b] = [(); 2].map(|()| engine.qp_create(Time(1), init).unwrap());
+        assert_eq!(b.index(), a.index().wrapping_add(1));
+        assert_eq!(a.slot(), 0);
+        first.insert(a.index());
+    }
+    assert!(first.len() > 40, "{} of 64 are different", first.len());
+}

@@ -1,0 +1,225 @@
+//! The checksum behind the common header: CRC-32C over all other bytes of the datagram.
+//!
+//! UDP has 16 bits of checksum, which let one damaged datagram of 65,536 pass, and which virtual
+//! links do not calculate at all. CRC-32C (Castagnoli; as in iSCSI and SCTP, RFC 3385 compares)
+//! finds every change of up to three bits and every burst of up to 32 in datagrams of any length.
+
+use crate::{
+    AckBlock, CHECKSUM_BYTES, Flags, HEADER_BYTES, Packet, ParseError, VERSION, bytes, parse,
+};
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// End of the checksum, where what it covers goes on.
+const CHECKSUM_END: usize = HEADER_BYTES + CHECKSUM_BYTES;
+
+/// A checksum that grows with the bytes it covers. Its place in the packet counts as zeros.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum(Digest);
+
+impl Checksum {
+    #[inline]
+    fn of_header(header: &[u8; HEADER_BYTES]) -> Self {
+        // One call of the calculator for a fixed length, not two.
+        let mut start = [0; CHECKSUM_END];
+        bytes::put::<0, HEADER_BYTES, _>(&mut start, *header);
+        let mut sum = Self(Digest::new(CrcAlgorithm::Crc32Iscsi));
+        sum.update(&start);
+        sum
+    }
+
+    /// Takes the bytes that follow those taken before.
+    #[inline]
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// As it stands in the packet, big-endian.
+    #[inline]
+    fn to_wire(self) -> [u8; CHECKSUM_BYTES] {
+        (self.0.finalize() as u32).to_be_bytes()
+    }
+}
+
+/// Whether a datagram says that it carries a checksum.
+#[inline]
+fn is_checked(header: &[u8; HEADER_BYTES]) -> bool {
+    let flags = Flags(bytes::u8_at::<1, _>(header) & 0x0f);
+    let sealed = flags.has(Flags::SEALED);
+    bytes::u8_at::<0, _>(header) >> 5 == VERSION && flags.has(Flags::CHECKED) && !sealed
+}
+
+/// Whether the datagram is as it was sent. One without a checksum passes: whether it must have one
+/// is for the receiver to know.
+///
+/// # Errors
+/// [`ParseError::Checksum`]; [`ParseError::Truncated`] where the datagram ends before its checksum
+/// does.
+#[inline]
+pub fn verify(datagram: &[u8]) -> Result<(), ParseError> {
+    let Some((header, rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else { return Ok(()) };
+    if !is_checked(header) {
+        return Ok(());
+    }
+    let Some((told, rest)) = rest.split_first_chunk::<CHECKSUM_BYTES>() else {
+        return Err(ParseError::Truncated);
+    };
+    let mut sum = Checksum::of_header(header);
+    sum.update(rest);
+    if sum.to_wire() == *told { Ok(()) } else { Err(ParseError::Checksum) }
+}
+
+/// [`verify`], then [`parse`]: how packets from a network are read.
+///
+/// # Errors
+/// Those of both.
+///
+/// ```
+/// use srd_wire::{
+///     AckBlock, Backlog, Body, Flags, Header, Packet, PacketType, ParseError, emit, parse_checked,
+///     stamp,
+/// };
+/// let header = Header {
+///     kind: PacketType::Probe,
+///     flags: Flags(Flags::CHECKED),
+///     backlog: Backlog(0),
+///     path: 0,
+///     slot: 0,
+///     dst_tag: 1,
+///     tx_num: 2,
+///     timestamp: 3,
+///     psn: 4,
+///     una_delta: 0,
+///     ack_echo: 0,
+/// };
+/// let packet = Packet { header, ack: None, body: Body::Probe, payload_len: 0 };
+/// let mut bytes = [0; 28];
+/// assert_eq!(emit(&packet, &mut bytes), 28);
+/// stamp(&mut bytes);
+///
+/// let mut ack = AckBlock::default();
+/// assert_eq!(parse_checked(&bytes, &mut ack), Ok((packet, 28)));
+/// bytes[17] ^= 4;
+/// assert_eq!(parse_checked(&bytes, &mut ack), Err(ParseError::Checksum));
+/// ```
+#[inline]
+pub fn parse_checked<'a>(
+    datagram: &[u8],
+    ack: &'a mut AckBlock,
+) -> Result<(Packet<'a>, usize), ParseError> {
+    verify(datagram)?;
+    parse(datagram, ack)
+}
+
+/// Writes the checksum into a whole datagram. One without the flag `CHECKED` stays as it is.
+#[inline]
+pub fn stamp(datagram: &mut [u8]) {
+    let len = datagram.len();
+    let (headers, payload) = datagram.split_at_mut(len.min(CHECKSUM_END));
+    headers_stamp(headers, |sum| sum.update(payload));
+}
+
+/// Writes the checksum into `headers`, which bytes in other places follow: `follow` gives them to
+/// the checksum in their order, the padding of an Open too. Without the flag `CHECKED`, nothing is
+/// done and `follow` is not called.
+#[inline]
+pub fn headers_stamp(headers: &mut [u8], follow: impl FnOnce(&mut Checksum)) {
+    let Some((header, rest)) = headers.split_first_chunk_mut::<HEADER_BYTES>() else { return };
+    if !is_checked(header) {
+        return;
+    }
+    let Some((place, rest)) = rest.split_first_chunk_mut::<CHECKSUM_BYTES>() else { return };
+    let mut sum = Checksum::of_header(header);
+    if !rest.is_empty() {
+        sum.update(rest);
+    }
+    follow(&mut sum);
+    *place = sum.to_wire();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checksum of `datagram`, bit by bit from the polynomial of RFC 3720.
+    fn by_bits(datagram: &[u8]) -> u32 {
+        let mut zeroed = datagram
+            .iter()
+            .enumerate()
+            .map(|(at, &byte)| if (HEADER_BYTES..CHECKSUM_END).contains(&at) { 0 } else { byte });
+        !zeroed.by_ref().fold(u32::MAX, |sum, byte| {
+            (0..8).fold(sum ^ u32::from(byte), |s, _| (s >> 1) ^ ((s & 1) * 0x82f6_3b78))
+        })
+    }
+
+    fn datagram<const N: usize>() -> [u8; N] {
+        let mut bytes = [0; N];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = (at * 37 + 11) as u8;
+        }
+        bytes[0] = VERSION << 5 | 16;
+        bytes[1] = Flags::CHECKED;
+        bytes
+    }
+
+    #[test]
+    fn it_is_the_polynomial_s_whatever_the_cuts() {
+        let mut whole = datagram::<700>();
+        for len in (CHECKSUM_END..100).chain([255, 256, 257, 511, 512, 699, 700]) {
+            stamp(&mut whole[..len]);
+            let told = whole[HEADER_BYTES..CHECKSUM_END].try_into().unwrap();
+            assert_eq!(u32::from_be_bytes(told), by_bits(&whole[..len]), "{len}");
+            assert_eq!(verify(&whole[..len]), Ok(()));
+            for cut in [CHECKSUM_END, CHECKSUM_END + 12, 300].into_iter().filter(|&c| c <= len) {
+                let mut parts = datagram::<700>();
+                let (headers, rest) = parts[..len].split_at_mut(cut);
+                headers_stamp(headers, |sum| rest.chunks(7).for_each(|c| sum.update(c)));
+                assert_eq!(parts[..len], whole[..len], "{len} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn up_to_three_flipped_bits_are_found() {
+        let mut bytes = datagram::<60>();
+        stamp(&mut bytes);
+        // The three bits that say whether there is a checksum: without it, the receiver's state
+        // decides.
+        let says = |bit: usize| (5..8).contains(&bit) || bit == 8 + 2 || bit == 8 + 3;
+        let bits = || (0..bytes.len() * 8).filter(|&bit| !says(bit));
+        for a in bits() {
+            for b in bits().filter(|&b| b >= a).step_by(5) {
+                for c in [b, bytes.len() * 8 - 1 - (a + b) % 300] {
+                    let mut damaged = bytes;
+                    for bit in [a, b, c] {
+                        damaged[bit / 8] ^= 1 << (bit % 8);
+                    }
+                    if damaged != bytes && !says(c) {
+                        assert_eq!(verify(&damaged), Err(ParseError::Checksum), "{a} {b} {c}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_the_flag_nothing_is_written_and_all_passes() {
+        for (at, value) in [(1, 0), (0, 3 << 5 | 16), (1, Flags::CHECKED | Flags::SEALED)] {
+            let mut bytes = datagram::<60>();
+            bytes[at] = value;
+            let before = bytes;
+            stamp(&mut bytes);
+            assert_eq!(bytes, before);
+            assert_eq!(verify(&bytes), Ok(()));
+        }
+    }
+
+    #[test]
+    fn short_ones_are_refused_and_never_panic() {
+        let mut bytes = datagram::<28>();
+        for len in 0..CHECKSUM_END {
+            stamp(&mut bytes[..len]);
+            let want = if len < HEADER_BYTES { Ok(()) } else { Err(ParseError::Truncated) };
+            assert_eq!(verify(&bytes[..len]), want, "{len}");
+        }
+    }
+}
