@@ -71,6 +71,10 @@ pub const RETRANSMITS_MAX: u8 = 100;
 /// Transmissions of a context that are kept in mind for echoes, beyond twice those in flight: 64
 /// KiB. More within one round trip leave no sample.
 pub const SENT_LOG_MAX: usize = 8192;
+/// For so long at least, while they are no more: the longest timeout by default. What all contexts
+/// keep in mind is what the engine has sent in that time: 0.8 MB at a million packets per second,
+/// twice that with the room to grow.
+pub const SENT_LOG_SPAN: Span = Span::from_ms(100);
 /// Transmission numbers this far below the newest are refused as replays, and this far above it
 /// taken only when their neighbour has arrived as well.
 pub const REPLAY_WINDOW: u64 = 8192;

@@ -280,6 +280,7 @@ fn counters_of(world: &SrdWorld) -> Counters {
         sum.retrans_pkts += c.retrans_pkts;
         sum.retrans_bytes += c.retrans_bytes;
         sum.retrans_spurious_pkts += c.retrans_spurious_pkts;
+        sum.echoes_refused += c.echoes_refused;
         sum.retrans_timeout_events += c.retrans_timeout_events;
         sum.tlp_pkts += c.tlp_pkts;
         sum.ack_pkts += c.ack_pkts;

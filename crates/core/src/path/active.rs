@@ -288,14 +288,14 @@ impl Active {
     pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, sample: &Sample) {
         let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
         let base_before = self.rtt.min_ns();
-        let least_ns = rtt::least_ns(sample.rtt, sample.claimed);
-        let queue_ns = self.rtt.on_sample(now, ns, least_ns, ns32(sample.back));
+        let whole_ns = rtt::sample_ns(sample.rtt + sample.claimed);
+        let queue_ns = self.rtt.on_sample(now, ns, whole_ns, ns32(sample.back));
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
         let entry = self.set.get_mut(path);
         entry.rtt.on_sample(ns);
-        entry.rtt_ns_min = entry.rtt_ns_min.min(least_ns);
+        entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         let late = self.lateness(queue_ns, base, target);
         if late == 0 {
@@ -446,10 +446,14 @@ impl Active {
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {
+        let floor_ns = self.rtt.floor_ns();
         out.extend(self.set.paths.iter().enumerate().map(|(i, e)| PathStats {
             path: i as u8,
             rtt_ns_smoothed: u64::from(e.rtt.srtt_ns),
-            rtt_ns_min: if e.rtt_ns_min == u32::MAX { 0 } else { u64::from(e.rtt_ns_min) },
+            rtt_ns_min: match e.rtt_ns_min {
+                u32::MAX => 0,
+                ns => u64::from(ns.max(floor_ns)),
+            },
             packets_sent: e.sent(),
             packets_lost: u64::from(e.lost),
             packets_ce: u64::from(e.ce),

@@ -35,6 +35,34 @@ impl Smoothed {
     }
 }
 
+/// The least of samples since a half window began, and in the one before; `u32::MAX` without any.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    now: u32,
+    before: u32,
+}
+
+impl Least {
+    fn known(before: u32) -> Self {
+        Self { now: u32::MAX, before }
+    }
+
+    fn get(&self) -> u32 {
+        self.now.min(self.before)
+    }
+
+    fn on_sample(&mut self, ns: u32) {
+        self.now = self.now.min(ns);
+    }
+
+    fn half_end(&mut self) {
+        // A standing queue must not become the base: it may rise by an eighth per half window.
+        let risen = u64::from(self.before) * 9 / 8;
+        self.before = self.now.min(u32::try_from(risen).unwrap_or(u32::MAX));
+        self.now = u32::MAX;
+    }
+}
+
 /// RTTs of a peer over all its paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rtt {
@@ -42,8 +70,10 @@ pub(crate) struct Rtt {
     pub all: Smoothed,
     /// Of paths that were not late, and without what the way back took too long.
     pub on_time: Smoothed,
-    min_ns_now: u32,
-    min_ns_before: u32,
+    /// Of round trips without what hosts took.
+    least: Least,
+    /// Of whole round trips, as measured here.
+    whole: Least,
     half_began: Time,
     widened: u8,
     rounds_quiet: u8,
@@ -52,38 +82,49 @@ pub(crate) struct Rtt {
 impl Rtt {
     /// With what an earlier life of the context knew (zeros: nothing).
     pub(crate) fn new(now: Time, all: Smoothed, min_ns: u32) -> Self {
-        let min_ns_before = if min_ns == 0 { u32::MAX } else { min_ns };
+        let least = if min_ns == 0 { u32::MAX } else { min_ns };
         Self {
             all,
             on_time: Smoothed::default(),
-            min_ns_now: u32::MAX,
-            min_ns_before,
+            least: Least::known(least),
+            // What was believed stays so, and is no reason to believe still less.
+            whole: Least::known(least.saturating_add(least / 3)),
             half_began: now,
             widened: 0,
             rounds_quiet: 0,
         }
     }
 
-    /// Takes a sample; returns by how many ns it exceeds the least RTT. `least_ns`: what it says of
-    /// the least RTT ([`least_ns`]); `back_ns`: what the way back took longer than others, not in
-    /// `ns`.
-    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, least_ns: u32, back_ns: u32) -> u32 {
+    /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was measured
+    /// here, of which `ns` is left without what the peer says of waits; `back_ns`: what the way back
+    /// took longer than others, not in `ns`.
+    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, whole_ns: u32, back_ns: u32) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
             self.half_began = now;
-            // A standing queue must not become the base: it may rise by an eighth per half window.
-            let risen = u64::from(self.min_ns_before) * 9 / 8;
-            self.min_ns_before = self.min_ns_now.min(u32::try_from(risen).unwrap_or(u32::MAX));
-            self.min_ns_now = u32::MAX;
+            self.least.half_end();
+            self.whole.half_end();
         }
-        self.min_ns_now = self.min_ns_now.min(least_ns);
-        ns.saturating_sub(self.min_ns_now.min(self.min_ns_before))
+        self.least.on_sample(ns);
+        self.whole.on_sample(whole_ns);
+        ns.saturating_sub(self.least.get().max(self.floor_ns()))
     }
 
     /// Least RTT in ns; 0 before the first sample.
     pub(crate) fn min_ns(&self) -> u32 {
-        let least = self.min_ns_now.min(self.min_ns_before);
-        if least == u32::MAX { 0 } else { least }
+        match self.least.get() {
+            u32::MAX => 0,
+            least => least.max(self.floor_ns()),
+        }
+    }
+
+    /// No round trip is believed to be shorter, whatever the peer says of how long packets waited
+    /// there and how late theirs were: three quarters of the quickest that was measured here. Honest
+    /// peers answer sooner now and then, and what they say of other packets is believed whole; one
+    /// that lies takes a quarter off.
+    pub(crate) fn floor_ns(&self) -> u32 {
+        let whole = self.whole.get();
+        if whole == u32::MAX || planted!(WaitBelieved) { 0 } else { whole - whole.div_ceil(4) }
     }
 
     /// A loss was none: be more patient.
@@ -119,14 +160,6 @@ pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Sp
 /// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
 pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
     Span((u64::from(base_ns) * 3 / 4).max(u64::from(p.target_ns_min)))
-}
-
-/// What a sample says of the least RTT, of which `claimed` was taken off on the peer's word: not
-/// less than three quarters of what was measured here. Honest peers answer sooner now and then, so
-/// that the least of all is the true one; one that lies takes a quarter off it at most.
-pub(crate) fn least_ns(rtt: Span, claimed: Span) -> u32 {
-    let claimed = if planted!(WaitBelieved) { Span::ZERO } else { claimed };
-    sample_ns(rtt.max(Span((rtt + claimed).0 / 4 * 3)))
 }
 
 /// An RTT sample as 32 bits; zero would read as "none".

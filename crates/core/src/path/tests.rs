@@ -337,6 +337,32 @@ fn the_least_rtt_forgets() {
     assert_eq!(b.context.rtt_min(), Span(30 * US));
 }
 
+/// What the peer says of waits is believed of each packet, as long as it does not bring the least
+/// round trip below three quarters of the quickest that was measured whole.
+#[test]
+fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
+    let mut b = Bench::new(PathPolicy::Srd, 64);
+    let mut least = |b: &mut Bench, rtt: u64, claimed: u64| {
+        let (rtt, claimed) = (Span(rtt * US), Span(claimed * US));
+        let sent = Time(b.now.0 - (rtt + claimed).0);
+        let sample = Sample { sent, rtt, back: Span::ZERO, claimed, ce: false };
+        b.context.on_sample(b.now, 3, &sample);
+        let mut stats = Vec::new();
+        b.context.stats(&mut stats);
+        assert_eq!(stats[3].rtt_ns_min, b.context.rtt_min().0);
+        b.context.rtt_min().0
+    };
+    assert_eq!(least(&mut b, 20, 20), 30 * US, "no packet was there and back in less than 40");
+    assert_eq!(least(&mut b, 24, 0), 20 * US, "believed now of the one before");
+    assert_eq!(least(&mut b, 19, 21), 19 * US);
+    assert_eq!(least(&mut b, 1, 39), 18 * US);
+    assert_eq!(least(&mut b, 1, 15), 12 * US);
+    // Another life does not take off as much again.
+    b.context.shrink();
+    assert_eq!(b.context.rtt_min().0, 12 * US);
+    assert_eq!(least(&mut b, 1, 15), 12 * US);
+}
+
 #[test]
 fn acknowledgments_rotate_and_leave_dead_paths() {
     let mut b = Bench::new(PathPolicy::Srd, 64);

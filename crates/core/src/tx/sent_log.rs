@@ -2,19 +2,25 @@
 //!
 //! A ring with one word for each transmission of a context that is echoed (reliable packets and
 //! probes): when it left, on which path, and enough of its number to tell it from those a turn of
-//! the ring ago. It grows with the scoreboard, to twice as many entries: what is in flight, with as
-//! many copies, and numbers that pure acknowledgments take. An
-//! echo of what is older says nothing, but doubles the ring, up to [`SENT_LOG_MAX`]: where round
-//! trips are far longer than they are known to be, many copies of little leave within one, and
-//! without an echo that would never end.
+//! the ring ago. It grows, up to [`SENT_LOG_MAX`], so that nothing is overwritten that an honest
+//! peer may yet echo: what has left within [`SENT_LOG_SPAN`], whatever became of it and however many
+//! copies and pure acknowledgments took numbers since, and twice as many as may be in flight. An
+//! echo of what is older says nothing, but doubles the ring: where round trips are far longer than
+//! that, many copies of little leave within one, and without an echo that would never end.
 
-use crate::limits::SENT_LOG_MAX;
+use crate::limits::{SENT_LOG_MAX, SENT_LOG_SPAN};
 use crate::time::Time;
 use srd_wire::Echo;
 
 /// Entries of the smallest ring, 2^6: lower bits of a number are its place.
 const LEN_MIN: usize = 64;
 const PLACE_BITS: u32 = LEN_MIN.trailing_zeros();
+
+/// Numbers that a word tells apart. Nothing of the ring is older, whatever its length: numbers of
+/// which nothing is noted overwrite nothing.
+const AGO_MAX: u32 = (1 << (16 + PLACE_BITS)) - 1;
+/// [`SENT_LOG_SPAN`] as a distance of words.
+const SPAN: u64 = SENT_LOG_SPAN.0 >> 4 << 24;
 
 /// Transmissions of one context.
 #[derive(Debug, Default)]
@@ -32,36 +38,62 @@ impl SentLog {
     /// Number `tx_num` leaves now on `path`. `board_len`: entries of the context's scoreboard.
     #[inline]
     pub fn note(&mut self, now: Time, tx_num: u64, path: u8, board_len: usize) {
-        if self.ring.len() < 2 * board_len {
-            self.grow(2 * board_len);
+        let new = word(now, path, tx_num as u32);
+        let len = self.ring.len();
+        let at = tx_num as usize & len.wrapping_sub(1);
+        let Some(w) = self.ring.get_mut(at) else {
+            return self.make_room(new, tx_num, board_len);
+        };
+        let recent = len < SENT_LOG_MAX && new.wrapping_sub(*w) < SPAN;
+        if *w != 0 && (recent || len < 2 * board_len) {
+            self.make_room(new, tx_num, board_len);
+        } else {
+            *w = new;
         }
-        let at = tx_num as usize & (self.ring.len() - 1);
-        self.ring[at] = word(now, path, tx_num as u32);
+    }
+
+    /// Notes what would overwrite a transmission that may be echoed yet.
+    #[cold]
+    fn make_room(&mut self, new: u64, tx_num: u64, board_len: usize) {
+        let recent = |w: u64| w != 0 && new.wrapping_sub(w) < SPAN;
+        self.grow(2 * board_len);
+        loop {
+            let len = self.ring.len();
+            let at = tx_num as usize & (len - 1);
+            if !recent(self.ring[at]) || len >= SENT_LOG_MAX {
+                self.ring[at] = new;
+                return;
+            }
+            self.grow(2 * len);
+        }
     }
 
     /// Whether `echo`, of something sent at `sent`, names a transmission that was not echoed yet.
     /// From now on it was. `next`: the number of the next transmission.
     pub fn take(&mut self, sent: Time, echo: &Echo, next: u64) -> bool {
-        let ago = (next as u32).wrapping_sub(echo.tx_num) as usize;
-        if ago == 0 || ago > self.ring.len() {
-            if (1..=SENT_LOG_MAX).contains(&ago) && !self.ring.is_empty() {
-                self.grow(2 * self.ring.len());
-            }
+        let ago = (next as u32).wrapping_sub(echo.tx_num);
+        if ago == 0 || ago > AGO_MAX {
             return false;
         }
-        let at = echo.tx_num as usize & (self.ring.len() - 1);
-        match self.ring.get_mut(at) {
-            Some(w) if *w != 0 && *w == word(sent, echo.path, echo.tx_num) => {
-                *w = 0;
-                true
-            }
-            _ => false,
+        let len = self.ring.len();
+        let at = echo.tx_num as usize & len.wrapping_sub(1);
+        let Some(w) = self.ring.get_mut(at) else { return false };
+        if *w != 0 && *w == word(sent, echo.path, echo.tx_num) {
+            *w = 0;
+            return true;
         }
+        if (len + 1..=SENT_LOG_MAX).contains(&(ago as usize)) {
+            self.grow(2 * len);
+        }
+        false
     }
 
     #[cold]
     fn grow(&mut self, len: usize) {
         let len = len.max(LEN_MIN);
+        if len <= self.ring.len() {
+            return;
+        }
         if self.ring.is_empty() {
             return self.ring.resize(len, 0);
         }
@@ -88,6 +120,9 @@ mod tests {
         Echo { tx_num, timestamp: 0, delay: 0, path, ce: false }
     }
 
+    /// Apart enough that the ring is not made for more than the board has.
+    const APART: u64 = SENT_LOG_SPAN.0 / 50;
+
     /// The ring grows as the board does, over the wrap of the numbers on the wire, and still knows
     /// what it has room for.
     #[test]
@@ -95,7 +130,7 @@ mod tests {
         let mut log = SentLog::default();
         assert!(!log.take(Time(0), &echo(0, 0), 1), "nothing has left");
         let first = (1u64 << 32) - 300;
-        let at = |n: u64| Time(1_000_000 + (n - first) * 40);
+        let at = |n: u64| Time(1_000_000 + (n - first) * APART);
         for n in first..first + 1000 {
             let board_len = if n < first + 500 { 32 } else { 128 };
             log.note(at(n), n, n as u8 & 7, board_len);
@@ -117,9 +152,9 @@ mod tests {
         let mut log = SentLog::default();
         let mut known = 0;
         for n in 21_000..23_000 {
-            log.note(Time(n * 1600), n, 1, 16);
+            log.note(Time(n * APART), n, 1, 16);
             let old = n - 300;
-            known += u32::from(log.take(Time(old * 1600), &echo(old as u32, 1), n + 1));
+            known += u32::from(log.take(Time(old * APART), &echo(old as u32, 1), n + 1));
         }
         assert_eq!(known, 1700, "all but those that left before the first");
         let len = log.ring.len();
@@ -129,6 +164,38 @@ mod tests {
             let _ = log.take(Time(0), &echo(23_000 - SENT_LOG_MAX as u32, 1), 23_000);
         }
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
+    }
+
+    /// A path with a long queue: its packets were given up and their copies acknowledged while many
+    /// others left and pure acknowledgments took numbers. Their echoes were refused when the ring was
+    /// as large as the board and no larger.
+    #[test]
+    fn what_left_lately_is_known_whatever_left_since() {
+        let mut log = SentLog::default();
+        let (first, n) = (u64::from(u32::MAX) - 700, 2_000);
+        let at = |n: u64| Time(1_000_000 + (n - first) * 400);
+        let leaves = |n: u64| n % 3 > 0;
+        for n in (first..first + n).filter(|&n| leaves(n)) {
+            log.note(at(n), n, 7, 16);
+        }
+        for n in first..first + n {
+            assert_eq!(log.take(at(n), &echo(n as u32, 7), first + 2_000), leaves(n), "{n}");
+        }
+        // Most have been echoed: there is room. But not without end.
+        assert_eq!(log.ring.len(), 2048);
+        for n in first + n..first + 100_000 {
+            log.note(at(n), n, 7, 16);
+        }
+        assert_eq!(log.ring.len(), SENT_LOG_MAX);
+    }
+
+    /// Acknowledgments take numbers and are not echoed: they overwrite nothing.
+    #[test]
+    fn what_is_not_noted_overwrites_nothing() {
+        let mut log = SentLog::default();
+        log.note(Time(500), 9, 2, 16);
+        assert!(!log.take(Time(500), &echo(9 + 64, 2), 5_000));
+        assert!(log.take(Time(500), &echo(9, 2), 5_000));
     }
 
     #[test]
