@@ -384,6 +384,12 @@ impl PathContext {
         rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
     }
 
+    /// Until a probe's answer should be here, whatever path it took and was lost there before.
+    pub(crate) fn answer_wait(&self) -> Span {
+        let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
+        self.tlp_delay().max(rto + self.host_delay())
+    }
+
     /// For looking ahead.
     pub(crate) fn ahead(&self) -> u64 {
         u64::from(self.active.is_some()) ^ u64::from(self.rx_budget) ^ self.retired

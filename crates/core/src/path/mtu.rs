@@ -2,9 +2,13 @@
 //!
 //! Packetization-layer path MTU discovery after RFC 8899, without the word of routers: what they
 //! say in ICMP messages anybody can forge. A context opens with packets of full size. When large
-//! packets are lost again and again while none as large arrives, padded probes of several sizes
-//! ask what still passes; the largest that is echoed is the size from then on, and now and then
-//! larger ones are asked for again.
+//! packets are lost again and again while none as large arrives, the size is *doubted*: probes of
+//! that size leave in rounds, and with them *controls*, probes of the least size. An overloaded
+//! network or host loses packets, too, and large ones more often. So a round counts only if all
+//! its controls were echoed, nobody's socket overflowed and the timer was in time; several must
+//! count in a row, with ever longer waits between them, and one packet as large that arrives ends
+//! the doubt. Only then probes of several sizes ask what still passes; the largest that is echoed
+//! is the size from then on, and now and then larger ones are asked for again.
 
 use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
@@ -17,12 +21,26 @@ use srd_wire::{IPV4_BYTES, IPV6_BYTES, payload_bytes_max};
 const LINK_MTUS: [u32; 11] = [576, 1280, 1420, 1450, 1480, 1492, 1500, 4352, 8166, 9000, 17_914];
 /// Sizes asked for in one round: the table and the full size.
 const SIZES_MAX: usize = LINK_MTUS.len() + 1;
-/// Rounds until a size that is not echoed counts as too large (RFC 8899: MAX_PROBES).
-const ROUNDS_MAX: u8 = 3;
+/// Rounds that must count in a row until a size is believed to be too large. RFC 8899 takes 3 lost
+/// probes (MAX_PROBES), of a network that loses large and small packets alike. Each round here has
+/// two, beside what is sent again anyway: where a queue has room for one large packet in two, these
+/// 20 alone are lost together once in 10^6 doubts, and that with no small one lost in between.
+const ROUNDS_COUNTED: u8 = 10;
+/// Rounds of one doubt at most, counted or not.
+const ROUNDS_MAX: u8 = 24;
+/// Rounds that ask what passes (RFC 8899: MAX_PROBES).
+const SIZE_ROUNDS: u8 = 3;
+/// Half a round lasts no longer than this, or than a packet is waited for if that is longer: ten
+/// rounds take 0.7 s where round trips are short.
+const STEP_MAX: Span = Span::from_ms(50);
+/// Probes that are kept in mind: those of several rounds, because a late echo counts, too.
+const ASKED_MAX: usize = 64;
 /// Large packets lost in a row, with none as large arriving, after which it is asked.
 const LOST_MAX: u8 = 4;
-/// After a search that found nothing wrong, the next one waits so long.
+/// After a search that found nothing wrong, the next one waits so long; after a doubt that a large
+/// packet ended, from its beginning on, less.
 const QUIET: Span = Span::from_ms(100);
+const QUIET_ARRIVED: Span = Span::from_ms(10);
 /// First and last wait before a larger size is tried again (the last is RFC 8899's
 /// PMTU_RAISE_TIMER).
 const RAISE_FIRST: Span = Span::from_secs(1);
@@ -34,21 +52,59 @@ const ALIGN: u16 = 128;
 /// all, and that is the largest that passes.
 pub(crate) type Sizes = ArrayVec<u16, SIZES_MAX>;
 
+/// What a search is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Whether the size in use passes.
+    Doubt,
+    /// Which smaller size does.
+    Sizes,
+    /// Whether a larger one does.
+    Raise,
+}
+
+/// A probe that has left.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    ci: u32,
+    tx_num: u32,
+    size: u16,
+    round: u8,
+}
+
 /// A search under way.
 #[derive(Debug)]
 struct Search {
+    stage: Stage,
     /// The context whose probes they are.
     carrier: u32,
     /// The size that was in use.
     top: u16,
-    /// It was begun to find a larger one.
-    raises: bool,
+    /// Rounds begun.
     round: u8,
-    /// When this round is over.
+    /// Of this stage, in a row, those that counted.
+    counted: u8,
+    /// Nothing is asked yet: what is under way may settle it.
+    idle: bool,
+    /// This is the second half of a round.
+    second: bool,
+    /// The path that the first half asked about; the second sends a control there.
+    path: u8,
+    /// When this half is over, and how long it lasts.
     at: Time,
+    wait: Span,
     /// The largest size that was echoed.
     best: u16,
-    sent: ArrayVec<(u32, u16), { SIZES_MAX * ROUNDS_MAX as usize }>,
+    /// Payload of controls.
+    least: u16,
+    /// Controls of this round, and those of them that were echoed.
+    controls: (u8, u8),
+    /// A socket overflowed in this round, or nobody looked at ours for long.
+    spoiled: bool,
+    /// What our socket had dropped when the round began.
+    rxq_drops: u32,
+    /// The newest last.
+    asked: ArrayVec<Asked, ASKED_MAX>,
 }
 
 /// See the module.
@@ -56,7 +112,8 @@ struct Search {
 pub(crate) struct PathMtu {
     /// Payload of one packet at most; `u16::MAX` while nothing is known to be too large.
     size: u16,
-    /// Large packets lost in a row, and the least payload among them.
+    /// Large packets lost in a row, and the payload of one whose arrival makes that no matter of
+    /// sizes: the least among them, or what is doubted.
     lost: u8,
     lost_least: u16,
     quiet_until: Time,
@@ -70,7 +127,7 @@ pub(crate) struct PathMtu {
 pub(crate) enum Found {
     /// Nothing yet.
     Nothing,
-    /// Another round: [`PathMtu::sizes`] says of what.
+    /// More probes: [`PathMtu::step_begin`] says which.
     Again,
     /// The size has changed.
     Changed,
@@ -99,52 +156,68 @@ fn table(ip: IpAddr, aligned: bool) -> impl Iterator<Item = u16> {
 
 /// The largest size of the table below `size`, or the least of all.
 pub(crate) fn next_below(ip: IpAddr, size: u16, aligned: bool) -> u16 {
-    let least = table(ip, aligned).next().unwrap_or(u16::MAX);
-    table(ip, aligned).filter(|&s| s < size).last().unwrap_or(least)
+    table(ip, aligned).filter(|&s| s < size).last().unwrap_or_else(|| least_of(ip, aligned))
+}
+
+/// Payload of the packets that always pass.
+fn least_of(ip: IpAddr, aligned: bool) -> u16 {
+    table(ip, aligned).next().unwrap_or(u16::MAX)
 }
 
 impl PathMtu {
     /// Payload of one packet at most.
+    #[inline]
     pub fn size(&self) -> u16 {
         self.size
     }
 
-    /// A packet with so much payload was lost, where `full` would be sent. Whether it is time to
-    /// ask.
+    /// A packet with so much payload was lost. Whether it is time to ask.
     pub fn on_lost(&mut self, now: Time, len: u16, ip: IpAddr) -> bool {
-        let least = table(ip, false).next().unwrap_or(0);
-        if len <= least {
+        if len <= least_of(ip, false) || self.doubts() {
             return false;
         }
         self.lost = self.lost.saturating_add(1);
         self.lost_least = self.lost_least.min(len);
-        let asks = self.search.as_ref().is_some_and(|s| !s.raises);
-        self.lost >= LOST_MAX && !asks && now >= self.quiet_until
+        self.lost >= LOST_MAX && now >= self.quiet_until
     }
 
     /// A packet with so much payload has arrived.
     #[inline]
     pub fn on_arrived(&mut self, len: u16) {
         if self.lost > 0 && len >= self.lost_least {
-            (self.lost, self.lost_least) = (0, u16::MAX);
+            self.passes();
         }
     }
 
-    /// Begins to ask, by probes of `carrier`, what passes: of all sizes up to `full`, which is in
-    /// use.
-    pub fn search_begin(&mut self, carrier: u32, full: u16) {
-        let at = Time(0);
-        let (raises, round, best, sent) = (false, 0, 0, ArrayVec::new());
-        let search = Search { carrier, top: full, raises, round, at, best, sent };
-        self.search = Some(Box::new(search));
+    /// No size is to blame.
+    #[cold]
+    fn passes(&mut self) {
+        (self.lost, self.lost_least) = (0, u16::MAX);
+        if self.doubts() {
+            self.search = None;
+        }
     }
 
-    /// Sizes that this round asks for; `full` is the most that `carrier` may ever send.
-    pub fn sizes(&self, ip: IpAddr, full: u16, aligned: bool) -> Sizes {
+    /// Whether a search is under way that may end with a smaller size.
+    pub fn doubts(&self) -> bool {
+        self.search.as_ref().is_some_and(|s| s.stage != Stage::Raise)
+    }
+
+    /// Begins to ask, by probes of `carrier`, whether packets of `full`, which is in use, pass.
+    pub fn search_begin(&mut self, now: Time, carrier: u32, full: u16) {
+        self.quiet_until = now + QUIET_ARRIVED;
+        self.lost_least = full;
+        self.search = Some(Box::new(Search::new(Stage::Doubt, carrier, full)));
+    }
+
+    /// Sizes that one path is asked for, where sizes are asked for; `full` is the most that the
+    /// carrier may ever send.
+    fn sizes(&self, ip: IpAddr, full: u16, aligned: bool) -> Sizes {
         let Some(s) = &self.search else { return Sizes::new() };
-        let to = if s.raises { full } else { s.top };
+        let to = if s.stage == Stage::Raise { full } else { s.top };
+        let above = s.best.max(least_of(ip, aligned));
         let mut sizes = Sizes::new();
-        for size in table(ip, aligned).filter(|&size| size > s.best && size < to) {
+        for size in table(ip, aligned).filter(|&size| size > above && size < to) {
             if sizes.last() != Some(&size) {
                 sizes.push(size);
             }
@@ -158,29 +231,91 @@ impl PathMtu {
         self.search.as_ref().map(|s| s.carrier)
     }
 
-    /// A probe of `carrier` with this payload has left.
-    pub fn on_probe_sent(&mut self, carrier: u32, tx_num: u64, size: u16) {
-        if let Some(s) = self.search.as_mut().filter(|s| s.carrier == carrier)
-            && !s.sent.is_full()
-        {
-            s.sent.push((tx_num as u32, size));
+    /// Begins half a round. `push` takes its probes, path and payload; `path_any` says which paths
+    /// are in use, one after the other; `wait`: until an answer should be here; `rxq_drops`: what
+    /// our socket has dropped so far.
+    ///
+    /// Of probes on one path the echo of the newest stands for all. So several sizes on one path
+    /// leave the smallest first, and a control leaves on another path than the large ones before
+    /// it, or later than their answer is due.
+    pub fn step_begin(
+        &mut self,
+        now: Time,
+        (wait, rxq_drops): (Span, u32),
+        (ip, full, aligned): (IpAddr, u16, bool),
+        mut path_any: impl FnMut() -> u8,
+        mut push: impl FnMut(u8, u16),
+    ) {
+        let least = least_of(ip, aligned);
+        let sizes = self.sizes(ip, full, aligned);
+        let Some(s) = &mut self.search else { return };
+        s.least = least;
+        let (first, other) = (path_any(), path_any());
+        match (s.stage, s.second) {
+            (Stage::Doubt, false) if s.idle => s.round_begin(first, rxq_drops, false),
+            (Stage::Doubt, false) => {
+                push(first, s.top);
+                s.round_begin(first, rxq_drops, other != first);
+                if other != first {
+                    push(other, least);
+                }
+            }
+            (stage, false) => {
+                // Where there is but one path, the echo of a control before them says that none of
+                // them has passed.
+                let before = stage == Stage::Raise && other == first;
+                s.round_begin(first, rxq_drops, before || other != first);
+                if before {
+                    push(first, least);
+                }
+                sizes.iter().for_each(|&size| push(first, size));
+                if other != first {
+                    push(other, least);
+                }
+            }
+            (stage, true) => {
+                push(s.path, least);
+                s.controls.0 += 1;
+                let large = if first == s.path { other } else { first };
+                if stage == Stage::Doubt && large != s.path {
+                    push(large, s.top);
+                }
+            }
         }
+        let doublings = if s.stage == Stage::Doubt { s.round.saturating_sub(2) } else { 2 };
+        s.wait = Span(wait.scale(1 << doublings.min(10), 1).0.min(STEP_MAX.0.max(wait.0)));
+        s.at = now + s.wait;
     }
 
-    /// A transmission of `carrier` was echoed.
+    /// A probe of context `ci` with this payload has left. `asks`: it was asked for here.
+    pub fn on_probe_sent(&mut self, ci: u32, tx_num: u64, size: u16, asks: bool) {
+        let Some(s) = self.search.as_mut().filter(|s| asks || size >= s.top) else { return };
+        if s.asked.is_full() {
+            s.asked.remove(0);
+        }
+        s.asked.push(Asked { ci, tx_num: tx_num as u32, size, round: s.round });
+    }
+
+    /// A transmission of context `ci` was echoed.
     #[inline]
-    pub fn on_echo(&mut self, carrier: u32, tx_num: u32) {
-        let Some(s) = self.search.as_mut().filter(|s| s.carrier == carrier) else { return };
-        if let Some(&(_, size)) = s.sent.iter().find(|&&(n, _)| n == tx_num) {
-            s.best = s.best.max(size);
+    pub fn on_echo(&mut self, ci: u32, tx_num: u32) {
+        let Some(s) = &mut self.search else { return };
+        let same = |a: &&Asked| a.tx_num == tx_num && a.ci == ci;
+        let Some(&Asked { size, round, .. }) = s.asked.iter().find(same) else { return };
+        if size <= s.least {
+            s.controls.1 += u8::from(round == s.round);
+            return;
+        }
+        s.best = s.best.max(size);
+        if size >= s.top && s.stage != Stage::Raise {
+            self.passes();
         }
     }
 
-    /// The probes of this round have been asked for: it is over after `wait`.
-    pub fn round_begin(&mut self, now: Time, wait: Span) {
+    /// The peer's socket has dropped packets, of whatever size.
+    pub fn on_receiver_drops(&mut self) {
         if let Some(s) = &mut self.search {
-            s.at = now + wait.scale(1 << s.round, 1);
-            s.round += 1;
+            s.spoiled = true;
         }
     }
 
@@ -189,34 +324,63 @@ impl PathMtu {
         self.search.as_ref().map_or(self.raise_at, |s| s.at)
     }
 
-    /// Looks whether a round is over. `full`: the most that may ever be sent.
-    pub fn poll(&mut self, now: Time, full: u16) -> Found {
-        let Some(s) = &self.search else {
+    /// Looks whether half a round is over, of which everything that arrived until `seen` is known.
+    /// `full`: the most that may ever be sent; `rxq_drops`: what our socket has dropped so far.
+    pub fn poll(&mut self, now: Time, seen: Time, full: u16, rxq_drops: u32) -> Found {
+        let Some(s) = self.search.as_mut().filter(|s| s.at <= seen) else {
             return Found::Nothing;
         };
-        let whole = s.best >= if s.raises { full } else { s.top };
-        if s.at > now && !whole {
-            return Found::Nothing;
-        }
-        let enough = s.raises || s.round >= ROUNDS_MAX;
-        if !whole && !enough {
+        if core::mem::take(&mut s.idle) {
             return Found::Again;
         }
-        let (best, top, raises) = (s.best, s.top, s.raises);
+        // We have slept: much may have been lost meanwhile that nobody tells.
+        s.spoiled |= now > s.at + s.wait;
+        if !s.second && s.stage != Stage::Raise {
+            s.second = true;
+            return Found::Again;
+        }
+        s.second = false;
+        let counts = !s.spoiled && s.controls.0 == s.controls.1 && s.rxq_drops == rxq_drops;
+        match s.stage {
+            Stage::Raise => return self.raise_end(now, counts, full),
+            Stage::Doubt => s.counted = if counts { s.counted + 1 } else { 0 },
+            Stage::Sizes => s.counted += u8::from(counts),
+        }
+        let enough = if s.stage == Stage::Doubt { ROUNDS_COUNTED } else { SIZE_ROUNDS };
+        if s.counted < enough {
+            if s.round < ROUNDS_MAX {
+                return Found::Again;
+            }
+            // What is lost here is lost for other reasons as well.
+            self.search = None;
+            (self.lost, self.lost_least) = (0, u16::MAX);
+            self.quiet_until = now + QUIET;
+            return Found::Nothing;
+        }
+        if s.stage == Stage::Doubt {
+            (s.stage, s.round, s.counted) = (Stage::Sizes, 0, 0);
+            return Found::Again;
+        }
+        let best = s.best.max(s.least);
         self.search = None;
         (self.lost, self.lost_least) = (0, u16::MAX);
         self.quiet_until = now + QUIET;
-        if raises && best <= self.size {
-            self.raise_wait = Span((self.raise_wait.0 * 2).min(RAISE_MAX.0));
-            self.raise_at = now + self.raise_wait;
-            return Found::Nothing;
-        }
-        // Nothing passes: that is no matter of sizes. All passes: neither.
-        if best == 0 || !raises && best >= top {
-            return Found::Nothing;
-        }
         self.size_set(now, best, full);
         Found::Changed
+    }
+
+    /// It was asked whether larger sizes pass. Who does not answer at all has not said no.
+    fn raise_end(&mut self, now: Time, counts: bool, full: u16) -> Found {
+        let best = self.search.take().map_or(0, |s| s.best);
+        if best > self.size {
+            self.size_set(now, best, full);
+            return Found::Changed;
+        }
+        if counts {
+            self.raise_wait = Span((self.raise_wait.0 * 2).min(RAISE_MAX.0));
+        }
+        self.raise_at = now + self.raise_wait;
+        Found::Nothing
     }
 
     fn size_set(&mut self, now: Time, size: u16, full: u16) {
@@ -247,10 +411,8 @@ impl PathMtu {
         if self.size >= full {
             return false;
         }
-        self.search_begin(carrier, full);
-        if let Some(s) = &mut self.search {
-            (s.raises, s.best) = (true, self.size);
-        }
+        let search = Search::new(Stage::Raise, carrier, full);
+        self.search = Some(Box::new(Search { best: self.size, ..search }));
         true
     }
 
@@ -263,108 +425,35 @@ impl PathMtu {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use core::net::Ipv4Addr;
-
-    const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    const WAIT: Span = Span::from_ms(1);
-
-    /// Asks until there is an answer, with all that is not larger than `passes` echoed.
-    fn searched(m: &mut PathMtu, mut now: Time, full: u16, passes: u16) -> (Found, Time) {
-        let mut tx_num = 0;
-        loop {
-            for size in m.sizes(IP, full, false) {
-                tx_num += 1;
-                m.on_probe_sent(7, tx_num, size);
-                if size <= passes {
-                    m.on_echo(7, tx_num as u32);
-                }
-            }
-            m.round_begin(now, WAIT);
-            now = m.next().max(now);
-            match m.poll(now, full) {
-                Found::Again => {}
-                found => return (found, now),
-            }
+impl Search {
+    fn new(stage: Stage, carrier: u32, top: u16) -> Self {
+        Self {
+            stage,
+            carrier,
+            top,
+            round: 0,
+            counted: 0,
+            idle: stage == Stage::Doubt,
+            second: false,
+            path: 0,
+            at: Time(0),
+            wait: Span::ZERO,
+            best: 0,
+            least: 0,
+            controls: (0, 0),
+            spoiled: false,
+            rxq_drops: 0,
+            asked: ArrayVec::new(),
         }
     }
 
-    fn lose(m: &mut PathMtu, now: Time, len: u16) -> bool {
-        (0..LOST_MAX).any(|_| m.on_lost(now, len, IP))
-    }
-
-    #[test]
-    fn the_largest_size_that_passes_is_taken_and_raised_again() {
-        for (passes, want) in [(8899, 8066), (1400, 1400), (1399, 1392), (1180, 1180), (480, 476)] {
-            let mut m = PathMtu::default();
-            let now = Time(1_000);
-            assert!(lose(&mut m, now, 8900));
-            m.search_begin(7, 8900);
-            let (found, now) = searched(&mut m, now, 8900, passes);
-            assert_eq!((found, m.size()), (Found::Changed, want), "{passes}");
-            // A second later all passes again.
-            let later = m.next();
-            assert_eq!(later, now + RAISE_FIRST);
-            assert!(!m.raise_begin(Time(later.0 - 1), 7, 8900) && m.raise_begin(later, 7, 8900));
-            let (found, _) = searched(&mut m, later, 8900, u16::MAX);
-            assert_eq!((found, m.size(), m.next()), (Found::Changed, u16::MAX, Time::NEVER));
-        }
-    }
-
-    #[test]
-    fn where_all_passes_or_nothing_does_no_size_is_to_blame() {
-        for passes in [u16::MAX, 0] {
-            let mut m = PathMtu::default();
-            assert!(lose(&mut m, Time(1), 1400));
-            m.search_begin(7, 1400);
-            let (found, now) = searched(&mut m, Time(1), 1400, passes);
-            assert_eq!((found, m.size()), (Found::Nothing, u16::MAX));
-            assert!(!lose(&mut m, now, 1400), "not again at once");
-            assert!(lose(&mut m, now + QUIET, 1400));
-        }
-    }
-
-    #[test]
-    fn small_losses_and_losses_among_arrivals_ask_nothing() {
-        let mut m = PathMtu::default();
-        assert!(!lose(&mut m, Time(1), 400));
-        for _ in 0..50 {
-            assert!(!m.on_lost(Time(1), 1400, IP));
-            m.on_arrived(1400);
-        }
-        // Smaller ones that arrive prove nothing.
-        let asked = (0..LOST_MAX).any(|_| {
-            m.on_arrived(1000);
-            m.on_lost(Time(1), 1400, IP)
-        });
-        assert!(asked);
-    }
-
-    #[test]
-    fn what_does_not_raise_is_tried_ever_more_rarely() {
-        let mut m = PathMtu::default();
-        assert!(m.limit(Time(1), 1400) && !m.limit(Time(1), 1400) && !m.limit(Time(1), 2000));
-        let mut last = Time(1);
-        for round in 0..14 {
-            let at = m.next();
-            let wait = Span((RAISE_FIRST.0 << round).min(RAISE_MAX.0));
-            assert!(at.since(last) >= wait && at.since(last) <= wait + WAIT, "{round}");
-            assert!(m.raise_begin(at, 7, 8900));
-            let (found, now) = searched(&mut m, at, 8900, 1400);
-            assert_eq!((found, m.size()), (Found::Nothing, 1400));
-            last = now;
-        }
-    }
-
-    #[test]
-    fn sizes_keep_blocks_whole() {
-        let mut m = PathMtu::default();
-        m.search_begin(7, 8960);
-        let sizes = m.sizes(IP, 8960, true);
-        assert!(sizes.iter().all(|s| s % ALIGN == 0) && sizes.is_sorted(), "{sizes:?}");
-        assert_eq!((sizes[0], *sizes.last().unwrap()), (384, 8960));
-        assert_eq!((next_below(IP, 8900, false), next_below(IP, 100, false)), (8066, 476));
+    fn round_begin(&mut self, path: u8, rxq_drops: u32, control: bool) {
+        (self.path, self.rxq_drops, self.spoiled) = (path, rxq_drops, false);
+        self.controls = (u8::from(control), 0);
+        self.round += 1;
     }
 }
+
+#[cfg(test)]
+#[path = "mtu_tests.rs"]
+mod tests;

@@ -191,11 +191,12 @@ impl<O: Observer> Engine<O> {
     fn psn_arrived(&mut self, now: Time, ci: u32, p: u32, was: &Sent, tally: &mut Tally) {
         tally.psns += 1;
         let path_ctx = self.contexts.get(ci).path_ctx;
+        // Late or not, as large as that it has passed.
+        if was.kind.recalled().is_none() {
+            self.paths.get_mut(path_ctx).mtu.on_arrived(was.len);
+        }
         if was.state == SentState::InFlight {
             tally.bytes += was.wire_bytes;
-            if was.kind.recalled().is_none() {
-                self.paths.get_mut(path_ctx).mtu.on_arrived(was.len);
-            }
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
             pc.on_acked(now, was.path, was.wire_bytes, was.sent);
         }
@@ -244,6 +245,7 @@ impl<O: Observer> Engine<O> {
         let entry = self.paths.get_mut(path_ctx);
         let pc = &mut entry.ctx;
         if drops > 0 && drops < 1 << 31 {
+            entry.mtu.on_receiver_drops();
             pc.on_receiver_drops(now, drops);
         }
         if fresh {

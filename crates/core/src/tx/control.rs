@@ -200,10 +200,10 @@ impl<O: Observer> Engine<O> {
             self.counters.probe_pkts += 1;
             let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
             let (body, flags) = (Body::Probe, Flags::ACK_REQUEST);
-            if asks {
+            if size > 0 {
                 let c = self.contexts.get(ci);
                 let (path_ctx, tx_num) = (c.path_ctx, c.tx_num_next);
-                self.paths.get_mut(path_ctx).mtu.on_probe_sent(ci, tx_num, size);
+                self.paths.get_mut(path_ctx).mtu.on_probe_sent(ci, tx_num, size, asks);
             }
             self.emit_alone(now, ci, &Alone { body, flags, path, padded_len }, out);
         }

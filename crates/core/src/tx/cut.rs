@@ -216,14 +216,15 @@ impl<O: Observer> Engine<O> {
     /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
     pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
         let mtu = self.mtu_of(ci);
-        let a = self.contexts.get_mut(ci).act();
-        let e = *a.board.get(p);
-        if e.again >= RETRANSMITS_MAX {
-            return self.give_up(ci, p);
-        }
+        let mut e = *self.contexts.get_mut(ci).act().board.get(p);
         if e.len > mtu && e.kind.recall() != e.kind {
-            a.board.get_mut(p).kind = e.kind.recall();
+            // It is a small packet from now on, with as many tries as any other.
+            (e.kind, e.again) = (e.kind.recall(), 1);
+            *self.contexts.get_mut(ci).act().board.get_mut(p) = e;
             self.counters.recalls += 1;
+        }
+        if e.again >= RETRANSMITS_MAX && !self.mtu_doubted(ci, e.len) {
+            return self.give_up(ci, p);
         }
         let a = self.contexts.get_mut(ci).act();
         let resp = matches!(e.kind, Kind::ReadResp | Kind::RecallResp);

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::MTU_MIN;
 use crate::path::{Found, next_below};
+use crate::path_table::PathEntry;
 use crate::time::Time;
 use crate::tx::control::ProbeOut;
 use crate::tx::scoreboard::{Kind, Sent};
@@ -79,12 +80,19 @@ impl<O: Observer> Engine<O> {
         let pi = self.contexts.get(ci).path_ctx;
         let entry = self.paths.get_mut(pi);
         if e.len <= full && entry.mtu.on_lost(now, e.len, entry.ip) {
-            entry.mtu.search_begin(ci, full);
+            entry.mtu.search_begin(now, ci, full);
             self.mtu_round(now, pi);
         }
     }
 
-    /// Sends the probes of one round, all on one path, the smallest first.
+    /// Whether it is being asked if packets of that size can arrive at all: for the few rounds that
+    /// takes, they are sent on.
+    pub(crate) fn mtu_doubted(&self, ci: u32, len: u16) -> bool {
+        let entry = self.paths.get(self.contexts.get(ci).path_ctx);
+        entry.mtu.doubts() && len > next_below(entry.ip, 0, false)
+    }
+
+    /// Sends the probes of half a round.
     fn mtu_round(&mut self, now: Time, pi: u32) {
         let Some(ci) = self.paths.get(pi).mtu.carrier() else { return };
         let fits = |c: &&crate::context::Context| {
@@ -93,22 +101,23 @@ impl<O: Observer> Engine<O> {
         let Some(full) = self.contexts.find(ci).filter(fits).map(|c| c.limits.mtu) else {
             return self.paths.get_mut(pi).mtu.search_end(now);
         };
-        let aligned = self.mtu_aligned();
-        let entry = self.paths.get_mut(pi);
-        let path = entry.ctx.path_any(now, &mut self.rng);
-        for size in entry.mtu.sizes(entry.ip, full, aligned) {
+        let (aligned, rxq_drops) = (self.mtu_aligned(), self.rxq_drops);
+        let PathEntry { ctx, mtu, ip, .. } = self.paths.get_mut(pi);
+        let wait = ctx.answer_wait();
+        let path_any = || ctx.path_any(now, &mut self.rng);
+        mtu.step_begin(now, (wait, rxq_drops), (*ip, full, aligned), path_any, |path, size| {
             self.probes.push_back(ProbeOut { ci, path, size, asks: true });
-        }
-        let wait = entry.ctx.tlp_delay().max(entry.ctx.rto(path));
-        entry.mtu.round_begin(now, wait);
+        });
         // Sets the timer.
         self.path_changes(now, pi);
     }
 
     /// The timer of the paths to an address has fired.
     pub(crate) fn mtu_fire(&mut self, now: Time, pi: u32) {
+        let (seen, rxq_drops) = (self.seen(now), self.rxq_drops);
         let entry = self.paths.get_mut(pi);
-        if entry.mtu.next() > now {
+        // The answers may wait in our socket.
+        if entry.mtu.next() > seen {
             return;
         }
         let carrier = entry.mtu.carrier().unwrap_or(entry.carrier);
@@ -117,7 +126,7 @@ impl<O: Observer> Engine<O> {
             return self.paths.get_mut(pi).mtu.search_end(now);
         };
         let entry = self.paths.get_mut(pi);
-        match entry.mtu.poll(now, full) {
+        match entry.mtu.poll(now, seen, full, rxq_drops) {
             Found::Again => self.mtu_round(now, pi),
             Found::Changed => self.mtu_changed(now, pi),
             Found::Nothing => {

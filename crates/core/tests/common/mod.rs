@@ -1,7 +1,10 @@
 //! Two or more engines on a network in memory, in virtual time, with faults drawn from a seed.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod overload;
+
 use core::net::{IpAddr, Ipv4Addr};
+use overload::Overload;
 use srd_core::wire::{AckBlock, Packet};
 use srd_core::*;
 use std::collections::{BTreeMap, HashMap};
@@ -90,6 +93,7 @@ pub struct Net {
     pub now: Time,
     pub hosts: Vec<Host>,
     pub faults: Faults,
+    pub overload: Option<Overload>,
     rng: Rng,
     flying: BTreeMap<(u64, u64), Flying>,
     serial: u64,
@@ -341,6 +345,7 @@ impl Net {
             now: Time(1),
             hosts: hosts.collect(),
             faults: Faults::default(),
+            overload: None,
             rng: Rng::from_seed(seed ^ 0xFA),
             flying: BTreeMap::new(),
             serial: 0,
@@ -399,6 +404,10 @@ impl Net {
             self.dropped += 1;
             return;
         }
+        if self.overload.as_mut().is_some_and(|o| !o.fits(&f)) {
+            self.dropped += 1;
+            return;
+        }
         let copies = if self.rng.below(10_000) < self.faults.duplicate { 2 } else { 1 };
         for _ in 0..copies {
             let jitter = match self.faults.jitter_ns {
@@ -411,11 +420,18 @@ impl Net {
         }
     }
 
+    /// Whether host `i` does something now.
+    fn runs(&self, i: usize) -> bool {
+        let halted = |o: &Overload| o.halted(i, self.now).is_some();
+        !self.faults.killed.contains(&i) && !self.overload.as_ref().is_some_and(halted)
+    }
+
     /// Lets every host send what it has now.
     fn transmit(&mut self) {
-        for i in
-            (0..self.hosts.len()).filter(|i| !self.faults.killed.contains(i)).collect::<Vec<_>>()
-        {
+        for i in 0..self.hosts.len() {
+            if !self.runs(i) {
+                continue;
+            }
             loop {
                 let out = self.hosts[i].transmit(self.now);
                 if out.is_empty() {
@@ -462,22 +478,30 @@ impl Net {
             f.header.timestamp = f.header.timestamp.wrapping_sub(Time(leap.0).to_wire());
         }
         let killed = &self.faults.killed;
-        let mut living = self.hosts.iter_mut().enumerate().filter(|(i, _)| !killed.contains(i));
-        let Some((_, host)) = living.find(|(_, h)| {
+        let mut living = self.hosts.iter().enumerate().filter(|(i, _)| !killed.contains(i));
+        let Some((i, _)) = living.find(|(_, h)| {
             let c = h.engine.config();
             h.ip == f.dst.ip && c.port_base + u16::from(c.slot) == f.dst.port
         }) else {
             return;
         };
-        let meta =
-            RxMeta { src_ip: f.src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+        match &mut self.overload {
+            Some(o) => o.arrive(self.now, i, f),
+            None => self.receive(i, &f, self.now, 0),
+        }
+    }
+
+    /// Host `i` takes a packet that arrived at `at`.
+    fn receive(&mut self, i: usize, f: &Flying, at: Time, rxq_drops: u32) {
+        let waited = self.now.since(at);
+        let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops, rxq_depth: 0, waited };
         let packet = Packet {
             header: f.header,
             ack: f.ack.as_ref(),
             body: f.body,
             payload_len: f.payload.len() as u16,
         };
-        host.receive(self.now, &meta, &packet, &f.payload);
+        self.hosts[i].receive(self.now, &meta, &packet, &f.payload);
     }
 
     /// Brings a packet to its host now.
@@ -493,15 +517,15 @@ impl Net {
     /// The same unless it comes after `end`.
     fn step_until(&mut self, end: Time) -> bool {
         self.transmit();
-        let killed = self.faults.killed.clone();
-        let living = self.hosts.iter().enumerate().filter(|(i, _)| !killed.contains(i));
-        let timers = living.map(|(_, h)| h.engine.next_timeout()).min().unwrap();
         let packets = self.flying.keys().next().map_or(Time::NEVER, |k| Time(k.0));
-        let next = timers.min(packets);
+        let next = self.timers_next().min(packets);
         if next > end {
             return false;
         }
         self.now = self.now.max(next);
+        if let Some(o) = &mut self.overload {
+            o.advance(self.now);
+        }
         while let Some(entry) = self.flying.first_entry() {
             if entry.key().0 > self.now.0 {
                 break;
@@ -509,14 +533,42 @@ impl Net {
             let f = entry.remove();
             self.deliver(f);
         }
-        for (_, h) in self.hosts.iter_mut().enumerate().filter(|(i, _)| !killed.contains(i)) {
-            let before = h.engine.counters().timer_steps;
-            h.engine.handle_timeout(self.now);
-            let steps = h.engine.counters().timer_steps - before;
-            self.timer_steps_max = self.timer_steps_max.max(steps);
-            h.collect();
+        for i in 0..self.hosts.len() {
+            if self.runs(i) {
+                self.turn(i);
+            }
         }
         true
+    }
+
+    /// When a host has something to do by itself.
+    fn timers_next(&self) -> Time {
+        let living = self.hosts.iter().enumerate();
+        let living = living.filter(|(i, _)| !self.faults.killed.contains(i));
+        let o = self.overload.as_ref();
+        let timers = living.map(|(i, h)| {
+            let wakes = o.and_then(|o| o.halted(i, self.now));
+            h.engine.next_timeout().max(wakes.unwrap_or(Time(0)))
+        });
+        timers.min().unwrap().min(o.map_or(Time::NEVER, |o| o.next(self.now)))
+    }
+
+    /// Host `i` reads its socket and looks at the clock.
+    fn turn(&mut self, i: usize) {
+        let mut read_until = self.now;
+        if let Some(o) = &mut self.overload {
+            let (taken, drops) = o.take(i);
+            read_until = o.read_until(i, self.now);
+            for (at, f) in taken {
+                self.receive(i, &f, at, drops);
+            }
+        }
+        let h = &mut self.hosts[i];
+        let before = h.engine.counters().timer_steps;
+        h.engine.handle_timeout_unread(self.now, read_until);
+        let steps = h.engine.counters().timer_steps - before;
+        self.timer_steps_max = self.timer_steps_max.max(steps);
+        h.collect();
     }
 
     /// Runs for `span` of virtual time.
