@@ -70,8 +70,8 @@ impl Silent {
         }
         Some(format!(
             "packets to {ip} have at most {payload_max} bytes of payload from now on: the way \
-             there, or the local link, carries only smaller packets than before, and longer \
-             messages end with status 6; mend the MTU of that way (larger packets are tried again \
+             there, or the local link, carries only smaller packets, and longer messages \
+             end with status 6; mend the MTU of that way (larger packets are tried again \
              now and then), or start the job again with SRD_MTU={payload_max} on all hosts"
         ))
     }
@@ -83,10 +83,9 @@ impl Silent {
         let (ip, port, last) = (peer.ip, peer.port, port_base.saturating_add(PORTS - 1));
         Some(format!(
             "{ip}, UDP port {port}, never answered in {seconds} s, and requests to it end with \
-             status 15: its program has ended, UDP ports {port_base} to {last} are blocked, it has \
-             another SRD_PORT_BASE, or the way there carries only smaller packets (then \
-             SRD_MTU=1400 helps); start `srd serve --ip {ip}` there, and `srd doctor {ip}` here \
-             tells which"
+             status 15: its program has ended, UDP ports {port_base} to {last} are blocked, or it \
+             has another SRD_PORT_BASE (smaller packets were tried, too); start \
+             `srd serve --ip {ip}` there, and `srd doctor {ip}` here tells which"
         ))
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     units,
 };
 use serde::Serialize;
-use srd::{PathStats, Progress, Status};
+use srd::{AsyncEvent, PathStats, Progress, Status};
 use std::{
     io::IsTerminal,
     net::IpAddr,
@@ -173,6 +173,8 @@ pub struct Survey {
     pub rtt_us_min: f64,
     /// Greatest.
     pub rtt_us_max: f64,
+    /// Payload of the packets that get there, if full ones do not.
+    pub narrow: Option<u16>,
 }
 
 /// Probes all paths to a server for half a second, with packets of `mtu` bytes of payload at most
@@ -180,15 +182,9 @@ pub struct Survey {
 ///
 /// # Errors
 /// The server cannot be reached.
-pub fn survey(
-    host: &HostName,
-    ip: Option<IpAddr>,
-    mtu: Option<u16>,
-    stop: &Stop,
-) -> Result<Survey> {
+pub fn survey(host: &HostName, ip: Option<IpAddr>, stop: &Stop) -> Result<Survey> {
     let mut device = DeviceArgs::default_options()?;
     (device.ip, device.path_policy) = (ip, Some(PathPolicy::Oblivious));
-    device.mtu = mtu;
     let interval = Duration::from_millis(500);
     let args = PathsArgs {
         host: host.clone(),
@@ -203,7 +199,14 @@ pub fn survey(
     probe(&args, &mut client, stop)?;
     let stats = client.open.device.path_stats(client.server.ip)?;
     let rtts: Vec<f64> = rows(&[], &stats).iter().filter_map(|r| r.rtt_us).collect();
+    let events = std::iter::from_fn(|| client.open.device.event_get());
+    let narrow = events.filter_map(|e| match e {
+        AsyncEvent::PathMtu { ip, payload_max } if ip == client.server.ip => Some(payload_max),
+        _ => None,
+    });
+    let narrow = narrow.last().filter(|&size| usize::from(size) < client.open.device.mtu());
     Ok(Survey {
+        narrow,
         server: client.server.to_string(),
         answering: rtts.len(),
         total: stats.len(),

@@ -13,7 +13,8 @@ pub struct Packet<'a> {
     pub ack: Option<&'a AckBlock>,
     /// The type-specific header.
     pub body: Body,
-    /// Bytes of payload after the headers (the padding of an Open is none).
+    /// Bytes of payload after the headers. Of an Open and an OpenAck that were parsed, the zeros
+    /// that pad them: how long they are is what they prove.
     pub payload_len: u16,
 }
 
@@ -123,10 +124,13 @@ pub fn parse<'a>(bytes: &[u8], ack: &'a mut AckBlock) -> Result<(Packet<'a>, usi
         block = Some(&*ack);
     }
     let (body, tail) = Body::read(header.kind, rest)?;
-    let payload_len = if body.may_have_payload() {
+    let proves = matches!(header.kind, PacketType::Open | PacketType::OpenAck);
+    if !body.may_have_payload() {
+        padding_check(header.kind, tail)?;
+    }
+    let payload_len = if body.may_have_payload() || proves {
         u16::try_from(tail.len()).map_err(|_| ParseError::TrailingBytes)?
     } else {
-        padding_check(header.kind, tail)?;
         0
     };
     Ok((Packet { header, ack: block, body, payload_len }, bytes.len() - tail.len()))
@@ -142,11 +146,12 @@ fn too_short(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Only an Open and a Probe may be followed by bytes that are not payload, and only by zeros.
+/// Only an Open, its answer and a Probe may be followed by bytes that are not payload, and only by
+/// zeros.
 #[inline]
 fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
-    let ok = tail.is_empty()
-        || (matches!(kind, PacketType::Open | PacketType::Probe) && tail.iter().all(|&b| b == 0));
+    let padded = matches!(kind, PacketType::Open | PacketType::OpenAck | PacketType::Probe);
+    let ok = tail.is_empty() || (padded && tail.iter().all(|&b| b == 0));
     if ok { Ok(()) } else { Err(ParseError::TrailingBytes) }
 }
 
@@ -221,8 +226,9 @@ fn debug_assert_consistent(packet: &Packet<'_>) {
     debug_assert!(!packet.header.flags.has(Flags::SEALED), "this version cannot seal");
     debug_assert!(packet.ack.is_none() || kind.may_carry_ack(), "{kind:?} with an ack block");
     debug_assert!(packet.ack.is_some() || kind != PacketType::Ack, "Ack without an ack block");
+    let padded = matches!(kind, PacketType::Open | PacketType::OpenAck);
     debug_assert!(
-        packet.payload_len == 0 || packet.body.may_have_payload(),
+        packet.payload_len == 0 || packet.body.may_have_payload() || padded,
         "{kind:?} has no payload"
     );
 }

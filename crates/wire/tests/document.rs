@@ -69,7 +69,7 @@ fn table_of_types() {
         assert_eq!(row[2], kind.body_bytes().to_string(), "{kind:?}");
         assert_eq!(row[3], yes_no(kind.is_reliable()), "{kind:?}");
         let payload = match kind {
-            PacketType::Open | PacketType::Probe => "zero padding",
+            PacketType::Open | PacketType::OpenAck | PacketType::Probe => "zero padding",
             _ => yes_no(kind.has_payload()),
         };
         assert_eq!(row[4], payload, "{kind:?}");

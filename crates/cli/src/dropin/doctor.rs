@@ -20,9 +20,6 @@ Exit code: the number of required checks that failed, 0 if all is well.";
 
 /// Payload of a packet below which large messages cost noticeably more.
 const GOOD_MTU_BYTES: usize = 4096;
-/// Payloads that ways without jumbo frames carry: Ethernet's 1500 bytes, and the least that IPv6
-/// allows.
-const SMALL_MTUS_BYTES: [u16; 2] = [1400, 1180];
 /// Descriptors that a device needs, with some for the program.
 const DESCRIPTORS_MIN: u64 = 256;
 
@@ -225,15 +222,10 @@ fn peer(
     found: &mut Findings,
 ) -> Result {
     let ip: Option<IpAddr> = at.map(|a| a.ip);
-    let survey = match paths::survey(host, ip, None, stop) {
+    let survey = match paths::survey(host, ip, stop) {
         Ok(survey) => survey,
+        // Smaller packets were tried, too.
         Err(e) => {
-            // A handshake proves the size of packets: with small ones it may succeed.
-            let small = |mtu| paths::survey(host, ip, Some(mtu), stop).ok().map(|s| (mtu, s));
-            if let Some((mtu, small)) = SMALL_MTUS_BYTES.into_iter().find_map(small) {
-                let (what, mend) = mtu_trouble(&small.server, mtu, ip);
-                return found.tell(Verdict::Failed, &what, &mend);
-            }
             let (first, last) = (srd::PORT_BASE_DEFAULT, srd::PORT_BASE_DEFAULT + 255);
             let mend = format!(
                 "there: srd serve --ip ADDRESS; open UDP ports {first} to {last} of both hosts"
@@ -241,7 +233,11 @@ fn peer(
             return found.tell(Verdict::Failed, &e.to_string(), &mend);
         }
     };
-    let Survey { server, answering, total, rtt_us_min, rtt_us_max } = survey;
+    let Survey { server, answering, total, rtt_us_min, rtt_us_max, narrow } = survey;
+    if let Some(mtu) = narrow {
+        let (what, mend) = mtu_trouble(&server, mtu, ip);
+        return found.tell(Verdict::Failed, &what, &mend);
+    }
     let what = format!(
         "{server} answers on {answering} of {total} paths, {rtt_us_min:.0} to {rtt_us_max:.0} us"
     );
@@ -256,7 +252,7 @@ fn peer(
 fn mtu_trouble(server: &str, mtu: u16, own: Option<IpAddr>) -> (String, String) {
     let what = format!(
         "{server} answers packets of {mtu} bytes, but no full ones of this interface: its MTU is \
-         larger than what the way there or the other host carries"
+         larger than what the way there or the other host carries, and longer messages fail"
     );
     let here = own.map_or_else(|| "this host".to_owned(), |ip| ip.to_string());
     let mend = format!(

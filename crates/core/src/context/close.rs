@@ -2,6 +2,7 @@
 //! outstanding.
 
 use crate::api::{AsyncEvent, Endpoint, Rx, Status};
+use crate::context::narrow::Narrow;
 use crate::context::{ContextState, Prefix};
 use crate::counters::Drop;
 use crate::engine::Engine;
@@ -125,7 +126,7 @@ impl<O: Observer> Engine<O> {
         let from = c.state;
         c.state = ContextState::Opening;
         (c.peer_tag, c.peer_incarnation, c.cookie) = (0, 0, 0);
-        c.handshake_round = 0;
+        (c.handshake_round, c.narrow) = (0, Narrow::default());
         c.psn_idle = psn;
         if let Some(a) = c.active.as_mut() {
             a.board.reset(psn);

@@ -123,7 +123,7 @@ impl<O: Observer> Engine<O> {
         d.round = d.round.saturating_add(1);
         let cookie = d.nonce;
         self.counters.challenges_sent += 1;
-        self.control_push_of(ci, Body::Challenge { echo_tag, cookie });
+        self.control_push_of(ci, Body::Challenge { echo_tag, cookie }, 0);
         self.context_rearm(ci);
     }
 
@@ -179,7 +179,7 @@ impl<O: Observer> Engine<O> {
         if echo_tag != c.local_tag || c.peer_tag == 0 || nonce == 0 {
             return Err(Drop::BadHandshake);
         }
-        self.open_ack_send(ci, nonce);
+        self.open_ack_send(ci, nonce, 0);
         Ok(Rx::Done)
     }
 

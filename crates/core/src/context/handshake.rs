@@ -7,6 +7,7 @@
 use crate::api::{Endpoint, Rx};
 use crate::config::Integrity;
 use crate::context::cookie::Claim;
+use crate::context::narrow::Narrow;
 use crate::context::{Active, Context, ContextState, Negotiated};
 use crate::counters::Drop;
 use crate::engine::Engine;
@@ -95,16 +96,18 @@ impl<O: Observer> Engine<O> {
         let params = self.open_params(ci);
         let retry = self.cfg.loss.open_retry;
         let max = self.cfg.loss.rto_max.max(retry);
-        let padded = self.cfg.open_padded_len;
+        let lens = self.open_lens(ci);
         let c = self.contexts.get_mut(ci);
         let wait = retry.scale(1 << c.handshake_round.min(16), 1).min(max);
         c.handshake_round = c.handshake_round.saturating_add(1);
         c.handshake_at = now + wait;
         let peer = c.peer;
-        self.counters.opens_sent += 1;
-        let (body, padded_len) = (Body::Open(params), padded);
-        let open = Control { dst: peer, dst_tag: 0, body, padded_len, tx_num: 0, psn: 0 };
-        self.control_put(open);
+        for padded_len in lens {
+            self.counters.opens_sent += 1;
+            let body = Body::Open(params);
+            let open = Control { dst: peer, dst_tag: 0, body, padded_len, tx_num: 0, psn: 0 };
+            self.control_put(open);
+        }
     }
 
     /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
@@ -127,7 +130,7 @@ impl<O: Observer> Engine<O> {
             return self.ready_push(ci);
         }
         if let Ok(from) = c.state.reopened() {
-            (c.handshake_round, c.cookie) = (0, 0);
+            (c.handshake_round, c.cookie, c.narrow) = (0, 0, Narrow::default());
             self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
@@ -139,6 +142,7 @@ impl<O: Observer> Engine<O> {
         from: Endpoint,
         h: &Header,
         p: &OpenParams,
+        size: Option<u16>,
     ) -> Result<Rx, Drop> {
         self.counters.opens_received += 1;
         if h.dst_tag != 0 || p.tag == 0 {
@@ -149,7 +153,7 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadHandshake);
         }
         if let Some(ci) = self.contexts.by_endpoint(&from) {
-            return self.open_again(now, ci, from, p);
+            return self.open_again(now, ci, from, p, size);
         }
         let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against: 0 };
         let asks =
@@ -158,7 +162,7 @@ impl<O: Observer> Engine<O> {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
-        self.open_accept(now, from, p)
+        self.open_accept(now, from, p, size)
     }
 
     /// An Open from a peer with whom a context exists.
@@ -168,13 +172,14 @@ impl<O: Observer> Engine<O> {
         ci: u32,
         from: Endpoint,
         p: &OpenParams,
+        size: Option<u16>,
     ) -> Result<Rx, Drop> {
         let c = self.contexts.get(ci);
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
         if planted!(RestartContinues) && c.state == ContextState::Open {
             let c = self.contexts.get_mut(ci);
             (c.peer_tag, c.peer_incarnation) = (p.tag, p.incarnation);
-            self.open_ack_send(ci, 0);
+            self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
         // Both sides opened at once, and this is the first we hear of the peer.
@@ -183,7 +188,7 @@ impl<O: Observer> Engine<O> {
             if !same {
                 self.peer_params_set(ci, p);
             }
-            self.open_ack_send(ci, 0);
+            self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
         let against = c.local_tag;
@@ -205,14 +210,20 @@ impl<O: Observer> Engine<O> {
             // Work of which nothing has left: the new context takes it.
             Some(ci) => {
                 self.peer_params_set(ci, p);
-                self.open_ack_send(ci, 0);
+                self.open_answer(ci, size);
                 Ok(Rx::Done)
             }
-            None => self.open_accept(now, from, p),
+            None => self.open_accept(now, from, p, size),
         }
     }
 
-    fn open_accept(&mut self, now: Time, from: Endpoint, p: &OpenParams) -> Result<Rx, Drop> {
+    fn open_accept(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        p: &OpenParams,
+        size: Option<u16>,
+    ) -> Result<Rx, Drop> {
         let crowded = self.contexts.origins.is_full(from.ip, &self.cfg);
         let made = if crowded {
             self.contexts_evict(now, from.ip);
@@ -225,7 +236,7 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::NoRoom);
         };
         self.peer_params_set(ci, p);
-        self.open_ack_send(ci, 0);
+        self.open_answer(ci, size);
         self.half_open_arm(now, ci);
         Ok(Rx::Done)
     }
@@ -240,11 +251,18 @@ impl<O: Observer> Engine<O> {
         self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
     }
 
+    /// Answers an Open that proves `size`, or all: with as many bytes where it was not a full one.
+    fn open_answer(&mut self, ci: u32, size: Option<u16>) {
+        self.narrow_heard(ci, size);
+        let len = size.map_or(0, |s| s.saturating_add(srd_wire::OVERHEAD_BYTES as u16));
+        self.open_ack_send(ci, 0, len);
+    }
+
     /// Answers an Open, or the Challenge whose number is `cookie`.
-    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64) {
+    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
         let mut params = self.open_params(ci);
         (params.echo_tag, params.cookie) = (self.contexts.get(ci).peer_tag, cookie);
-        self.control_push_of(ci, Body::OpenAck(params));
+        self.control_push_of(ci, Body::OpenAck(params), padded_len);
     }
 
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
@@ -258,6 +276,7 @@ impl<O: Observer> Engine<O> {
         c.rx_budget = p.rx_budget;
         c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
         c.proven = false;
+        c.narrow.heard = 0;
         // Counters of the peer's new context start at zero.
         (c.credit_seen, c.credit_granted, c.rx_ce_count) = (0, 0, 0);
         c.peer_rxq_drops = None;
@@ -281,7 +300,13 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn open_acked(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
+    pub(crate) fn open_acked(
+        &mut self,
+        now: Time,
+        ci: u32,
+        p: &OpenParams,
+        size: Option<u16>,
+    ) -> Result<Rx, Drop> {
         let c = self.contexts.get(ci);
         if p.echo_tag != c.local_tag || p.tag == 0 || !can_serve(p) {
             return Err(Drop::BadHandshake);
@@ -292,6 +317,9 @@ impl<O: Observer> Engine<O> {
                 self.doubt_refuted(now, ci, p)
             }
             ContextState::Opening => {
+                if !self.narrow_answered(now, ci, size) {
+                    return Ok(Rx::Done);
+                }
                 if !same {
                     self.peer_params_set(ci, p);
                 }
@@ -312,7 +340,7 @@ impl<O: Observer> Engine<O> {
     fn handshake_rtt(&mut self, now: Time, ci: u32) {
         let retry = self.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
-        if c.handshake_round != 1 || c.cookie != 0 {
+        if c.handshake_round != 1 || c.cookie != 0 || c.narrow.answered > 0 {
             return;
         }
         let opened_at = Time(c.handshake_at.0.saturating_sub(retry.0));
@@ -353,6 +381,7 @@ impl<O: Observer> Engine<O> {
         c.handshake_round = 0;
         c.cookie = 0;
         c.last_heard = now;
+        self.narrow_take(now, ci, from);
         self.counters.contexts_opened += 1;
         self.context_event(now, ci, from);
         self.ready_push(ci);

@@ -7,12 +7,14 @@ mod close;
 mod cookie;
 mod doubt;
 mod handshake;
+mod narrow;
 mod origins;
 mod strangers;
 mod table;
 
 pub(crate) use cookie::CookieJar;
 pub(crate) use doubt::Doubt;
+use narrow::Narrow;
 pub(crate) use origins::{Origins, Prefix};
 pub(crate) use strangers::Strangers;
 pub(crate) use table::{ContextTable, Keyed};
@@ -101,6 +103,8 @@ pub(crate) struct Context {
     /// Next handshake packet of ours.
     pub handshake_at: Time,
     pub handshake_round: u8,
+    /// What it has shown about sizes.
+    pub narrow: Narrow,
     /// When the present wish to close began.
     pub close_began: Time,
     /// Bytes the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
@@ -351,6 +355,7 @@ impl Context {
             imms_out: 0,
             handshake_at: Time::NEVER,
             handshake_round: 0,
+            narrow: Narrow::default(),
             close_began: Time(0),
             rx_budget: u32::MAX,
             pace_at: Time::NEVER,

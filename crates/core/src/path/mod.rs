@@ -15,7 +15,7 @@ mod params;
 mod rtt;
 mod set;
 
-pub(crate) use mtu::{Found, PathMtu, next_below};
+pub(crate) use mtu::{Found, PathMtu, below, next_below};
 pub(crate) use params::Params;
 use params::ns32;
 pub use set::PathState;

@@ -159,6 +159,14 @@ pub(crate) fn next_below(ip: IpAddr, size: u16, aligned: bool) -> u16 {
     table(ip, aligned).filter(|&s| s < size).last().unwrap_or_else(|| least_of(ip, aligned))
 }
 
+/// The sizes of the table below `size`, the largest first, again and again: number `n` of them. If
+/// there is none, the least of all.
+pub(crate) fn below(ip: IpAddr, size: u16, aligned: bool, n: usize) -> Option<u16> {
+    let all = || table(ip, aligned).filter(|&s| s < size);
+    let count = all().count();
+    if count == 0 { Some(least_of(ip, aligned)) } else { all().nth(count - 1 - n % count) }
+}
+
 /// Payload of the packets that always pass.
 fn least_of(ip: IpAddr, aligned: bool) -> u16 {
     table(ip, aligned).next().unwrap_or(u16::MAX)

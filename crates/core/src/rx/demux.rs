@@ -11,6 +11,11 @@ use crate::psn;
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
+/// Bytes of a handshake packet, and those of them that only pad it.
+fn lens(packet: &Packet<'_>) -> (usize, u16) {
+    (packet.headers_len() + usize::from(packet.payload_len), packet.payload_len)
+}
+
 /// Twice the largest window: what is under way of one life of a peer is nearer.
 const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
@@ -27,7 +32,10 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::Unchecked);
         }
         match packet.body {
-            Body::Open(p) => return self.open_received(now, from, h, &p),
+            Body::Open(p) => {
+                let size = Self::narrow_of(lens(packet), p.mtu);
+                return self.open_received(now, from, h, &p, size);
+            }
             Body::Reset { echo_tag, code, nonce } => {
                 return self.reset_received(now, from, h, (echo_tag, code, nonce));
             }
@@ -51,7 +59,10 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadState);
         }
         match packet.body {
-            Body::OpenAck(p) => return self.open_acked(now, ci, &p),
+            Body::OpenAck(p) => {
+                let size = Self::narrow_of(lens(packet), u16::MAX);
+                return self.open_acked(now, ci, &p, size);
+            }
             Body::Challenge { echo_tag, cookie } => {
                 return self.challenged(now, ci, echo_tag, cookie);
             }

@@ -56,11 +56,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A handshake packet of context `ci`: it takes a transmission number like any other.
-    pub(crate) fn control_push_of(&mut self, ci: u32, body: Body) {
+    pub(crate) fn control_push_of(&mut self, ci: u32, body: Body, padded_len: u16) {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (dst, dst_tag, psn) = (c.peer, c.peer_tag, c.psn_next());
-        self.control_put(Control { dst, dst_tag, body, padded_len: 0, tx_num, psn });
+        self.control_put(Control { dst, dst_tag, body, padded_len, tx_num, psn });
     }
 
     pub(crate) fn control_put(&mut self, control: Control) {

@@ -67,7 +67,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    fn mtu_aligned(&self) -> bool {
+    pub(crate) fn mtu_aligned(&self) -> bool {
         self.cfg.mtu.is_multiple_of(128)
     }
 
@@ -138,7 +138,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Packets to the address have another size from now on.
-    fn mtu_changed(&mut self, now: Time, pi: u32) {
+    pub(crate) fn mtu_changed(&mut self, now: Time, pi: u32) {
         let entry = self.paths.get(pi);
         let (ip, size) = (entry.ip, entry.mtu.size().min(self.cfg.mtu));
         self.counters.mtu_changes += 1;

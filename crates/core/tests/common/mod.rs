@@ -27,6 +27,8 @@ pub struct Faults {
     /// Packets with more payload than this, or padded to as much, vanish: a path MTU that nobody
     /// tells.
     pub longer_lost: usize,
+    /// Handshakes, too: otherwise those have passed before.
+    pub opens_too: bool,
     /// The same on some paths only, by sender's path number.
     pub longer_lost_on: Option<(Vec<u8>, usize)>,
     /// Chance in 10,000 that bits flip on the way and UDP's checksum does not notice.
@@ -46,6 +48,7 @@ impl Default for Faults {
             dead: false,
             killed: vec![],
             longer_lost: usize::MAX,
+            opens_too: false,
             longer_lost_on: None,
             damage: 0,
             clock_back: None,
@@ -63,7 +66,7 @@ pub struct Flying {
     pub body: wire::Body,
     payload: Vec<u8>,
     path: u8,
-    padded_len: u16,
+    pub padded_len: u16,
 }
 
 /// Buffers of one host, as its device would keep them.
@@ -394,9 +397,8 @@ impl Net {
             self.overheard.insert(f.src_ip, f.header);
         }
         let f1 = &self.faults;
-        // An Open is padded, too; that of a peer that was there before has passed.
         let padded = usize::from(f.padded_len).saturating_sub(wire::OVERHEAD_BYTES);
-        let asks = f.header.kind == wire::PacketType::Probe;
+        let asks = f1.opens_too || f.header.kind == wire::PacketType::Probe;
         let size = f.payload.len().max(if asks { padded } else { 0 });
         let there = f1.longer_lost_on.as_ref().filter(|(paths, _)| paths.contains(&f.path));
         let long = size > f1.longer_lost.min(there.map_or(usize::MAX, |t| t.1));
@@ -495,12 +497,16 @@ impl Net {
     fn receive(&mut self, i: usize, f: &Flying, at: Time, rxq_drops: u32) {
         let waited = self.now.since(at);
         let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops, rxq_depth: 0, waited };
-        let packet = Packet {
+        let mut packet = Packet {
             header: f.header,
             ack: f.ack.as_ref(),
             body: f.body,
             payload_len: f.payload.len() as u16,
         };
+        // As the parser does: how long these are is what they prove.
+        if matches!(f.header.kind, wire::PacketType::Open | wire::PacketType::OpenAck) {
+            packet.payload_len = f.padded_len.saturating_sub(packet.headers_len() as u16);
+        }
         self.hosts[i].receive(self.now, &meta, &packet, &f.payload);
     }
 

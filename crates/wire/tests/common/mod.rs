@@ -22,7 +22,8 @@ pub struct Sample {
 
 impl Sample {
     pub fn packet(&self) -> Packet<'_> {
-        let payload_len = if self.body.may_have_payload() { self.tail.len() as u16 } else { 0 };
+        let counts = self.body.may_have_payload() || matches!(self.body, Body::Open(_));
+        let payload_len = if counts { self.tail.len() as u16 } else { 0 };
         Packet { header: self.header, ack: self.ack.as_ref(), body: self.body, payload_len }
     }
 

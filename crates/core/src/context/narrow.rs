@@ -1,0 +1,121 @@
+//! Opens on a way that does not carry full packets.
+//!
+//! An Open is as large as the largest packet, so that a context opens where those pass. Where a few
+//! of them stay without answer, smaller ones leave beside them, of other sizes each time, and the
+//! peer answers one with an OpenAck of the same length, never a longer one: so that size passes
+//! both ways. It does not follow that the larger one does not: the peer may just have come up, or
+//! the network may be overloaded. So the context opens only when in some rounds in a row the
+//! smaller Open was answered and the full one beside it was not. From then on packets to the
+//! address are no larger, and whether larger ones pass is asked now and then as ever.
+
+use crate::context::ContextState;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::path::below;
+use crate::time::Time;
+use arrayvec::ArrayVec;
+use srd_wire::OVERHEAD_BYTES;
+
+/// Opens of full size without answer before smaller ones leave beside them.
+const FULL_TRIES: u8 = 4;
+/// Rounds in a row in which only the smaller Open was answered, before the context opens with it:
+/// as many as for any other size (see `path/mtu.rs`).
+const ROUNDS: u8 = 10;
+
+/// What the handshake of a context has shown about sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Narrow {
+    /// Payload of packets as large as the Open of ours that was answered; 0: none was.
+    pub(super) answered: u16,
+    /// Rounds in a row in which it was, and the last of them.
+    rounds: u8,
+    round: u8,
+    /// Payload of packets as large as the largest Open of the peer; 0: none came, `u16::MAX`: a
+    /// full one.
+    pub(super) heard: u16,
+}
+
+impl<O: Observer> Engine<O> {
+    /// The size in use for the address of a context, before the peer's is known.
+    fn open_size(&self, ci: u32) -> u16 {
+        let c = self.contexts.get(ci);
+        self.cfg.mtu.min(self.paths.get(c.path_ctx).mtu.size())
+    }
+
+    /// The lengths of the Opens that leave now.
+    pub(crate) fn open_lens(&mut self, ci: u32) -> ArrayVec<u16, 2> {
+        let full = self.cfg.open_padded_len;
+        let mut lens = ArrayVec::from_iter([full]);
+        if full == 0 || !self.cfg.mtu_search {
+            return lens;
+        }
+        let (size, aligned) = (self.open_size(ci), self.mtu_aligned());
+        let len_of = |size: u16| size.saturating_add(OVERHEAD_BYTES as u16);
+        if size < self.cfg.mtu {
+            lens[0] = len_of(size);
+        }
+        let c = self.contexts.get_mut(ci);
+        if c.narrow.answered > 0 {
+            if c.narrow.round != c.handshake_round {
+                c.narrow.rounds = 0;
+            }
+            lens.push(len_of(c.narrow.answered));
+        } else if let Some(n) = c.handshake_round.checked_sub(FULL_TRIES)
+            && let Some(size) = below(c.peer.ip, size, aligned, n.into())
+        {
+            lens.push(len_of(size));
+        }
+        lens
+    }
+
+    /// The size that a handshake packet proves, where that is less than what its sender takes.
+    /// `bytes` with `padding` of them zeros: a packet that is not padded at all proves nothing.
+    pub(crate) fn narrow_of((bytes, padding): (usize, u16), mtu: u16) -> Option<u16> {
+        let size = u16::try_from(bytes.saturating_sub(OVERHEAD_BYTES)).unwrap_or(u16::MAX);
+        (padding > 0 && size < mtu).then_some(size)
+    }
+
+    /// The peer's Open proves that size, or all.
+    pub(crate) fn narrow_heard(&mut self, ci: u32, size: Option<u16>) {
+        let c = self.contexts.get_mut(ci);
+        c.narrow.heard = c.narrow.heard.max(size.unwrap_or(u16::MAX));
+    }
+
+    /// Our Open of that size was answered; `None`: the full one. Whether the context opens.
+    pub(crate) fn narrow_answered(&mut self, now: Time, ci: u32, size: Option<u16>) -> bool {
+        let known = self.open_size(ci);
+        let c = self.contexts.get_mut(ci);
+        let Some(size) = size.filter(|&s| s < known && self.cfg.mtu_search) else {
+            c.narrow = Narrow::default();
+            return true;
+        };
+        if c.narrow.answered == 0 {
+            // The peer may have come up just now: full ones again, soon.
+            c.narrow.answered = size;
+            c.handshake_round = 1;
+            self.open_send(now, ci);
+            self.context_rearm(ci);
+            return false;
+        }
+        if c.narrow.round != c.handshake_round && size == c.narrow.answered {
+            (c.narrow.rounds, c.narrow.round) = (c.narrow.rounds + 1, c.handshake_round);
+        }
+        c.narrow.rounds >= ROUNDS
+    }
+
+    /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
+    pub(crate) fn narrow_take(&mut self, now: Time, ci: u32, from: ContextState) {
+        let c = self.contexts.get_mut(ci);
+        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.path_ctx, c.peer.ip);
+        let own = from == ContextState::Opening && n.rounds >= ROUNDS;
+        let size = if own { n.answered } else { n.heard };
+        if size == 0 || size >= self.cfg.mtu || !self.cfg.mtu_search {
+            return;
+        }
+        // No way carries less than the least of the table, whatever the peer proves.
+        let size = size.max(below(ip, 0, self.mtu_aligned(), 0).unwrap_or(size)).min(self.cfg.mtu);
+        if self.paths.get_mut(pi).mtu.limit(now, size) {
+            self.mtu_changed(now, pi);
+        }
+    }
+}
