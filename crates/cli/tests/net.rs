@@ -187,11 +187,12 @@ fn processes_may_be_killed_stopped_and_crowded() {
         "processes",
         "buffers",
         "mtu",
+        "narrow",
         "peers",
         "--peers",
         "1000",
     ]);
-    assert_eq!(said.matches(" right ").count(), 7, "{said}");
+    assert_eq!(said.matches(" right ").count(), 8, "{said}");
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub enum Check {
     Buffers,
     /// MTU 1500 and 9000, and a host that has less than its peers
     Mtu,
+    /// A hop or an interface that shrinks under traffic, and forged messages that claim so
+    Narrow,
     /// A million pieces of junk per second at the port of a transfer
     Flood,
     /// A peer that speaks the wire format and lies, beside a transfer
@@ -53,7 +55,7 @@ pub enum Check {
 }
 
 /// All of them.
-const ALL: [Check; 10] = [
+const ALL: [Check; 11] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
@@ -61,6 +63,7 @@ const ALL: [Check; 10] = [
     Check::Peers,
     Check::Buffers,
     Check::Mtu,
+    Check::Narrow,
     Check::Flood,
     Check::Liar,
     Check::DeadReaders,
@@ -99,6 +102,7 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Peers => crate::crowd::check(args.peers),
             Check::Buffers => buffers(),
             Check::Mtu => mtu(),
+            Check::Narrow => crate::narrow::check(),
             Check::Flood => hostile::flood::check(),
             Check::Liar => hostile::liar::check(args.seed),
             Check::DeadReaders => hostile::readers::check(),

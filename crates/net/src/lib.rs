@@ -14,6 +14,7 @@ pub mod fabric;
 pub mod fault;
 pub mod hold;
 pub mod hostile;
+pub mod narrow;
 pub mod ns;
 pub mod paths;
 pub mod plan;
