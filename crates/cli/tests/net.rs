@@ -196,6 +196,13 @@ fn processes_may_be_killed_stopped_and_crowded() {
 }
 
 #[test]
+fn a_rail_that_is_cut_off_takes_nothing_with_it() {
+    let Some(net) = Net::open("rails") else { return };
+    let said = net.ok(&["check", "rails"]);
+    assert_eq!(said.matches(" right ").count(), 1, "{said}");
+}
+
+#[test]
 fn a_short_soak_loses_nothing() {
     let Some(net) = Net::open("soak") else { return };
     let said = net.ok(&["soak", "--for", "5s"]);

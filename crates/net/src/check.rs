@@ -1,5 +1,5 @@
-//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds, floods
-//! and liars.
+//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds, floods,
+//! liars, and the loss of one of two interfaces.
 
 use crate::{
     bench::{
@@ -52,6 +52,8 @@ pub enum Check {
     Liar,
     /// 64 processes killed in the middle of their reads, then a new job
     DeadReaders,
+    /// One process with two interfaces, one of which is cut off in the middle of a transfer
+    Rails,
 }
 
 /// All of them.
@@ -67,6 +69,7 @@ const ALL: [Check; 11] = [
     Check::Flood,
     Check::Liar,
     Check::DeadReaders,
+    Check::Rails,
 ];
 
 /// Options of `check`.
@@ -106,6 +109,7 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Flood => hostile::flood::check(),
             Check::Liar => hostile::liar::check(args.seed),
             Check::DeadReaders => hostile::readers::check(),
+            Check::Rails => hostile::rails::check(),
         };
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let seconds = began.elapsed().as_secs_f64();

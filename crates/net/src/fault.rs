@@ -136,6 +136,27 @@ pub fn heal_all(fabric: &Fabric) -> Result {
     Ok(())
 }
 
+/// Cuts one of a host's cables: both directions swallow every packet, and nobody is told.
+///
+/// # Errors
+/// There is no such cable, or the kernel refuses.
+pub fn cable_cut(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
+    loss_set(fabric, &cable_ends(host, rail), 1_000_000)
+}
+
+/// Mends what [`cable_cut`] cut.
+///
+/// # Errors
+/// As there.
+pub fn cable_mend(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
+    loss_clear(fabric, &cable_ends(host, rail))
+}
+
+/// Both ends of one of a host's cables, each with its interface.
+fn cable_ends((leaf, host): (u8, u8), rail: u8) -> [(Node, String); 2] {
+    [(Node::Leaf(leaf), plan::down_dev(host, rail)), (Node::Host(leaf, host), format!("e{rail}"))]
+}
+
 /// Both ends of a link, each with its interface.
 fn ends(leaf: u8, spine: u8) -> [(Node, String); 2] {
     [(Node::Leaf(leaf), format!("up{spine}")), (Node::Spine(spine), format!("d{leaf}"))]

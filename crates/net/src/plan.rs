@@ -58,8 +58,8 @@ pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
     out
 }
 
-/// A leaf's interface to a host.
-fn down_dev(host: u8, rail: u8) -> String {
+/// A leaf's interface to one of a host's.
+pub(crate) fn down_dev(host: u8, rail: u8) -> String {
     if rail == 0 { format!("dn{host}") } else { format!("dn{host}r{rail}") }
 }
 

@@ -9,7 +9,7 @@ use crate::{
 };
 use srd::{
     Access, AddressHandle, CompletionOp, CompletionQueue, Device, DeviceConfig, MemoryRegion,
-    QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
 };
 use std::{
     collections::BTreeMap,
@@ -43,6 +43,8 @@ pub struct Party {
     /// The device.
     pub device: Device,
     mtu: usize,
+    /// Which of the host's interfaces: the flow of its blocks.
+    rail: u8,
     slots: Vec<u32>,
     /// Who the blocks are exchanged with.
     peer: Option<IpAddr>,
@@ -52,6 +54,8 @@ pub struct Party {
     accepted: u64,
     received: FlowRx,
     damaged: u64,
+    /// Blocks of another rail, or from another address than the peer's.
+    strayed: u64,
     failed: Ends,
     strangers: u32,
     stranger_ends: Ends,
@@ -63,7 +67,21 @@ impl Party {
     /// # Errors
     /// The device cannot be opened.
     pub fn open(fabric: &Fabric, host: (u8, u8)) -> Result<Self> {
-        let ip = fabric.spec().ip(host.0, host.1);
+        Self::open_rail(fabric, host, 0, None)
+    }
+
+    /// As [`Party::open`], on one of the host's interfaces. With a `twin`, the queue pair has the
+    /// number of the twin's.
+    ///
+    /// # Errors
+    /// The device cannot be opened, or has no such number.
+    pub fn open_rail(
+        fabric: &Fabric,
+        host: (u8, u8),
+        rail: u8,
+        twin: Option<&Self>,
+    ) -> Result<Self> {
+        let ip = fabric.spec().rail_ip(rail, host.0, host.1);
         let line = fabric.spec().host_bits_per_sec / 8;
         let mut config = DeviceConfig::ip(ip);
         // What a port of known speed would tell: a virtual one does not know its shaper.
@@ -75,7 +93,10 @@ impl Party {
         let cq = device.cq_create(2 * DEPTH + STRANGER_DEPTH)?;
         let init =
             QpInit { sq_depth: DEPTH + STRANGER_DEPTH, rq_depth: DEPTH, ..QpInit::srd(&cq, &cq) };
-        let qp = pd.qp_create(&init)?;
+        let qp = match twin {
+            None => pd.qp_create(&init)?,
+            Some(twin) => qp_with_number(&pd, &init, twin.qpn())?,
+        };
         qp.activate(QKEY)?;
         let source = pd.mr_allocate(mtu * DEPTH as usize, Access::LOCAL_WRITE)?;
         let target = pd.mr_allocate(mtu * DEPTH as usize, Access::LOCAL_WRITE)?;
@@ -93,13 +114,15 @@ impl Party {
             cq,
             device,
             mtu,
+            rail,
             slots: (0..DEPTH).collect(),
             peer: None,
             run: 0,
             next: 0,
             accepted: 0,
-            received: FlowRx::new(0),
+            received: FlowRx::new(u32::from(rail)),
             damaged: 0,
+            strayed: 0,
             failed: Ends::new(),
             strangers: 0,
             stranger_ends: Ends::new(),
@@ -153,6 +176,9 @@ impl Party {
         if wc.is_ok() && wc.op == CompletionOp::Recv {
             let block = self.target.to_vec(at, (wc.byte_len as usize).min(self.mtu))?;
             match block::check(&block) {
+                Some(head) if head.flow != u32::from(self.rail) || wc.src_ip != self.peer => {
+                    self.strayed += 1;
+                }
                 Some(head) => self.received.take(&head, block.len(), now_ns()),
                 None if wc.src_ip == self.peer => self.damaged += 1,
                 // A stranger's message is whatever the stranger says.
@@ -167,7 +193,8 @@ impl Party {
     fn post(&mut self, to: &AddressHandle, qpn: Qpn) -> Result<bool> {
         let Some(slot) = self.slots.pop() else { return Ok(false) };
         let at = slot as usize * self.mtu;
-        let head = BlockHead { flow: 0, run: self.run, number: self.next, due_ns: now_ns() };
+        let flow = u32::from(self.rail);
+        let head = BlockHead { flow, run: self.run, number: self.next, due_ns: now_ns() };
         let mut bytes = vec![0; self.mtu];
         block::fill(&mut bytes, &head);
         self.source.write_at(at, &bytes)?;
@@ -231,6 +258,24 @@ impl Party {
     }
 }
 
+/// A queue pair with this number: more are made until one has it, and freed.
+fn qp_with_number(pd: &ProtectionDomain, init: &QpInit<'_>, number: Qpn) -> Result<QueuePair> {
+    let mut others = Vec::new();
+    // The low byte counts queue pairs of a device, the high one is the device's slot.
+    for _ in 0..256 {
+        let qp = pd.qp_create(init)?;
+        if qp.qpn() == number {
+            return Ok(qp);
+        }
+        others.push(qp);
+    }
+    Err(NetError::new(format!(
+        "the device at {} gives no queue pair the number {}",
+        pd.device().ip(),
+        number.0
+    )))
+}
+
 /// What two parties have exchanged.
 #[derive(Clone, Debug)]
 pub struct Exchanged {
@@ -247,6 +292,53 @@ impl Exchanged {
     }
 }
 
+/// What became of the blocks of one direction.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Blocks posted; each has ended.
+    pub sent: u64,
+    /// Blocks that ended well.
+    pub accepted: u64,
+    /// Blocks that ended with an error, by its text.
+    pub failed: Ends,
+    /// Blocks that arrived whole, each counted once.
+    pub arrived: u64,
+    /// Blocks that arrived again.
+    pub twice: u64,
+    /// Blocks that arrived with other bytes.
+    pub damaged: u64,
+    /// Blocks that arrived at a device or from an address that is not theirs.
+    pub strayed: u64,
+}
+
+impl Way {
+    fn of(from: &mut Party, to: &Party) -> Self {
+        let got = to.received.stats();
+        Self {
+            sent: from.next,
+            accepted: from.accepted,
+            failed: std::mem::take(&mut from.failed),
+            arrived: got.blocks,
+            twice: got.duplicated,
+            damaged: to.damaged,
+            strayed: to.strayed,
+        }
+    }
+
+    /// Nothing came twice, damaged or astray, and what ended well is there.
+    pub fn is_true(&self) -> bool {
+        let ended: u64 = self.accepted + self.failed.values().map(|n| u64::from(*n)).sum::<u64>();
+        self.twice + self.damaged + self.strayed == 0
+            && (self.accepted..=self.sent).contains(&self.arrived)
+            && ended == self.sent
+    }
+
+    /// All that was sent arrived.
+    fn is_whole(&self) -> bool {
+        self.is_true() && self.failed.is_empty() && self.arrived == self.sent
+    }
+}
+
 /// Both send to each other as fast as the network takes it, for `time`; then all that was sent must
 /// be acknowledged within `limit`, and have arrived whole and once. `beside` is called in between.
 ///
@@ -257,15 +349,33 @@ pub fn exchange(
     b: &mut Party,
     time: Duration,
     limit: Duration,
-    mut beside: impl FnMut(&mut Party) -> Result,
+    beside: impl FnMut(&mut Party) -> Result,
 ) -> Result<Exchanged> {
+    let (ways, time) = transfer(a, b, time, limit, beside)?;
+    match ways.iter().find(|w| !w.is_whole()) {
+        Some(bad) => Err(NetError::new(format!("not all arrived whole and once: {bad:?}"))),
+        None => Ok(Exchanged { blocks: ways.iter().map(|w| w.arrived).sum(), time }),
+    }
+}
+
+/// As [`exchange`], but says what became of the blocks of each direction: those of `a` first.
+///
+/// # Errors
+/// A block has not ended after `limit`.
+pub fn transfer(
+    a: &mut Party,
+    b: &mut Party,
+    time: Duration,
+    limit: Duration,
+    mut beside: impl FnMut(&mut Party) -> Result,
+) -> Result<([Way; 2], Duration)> {
     let (to_b, to_a) = (a.handle(b.device.ip())?, b.handle(a.device.ip())?);
     let (qpn_a, qpn_b) = (a.qpn(), b.qpn());
     (a.peer, b.peer) = (Some(b.device.ip()), Some(a.device.ip()));
     let began = Instant::now();
     for p in [&mut *a, &mut *b] {
         p.run += 1;
-        (p.next, p.accepted, p.damaged) = (0, 0, 0);
+        (p.next, p.accepted, p.damaged, p.strayed) = (0, 0, 0, 0);
         p.received.begin(p.run, now_ns());
     }
     loop {
@@ -279,7 +389,7 @@ pub fn exchange(
         } else if began.elapsed() > time + limit {
             let left = 2 * DEPTH as usize - a.slots.len() - b.slots.len();
             return Err(NetError::new(format!(
-                "{left} blocks are not acknowledged {:.0} s after the last one was sent",
+                "{left} blocks have not ended {:.0} s after the last one was sent",
                 limit.as_secs_f64()
             )));
         }
@@ -290,16 +400,5 @@ pub fn exchange(
     let time = began.elapsed();
     // What was acknowledged is there, perhaps not yet looked at.
     while a.look()? | b.look()? {}
-    let mut blocks = 0;
-    for (from, to) in [(&*a, &*b), (&*b, &*a)] {
-        let got = to.received.stats();
-        if got.blocks != from.next || got.duplicated + to.damaged > 0 || !from.failed.is_empty() {
-            return Err(NetError::new(format!(
-                "{} blocks sent, {} accepted, {} arrived, {} twice, {} damaged; failed: {:?}",
-                from.next, from.accepted, got.blocks, got.duplicated, to.damaged, from.failed
-            )));
-        }
-        blocks += got.blocks;
-    }
-    Ok(Exchanged { blocks, time })
+    Ok(([Way::of(a, b), Way::of(b, a)], time))
 }
