@@ -230,18 +230,19 @@ pub struct TxReport {
     pub backlog: usize,
     /// Datagrams dropped with an error; [`Counters`] tell the kind.
     pub dropped: usize,
-    /// The last of them that was too long for its route.
+    /// The last of them that was too long for the link.
     pub too_long: Option<TooLong>,
 }
 
-/// A datagram did not fit the route's MTU and was dropped (fragmentation is forbidden).
+/// A datagram did not fit the link's MTU and was dropped (fragmentation is forbidden).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
     /// Where it was sent to.
     pub dst: SocketAddr,
     /// Its UDP payload in bytes.
     pub len: usize,
-    /// MTU of the route in bytes with IP and UDP headers, if the kernel tells.
+    /// MTU of the link that has the device's address, in bytes with IP and UDP headers; `None` if it
+    /// cannot be told, or is not what was too small. Never the word of a router (ICMP).
     pub mtu: Option<u32>,
 }
 
@@ -252,10 +253,10 @@ impl fmt::Display for TooLong {
         match self.mtu {
             Some(mtu) => write!(
                 f,
-                "the route's MTU of {mtu} leaves {}; lower the device MTU",
+                "the link's MTU of {mtu} leaves {}; lower the device MTU",
                 (mtu as usize).saturating_sub(headers)
             ),
-            None => f.write_str("the route's MTU is smaller; lower the device MTU"),
+            None => f.write_str("the MTU of the way there is smaller; lower the device MTU"),
         }
     }
 }
@@ -310,7 +311,7 @@ pub struct Counters {
     pub tx_nobufs: u64,
     /// Datagrams that were copied into the backlog.
     pub tx_backlogged: u64,
-    /// Datagrams dropped: longer than the route's MTU (EMSGSIZE).
+    /// Datagrams dropped: longer than the link's MTU (EMSGSIZE).
     pub tx_too_long: u64,
     /// Datagrams dropped: nobody listens (ECONNREFUSED).
     pub tx_refused: u64,

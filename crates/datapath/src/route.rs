@@ -1,8 +1,8 @@
-//! What the host knows about the way to a peer: MTU, interface, speed.
+//! What the host knows of the link that has an address: interface, MTU, speed.
 
 use crate::sys;
-use core::net::{IpAddr, SocketAddr};
-use std::{fs, io, net::UdpSocket, os::fd::AsFd, path::Path};
+use core::net::IpAddr;
+use std::{fs, io, path::Path};
 
 /// Bytes of the IPv4 and UDP headers.
 pub const HEADERS_V4_BYTES: usize = 28;
@@ -17,42 +17,17 @@ pub fn udp_payload_max(mtu: u32, ip: IpAddr) -> usize {
     (mtu as usize).saturating_sub(headers).min(PAYLOAD_V4_BYTES_MAX)
 }
 
-/// MTU in bytes, IP header included: that of the route from `local` to `remote` as far as this host
-/// knows it, or without a `remote` that of the interface which has the address `local`.
+/// MTU in bytes, IP header included, of the interface that has the address `local`.
 ///
-/// No packet is sent.
+/// Never what the kernel remembers of the way to a peer (`IP_MTU`): that may be the word of an ICMP
+/// message, which anybody can forge. Path sockets do not obey it either.
 ///
 /// # Errors
-/// `local` is no address of this host, or there is no route to `remote`.
-pub fn mtu_of_route(local: IpAddr, remote: Option<IpAddr>) -> io::Result<u32> {
-    match remote {
-        Some(remote) => mtu_to(local, SocketAddr::new(remote, 9)),
-        None => {
-            let mtu = sys::interface_mtu(&interface_of(local)?)?;
-            // The length field of IPv4 has 16 bits, also on a loopback link of 64 KiB.
-            Ok(if local.is_ipv4() { mtu.min(65_535) } else { mtu })
-        }
-    }
-}
-
-/// As [`mtu_of_route`], for an address that may carry a scope.
-pub(crate) fn mtu_to(local: IpAddr, remote: SocketAddr) -> io::Result<u32> {
-    let fail = |error: io::Error| {
-        let what = format!("no route from {local} to {}: {error}", remote.ip());
-        io::Error::new(error.kind(), what)
-    };
-    let mut from = SocketAddr::new(local, 0);
-    if let (SocketAddr::V6(from), SocketAddr::V6(remote)) = (&mut from, remote) {
-        from.set_scope_id(remote.scope_id());
-    }
-    let socket = UdpSocket::bind(from).map_err(fail)?;
-    socket.connect(remote).map_err(fail)?;
-    let (level, name) = match remote {
-        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MTU),
-        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MTU),
-    };
-    let mtu = sys::option_get(socket.as_fd(), level, name).map_err(fail)?;
-    Ok(u32::try_from(mtu).unwrap_or(0))
+/// `local` is no address of this host.
+pub fn mtu_of_interface(local: IpAddr) -> io::Result<u32> {
+    let mtu = sys::interface_mtu(&interface_of(local)?)?;
+    // The length field of IPv4 has 16 bits, also on a loopback link of 64 KiB.
+    Ok(if local.is_ipv4() { mtu.min(65_535) } else { mtu })
 }
 
 /// Name of the interface that has the address `ip`.
@@ -128,18 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn route_and_interface_agree_on_loopback() {
-        let interface = mtu_of_route(LO4, None).unwrap();
-        assert!(interface >= 1280);
-        assert_eq!(mtu_of_route(LO4, Some(LO4)).unwrap(), interface);
-        assert_eq!(mtu_of_route("127.9.9.9".parse().unwrap(), None).unwrap(), interface);
+    fn all_addresses_of_loopback_have_its_interface() {
+        let mtu = mtu_of_interface(LO4).unwrap();
+        assert!(mtu >= 1280);
+        assert_eq!(mtu_of_interface("127.9.9.9".parse().unwrap()).unwrap(), mtu);
         assert_eq!(interface_of(LO4).unwrap(), "lo");
     }
 
     #[test]
     fn a_foreign_address_is_refused_with_the_list_of_ours() {
         // 192.0.2.0/24 is reserved for documentation: no host has it.
-        let error = mtu_of_route("192.0.2.7".parse().unwrap(), None).unwrap_err().to_string();
+        let error = mtu_of_interface("192.0.2.7".parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("192.0.2.7") && error.contains("127.0.0.1"), "{error}");
     }
 }

@@ -119,7 +119,7 @@ impl UdpDatapath {
 
 /// The MTU wished for if it fits, or else that of the interface.
 fn link_mtu_choose(config: &UdpConfig) -> Result<u32, OpenError> {
-    let link = route::mtu_of_route(config.ip, None)
+    let link = route::mtu_of_interface(config.ip)
         .map_err(|error| OpenError::Address { ip: config.ip, error })?;
     let mtu = config.link_mtu.unwrap_or(link);
     if mtu > link {

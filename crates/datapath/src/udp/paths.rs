@@ -95,7 +95,7 @@ impl Kernel for PathSockets {
         }
     }
 
-    fn route_mtu(&self, dst: SocketAddr) -> Option<u32> {
-        route::mtu_to(self.local, dst).ok()
+    fn link_mtu(&self) -> Option<u32> {
+        route::mtu_of_interface(self.local).ok()
     }
 }

@@ -5,7 +5,7 @@
 //! size become one segmented message; all messages of a path go in one system call.
 
 use super::{backlog::Backlog, ring::SendRing};
-use crate::{Counters, Part, TooLong, TxPacket, TxPushError, TxReport};
+use crate::{Counters, Part, TooLong, TxPacket, TxPushError, TxReport, route};
 use core::net::SocketAddr;
 
 /// Most bytes of one segmented message: below the 64 KiB of an IP datagram with its headers.
@@ -24,8 +24,8 @@ pub trait Kernel {
     /// were taken (at least one), or the error number for the first.
     fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32>;
 
-    /// MTU of the route to `dst`, if known.
-    fn route_mtu(&self, dst: SocketAddr) -> Option<u32>;
+    /// MTU of the link now, if known.
+    fn link_mtu(&self) -> Option<u32>;
 }
 
 /// What to do after an error.
@@ -35,7 +35,7 @@ pub enum Refusal {
     Retry,
     /// No room now: keep it for later.
     Later,
-    /// Longer than the route allows.
+    /// Longer than the link allows.
     TooLong,
     /// It will never go.
     Drop,
@@ -310,7 +310,7 @@ pub fn sent_count(packets: usize, bytes: usize, counters: &mut Counters, report:
     }
 }
 
-/// Counts a datagram that its route cannot carry.
+/// Counts a datagram that the link cannot carry.
 pub fn too_long<K: Kernel>(
     kernel: &K,
     dst: SocketAddr,
@@ -320,9 +320,11 @@ pub fn too_long<K: Kernel>(
 ) {
     counters.tx_too_long += 1;
     report.dropped += 1;
-    // The MTU costs system calls: ask once for a destination and flush.
-    let known = report.too_long.filter(|t| t.dst == dst).and_then(|t| t.mtu);
-    report.too_long = Some(TooLong { dst, len, mtu: known.or_else(|| kernel.route_mtu(dst)) });
+    // The MTU costs system calls: ask once for a flush.
+    let known = report.too_long.and_then(|t| t.mtu).or_else(|| kernel.link_mtu());
+    // A link that carries as much is not the one that the packet would have left by.
+    let mtu = known.filter(|&mtu| route::udp_payload_max(mtu, dst.ip()) < len);
+    report.too_long = Some(TooLong { dst, len, mtu });
 }
 
 /// Counts datagrams that will never go, by the kind of error.

@@ -55,7 +55,7 @@ impl Kernel for Script {
         Ok(taken)
     }
 
-    fn route_mtu(&self, _: SocketAddr) -> Option<u32> {
+    fn link_mtu(&self) -> Option<u32> {
         self.mtu_asked.set(self.mtu_asked.get() + 1);
         self.payload_max.map(|max| max as u32 + 28)
     }
