@@ -3,7 +3,9 @@
 
 pub mod flood;
 mod forge;
+mod heard;
 pub mod liar;
 mod party;
+mod pretend;
 pub mod rails;
 pub mod readers;

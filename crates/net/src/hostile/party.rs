@@ -25,6 +25,11 @@ pub const QKEY: u32 = 0x686F_7374;
 const DEPTH: u32 = 128;
 /// Requests to a stranger that may be outstanding beside the blocks.
 const STRANGER_DEPTH: u32 = 128;
+/// Packets of the longest request to a stranger.
+const ANSWER_PACKETS: usize = 4;
+/// What was acknowledged arrives within this at its reader: a device acknowledges in the turn at
+/// whose end it delivers, and its thread may lose the processor in between.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(5);
 /// `wr_id` of a request to a stranger: this bit and its number.
 const STRANGER: u64 = 1 << 32;
 
@@ -37,8 +42,10 @@ pub struct Party {
     qp: QueuePair,
     source: MemoryRegion,
     target: MemoryRegion,
-    /// What a stranger that guesses the key may read and write.
-    _bait: MemoryRegion,
+    /// What a stranger that knows the key may read and write.
+    bait: MemoryRegion,
+    /// Where answers of strangers go: never where blocks arrive.
+    answers: MemoryRegion,
     cq: CompletionQueue,
     /// The device.
     pub device: Device,
@@ -102,6 +109,7 @@ impl Party {
         let target = pd.mr_allocate(mtu * DEPTH as usize, Access::LOCAL_WRITE)?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         let bait = pd.mr_allocate(1 << 20, rights)?;
+        let answers = pd.mr_allocate(ANSWER_PACKETS * mtu, Access::LOCAL_WRITE)?;
         for slot in 0..DEPTH {
             let sges = [target.sge(slot as usize * mtu, mtu as u32)];
             qp.post_recv(&RecvWr { wr_id: u64::from(slot), sges: &sges })?;
@@ -110,7 +118,8 @@ impl Party {
             qp,
             source,
             target,
-            _bait: bait,
+            bait,
+            answers,
             cq,
             device,
             mtu,
@@ -135,6 +144,11 @@ impl Party {
     /// The table of handles is full.
     pub fn handle(&self, ip: IpAddr) -> Result<AddressHandle> {
         Ok(self.qp.pd().ah_create(ip)?)
+    }
+
+    /// Key and address of a region that strangers may read and write.
+    pub fn bait(&self) -> (u32, u64) {
+        (self.bait.rkey(), self.bait.addr())
     }
 
     /// Number of its queue pair.
@@ -213,7 +227,7 @@ impl Party {
     pub fn ask_stranger(&mut self, to: &AddressHandle, qpn: Qpn) -> Result<u32> {
         let mut posted = 0;
         let id = STRANGER;
-        let sges = [self.target.sge(0, (4 * self.mtu) as u32)];
+        let sges = [self.answers.sge(0, (ANSWER_PACKETS * self.mtu) as u32)];
         let asks = [
             SendWr::send(id, to, qpn, QKEY).inline(b"is anybody there?"),
             SendWr::write(id, to, qpn, QKEY).remote(0x1000, 77).sges(&sges),
@@ -398,7 +412,15 @@ pub fn transfer(
         }
     }
     let time = began.elapsed();
-    // What was acknowledged is there, perhaps not yet looked at.
+    let ended = Instant::now();
+    while a.received.blocks() < b.accepted || b.received.blocks() < a.accepted {
+        if !(a.look()? | b.look()?) {
+            if ended.elapsed() > DELIVERED_WITHIN {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
     while a.look()? | b.look()? {}
     Ok(([Way::of(a, b), Way::of(b, a)], time))
 }
