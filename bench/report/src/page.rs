@@ -1,7 +1,7 @@
 //! The page.
 
 use crate::{
-    Result,
+    Result, checksum,
     figures::{Figures, Spread},
     goals::{self, Goal},
     measure::Measured,
@@ -10,7 +10,7 @@ use crate::{
 use std::fmt::Write;
 
 /// Where the instruction counts of the core stand.
-const TABLE: &str = "bench/instructions/table.csv";
+pub const TABLE: &str = "bench/instructions/table.csv";
 
 /// Longest line of text.
 const COLUMNS: usize = 100;
@@ -21,6 +21,8 @@ pub fn page(m: &Measured) -> Result<String> {
     head(&mut out, m)?;
     goals_table(&mut out, &goals::goals(m))?;
     streams(&mut out, m)?;
+    out += &checksum::part(m)?;
+    out.push('\n');
     pings(&mut out, m)?;
     rates(&mut out, m)?;
     core(&mut out, m)?;
@@ -28,7 +30,7 @@ pub fn page(m: &Measured) -> Result<String> {
 }
 
 /// Breaks lines of text at 100 columns; tables stay as they are.
-fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         if line.starts_with('|') || line.len() <= COLUMNS {
@@ -57,7 +59,7 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-fn file(path: &str) -> String {
+pub fn file(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
@@ -115,7 +117,7 @@ Conditions (\"offgro\"):
 }
 
 /// `median (least – most)`.
-fn shown(s: Spread, digits: usize) -> String {
+pub fn shown(s: Spread, digits: usize) -> String {
     if s.median.is_nan() {
         return "–".into();
     }
@@ -255,6 +257,8 @@ with {PEERS} in turn, where every message is a burst of one with an acknowledgme
 | idle | {:.0} | {:.0} |
 | active (a message has just ended) | {:.0} | {:.0} |
 | idle after all {PEERS} were active at once | {:.0} | {:.0} |
+| one that takes what it can: refused work in a whole window, reads, no answers | {:.0} | {:.0} |
+| the most that any can take, by the default configuration | {max:.0} | {max:.0} |
 
 Counted by the allocator, not guessed from the process's size: all that an engine holds with
 {PEERS} peers less what it holds without any, per peer. The last row holds what pools keep for the
@@ -266,6 +270,9 @@ next time.
         bytes("bytes_active", 1),
         bytes("bytes_rested", 0),
         bytes("bytes_rested", 1),
+        bytes("bytes_hostile", 0),
+        bytes("bytes_hostile", 1),
+        max = peers("bytes_max").median,
         one = shown(peers("messages_per_cpu_second_one"), 0),
         all = shown(peers("messages_per_cpu_second_many"), 0),
     )?;

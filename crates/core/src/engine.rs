@@ -343,6 +343,7 @@ impl<O: Observer> Engine<O> {
                 rate_bytes_per_sec: pc.rate_bytes_per_sec(),
                 srtt_ns: pc.srtt().0,
                 rtt_ns_min: pc.rtt_min().0,
+                held_bytes: self.held_bytes(c),
             }
         };
         self.contexts.iter().map(stats).collect()
@@ -378,4 +379,7 @@ pub struct ContextStats {
     pub srtt_ns: u64,
     /// Base RTT.
     pub rtt_ns_min: u64,
+    /// Bytes of memory for the peer and its address; never more than
+    /// [`EngineConfig::peer_bytes_max`].
+    pub held_bytes: usize,
 }

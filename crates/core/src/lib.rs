@@ -45,6 +45,7 @@ pub mod time;
 mod context;
 mod cq;
 mod engine;
+mod footprint;
 mod housekeeping;
 mod keys;
 mod memory;

@@ -22,7 +22,7 @@ use crate::trace::Trace;
 use crate::world::Options;
 pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
-use srd_core::Status;
+use srd_core::{ContextStats, EngineConfig, Status};
 use stage::Stage;
 
 /// Share of the throughput that honest third parties must keep, in percent of what the hostile
@@ -145,11 +145,20 @@ fn belief_check(stage: &mut Stage) {
         let what = format!("the victim holds more than its window: {c:?}");
         return stage.board.fail(stage.now, Oracle::Memory, what);
     }
+    if let Some(what) = held.iter().find_map(|c| is_heavy(c, &victim.cfg)) {
+        return stage.board.fail(stage.now, Oracle::Memory, what);
+    }
     let least = known.map(|p| p.rtt_ns_min).filter(|&ns| ns > 0).min();
     if let Some(ns) = least.filter(|&ns| ns < floor) {
         let what = format!("a round trip of {ns} ns is believed; none takes less than {floor} ns");
         stage.board.fail(stage.now, Oracle::Belief, what);
     }
+}
+
+/// What is wrong if more is held for a peer than any can make an engine hold.
+fn is_heavy(c: &ContextStats, cfg: &EngineConfig) -> Option<String> {
+    let most = cfg.peer_bytes_max();
+    (c.held_bytes > most).then(|| format!("more than {most} bytes are held for a peer: {c:?}"))
 }
 
 /// What each engine holds for its peers.
@@ -162,6 +171,9 @@ fn memory_check(plan: &Plan, stage: &mut Stage) {
             wrong = Some((Oracle::Limits, format!("engine {}: {} contexts", p.id, stats.len())));
         }
         for c in &stats {
+            if let Some(what) = is_heavy(c, &p.cfg) {
+                wrong = Some((Oracle::Memory, what));
+            }
             if c.psns_unresolved > u32::from(p.cfg.window) {
                 let what = format!("engine {} holds more than its window: {c:?}", p.id);
                 wrong = Some((Oracle::Memory, what));

@@ -117,6 +117,16 @@ pub struct PathContext {
 }
 
 impl PathContext {
+    /// Bytes that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.active.as_ref().map_or(0, |a| size_of::<Active>() + size_of_val(&*a.set.paths))
+    }
+
+    /// The most that it may hold.
+    pub(crate) fn held_bytes_max(paths: usize) -> usize {
+        size_of::<Active>() + paths * size_of::<set::Path>()
+    }
+
     /// A context to a peer of which nothing is known yet. Allocates nothing until it is used.
     pub fn new(
         _now: Time,

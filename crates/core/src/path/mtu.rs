@@ -173,6 +173,14 @@ fn least_of(ip: IpAddr, aligned: bool) -> u16 {
 }
 
 impl PathMtu {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.search.as_ref().map_or(0, |_| Self::held_bytes_max())
+    }
+    /// The most that it may hold.
+    pub fn held_bytes_max() -> usize {
+        size_of::<Search>()
+    }
     /// Payload of one packet at most.
     #[inline]
     pub fn size(&self) -> u16 {

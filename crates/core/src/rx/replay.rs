@@ -30,6 +30,11 @@ impl Replay {
         Self { newest: 0, bits, far: [0; FAR_MAX], far_next: 0, refused: 0 }
     }
 
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.bits)
+    }
+
     /// Nothing at or below `newest` is taken any more.
     pub fn reset(&mut self, newest: u64) {
         self.newest = newest;

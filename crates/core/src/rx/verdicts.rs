@@ -30,6 +30,17 @@ impl Verdicts {
         Self { size, codes, refused, alike, first: 0, end: 0, len: 0 }
     }
 
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.codes) + size_of_val(&*self.refused) + size_of_val(&*self.alike)
+    }
+
+    /// The most that it may hold.
+    pub fn held_bytes_max(&self) -> usize {
+        let size = self.size as usize;
+        size * size_of::<Verdict>() + 2 * size.div_ceil(64) * size_of::<u64>()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

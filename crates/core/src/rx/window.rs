@@ -32,6 +32,10 @@ impl RxWindow {
         (self.cum, self.top) = (cum, cum);
         self.bits.fill(0);
     }
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.bits)
+    }
     fn size(&self) -> u32 {
         self.bits.len() as u32 * 64
     }

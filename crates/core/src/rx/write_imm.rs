@@ -34,6 +34,18 @@ pub(crate) enum ImmStep {
 }
 
 impl ImmTable {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.messages.capacity() * size_of::<ImmMessage>()
+            + self.cancelled.capacity() * size_of::<(u32, u32)>()
+    }
+
+    /// The most that it may hold, of `messages` at once in a window of so many PSNs.
+    pub fn held_bytes_max(messages: usize, window: usize) -> usize {
+        // Lists grow by doubling.
+        2 * (messages.max(4) * size_of::<ImmMessage>() + window * size_of::<(u32, u32)>())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }

@@ -110,6 +110,11 @@ impl Default for LossState {
 }
 
 impl LossState {
+    /// Bytes that it holds: no more than it begins with.
+    pub fn held_bytes(&self) -> usize {
+        self.recent.capacity() * size_of::<GivenUp>()
+    }
+
     /// A reliable packet left.
     pub fn sent(&mut self, now: Time) {
         self.last_sent = now;

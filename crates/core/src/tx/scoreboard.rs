@@ -148,6 +148,9 @@ struct PathList {
     newest_acked: Time,
 }
 
+/// PSNs that an unused ring has room for.
+const RING_MIN: usize = 32;
+
 /// The scoreboard of one context.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
@@ -177,7 +180,7 @@ impl Scoreboard {
     pub fn new(psn_start: u32, paths: usize) -> Self {
         let paths = vec![PathList { list: EMPTY, newest_acked: Time(0) }; paths];
         Self {
-            ring: vec![Sent::new(Kind::Tombstone, 0, 0, 0); 32],
+            ring: vec![Sent::new(Kind::Tombstone, 0, 0, 0); RING_MIN],
             una: psn_start,
             next: psn_start,
             order: EMPTY,
@@ -250,7 +253,15 @@ impl Scoreboard {
     pub fn is_empty(&self) -> bool {
         self.una == self.next
     }
-    /// Bytes of memory of the ring.
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        size_of_val(&*self.ring) + size_of_val(&*self.paths)
+    }
+    /// The most that it may hold, where at most `window` PSNs are open.
+    pub fn held_bytes_max(window: usize, paths: usize) -> usize {
+        window.next_power_of_two().max(RING_MIN) * size_of::<Sent>() + paths * size_of::<PathList>()
+    }
+    /// PSNs that the ring has room for.
     pub fn ring_len(&self) -> usize {
         self.ring.len()
     }

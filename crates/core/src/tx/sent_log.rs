@@ -30,6 +30,15 @@ pub(crate) struct SentLog {
 }
 
 impl SentLog {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.ring.capacity() * size_of::<u64>()
+    }
+    /// The most that it may hold, beside a scoreboard of `board_len` PSNs.
+    pub fn held_bytes_max(board_len: usize) -> usize {
+        (2 * board_len).max(SENT_LOG_MAX) * size_of::<u64>()
+    }
+
     /// Forgets all; the room stays.
     pub fn clear(&mut self) {
         self.ring.clear();

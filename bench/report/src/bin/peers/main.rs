@@ -43,7 +43,8 @@ fn measure(seconds: f64) -> Result<String> {
     let many = rate(PEERS, seconds)?;
     Ok(serde_json::json!({
         "peers": PEERS, "bytes_idle": memory.idle, "bytes_active": memory.active,
-        "bytes_rested": memory.rested,
+        "bytes_rested": memory.rested, "bytes_hostile": memory.hostile, "bytes_counted": memory.counted,
+        "bytes_max": memory.max,
         "messages_per_cpu_second_one": one, "messages_per_cpu_second_many": many,
     })
     .to_string())
@@ -57,6 +58,12 @@ struct Memory {
     active: [f64; 2],
     /// Idle again after all were active at once: with what the pools keep.
     rested: [f64; 2],
+    /// Of one peer that answers nothing and takes all it can get.
+    hostile: [f64; 2],
+    /// The same as the engines count it themselves: what the checker looks at.
+    counted: [usize; 2],
+    /// The most that any peer can make an engine hold, by its configuration.
+    max: usize,
 }
 
 fn memory() -> Result<Memory> {
@@ -74,7 +81,23 @@ fn memory() -> Result<Memory> {
     world.greet()?;
     let active = per_peer();
     world.rest()?;
-    Ok(Memory { idle, active, rested: per_peer() })
+    let rested = per_peer();
+    let (hostile, counted, max) = hostile()?;
+    Ok(Memory { idle, active, rested, hostile, counted, max })
+}
+
+/// What one peer holds at most in a world where each end is the other's worst, and what it could.
+fn hostile() -> Result<([f64; 2], [usize; 2], usize)> {
+    let mut world = World::new()?;
+    world.peers_add(1)?;
+    let before = [REQUESTER, RESPONDER].map(live);
+    let mut most = [0; 2];
+    let counted = world.worst(|| {
+        for (i, owner) in [REQUESTER, RESPONDER].into_iter().enumerate() {
+            most[i] = most[i].max(live(owner) - before[i]);
+        }
+    })?;
+    Ok((most.map(|n| n as f64), counted, world.peer_bytes_max()))
 }
 
 /// Messages of 64 bytes per CPU-second of both ends, to so many peers in turn.
@@ -103,6 +126,9 @@ mod tests {
         let m = memory().unwrap();
         for i in [0, 1] {
             assert!(0.0 < m.idle[i] && m.idle[i] <= m.rested[i] && m.rested[i] < m.active[i]);
+            assert!(m.active[i] < m.hostile[i] && m.hostile[i] <= m.max as f64);
+            // What tables of the engine grow by for one peer is not of the peer alone.
+            assert!(m.hostile[i] * 0.95 <= m.counted[i] as f64 && m.counted[i] <= m.max);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::{Result, count::owned_by};
 use srd_core::{
-    AhId, CqId, Engine, EngineConfig, Opcode, PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvWr,
-    Rng, RxMeta, SendWr, Span, Status, Time, Transmit, TxSink,
+    Access, AhId, CqId, Engine, EngineConfig, Opcode, PdId, QpInit, QpModify, QpState, QpType, Qpn,
+    RecvWr, Rng, RxMeta, SendWr, Span, Status, Time, Transmit, TxSink,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,6 +19,10 @@ const QKEY: u32 = 0x11;
 const BATCH: usize = 64;
 /// One way.
 const HOP: Span = Span::from_us(3);
+/// Reads that one peer serves another at once, by default.
+const READS: u32 = 64;
+/// Less than the silence after which a peer is given up.
+const SILENCE: Span = Span::from_secs(4);
 /// Bytes of a message.
 const BYTES: u32 = 64;
 
@@ -108,6 +112,25 @@ impl TxSink for Wire<'_> {
     }
 }
 
+/// Swallows packets: all of them, or the first one with a request, so that the window that it opens
+/// stays open behind it.
+struct Hole<'a> {
+    to: Option<&'a mut Side>,
+    now: Time,
+    swallowed: &'a mut bool,
+}
+
+impl TxSink for Hole<'_> {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let Some(to) = &mut self.to else { return };
+        if t.packet.header.kind.is_reliable() && !*self.swallowed {
+            *self.swallowed = true;
+            return;
+        }
+        Wire { to, now: self.now }.push(t);
+    }
+}
+
 const META: RxMeta = RxMeta {
     src_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     ce: false,
@@ -155,6 +178,77 @@ impl World {
             self.handles.push(ah);
         }
         Ok(())
+    }
+
+    /// The most that one peer can make either engine hold.
+    pub fn peer_bytes_max(&self) -> usize {
+        self.near.engine.config().peer_bytes_max()
+    }
+
+    /// Each end is the other's worst: the responder refuses everything behind a gap that stays, is
+    /// asked for as many reads as it serves, and nothing that it sends arrives, once there is a
+    /// context. `look` is called in between. Returns what each end has counted itself, at most.
+    pub fn worst(&mut self, mut look: impl FnMut()) -> Result<[usize; 2]> {
+        let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000));
+        let key = {
+            // The programs' own: the right to read, the region, the requests.
+            let far = &mut self.far.engine;
+            far.ah_create(self.now, self.far.pd, ip).map_err(text)?;
+            let rights = Access(Access::REMOTE_READ);
+            far.mr_register(self.far.pd, 0, 1 << 24, rights).map_err(text)?
+        };
+        self.post(1)?;
+        let far_qp = self.far.qp;
+        for n in 1..DEPTH {
+            let (op, rkey) = if n < READS { (Opcode::Read, key.0) } else { (Opcode::Send, 0) };
+            let wr = SendWr {
+                wr_id: 0,
+                op,
+                ah: self.handles[0],
+                // No such queue pair, for messages.
+                dst_qpn: if n < READS { far_qp } else { Qpn(far_qp.0 ^ 1) },
+                qkey: QKEY,
+                len: if n < READS { 1 << 20 } else { BYTES },
+                rkey,
+                raddr: 0,
+                imm: 0,
+            };
+            self.near.engine.post_send(self.now, self.near.qp, &wr).map_err(text)?;
+        }
+        let (mut swallowed, mut counted) = (false, [0; 2]);
+        let until = self.now + SILENCE;
+        while self.now < until {
+            self.near.timers(self.now);
+            let near = self.near.owner;
+            let sent = {
+                let _owner = owned_by(near);
+                let to = Some(&mut self.far);
+                let mut hole = Hole { to, now: self.now + HOP, swallowed: &mut swallowed };
+                self.near.engine.poll_transmit(self.now, BATCH, &mut hole)
+            };
+            look();
+            self.far.timers(self.now + HOP);
+            self.far.engine.rx_burst_end(self.now + HOP);
+            let open = self.near.engine.context_stats().iter().any(|c| c.state == "Open");
+            let answered = {
+                let _owner = owned_by(self.far.owner);
+                let to = (!open).then_some(&mut self.near);
+                let mut all = true;
+                let mut hole = Hole { to, now: self.now + HOP + HOP, swallowed: &mut all };
+                self.far.engine.poll_transmit(self.now + HOP, BATCH, &mut hole)
+            };
+            look();
+            for (n, side) in counted.iter_mut().zip([&self.near, &self.far]) {
+                let held = side.engine.context_stats();
+                *n = held.iter().map(|c| c.held_bytes).fold(*n, usize::max);
+            }
+            self.now += HOP + HOP;
+            if sent + answered == 0 {
+                let next = self.near.engine.next_timeout().min(self.far.engine.next_timeout());
+                self.now = self.now.max(next).min(until);
+            }
+        }
+        Ok(counted)
     }
 
     /// From now on messages go to all peers in turn.

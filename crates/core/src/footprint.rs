@@ -1,0 +1,86 @@
+//! Bytes of memory that one peer makes an engine hold, and the most that it can.
+//!
+//! What an engine holds for its own program's work (requests, queue pairs, regions, completion
+//! queues) is the program's choice and not counted, but for the lists that refer to it by peer.
+
+use crate::config::EngineConfig;
+use crate::context::{Active, Context, Flow};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::QPS_MAX;
+use crate::path::{PathContext, PathMtu};
+use crate::path_table::PathEntry;
+use crate::rx::read::ReadJob;
+use crate::rx::verdicts::Verdicts;
+use crate::rx::window::RxWindow;
+use crate::rx::write_imm::ImmTable;
+use crate::tx::mtu::Recut;
+use crate::tx::scoreboard::Scoreboard;
+use crate::tx::sent_log::SentLog;
+
+/// Entries of tables that are larger than what they hold: context, tag, address and timer, each at
+/// most twice, as the tables grow by doubling.
+const TABLES_BYTES: usize = 2 * (3 * size_of::<u64>() + 3 * size_of::<u64>());
+
+impl Active {
+    /// Bytes that it holds, itself included.
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.board.held_bytes()
+            + self.sent_log.held_bytes()
+            + self.window.held_bytes()
+            + self.replay.held_bytes()
+            + self.verdicts.held_bytes()
+            + self.imms.held_bytes()
+            + self.flows.capacity() * size_of::<Flow>()
+            + self.jobs.capacity() * size_of::<ReadJob>()
+            + self.cancels.capacity() * size_of::<u32>()
+            + self.recuts.capacity() * size_of::<Recut>()
+            + self.loss.held_bytes()
+    }
+
+    fn held_bytes_max(cfg: &EngineConfig) -> usize {
+        let fresh = Self::new(cfg);
+        let window = usize::from(cfg.window).max(64);
+        // Lists grow by doubling.
+        let lists = QPS_MAX * size_of::<Flow>()
+            + usize::from(cfg.reads_per_context_max).max(4) * size_of::<ReadJob>()
+            + cfg.wrs_max as usize * size_of::<u32>()
+            + window * size_of::<Recut>();
+        size_of::<Self>()
+            + Scoreboard::held_bytes_max(window, usize::from(cfg.path.paths))
+            + SentLog::held_bytes_max(window.next_power_of_two())
+            + RxWindow::new(0, cfg.window.max(64)).held_bytes()
+            + fresh.replay.held_bytes()
+            + Verdicts::new(cfg.window).held_bytes_max()
+            + ImmTable::held_bytes_max(usize::from(cfg.write_imms_per_context_max), window)
+            + fresh.loss.held_bytes()
+            + 2 * lists
+    }
+}
+
+impl EngineConfig {
+    /// Bytes of memory that one peer makes an engine hold at most, whatever it sends, its address
+    /// included. An idle one takes a few hundred.
+    pub fn peer_bytes_max(&self) -> usize {
+        size_of::<Context>()
+            + TABLES_BYTES
+            + Active::held_bytes_max(self)
+            + size_of::<PathEntry>()
+            + PathContext::held_bytes_max(usize::from(self.path.paths))
+            + PathMtu::held_bytes_max()
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    /// Bytes held for the peer of `c`, its address included.
+    pub(crate) fn held_bytes(&self, c: &Context) -> usize {
+        let entry = self.paths.get(c.path_ctx);
+        size_of::<Context>()
+            + TABLES_BYTES
+            + c.active.as_ref().map_or(0, |a| a.held_bytes())
+            + size_of::<PathEntry>()
+            + entry.ctx.held_bytes()
+            + entry.mtu.held_bytes()
+    }
+}
