@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
 /// Area of bugs that only hostile worlds show.
 const HOSTILE: &str = "hostile peers";
-/// Area of those that harm nobody but the peer that lies, which no oracle looks at.
-const UNNOTICED: &str = "hostile peers, not noticed";
 const END: &str = "<!-- end of kill-table -->";
 
 /// What to measure.
@@ -83,10 +81,6 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     }
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
-        if area == UNNOTICED {
-            say(&format!("{n} {name}: not noticed, see docs/reliability.md"))?;
-            continue;
-        }
         plant(n)?;
         // The rest of the seeds shows nothing of these, and is passed over.
         let only = if area == HOSTILE { Classes::HOSTILE } else { Classes::ALL };

@@ -344,6 +344,12 @@ impl<O: Observer> Engine<O> {
                 srtt_ns: pc.srtt().0,
                 rtt_ns_min: pc.rtt_min().0,
                 held_bytes: self.held_bytes(c),
+                psns_ahead: c
+                    .active
+                    .as_ref()
+                    .map_or(0, |a| crate::psn::diff(a.window.top(), c.rx_una).max(0) as u32),
+                reads_served: c.active.as_ref().map_or(0, |a| a.jobs.len() as u32),
+                checked: c.limits.checked,
             }
         };
         self.contexts.iter().map(stats).collect()
@@ -382,4 +388,10 @@ pub struct ContextStats {
     /// Bytes of memory for the peer and its address; never more than
     /// [`EngineConfig::peer_bytes_max`].
     pub held_bytes: usize,
+    /// PSNs from the peer's lower edge, as it tells it, to the newest that has arrived.
+    pub psns_ahead: u32,
+    /// Reads of the peer that are being served.
+    pub reads_served: u32,
+    /// Each packet of the context must carry its checksum.
+    pub checked: bool,
 }

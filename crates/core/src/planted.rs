@@ -179,12 +179,10 @@ bugs! {
     TimersSuppressed,
     /// What was never sent can be acknowledged.
     AckUnsentTaken,
-    "hostile peers, not noticed":
     /// PSNs beyond the window are taken.
     PsnFarTaken,
     /// One peer may hold all reads.
     ReadsUnshared,
-    "hostile peers":
     /// Payload may be longer than a packet of the device.
     PayloadLongTaken,
     /// A read counts bytes, whichever they are.
@@ -197,9 +195,10 @@ bugs! {
     DeadKept,
     /// As many packets are under way as the peer's window says, however small ours is.
     PeerWindowTaken,
-    "hostile peers, not noticed":
     /// A packet without its checksum is taken where each must have one.
     UncheckedTaken,
+    /// The verdict on what has arrived is waited for, and nobody is asked for it.
+    ArrivedUnasked,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -50,6 +50,8 @@ pub(super) struct Flow {
     pub bytes: u64,
     /// Pieces that did.
     pub pieces: u64,
+    /// Many pieces ask for what is refused, each for a reason of its own.
+    pub faulty: bool,
     /// Operations drawn from, and bytes of each.
     pub ops: &'static [Opcode],
     pub len: u32,

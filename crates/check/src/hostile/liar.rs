@@ -63,6 +63,8 @@ pub(super) struct Liar {
     told: u32,
     window: u16,
     highest: u32,
+    /// While it pretends that nothing is acknowledged: the PSN at which it began to.
+    stuck: Option<u32>,
     seen: VecDeque<Seen>,
     /// Where it may write at the victim: queue pair and key.
     pub target: (u16, u32),
@@ -87,6 +89,7 @@ impl Liar {
             told: 0,
             window: 16,
             highest: 0,
+            stuck: None,
             seen: VecDeque::new(),
             target: (0, 0),
             out: Vec::new(),
@@ -158,7 +161,9 @@ impl Liar {
             let params = self.params(d, 0, wild);
             return self.say(d, Body::Open(params), None, 0);
         }
-        match d.below(12) {
+        match d.below(14) {
+            12 if d.percent(20) => self.creep(d),
+            13 if d.percent(20) => self.hoard(d),
             0 => self.read_response(d),
             1 | 2 => self.request(d),
             3 => self.control(d),
@@ -356,6 +361,26 @@ impl Liar {
         self.say(d, body, Some(&block), payload);
     }
 
+    /// Packets without content, one after the other, and as if none were acknowledged: more than
+    /// any window that is smaller holds.
+    fn creep(&mut self, d: &mut Draw) {
+        self.stuck = Some(self.psn);
+        for _ in 0..d.pick(&[20, 80, 300]) {
+            self.say(d, Body::Tombstone, None, 0);
+        }
+    }
+
+    /// Reads, long ones, one after the other: more than one peer is served at a time.
+    fn hoard(&mut self, d: &mut Draw) {
+        let (dst_qpn, rkey) = self.target;
+        for _ in 0..d.range(3, 12) {
+            let msg_id = d.bits() as u32;
+            let msg = Message { src_qpn: 0, dst_qpn, qkey: QKEY_HOSTILE, msg_id };
+            let read = ReadReq { rkey, raddr: REGION_AT, len: 1 << 20 };
+            self.say(d, Body::ReadReq(msg, read), None, 0);
+        }
+    }
+
     /// Handshakes and their end.
     fn control(&mut self, d: &mut Draw) {
         let any = d.bits() as u32;
@@ -400,15 +425,24 @@ impl Liar {
         let mut psn = self.psn;
         if kind.is_reliable() {
             // Mostly in order, so that the window moves; now and then a gap, a copy, or far off.
-            self.psn = self.psn.wrapping_add(u32::from(d.percent(90)));
-            psn = match d.below(20) {
-                0 => psn.wrapping_add(d.below(64) as u32),
-                1 => psn.wrapping_sub(d.below(64) as u32),
-                2 => d.bits() as u32,
+            psn = match d.below(100) {
+                0..5 => psn.wrapping_add(d.below(64) as u32),
+                5..10 => psn.wrapping_sub(d.below(64) as u32),
+                10..15 => d.bits() as u32,
                 _ => psn,
             };
+            // What took another number comes later, or never, so that a gap stays.
+            let goes_on = if psn == self.psn { d.percent(95) } else { d.percent(5) };
+            self.psn = self.psn.wrapping_add(u32::from(goes_on));
         }
-        let una_delta = if d.percent(80) {
+        match self.stuck {
+            None if kind.is_reliable() && d.percent(3) => self.stuck = Some(psn),
+            Some(_) if d.percent(1) => self.stuck = None,
+            _ => {}
+        }
+        let una_delta = if let Some(una) = self.stuck {
+            psn.wrapping_sub(una).min(u16::MAX.into()) as u16
+        } else if d.percent(80) {
             psn.wrapping_sub(self.told).min(63) as u16
         } else {
             d.pick(&[0, 1, 4096, u16::MAX])

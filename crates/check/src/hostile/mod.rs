@@ -120,8 +120,7 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
     }
     let told = stage.board.jobs.iter().position(|j| j.must_end && j.ended.is_none());
     if let Some(k) = told {
-        let what =
-            format!("work {k} for a peer that is gone has not ended: {:?}", stage.board.jobs[k]);
+        let what = format!("work {k}, which must end, has not: {:?}", stage.board.jobs[k]);
         stage.board.fail(now, Oracle::Liveness, what);
     }
     memory_check(plan, stage);

@@ -5,9 +5,9 @@ use super::jobs::{Board, Job, bytes_of};
 use super::net::Gram;
 use super::plan::Plan;
 use crate::ledger::Oracle;
-use srd_core::config::Integrity;
+use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::events::{Event, Observer};
-use srd_core::wire::{self, AckBlock};
+use srd_core::wire::{self, AckBlock, Flags};
 use srd_core::{
     Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
     QpInit, QpModify, QpState, QpType, Qpn, RecvWr, Rng, Rx, RxMeta, SendWr, Source, Span, Target,
@@ -250,9 +250,22 @@ impl Peer {
             };
             self.engine.observer().steps = 0;
             board.received += 1;
+            let bare = !packet.header.flags.has(Flags::CHECKED) && packet.header.dst_tag != 0;
+            let port = PORT_BASE_DEFAULT + u16::from(packet.header.slot);
+            let from = Endpoint { ip: g.src, port };
+            let stats = if bare { self.engine.context_stats() } else { Vec::new() };
+            let must_check = stats.iter().any(|c| c.peer == from && c.checked);
             let rx = self.engine.handle(Time(now), &meta, &packet);
+            let taken = !matches!(rx, Rx::Dropped(_));
+            if must_check && taken {
+                let what = format!("engine {} takes an unchecked packet: {packet:?}", self.id);
+                board.fail(now, Oracle::Integrity, what);
+            }
+            if g.honest.is_none() && taken {
+                self.held_check(now, board);
+            }
             // Worlds with damage have one setting for all.
-            if g.damaged && self.cfg.integrity == Integrity::On && !matches!(rx, Rx::Dropped(_)) {
+            if g.damaged && self.cfg.integrity == Integrity::On && taken {
                 let what = format!("engine {} takes a damaged packet: {rx:?}, {packet:?}", self.id);
                 board.fail(now, Oracle::Integrity, what);
             }
@@ -272,6 +285,23 @@ impl Peer {
         self.ack = ack;
         if !more {
             self.engine.rx_burst_end(Time(now));
+        }
+    }
+
+    /// What the engine has let its peers begin, now that a packet of a liar was taken.
+    fn held_check(&self, now: u64, board: &mut Board) {
+        let window = u32::from(self.cfg.window).max(64);
+        // A requester counts a read done before the last acknowledgment of it is in.
+        let reads = 2 * u32::from(self.cfg.reads_per_context_max);
+        for c in self.engine.context_stats() {
+            if c.psns_ahead > window {
+                let what = format!("engine {} has let a peer beyond its window: {c:?}", self.id);
+                board.fail(now, Oracle::Window, what);
+            }
+            if c.reads_served > reads {
+                let what = format!("engine {} serves one peer more than its share: {c:?}", self.id);
+                board.fail(now, Oracle::Limits, what);
+            }
         }
     }
 

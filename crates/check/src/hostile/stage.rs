@@ -96,6 +96,7 @@ impl<'a> Stage<'a> {
             depth,
             honest,
             must_end: false,
+            faulty: false,
             start_at: 0,
             left: if honest { u32::MAX } else { HOSTILE_PIECES },
             open: 0,
@@ -134,9 +135,17 @@ impl<'a> Stage<'a> {
             }
             Class::Late => {
                 self.board.flows.clear();
-                self.peers[0].receives = 0;
+                let receives = core::mem::take(&mut self.peers[0].receives);
                 let flow = self.flow_add(1, 0, plan.late_messages, true);
                 (flow.ops, flow.left, flow.len) = (&[Opcode::Send], plan.late_messages, 64);
+                // More verdicts, and more kinds of them, than an acknowledgment has room for.
+                if self.draw.percent(50) {
+                    let flow = &mut self.board.flows[0];
+                    (flow.faulty, flow.honest, flow.must_end) = (true, false, true);
+                    flow.left = plan.late_messages;
+                    // What is tried again tells of what was refused before: often nothing is.
+                    self.peers[0].receives = if self.draw.percent(70) { receives } else { 0 };
+                }
                 self.net.at(plan.load_ns * 2, Event::Act(Act::Receives));
             }
             Class::Flood => self.words *= 6,
@@ -164,7 +173,9 @@ impl<'a> Stage<'a> {
         liar.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
         self.liars.push(liar);
         self.peers[0].ah(self.now, at.ip);
-        self.flow_add(0, usize::MAX - 1, 3, false);
+        // Now and then more at once than any window of its holds.
+        let depth = self.draw.pick(&[3, 40, 40]);
+        self.flow_add(0, usize::MAX - 1, depth, false);
     }
 
     /// Engines that die, with as many reads under way as the victim serves, and those who come
@@ -313,7 +324,7 @@ impl<'a> Stage<'a> {
         let len = if op == Opcode::Send { flow.len.min(mtu) } else { flow.len };
         let (dst, dst_qpn, rkey) = match self.peers.get(flow.to) {
             Some(p) => {
-                let side = if flow.honest { p.main } else { p.other };
+                let side = if flow.honest || flow.faulty { p.main } else { p.other };
                 (p.at, side.qpn, side.key.0)
             }
             None => match self.liars.first() {
@@ -327,6 +338,18 @@ impl<'a> Stage<'a> {
                 }
             },
         };
+        let (mut op, mut dst_qpn, mut rkey, mut main) = (op, dst_qpn, rkey, flow.honest);
+        if flow.faulty {
+            main = true;
+            match pick >> 16 & 7 {
+                0 | 1 => dst_qpn.0 ^= 1,
+                // The other queue pair has another Q_Key.
+                2 | 3 => main = false,
+                4 => (op, rkey) = (Opcode::Write, rkey ^ 0x5555),
+                _ if self.peers[0].receives > 0 => op = Opcode::Write,
+                _ => {}
+            }
+        }
         let raddr = match op {
             Opcode::Send => 0,
             _ => REGION_AT + pick % (REGION_BYTES - u64::from(len)),
@@ -340,7 +363,7 @@ impl<'a> Stage<'a> {
             len,
             rkey,
             raddr,
-            main: flow.honest,
+            main,
             honest: flow.honest && self.plan.is_sound(),
             must_end: flow.must_end,
             flow: f,

@@ -178,6 +178,12 @@ impl LossState {
     }
 }
 
+/// When the peer is asked for verdicts that it has not told.
+fn ask_deadline(a: &Active) -> Time {
+    let asks = a.board.arrived_len() > 0 && !planted!(ArrivedUnasked);
+    if asks { a.loss.ask_at } else { Time::NEVER }
+}
+
 impl<O: Observer> Engine<O> {
     /// Applies both rules after an acknowledgment.
     pub(crate) fn loss_detect(&mut self, now: Time, ci: u32) {
@@ -250,8 +256,11 @@ impl<O: Observer> Engine<O> {
             return if watched { a.loss.probe_at.min(silent_at) } else { Time::NEVER };
         }
         let pc = &self.paths.get(c.path_ctx).ctx;
-        let ask_at = self.ask_deadline(a);
+        let ask_at = ask_deadline(a);
         let Some(oldest) = a.board.oldest() else {
+            if planted!(ArrivedUnasked) && a.board.arrived_len() > 0 {
+                return Time::NEVER;
+            }
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
             let quiet = c.last_heard.max(a.loss.last_sent);
@@ -363,7 +372,7 @@ impl<O: Observer> Engine<O> {
             return self.stall_probe(now, ci);
         }
         let a = c.act();
-        if a.board.arrived_len() > 0 && a.loss.ask_at <= seen {
+        if ask_deadline(a) <= seen {
             return self.verdicts_ask(now, ci);
         }
         if a.board.oldest().is_none() {
@@ -396,10 +405,6 @@ impl<O: Observer> Engine<O> {
             self.path_changes(now, path_ctx);
         }
         any
-    }
-
-    fn ask_deadline(&self, a: &Active) -> Time {
-        if a.board.arrived_len() > 0 { a.loss.ask_at } else { Time::NEVER }
     }
 
     /// An acknowledgment has left open how some PSNs were judged. `progress`: our lower edge has
