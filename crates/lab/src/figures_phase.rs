@@ -4,7 +4,7 @@ use crate::congestion::Met;
 use crate::figures::{head, name_of};
 use crate::result::{Detail, RunResult};
 use crate::saa::SaaOutcome;
-use crate::stats::Quantiles;
+use crate::stats::{Quantiles, standard_error};
 use srd_fabric::Ps;
 
 /// What the flows of a run met; `None` if packets ran.
@@ -93,10 +93,15 @@ fn completions(r: &RunResult) -> Vec<Option<f64>> {
     ends(r).iter().map(round).collect()
 }
 
+/// Completion of every phase of a case in units; `None` if not every flow of every run ended.
+fn all_completions(case: &[RunResult]) -> Option<Vec<f64>> {
+    let all: Option<Vec<f64>> = case.iter().flat_map(completions).collect();
+    all.filter(|a| !a.is_empty())
+}
+
 /// Mean completion of a case in units; `None` if not every flow of every run ended.
 pub fn completion(case: &[RunResult]) -> Option<f64> {
-    let all: Option<Vec<f64>> = case.iter().flat_map(completions).collect();
-    all.filter(|a| !a.is_empty()).map(|a| Quantiles::of(a).mean)
+    all_completions(case).map(|a| Quantiles::of(a).mean)
 }
 
 /// Mean of W over the runs of a case, in units; `None` where the ways are not fixed.
@@ -114,6 +119,9 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         "unit us",
         "W",
         "completion",
+        "+-",
+        "least",
+        "most",
         "/ W",
         "/ P",
         "mean end",
@@ -132,7 +140,10 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
         );
         let dash =
             |v: Option<f64>, digits: usize| v.map_or("-".into(), |v| format!("{v:.digits$}"));
-        let (done, w) = (completion(case), largest(case));
+        let (every, w) = (all_completions(case), largest(case));
+        let error = every.as_deref().and_then(standard_error);
+        let of = every.map(Quantiles::of);
+        let done = of.map(|q| q.mean);
         let p = first.spec.workload.permutations.map(f64::from);
         let early = case.iter().map(early).try_fold(0, |sum, e| Some(sum + e?));
         rows.push(vec![
@@ -142,6 +153,9 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             format!("{:.2}", unit / 1e6),
             dash(w, 2),
             dash(done, 3),
+            dash(error, 3),
+            dash(of.map(|q| q.min), 3),
+            dash(of.map(|q| q.max), 3),
             dash(done.zip(w).map(|(d, w)| d / w), 3),
             dash(done.zip(p).map(|(d, p)| d / p), 3),
             format!("{:.3}", all.mean),

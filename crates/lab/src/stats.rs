@@ -35,6 +35,15 @@ impl Quantiles {
     }
 }
 
+/// Standard error of the mean of independent samples; `None` of fewer than two, which say nothing of
+/// how far others would lie.
+pub fn standard_error(samples: &[f64]) -> Option<f64> {
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    let squares = samples.iter().map(|s| (s - mean).powi(2)).sum::<f64>();
+    (samples.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt())
+}
+
 /// Flow completion times of one run, in us and in multiples of the floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -86,6 +95,15 @@ mod tests {
         assert_eq!((q.min, q.median, q.p99, q.max, q.mean), (1.0, 50.0, 99.0, 100.0, 50.5));
         assert_eq!(Quantiles::of(vec![7.0]).p99, 7.0);
         assert_eq!(Quantiles::of(vec![]), Quantiles::default());
+    }
+
+    #[test]
+    fn one_sample_says_nothing_of_the_error_of_its_mean() {
+        assert_eq!(standard_error(&[4.0]), None);
+        assert_eq!(standard_error(&[]), None);
+        // Squares 4, 0, 4 over 2 degrees of freedom and 3 samples.
+        let error = standard_error(&[3.0, 5.0, 7.0]).unwrap();
+        assert!((error - (8.0f64 / 2.0 / 3.0).sqrt()).abs() < 1e-12, "{error}");
     }
 
     #[test]
