@@ -123,6 +123,36 @@ fn computed_rates_keep_to_their_bound_where_none_do_not() {
     }
 }
 
+/// Short flows that start at any time: wherever the cut comes, some are being withdrawn, and some
+/// have gone along a ring for a while.
+#[test]
+fn flows_of_any_age_that_a_failed_link_stops_leave_neither_weight_nor_entry() {
+    let workload =
+        "pattern = \"permutations\"\npermutations = 16\nbytes = 16_384\njitter_ns = 60_000";
+    let text = tree(CIRCUITS, ", rates = \"distributed\"", workload);
+    let mut lost = 0;
+    for at_us in (310..350).step_by(2) {
+        let fault =
+            format!("kind = \"down\"\nat = \"leaf0-agg1\"\nat_us = {at_us}\nrouting_us = 3\n");
+        let r = run_text(&format!("time_ms_max = 5\n{text}\n[[fault]]\n{fault}"), at_us);
+        let o = saa(&r);
+        lost += r.drops.total();
+        assert_eq!((o.weight_left, o.entries_left), (0, 0), "cut at {at_us} us");
+    }
+    assert!(lost > 100, "{lost}");
+}
+
+/// A step of an allreduce starts when the one before it has arrived, over the same ports. Circuits
+/// that were not free by then would send it elsewhere, to meet others there.
+#[test]
+fn steps_that_meet_nobody_on_default_ways_keep_to_them() {
+    let workload = "pattern = \"allreduce\"\nbytes = 262_144";
+    let rates = ", rates = \"distributed\"";
+    let of = |network| units(&run_text(&tree(network, rates, workload), 1), 262_144);
+    let (oblivious, circuits) = (of("routing = \"oblivious\""), of(CIRCUITS));
+    assert!(circuits <= 1.001 * oblivious, "{circuits} units, {oblivious} over default ways");
+}
+
 #[test]
 fn results_depend_on_the_seed_alone() {
     let workload = "pattern = \"permutations\"\npermutations = 2\nbytes = 32_768";

@@ -229,8 +229,10 @@ impl SaaHost {
             Event::Withdraw => -(s.bytes as i64),
             Event::Probe | Event::Answer => 0,
         };
-        let tag =
-            Tag { flow: s.circuit, last: false, register: self.register(add, control.number) };
+        // A withdrawal follows the last data packet and is the last of its circuit: it frees entries
+        // as it passes, so that what starts when the data has arrived finds them free.
+        let last = control.event == Event::Withdraw;
+        let tag = Tag { flow: s.circuit, last, register: self.register(add, control.number) };
         let packet = SaaPacket {
             flow: s.flow,
             seq: None,
@@ -368,20 +370,11 @@ impl SaaHost {
         }
     }
 
-    /// The flow's weight is off the links: its circuit is freed by one packet more.
+    /// The flow's weight is off the links, and its circuit went with it.
     fn close(&mut self, i: usize) {
         let s = &mut self.sending[i];
         self.phase.control_add(&s.control.counters_take());
-        let Some(circuit) = s.circuit.take() else { return };
-        let tag = Tag { flow: Some(circuit), last: true, register: None };
-        let packet = SaaPacket {
-            flow: s.flow,
-            seq: None,
-            packets: s.packets,
-            round: s.round,
-            control: None,
-        };
-        self.urgent.push_back((s.dst, packet, tag));
+        s.circuit = None;
     }
 
     /// A data packet has come.

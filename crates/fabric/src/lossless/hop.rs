@@ -182,10 +182,15 @@ impl<P> Net<P> {
         if cell.counted {
             ll.registers.note(out, carried.op);
         }
-        let changed = ll.registers.pass(out, carried, !cell.strayed);
+        let circuits = self.router.circuits_mut().filter(|_| cell.flow != NONE);
+        // The circuit may have been torn down while the packet waited. The last packet of a circuit
+        // has freed it up to here itself.
+        let torn =
+            !cell.last && circuits.as_ref().is_some_and(|c| !c.takes(cell.flow, LinkId(out)));
+        let changed = ll.registers.pass(out, carried, !cell.strayed && !torn);
         if changed
             && !cell.last
-            && let Some(circuits) = self.router.circuits_mut()
+            && let Some(circuits) = circuits
         {
             circuits.weight_note(cell.flow, LinkId(out), carried.op.add);
         }
@@ -294,6 +299,8 @@ impl<P> Net<P> {
             return self.credited_discard(Some(link), packet, DropReason::HopLimit);
         }
         if self.links[out as usize].flags & DEAD != 0 {
+            // As if it had waited there when the link failed.
+            ll.cells[packet as usize].place = Place::Waiting;
             return self.credited_discard(Some(out), packet, DropReason::LinkDown);
         }
         self.output_queue(packet);
@@ -345,9 +352,14 @@ impl<P> Net<P> {
         let ll = self.lossless();
         let cell = ll.cells[packet as usize];
         ll.cells[packet as usize].place = Place::Gone;
+        if cell.place == Place::Waiting && cell.last && cell.register {
+            // It has freed its entry for the output that it waited for. What it would have taken
+            // off the register on leaving is off, too: its repetition finds no circuit.
+            self.registers_pass(cell.out, packet);
+        }
         match cell.place {
             Place::Gone => {}
-            Place::Wire => ll.lost(cell.link, cell.lane, cell.bytes),
+            Place::Wire => self.lossless().lost(cell.link, cell.lane, cell.bytes),
             Place::Waiting if cell.link == NONE => {}
             Place::Arrived | Place::Waiting | Place::Held => {
                 self.credit_return(cell.link, cell.lane, cell.bytes, now);

@@ -113,6 +113,14 @@ impl CircuitRouter {
         self.spare.push(path);
     }
 
+    /// Whether a flow's circuit takes a link.
+    pub fn takes(&self, flow: u32, link: LinkId) -> bool {
+        self.flows.get(flow as usize).is_some_and(|c| {
+            link == self.circuits.tree().host_link(c.src)
+                || c.path.iter().any(|h| h.choice.link == link)
+        })
+    }
+
     /// Notes that a packet of a flow, which keeps to its circuit, adds to the register of a link.
     pub fn weight_note(&mut self, flow: u32, link: LinkId, add: i64) {
         let Some(circuit) = self.flows.get_mut(flow as usize) else { return };
@@ -130,7 +138,7 @@ impl CircuitRouter {
         let ways = table.ways(switch, dst, packet.ring_hops);
         match &self.reach {
             None => Some(ways.default),
-            Some(reach) => ways.default_usable(|l| reach.allows(table, l, dst)),
+            Some(reach) => ways.default_usable(|l| reach.allows(table, l, dst, packet.ring_hops)),
         }
     }
 
@@ -140,7 +148,7 @@ impl CircuitRouter {
         let choice = match &self.reach {
             None => self.circuits.choose(switch, dst, packet.ring_hops, queue_bytes, |_, _| true),
             Some(reach) => {
-                let usable = |table: &_, link| reach.allows(table, link, dst);
+                let usable = |table: &_, link| reach.allows(table, link, dst, packet.ring_hops);
                 self.circuits.choose(switch, dst, packet.ring_hops, queue_bytes, usable)
             }
         }?;
@@ -188,13 +196,20 @@ impl CircuitRouter {
     fn cut_at(&self, circuit: &Circuit) -> Option<usize> {
         let reach = self.reach.as_ref()?;
         let table = self.circuits.table();
-        let broken =
-            circuit.path.iter().position(|h| !reach.allows(table, h.choice.link, circuit.dst))?;
-        let leads = |hop: &Hop| {
-            let ways = table.ways(hop.switch, circuit.dst, 0);
-            ways.default_usable(|l| reach.allows(table, l, circuit.dst)).is_some()
+        let (path, dst) = (&circuit.path, circuit.dst);
+        // Cables of the ring at hand that the way has taken before its `i`-th switch.
+        let ring_hops = |i: usize| {
+            let along = |h: &&Hop| table.tree().is_ring(h.choice.link);
+            path[..i].iter().rev().take_while(along).count() as u32
         };
-        Some(circuit.path[..=broken].iter().rposition(leads).unwrap_or(0))
+        let stands = |i: usize| reach.allows(table, path[i].choice.link, dst, ring_hops(i));
+        let leads = |i: &usize| {
+            let hops = ring_hops(*i);
+            let ways = table.ways(path[*i].switch, dst, hops);
+            ways.default_usable(|l| reach.allows(table, l, dst, hops)).is_some()
+        };
+        let broken = (0..path.len()).find(|i| !stands(*i))?;
+        Some((0..=broken).rev().find(leads).unwrap_or(0))
     }
 }
 

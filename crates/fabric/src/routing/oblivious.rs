@@ -24,7 +24,7 @@ impl Routing for Oblivious {
         let (switch, dst) = (SwitchId(packet.switch), HostId(packet.dst));
         let ways = self.table.ways(switch, dst, packet.ring_hops);
         let Some(reach) = &self.reach else { return Some(ways.default) };
-        ways.default_usable(|l| reach.allows(&self.table, l, dst))
+        ways.default_usable(|l| reach.allows(&self.table, l, dst, packet.ring_hops))
     }
 
     fn converge(&mut self, usable: &dyn Fn(u32) -> bool) {

@@ -31,7 +31,7 @@ impl Reach {
         for l in 1..tree.levels() {
             for (switch, leaf) in level(l).flat_map(|s| (0..leaves).map(move |leaf| (s, leaf))) {
                 let dst = HostId(leaf * tree.k());
-                if tree.covers(switch, dst) && new.allows(table, tree.down(switch, dst).0, dst) {
+                if tree.covers(switch, dst) && new.allows(table, tree.down(switch, dst).0, dst, 0) {
                     new.set(switch, leaf);
                 }
             }
@@ -46,7 +46,7 @@ impl Reach {
             for (switch, leaf) in level(l).flat_map(|s| (0..leaves).map(move |leaf| (s, leaf))) {
                 let dst = HostId(leaf * tree.k());
                 let leads =
-                    |port| tree.up(switch, port).is_some_and(|u| new.allows(table, u.0, dst));
+                    |port| tree.up(switch, port).is_some_and(|u| new.allows(table, u.0, dst, 0));
                 if !tree.covers(switch, dst) && (0..tree.k()).any(leads) {
                     new.set(switch, leaf);
                 }
@@ -75,14 +75,36 @@ impl Reach {
         }
     }
 
-    /// Whether a link works and leads on to `dst`.
-    pub fn allows(&self, table: &TreeTable, link: LinkId, dst: HostId) -> bool {
+    /// Whether a link works and leads on to `dst`, for a packet that has taken `ring_hops` cables of
+    /// the ring at hand so far.
+    pub fn allows(&self, table: &TreeTable, link: LinkId, dst: HostId, ring_hops: u32) -> bool {
         self.usable[link.0 as usize]
             && match table.to(link) {
                 Node::Host(_) => true,
+                Node::Switch(s) if table.tree().is_ring(link) => {
+                    self.ring_leads(table, s, dst, ring_hops + 1)
+                }
                 Node::Switch(s) => {
                     self.good[(s.0 * self.leaves + dst.0 / self.hosts_per_leaf) as usize]
                 }
             }
+    }
+
+    /// Whether a packet that comes to `at` after so many cables of a ring gets down to `dst` there or
+    /// farther along. Nobody takes a whole turn, so that a member with a way down may be too far.
+    fn ring_leads(&self, table: &TreeTable, at: SwitchId, dst: HostId, ring_hops: u32) -> bool {
+        let tree = table.tree();
+        let (mut at, most) = (at, tree.ring_hops_max(tree.level(at)));
+        for hops in ring_hops.. {
+            if self.allows(table, tree.down(at, dst).0, dst, 0) {
+                return true;
+            }
+            let goes_on = tree.ring_links(at).any(|l| self.usable[l.0 as usize]);
+            match tree.ring_next(at) {
+                Some(next) if goes_on && hops < most => at = next,
+                _ => break,
+            }
+        }
+        false
     }
 }
