@@ -81,6 +81,21 @@ fn flows_come_in_order_and_leave_neither_weight_nor_entry_behind() {
 }
 
 #[test]
+fn a_withdrawal_that_is_repeated_too_early_overtakes_no_data() {
+    // Most control packets are sent again before they can have been answered.
+    let rates = ", rates = \"distributed\", timeout_us = 1.0";
+    let workload =
+        "pattern = \"permutations\"\npermutations = 8\nbytes = 65_536\njitter_ns = 20_000";
+    for seed in 1..=4 {
+        let r = run_text(&tree(CIRCUITS, rates, workload), seed);
+        let o = saa(&r);
+        assert!(o.control.repeated > 1_000, "seed {seed}: {}", o.control.repeated);
+        assert_eq!((r.unfinished(), o.early), (0, 0), "seed {seed}");
+        assert_eq!((o.weight_left, o.entries_left), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
 fn the_first_rate_comes_within_a_round_trip_and_the_last_with_the_next_probe() {
     let workload = "pattern = \"permutation\"\nbytes = 1_048_576";
     let r = run_text(&tree(CIRCUITS, ", rates = \"distributed\", probe_packets = 4", workload), 5);

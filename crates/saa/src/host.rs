@@ -222,16 +222,21 @@ impl SaaHost {
         self.queue.push(Reverse((due, self.turn, i as u32, s.stamp)));
     }
 
+    /// Puts a control packet into the queue of the card.
     fn control_queue(&mut self, i: usize, control: Control) {
+        // A withdrawal follows the last data packet and is the last of its circuit: it frees entries
+        // as it passes, so that what starts when the data has arrived finds them free.
+        let last = control.event == Event::Withdraw;
+        self.control_push(i, control, last);
+    }
+
+    fn control_push(&mut self, i: usize, control: Control, last: bool) {
         let s = &self.sending[i];
         let add = match control.event {
             Event::Announce => s.bytes as i64,
             Event::Withdraw => -(s.bytes as i64),
             Event::Probe | Event::Answer => 0,
         };
-        // A withdrawal follows the last data packet and is the last of its circuit: it frees entries
-        // as it passes, so that what starts when the data has arrived finds them free.
-        let last = control.event == Event::Withdraw;
         let tag = Tag { flow: s.circuit, last, register: self.register(add, control.number) };
         let packet = SaaPacket {
             flow: s.flow,
@@ -294,7 +299,9 @@ impl SaaHost {
             let i = self.unanswered[k] as usize;
             if self.sending[i].control.due() <= now {
                 let control = self.sending[i].control.repeat(now);
-                self.control_queue(i, control);
+                // A repeated withdrawal finds no circuit, where the first has passed, and may come
+                // before data that the first follows: it ends nothing.
+                self.control_push(i, control, false);
             }
         }
     }
