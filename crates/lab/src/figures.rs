@@ -38,8 +38,8 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         congestion_rows(&cases),
     );
     add(
-        "the whole phase, in units of the largest flow's payload at line rate: means over runs; +- is \
-         the standard error of completion, least and most are its extremes",
+        "the whole phase, in units of the largest flow's payload at line rate: means over runs; +- \
+         is the standard error of completion, least and most are its extremes",
         phase_rows(&cases),
     );
     add(

@@ -35,8 +35,8 @@ impl Quantiles {
     }
 }
 
-/// Standard error of the mean of independent samples; `None` of fewer than two, which say nothing of
-/// how far others would lie.
+/// Standard error of the mean of independent samples; `None` of fewer than two, which say nothing
+/// of how far others would lie.
 pub fn standard_error(samples: &[f64]) -> Option<f64> {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;

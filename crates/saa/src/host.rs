@@ -224,8 +224,8 @@ impl SaaHost {
 
     /// Puts a control packet into the queue of the card.
     fn control_queue(&mut self, i: usize, control: Control) {
-        // A withdrawal follows the last data packet and is the last of its circuit: it frees entries
-        // as it passes, so that what starts when the data has arrived finds them free.
+        // A withdrawal follows the last data packet and is the last of its circuit: it frees
+        // entries as it passes, so that what starts when the data has arrived finds them free.
         let last = control.event == Event::Withdraw;
         self.control_push(i, control, last);
     }

@@ -75,8 +75,8 @@ impl Reach {
         }
     }
 
-    /// Whether a link works and leads on to `dst`, for a packet that has taken `ring_hops` cables of
-    /// the ring at hand so far.
+    /// Whether a link works and leads on to `dst`, for a packet that has taken `ring_hops` cables
+    /// of the ring at hand so far.
     pub fn allows(&self, table: &TreeTable, link: LinkId, dst: HostId, ring_hops: u32) -> bool {
         self.usable[link.0 as usize]
             && match table.to(link) {
@@ -90,8 +90,8 @@ impl Reach {
             }
     }
 
-    /// Whether a packet that comes to `at` after so many cables of a ring gets down to `dst` there or
-    /// farther along. Nobody takes a whole turn, so that a member with a way down may be too far.
+    /// Whether a packet that comes to `at` after so many cables of a ring gets down to `dst` there
+    /// or farther along. Nobody takes a whole turn: a member with a way down may be too far.
     fn ring_leads(&self, table: &TreeTable, at: SwitchId, dst: HostId, ring_hops: u32) -> bool {
         let tree = table.tree();
         let (mut at, most) = (at, tree.ring_hops_max(tree.level(at)));
