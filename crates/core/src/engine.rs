@@ -8,10 +8,11 @@ use crate::api::{
 };
 use crate::bucket::Bucket;
 use crate::config::EngineConfig;
-use crate::context::{Active, ContextTable, CookieJar, Strangers};
+use crate::context::{Active, ContextTable, CookieJar, Keyed, Strangers};
 use crate::counters::Counters;
 use crate::cq::CqTable;
 use crate::events::Observer;
+use crate::keys::Guessers;
 use crate::limits::{EVENTS_MAX, KEY_GUESS_EVERY, KEY_GUESSES_MAX, TIMER_STEPS_MAX, WRS_MAX};
 use crate::memory::{AhTable, MrTable};
 use crate::path::{Params, PathStats};
@@ -48,6 +49,7 @@ pub struct Engine<O: Observer = ()> {
     /// Guesses of region keys that are judged yet: of the whole engine, because contexts are cheap
     /// to make.
     pub(crate) guesses: Bucket,
+    pub(crate) guessers: Guessers,
     pub(crate) ahs: AhTable,
     pub(crate) wrs: WrTable,
     pub(crate) tilings: TilingKey,
@@ -62,6 +64,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) evict_hand: u32,
     // What waits to leave.
     pub(crate) control: VecDeque<Control>,
+    /// Contexts whose answer to an Open or a Challenge waits to leave.
+    pub(crate) answers: VecDeque<u32>,
     pub(crate) strangers: Strangers,
     pub(crate) ack_ready: VecDeque<u32>,
     pub(crate) probes: VecDeque<ProbeOut>,
@@ -106,6 +110,7 @@ impl<O: Observer> Engine<O> {
         let region_keys = secrets.key_apart(&rng);
         let qpn_first = cfg.qpn_start.unwrap_or_else(|| secrets.byte_apart());
         let (tilings, _) = secrets.key_apart(&rng);
+        let keyed = Keyed::apart(secrets.key_apart(&rng));
         let mut secret = secrets.or(&mut rng);
         Ok(Self {
             observer,
@@ -116,6 +121,7 @@ impl<O: Observer> Engine<O> {
             qps: QpTable::new(cfg.slot, qpn_first),
             mrs: MrTable::new(region_keys),
             guesses: Bucket::new(now, KEY_GUESSES_MAX, KEY_GUESS_EVERY),
+            guessers: Guessers::new(now, keyed),
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
             tilings: TilingKey::new(tilings),
@@ -132,6 +138,7 @@ impl<O: Observer> Engine<O> {
             pool: Vec::new(),
             evict_hand: 0,
             control: VecDeque::new(),
+            answers: VecDeque::new(),
             strangers: Strangers::new(now),
             ack_ready: VecDeque::new(),
             probes: VecDeque::new(),
@@ -204,11 +211,13 @@ impl<O: Observer> Engine<O> {
     /// last the answers to strangers.
     pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
         let mut out = Out { sink, left: max, sent: 0 };
-        self.emit_control(now, &mut out);
+        // Peers decide how many of these there are: they leave half of the room to the others.
+        self.emit_control(now, max.div_ceil(2), &mut out);
         self.emit_acks(now, &mut out);
         self.emit_probes(now, &mut out);
         self.emit_closes(now, &mut out);
         self.emit_ready(now, &mut out);
+        self.emit_control(now, usize::MAX, &mut out);
         self.emit_strangers(now, &mut out);
         let sent = out.sent;
         self.rearm_some(now);
@@ -221,6 +230,7 @@ impl<O: Observer> Engine<O> {
     /// `Time(0)` while [`Self::poll_transmit`] has something to do now.
     pub fn next_timeout(&self) -> Time {
         let waiting = !self.control.is_empty()
+            || !self.answers.is_empty()
             || !self.ack_ready.is_empty()
             || !self.probes.is_empty()
             || !self.closes.is_empty()

@@ -4,8 +4,13 @@
 //! the counter has gone round, and a key that was given out once can be told from one that never
 //! was: the first is a stale key of an honest peer, the second a guess.
 
+use crate::context::Keyed;
+use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX};
 use crate::random::Random;
+use crate::time::Time;
 use core::hash::Hasher;
+use core::net::IpAddr;
+use hashbrown::HashSet;
 use siphasher::sip::SipHasher13;
 
 /// Rounds of the permutation, a Feistel network: as many as NIST's FF1 has for small domains
@@ -73,6 +78,45 @@ impl KeyMaker {
     }
 }
 
+/// Addresses that guessed a key lately: contexts with them that begin after that have no guess for
+/// nothing.
+#[derive(Debug)]
+pub(crate) struct Guessers {
+    seen: HashSet<IpAddr, Keyed>,
+    /// Since when they are noted.
+    since: Time,
+}
+
+impl Guessers {
+    pub fn new(now: Time, keyed: Keyed) -> Self {
+        Self { seen: HashSet::with_hasher(keyed), since: now }
+    }
+
+    /// A key was guessed from `ip`. Who has an address in an IPv6 /64 has them all.
+    pub fn note(&mut self, ip: IpAddr) {
+        if self.seen.len() < GUESSERS_MAX {
+            self.seen.insert(network(ip));
+        }
+    }
+
+    /// Whether a context that begins with `ip` has guessed already. So have all when those who
+    /// guess are too many to be told apart.
+    pub fn suspects(&mut self, now: Time, ip: IpAddr) -> bool {
+        if now.since(self.since) >= GUESSERS_KEPT {
+            self.seen.clear();
+            self.since = now;
+        }
+        self.seen.len() >= GUESSERS_MAX || !self.seen.is_empty() && self.seen.contains(&network(ip))
+    }
+}
+
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(a) => IpAddr::V6((a.to_bits() >> 64 << 64).into()),
+        v4 => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +141,23 @@ mod tests {
         let others = (0..100_000).map(|_| rng.next_u32()).filter(|k| !made.contains(k));
         let mistaken = others.filter(|&k| keys.has_made(k)).count();
         assert!(mistaken < 400, "{mistaken} of 100000, 185 expected");
+    }
+
+    #[test]
+    fn guessers_are_known_by_their_networks_for_a_while() {
+        let ip = |s: &str| s.parse::<IpAddr>().unwrap();
+        let mut g = Guessers::new(Time(0), Keyed::draw(&mut Rng::from_seed(1)));
+        g.note(ip("10.0.0.1"));
+        g.note(ip("fd00::1"));
+        let mut suspects = |now, s| g.suspects(now, ip(s));
+        assert!(suspects(Time(1), "10.0.0.1") && suspects(Time(1), "::ffff:10.0.0.1"));
+        assert!(suspects(Time(1), "fd00::2:3") && !suspects(Time(1), "fd00:0:0:1::1"));
+        assert!(!suspects(Time(1), "10.0.0.2"));
+        assert!(!suspects(Time(0) + GUESSERS_KEPT, "10.0.0.1"));
+        for i in 0..GUESSERS_MAX as u32 + 5 {
+            g.note(IpAddr::V4((0x0A00_0000 + i).into()));
+        }
+        assert!(g.seen.len() == GUESSERS_MAX && g.suspects(Time(0) + GUESSERS_KEPT, ip("1.2.3.4")));
     }
 
     #[test]

@@ -55,6 +55,13 @@ pub const MRS_MAX: usize = 1 << 20;
 pub const KEY_GUESSES_MAX: u32 = 1024;
 /// One more of them is judged each time that this has passed.
 pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
+/// Addresses (IPv6: /64 networks) that guessed a key lately, and how long they are kept in mind. A
+/// context that begins with one of them has no guess for nothing; nor has any while these are all.
+/// So at most as many guesses as are addresses here come for nothing in an hour, and one for each
+/// context that was there before: 2^24 guesses still take 37 hours.
+pub const GUESSERS_MAX: usize = 1024;
+/// See [`GUESSERS_MAX`].
+pub const GUESSERS_KEPT: Span = Span::from_secs(3600);
 /// Steps of work after which [`crate::Engine::handle_timeout`] leaves the timers that are still due
 /// to its next call: some 0.1 us to 1 us each, so that one call stays below a millisecond however
 /// many peers fall silent at once. The timer that passes the bound is not cut short; it may take as

@@ -2,13 +2,14 @@
 //! not do. Where a story needs a number that a forger has to guess, the guess is granted.
 
 mod common;
+#[path = "common/door.rs"]
+mod door;
 #[path = "common/puppet.rs"]
 mod puppet;
 use common::*;
-use core::net::{IpAddr, Ipv4Addr};
-use srd_core::wire::{
-    Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet, PacketType,
-};
+use core::net::Ipv4Addr;
+use door::*;
+use srd_core::wire::{Body, CloseCode, OpenParams, PacketType};
 use srd_core::*;
 
 /// Two hosts, of which the first sends to the second and is answered.
@@ -144,44 +145,6 @@ fn after_a_long_outage_the_peer_is_heard() {
     assert!(p.heard.iter().any(|f| f.header.kind == PacketType::Ack));
 }
 
-fn stranger(kind: Body, slot: u8, dst_tag: u32) -> Packet<'static> {
-    let header = Header {
-        kind: kind.kind(),
-        flags: Flags(0),
-        backlog: Backlog(0),
-        path: 0,
-        slot,
-        dst_tag,
-        tx_num: 9,
-        timestamp: 0,
-        psn: 0,
-        una_delta: 0,
-        ack_echo: 0,
-    };
-    Packet { header, ack: None, body: kind, payload_len: 0 }
-}
-
-fn from(src_ip: IpAddr) -> RxMeta {
-    RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO }
-}
-
-fn open(tag: u32, cookie: u64) -> Body {
-    Body::Open(OpenParams {
-        tag,
-        incarnation: 5,
-        echo_tag: 0,
-        psn_start: 1,
-        tx_num_start: 1,
-        window: 64,
-        mtu: 1024,
-        reads_max: 1,
-        write_imms_max: 1,
-        rx_budget: u32::MAX,
-        features: Features(0),
-        cookie,
-    })
-}
-
 /// Packets with tags that nobody has were answered one by one, before anything else left.
 #[test]
 fn resets_to_strangers_are_few_and_leave_last() {
@@ -221,67 +184,6 @@ fn resets_to_strangers_are_few_and_leave_last() {
     }
     resets = p.net.hosts[0].engine.counters().resets_sent - resets;
     assert!((90..=100).contains(&resets), "{resets} in 10 ms");
-}
-
-/// An engine, and who opens contexts to it.
-struct Door {
-    host: Host,
-    now: Time,
-    tag: u32,
-}
-
-impl Door {
-    fn new(tune: impl FnOnce(&mut EngineConfig)) -> Self {
-        let mut cfg = config(0);
-        tune(&mut cfg);
-        let now = Time(1_000_000);
-        Self { host: Host::new(cfg, 3, now), now, tag: 1 }
-    }
-
-    /// An Open; the tag that came back, or the cookie.
-    fn open(&mut self, ip: IpAddr, slot: u8, cookie: u64) -> Result<u32, Option<u64>> {
-        self.tag += 1;
-        let packet = stranger(open(self.tag, cookie), slot, 0);
-        self.host.receive(self.now, &from(ip), &packet, &[]);
-        let port = self.host.engine.config().port_base + u16::from(slot);
-        let mut answer = Err(None);
-        loop {
-            let out = self.host.transmit(self.now);
-            if out.is_empty() {
-                return answer;
-            }
-            for f in out.iter().filter(|f| f.dst == Endpoint { ip, port }) {
-                match f.body {
-                    Body::OpenAck(a) => answer = Ok(a.tag),
-                    Body::Challenge { cookie, .. } => answer = Err(Some(cookie)),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// An honest peer opens a context: it answers a Challenge, and confirms.
-    fn enter(&mut self, ip: IpAddr, slot: u8) -> bool {
-        let mut answer = self.open(ip, slot, 0);
-        if let Err(Some(cookie)) = answer {
-            self.tag -= 1;
-            answer = self.open(ip, slot, cookie);
-        }
-        let Ok(tag) = answer else { return false };
-        let mut packet = stranger(Body::Probe, slot, tag);
-        (packet.header.tx_num, packet.header.psn) = (1, 1);
-        self.host.receive(self.now, &from(ip), &packet, &[]);
-        true
-    }
-
-    fn contexts(&self) -> usize {
-        self.host.engine.context_stats().len()
-    }
-}
-
-/// The `i`-th of many networks.
-fn network(i: u32) -> IpAddr {
-    Ipv4Addr::from(0x2000_0001 + (i << 8)).into()
 }
 
 /// Opens with forged addresses filled three quarters of the table.

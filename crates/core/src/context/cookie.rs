@@ -16,9 +16,10 @@ pub(crate) struct Claim {
     pub tag: u32,
     /// The life of its engine.
     pub incarnation: u64,
-    /// Our tag of the context that it would replace, 0 if there is none. A late copy of an Open
-    /// that was proven once says nothing about a context made since.
-    pub against: u32,
+    /// Both tags of the context that it would replace, as far as they are known; 0 if there is
+    /// none. A late copy of an Open that was proven once says nothing about a context made since,
+    /// nor about a peer whose tag became known since.
+    pub against: u64,
 }
 
 /// Makes and checks cookies with a key of its own.

@@ -66,6 +66,7 @@ impl<O: Observer> Engine<O> {
                 // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
                 let c = self.contexts.get_mut(ci);
                 (c.peer_tag, c.peer_incarnation) = (0, 0);
+                c.open_disowned = true;
                 self.context_retag(ci);
             }
             // Nothing of either side rests on it.

@@ -43,6 +43,7 @@ impl<O: Observer> Engine<O> {
         c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
         c.tx_num_next = self.cfg.tx_num_start.unwrap_or(random);
+        c.key_guessed = self.guessers.suspects(now, peer.ip);
         if state == ContextState::HalfOpen {
             self.contexts.origins.inbound(peer.ip, true);
             self.contexts.origins.half_open(peer.ip, true);
@@ -65,9 +66,11 @@ impl<O: Observer> Engine<O> {
         c.active = Some(a);
         let path_ctx = c.path_ctx;
         self.paths.get_mut(path_ctx).active += 1;
+        // Whatever it was leased for may come to nothing: then it is given back after a while.
+        self.context_rearm(ci);
     }
 
-    fn open_params(&self, ci: u32) -> OpenParams {
+    pub(crate) fn open_params(&self, ci: u32) -> OpenParams {
         let c = self.contexts.get(ci);
         let cfg = &self.cfg;
         let mut features = Features::ECN;
@@ -182,8 +185,9 @@ impl<O: Observer> Engine<O> {
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
-        // Both sides opened at once, and this is the first we hear of the peer.
-        let first = c.state == ContextState::Opening && c.peer_tag == 0;
+        // Both sides opened at once, and this is the first we hear of the peer. That it is the peer
+        // is believed once: else whoever forges Opens could make us begin anew for ever.
+        let first = c.state == ContextState::Opening && c.peer_tag == 0 && !c.open_disowned;
         if same || first {
             if !same {
                 self.peer_params_set(ci, p);
@@ -191,7 +195,7 @@ impl<O: Observer> Engine<O> {
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
-        let against = c.local_tag;
+        let against = u64::from(c.local_tag) << 32 | u64::from(c.peer_tag);
         let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against };
         if !self.cookies.check(now, &claim, p.cookie) && !planted!(RestartUnproven) {
             self.challenge(now, &claim);
@@ -258,13 +262,6 @@ impl<O: Observer> Engine<O> {
         self.open_ack_send(ci, 0, len);
     }
 
-    /// Answers an Open, or the Challenge whose number is `cookie`.
-    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
-        let mut params = self.open_params(ci);
-        (params.echo_tag, params.cookie) = (self.contexts.get(ci).peer_tag, cookie);
-        self.control_push_of(ci, Body::OpenAck(params), padded_len);
-    }
-
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
         let (own_mtu, own_window) = (self.cfg.mtu, self.cfg.window);
         let checking = self.cfg.integrity == Integrity::On;
@@ -312,6 +309,8 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadHandshake);
         }
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
+        // Who was told our tag before can answer before it gets our Open.
+        let knew_tag = c.peer_tag != 0;
         match c.state {
             ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
                 self.doubt_refuted(now, ci, p)
@@ -323,7 +322,9 @@ impl<O: Observer> Engine<O> {
                 if !same {
                     self.peer_params_set(ci, p);
                 }
-                self.handshake_rtt(now, ci);
+                if !knew_tag {
+                    self.handshake_rtt(now, ci);
+                }
                 self.context_confirm(now, ci);
                 // The peer holds back until it sees our tag used.
                 self.context_activate(ci);
@@ -380,6 +381,7 @@ impl<O: Observer> Engine<O> {
         c.handshake_at = Time::NEVER;
         c.handshake_round = 0;
         c.cookie = 0;
+        c.open_disowned = false;
         c.last_heard = now;
         self.narrow_take(now, ci, from);
         self.counters.contexts_opened += 1;

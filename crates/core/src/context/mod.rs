@@ -76,6 +76,8 @@ pub(crate) struct Context {
     pub peer_incarnation: u64,
     /// Cookie of the last challenge, for our next Open.
     pub cookie: u64,
+    /// The answer that waits to leave: 0 to an Open, else to the Challenge with this number.
+    pub answer: Option<(u64, u16)>,
     /// Path-and-rate context of the peer's address.
     pub path_ctx: u32,
     pub limits: Negotiated,
@@ -127,7 +129,10 @@ pub(crate) struct Context {
     pub proven: bool,
     /// The peer is this engine, and has refused a request of its own.
     pub own_told: bool,
-    /// It has sent a region key that was never given out.
+    /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
+    pub open_disowned: bool,
+    /// It, or another context of its address lately, has sent a region key that was never given
+    /// out.
     pub key_guessed: bool,
     pub active: Option<Box<Active>>,
 }
@@ -370,6 +375,8 @@ impl Context {
             inbound: state == ContextState::HalfOpen,
             proven: false,
             own_told: false,
+            open_disowned: false,
+            answer: None,
             key_guessed: false,
             active: None,
         }

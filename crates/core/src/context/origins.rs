@@ -50,8 +50,8 @@ impl Origins {
     /// Whether who opens a context from `ip` must prove that it receives there: many contexts wait
     /// for their openers to confirm them, in all or from the same network.
     pub fn asks_proof(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
-        let most = cfg.half_opens_max;
-        self.half_open >= most || self.count(ip).half_open >= (most / 4).max(1)
+        let of_network = (cfg.half_opens_max / 4).min(cfg.inbound_per_prefix_max / 2).max(1);
+        self.half_open >= cfg.half_opens_max || self.count(ip).half_open >= of_network
     }
 
     /// Whether the network of `ip` holds as many contexts as it may.

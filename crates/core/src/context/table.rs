@@ -19,6 +19,13 @@ impl Keyed {
     }
 }
 
+impl Keyed {
+    /// With this key.
+    pub fn apart(key: (u64, u64)) -> Self {
+        Self(key.0, key.1)
+    }
+}
+
 impl BuildHasher for Keyed {
     type Hasher = SipHasher13;
     fn build_hasher(&self) -> SipHasher13 {

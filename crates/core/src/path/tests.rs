@@ -342,7 +342,7 @@ fn the_least_rtt_forgets() {
 #[test]
 fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
-    let mut least = |b: &mut Bench, rtt: u64, claimed: u64| {
+    let least = |b: &mut Bench, rtt: u64, claimed: u64| {
         let (rtt, claimed) = (Span(rtt * US), Span(claimed * US));
         let sent = Time(b.now.0 - (rtt + claimed).0);
         let sample = Sample { sent, rtt, back: Span::ZERO, claimed, ce: false };

@@ -97,10 +97,12 @@ impl<O: Observer> Engine<O> {
             return Err(Verdict::BadRkey);
         }
         // Twice the promise: the requester counts a read done before our last acknowledgment is in.
-        let jobs = self.contexts.get_mut(ci).act().jobs.len();
-        if jobs >= 2 * usize::from(self.cfg.reads_per_context_max) && !planted!(ReadsUnshared)
-            || self.jobs_live >= self.cfg.reads_max
-        {
+        // And no more places than are left: however many peers take what they can get, the next one
+        // finds some (dynamic thresholds; Choudhury and Hahne 1998).
+        let jobs = self.contexts.get_mut(ci).act().jobs.len() as u32;
+        let left = self.cfg.reads_max.saturating_sub(self.jobs_live);
+        let share = left.min(2 * u32::from(self.cfg.reads_per_context_max));
+        if left == 0 || jobs >= share && !planted!(ReadsUnshared) {
             return Err(Verdict::Busy);
         }
         Ok(())

@@ -6,7 +6,7 @@ use crate::api::{
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::rx::deliver::Judged;
-use crate::rx::write_imm::ImmStep;
+use crate::rx::write_imm::{ImmStep, Piece};
 use srd_wire::{Message, Rdma, Verdict};
 
 impl<O: Observer> Engine<O> {
@@ -47,13 +47,15 @@ impl<O: Observer> Engine<O> {
         }
         let max = self.cfg.write_imms_per_context_max;
         let imms = &mut self.contexts.get_mut(ci).act().imms;
-        let step = imms.peek(msg.msg_id, msg_len, u32::from(len), max);
+        let (msg_id, key, addr) = (msg.msg_id, rdma.rkey, rdma.raddr);
+        let piece = Piece { msg_id, msg_len, key, addr, len: u32::from(len) };
+        let step = imms.peek(&piece, max);
         match step {
             ImmStep::Contradiction => return Judged::refuse(Verdict::BadLength),
             ImmStep::Full => return Judged::refuse(Verdict::Busy),
             ImmStep::Cancelled => return Judged::refuse(Verdict::NoRequest),
             ImmStep::More | ImmStep::Complete => {
-                imms.add(msg.msg_id, msg_len, u32::from(len));
+                imms.add(&piece);
             }
         }
         self.counters.rdma_write_recv_bytes += u64::from(len);
@@ -68,8 +70,10 @@ impl<O: Observer> Engine<O> {
     }
 
     fn judge_imm_retry(&mut self, ci: u32, msg: &Message, msg_len: u32, imm: u32) -> Judged {
-        if !self.contexts.get_mut(ci).act().imms.awaits_imm(msg.msg_id) {
-            return Judged::refuse(Verdict::NoRequest);
+        match self.contexts.get_mut(ci).act().imms.awaits_imm(msg.msg_id) {
+            None => return Judged::refuse(Verdict::NoRequest),
+            Some(len) if len != msg_len => return Judged::refuse(Verdict::BadLength),
+            Some(_) => {}
         }
         if let Err(verdict) = self.qp_for(msg, QpType::Srd) {
             return Judged::refuse(verdict);
@@ -121,8 +125,11 @@ impl<O: Observer> Engine<O> {
         if !self.mrs.has_had(key) {
             self.counters.rkey_guesses += 1;
             let c = self.contexts.get_mut(ci);
-            // The first of a context costs the peer a handshake, which is slow by itself.
-            if core::mem::replace(&mut c.key_guessed, true) {
+            // The first is a mistake that may happen.
+            let again = core::mem::replace(&mut c.key_guessed, true);
+            let ip = c.peer.ip;
+            self.guessers.note(ip);
+            if again {
                 self.guesses.take();
             }
         }

@@ -6,7 +6,13 @@ use crate::psn;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImmMessage {
     pub msg_id: u32,
+    /// Its length, which every segment repeats: what the completion will say.
+    pub len: u32,
     pub remaining: u32,
+    /// Where its segments lie so far: first byte, and one past the last. A completion that says so
+    /// many bytes must not say more than the region has.
+    key: u32,
+    range: (u64, u64),
 }
 
 /// At most as many messages as the handshake allowed the peer.
@@ -16,6 +22,27 @@ pub(crate) struct ImmTable {
     /// Messages given up, and the PSN that said so: segments with lower PSNs may still arrive, and
     /// must not start the message again. Bounded by the window.
     cancelled: Vec<(u32, u32)>,
+}
+
+/// A segment, whose bytes were found to lie within their region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub msg_id: u32,
+    /// Of the message.
+    pub msg_len: u32,
+    pub key: u32,
+    pub addr: u64,
+    pub len: u32,
+}
+
+impl Piece {
+    fn range(&self) -> (u64, u64) {
+        (self.addr, self.addr + u64::from(self.len))
+    }
+}
+
+fn hull(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.min(b.0), a.1.max(b.1))
 }
 
 /// What a segment does to its message.
@@ -50,16 +77,20 @@ impl ImmTable {
         self.messages.is_empty()
     }
 
-    /// What would `len` bytes of a message of `msg_len` do? Nothing changes.
-    pub fn peek(&self, msg_id: u32, msg_len: u32, len: u32, max: u16) -> ImmStep {
-        if self.cancelled.iter().any(|c| c.0 == msg_id) {
+    /// What would this segment do? Nothing changes.
+    pub fn peek(&self, p: &Piece, max: u16) -> ImmStep {
+        if self.cancelled.iter().any(|c| c.0 == p.msg_id) {
             return ImmStep::Cancelled;
         }
-        let known = self.messages.iter().find(|m| m.msg_id == msg_id);
-        let remaining = known.map_or(msg_len, |m| m.remaining);
-        if len > remaining {
+        let known = self.messages.iter().find(|m| m.msg_id == p.msg_id);
+        let remaining = known.map_or(p.msg_len, |m| m.remaining);
+        let range = known.map_or(p.range(), |m| hull(m.range, p.range()));
+        let reach = range.1 - range.0;
+        let other = known.is_some_and(|m| (m.len, m.key) != (p.msg_len, p.key));
+        let last = p.len == remaining;
+        if p.len > remaining || other || last && reach != u64::from(p.msg_len) {
             ImmStep::Contradiction
-        } else if len == remaining {
+        } else if last {
             ImmStep::Complete
         } else if known.is_none() && self.messages.len() >= usize::from(max) {
             ImmStep::Full
@@ -68,18 +99,27 @@ impl ImmTable {
         }
     }
 
-    /// Takes `len` bytes into account. The entry stays, with 0 remaining, until [`Self::remove`]:
-    /// the immediate may have to be tried again.
-    pub fn add(&mut self, msg_id: u32, msg_len: u32, len: u32) {
-        match self.messages.iter_mut().find(|m| m.msg_id == msg_id) {
-            Some(m) => m.remaining -= len,
-            None => self.messages.push(ImmMessage { msg_id, remaining: msg_len - len }),
+    /// Takes a segment into account. The entry stays, with 0 remaining, until [`Self::remove`]: the
+    /// immediate may have to be tried again.
+    pub fn add(&mut self, p: &Piece) {
+        match self.messages.iter_mut().find(|m| m.msg_id == p.msg_id) {
+            Some(m) => {
+                m.remaining -= p.len;
+                m.range = hull(m.range, p.range());
+            }
+            None => self.messages.push(ImmMessage {
+                msg_id: p.msg_id,
+                len: p.msg_len,
+                remaining: p.msg_len - p.len,
+                key: p.key,
+                range: p.range(),
+            }),
         }
     }
 
-    /// Whether all bytes of `msg_id` have come and only its immediate is due.
-    pub fn awaits_imm(&self, msg_id: u32) -> bool {
-        self.messages.iter().any(|m| m.msg_id == msg_id && m.remaining == 0)
+    /// If all bytes of `msg_id` have come and only its immediate is due: its length.
+    pub fn awaits_imm(&self, msg_id: u32) -> Option<u32> {
+        self.messages.iter().find(|m| m.msg_id == msg_id && m.remaining == 0).map(|m| m.len)
     }
 
     pub fn remove(&mut self, msg_id: u32) {

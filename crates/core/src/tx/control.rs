@@ -57,25 +57,55 @@ impl<O: Observer> Engine<O> {
 
     /// A handshake packet of context `ci`: it takes a transmission number like any other.
     pub(crate) fn control_push_of(&mut self, ci: u32, body: Body, padded_len: u16) {
+        let control = self.control_of(ci, body, padded_len);
+        self.control_put(control);
+    }
+
+    fn control_of(&mut self, ci: u32, body: Body, padded_len: u16) -> Control {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (dst, dst_tag, psn) = (c.peer, c.peer_tag, c.psn_next());
-        self.control_put(Control { dst, dst_tag, body, padded_len, tx_num, psn });
+        Control { dst, dst_tag, body, padded_len, tx_num, psn }
     }
 
     pub(crate) fn control_put(&mut self, control: Control) {
-        if self.control.len() >= CONTROL_QUEUE_MAX {
+        // Who opens and closes without end must not keep others from being told anything.
+        let answers = matches!(control.body, Body::CloseAck);
+        if self.control.len() >= CONTROL_QUEUE_MAX >> u8::from(answers) {
             self.counters.control_dropped += 1;
             return;
         }
         self.control.push_back(control);
     }
 
-    /// Handshake packets. Each takes a path at random, so that a dead path costs one try.
-    pub(crate) fn emit_control(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
-        while out.left > 0 {
-            let Some(c) = self.control.pop_front() else { return };
-            self.emit_one(now, &c, out);
+    /// Answers an Open, or the Challenge whose number is `cookie`. However often a peer asks before
+    /// the answer can leave, it is one.
+    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
+        if self.contexts.get_mut(ci).answer.replace((cookie, padded_len)).is_none() {
+            self.answers.push_back(ci);
+        }
+    }
+
+    /// Up to `most` handshake packets: those that we begin, then answers. Each takes a path at
+    /// random, so that a dead path costs one try.
+    pub(crate) fn emit_control(&mut self, now: Time, most: usize, out: &mut Out<'_, impl TxSink>) {
+        let enough = out.left.saturating_sub(most);
+        while out.left > enough {
+            if let Some(c) = self.control.pop_front() {
+                self.emit_one(now, &c, out);
+                continue;
+            }
+            let Some(ci) = self.answers.pop_front() else { return };
+            let answer = self.contexts.find_mut(ci).and_then(|c| c.answer.take());
+            let Some((cookie, padded_len)) = answer else { continue };
+            let mut params = self.open_params(ci);
+            let c = self.contexts.get_mut(ci);
+            if c.peer_tag == 0 {
+                continue;
+            }
+            (params.echo_tag, params.cookie) = (c.peer_tag, cookie);
+            let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
+            self.emit_one(now, &open_ack, out);
         }
     }
 

@@ -397,6 +397,7 @@ impl<O: Observer> Engine<O> {
         let mut any = false;
         while self.overtaken_at(ci) <= self.seen(now) {
             let Some(p) = self.contexts.get_mut(ci).act().board.oldest() else { break };
+            self.counters.timer_steps += 1;
             self.lose(now, ci, p, LossRule::CrossPath);
             any = true;
         }

@@ -63,9 +63,25 @@ impl Puppet {
         p
     }
 
+    /// The tag that the victim chose.
+    pub fn tag(&self) -> u32 {
+        self.tag
+    }
+
     pub fn say(&mut self, body: Body, payload_len: u16, ack: Option<AckBlock>) {
+        self.say_as(body, payload_len, ack, |_| {});
+    }
+
+    /// The same with a header to which `change` was made.
+    pub fn say_as(
+        &mut self,
+        body: Body,
+        payload_len: u16,
+        ack: Option<AckBlock>,
+        change: impl FnOnce(&mut Header),
+    ) {
         let kind = body.kind();
-        let header = Header {
+        let mut header = Header {
             kind,
             flags: Flags(if ack.is_some() { Flags::ACK_BLOCK } else { 0 }),
             backlog: Backlog(0),
@@ -78,6 +94,7 @@ impl Puppet {
             una_delta: 0,
             ack_echo: 0,
         };
+        change(&mut header);
         self.psn += u32::from(kind.is_reliable());
         self.tx_num += u32::from(kind != PacketType::Open);
         let packet = Packet { header, ack: ack.as_ref(), body, payload_len };
