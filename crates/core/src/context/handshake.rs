@@ -202,8 +202,12 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
-        match self.contexts.get(ci).state {
+        let c = self.contexts.get(ci);
+        match c.state {
             ContextState::Closing => self.closed(now, ci),
+            // Nobody was ever given the present tag in an answer. To draw another one would cross
+            // the peer's answer to our own Open: two that open at once could do so for ever.
+            ContextState::Opening if c.peer_tag == 0 => {}
             // Packets of its former life may be under way under the tag that it was given.
             ContextState::Opening => self.context_retag(ci),
             // Nothing was ever said in it: the peer has not lost anything.
