@@ -21,6 +21,8 @@ pub(crate) struct PathEntry {
     pub last_heard: Time,
     /// Contexts parked until inflight is freed.
     pub waiters: Vec<u32>,
+    /// Reads being served to them.
+    pub jobs: u32,
     /// The context that sent last: it carries the probes.
     pub carrier: u32,
     /// What size of packets passes.
@@ -57,6 +59,7 @@ impl PathTable {
             active: 0,
             last_heard: Time(0),
             waiters,
+            jobs: 0,
             carrier: 0,
             mtu: PathMtu::default(),
             credit_total: 0,

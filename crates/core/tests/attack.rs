@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use door::*;
 use puppet::Puppet;
 use srd_core::counters::Drop;
-use srd_core::wire::{Body, Message, OpenParams, PacketType, Rdma, ReadReq, Verdict};
+use srd_core::wire::{Body, CloseCode, Message, OpenParams, PacketType, Rdma, ReadReq, Verdict};
 use srd_core::*;
 use std::collections::BTreeSet;
 
@@ -263,25 +263,49 @@ fn packets_that_a_timer_loses_are_steps() {
     assert!(steps >= 98, "{steps} steps for {again} packets");
 }
 
-/// A few peers that ask for much and take nothing held every place among the reads that are served
-/// for as long as they liked, and all others were told to wait.
+/// Processes of one host that ask for much and take nothing held every place among the reads that
+/// are served for as long as they liked, and all others were told to wait.
 #[test]
-fn reads_are_shared_among_those_who_ask() {
-    let mut d = Door::new(|c| (c.reads_max, c.reads_per_context_max) = (16, 8));
-    let (qp, (key, addr)) = vault(&mut d, &[1]);
-    let mut served = vec![];
-    for slot in 0..5 {
-        let tag = d.open(ip(1), slot, 0).unwrap();
+fn reads_are_shared_among_the_hosts_that_ask() {
+    let mut d = Door::new(|c| (c.reads_max, c.reads_per_context_max) = (16, 3));
+    let (qp, (key, addr)) = vault(&mut d, &[1, 2, 3]);
+    let mut ask = |d: &mut Door, host, slot| {
+        let tag = d.open(ip(host), slot, 0).unwrap();
         let mut busy = BTreeSet::new();
         for n in 1..=20 {
-            within(&mut d, (ip(1), slot), tag, n, read(qp, key.0, addr, 1 << 20));
+            within(d, (ip(host), slot), tag, n, read(qp, key.0, addr, 1 << 20));
             let out = d.host.transmit(d.now);
             let acks = out.iter().filter_map(|f| f.ack.as_ref());
             busy.extend(acks.flat_map(|a| &a.verdicts).flat_map(|e| e.psns()));
         }
-        served.push(20 - busy.len());
+        20 - busy.len()
+    };
+    let who = [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1)];
+    let served = who.map(|(host, slot)| ask(&mut d, host, slot));
+    assert_eq!(served, [6, 2, 0, 4, 2, 0]);
+    // Places of processes that have gone are free again.
+    for slot in 0..2 {
+        let Err(Some(cookie)) = d.open(ip(1), slot, 0) else { panic!("a new life") };
+        d.tag -= 1;
+        d.open(ip(1), slot, cookie).unwrap();
     }
-    assert_eq!(served, [8, 4, 2, 1, 1]);
+    assert_eq!(ask(&mut d, 3, 2), 4);
+}
+
+/// A peer in doubt that was heard a while after the question was forgotten when its silence had
+/// lasted half as long as any peer is given.
+#[test]
+fn a_doubt_makes_no_silence_shorter() {
+    let mut p = Puppet::new(config(0), |_| {});
+    let reset = Body::Reset { echo_tag: puppet::TAG, code: CloseCode::UnknownTag, nonce: 0 };
+    p.say(reset, 0, None);
+    assert_eq!(p.victim.engine.counters().doubts, 1);
+    p.pass(Span::from_ms(80));
+    p.say(Body::Probe, 0, None);
+    p.pass(Span::from_ms(190));
+    assert_eq!(p.victim.engine.counters().contexts_forgotten, 0);
+    p.pass(Span::from_ms(20));
+    assert_eq!(p.victim.engine.counters().contexts_forgotten, 1);
 }
 
 /// Where a network may have few contexts, forged Opens had them all, and its honest hosts none.

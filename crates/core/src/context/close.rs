@@ -236,6 +236,8 @@ impl<O: Observer> Engine<O> {
         }
         self.timers.disarm(TimerOf::Context(ci).number());
         self.granter.forget(ci);
+        let jobs = self.contexts.get(ci).active.as_ref().map_or(0, |a| a.jobs.len());
+        self.jobs_count(ci, -(jobs as i32));
         let mut c = self.contexts.remove(ci);
         self.counters.contexts_closed += 1;
         if c.inbound {
@@ -245,7 +247,6 @@ impl<O: Observer> Engine<O> {
             self.rx_flowing -= 1;
         }
         if let Some(mut a) = c.active.take() {
-            self.jobs_live -= a.jobs.len() as u32;
             let flying: u32 = a.board.drain();
             let entry = self.paths.get_mut(path_ctx);
             entry.ctx.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });

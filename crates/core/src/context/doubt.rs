@@ -144,6 +144,14 @@ impl<O: Observer> Engine<O> {
         if c.last_heard > d.began + half {
             return self.doubt_end(now, ci);
         }
+        let silent_at = c.last_heard + self.cfg.loss.unresponsive_after;
+        if !d.goodbye && silent_at > seen {
+            // It was heard in the first half: its silence is not that long yet.
+            if let Some(d) = self.contexts.get_mut(ci).act().doubt.as_mut() {
+                d.ends = silent_at;
+            }
+            return;
+        }
         match (d.goodbye, c.outstanding) {
             (true, _) => self.peer_lost(now, ci),
             (false, 0) => self.peer_forget(now, ci),

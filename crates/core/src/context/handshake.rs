@@ -102,6 +102,7 @@ impl<O: Observer> Engine<O> {
         let lens = self.open_lens(ci);
         let c = self.contexts.get_mut(ci);
         let wait = retry.scale(1 << c.handshake_round.min(16), 1).min(max);
+        c.tag_fresh = c.peer_tag == 0;
         c.handshake_round = c.handshake_round.saturating_add(1);
         c.handshake_at = now + wait;
         let peer = c.peer;
@@ -313,8 +314,6 @@ impl<O: Observer> Engine<O> {
             return Err(Drop::BadHandshake);
         }
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
-        // Who was told our tag before can answer before it gets our Open.
-        let knew_tag = c.peer_tag != 0;
         match c.state {
             ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
                 self.doubt_refuted(now, ci, p)
@@ -326,9 +325,7 @@ impl<O: Observer> Engine<O> {
                 if !same {
                     self.peer_params_set(ci, p);
                 }
-                if !knew_tag {
-                    self.handshake_rtt(now, ci);
-                }
+                self.handshake_rtt(now, ci);
                 self.context_confirm(now, ci);
                 // The peer holds back until it sees our tag used.
                 self.context_activate(ci);
@@ -345,7 +342,9 @@ impl<O: Observer> Engine<O> {
     fn handshake_rtt(&mut self, now: Time, ci: u32) {
         let retry = self.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
-        if c.handshake_round != 1 || c.cookie != 0 || c.narrow.answered > 0 {
+        // Who was told our tag before our Open left can answer before it gets the Open.
+        let doubtful = c.cookie != 0 || c.narrow.answered > 0 || !c.tag_fresh;
+        if c.handshake_round != 1 || doubtful {
             return;
         }
         let opened_at = Time(c.handshake_at.0.saturating_sub(retry.0));

@@ -129,6 +129,8 @@ pub(crate) struct Context {
     pub proven: bool,
     /// The peer is this engine, and has refused a request of its own.
     pub own_told: bool,
+    /// Nobody could know its tag before its first Open left.
+    pub tag_fresh: bool,
     /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
     pub open_disowned: bool,
     /// It, or another context of its address lately, has sent a region key that was never given
@@ -375,6 +377,7 @@ impl Context {
             inbound: state == ContextState::HalfOpen,
             proven: false,
             own_told: false,
+            tag_fresh: false,
             open_disowned: false,
             answer: None,
             key_guessed: false,

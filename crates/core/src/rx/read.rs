@@ -51,7 +51,7 @@ impl<O: Observer> Engine<O> {
         }
         if req.len > 0 {
             self.job_id_next = self.job_id_next.wrapping_add(1);
-            self.jobs_live += 1;
+            self.jobs_count(ci, 1);
             let job = ReadJob {
                 id: self.job_id_next,
                 msg_id: msg.msg_id,
@@ -97,12 +97,14 @@ impl<O: Observer> Engine<O> {
             return Err(Verdict::BadRkey);
         }
         // Twice the promise: the requester counts a read done before our last acknowledgment is in.
-        // And no more places than are left: however many peers take what they can get, the next one
-        // finds some (dynamic thresholds; Choudhury and Hahne 1998).
-        let jobs = self.contexts.get_mut(ci).act().jobs.len() as u32;
+        let c = self.contexts.get_mut(ci);
+        let path_ctx = c.path_ctx;
+        let many = c.act().jobs.len() >= 2 * usize::from(self.cfg.reads_per_context_max);
+        // And each address no more places than are left: whoever takes all it can get leaves some
+        // for the next (dynamic thresholds; Choudhury and Hahne 1998).
         let left = self.cfg.reads_max.saturating_sub(self.jobs_live);
-        let share = left.min(2 * u32::from(self.cfg.reads_per_context_max));
-        if left == 0 || jobs >= share && !planted!(ReadsUnshared) {
+        let greedy = self.paths.get(path_ctx).jobs >= left;
+        if left == 0 || (many || greedy) && !planted!(ReadsUnshared) {
             return Err(Verdict::Busy);
         }
         Ok(())
@@ -141,6 +143,14 @@ impl<O: Observer> Engine<O> {
         Judged::accept(rx)
     }
 
+    /// So many more reads are served to the peer of `ci`.
+    pub(crate) fn jobs_count(&mut self, ci: u32, more: i32) {
+        let path_ctx = self.contexts.get(ci).path_ctx;
+        let of_address = &mut self.paths.get_mut(path_ctx).jobs;
+        *of_address = of_address.wrapping_add_signed(more);
+        self.jobs_live = self.jobs_live.wrapping_add_signed(more);
+    }
+
     /// A response segment is resolved: by `verdict`, or given up (`None`).
     pub(crate) fn job_segment_done(&mut self, ci: u32, id: u32, verdict: Option<Verdict>) {
         let a = self.contexts.get_mut(ci).act();
@@ -152,7 +162,7 @@ impl<O: Observer> Engine<O> {
         }
         if a.jobs[at].is_done() {
             a.jobs.remove(at);
-            self.jobs_live -= 1;
+            self.jobs_count(ci, -1);
         }
     }
 

@@ -81,7 +81,11 @@ impl<O: Observer> Engine<O> {
     /// Answers an Open, or the Challenge whose number is `cookie`. However often a peer asks before
     /// the answer can leave, it is one.
     pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
-        if self.contexts.get_mut(ci).answer.replace((cookie, padded_len)).is_none() {
+        let full = self.answers.len() >= CONTROL_QUEUE_MAX;
+        let answer = &mut self.contexts.get_mut(ci).answer;
+        if answer.is_none() && full {
+            self.counters.control_dropped += 1;
+        } else if answer.replace((cookie, padded_len)).is_none() {
             self.answers.push_back(ci);
         }
     }
