@@ -269,7 +269,7 @@ fn packets_that_a_timer_loses_are_steps() {
 fn reads_are_shared_among_the_hosts_that_ask() {
     let mut d = Door::new(|c| (c.reads_max, c.reads_per_context_max) = (16, 3));
     let (qp, (key, addr)) = vault(&mut d, &[1, 2, 3]);
-    let mut ask = |d: &mut Door, host, slot| {
+    let ask = |d: &mut Door, host, slot| {
         let tag = d.open(ip(host), slot, 0).unwrap();
         let mut busy = BTreeSet::new();
         for n in 1..=20 {
