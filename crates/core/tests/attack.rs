@@ -40,6 +40,38 @@ fn forged_opens_do_not_keep_peers_apart() {
     assert!(took < Span::from_ms(40), "{took:?}");
 }
 
+/// The same at the other end: forged Opens in the name of the one that opens, each disowned by it,
+/// took turns there, and its own Open had to prove itself against another one each time.
+#[test]
+fn forged_opens_do_not_keep_out_who_opens() {
+    let patient = |i| {
+        let mut c = config(i);
+        c.loss.open_retry = Span::from_ms(5);
+        c.loss.unreachable_after = Span::from_secs(5);
+        c
+    };
+    let mut p = Pair::with(2, vec![patient(0), patient(1)]);
+    p.net.faults.delay_ns = 5_000_000;
+    p.net.hosts[1].recv(p.qp[1], 1, 100);
+    let opener = p.net.hosts[0].ip;
+    let mut posted = Time(0);
+    for spoofed in 1.. {
+        let now = p.net.now;
+        p.net.hosts[1].receive(now, &from(opener), &stranger(open(spoofed, 0), 0, 0), &[]);
+        p.net.run(Span::from_us(110));
+        if spoofed == 300 {
+            posted = p.net.now;
+            p.send(0, 1, vec![1; 100]).unwrap();
+        }
+        if p.net.hosts[0].sends_done() > 0 {
+            break;
+        }
+    }
+    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok]);
+    let took = p.net.now.since(posted);
+    assert!(took < Span::from_ms(100), "{took:?} with round trips of 10 ms");
+}
+
 /// A region of the host behind the door, which knows the hosts `known`.
 fn vault(d: &mut Door, known: &[usize]) -> (Qpn, (MrKey, u64)) {
     let qp = d.host.qp(d.now, QpType::Srd, false);
@@ -290,6 +322,35 @@ fn reads_are_shared_among_the_hosts_that_ask() {
         d.open(ip(1), slot, cookie).unwrap();
     }
     assert_eq!(ask(&mut d, 3, 2), 4);
+}
+
+/// An answer to a question whether the context is still there, overtaken by what left after it, moved
+/// the replay window back: what had been taken since was taken once more, and datagrams with it.
+#[test]
+fn a_late_answer_lets_nothing_in_twice() {
+    let mut p = Puppet::new(config(0), |_| {});
+    let qp = p.victim.qp(p.now, QpType::Ud, false);
+    for i in 0..4 {
+        p.victim.recv(qp, i, 100);
+    }
+    let reset = Body::Reset { echo_tag: puppet::TAG, code: CloseCode::UnknownTag, nonce: 0 };
+    p.say(reset, 0, None);
+    p.listen();
+    let asked = p.heard.iter().find_map(|f| match f.body {
+        Body::Challenge { cookie, .. } => Some((cookie, f.header)),
+        _ => None,
+    });
+    let (cookie, echo_tag) = (asked.unwrap().0, p.tag());
+    let mut taken = 0;
+    p.say_as(Body::Probe, 0, None, |h| taken = h.tx_num);
+    let Body::Open(params) = open(puppet::TAG, cookie) else { unreachable!() };
+    let answer = OpenParams { incarnation: 77, echo_tag, tx_num_start: taken.into(), ..params };
+    let msg = Message { src_qpn: 1, dst_qpn: qp.0, qkey: 0x11, msg_id: 0 };
+    p.say(Body::Ud(msg), 10, None);
+    p.say(Body::OpenAck(answer), 0, None);
+    assert_eq!(p.victim.engine.counters().doubts_refuted, 1);
+    p.say_as(Body::Ud(msg), 10, None, |h| h.tx_num = taken + 1);
+    assert_eq!(p.victim.received.len(), 1);
 }
 
 /// A peer in doubt that was heard a while after the question was forgotten when its silence had

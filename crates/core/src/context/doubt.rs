@@ -28,6 +28,8 @@ pub(crate) struct Doubt {
     ends: Time,
     /// The peer has said, with both tags, that it goes away.
     goodbye: bool,
+    /// The peer's newest transmission number when it began.
+    newest: u64,
 }
 
 impl Active {
@@ -69,8 +71,10 @@ impl<O: Observer> Engine<O> {
                 c.open_disowned = true;
                 self.context_retag(ci);
             }
-            // Nothing of either side rests on it.
-            ContextState::HalfOpen => self.context_end(now, ci),
+            // Nothing of either side rests on it, and it goes by itself. Until then each other Open
+            // of that address is asked for a proof against it: were it to go now, the next forged
+            // Open could take its place before the peer's own has brought its proof.
+            ContextState::HalfOpen => {}
             _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
                 let goodbye = code == CloseCode::GoingAway && h.dst_tag == c.local_tag;
@@ -106,7 +110,8 @@ impl<O: Observer> Engine<O> {
         let nonce = self.secrets.or(&mut self.rng).next_u64().max(1);
         let a = self.contexts.get_mut(ci).act();
         let ends = if goodbye { silent.min(last_word) } else { silent };
-        a.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye });
+        let newest = a.replay.newest();
+        a.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
         a.doubt_next = now + DOUBT_EVERY;
         self.counters.doubts += 1;
         self.doubt_ask(now, ci);
@@ -169,14 +174,15 @@ impl<O: Observer> Engine<O> {
 
     /// An answer to a Challenge within a context: the peer has it. What it counts is right.
     pub(crate) fn doubt_refuted(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
-        if self.doubt_nonce(ci) != Some(p.cookie) {
+        let doubt = self.contexts.get(ci).active.as_ref().and_then(|a| a.doubt);
+        let Some(asked) = doubt.filter(|d| d.nonce == p.cookie).map(|d| d.newest) else {
             return Err(Drop::BadHandshake);
-        }
+        };
         self.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
         c.last_heard = now;
         let a = c.act();
-        a.replay.correct(p.tx_num_start.wrapping_sub(1));
+        a.replay.correct(p.tx_num_start.wrapping_sub(1), asked);
         c.rx_tx_num_max = c.act().replay.newest();
         self.doubt_end(now, ci);
         Ok(Rx::Done)

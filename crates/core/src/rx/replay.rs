@@ -43,11 +43,13 @@ impl Replay {
         self.refused = 0;
     }
 
-    /// The peer has proved that `newest` is the newest number that it has used. Where ours is
-    /// another one that it cannot have used, or so old that it would stay behind, it is put right.
-    pub fn correct(&mut self, newest: u64) {
-        let ahead = newest.wrapping_sub(self.newest) as i64;
-        if !(0..REPLAY_WINDOW as i64).contains(&ahead) {
+    /// The peer has proved that `newest` was the newest number that it had used, at some time since
+    /// ours was `asked`. Where ours was one that it cannot have used, and keeps it out, or is so old
+    /// that the peer would stay behind, it is put right. What is a little further may have overtaken
+    /// the proof, and must not be taken twice.
+    pub fn correct(&mut self, newest: u64, asked: u64) {
+        let far = |from: u64, to: u64| to.wrapping_sub(from) as i64 >= REPLAY_WINDOW as i64;
+        if far(self.newest, newest) || far(newest, asked) {
             self.reset(newest);
         }
         self.refused = 0;
@@ -195,13 +197,19 @@ mod tests {
         let mut r = Replay::new();
         r.reset(99);
         assert!(r.take(100));
-        r.correct(5_000);
+        r.correct(5_000, 100);
         assert!(r.take(101), "it was right: what is under way is taken");
+        assert!(r.take(300));
+        r.correct(200, 101);
+        assert!(!r.take(300) && r.take(201), "it had overtaken the proof");
+        assert!(r.take(8_000) && r.take(16_000));
+        r.correct(5_000, 300);
+        assert!(!r.take(16_000), "so had this, by more than the window");
         let far = 1 << 40;
         assert!(!r.take(far) && r.take(far + 1) && !r.take(102));
-        r.correct(200);
+        r.correct(200, far + 1);
         assert!(!r.take(150) && !r.take(200) && r.take(201));
-        r.correct(200 + 10 * REPLAY_WINDOW);
+        r.correct(200 + 10 * REPLAY_WINDOW, 201);
         assert!(!r.take(300) && r.take(201 + 10 * REPLAY_WINDOW));
     }
 }
