@@ -324,8 +324,9 @@ fn reads_are_shared_among_the_hosts_that_ask() {
     assert_eq!(ask(&mut d, 3, 2), 4);
 }
 
-/// An answer to a question whether the context is still there, overtaken by what left after it, moved
-/// the replay window back: what had been taken since was taken once more, and datagrams with it.
+/// An answer to a question whether the context is still there, overtaken by what left after it,
+/// moved the replay window back: what had been taken since was taken once more, and datagrams with
+/// it.
 #[test]
 fn a_late_answer_lets_nothing_in_twice() {
     let mut p = Puppet::new(config(0), |_| {});

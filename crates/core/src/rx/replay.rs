@@ -44,9 +44,9 @@ impl Replay {
     }
 
     /// The peer has proved that `newest` was the newest number that it had used, at some time since
-    /// ours was `asked`. Where ours was one that it cannot have used, and keeps it out, or is so old
-    /// that the peer would stay behind, it is put right. What is a little further may have overtaken
-    /// the proof, and must not be taken twice.
+    /// ours was `asked`. Where ours was one that it cannot have used, and keeps it out, or is so
+    /// old that the peer would stay behind, it is put right. What is a little further may
+    /// have overtaken the proof, and must not be taken twice.
     pub fn correct(&mut self, newest: u64, asked: u64) {
         let far = |from: u64, to: u64| to.wrapping_sub(from) as i64 >= REPLAY_WINDOW as i64;
         if far(self.newest, newest) || far(newest, asked) {
