@@ -58,6 +58,7 @@ Runs
                                rdma-core and libfabric run where built copies are named, and
                                --update writes docs/conformance.md (which says how to build them)
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
+                               (--checksum: only what the checksum costs)
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
                                Open MPI over SRD beside Open MPI over TCP; writes its part of
                                docs/performance.md

@@ -4,6 +4,7 @@
 //! `table.csv`; `cargo xtask bench-core` measures packets per CPU-second.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod rate;
 mod scenario;
 mod silence;

@@ -1,5 +1,6 @@
 //! What is counted.
 
+use crate::checksum;
 use crate::world::{MESSAGE_BYTES, MTU, World};
 use srd_core::Opcode;
 use std::fmt;
@@ -27,7 +28,8 @@ impl fmt::Display for Scenario {
 /// All of them. `send`, `receive` and `ack` are the three parts of one message's life: the
 /// requester until the packet is out; the responder from the packet in to its acknowledgment out;
 /// the requester from the acknowledgment in to its completion polled. The others hold both ends.
-pub const SCENARIOS: [Scenario; 6] = [
+/// `checksum-…` is what one end adds to a packet of so many bytes of payload.
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "send",
         operations: 4000,
@@ -49,6 +51,18 @@ pub const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "write-segment", operations: 4000, toggles: &["all_turns"], run: write },
     Scenario { name: "read-segment", operations: 4000, toggles: &["all_turns"], run: read },
     Scenario { name: "handshake", operations: 400, toggles: &["all_turns"], run: handshakes },
+    Scenario {
+        name: "checksum-1400",
+        operations: 400,
+        toggles: &["datagram_is_stamped"],
+        run: checksum::ordinary,
+    },
+    Scenario {
+        name: "checksum-8900",
+        operations: 400,
+        toggles: &["datagram_is_stamped"],
+        run: checksum::jumbo,
+    },
 ];
 
 fn sends(n: u64) -> Result<(), String> {

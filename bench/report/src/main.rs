@@ -2,6 +2,7 @@
 //! `docs/performance.md`. `cargo xtask report` builds everything and starts this.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod end;
 mod figures;
 mod goals;
@@ -26,6 +27,7 @@ cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
   --runs N        rounds; each row once per round (default 5)
   --seconds S     length of one run (default 1)
   --quick         one round of half a second, printed instead of written
+  --checksum      only what the checksum costs; its part of the page is written anew
   --row NAME      only this row, with everything that both ends tell; nothing is written
   --out FILE      write this file instead
 
@@ -35,6 +37,8 @@ Works in two network namespaces of its own, as root or where users may make name
 struct Args {
     plan: Plan,
     row: Option<rows::Row>,
+    /// Only the rows that tell what the checksum costs.
+    checksum: bool,
     out: Option<PathBuf>,
 }
 
@@ -45,7 +49,9 @@ impl Args {
             return Ok(None);
         }
         let quick = args.iter().any(|a| a == "--quick");
-        let mut o = options::Options::new(args.into_iter().filter(|a| a != "--quick"))?;
+        let checksum = args.iter().any(|a| a == "--checksum");
+        let flag = |a: &String| a == "--quick" || a == "--checksum";
+        let mut o = options::Options::new(args.into_iter().filter(|a| !flag(a)))?;
         let row = o.get::<String>("row")?.map(|name| rows::Row::named(&name)).transpose()?;
         let few = quick || row.is_some();
         let plan = Plan {
@@ -54,10 +60,13 @@ impl Args {
         };
         let file = o.get("out")?.or_else(|| (!few).then(|| "docs/performance.md".into()));
         o.end()?;
+        if checksum && row.is_some() {
+            return Err("--checksum has rows of its own: without --row".into());
+        }
         if plan.runs == 0 || !(0.1..=10.0).contains(&plan.seconds) {
             return Err("--runs must be at least 1, --seconds from 0.1 to 10".into());
         }
-        Ok(Some(Self { plan, row, out: file }))
+        Ok(Some(Self { plan, row, checksum, out: file }))
     }
 }
 
@@ -71,11 +80,20 @@ fn report(args: Vec<String>) -> Result<()> {
     if let Some(row) = args.row {
         return measure::one(row, args.plan);
     }
-    let page = page::page(&measure::all(args.plan)?)?;
+    let text = if args.checksum {
+        let part = checksum::part(&measure::some(args.plan, &checksum::rows())?)?;
+        match &args.out {
+            None => part,
+            Some(file) => checksum::put(&std::fs::read_to_string(file)?, &part)?,
+        }
+    } else {
+        let page = page::page(&measure::all(args.plan)?)?;
+        page + &args.out.as_deref().map_or_else(String::new, kept)
+    };
     match args.out {
-        None => println!("{page}"),
+        None => println!("{text}"),
         Some(file) => {
-            std::fs::write(&file, page + &kept(&file))
+            std::fs::write(&file, text)
                 .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
             println!("wrote {}", file.display());
         }

@@ -45,11 +45,20 @@ impl Measured {
 
     /// Spread of the ratios of two rows, run by run.
     pub fn ratio(&self, row: Row, to: Row, figure: impl Fn(&Figures) -> f64) -> Spread {
+        self.by_run(row, to, |a, b| figure(a) / figure(b))
+    }
+
+    /// Spread of the differences of two rows, run by run.
+    pub fn difference(&self, row: Row, less: Row, figure: impl Fn(&Figures) -> f64) -> Spread {
+        self.by_run(row, less, |a, b| figure(a) - figure(b))
+    }
+
+    fn by_run(&self, a: Row, b: Row, both: impl Fn(&Figures, &Figures) -> f64) -> Spread {
         let of = |row: Row| {
             let found = self.runs.iter().find(|(r, _)| *r == row);
             found.map_or(&[][..], |(_, all)| &all[..])
         };
-        Spread::of(of(row).iter().zip(of(to)).map(|(a, b)| figure(a) / figure(b)))
+        Spread::of(of(a).iter().zip(of(b)).map(|(a, b)| both(a, b)))
     }
 }
 
@@ -72,13 +81,22 @@ pub fn one(row: Row, plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// All rows.
+/// All rows, the peers and the core alone.
 pub fn all(plan: Plan) -> Result<Measured> {
+    rounds(plan, &rows::all(), true)
+}
+
+/// Only these rows.
+pub fn some(plan: Plan, rows: &[Row]) -> Result<Measured> {
+    rounds(plan, rows, false)
+}
+
+fn rounds(plan: Plan, rows: &[Row], rest: bool) -> Result<Measured> {
     let net = Net::build()?;
     let programs = Programs::find()?;
     let link = link_check(&net)?;
     eprintln!("{link}");
-    let mut runs: Vec<_> = rows::all().into_iter().map(|r| (r, Vec::new())).collect();
+    let mut runs: Vec<_> = rows.iter().map(|r| (*r, Vec::new())).collect();
     let mut measured = Measured {
         plan,
         runs: Vec::new(),
@@ -94,8 +112,10 @@ pub fn all(plan: Plan) -> Result<Measured> {
             eprint!("\r\x1b[Kround {round} of {}: {}", plan.runs, row.name());
             figures.push(patiently(*row, &net, &programs, plan.seconds)?);
         }
-        measured.peers.push(peers(&programs, plan.seconds)?);
-        measured.core.push(core(&programs, plan.seconds)?);
+        if rest {
+            measured.peers.push(peers(&programs, plan.seconds)?);
+            measured.core.push(core(&programs, plan.seconds)?);
+        }
     }
     eprintln!();
     measured.runs = runs;

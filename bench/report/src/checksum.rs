@@ -1,0 +1,129 @@
+//! What the checksum over each datagram costs: its part of the page, which can be made alone.
+
+use crate::{
+    Result,
+    figures::{Figures, Spread},
+    measure::Measured,
+    page::{self, shown},
+    rows::{Driver, Row, SIZES},
+};
+use std::fmt::Write;
+
+/// First and last line of the part.
+const BEGIN: &str = "<!-- made by `cargo xtask report --checksum` -->";
+const END: &str = "<!-- end of what report --checksum makes -->";
+
+/// What is sent, with the row with the checksum and the one without.
+fn pairs() -> impl Iterator<Item = (String, Row, Row)> {
+    SIZES.into_iter().flat_map(|size| {
+        let send = Row::SrdSend { size, driver: Driver::Caller };
+        [
+            (format!("sends of {size} B"), send, Row::SrdSendUnchecked { size }),
+            (
+                format!("writes, packets of {size} B"),
+                Row::SrdWrite { size },
+                Row::SrdWriteUnchecked { size },
+            ),
+        ]
+    })
+}
+
+/// The rows, each beside the one that it is compared with.
+pub fn rows() -> Vec<Row> {
+    let with_raw = |size| Row::RawStream { size };
+    let both = pairs().flat_map(|(_, with, without)| [with, without]);
+    SIZES.into_iter().map(with_raw).chain(both).collect()
+}
+
+/// The part, with its marks.
+pub fn part(m: &Measured) -> Result<String> {
+    let mut out = String::new();
+    let load = Spread::of(m.loads.iter().copied());
+    writeln!(
+        out,
+        "{BEGIN}
+
+## The checksum
+
+Every datagram carries a CRC-32C unless it is left out (`--unchecked`); each end calculates it once \
+per packet. Made by `cargo xtask report --checksum --runs {} --seconds {}` under the conditions \
+above, load average {}: rows with and without in turn, ratios within one round. Processor time, too, varies with what else runs on a shared machine \
+(caches and memory are shared), so that the least and the most of few rounds lie far apart: the median \
+over many short rounds is what to trust.
+
+| | Gb per CPU-s with | without | with / without | ns of both ends per packet with | without | \
+ with − without |
+|-|-|-|-|-|-|-|",
+        m.plan.runs,
+        m.plan.seconds,
+        shown(load, 1),
+    )?;
+    for (what, with, without) in pairs() {
+        let per_cpu = |f: &Figures| f.gbit_per_cpu;
+        let ns = |f: &Figures| f.ns_per_packet[0] + f.ns_per_packet[1];
+        writeln!(
+            out,
+            "| {what} | {} | {} | {} | {:.0} | {:.0} | {} |",
+            shown(m.spread(with, per_cpu), 2),
+            shown(m.spread(without, per_cpu), 2),
+            shown(m.ratio(with, without, per_cpu), 3),
+            m.spread(with, ns).median,
+            m.spread(without, ns).median,
+            shown(m.difference(with, without, ns), 0),
+        )?;
+    }
+    writeln!(out, "\n| Without SRD | Gb per CPU-s |\n|-|-|")?;
+    for size in SIZES {
+        let raw = m.spread(Row::RawStream { size }, |f| f.gbit_per_cpu);
+        writeln!(out, "| raw UDP, packets of {size} B | {} |", shown(raw, 2))?;
+    }
+    writeln!(
+        out,
+        "\nInstructions of one calculation, by callgrind, which does not know the widest registers of \
+         newer processors and therefore counts the code for older ones \
+         ([{}](../{})):\n\n| Packet | Instructions |\n|-|-|",
+        page::TABLE,
+        page::TABLE
+    )?;
+    for line in page::file(page::TABLE).lines() {
+        if let Some((size, count)) = line.strip_prefix("checksum-").and_then(|l| l.split_once(','))
+        {
+            writeln!(out, "| {size} B of payload | {count} |")?;
+        }
+    }
+    writeln!(out, "\n{END}")?;
+    Ok(page::wrapped(&out))
+}
+
+/// The page with this part in the place of the old one.
+pub fn put(page: &str, part: &str) -> Result<String> {
+    let found = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
+    });
+    found.ok_or_else(|| "the page has no part about the checksum: write the whole page".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_part_is_replaced() {
+        let part = format!("{BEGIN}\nnew\n{END}\n");
+        let page = format!("before\n\n{BEGIN}\nold\n{END}\n\nafter\n");
+        let new = put(&page, &part).unwrap();
+        assert_eq!(new, format!("before\n\n{part}\nafter\n"));
+        assert_eq!(put(&new, &part).unwrap(), new);
+        assert!(put("before", &part).is_err());
+    }
+
+    #[test]
+    fn a_row_stands_beside_the_one_without() {
+        let rows = rows();
+        for (_, with, without) in pairs() {
+            let at = rows.iter().position(|r| *r == with).unwrap();
+            assert_eq!(rows[at + 1], without);
+        }
+    }
+}
