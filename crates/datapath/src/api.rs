@@ -241,8 +241,8 @@ pub struct TooLong {
     pub dst: SocketAddr,
     /// Its UDP payload in bytes.
     pub len: usize,
-    /// MTU of the link that has the device's address, in bytes with IP and UDP headers; `None` if it
-    /// cannot be told, or is not what was too small. Never the word of a router (ICMP).
+    /// MTU of the link that has the device's address, in bytes with IP and UDP headers; `None` if
+    /// it cannot be told, or is not what was too small. Never the word of a router (ICMP).
     pub mtu: Option<u32>,
 }
 

@@ -113,8 +113,8 @@ fn a_shrunken_mtu_and_a_missing_route_are_told() {
     assert_eq!(report.too_long, Some(TooLong { dst, len: 4000, mtu: Some(1500) }));
     assert_eq!(a.counters().tx_too_long, 4);
     assert_eq!(b.rx(&mut |r| assert_eq!(r.bytes, [2; 1472])).unwrap().datagrams, 2);
-    // What the kernel remembers of the way beyond, from a route or from ICMP that anybody can forge,
-    // is not what refused the packet.
+    // What the kernel remembers of the way beyond, from a route or from ICMP that anybody can
+    // forge, is not what refused the packet.
     let remembered = ["route", "add", "10.8.8.0/24", "dev", "lo", "mtu", "1000"];
     assert!(Command::new("ip").args(remembered).status().unwrap().success());
     let far = "10.8.8.8:1".parse().unwrap();

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 const SEEN_MAX: usize = 64;
 /// One in so many of its packets lacks the checksum.
 const UNCHECKED_EVERY: u64 = 61;
+/// Packets of one creep, at most: more would leave no time for other lies.
+const CREEP_MAX: u32 = 300;
 /// Every verdict that the format knows.
 const VERDICTS: [Verdict; 8] = [
     Verdict::Rnr,
@@ -71,6 +73,8 @@ pub(super) struct Liar {
     out: Vec<Vec<u8>>,
     /// Words said.
     pub said: u64,
+    /// Words of its next that are parts of one.
+    pub uncounted: u32,
 }
 
 impl Liar {
@@ -94,6 +98,7 @@ impl Liar {
             target: (0, 0),
             out: Vec::new(),
             said: 0,
+            uncounted: 0,
         }
     }
 
@@ -162,8 +167,8 @@ impl Liar {
             return self.say(d, Body::Open(params), None, 0);
         }
         match d.below(14) {
-            12 if d.percent(20) => self.creep(d),
-            13 if d.percent(20) => self.hoard(d),
+            12 if d.percent(10) => self.creep(d),
+            13 if d.percent(10) => self.hoard(d),
             0 => self.read_response(d),
             1 | 2 => self.request(d),
             3 => self.control(d),
@@ -364,19 +369,26 @@ impl Liar {
     /// Packets without content, one after the other, and as if none were acknowledged: more than
     /// any window that is smaller holds.
     fn creep(&mut self, d: &mut Draw) {
+        let beyond = u32::from(self.window).max(64) + 8;
+        if beyond > CREEP_MAX {
+            return;
+        }
         self.stuck = Some(self.psn);
-        for _ in 0..d.pick(&[20, 80, 300]) {
+        for _ in 0..beyond {
             self.say(d, Body::Tombstone, None, 0);
         }
+        self.uncounted += beyond;
     }
 
     /// Reads, long ones, one after the other: more than one peer is served at a time.
     fn hoard(&mut self, d: &mut Draw) {
         let (dst_qpn, rkey) = self.target;
-        for _ in 0..d.range(3, 12) {
+        let reads = d.range(3, 12) as u32;
+        self.uncounted += reads;
+        for _ in 0..reads {
             let msg_id = d.bits() as u32;
             let msg = Message { src_qpn: 0, dst_qpn, qkey: QKEY_HOSTILE, msg_id };
-            let read = ReadReq { rkey, raddr: REGION_AT, len: 1 << 20 };
+            let read = ReadReq { rkey, raddr: REGION_AT, len: 1 << 16 };
             self.say(d, Body::ReadReq(msg, read), None, 0);
         }
     }

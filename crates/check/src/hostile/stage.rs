@@ -444,7 +444,9 @@ impl<'a> Stage<'a> {
         let (at, host, dst) = (self.liars[k].at, self.liars[k].host, self.peers[0].at);
         let out: Vec<Vec<u8>> = self.liars[k].out().collect();
         for bytes in out {
-            self.said += 1;
+            let parts = &mut self.liars[k].uncounted;
+            self.said += u64::from(*parts == 0);
+            *parts = parts.saturating_sub(1);
             if self.said > 4 * self.words {
                 return;
             }

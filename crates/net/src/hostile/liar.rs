@@ -29,8 +29,8 @@ const TIME: Duration = Duration::from_secs(3);
 /// What was asked of the liar ends within this after it has fallen silent: three times the 5 s that
 /// a peer is given.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// The liars, as slots of one host: each with its name and whether it is stateful and opens contexts
-/// with checksums.
+/// The liars, as slots of one host: each with its name and whether it is stateful and opens
+/// contexts with checksums.
 const LIARS: [(&str, bool, bool); 4] = [
     ("random", false, true),
     ("random, no checksums", false, false),

@@ -43,7 +43,8 @@ fn measure(seconds: f64) -> Result<String> {
     let many = rate(PEERS, seconds)?;
     Ok(serde_json::json!({
         "peers": PEERS, "bytes_idle": memory.idle, "bytes_active": memory.active,
-        "bytes_rested": memory.rested, "bytes_hostile": memory.hostile, "bytes_counted": memory.counted,
+        "bytes_rested": memory.rested,
+        "bytes_hostile": memory.hostile, "bytes_counted": memory.counted,
         "bytes_max": memory.max,
         "messages_per_cpu_second_one": one, "messages_per_cpu_second_many": many,
     })
