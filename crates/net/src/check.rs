@@ -57,7 +57,7 @@ pub enum Check {
 }
 
 /// All of them.
-const ALL: [Check; 11] = [
+const ALL: [Check; 12] = [
     Check::Kill,
     Check::Restart,
     Check::Stop,
