@@ -75,9 +75,9 @@ pub const REARMS_MAX: usize = 1024;
 /// up: what never arrives (a path MTU that is too small) must not be sent for ever. As many again,
 /// without content, and the context is given up.
 pub const RETRANSMITS_MAX: u8 = 100;
-/// Transmissions of a context that are kept in mind for echoes, beyond twice those in flight: 64
-/// KiB. More within one round trip leave no sample.
-pub const SENT_LOG_MAX: usize = 8192;
+/// Transmissions of a context that are kept in mind for echoes, beyond twice those in flight: 32
+/// KiB, what the first cache of a processor holds. More within one round trip leave no sample.
+pub const SENT_LOG_MAX: usize = 4096;
 /// For so long at least, while they are no more: the longest timeout by default. What all contexts
 /// keep in mind is what the engine has sent in that time: 0.8 MB at a million packets per second,
 /// twice that with the room to grow.

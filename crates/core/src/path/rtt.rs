@@ -95,9 +95,9 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was measured
-    /// here, of which `ns` is left without what the peer says of waits; `back_ns`: what the way back
-    /// took longer than others, not in `ns`.
+    /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was
+    /// measured here, of which `ns` is left without what the peer says of waits; `back_ns`: what
+    /// the way back took longer than others, not in `ns`.
     pub(crate) fn on_sample(&mut self, now: Time, ns: u32, whole_ns: u32, back_ns: u32) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
@@ -119,9 +119,9 @@ impl Rtt {
     }
 
     /// No round trip is believed to be shorter, whatever the peer says of how long packets waited
-    /// there and how late theirs were: three quarters of the quickest that was measured here. Honest
-    /// peers answer sooner now and then, and what they say of other packets is believed whole; one
-    /// that lies takes a quarter off.
+    /// there and how late theirs were: three quarters of the quickest that was measured here.
+    /// Honest peers answer sooner now and then, and what they say of other packets is believed
+    /// whole; one that lies takes a quarter off.
     pub(crate) fn floor_ns(&self) -> u32 {
         let whole = self.whole.get();
         if whole == u32::MAX || planted!(WaitBelieved) { 0 } else { whole - whole.div_ceil(4) }

@@ -3,10 +3,11 @@
 //! A ring with one word for each transmission of a context that is echoed (reliable packets and
 //! probes): when it left, on which path, and enough of its number to tell it from those a turn of
 //! the ring ago. It grows, up to [`SENT_LOG_MAX`], so that nothing is overwritten that an honest
-//! peer may yet echo: what has left within [`SENT_LOG_SPAN`], whatever became of it and however many
-//! copies and pure acknowledgments took numbers since, and twice as many as may be in flight. An
-//! echo of what is older says nothing, but doubles the ring: where round trips are far longer than
-//! that, many copies of little leave within one, and without an echo that would never end.
+//! peer may yet echo: what has left within [`SENT_LOG_SPAN`], whatever became of it and however
+//! many copies and pure acknowledgments took numbers since, and twice as many as the scoreboard
+//! has. An echo of what is older says nothing, but doubles the ring: where round trips are far
+//! longer than that, many copies of little leave within one, and without an echo that would never
+//! end.
 
 use crate::limits::{SENT_LOG_MAX, SENT_LOG_SPAN};
 use crate::time::Time;
@@ -176,14 +177,14 @@ mod tests {
     }
 
     /// A path with a long queue: its packets were given up and their copies acknowledged while many
-    /// others left and pure acknowledgments took numbers. Their echoes were refused when the ring was
-    /// as large as the board and no larger.
+    /// others left and acknowledgments took numbers. Their echoes were refused when the ring was
+    /// twice as large as the board and no larger.
     #[test]
     fn what_left_lately_is_known_whatever_left_since() {
         let mut log = SentLog::default();
         let (first, n) = (u64::from(u32::MAX) - 700, 2_000);
         let at = |n: u64| Time(1_000_000 + (n - first) * 400);
-        let leaves = |n: u64| n % 3 > 0;
+        let leaves = |n: u64| !n.is_multiple_of(3);
         for n in (first..first + n).filter(|&n| leaves(n)) {
             log.note(at(n), n, 7, 16);
         }
