@@ -25,10 +25,22 @@ pub(crate) struct PathEntry {
     pub jobs: u32,
     /// The context that sent last: it carries the probes.
     pub carrier: u32,
-    /// What size of packets passes.
+    /// What size of packets passes. Who changes it calls [`PathTable::mtu_count`].
     pub mtu: PathMtu,
+    /// How it is counted there.
+    counted: MtuCounts,
     /// Credit units that all contexts to the address were granted so far (wraps).
     pub credit_total: u32,
+}
+
+/// Addresses to which packets are not as they usually are. Where there are none, which is nearly
+/// always, packets need not look at the address.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MtuCounts {
+    /// To which packets may not have the full size.
+    pub small: u32,
+    /// Of which it matters what arrives and what is echoed.
+    pub awake: u32,
 }
 
 /// See the module. Strangers choose their addresses, so the hash is keyed.
@@ -39,12 +51,21 @@ pub(crate) struct PathTable {
     /// Numbers only: the address is in the entry.
     by_ip: HashTable<u32>,
     keyed: Keyed,
+    pub mtu_counts: MtuCounts,
+}
+
+impl MtuCounts {
+    fn replace(&mut self, was: Self, now: Self) {
+        self.small = self.small - was.small + now.small;
+        self.awake = self.awake - was.awake + now.awake;
+    }
 }
 
 impl PathTable {
     pub fn new(rng: &mut impl Random) -> Self {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
-        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
+        let mtu_counts = MtuCounts::default();
+        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed, mtu_counts }
     }
     pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
         let same = |&k: &u32| ip_of(&self.slots, k) == Some(*ip);
@@ -62,6 +83,7 @@ impl PathTable {
             jobs: 0,
             carrier: 0,
             mtu: PathMtu::default(),
+            counted: MtuCounts::default(),
             credit_total: 0,
         };
         let i = self.free.pop().unwrap_or_else(|| {
@@ -77,15 +99,24 @@ impl PathTable {
     }
     pub fn remove(&mut self, i: u32) {
         if let Some(e) = self.slots[i as usize].take() {
+            self.mtu_counts.replace(e.counted, MtuCounts::default());
             if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
                 entry.remove();
             }
             self.free.push(i);
         }
     }
+    /// Counts entry `i` anew after a change of its `mtu`.
+    pub fn mtu_count(&mut self, i: u32) {
+        let Some(e) = self.slots[i as usize].as_mut() else { return };
+        let now = MtuCounts { small: e.mtu.is_small().into(), awake: e.mtu.is_awake().into() };
+        self.mtu_counts.replace(core::mem::replace(&mut e.counted, now), now);
+    }
+    #[inline(always)]
     pub fn get(&self, i: u32) -> &PathEntry {
         self.slots[i as usize].as_ref().expect("only live path contexts are referred to")
     }
+    #[inline(always)]
     pub fn get_mut(&mut self, i: u32) -> &mut PathEntry {
         self.slots[i as usize].as_mut().expect("only live path contexts are referred to")
     }

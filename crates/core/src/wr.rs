@@ -245,7 +245,12 @@ impl WrQueue {
     }
     pub fn pop_front(&mut self, t: &mut WrTable) -> Option<u32> {
         let i = self.front()?;
-        self.remove(t, i);
+        let w = t.get_mut(i);
+        w.queued = false;
+        self.head = w.next;
+        if self.head == NIL {
+            self.tail = NIL;
+        }
         Some(i)
     }
 
@@ -255,7 +260,9 @@ impl WrQueue {
         if !core::mem::take(&mut w.queued) {
             return false;
         }
-        let (prev, next) = (w.prev, w.next);
+        // The first one's may be one that has left.
+        let prev = if self.head == i { NIL } else { w.prev };
+        let next = w.next;
         match prev {
             NIL => self.head = next,
             p => t.get_mut(p).next = next,

@@ -114,7 +114,9 @@ impl<O: Observer> Engine<O> {
         }
         // No way carries less than the least of the table, whatever the peer proves.
         let size = size.max(below(ip, 0, self.mtu_aligned(), 0).unwrap_or(size)).min(self.cfg.mtu);
-        if self.paths.get_mut(pi).mtu.limit(now, size) {
+        let news = self.paths.get_mut(pi).mtu.limit(now, size);
+        self.paths.mtu_count(pi);
+        if news {
             self.mtu_changed(now, pi);
         }
     }

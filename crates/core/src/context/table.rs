@@ -127,9 +127,11 @@ impl ContextTable {
         let same = |&k: &u32| peer_of(&self.slots, k) == Some(*e);
         self.by_endpoint.find(self.keyed.hash_one(e), same).copied()
     }
+    #[inline(always)]
     pub fn get(&self, i: u32) -> &Context {
         self.slots[i as usize].as_ref().expect("only live contexts are referred to")
     }
+    #[inline(always)]
     pub fn get_mut(&mut self, i: u32) -> &mut Context {
         self.slots[i as usize].as_mut().expect("only live contexts are referred to")
     }

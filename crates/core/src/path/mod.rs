@@ -154,15 +154,21 @@ impl PathContext {
     }
 
     /// The active part, created anew if the context had shrunk.
+    #[inline(always)]
     fn grow(&mut self, now: Time) -> (&Params, &mut Active, &mut Credit) {
-        let (p, rtt, min, salt) = (&self.params, self.rtt, self.rtt_ns_min, self.salt);
-        let (retired, budget) = (&mut self.retired, self.rx_budget);
-        let active = self.active.get_or_insert_with(|| {
-            let mut active = Box::new(Active::new(p, now, rtt, min, salt, budget));
-            active.retire_all(p, now, core::mem::take(retired));
-            active
-        });
-        (p, active, &mut self.credit)
+        if self.active.is_none() {
+            self.active = Some(self.active_new(now));
+        }
+        let active = self.active.as_mut().expect("it was made just now");
+        (&self.params, active, &mut self.credit)
+    }
+
+    #[cold]
+    fn active_new(&mut self, now: Time) -> Box<Active> {
+        let (p, rtt, min) = (&self.params, self.rtt, self.rtt_ns_min);
+        let mut active = Box::new(Active::new(p, now, rtt, min, self.salt, self.rx_budget));
+        active.retire_all(p, now, core::mem::take(&mut self.retired));
+        active
     }
 
     /// Whether data may be sent now. `credited`: to an engine that grants credits, which are

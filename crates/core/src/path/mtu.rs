@@ -187,6 +187,16 @@ impl PathMtu {
         self.size
     }
 
+    /// Whether packets may not have the full size.
+    pub fn is_small(&self) -> bool {
+        self.size < u16::MAX
+    }
+
+    /// Whether it matters what arrives and what is echoed.
+    pub fn is_awake(&self) -> bool {
+        self.lost > 0 || self.search.is_some()
+    }
+
     /// A packet with so much payload was lost. Whether it is time to ask.
     pub fn on_lost(&mut self, now: Time, len: u16, ip: IpAddr) -> bool {
         if len <= least_of(ip, false) || self.doubts() {

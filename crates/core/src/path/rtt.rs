@@ -74,6 +74,8 @@ pub(crate) struct Rtt {
     least: Least,
     /// Of whole round trips, as measured here.
     whole: Least,
+    /// [`Self::min_ns`].
+    base_ns: u32,
     half_began: Time,
     widened: u8,
     rounds_quiet: u8,
@@ -86,6 +88,7 @@ impl Rtt {
         Self {
             all,
             on_time: Smoothed::default(),
+            base_ns: min_ns,
             least: Least::known(least),
             // What was believed stays so, and is no reason to believe still less.
             whole: Least::known(least.saturating_add(least / 3)),
@@ -107,15 +110,13 @@ impl Rtt {
         }
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);
-        ns.saturating_sub(self.least.get().max(self.floor_ns()))
+        self.base_ns = self.least.get().max(self.floor_ns());
+        ns.saturating_sub(self.base_ns)
     }
 
     /// Least RTT in ns; 0 before the first sample.
     pub(crate) fn min_ns(&self) -> u32 {
-        match self.least.get() {
-            u32::MAX => 0,
-            least => least.max(self.floor_ns()),
-        }
+        self.base_ns
     }
 
     /// No round trip is believed to be shorter, whatever the peer says of how long packets waited

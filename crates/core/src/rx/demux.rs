@@ -28,10 +28,12 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, Drop> {
         let h = &packet.header;
         let from = Endpoint { ip: meta.src_ip, port: self.cfg.port_base + u16::from(h.slot) };
-        if self.lacks_checksum(h) {
-            return Err(Drop::Unchecked);
-        }
         match packet.body {
+            Body::Open(_) | Body::OpenAck(_) | Body::Challenge { .. } | Body::Reset { .. }
+                if self.lacks_checksum(h) =>
+            {
+                return Err(Drop::Unchecked);
+            }
             Body::Open(p) => {
                 let size = Self::narrow_of(lens(packet), p.mtu);
                 return self.open_received(now, from, h, &p, size);
@@ -83,15 +85,10 @@ impl<O: Observer> Engine<O> {
         self.body_received(now, ci, meta, packet)
     }
 
-    /// Whether the packet is of a kind that is checked whatever was agreed on, and is not: the flag
+    /// Whether the packet, of a kind that is checked whatever was agreed on, is not: the flag
     /// itself may have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
-        let always = matches!(
-            h.kind,
-            PacketType::Open | PacketType::OpenAck | PacketType::Challenge | PacketType::Reset
-        );
-        always
-            && self.cfg.integrity != Integrity::Off
+        self.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)
             && !planted!(UncheckedTaken)
     }
@@ -120,14 +117,20 @@ impl<O: Observer> Engine<O> {
         }
         let n = psn::expand(h.tx_num, a.replay.newest());
         if !a.replay.take(n) {
-            // One side has the numbers wrong: the peer is asked for its own.
-            if a.replay.refused().is_multiple_of(REPLAYS_MAX) {
-                let _ = self.doubt_begin(now, ci, false);
-            }
-            return Err(Drop::Replay);
+            return Err(self.replay_refused(now, ci));
         }
         c.rx_tx_num_max = c.act().replay.newest();
         Ok(())
+    }
+
+    /// A transmission number was refused. If many were, one side has the numbers wrong: the peer is
+    /// asked for its own.
+    #[cold]
+    fn replay_refused(&mut self, now: Time, ci: u32) -> Drop {
+        if self.contexts.get_mut(ci).act().replay.refused().is_multiple_of(REPLAYS_MAX) {
+            let _ = self.doubt_begin(now, ci, false);
+        }
+        Drop::Replay
     }
 
     /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was

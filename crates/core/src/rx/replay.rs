@@ -74,9 +74,12 @@ impl Replay {
     /// alone.
     #[must_use]
     pub fn take(&mut self, n: u64) -> bool {
-        let taken = self.is_new(n);
-        self.refused = if taken { 0 } else { self.refused.wrapping_add(1) };
-        taken
+        if self.is_new(n) {
+            self.refused = 0;
+            return true;
+        }
+        self.refused = self.refused.wrapping_add(1);
+        false
     }
 
     fn is_new(&mut self, n: u64) -> bool {

@@ -119,7 +119,9 @@ impl<O: Observer> Engine<O> {
             self.counters.echoes_refused += 1;
             return;
         }
-        self.paths.get_mut(path_ctx).mtu.on_echo(ci, e.tx_num);
+        if self.paths.mtu_counts.awake > 0 {
+            self.mtu_passed(ci, Some(e.tx_num), None);
+        }
         let a = self.contexts.get_mut(ci).act();
         if let Some(lost) = a.loss.recall(e.tx_num)
             && lost.blame != Blame::None
@@ -187,13 +189,15 @@ impl<O: Observer> Engine<O> {
     }
 
     /// `p` has arrived, of which that was not known.
-    #[inline]
+    #[inline(always)]
     fn psn_arrived(&mut self, now: Time, ci: u32, p: u32, was: &Sent, tally: &mut Tally) {
         tally.psns += 1;
         let path_ctx = self.contexts.get(ci).path_ctx;
         // Late or not, as large as that it has passed.
-        if was.kind.recalled().is_none() {
-            self.paths.get_mut(path_ctx).mtu.on_arrived(was.len);
+        let awake = self.paths.mtu_counts.awake > 0;
+        debug_assert!(awake || !self.paths.get(path_ctx).mtu.is_awake(), "counted");
+        if awake && was.kind.recalled().is_none() {
+            self.mtu_passed(ci, None, Some(was.len));
         }
         if was.state == SentState::InFlight {
             tally.bytes += was.wire_bytes;

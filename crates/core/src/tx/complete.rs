@@ -47,36 +47,38 @@ fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
 
 impl<O: Observer> Engine<O> {
     /// One PSN of request `wi` was judged.
+    #[inline(always)]
     pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
-        let w = self.wrs.get_mut(wi);
-        w.open -= 1;
-        let (again, ci) = (may_come_again(w, kind, verdict), w.ctx);
-        if verdict != Verdict::Ok {
-            self.refusal_note(ci);
+        self.wrs.get_mut(wi).open -= 1;
+        if verdict == Verdict::Ok {
+            self.wr_check_done(wi);
+        } else {
+            self.wr_segment_refused(now, wi, kind, verdict);
         }
+    }
+
+    #[cold]
+    fn wr_segment_refused(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
+        let w = self.wrs.get(wi);
+        let (again, ci) = (may_come_again(w, kind, verdict), w.ctx);
+        self.refusal_note(ci);
         let w = self.wrs.get_mut(wi);
         match verdict {
-            Verdict::Ok => {}
             Verdict::Rnr if again && w.rnr_retries() => {
                 if w.rnr_left < RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
                     w.rnr_left -= 1;
                 }
-                return self.wr_back_off(now, wi, kind);
+                self.wr_back_off(now, wi, kind);
             }
-            Verdict::Busy if again && self.busy_bear(now, wi) => {
-                return self.wr_back_off(now, wi, kind);
-            }
+            Verdict::Busy if again && self.busy_bear(now, wi) => self.wr_back_off(now, wi, kind),
             // For longer than is borne: the peer has no resources for it, either.
-            Verdict::Busy if again => return self.wr_fail(wi, Status::RemoteRnr),
-            refused => {
-                let status = status_of(refused);
-                return self.wr_fail(wi, status);
-            }
+            Verdict::Busy if again => self.wr_fail(wi, Status::RemoteRnr),
+            refused => self.wr_fail(wi, status_of(refused)),
         }
-        self.wr_check_done(wi);
     }
 
     /// Ends the request if nothing of it is open.
+    #[inline]
     pub(crate) fn wr_check_done(&mut self, wi: u32) {
         let w = self.wrs.get(wi);
         if w.open > 0 && !planted!(FirstSegmentCompletes) {

@@ -31,14 +31,14 @@ impl<O: Observer> Engine<O> {
         if let Some(msg_id) = a.cancels.pop_front() {
             return Some(a.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
         }
+        let served_first = a.job_cursor & 1 == 0;
         if !a.recuts.is_empty()
             && let Some(p) = self.recut_cut(ci)
         {
             return Some(p);
         }
-        let a = self.contexts.get_mut(ci).act();
         // Reads being served and own requests take turns.
-        if a.job_cursor & 1 == 0 {
+        if served_first {
             self.job_cut(ci).or_else(|| self.flow_cut(ci))
         } else {
             self.flow_cut(ci).or_else(|| self.job_cut(ci))
@@ -47,6 +47,9 @@ impl<O: Observer> Engine<O> {
 
     /// The next segment of a region being served, jobs in turn.
     fn job_cut(&mut self, ci: u32) -> Option<u32> {
+        if self.contexts.get_mut(ci).act().jobs.is_empty() {
+            return None;
+        }
         let mtu = u32::from(self.mtu_of(ci));
         let a = self.contexts.get_mut(ci).act();
         let n = a.jobs.len();
@@ -115,6 +118,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Takes the head request out of flow `at`; an empty flow goes.
+    #[inline]
     pub(crate) fn flow_pop(&mut self, ci: u32, at: usize) {
         let a = self.contexts.get_mut(ci).act();
         a.flows[at].queue.pop_front(&mut self.wrs);

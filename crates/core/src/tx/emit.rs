@@ -26,7 +26,6 @@ impl<O: Observer> Engine<O> {
         let body = self.body_of(ci, &entry);
         let payload = self.payload_of(ci, &entry);
         let len = if entry.kind.recalled().is_some() { 0 } else { entry.len };
-        let mtu = self.mtu_of(ci);
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let path_ctx = c.path_ctx;
@@ -43,8 +42,7 @@ impl<O: Observer> Engine<O> {
         let blocked = matches!(pc.gate(now, credited), Gate::Blocked);
         let a = self.contexts.get_mut(ci).act();
         let last = blocked || !a.has_to_send();
-        let with_ack =
-            (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, mtu, plain_len);
+        let with_ack = (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, plain_len);
         let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
         if with_ack {
             flags |= Flags::ACK_BLOCK;
@@ -86,7 +84,7 @@ impl<O: Observer> Engine<O> {
 
     /// Builds the acknowledgment into the scratch block if one is pending and fits beside
     /// `plain_len` bytes of packet without leaving anything unsaid.
-    fn ack_fits(&mut self, now: Time, ci: u32, mtu: u16, plain_len: usize) -> bool {
+    fn ack_fits(&mut self, now: Time, ci: u32, plain_len: usize) -> bool {
         let a = self.contexts.get_mut(ci).act();
         if a.ack.is_quiet() {
             return false;
@@ -94,7 +92,7 @@ impl<O: Observer> Engine<O> {
         if self.ack_build(now, ci).is_some() {
             return false;
         }
-        let limits = &self.contexts.get(ci).limits;
+        let (mtu, limits) = (self.mtu_of(ci), &self.contexts.get(ci).limits);
         // The checksum lies in the room that is kept for the tag of a seal.
         let budget =
             usize::from(mtu) + OVERHEAD_BYTES - srd_wire::AEAD_TAG_BYTES + limits.check_bytes();

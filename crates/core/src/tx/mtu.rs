@@ -32,9 +32,32 @@ pub(crate) struct Recut {
 
 impl<O: Observer> Engine<O> {
     /// Payload of a packet of `ci` at most, now: what both sides take, and what the way carries.
+    #[inline(always)]
     pub(crate) fn mtu_of(&self, ci: u32) -> u16 {
         let c = self.contexts.get(ci);
-        c.limits.mtu.min(self.paths.get(c.path_ctx).mtu.size())
+        let full = self.paths.mtu_counts.small == 0;
+        debug_assert!(!full || !self.paths.get(c.path_ctx).mtu.is_small(), "counted");
+        if full { c.limits.mtu } else { c.limits.mtu.min(self.mtu_of_path(c.path_ctx)) }
+    }
+
+    #[cold]
+    fn mtu_of_path(&self, pi: u32) -> u16 {
+        self.paths.get(pi).mtu.size()
+    }
+
+    /// A packet of context `ci` was echoed, or, with the length of its payload, is known to have
+    /// arrived, while that matters for some address.
+    #[cold]
+    pub(crate) fn mtu_passed(&mut self, ci: u32, echoed: Option<u32>, arrived: Option<u16>) {
+        let pi = self.contexts.get(ci).path_ctx;
+        let mtu = &mut self.paths.get_mut(pi).mtu;
+        if let Some(tx_num) = echoed {
+            mtu.on_echo(ci, tx_num);
+        }
+        if let Some(len) = arrived {
+            mtu.on_arrived(len);
+        }
+        self.paths.mtu_count(pi);
     }
 
     /// Payload of a packet to `ip` at most, as far as is known; `None` if nothing is known to be
@@ -62,7 +85,9 @@ impl<O: Observer> Engine<O> {
         let told = payload_max.filter(|&max| max < payload_len);
         let told = told.map(|max| if aligned { max - max % 128 } else { max });
         let size = told.unwrap_or_else(|| next_below(ip, payload_len, aligned)).max(MTU_MIN);
-        if self.paths.get_mut(pi).mtu.limit(now, size) {
+        let news = self.paths.get_mut(pi).mtu.limit(now, size);
+        self.paths.mtu_count(pi);
+        if news {
             self.mtu_changed(now, pi);
         }
     }
@@ -83,11 +108,15 @@ impl<O: Observer> Engine<O> {
             entry.mtu.search_begin(now, ci, full);
             self.mtu_round(now, pi);
         }
+        self.paths.mtu_count(pi);
     }
 
     /// Whether it is being asked if packets of that size can arrive at all: for the few rounds that
     /// takes, they are sent on.
     pub(crate) fn mtu_doubted(&self, ci: u32, len: u16) -> bool {
+        if self.paths.mtu_counts.awake == 0 {
+            return false;
+        }
         let entry = self.paths.get(self.contexts.get(ci).path_ctx);
         entry.mtu.doubts() && len > next_below(entry.ip, 0, false)
     }
@@ -114,6 +143,11 @@ impl<O: Observer> Engine<O> {
 
     /// The timer of the paths to an address has fired.
     pub(crate) fn mtu_fire(&mut self, now: Time, pi: u32) {
+        self.mtu_look(now, pi);
+        self.paths.mtu_count(pi);
+    }
+
+    fn mtu_look(&mut self, now: Time, pi: u32) {
         let (seen, rxq_drops) = (self.seen(now), self.rxq_drops);
         let entry = self.paths.get_mut(pi);
         // The answers may wait in our socket.

@@ -360,6 +360,7 @@ impl Scoreboard {
 
     /// `p` has arrived, and its verdict is not known. Returns its entry as it was, or `None` if all
     /// that was known.
+    #[inline(never)]
     pub fn mark_arrived(&mut self, p: u32) -> Option<Sent> {
         self.settle(p, SentState::Arrived)
     }
