@@ -398,6 +398,14 @@ impl Emitter<'_> {
             dir.psn_first.get_or_insert(h.psn);
             let now = match p.body {
                 Body::Tombstone => Carried::Nothing,
+                // Nobody awaits a response to message 0.
+                Body::ReadResp(r)
+                    if r.msg_id == 0
+                        && r.status == ReadStatus::RegionGone
+                        && self.cfg.mtu_search =>
+                {
+                    Carried::Recall
+                }
                 Body::ReadResp(r) => Carried::Data(Some(r.msg_id), r.offset, h.kind as u8),
                 Body::Cancel { msg_id } => Carried::Data(Some(msg_id), 0, h.kind as u8),
                 Body::Write(_, r) | Body::WriteImm { rdma: r, .. } => {
@@ -406,7 +414,8 @@ impl Emitter<'_> {
                 _ => Carried::Data(request, 0, h.kind as u8),
             };
             let was = dir.psns.insert(h.psn, now);
-            if was.is_some_and(|w| w != now && now != Carried::Nothing) {
+            let ends = matches!(now, Carried::Nothing | Carried::Recall);
+            if was.is_some_and(|w| w != now && !ends) {
                 wrong = was;
             }
             // A request whose place is empty may have ended, though nobody has polled that yet; it

@@ -121,6 +121,16 @@ fn one(d: &mut Draw, s: &Scenario, c: Class, out: &mut Vec<(Ps, Fault)>) {
             let how = if d.percent(50) { EcnFault::Set } else { EcnFault::Clear };
             impair(Target::Core, Effect::Ecn(how), Effect::Ecn(EcnFault::None));
         }
+        // Engines look for the size that passes, and must find that all do.
+        Class::Mtu if s.config.mtu_search && s.seed.is_multiple_of(3) => {}
+        Class::Mtu if s.config.mtu_search => {
+            // All ways at once, soon, and until nearly the end; 484 bytes are the least that a
+            // packet of the smallest size takes.
+            let (at, end) = (d.range(5, 800) * US, s.heal_at * d.range(30, 98) / 100);
+            let on = Effect::Mtu(Some(d.pick(&[500, 576, 800])));
+            out.push((at, Fault::Impair { at: Target::All, effect: on }));
+            out.push((end, Fault::Impair { at: Target::All, effect: Effect::Mtu(None) }));
+        }
         Class::Mtu => {
             let most = u32::from(s.config.mtu) + d.range(20, 110) as u32;
             impair(Target::Cable(cable(d, s)), Effect::Mtu(Some(most)), Effect::Mtu(None));

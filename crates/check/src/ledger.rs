@@ -206,6 +206,8 @@ pub enum Carried {
     Data(Option<u32>, u32, u8),
     /// Nothing any more.
     Nothing,
+    /// The question whether what it carried has arrived: it is too large for the way now.
+    Recall,
 }
 
 /// Faults of the checker itself, to prove that the oracles are awake.
@@ -239,6 +241,10 @@ pub struct Tally {
     pub judged: u64,
     /// Packets sent again.
     pub retransmitted: u64,
+    /// Times that packets to an address got another size.
+    pub sizes: u64,
+    /// PSNs that were recalled because they had become too large.
+    pub recalls: u64,
     /// Verdicts "not ready".
     pub rnr: u64,
     /// Engines killed and started again.
@@ -268,6 +274,8 @@ impl Tally {
             (&mut self.failed, other.failed),
             (&mut self.judged, other.judged),
             (&mut self.retransmitted, other.retransmitted),
+            (&mut self.sizes, other.sizes),
+            (&mut self.recalls, other.recalls),
             (&mut self.rnr, other.rnr),
             (&mut self.restarts, other.restarts),
             (&mut self.stale, other.stale),
@@ -306,6 +314,8 @@ pub struct Ledger {
     pub tags: FxHashMap<(u16, u32), u32>,
     /// Pairs of engines between which contexts were ended by silence or restart.
     pub disturbed: bool,
+    /// From when on some way may carry smaller packets only.
+    pub narrow_from: Option<Ps>,
     /// The network has healed.
     pub calm: bool,
     /// Fault of the checker itself.

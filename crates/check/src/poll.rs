@@ -44,6 +44,12 @@ impl Node {
                     *self.engagements.entry(peer).or_default() += 1;
                     self.silent(led, peer);
                 }
+                AsyncEvent::PathMtu(ip, size) => {
+                    let narrow = led.narrow_from.is_some_and(|from| from <= led.now);
+                    led.require(narrow, Oracle::Paths, || {
+                        format!("engine {id}: {size} bytes to {ip}, and all sizes pass")
+                    });
+                }
                 AsyncEvent::PeerUnreachable(peer) => {
                     *self.engagements.entry(peer).or_default() += 1;
                     led.disturbed = true;
@@ -227,7 +233,10 @@ fn failed(led: &mut Ledger, id: u32, status: Status) {
         Status::RemoteFeatureMismatch => r.judged(Verdict::FeatureMismatch) || r.verdicts == 0,
         Status::RemoteAbort => disturbed,
         Status::LocalUnrespRemote | Status::LocalUnreachRemote => true,
-        Status::LocalBadLength => matches!(r.wr.op, Opcode::Send | Opcode::SendImm),
+        // Longer than what the way carries, and told that it has not arrived.
+        Status::LocalBadLength => {
+            matches!(r.wr.op, Opcode::Send | Opcode::SendImm) && (r.datagram || r.delivered == 0)
+        }
         Status::Flushed | Status::LocalInvalidAh => true,
         _ => false,
     };

@@ -147,6 +147,10 @@ pub struct Scenario {
     pub incidents: Vec<(Ps, u32, Incident)>,
 }
 
+/// The phase with faults of a world whose ways are narrow: ten rounds of probes in waits that
+/// double from a few timeouts on.
+const NARROW_PS: Ps = 100 * MS;
+
 /// Streams of a seed.
 pub(crate) mod stream {
     pub const SHAPE: u64 = 1;
@@ -161,6 +165,7 @@ pub(crate) mod stream {
     /// Chosen like `FOCUS`.
     pub const HOSTILE: u64 = 36;
     pub const INTEGRITY: u64 = 37;
+    pub const NARROW: u64 = 38;
 }
 
 impl Scenario {
@@ -199,6 +204,11 @@ impl Scenario {
         config.integrity = integrity_draw(seed);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
+        let heal_at = narrow(seed, classes, &mut config).unwrap_or(heal_at);
+        if config.mtu_search {
+            // There is work when the size is found, and long enough messages to be cut.
+            profile.messages = (8 * profile.messages).min(limits.messages);
+        }
         let mut s = Self {
             seed,
             bytes: part(3).to_vec(),
@@ -454,6 +464,19 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
     c.rnr.delay_first = Span::from_us(d.pick(&[1, 20]));
     c.rnr.delay_max = Span::from_us(d.pick(&[50, 500]));
     c
+}
+
+/// In some worlds whose cables drop large packets all of them do, and engines look for the size
+/// that passes. That takes a while: how long.
+fn narrow(seed: u64, classes: Classes, c: &mut EngineConfig) -> Option<Ps> {
+    let narrow = classes.has(Class::Mtu) && Draw::new(seed, stream::NARROW, 0).percent(50);
+    if narrow {
+        // Sizes below the least that every link carries are not looked for.
+        let padding = if c.open_padded_len > 0 { 1024 - c.mtu } else { 0 };
+        (c.mtu, c.mtu_search) = (1024, true);
+        c.open_padded_len += padding;
+    }
+    narrow.then_some(NARROW_PS)
 }
 
 /// Which packets carry a checksum. It is not calculated here, where payload has no bytes: what the

@@ -143,10 +143,12 @@ impl Summary {
         );
         let _ = writeln!(
             out,
-            "{} packets: {} sent again, {} judged, {} of them not ready; {} lost, {} doubled, {} \
-             damaged, {} marked by the network",
+            "{} packets: {} sent again, {} recalled after {} changes of size, {} judged, {} of \
+             them not ready; {} lost, {} doubled, {} damaged, {} marked by the network",
             t.packets,
             t.retransmitted,
+            t.recalls,
+            t.sizes,
             t.judged,
             t.rnr,
             self.lost_total(),

@@ -6,12 +6,14 @@ use crate::packet::Pkt;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use srd_core::Status;
-use srd_fabric::{Fault, HostId, MS, Ps, Totals, World, WorldConfig};
+use srd_fabric::{Effect, Fault, HostId, MS, Ps, Totals, World, WorldConfig};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Events after which a world is stuck in a loop: some hundred times what the largest needs.
 const EVENTS_MAX: u64 = 20_000_000;
+/// Payload of the packets that pass where ways are narrow.
+const MTU_LEAST: u16 = 384;
 /// Rounds of new work after the settling time. Peers may learn of a restart in all but the last.
 const ROUNDS: u64 = 8;
 
@@ -54,6 +56,7 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     // Where the table is small, contexts of silent peers are thrown away.
     let crowded = s.config.contexts_max < 64;
     let mut ledger = Ledger { disturbed: crowded, tamper: options.tamper, ..Ledger::default() };
+    ledger.narrow_from = s.faults.iter().filter(|f| is_narrowing(&f.1)).map(|f| f.0).min();
     ledger.public = vec![Public::default(); engines];
     ledger.trace = options.trace.then(Box::default);
     let led = Rc::new(RefCell::new(ledger));
@@ -83,6 +86,8 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     for h in 0..s.hosts {
         for node in net.host_mut(HostId(h)).nodes() {
             led_ref.tally.retransmitted += node.engine.counters().retrans_pkts;
+            led_ref.tally.sizes += node.engine.counters().mtu_changes;
+            led_ref.tally.recalls += node.engine.counters().recalls;
         }
     }
     Outcome {
@@ -92,6 +97,10 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
         network: net.totals(),
         trace: led_ref.trace.take(),
     }
+}
+
+fn is_narrowing(f: &Fault) -> bool {
+    matches!(f, Fault::Impair { effect: Effect::Mtu(Some(_)), .. })
 }
 
 /// Everything that happens by itself.
@@ -117,6 +126,7 @@ fn schedule(s: &Scenario, net: &mut Net) {
 fn packets_left(led: &Ledger, s: &Scenario) -> u64 {
     let engines = (0..s.hosts).flat_map(|h| s.slots.iter().map(move |&slot| (h, slot)));
     let mtu = engines.map(|(h, slot)| s.config_of(h, slot).mtu).min().unwrap_or(64);
+    let mtu = if s.config.mtu_search { mtu.min(MTU_LEAST) } else { mtu };
     let live = led.reqs.iter().filter(|r| r.state == ReqState::Live);
     live.map(|r| u64::from(r.wr.len.div_ceil(mtu.into())) + 1).sum()
 }
@@ -161,6 +171,8 @@ fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net, last: Ps) {
             ReqState::Done(Status::RemoteRnr) => r.rnr_retry < 7,
             // A table that is too small for all peers may stay full.
             ReqState::Done(_) if s.config.contexts_max < 64 => true,
+            // It is tried but once a second whether longer ones pass again.
+            ReqState::Done(Status::LocalBadLength) => r.at < last || s.config.mtu_search,
             ReqState::Done(status) => r.at < last || status == Status::Ok,
             ReqState::Released | ReqState::Orphan => r.at < last,
         };

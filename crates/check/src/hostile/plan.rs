@@ -158,6 +158,8 @@ fn plan(d: &mut Draw) -> Plan {
         // Each is a loss: so few that no silence comes of them.
         plan.damage = plan.damage.min(DAMAGE_SOUND_MAX);
     }
+    // Engines look for the size that passes, and liars may say what they like about it.
+    plan.config.mtu_search = class == Class::Liar && d.percent(50);
     plan.mixed = plan.config.integrity == Integrity::On && !damage && d.percent(30);
     plan
 }

@@ -65,6 +65,16 @@ state_machine! {
     ended: Opening | HalfOpen | Open | Closing => Closed;
 }
 
+/// An Open-Ack that waits to leave. (An `Option` of it would be larger.)
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answer {
+    pub waits: bool,
+    /// Bytes that it is padded to; 0: no more than it must have.
+    pub padded_len: u16,
+    /// 0 to an Open, else to the Challenge with this number.
+    pub cookie: u64,
+}
+
 /// The part that exists for every peer.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -76,8 +86,7 @@ pub(crate) struct Context {
     pub peer_incarnation: u64,
     /// Cookie of the last challenge, for our next Open.
     pub cookie: u64,
-    /// The answer that waits to leave: 0 to an Open, else to the Challenge with this number.
-    pub answer: Option<(u64, u16)>,
+    pub answer: Answer,
     /// Path-and-rate context of the peer's address.
     pub path_ctx: u32,
     pub limits: Negotiated,
@@ -379,7 +388,7 @@ impl Context {
             own_told: false,
             tag_fresh: false,
             open_disowned: false,
-            answer: None,
+            answer: Answer::default(),
             key_guessed: false,
             active: None,
         }

@@ -2,6 +2,7 @@
 
 use crate::api::{Endpoint, Transmit, TxSink};
 use crate::config::{Integrity, PathPolicy};
+use crate::context::Answer;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::CONTROL_QUEUE_MAX;
@@ -83,11 +84,14 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
         let full = self.answers.len() >= CONTROL_QUEUE_MAX;
         let answer = &mut self.contexts.get_mut(ci).answer;
-        if answer.is_none() && full {
+        if full && !answer.waits {
             self.counters.control_dropped += 1;
-        } else if answer.replace((cookie, padded_len)).is_none() {
+            return;
+        }
+        if !answer.waits {
             self.answers.push_back(ci);
         }
+        *answer = Answer { waits: true, padded_len, cookie };
     }
 
     /// Up to `most` handshake packets: those that we begin, then answers. Each takes a path at
@@ -100,8 +104,8 @@ impl<O: Observer> Engine<O> {
                 continue;
             }
             let Some(ci) = self.answers.pop_front() else { return };
-            let answer = self.contexts.find_mut(ci).and_then(|c| c.answer.take());
-            let Some((cookie, padded_len)) = answer else { continue };
+            let answer = self.contexts.find_mut(ci).map(|c| core::mem::take(&mut c.answer));
+            let Some(Answer { waits: true, padded_len, cookie }) = answer else { continue };
             let mut params = self.open_params(ci);
             let c = self.contexts.get_mut(ci);
             if c.peer_tag == 0 {

@@ -73,7 +73,7 @@ impl<O: Observer> Engine<O> {
 
     /// The next segment of an own request, queue pairs in turn.
     fn flow_cut(&mut self, ci: u32) -> Option<u32> {
-        let mut tried = 0;
+        let (mut tried, mut turned) = (0, None);
         loop {
             let a = self.contexts.get_mut(ci).act();
             a.job_cursor &= !1;
@@ -89,7 +89,12 @@ impl<O: Observer> Engine<O> {
                     self.flow_advance(ci, at, wi);
                     return Some(p);
                 }
+                // It needs a credit since its packet has become several, and what holds that may
+                // wait behind it.
+                Admit::Later
+                    if self.wrs.get(wi).started && self.flow_turns(ci, at, &mut turned) => {}
                 Admit::Later => {
+                    turned = None;
                     tried += 1;
                     self.contexts.get_mut(ci).act().flow_cursor = at + 1;
                 }
@@ -99,6 +104,20 @@ impl<O: Observer> Engine<O> {
                 }
             }
         }
+    }
+
+    /// Puts the head of flow `at`, a write with immediate that was refused before, behind the
+    /// others of it, unless all have had their turn. `turned`: the first that was put there.
+    fn flow_turns(&mut self, ci: u32, at: usize, turned: &mut Option<u32>) -> bool {
+        let queue = &mut self.contexts.get_mut(ci).act().flows[at].queue;
+        let wrs = &self.wrs;
+        let refused = |w: &crate::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
+        let may = |wi: &u32| refused(wrs.get(*wi)) && *turned != Some(*wi);
+        let Some(wi) = queue.front().filter(may) else { return false };
+        turned.get_or_insert(wi);
+        queue.pop_front(&mut self.wrs);
+        queue.push_back(&mut self.wrs, wi);
+        true
     }
 
     /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
