@@ -293,9 +293,10 @@ impl Active {
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
+        let floor_ns = self.rtt.floor_ns();
         let entry = self.set.get_mut(path);
         entry.rtt.on_sample(ns);
-        entry.rtt_ns_min = entry.rtt_ns_min.min(ns);
+        entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         let late = self.lateness(queue_ns, base, target);
         if late == 0 {
@@ -446,14 +447,10 @@ impl Active {
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {
-        let floor_ns = self.rtt.floor_ns();
         out.extend(self.set.paths.iter().enumerate().map(|(i, e)| PathStats {
             path: i as u8,
             rtt_ns_smoothed: u64::from(e.rtt.srtt_ns),
-            rtt_ns_min: match e.rtt_ns_min {
-                u32::MAX => 0,
-                ns => u64::from(ns.max(floor_ns)),
-            },
+            rtt_ns_min: if e.rtt_ns_min == u32::MAX { 0 } else { u64::from(e.rtt_ns_min) },
             packets_sent: e.sent(),
             packets_lost: u64::from(e.lost),
             packets_ce: u64::from(e.ce),
