@@ -91,6 +91,9 @@ impl<O: Observer> Engine<O> {
         if !answer.waits {
             self.answers.push_back(ci);
         }
+        // Of a full Open and a smaller one beside it, the full one is answered: without padding.
+        let full = answer.waits && padded_len.min(answer.padded_len) == 0;
+        let padded_len = if full { 0 } else { padded_len.max(answer.padded_len) };
         *answer = Answer { waits: true, padded_len, cookie };
     }
 
