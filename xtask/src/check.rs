@@ -35,8 +35,8 @@ pub fn gate() -> Result {
     all(None)
 }
 
-/// Fresh seeds for so many minutes, or the gate's. The number of fresh seeds depends on the machine,
-/// their order does not: the summary says which were run.
+/// Fresh seeds for so many minutes, or the gate's. The number of fresh seeds depends on the
+/// machine, their order does not: the summary says which were run.
 fn all(minutes: Option<u64>) -> Result {
     let commit = commit()?;
     let program = build(None)?;
