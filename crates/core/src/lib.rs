@@ -28,45 +28,36 @@ macro_rules! planted {
     };
 }
 
-mod ahead;
 mod api;
 mod bucket;
 pub mod config;
 pub mod counters;
+mod engine;
 pub mod events;
+mod hash;
 pub mod limits;
+mod objects;
+mod outbox;
+mod params;
 pub mod path;
+mod peer;
 #[cfg(planted_bugs)]
 pub mod planted;
+mod psn;
+mod random;
 pub mod rate;
 pub mod rng;
-pub mod time;
-
-mod context;
-mod cq;
-mod engine;
-mod footprint;
-mod housekeeping;
-mod keys;
-mod memory;
-mod objects;
-mod path_table;
-mod psn;
-mod qp;
-mod random;
 mod rx;
 mod state;
+pub mod time;
 mod timer;
 mod tx;
-mod wr;
 
-pub use ahead::{Coming, LOOK_AHEAD_STAGES};
 pub use api::*;
 pub use config::EngineConfig;
-pub use context::ContextState;
-pub use engine::{ContextStats, Engine};
-pub use objects::ObjectError;
-pub use qp::{QpAttr, QpInit, QpModify, QpState};
+pub use engine::{Coming, ContextStats, Engine, LOOK_AHEAD_STAGES, ObjectError};
+pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
+pub use peer::ContextState;
 pub use random::Randomness;
 pub use rng::Rng;
 pub use srd_wire as wire;

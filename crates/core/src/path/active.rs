@@ -2,11 +2,11 @@
 
 use super::ack_path::AckPaths;
 use super::health::{Health, Loss};
-use super::params::{Params, ns32};
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::{Gate, PathStats, Sample};
 use crate::events::LossRule;
+use crate::params::{Params, ns32};
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
 use crate::rate::{Link, RatePolicy, RateState, RoundMeter};

@@ -1,8 +1,8 @@
 //! Health of paths: penalties, retirement, probes, and the freeze while the peer is silent.
 
-use super::params::Params;
 use super::set::{PathSet, PathState};
 use crate::events::LossRule;
+use crate::params::Params;
 use crate::time::{Span, Time};
 
 /// Highest penalty: a path is passed over at most this many times.

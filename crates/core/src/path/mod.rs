@@ -11,17 +11,16 @@ mod active;
 mod choose;
 mod health;
 mod mtu;
-mod params;
 mod rtt;
 mod set;
+pub(crate) mod table;
 
 pub(crate) use mtu::{Found, PathMtu, below, next_below};
-pub(crate) use params::Params;
-use params::ns32;
 pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
+use crate::params::{Params, ns32};
 use crate::random::Random;
 use crate::rate::credit::Credit;
 use crate::rate::{RatePolicy, RateState, pacing};

@@ -1,6 +1,6 @@
 //! Round-trip times: smoothed per path and per peer, least per peer, and the slack for reordering.
 
-use super::params::{Params, ns32};
+use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
 
 /// The least RTT is the least of this span and the one before it: it forgets after 5 to 10 s.

@@ -1,7 +1,7 @@
 //! Constant rate and inflight cap: for measurements, and for networks that are provisioned.
 
 use super::{Link, RatePolicy, Round};
-use crate::path::Params;
+use crate::params::Params;
 
 #[derive(Debug)]
 pub(crate) struct FixedRate {

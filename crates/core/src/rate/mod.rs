@@ -15,7 +15,7 @@ pub use grant::Granter;
 pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
-use crate::path::Params;
+use crate::params::Params;
 use fixed::FixedRate;
 use srd::SrdRate;
 
@@ -137,7 +137,5 @@ impl RatePolicy for RateState {
     }
 }
 
-#[cfg(test)]
-mod model;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
 //! The controller in a small model of a network, and the parts by themselves.
 
+mod model;
+
 use super::credit::Credit;
-use super::model::{MTU, Model};
 use super::pacing::Pacing;
 use super::srd::SrdRate;
 use super::{Granter, Link, RatePolicy as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
+use model::{MTU, Model};
 use srd_wire::HEADER_BYTES;
 
 const GB: u64 = 1_000_000_000;

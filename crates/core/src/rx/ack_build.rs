@@ -14,7 +14,7 @@ const FLOWS_SCAN: u32 = 32;
 
 impl<O: Observer> Engine<O> {
     /// Writes the block for context `ci` into the scratch block. Returns the PSNs it could not
-    /// speak of, for [`crate::rx::ack::AckState::sent`].
+    /// speak of, for [`crate::peer::ack::AckState::sent`].
     pub(crate) fn ack_build(&mut self, now: Time, ci: u32) -> Option<(u32, u32)> {
         let rx_budget = self.rx_budget_share(now);
         let c = self.contexts.get_mut(ci);

@@ -3,14 +3,14 @@
 use crate::api::{
     AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
 };
-use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::GRH_BYTES;
+use crate::objects::qp::Qp;
+use crate::peer::ContextState;
+use crate::peer::window::Seen;
 use crate::psn;
-use crate::qp::Qp;
-use crate::rx::window::Seen;
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Message, Packet, Verdict};
 

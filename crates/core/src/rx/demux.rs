@@ -2,11 +2,11 @@
 
 use crate::api::{Endpoint, Rx, RxMeta};
 use crate::config::Integrity;
-use crate::context::ContextState;
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::{REPLAYS_MAX, WINDOW_MAX};
+use crate::peer::ContextState;
 use crate::psn;
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};

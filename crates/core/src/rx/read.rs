@@ -6,42 +6,10 @@ use crate::api::{
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
+use crate::objects::wr::WrState;
+use crate::peer::read_job::{ReadJob, job_abort};
 use crate::rx::deliver::Judged;
-use crate::wr::WrState;
 use srd_wire::{Message, ReadReq, ReadResp, ReadStatus, Verdict};
-
-/// One region being sent to a requester.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadJob {
-    /// Number among this engine's jobs (what the scoreboard refers to).
-    pub id: u32,
-    /// The requester's message.
-    pub msg_id: u32,
-    /// The queue pair it came through.
-    pub qp: Qpn,
-    pub key: MrKey,
-    pub addr: u64,
-    pub len: u32,
-    /// Bytes that have PSNs.
-    pub cut: u32,
-    /// PSNs unresolved.
-    pub open: u32,
-    /// The region went away: an error response is owed (`false`: it has a PSN).
-    pub error_owed: bool,
-    /// Nothing more to cut: aborted by either side.
-    pub dead: bool,
-}
-
-impl ReadJob {
-    /// Whether a packet of it can leave.
-    pub fn has_to_send(&self) -> bool {
-        self.error_owed || (!self.dead && self.cut < self.len)
-    }
-    /// Whether it can be forgotten.
-    pub fn is_done(&self) -> bool {
-        self.open == 0 && !self.has_to_send()
-    }
-}
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn judge_read_req(&mut self, ci: u32, msg: &Message, req: &ReadReq) -> Judged {
@@ -204,14 +172,5 @@ impl<O: Observer> Engine<O> {
                 self.ready_push(ci);
             }
         }
-    }
-}
-
-/// Nothing more of the region is cut into packets.
-fn job_abort(job: &mut ReadJob, unsent: &mut u64) {
-    if !job.dead {
-        *unsent -= u64::from(job.len - job.cut);
-        job.dead = true;
-        job.cut = job.len;
     }
 }

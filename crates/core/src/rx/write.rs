@@ -5,8 +5,8 @@ use crate::api::{
 };
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::peer::write_imm::{ImmStep, Piece};
 use crate::rx::deliver::Judged;
-use crate::rx::write_imm::{ImmStep, Piece};
 use srd_wire::{Message, Rdma, Verdict};
 
 impl<O: Observer> Engine<O> {

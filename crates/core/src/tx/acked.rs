@@ -6,10 +6,10 @@ use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::WINDOW_MAX;
 use crate::path::Sample;
+use crate::peer::given_up::Blame;
+use crate::peer::scoreboard::{Kind, Sent, SentState, within};
 use crate::psn;
 use crate::time::{Span, Time};
-use crate::tx::loss::Blame;
-use crate::tx::scoreboard::{Kind, Sent, SentState, within};
 use srd_wire::{AckBlock, Echo, Verdict};
 
 /// Older echoes are a clock that wrapped, or a peer that invents.

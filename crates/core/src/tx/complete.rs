@@ -4,10 +4,10 @@ use crate::api::{AhId, AsyncEvent, Completion, CompletionKind, Opcode, Qpn, Stat
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RNR_RETRY_INFINITE;
+use crate::objects::wr::{Wqe, WrState};
+use crate::peer::scoreboard::Kind;
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
-use crate::tx::scoreboard::Kind;
-use crate::wr::{Wqe, WrState};
 use srd_wire::Verdict;
 
 /// EFA's status for a verdict that ends a request.
@@ -204,7 +204,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
-    pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::wr::Wqe {
+    pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::objects::wr::Wqe {
         let w = self.wrs.retire(wi);
         if w.state == WrState::Backoff {
             self.timers.disarm(TimerOf::Backoff(wi).number());

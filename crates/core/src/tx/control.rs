@@ -2,45 +2,17 @@
 
 use crate::api::{Endpoint, Transmit, TxSink};
 use crate::config::{Integrity, PathPolicy};
-use crate::context::Answer;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::CONTROL_QUEUE_MAX;
+use crate::outbox::{Control, ProbeOut};
+use crate::peer::Answer;
 use crate::time::Time;
 use crate::tx::Out;
 use srd_wire::{Backlog, Body, Flags, Header, Packet};
 
 /// What a packet has beside its payload.
 const OVERHEAD: u16 = srd_wire::OVERHEAD_BYTES as u16;
-
-/// A packet to someone with whom there may be no context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Control {
-    pub dst: Endpoint,
-    pub dst_tag: u32,
-    pub body: Body,
-    pub padded_len: u16,
-    /// Of a packet that belongs to a context: its transmission number and the next PSN.
-    pub tx_num: u64,
-    pub psn: u32,
-}
-
-/// A probe that is to leave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProbeOut {
-    pub ci: u32,
-    pub path: u8,
-    /// Payload of the packet that it is as large as; 0: no larger than it must be.
-    pub size: u16,
-    /// It belongs to a search for the size that passes.
-    pub asks: bool,
-}
-
-impl ProbeOut {
-    pub fn small(ci: u32, path: u8) -> Self {
-        Self { ci, path, size: 0, asks: false }
-    }
-}
 
 /// A packet without PSN and payload.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,13 @@
 //! Cutting work into packets: which request or read is next, and which bytes of it.
 
 use crate::api::{Opcode, Status};
+use crate::engine::Ending;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RETRANSMITS_MAX;
-use crate::qp::QpState;
-use crate::tx::Ending;
-use crate::tx::scoreboard::{Kind, Sent};
-use crate::wr::WrState;
+use crate::objects::qp::QpState;
+use crate::objects::wr::WrState;
+use crate::peer::scoreboard::{Kind, Sent};
 use srd_wire::Features;
 
 /// May the request at the head of a flow be cut?
@@ -111,7 +111,7 @@ impl<O: Observer> Engine<O> {
     fn flow_turns(&mut self, ci: u32, at: usize, turned: &mut Option<u32>) -> bool {
         let queue = &mut self.contexts.get_mut(ci).act().flows[at].queue;
         let wrs = &self.wrs;
-        let refused = |w: &crate::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
+        let refused = |w: &crate::objects::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
         let may = |wi: &u32| refused(wrs.get(*wi)) && *turned != Some(*wi);
         let Some(wi) = queue.front().filter(may) else { return false };
         turned.get_or_insert(wi);

@@ -4,9 +4,9 @@ use crate::api::{MrKey, Opcode, Payload, Source, Status, Transmit, TxSink, WrHan
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::path::Gate;
+use crate::peer::scoreboard::{Kind, Sent};
 use crate::time::Time;
 use crate::tx::Out;
-use crate::tx::scoreboard::{Kind, Sent};
 use srd_wire::{
     Backlog, Body, Flags, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma, ReadReq,
     ReadResp, ReadStatus,

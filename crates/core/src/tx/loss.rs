@@ -1,14 +1,14 @@
 //! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and
 //! the silence that is nobody's loss.
 
-use crate::context::{Active, ContextState};
 use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
+use crate::outbox::ProbeOut;
 use crate::path::PathContext;
+use crate::peer::given_up::{Blame, GivenUp, HEDGE_COST};
+use crate::peer::scoreboard::{Sent, SentState};
+use crate::peer::{Active, ContextState};
 use crate::time::{Span, Time};
-use crate::tx::control::ProbeOut;
-use crate::tx::scoreboard::{Sent, SentState};
-use std::collections::VecDeque;
 
 /// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
 /// dead paths, or their answers may.
@@ -22,161 +22,6 @@ const ASKS_MAX: u8 = 8;
 const HEDGED_MAX: u32 = 4;
 /// Such probes in a row, each after twice the time.
 const HEDGES_MAX: u8 = 3;
-/// What one costs, in packets acknowledged: a share of 1/16.
-const HEDGE_COST: u8 = 16;
-/// Most that can be saved for them.
-const HEDGE_CREDIT_MAX: u8 = 8 * HEDGE_COST;
-/// Transmissions given up that may yet turn out to have arrived.
-const RECENT_MAX: usize = 64;
-
-/// A transmission that was given up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GivenUp {
-    pub psn: u32,
-    pub tx_num: u32,
-    pub path: u8,
-    pub blame: Blame,
-}
-
-/// What was concluded about the path of a transmission that was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blame {
-    /// It lost the packet.
-    Path,
-    /// The packet counts as lost, but the peer had been silent as well.
-    Unsure,
-    /// Nothing: a tail-loss probe repeated it, or all paths fell silent.
-    None,
-}
-
-impl GivenUp {
-    fn unblamed(psn: u32, e: &Sent) -> Self {
-        Self { psn, tx_num: e.tx_num as u32, path: e.path, blame: Blame::None }
-    }
-}
-
-/// Loss state of one context.
-#[derive(Debug)]
-pub(crate) struct LossState {
-    /// All paths are silent: the peer has stalled. Nothing but probes leaves.
-    pub stalled: bool,
-    last_sent: Time,
-    /// Tail probes since something was acknowledged.
-    tail_probes: u8,
-    /// What quick tail probes may still cost.
-    hedge_credit: u8,
-    /// Timeouts count from here at the earliest.
-    resumed_at: Time,
-    /// When something of ours was last said to have arrived, whatever it was.
-    echoed_at: Time,
-    probe_at: Time,
-    probe_round: u8,
-    /// Probes of an idle peer in a row.
-    idle_round: u8,
-    idle_probed_at: Time,
-    idle_unanswered: u8,
-    /// Silence counts from here at the earliest: when the last work began or was given up.
-    watched_from: Time,
-    /// When the peer is asked (again) for verdicts that it has not told.
-    ask_at: Time,
-    /// How often it was asked since it last told any.
-    ask_round: u8,
-    /// When it was last asked.
-    asked_at: Time,
-    recent: VecDeque<GivenUp>,
-}
-
-impl Default for LossState {
-    fn default() -> Self {
-        Self {
-            stalled: false,
-            last_sent: Time(0),
-            tail_probes: 0,
-            hedge_credit: HEDGE_CREDIT_MAX,
-            resumed_at: Time(0),
-            echoed_at: Time(0),
-            probe_at: Time::NEVER,
-            probe_round: 0,
-            idle_round: 0,
-            idle_probed_at: Time(0),
-            idle_unanswered: 0,
-            watched_from: Time(0),
-            ask_at: Time::NEVER,
-            ask_round: 0,
-            asked_at: Time(0),
-            recent: VecDeque::with_capacity(RECENT_MAX),
-        }
-    }
-}
-
-impl LossState {
-    /// Bytes that it holds: no more than it begins with.
-    pub fn held_bytes(&self) -> usize {
-        self.recent.capacity() * size_of::<GivenUp>()
-    }
-
-    /// A reliable packet left.
-    pub fn sent(&mut self, now: Time) {
-        self.last_sent = now;
-        self.idle_round = 0;
-    }
-    /// The peer told of the arrival of something sent.
-    pub fn echoed(&mut self, now: Time) {
-        self.echoed_at = now;
-    }
-    /// Probes in a row that an idle peer, last heard at `heard`, has not answered.
-    pub fn idle_unanswered(&mut self, heard: Time) -> u8 {
-        if heard > self.idle_probed_at {
-            self.idle_unanswered = 0;
-        }
-        self.idle_unanswered
-    }
-    /// How often an idle peer was asked for its lower edge (at most 7), and counts one more.
-    pub fn idle_round_take(&mut self, now: Time) -> u8 {
-        let round = self.idle_round;
-        self.idle_probed_at = now;
-        self.idle_unanswered = self.idle_unanswered.saturating_add(1);
-        self.idle_round = (round + 1).min(7);
-        round
-    }
-    /// From `at` on the peer's silence counts.
-    pub fn watch(&mut self, at: Time) {
-        self.watched_from = self.watched_from.max(at);
-    }
-    /// PSNs were acknowledged: the tail moved.
-    pub fn progress(&mut self, now: Time, psns: u32) {
-        self.tail_probes = 0;
-        let credit = u32::from(self.hedge_credit).saturating_add(psns);
-        self.hedge_credit = credit.min(HEDGE_CREDIT_MAX.into()) as u8;
-        self.last_sent = self.last_sent.max(now);
-    }
-    /// The peer is heard again.
-    pub fn resume(&mut self, now: Time) {
-        self.stalled = false;
-        self.tail_probes = 0;
-        self.resumed_at = now;
-        self.last_sent = now;
-        self.probe_at = Time::NEVER;
-        self.probe_round = 0;
-    }
-    /// Keeps a transmission in mind that was given up.
-    fn remember(&mut self, g: GivenUp) {
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(g);
-    }
-    /// The transmission given up that arrived after all.
-    pub fn recall(&mut self, tx_num: u32) -> Option<GivenUp> {
-        let at = self.recent.iter().position(|g| g.tx_num == tx_num)?;
-        self.recent.remove(at)
-    }
-    /// An earlier transmission of `psn` that was never heard of and whose path is not blamed yet.
-    pub fn unjudged(&mut self, psn: u32) -> Option<GivenUp> {
-        let at = self.recent.iter().position(|g| g.psn == psn && g.blame != Blame::Path)?;
-        self.recent.remove(at)
-    }
-}
 
 /// When the peer is asked for verdicts that it has not told.
 fn ask_deadline(a: &Active) -> Time {

@@ -1,19 +1,13 @@
 //! The journey of a work request: post, schedule, cut, emit; acknowledged, completed; or lost.
 
 pub(crate) mod acked;
-mod cancel;
 mod complete;
 pub(crate) mod control;
 mod cut;
 mod emit;
 pub(crate) mod loss;
 pub(crate) mod mtu;
-mod post;
 mod schedule;
-pub(crate) mod scoreboard;
-pub(crate) mod sent_log;
-
-pub(crate) use cancel::Ending;
 
 use crate::api::{Transmit, TxSink};
 

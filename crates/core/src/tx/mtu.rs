@@ -7,28 +7,18 @@
 //! its bytes cut anew. Each byte is placed at most once all the same.
 
 use crate::api::{AsyncEvent, Opcode, Status};
-use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::MTU_MIN;
+use crate::outbox::ProbeOut;
+use crate::path::table::PathEntry;
 use crate::path::{Found, next_below};
-use crate::path_table::PathEntry;
+use crate::peer::ContextState;
+use crate::peer::recut::Recut;
+use crate::peer::scoreboard::{Kind, Sent};
 use crate::time::Time;
-use crate::tx::control::ProbeOut;
-use crate::tx::scoreboard::{Kind, Sent};
 use core::net::IpAddr;
 use srd_wire::Verdict;
-
-/// A range of a request or of a read that is served, to be cut anew.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Recut {
-    /// `Write` or `ReadResp`.
-    pub kind: Kind,
-    /// Work request or read job.
-    pub wr: u32,
-    pub off: u32,
-    pub len: u32,
-}
 
 impl<O: Observer> Engine<O> {
     /// Payload of a packet of `ci` at most, now: what both sides take, and what the way carries.
@@ -124,7 +114,7 @@ impl<O: Observer> Engine<O> {
     /// Sends the probes of half a round.
     fn mtu_round(&mut self, now: Time, pi: u32) {
         let Some(ci) = self.paths.get(pi).mtu.carrier() else { return };
-        let fits = |c: &&crate::context::Context| {
+        let fits = |c: &&crate::peer::Context| {
             c.path_ctx == pi && c.state == ContextState::Open && c.active.is_some()
         };
         let Some(full) = self.contexts.find(ci).filter(fits).map(|c| c.limits.mtu) else {

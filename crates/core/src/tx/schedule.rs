@@ -1,14 +1,14 @@
 //! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
 
 use crate::api::{Status, TxSink};
-use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::objects::qp::QpState;
+use crate::outbox::ProbeOut;
 use crate::path::Gate;
-use crate::qp::QpState;
+use crate::peer::ContextState;
 use crate::time::Time;
 use crate::tx::Out;
-use crate::tx::control::ProbeOut;
 
 /// What became of a context's turn.
 enum Turn {

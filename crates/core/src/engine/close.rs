@@ -2,16 +2,17 @@
 //! outstanding.
 
 use crate::api::{AsyncEvent, Endpoint, Rx, Status};
-use crate::context::narrow::Narrow;
-use crate::context::{ContextState, Prefix};
 use crate::counters::Drop;
 use crate::engine::Engine;
+use crate::engine::origins::Prefix;
 use crate::events::{Event, Observer};
 use crate::limits::FORGET_STEPS;
+use crate::peer::ContextState;
+use crate::peer::narrow::Narrow;
+use crate::peer::scoreboard::{Kind, SentState};
 use crate::random::Random;
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
-use crate::tx::scoreboard::{Kind, SentState};
 use core::net::IpAddr;
 use srd_wire::Body;
 
@@ -215,7 +216,7 @@ impl<O: Observer> Engine<O> {
         }
         a.recuts.retain(|r| r.kind == Kind::ReadResp);
         a.flows.clear();
-        a.datagrams = crate::wr::WrQueue::default();
+        a.datagrams = crate::objects::wr::WrQueue::default();
         a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
         while let Some(wi) = self.contexts.get(ci).active.as_ref().and_then(|a| a.live.front()) {
             self.counters.timer_steps += 1;

@@ -4,7 +4,7 @@
 //! the counter has gone round, and a key that was given out once can be told from one that never
 //! was: the first is a stale key of an honest peer, the second a guess.
 
-use crate::context::Keyed;
+use crate::hash::Keyed;
 use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX};
 use crate::random::Random;
 use crate::time::Time;

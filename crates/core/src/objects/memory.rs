@@ -1,8 +1,8 @@
 //! Protection domains, memory regions and address handles: numbers and rights, no pointers.
 
 use crate::api::{Access, AhId, MrKey, PdId};
-use crate::keys::KeyMaker;
 use crate::limits::MRS_MAX;
+use crate::objects::keys::KeyMaker;
 use crate::random::Random;
 use crate::time::Time;
 use core::net::IpAddr;

@@ -8,10 +8,11 @@
 //! smaller Open was answered and the full one beside it was not. From then on packets to the
 //! address are no larger, and whether larger ones pass is asked now and then as ever.
 
-use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::path::below;
+use crate::peer::ContextState;
+use crate::peer::narrow::Narrow;
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use srd_wire::OVERHEAD_BYTES;
@@ -21,19 +22,6 @@ const FULL_TRIES: u8 = 4;
 /// Rounds in a row in which only the smaller Open was answered, before the context opens with it:
 /// as many as for any other size (see `path/mtu.rs`).
 const ROUNDS: u8 = 10;
-
-/// What the handshake of a context has shown about sizes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Narrow {
-    /// Payload of packets as large as the Open of ours that was answered; 0: none was.
-    pub(super) answered: u16,
-    /// Rounds in a row in which it was, and the last of them.
-    rounds: u8,
-    round: u8,
-    /// Payload of packets as large as the largest Open of the peer; 0: none came, `u16::MAX`: a
-    /// full one.
-    pub(super) heard: u16,
-}
 
 impl<O: Observer> Engine<O> {
     /// The size in use for the address of a context, before the peer's is known.

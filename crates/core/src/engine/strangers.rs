@@ -2,12 +2,13 @@
 
 use crate::api::{Endpoint, TxSink};
 use crate::bucket::Bucket;
-use crate::context::cookie::Claim;
 use crate::engine::Engine;
+use crate::engine::cookie::Claim;
 use crate::events::Observer;
 use crate::limits::{STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_QUEUE_MAX};
+use crate::outbox::Control;
 use crate::time::Time;
-use crate::tx::{Out, control::Control};
+use crate::tx::Out;
 use srd_wire::{Body, CloseCode, Header, PacketType};
 use std::collections::VecDeque;
 

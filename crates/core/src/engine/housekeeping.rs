@@ -1,15 +1,16 @@
 //! Timers of contexts and paths, leases of window state, credits to grant, going away.
 
 use crate::api::{AsyncEvent, TxSink};
-use crate::context::{Active, ContextState};
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
 use crate::limits::REARMS_MAX;
+use crate::outbox::ProbeOut;
 use crate::path::PathContext;
+use crate::peer::{Active, ContextState};
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
 use crate::tx::Out;
-use crate::tx::control::{Alone, ProbeOut};
+use crate::tx::control::Alone;
 use core::net::IpAddr;
 use srd_wire::{Body, CloseCode, Features};
 

@@ -7,37 +7,15 @@
 //! believed only with that number.
 
 use crate::api::{Endpoint, Rx};
-use crate::context::{Active, ContextState};
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::{DOUBT_EVERY, GOODBYE_CHALLENGES};
+use crate::peer::ContextState;
+use crate::peer::doubt::Doubt;
 use crate::random::Random;
 use crate::time::{Span, Time};
 use srd_wire::{Body, CloseCode, Header, OpenParams};
-
-/// A question that the peer has not answered yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
-    nonce: u64,
-    began: Time,
-    /// The next Challenge.
-    at: Time,
-    round: u8,
-    /// When silence is an answer.
-    ends: Time,
-    /// The peer has said, with both tags, that it goes away.
-    goodbye: bool,
-    /// The peer's newest transmission number when it began.
-    newest: u64,
-}
-
-impl Active {
-    /// When the doubt about the peer needs something done.
-    pub fn doubt_at(&self) -> Time {
-        self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))
-    }
-}
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn reset_received(

@@ -3,36 +3,40 @@
 //! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Active`]) is leased
 //! from a pool while there is something to send, to receive or to remember beyond the edges.
 
-mod close;
-mod cookie;
-mod doubt;
-mod handshake;
-mod narrow;
-mod origins;
-mod strangers;
-mod table;
-
-pub(crate) use cookie::CookieJar;
-pub(crate) use doubt::Doubt;
-use narrow::Narrow;
-pub(crate) use origins::{Origins, Prefix};
-pub(crate) use strangers::Strangers;
-pub(crate) use table::{ContextTable, Keyed};
+pub(crate) mod ack;
+pub(crate) mod doubt;
+pub(crate) mod given_up;
+pub(crate) mod inbound;
+pub(crate) mod narrow;
+pub(crate) mod read_job;
+pub(crate) mod recut;
+pub(crate) mod replay;
+pub(crate) mod scoreboard;
+pub(crate) mod sent_log;
+pub(crate) mod verdicts;
+pub(crate) mod window;
+pub(crate) mod write_imm;
 
 use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
-use crate::rx::inbound::Inbound;
-use crate::rx::write_imm::ImmTable;
-use crate::rx::{
-    ack::AckState, read::ReadJob, replay::Replay, verdicts::Verdicts, window::RxWindow,
-};
+use crate::objects::wr::{WrList, WrQueue};
+use crate::peer::inbound::Inbound;
+use crate::peer::write_imm::ImmTable;
 use crate::state::state_machine;
 use crate::time::Time;
-use crate::tx::mtu::Recut;
-use crate::tx::{loss::LossState, scoreboard::Scoreboard, sent_log::SentLog};
-use crate::wr::{WrList, WrQueue};
+use ack::AckState;
+use doubt::Doubt;
+use given_up::LossState;
+use narrow::Narrow;
+use read_job::ReadJob;
+use recut::Recut;
+use replay::Replay;
+use scoreboard::Scoreboard;
+use sent_log::SentLog;
 use srd_wire::{CHECKSUM_BYTES, Features, Flags, HEADER_BYTES};
 use std::collections::VecDeque;
+use verdicts::Verdicts;
+use window::RxWindow;
 
 state_machine! {
     /// Life of a reliability context.

@@ -1,37 +1,13 @@
 //! The table of contexts: found by tag (packets), by endpoint (posts, Opens), by number.
 
-use super::{Context, Origins};
+use super::origins::Origins;
 use crate::api::Endpoint;
+use crate::hash::Keyed;
+use crate::peer::Context;
 use crate::random::Random;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
 use rustc_hash::FxHashMap;
-use siphasher::sip::SipHasher13;
-
-/// Keyed hashing for endpoints: strangers choose them.
-#[derive(Clone, Debug)]
-pub(crate) struct Keyed(u64, u64);
-
-impl Keyed {
-    /// With a key of its own.
-    pub fn draw(rng: &mut impl Random) -> Self {
-        Self(rng.next_u64(), rng.next_u64())
-    }
-}
-
-impl Keyed {
-    /// With this key.
-    pub fn apart(key: (u64, u64)) -> Self {
-        Self(key.0, key.1)
-    }
-}
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
-    }
-}
 
 /// See the module.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::api::{AhId, Opcode, Qpn, SendWr, Status, WrHandle};
 use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
-use crate::rx::tiling::Tiling;
+use crate::objects::tiling::Tiling;
 use crate::time::Time;
 
 /// Where a request is in its life.

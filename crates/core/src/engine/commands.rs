@@ -1,13 +1,13 @@
 //! Objects: protection domains, completion queues, regions, address handles, queue pairs.
 
 use crate::api::{Access, AhId, AsyncEvent, CqId, MrKey, PdId, Qpn, Status, WrHandle};
+use crate::engine::Ending;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RNR_RETRY_LONG;
-use crate::memory::{Ah, Mr};
-use crate::qp::{QpAttr, QpInit, QpModify, QpState};
+use crate::objects::memory::{Ah, Mr};
+use crate::objects::qp::{QpAttr, QpInit, QpModify, QpState};
 use crate::time::Time;
-use crate::tx::Ending;
 use core::net::IpAddr;
 
 /// Most protection domains (their numbers have 16 bits).
@@ -83,7 +83,7 @@ impl<O: Observer> Engine<O> {
 
     /// Slots of a completion queue that are promised or filled.
     pub fn cq_reserved(&self, cq: CqId) -> Option<u32> {
-        self.cqs.get(cq).map(crate::cq::Cq::reserved)
+        self.cqs.get(cq).map(crate::objects::cq::Cq::reserved)
     }
 
     /// Makes an address handle. Packets to it need no further set-up; a peer that uses RDMA on us

@@ -1,8 +1,8 @@
 //! Where contexts that others opened come from: whoever can receive at many addresses of one
 //! network must not have the whole table.
 
-use super::Keyed;
 use crate::config::EngineConfig;
+use crate::hash::Keyed;
 use core::net::IpAddr;
 use hashbrown::HashMap;
 

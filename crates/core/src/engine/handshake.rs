@@ -6,16 +6,16 @@
 
 use crate::api::{Endpoint, Rx};
 use crate::config::Integrity;
-use crate::context::cookie::Claim;
-use crate::context::narrow::Narrow;
-use crate::context::{Active, Context, ContextState, Negotiated};
 use crate::counters::Drop;
 use crate::engine::Engine;
+use crate::engine::cookie::Claim;
 use crate::events::{Event, Observer};
 use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
+use crate::outbox::Control;
+use crate::peer::narrow::Narrow;
+use crate::peer::{Active, Context, ContextState, Negotiated};
 use crate::random::Random;
 use crate::time::Time;
-use crate::tx::control::Control;
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {

@@ -4,19 +4,19 @@
 //! queues) is the program's choice and not counted, but for the lists that refer to it by peer.
 
 use crate::config::EngineConfig;
-use crate::context::{Active, Context, Flow};
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::QPS_MAX;
+use crate::path::table::PathEntry;
 use crate::path::{PathContext, PathMtu};
-use crate::path_table::PathEntry;
-use crate::rx::read::ReadJob;
-use crate::rx::verdicts::Verdicts;
-use crate::rx::window::RxWindow;
-use crate::rx::write_imm::ImmTable;
-use crate::tx::mtu::Recut;
-use crate::tx::scoreboard::Scoreboard;
-use crate::tx::sent_log::SentLog;
+use crate::peer::read_job::ReadJob;
+use crate::peer::recut::Recut;
+use crate::peer::scoreboard::Scoreboard;
+use crate::peer::sent_log::SentLog;
+use crate::peer::verdicts::Verdicts;
+use crate::peer::window::RxWindow;
+use crate::peer::write_imm::ImmTable;
+use crate::peer::{Active, Context, Flow};
 
 /// Entries of tables that are larger than what they hold: context, tag, address and timer, each at
 /// most twice, as the tables grow by doubling.

@@ -1,7 +1,7 @@
 //! One path-and-rate context per remote address, shared by all reliability contexts to it.
 
-use crate::context::Keyed;
-use crate::path::{PathContext, PathMtu};
+use super::{PathContext, PathMtu};
+use crate::hash::Keyed;
 use crate::random::Random;
 use crate::time::Time;
 use core::hash::BuildHasher;

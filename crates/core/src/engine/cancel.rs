@@ -3,8 +3,8 @@
 use crate::api::{AsyncEvent, Qpn, Status, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::tx::scoreboard::{Kind, SentState};
-use crate::wr::WrState;
+use crate::objects::wr::WrState;
+use crate::peer::scoreboard::{Kind, SentState};
 
 /// How cancelled requests end.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn idle_context_is_small() {
     let context = core::mem::size_of::<Option<Context>>();
-    let paths = core::mem::size_of::<Option<crate::path_table::PathEntry>>();
+    let paths = core::mem::size_of::<Option<crate::path::table::PathEntry>>();
     println!("context {context}, path context {paths}");
     assert!(context + paths <= 420, "{context} + {paths}");
 }

@@ -2,34 +2,59 @@
 //!
 //! Work of each stage is in the file named after it; this one holds the state and the order.
 
+mod ahead;
+mod cancel;
+mod close;
+mod commands;
+mod contexts;
+mod cookie;
+mod doubt;
+mod footprint;
+mod handshake;
+mod housekeeping;
+mod narrow;
+mod origins;
+mod post;
+mod strangers;
+
+pub use ahead::{Coming, LOOK_AHEAD_STAGES};
+pub(crate) use cancel::Ending;
+pub use commands::ObjectError;
+
 use crate::api::{
     AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle,
     RecvWr, Rx, RxMeta, SendWr, TxSink, WrHandle,
 };
 use crate::bucket::Bucket;
 use crate::config::EngineConfig;
-use crate::context::{Active, ContextTable, CookieJar, Keyed, Strangers};
 use crate::counters::Counters;
-use crate::cq::CqTable;
 use crate::events::Observer;
-use crate::keys::Guessers;
+use crate::hash::Keyed;
 use crate::limits::{EVENTS_MAX, KEY_GUESS_EVERY, KEY_GUESSES_MAX, TIMER_STEPS_MAX, WRS_MAX};
-use crate::memory::{AhTable, MrTable};
-use crate::path::{Params, PathStats};
-use crate::path_table::PathTable;
-use crate::qp::QpTable;
+use crate::objects::cq::CqTable;
+use crate::objects::keys::Guessers;
+use crate::objects::memory::{AhTable, MrTable};
+use crate::objects::qp::QpTable;
+use crate::objects::tiling::TilingKey;
+use crate::objects::wr::WrTable;
+use crate::outbox::{Control, ProbeOut};
+use crate::params::Params;
+use crate::path::PathStats;
+use crate::path::table::PathTable;
+use crate::peer::Active;
 use crate::random::{Random, Randomness, Secrets};
 use crate::rate::Granter;
 use crate::rng::Rng;
-use crate::rx::tiling::TilingKey;
 use crate::time::{Span, Time};
 use crate::timer::{TimerOf, Timers};
-use crate::tx::{Out, control::Control, control::ProbeOut};
-use crate::wr::WrTable;
+use crate::tx::Out;
+use contexts::ContextTable;
+use cookie::CookieJar;
 use core::net::IpAddr;
 use srd_wire::AckBlock;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use strangers::Strangers;
 
 /// One engine: the protocol state of one device, or of one simulated host.
 pub struct Engine<O: Observer = ()> {
@@ -337,7 +362,7 @@ impl<O: Observer> Engine<O> {
 
     /// What is known of each peer, for tools and oracles.
     pub fn context_stats(&self) -> Vec<ContextStats> {
-        let stats = |(i, c): (u32, &crate::context::Context)| {
+        let stats = |(i, c): (u32, &crate::peer::Context)| {
             let pc = &self.paths.get(c.path_ctx).ctx;
             ContextStats {
                 ctx: i,

@@ -3,11 +3,11 @@
 use crate::api::{
     AhId, Endpoint, Opcode, PostError, QpType, Qpn, RecvHandle, RecvWr, SendWr, WrHandle,
 };
-use crate::context::ContextState;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::limits::RDMA_BYTES_MAX;
-use crate::memory::Ah;
+use crate::objects::memory::Ah;
+use crate::peer::ContextState;
 use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
