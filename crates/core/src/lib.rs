@@ -48,6 +48,7 @@ mod random;
 pub mod rate;
 pub mod rng;
 mod rx;
+mod shared;
 mod state;
 pub mod time;
 mod timer;

@@ -1,7 +1,12 @@
-//! What waits to leave the engine.
+//! What waits to leave the engine, and who waits for a turn.
+//!
+//! A context stands in each queue at most once: a mark says whether it does. Marks are kept here,
+//! not in the context, so that who holds one peer can give another its turn.
 
-use crate::api::Endpoint;
+use crate::api::{AsyncEvent, Endpoint};
+use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX};
 use srd_wire::Body;
+use std::collections::VecDeque;
 
 /// A packet to someone with whom there may be no context.
 #[derive(Clone, Copy, Debug)]
@@ -29,5 +34,249 @@ pub(crate) struct ProbeOut {
 impl ProbeOut {
     pub fn small(ci: u32, path: u8) -> Self {
         Self { ci, path, size: 0, asks: false }
+    }
+}
+
+/// The context has something to send.
+const READY: u8 = 1;
+/// An acknowledgment of it is due.
+const ACK: u8 = 2;
+/// Its timer has to be set anew.
+const REARM: u8 = 4;
+/// It waits until less is in flight to its address.
+const PARKED: u8 = 8;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    control: VecDeque<Control>,
+    /// Contexts whose answer to an Open or a Challenge waits to leave.
+    answers: VecDeque<u32>,
+    acks: VecDeque<u32>,
+    probes: VecDeque<ProbeOut>,
+    closes: VecDeque<u32>,
+    ready: VecDeque<u32>,
+    rearm: VecDeque<u32>,
+    /// By context: in which queues it stands.
+    marks: Vec<u8>,
+    events: VecDeque<AsyncEvent>,
+}
+
+impl Outbox {
+    /// Context `ci` begins: it waits for nothing, whatever its number meant before.
+    pub fn context_begin(&mut self, ci: u32) {
+        let i = ci as usize;
+        if self.marks.len() <= i {
+            self.marks.resize(i + 1, 0);
+        }
+        self.marks[i] = 0;
+    }
+    /// It has ended: what its number stands in is passed over.
+    pub fn context_end(&mut self, ci: u32) {
+        self.marks[ci as usize] = 0;
+    }
+
+    /// Whether there is nothing to do before the next timer.
+    pub fn is_empty(&self) -> bool {
+        self.control.is_empty()
+            && self.answers.is_empty()
+            && self.acks.is_empty()
+            && self.probes.is_empty()
+            && self.closes.is_empty()
+            && self.ready.is_empty()
+            && self.rearm.is_empty()
+    }
+
+    /// Sets a mark; whether it was not set.
+    #[inline(always)]
+    fn mark(&mut self, ci: u32, mark: u8) -> bool {
+        let marks = &mut self.marks[ci as usize];
+        let new = *marks & mark == 0;
+        *marks |= mark;
+        new
+    }
+    /// Takes a mark away; whether it was set.
+    #[inline(always)]
+    fn unmark(&mut self, ci: u32, mark: u8) -> bool {
+        let Some(marks) = self.marks.get_mut(ci as usize) else { return false };
+        let was = *marks & mark != 0;
+        *marks &= !mark;
+        was
+    }
+
+    /// Puts a context into the round robin of those that send.
+    #[inline]
+    pub fn ready_push(&mut self, ci: u32) {
+        if self.mark(ci, READY) {
+            self.ready.push_back(ci);
+        }
+    }
+    /// The next of them.
+    #[inline]
+    pub fn ready_pop(&mut self) -> Option<u32> {
+        loop {
+            let ci = self.ready.pop_front()?;
+            if self.unmark(ci, READY) {
+                return Some(ci);
+            }
+        }
+    }
+    /// The one that [`Self::ready_pop`] would give, most likely.
+    pub fn ready_front(&self) -> Option<u32> {
+        self.ready.front().copied()
+    }
+
+    /// Something about the context changed: its timer is set anew before anybody asks for it. Many
+    /// changes between two polls cost one calculation.
+    #[inline]
+    pub fn rearm_push(&mut self, ci: u32) {
+        if self.mark(ci, REARM) {
+            self.rearm.push_back(ci);
+        }
+    }
+    /// The next context whose timer is to be set anew; it may have ended.
+    pub fn rearm_pop(&mut self) -> Option<u32> {
+        let ci = self.rearm.pop_front()?;
+        self.unmark(ci, REARM);
+        Some(ci)
+    }
+
+    /// An acknowledgment of the context is due.
+    pub fn ack_push(&mut self, ci: u32) {
+        if self.mark(ci, ACK) {
+            self.acks.push_back(ci);
+        }
+    }
+    /// The next context of which one is due; it may have ended.
+    pub fn ack_pop(&mut self) -> Option<u32> {
+        let ci = self.acks.pop_front()?;
+        self.unmark(ci, ACK);
+        Some(ci)
+    }
+    /// Whether one of this context is due.
+    pub fn ack_waits(&self, ci: u32) -> bool {
+        self.marks[ci as usize] & ACK != 0
+    }
+
+    /// The context waits for room at its address, in a list there. Whether it did not before.
+    pub fn park(&mut self, ci: u32) -> bool {
+        self.mark(ci, PARKED)
+    }
+    /// It waits no longer. Whether it did.
+    pub fn unpark(&mut self, ci: u32) -> bool {
+        self.unmark(ci, PARKED)
+    }
+
+    /// A handshake packet. `false`: there is no room for it.
+    #[must_use]
+    pub fn control_push(&mut self, control: Control) -> bool {
+        // Who opens and closes without end must not keep others from being told anything.
+        let answers = matches!(control.body, Body::CloseAck);
+        let room = self.control.len() < CONTROL_QUEUE_MAX >> u8::from(answers);
+        if room {
+            self.control.push_back(control);
+        }
+        room
+    }
+    pub fn control_pop(&mut self) -> Option<Control> {
+        self.control.pop_front()
+    }
+
+    /// Whether no more contexts can wait to answer.
+    pub fn answers_are_full(&self) -> bool {
+        self.answers.len() >= CONTROL_QUEUE_MAX
+    }
+    pub fn answer_push(&mut self, ci: u32) {
+        self.answers.push_back(ci);
+    }
+    pub fn answer_pop(&mut self) -> Option<u32> {
+        self.answers.pop_front()
+    }
+
+    pub fn probe_push(&mut self, probe: ProbeOut) {
+        self.probes.push_back(probe);
+    }
+    pub fn probe_pop(&mut self) -> Option<ProbeOut> {
+        self.probes.pop_front()
+    }
+
+    /// The context's Close waits to leave.
+    pub fn close_push(&mut self, ci: u32) {
+        self.closes.push_back(ci);
+    }
+    pub fn close_pop(&mut self) -> Option<u32> {
+        self.closes.pop_front()
+    }
+
+    /// Tells the user. `false`: there is no room for it.
+    #[must_use]
+    pub fn event_push(&mut self, e: AsyncEvent) -> bool {
+        let release = matches!(e, AsyncEvent::WrReleased(_));
+        // Releases are owed one for one; their number is bounded by the table of requests.
+        let room = release || self.events.len() < EVENTS_MAX;
+        if room {
+            self.events.push_back(e);
+        }
+        room
+    }
+    pub fn event_pop(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+
+    /// For looking ahead.
+    pub fn ahead(&self) -> u64 {
+        let a = self.control.len() ^ self.acks.len() ^ self.probes.len() ^ self.closes.len();
+        let b = self.ready.len() ^ self.rearm.len() ^ self.events.len() ^ self.marks.len();
+        (a ^ b) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_stands_in_a_queue_once() {
+        let mut out = Outbox::default();
+        (0..2).for_each(|ci| out.context_begin(ci));
+        for ci in [1, 0, 1] {
+            out.ready_push(ci);
+            out.rearm_push(ci);
+            out.ack_push(ci);
+        }
+        assert!(out.ack_waits(1));
+        for pop in [Outbox::ready_pop, Outbox::rearm_pop, Outbox::ack_pop] {
+            assert_eq!([pop(&mut out), pop(&mut out), pop(&mut out)], [Some(1), Some(0), None]);
+        }
+        assert!(!out.ack_waits(1) && out.is_empty());
+        assert!(out.park(1) && !out.park(1) && out.unpark(1) && !out.unpark(1));
+    }
+
+    #[test]
+    fn who_has_ended_gets_no_turn_and_leaves_none_to_the_next() {
+        let mut out = Outbox::default();
+        out.context_begin(0);
+        out.ready_push(0);
+        assert!(out.park(0));
+        out.context_end(0);
+        assert!(!out.unpark(0));
+        out.context_begin(0);
+        assert_eq!(out.ready_pop(), None);
+        out.ready_push(0);
+        assert_eq!((out.ready_pop(), out.ready_pop()), (Some(0), None));
+    }
+
+    #[test]
+    fn events_and_handshakes_are_bounded_but_for_releases() {
+        let mut out = Outbox::default();
+        let fatal = AsyncEvent::QpFatal(crate::api::Qpn(1));
+        assert!((0..EVENTS_MAX).all(|_| out.event_push(fatal)) && !out.event_push(fatal));
+        assert!(out.event_push(AsyncEvent::WrReleased(crate::api::WrHandle(0))));
+        let dst = Endpoint { ip: core::net::Ipv4Addr::LOCALHOST.into(), port: 1 };
+        let of = |body| Control { dst, dst_tag: 0, body, padded_len: 0, tx_num: 0, psn: 0 };
+        let acks = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::CloseAck))).count();
+        assert_eq!(acks, CONTROL_QUEUE_MAX / 2, "half of the room is for others");
+        let others = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::Close))).count();
+        assert_eq!(others, CONTROL_QUEUE_MAX / 2);
     }
 }

@@ -44,15 +44,15 @@ impl<O: Observer> Engine<O> {
             (1, _) => {
                 c.ahead()
                     ^ pc.ahead()
-                    ^ self.timers.ahead(TimerOf::Context(ci).number())
-                    ^ self.granter.ahead(ci)
+                    ^ self.shared.timers.ahead(TimerOf::Context(ci).number())
+                    ^ self.shared.rx.granter.ahead(ci)
             }
             (2, Some(a)) => {
-                let qp = packet.and_then(|p| p.qpn).and_then(|qpn| self.qps.get(qpn));
+                let qp = packet.and_then(|p| p.qpn).and_then(|qpn| self.objects.qps.get(qpn));
                 a.ahead() ^ pc.ahead_active() ^ qp.map_or(0, |qp| u64::from(qp.qkey))
             }
             (3, Some(a)) => {
-                let sum = a.board.ahead() ^ self.wrs.ahead() ^ self.mrs.ahead();
+                let sum = a.board.ahead() ^ self.objects.wrs.ahead() ^ self.objects.mrs.ahead();
                 packet.map_or(sum, |Coming { header: h, ack, .. }| {
                     let ack = ack.map_or(0, |ack| u64::from(ack.cum) ^ ack.words.len() as u64);
                     sum ^ ack ^ a.window.ahead(h.psn) ^ a.replay.ahead(u64::from(h.tx_num))
@@ -70,25 +70,26 @@ impl<O: Observer> Engine<O> {
 
     /// Parts of the engine itself that lie apart from each other.
     fn ahead_of_engine(&self) -> u64 {
-        let n = &self.counters;
-        let cfg = &self.cfg;
+        let n = &self.shared.counters;
+        let cfg = &self.shared.cfg;
         let a = n.tx_pkts ^ n.rx_pkts ^ n.rdma_write_recv_bytes ^ n.retrans_pkts ^ n.ack_pkts;
         let b = u64::from(cfg.mtu) ^ cfg.loss.rto_max.0 ^ cfg.ack.delay_max.0 ^ cfg.idle_after.0;
-        let c = self.control.len() ^ self.ack_ready.len() ^ self.probes.len() ^ self.closes.len();
-        let d = self.ready.len() ^ self.rearm.len() ^ self.events.len() ^ self.pool.len();
-        let e = u64::from(self.contexts.slots()) ^ self.granter.next().0 ^ self.timers.next().0;
-        let f = u64::from(self.ack_scratch.cum) ^ u64::from(self.rx_flowing) ^ self.rx_flowing_at.0;
+        let c = self.shared.out.ahead() ^ self.pool.len() as u64;
+        let e = u64::from(self.contexts.slots())
+            ^ self.shared.rx.granter.next().0
+            ^ self.shared.timers.next().0;
+        let f = u64::from(self.shared.rx.scratch.cum) ^ self.shared.rx.flows.ahead();
         let g = self.path_params.line_bytes_per_sec ^ u64::from(self.path_params.mtu);
-        a ^ b ^ c as u64 ^ d as u64 ^ e ^ f ^ g
+        a ^ b ^ c ^ e ^ f ^ g
     }
 
     /// The context that a timer, or room in the card, most likely concerns.
     fn ahead_of_timer(&self) -> Option<u32> {
-        let timer = || match TimerOf::owner(self.timers.owner_next()?) {
+        let timer = || match TimerOf::owner(self.shared.timers.owner_next()?) {
             TimerOf::Context(ci) => Some(ci),
             TimerOf::Path(pi) => Some(self.paths.get(pi).carrier),
-            TimerOf::Backoff(wi) => Some(self.wrs.find(WrHandle(wi))?.ctx),
+            TimerOf::Backoff(wi) => Some(self.objects.wrs.find(WrHandle(wi))?.ctx),
         };
-        self.ready.front().copied().or_else(timer)
+        self.shared.out.ready_front().or_else(timer)
     }
 }

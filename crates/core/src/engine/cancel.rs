@@ -20,23 +20,23 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn wrs_cancel(&mut self, list: &[u32], ending: Ending) {
         self.wrs_withdraw(list);
         for &wi in list {
-            let Some(w) = self.wrs.find(WrHandle(wi)) else { continue };
+            let Some(w) = self.objects.wrs.find(WrHandle(wi)) else { continue };
             let ci = w.ctx;
             match ending {
                 Ending::Complete(status) => self.wr_end(wi, status),
                 Ending::Release => {
                     let w = self.wr_retire(wi);
-                    if let Some(qp) = self.qps.get(w.qp) {
+                    if let Some(qp) = self.objects.qps.get(w.qp) {
                         let cq = qp.init.send_cq;
-                        if let Some(cq) = self.cqs.get_mut(cq) {
+                        if let Some(cq) = self.objects.cqs.get_mut(cq) {
                             cq.release(1);
                         }
                     }
-                    self.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
+                    self.shared.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
                 }
             }
-            self.ready_push(ci);
-            self.context_rearm(ci);
+            self.shared.out.ready_push(ci);
+            self.shared.out.rearm_push(ci);
         }
     }
 
@@ -44,11 +44,11 @@ impl<O: Observer> Engine<O> {
     fn wrs_withdraw(&mut self, list: &[u32]) {
         let mut open = Vec::new();
         for &wi in list {
-            if self.wrs.find(WrHandle(wi)).is_none() {
+            if self.objects.wrs.find(WrHandle(wi)).is_none() {
                 continue;
             }
             self.wr_uncut(wi);
-            let w = self.wrs.get_mut(wi);
+            let w = self.objects.wrs.get_mut(wi);
             if w.open > 0 {
                 w.withdrawn = true;
                 open.push((w.ctx, w.open));
@@ -75,8 +75,8 @@ impl<O: Observer> Engine<O> {
             let e = a.board.get_mut(p);
             let open =
                 e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
-            self.counters.cancel_steps += 1;
-            if !open || self.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
+            self.shared.counters.cancel_steps += 1;
+            if !open || self.objects.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
                 continue;
             }
             (e.kind, e.len) = (Kind::Tombstone, 0);
@@ -89,7 +89,7 @@ impl<O: Observer> Engine<O> {
 
     /// Flushes a queue pair: sends and receives end with `status`.
     pub(crate) fn qp_flush(&mut self, qpn: Qpn, status: Status) {
-        let list = self.wrs.select(|w| w.qp == qpn);
+        let list = self.objects.wrs.select(|w| w.qp == qpn);
         self.wrs_cancel(&list, Ending::Complete(status));
         self.recvs_flush(qpn, status);
     }
@@ -97,10 +97,10 @@ impl<O: Observer> Engine<O> {
     /// Every posted receive ends with `status`.
     fn recvs_flush(&mut self, qpn: Qpn, status: Status) {
         use crate::api::{AhId, Completion, CompletionKind, RecvHandle};
-        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let recv_cq = qp.init.recv_cq;
         while let Some((index, recv)) = qp.rq.pop() {
-            let Some(cq) = self.cqs.get_mut(recv_cq) else { continue };
+            let Some(cq) = self.objects.cqs.get_mut(recv_cq) else { continue };
             cq.push(Completion {
                 wr_id: recv.wr_id,
                 status,

@@ -26,7 +26,7 @@ impl<O: Observer> Engine<O> {
     /// contexts (of that network) are asked to close, a few at a time.
     pub(crate) fn contexts_evict(&mut self, now: Time, ip: IpAddr) {
         let crowded = self.contexts.is_nearly_full();
-        if !crowded && !self.contexts.origins.is_nearly_full(ip, &self.cfg) {
+        if !crowded && !self.contexts.origins.is_nearly_full(ip, &self.shared.cfg) {
             return;
         }
         for _ in 0..EVICT_SCAN.min(self.contexts.slots()) {
@@ -60,7 +60,7 @@ impl<O: Observer> Engine<O> {
 
     /// Sends a Close (again), or gives up wanting to.
     pub(crate) fn close_retry(&mut self, now: Time, ci: u32) {
-        let retry = self.cfg.loss.open_retry;
+        let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
         if c.handshake_round >= CLOSE_ROUNDS {
             // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
@@ -74,8 +74,8 @@ impl<O: Observer> Engine<O> {
         }
         c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
         c.handshake_round += 1;
-        self.closes.push_back(ci);
-        self.context_rearm(ci);
+        self.shared.out.close_push(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// The peer is not done with us: stay open.
@@ -86,7 +86,7 @@ impl<O: Observer> Engine<O> {
             c.handshake_round = 0;
             self.context_event(now, ci, from);
             if self.contexts.get(ci).active.is_some() {
-                self.ready_push(ci);
+                self.shared.out.ready_push(ci);
             }
         }
     }
@@ -121,8 +121,8 @@ impl<O: Observer> Engine<O> {
             return self.context_end(now, ci);
         }
         self.context_retag(ci);
-        let mut secret = self.secrets.or(&mut self.rng);
-        let psn = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
+        let mut secret = self.secrets.or(&mut self.shared.rng);
+        let psn = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let c = self.contexts.get_mut(ci);
         let from = c.state;
         c.state = ContextState::Opening;
@@ -138,7 +138,7 @@ impl<O: Observer> Engine<O> {
         }
         self.context_event(now, ci, from);
         self.open_send(now, ci);
-        self.context_rearm(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
@@ -146,7 +146,7 @@ impl<O: Observer> Engine<O> {
         let peer = self.contexts.get(ci).peer;
         let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
         self.work_end(ci, lost);
-        self.event_push(AsyncEvent::PeerReset(peer));
+        self.shared.event_push(AsyncEvent::PeerReset(peer));
         self.context_end(now, ci);
     }
 
@@ -154,8 +154,8 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn peer_unreachable(&mut self, now: Time, ci: u32) {
         let peer = self.contexts.get(ci).peer;
         self.work_end(ci, Status::LocalUnreachRemote);
-        self.counters.unresponsive_remote_events += 1;
-        self.event_push(AsyncEvent::PeerUnreachable(peer));
+        self.shared.counters.unresponsive_remote_events += 1;
+        self.shared.event_push(AsyncEvent::PeerUnreachable(peer));
         self.context_end(now, ci);
     }
 
@@ -167,9 +167,9 @@ impl<O: Observer> Engine<O> {
         // What is still kept for it goes after as long a silence again.
         c.act().loss.watch(now);
         self.work_end(ci, Status::LocalUnrespRemote);
-        self.counters.unresponsive_remote_events += 1;
-        self.event_push(AsyncEvent::PeerUnresponsive(peer));
-        self.context_rearm(ci);
+        self.shared.counters.unresponsive_remote_events += 1;
+        self.shared.event_push(AsyncEvent::PeerUnresponsive(peer));
+        self.shared.out.rearm_push(ci);
     }
 
     /// The peer speaks, but takes nothing from us, however short and however often: neither
@@ -177,18 +177,21 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn peer_deaf(&mut self, now: Time, ci: u32) {
         let peer = self.contexts.get(ci).peer;
         self.work_end(ci, Status::LocalUnrespRemote);
-        self.counters.unresponsive_remote_events += 1;
-        self.event_push(AsyncEvent::PeerUnresponsive(peer));
+        self.shared.counters.unresponsive_remote_events += 1;
+        self.shared.event_push(AsyncEvent::PeerUnresponsive(peer));
         self.context_end(now, ci);
     }
 
     /// A request was refused. If the engine has refused it itself, its user may have meant another
     /// process, and is told once.
     pub(crate) fn refusal_note(&mut self, ci: u32) {
-        let own = Endpoint { ip: self.cfg.ip, port: self.cfg.port_base + u16::from(self.cfg.slot) };
+        let own = Endpoint {
+            ip: self.shared.cfg.ip,
+            port: self.shared.cfg.port_base + u16::from(self.shared.cfg.slot),
+        };
         let c = self.contexts.get_mut(ci);
         if c.peer == own && !core::mem::replace(&mut c.own_told, true) {
-            self.event_push(AsyncEvent::PeerIsSelf(own));
+            self.shared.event_push(AsyncEvent::PeerIsSelf(own));
         }
     }
 
@@ -197,9 +200,9 @@ impl<O: Observer> Engine<O> {
     /// A peer that returns after all learns by a reset that it has to begin anew.
     pub(crate) fn peer_forget(&mut self, now: Time, ci: u32) {
         let peer = self.contexts.get(ci).peer;
-        self.counters.contexts_forgotten += 1;
-        self.counters.timer_steps += FORGET_STEPS;
-        self.observer.event(now, Event::Forgotten { ctx: ci, peer });
+        self.shared.counters.contexts_forgotten += 1;
+        self.shared.counters.timer_steps += FORGET_STEPS;
+        self.shared.observer.event(now, Event::Forgotten { ctx: ci, peer });
         self.context_end(now, ci);
     }
 
@@ -207,7 +210,7 @@ impl<O: Observer> Engine<O> {
     fn work_end(&mut self, ci: u32, status: Status) {
         let Some(a) = self.contexts.get_mut(ci).active.as_mut() else { return };
         let psns = a.board.psns();
-        self.counters.timer_steps += u64::from(a.board.span());
+        self.shared.counters.timer_steps += u64::from(a.board.span());
         for p in psns {
             let e = a.board.get_mut(p);
             if e.kind.is_own() && e.state != SentState::Acked {
@@ -219,8 +222,8 @@ impl<O: Observer> Engine<O> {
         a.datagrams = crate::objects::wr::WrQueue::default();
         a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
         while let Some(wi) = self.contexts.get(ci).active.as_ref().and_then(|a| a.live.front()) {
-            self.counters.timer_steps += 1;
-            let w = self.wrs.get_mut(wi);
+            self.shared.counters.timer_steps += 1;
+            let w = self.objects.wrs.get_mut(wi);
             w.open = 0;
             w.failed = Some(status);
             self.wr_end(wi, status);
@@ -235,17 +238,16 @@ impl<O: Observer> Engine<O> {
         if let Ok(from) = c.state.ended() {
             self.context_event(now, ci, from);
         }
-        self.timers.disarm(TimerOf::Context(ci).number());
-        self.granter.forget(ci);
+        self.shared.timers.disarm(TimerOf::Context(ci).number());
+        self.shared.rx.granter.forget(ci);
         let jobs = self.contexts.get(ci).active.as_ref().map_or(0, |a| a.jobs.len());
         self.jobs_count(ci, -(jobs as i32));
         let mut c = self.contexts.remove(ci);
-        self.counters.contexts_closed += 1;
+        self.shared.out.context_end(ci);
+        self.shared.rx.flows.context_end(ci);
+        self.shared.counters.contexts_closed += 1;
         if c.inbound {
             self.contexts.origins.inbound(c.peer.ip, false);
-        }
-        if c.rx_flowing {
-            self.rx_flowing -= 1;
         }
         if let Some(mut a) = c.active.take() {
             let flying: u32 = a.board.drain();

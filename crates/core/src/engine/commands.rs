@@ -34,32 +34,32 @@ pub enum ObjectError {
 impl<O: Observer> Engine<O> {
     /// Makes a protection domain.
     pub fn pd_create(&mut self) -> Result<PdId, ObjectError> {
-        if let Some(i) = self.pds.iter().position(|used| !used) {
-            self.pds[i] = true;
+        if let Some(i) = self.objects.pds.iter().position(|used| !used) {
+            self.objects.pds[i] = true;
             return Ok(PdId(i as u16));
         }
-        if self.pds.len() >= PDS_MAX {
+        if self.objects.pds.len() >= PDS_MAX {
             return Err(ObjectError::NoRoom);
         }
-        self.pds.push(true);
-        Ok(PdId(self.pds.len() as u16 - 1))
+        self.objects.pds.push(true);
+        Ok(PdId(self.objects.pds.len() as u16 - 1))
     }
 
     fn pd_check(&self, pd: PdId) -> Result<(), ObjectError> {
-        let live = self.pds.get(usize::from(pd.0)).copied().unwrap_or(false);
+        let live = self.objects.pds.get(usize::from(pd.0)).copied().unwrap_or(false);
         live.then_some(()).ok_or(ObjectError::Unknown)
     }
 
     /// Frees a protection domain that nothing uses.
     pub fn pd_destroy(&mut self, pd: PdId) -> Result<(), ObjectError> {
         self.pd_check(pd)?;
-        let used = self.qps.iter().any(|q| q.init.pd == pd)
-            || self.mrs.uses_pd(pd)
-            || self.ahs.uses_pd(pd);
+        let used = self.objects.qps.iter().any(|q| q.init.pd == pd)
+            || self.objects.mrs.uses_pd(pd)
+            || self.objects.ahs.uses_pd(pd);
         if used {
             return Err(ObjectError::Busy);
         }
-        self.pds[usize::from(pd.0)] = false;
+        self.objects.pds[usize::from(pd.0)] = false;
         Ok(())
     }
 
@@ -68,22 +68,22 @@ impl<O: Observer> Engine<O> {
         if depth == 0 || depth > CQ_DEPTH_MAX {
             return Err(ObjectError::Invalid);
         }
-        self.cqs.create(depth).ok_or(ObjectError::NoRoom)
+        self.objects.cqs.create(depth).ok_or(ObjectError::NoRoom)
     }
 
     /// Frees a completion queue that no queue pair uses.
     pub fn cq_destroy(&mut self, cq: CqId) -> Result<(), ObjectError> {
-        self.cqs.get(cq).ok_or(ObjectError::Unknown)?;
-        if self.qps.iter().any(|q| q.init.send_cq == cq || q.init.recv_cq == cq) {
+        self.objects.cqs.get(cq).ok_or(ObjectError::Unknown)?;
+        if self.objects.qps.iter().any(|q| q.init.send_cq == cq || q.init.recv_cq == cq) {
             return Err(ObjectError::Busy);
         }
-        self.cqs.destroy(cq);
+        self.objects.cqs.destroy(cq);
         Ok(())
     }
 
     /// Slots of a completion queue that are promised or filled.
     pub fn cq_reserved(&self, cq: CqId) -> Option<u32> {
-        self.cqs.get(cq).map(crate::objects::cq::Cq::reserved)
+        self.objects.cqs.get(cq).map(crate::objects::cq::Cq::reserved)
     }
 
     /// Makes an address handle. Packets to it need no further set-up; a peer that uses RDMA on us
@@ -93,23 +93,23 @@ impl<O: Observer> Engine<O> {
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(ObjectError::Invalid);
         }
-        self.ahs.create(now, Ah { pd, ip, last: None }).ok_or(ObjectError::NoRoom)
+        self.objects.ahs.create(now, Ah { pd, ip, last: None }).ok_or(ObjectError::NoRoom)
     }
 
     /// Frees an address handle; outstanding sends through it end with status 4.
     pub fn ah_destroy(&mut self, now: Time, ah: AhId) -> Result<(), ObjectError> {
-        self.ahs.get(ah).ok_or(ObjectError::Unknown)?;
-        if self.wrs.uses_ah(ah) {
-            let list = self.wrs.select(|w| w.wr.ah == ah);
+        self.objects.ahs.get(ah).ok_or(ObjectError::Unknown)?;
+        if self.objects.wrs.uses_ah(ah) {
+            let list = self.objects.wrs.select(|w| w.wr.ah == ah);
             self.wrs_cancel(&list, Ending::Complete(Status::LocalInvalidAh));
         }
-        self.ahs.destroy(ah, now + self.cfg.reuse_delay);
+        self.objects.ahs.destroy(ah, now + self.shared.cfg.reuse_delay);
         Ok(())
     }
 
     /// Address of a handle.
     pub fn ah_ip(&self, ah: AhId) -> Option<IpAddr> {
-        self.ahs.get(ah).map(|a| a.ip)
+        self.objects.ahs.get(ah).map(|a| a.ip)
     }
 
     /// Registers `len` bytes at `addr`, the address space that peers use in `raddr`.
@@ -125,13 +125,16 @@ impl<O: Observer> Engine<O> {
             return Err(ObjectError::Invalid);
         }
         let mr = Mr { pd, addr, len, access };
-        self.mrs.register(mr, &mut self.secrets.or(&mut self.rng)).ok_or(ObjectError::NoRoom)
+        self.objects
+            .mrs
+            .register(mr, &mut self.secrets.or(&mut self.shared.rng))
+            .ok_or(ObjectError::NoRoom)
     }
 
     /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
     /// that are being served fail at their requester.
     pub fn mr_deregister(&mut self, _now: Time, key: MrKey) -> Result<(), ObjectError> {
-        if !self.mrs.deregister(key) {
+        if !self.objects.mrs.deregister(key) {
             return Err(ObjectError::Unknown);
         }
         if !planted!(RegionReadOn) {
@@ -144,13 +147,13 @@ impl<O: Observer> Engine<O> {
     /// queue pair still has one slot).
     pub fn qp_create(&mut self, now: Time, init: QpInit) -> Result<Qpn, ObjectError> {
         self.pd_check(init.pd)?;
-        self.cqs.get(init.send_cq).ok_or(ObjectError::Unknown)?;
-        self.cqs.get(init.recv_cq).ok_or(ObjectError::Unknown)?;
+        self.objects.cqs.get(init.send_cq).ok_or(ObjectError::Unknown)?;
+        self.objects.cqs.get(init.recv_cq).ok_or(ObjectError::Unknown)?;
         let depths = 1..=QUEUE_DEPTH_MAX;
         if !depths.contains(&init.sq_depth) || !depths.contains(&init.rq_depth) {
             return Err(ObjectError::Invalid);
         }
-        self.qps.create(now, init).ok_or(ObjectError::NoRoom)
+        self.objects.qps.create(now, init).ok_or(ObjectError::NoRoom)
     }
 
     /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
@@ -158,7 +161,7 @@ impl<O: Observer> Engine<O> {
     /// withdrawn without completion. Either way, reads that are being served through it fail at
     /// their requester.
     pub fn qp_modify(&mut self, _now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
-        let qp = self.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
+        let qp = self.objects.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
         let mut state = qp.state;
         if let Some(to) = m.state {
             let moved = match to {
@@ -195,7 +198,7 @@ impl<O: Observer> Engine<O> {
             }
             Some(QpState::Sqd) => {
                 if qp.sq_started == 0 {
-                    self.event_push(AsyncEvent::SqDrained(qpn));
+                    self.shared.event_push(AsyncEvent::SqDrained(qpn));
                 } else {
                     qp.drain_event = true;
                 }
@@ -211,16 +214,16 @@ impl<O: Observer> Engine<O> {
 
     /// Requests held back while the queue pair drained may start.
     fn qp_wake(&mut self, qpn: Qpn) {
-        for wi in self.wrs.select(|w| w.qp == qpn) {
-            let ci = self.wrs.get(wi).ctx;
-            self.ready_push(ci);
-            self.context_rearm(ci);
+        for wi in self.objects.wrs.select(|w| w.qp == qpn) {
+            let ci = self.objects.wrs.get(wi).ctx;
+            self.shared.out.ready_push(ci);
+            self.shared.out.rearm_push(ci);
         }
     }
 
     /// What a queue pair is now.
     pub fn qp_query(&self, qpn: Qpn) -> Result<QpAttr, ObjectError> {
-        let qp = self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
+        let qp = self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         Ok(QpAttr { state: qp.state, qkey: qp.qkey, rnr_retry: qp.rnr_retry, init: qp.init })
     }
 
@@ -228,46 +231,46 @@ impl<O: Observer> Engine<O> {
     /// each), receives dropped, completions not yet polled removed; reads being served through it
     /// fail at their requester. Other queue pairs notice nothing.
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
-        self.qps.get(qpn).ok_or(ObjectError::Unknown)?;
+        self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         self.jobs_qp_gone(qpn);
         self.qp_withdraw(qpn);
-        self.qps.destroy(qpn, now + self.cfg.reuse_delay);
+        self.objects.qps.destroy(qpn, now + self.shared.cfg.reuse_delay);
         Ok(())
     }
 
     /// Takes all work of a queue pair back without completions.
     fn qp_withdraw(&mut self, qpn: Qpn) {
-        let list = self.wrs.select(|w| w.qp == qpn);
+        let list = self.objects.wrs.select(|w| w.qp == qpn);
         self.wrs_cancel(&list, Ending::Release);
-        let Some(qp) = self.qps.get_mut(qpn) else { return };
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (send_cq, recv_cq) = (qp.init.send_cq, qp.init.recv_cq);
         let mut receives = 0;
         while qp.rq.pop().is_some() {
             receives += 1;
         }
         let mut sends = Vec::new();
-        if let Some(cq) = self.cqs.get_mut(recv_cq) {
+        if let Some(cq) = self.objects.cqs.get_mut(recv_cq) {
             cq.release(receives);
             sends = cq.purge(qpn);
         }
         if send_cq != recv_cq
-            && let Some(cq) = self.cqs.get_mut(send_cq)
+            && let Some(cq) = self.objects.cqs.get_mut(send_cq)
         {
             sends.extend(cq.purge(qpn));
         }
         for h in sends {
-            self.event_push(AsyncEvent::WrReleased(h));
+            self.shared.event_push(AsyncEvent::WrReleased(h));
         }
     }
 
     /// Receives posted to a queue pair and not consumed.
     pub fn recvs_posted(&self, qpn: Qpn) -> u32 {
-        self.qps.get(qpn).map_or(0, |q| q.rq.len())
+        self.objects.qps.get(qpn).map_or(0, |q| q.rq.len())
     }
 
     /// Ends a send request early with `status` (its local memory went away).
     pub fn wr_abort(&mut self, _now: Time, wr: WrHandle, status: Status) {
-        if self.wrs.find(wr).is_some() {
+        if self.objects.wrs.find(wr).is_some() {
             self.wrs_cancel(&[wr.0], Ending::Complete(status));
         }
     }

@@ -40,7 +40,7 @@ impl<O: Observer> Engine<O> {
         if echo_tag == 0 || echo_tag != c.peer_tag {
             return Err(Drop::BadHandshake);
         }
-        self.counters.resets_received += 1;
+        self.shared.counters.resets_received += 1;
         match c.state {
             ContextState::Opening => {
                 // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
@@ -71,49 +71,49 @@ impl<O: Observer> Engine<O> {
     /// that has taken leave is given less time to contradict.
     pub(crate) fn doubt_begin(&mut self, now: Time, ci: u32, goodbye: bool) -> Result<(), Drop> {
         self.context_activate(ci);
-        let retry = self.cfg.loss.open_retry;
+        let retry = self.shared.cfg.loss.open_retry;
         let last_word = now + retry.scale((1 << GOODBYE_CHALLENGES) - 1, 1);
-        let silent = now + self.cfg.loss.unresponsive_after;
+        let silent = now + self.shared.cfg.loss.unresponsive_after;
         let a = self.contexts.get_mut(ci).act();
         if let Some(d) = a.doubt.as_mut() {
             if goodbye && !d.goodbye {
                 (d.goodbye, d.ends) = (true, d.ends.min(last_word));
-                self.context_rearm(ci);
+                self.shared.out.rearm_push(ci);
             }
             return Ok(());
         }
         if now < a.doubt_next {
             return Err(Drop::BadHandshake);
         }
-        let nonce = self.secrets.or(&mut self.rng).next_u64().max(1);
+        let nonce = self.secrets.or(&mut self.shared.rng).next_u64().max(1);
         let a = self.contexts.get_mut(ci).act();
         let ends = if goodbye { silent.min(last_word) } else { silent };
         let newest = a.replay.newest();
         a.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
         a.doubt_next = now + DOUBT_EVERY;
-        self.counters.doubts += 1;
+        self.shared.counters.doubts += 1;
         self.doubt_ask(now, ci);
         Ok(())
     }
 
     /// Sends a Challenge (again).
     fn doubt_ask(&mut self, now: Time, ci: u32) {
-        let retry = self.cfg.loss.open_retry;
-        let most = self.cfg.loss.rto_max.max(retry);
+        let retry = self.shared.cfg.loss.open_retry;
+        let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
         let echo_tag = c.peer_tag;
         let Some(d) = c.act().doubt.as_mut() else { return };
         d.at = now + retry.scale(1 << d.round.min(16), 1).min(most);
         d.round = d.round.saturating_add(1);
         let cookie = d.nonce;
-        self.counters.challenges_sent += 1;
+        self.shared.counters.challenges_sent += 1;
         self.control_push_of(ci, Body::Challenge { echo_tag, cookie }, 0);
-        self.context_rearm(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// The timer of the doubt fired.
     pub(crate) fn doubt_fire(&mut self, now: Time, ci: u32) {
-        let seen = self.seen(now);
+        let seen = self.shared.seen(now);
         let c = self.contexts.get(ci);
         let Some(d) = c.active.as_ref().and_then(|a| a.doubt) else { return };
         if d.ends > seen {
@@ -127,7 +127,7 @@ impl<O: Observer> Engine<O> {
         if c.last_heard > d.began + half {
             return self.doubt_end(now, ci);
         }
-        let silent_at = c.last_heard + self.cfg.loss.unresponsive_after;
+        let silent_at = c.last_heard + self.shared.cfg.loss.unresponsive_after;
         if !d.goodbye && silent_at > seen {
             // It was heard in the first half: its silence is not that long yet.
             if let Some(d) = self.contexts.get_mut(ci).act().doubt.as_mut() {
@@ -147,7 +147,7 @@ impl<O: Observer> Engine<O> {
         let a = self.contexts.get_mut(ci).act();
         a.doubt = None;
         a.doubt_next = now + DOUBT_EVERY;
-        self.context_rearm(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// An answer to a Challenge within a context: the peer has it. What it counts is right.
@@ -156,9 +156,10 @@ impl<O: Observer> Engine<O> {
         let Some(asked) = doubt.filter(|d| d.nonce == p.cookie).map(|d| d.newest) else {
             return Err(Drop::BadHandshake);
         };
-        self.counters.doubts_refuted += 1;
+        self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
         c.last_heard = now;
+        self.shared.rx.flows.heard(now, ci);
         let a = c.act();
         a.replay.correct(p.tx_num_start.wrapping_sub(1), asked);
         c.rx_tx_num_max = c.act().replay.newest();

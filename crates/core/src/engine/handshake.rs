@@ -36,22 +36,24 @@ impl<O: Observer> Engine<O> {
         if self.contexts.is_full() {
             return None;
         }
-        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.rng));
+        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         let path_ctx = self.path_context_for(peer.ip);
         let mut c = Context::new(peer, state, tag, path_ctx, now);
-        let mut secret = self.secrets.or(&mut self.rng);
-        c.psn_idle = self.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
+        let mut secret = self.secrets.or(&mut self.shared.rng);
+        c.psn_idle = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
-        c.tx_num_next = self.cfg.tx_num_start.unwrap_or(random);
-        c.key_guessed = self.guessers.suspects(now, peer.ip);
+        c.tx_num_next = self.shared.cfg.tx_num_start.unwrap_or(random);
+        c.key_guessed = self.objects.guessers.suspects(now, peer.ip);
         if state == ContextState::HalfOpen {
             self.contexts.origins.inbound(peer.ip, true);
             self.contexts.origins.half_open(peer.ip, true);
         }
         let ci = self.contexts.insert(c);
+        self.shared.out.context_begin(ci);
+        self.shared.rx.flows.context_begin(ci);
         self.paths.get_mut(path_ctx).contexts += 1;
         let event = Event::Context { ctx: ci, peer, from: "", to: state.name() };
-        self.observer.event(now, event);
+        self.shared.observer.event(now, event);
         Some(ci)
     }
 
@@ -61,18 +63,18 @@ impl<O: Observer> Engine<O> {
         if c.active.is_some() {
             return;
         }
-        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Active::new(&self.cfg)));
+        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Active::new(&self.shared.cfg)));
         a.start(c.psn_idle, c.rx_cum_idle, c.rx_tx_num_max);
         c.active = Some(a);
         let path_ctx = c.path_ctx;
         self.paths.get_mut(path_ctx).active += 1;
         // Whatever it was leased for may come to nothing: then it is given back after a while.
-        self.context_rearm(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     pub(crate) fn open_params(&self, ci: u32) -> OpenParams {
         let c = self.contexts.get(ci);
-        let cfg = &self.cfg;
+        let cfg = &self.shared.cfg;
         let mut features = Features::ECN;
         features |= if cfg.rdma_read { Features::RDMA_READ } else { 0 };
         features |= if cfg.rdma_write { Features::RDMA_WRITE } else { 0 };
@@ -97,8 +99,8 @@ impl<O: Observer> Engine<O> {
     /// Sends an Open and arms its retry.
     pub(crate) fn open_send(&mut self, now: Time, ci: u32) {
         let params = self.open_params(ci);
-        let retry = self.cfg.loss.open_retry;
-        let max = self.cfg.loss.rto_max.max(retry);
+        let retry = self.shared.cfg.loss.open_retry;
+        let max = self.shared.cfg.loss.rto_max.max(retry);
         let lens = self.open_lens(ci);
         let c = self.contexts.get_mut(ci);
         let wait = retry.scale(1 << c.handshake_round.min(16), 1).min(max);
@@ -107,10 +109,10 @@ impl<O: Observer> Engine<O> {
         c.handshake_at = now + wait;
         let peer = c.peer;
         for padded_len in lens {
-            self.counters.opens_sent += 1;
+            self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
             let open = Control { dst: peer, dst_tag: 0, body, padded_len, tx_num: 0, psn: 0 };
-            self.control_put(open);
+            self.shared.control_push(open);
         }
     }
 
@@ -131,7 +133,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let unused = c.outstanding == 1 && c.active.as_ref().is_some_and(|a| a.board.is_empty());
         if c.proven || !unused {
-            return self.ready_push(ci);
+            return self.shared.out.ready_push(ci);
         }
         if let Ok(from) = c.state.reopened() {
             (c.handshake_round, c.cookie, c.narrow) = (0, 0, Narrow::default());
@@ -148,7 +150,7 @@ impl<O: Observer> Engine<O> {
         p: &OpenParams,
         size: Option<u16>,
     ) -> Result<Rx, Drop> {
-        self.counters.opens_received += 1;
+        self.shared.counters.opens_received += 1;
         if h.dst_tag != 0 || p.tag == 0 {
             return Err(Drop::BadHandshake);
         }
@@ -160,8 +162,8 @@ impl<O: Observer> Engine<O> {
             return self.open_again(now, ci, from, p, size);
         }
         let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against: 0 };
-        let asks =
-            self.contexts.is_nearly_full() || self.contexts.origins.asks_proof(from.ip, &self.cfg);
+        let asks = self.contexts.is_nearly_full()
+            || self.contexts.origins.asks_proof(from.ip, &self.shared.cfg);
         if asks && !planted!(CookieNever) && !self.cookies.check(now, &claim, p.cookie) {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
@@ -233,7 +235,7 @@ impl<O: Observer> Engine<O> {
         p: &OpenParams,
         size: Option<u16>,
     ) -> Result<Rx, Drop> {
-        let crowded = self.contexts.origins.is_full(from.ip, &self.cfg);
+        let crowded = self.contexts.origins.is_full(from.ip, &self.shared.cfg);
         let made = if crowded {
             self.contexts_evict(now, from.ip);
             None
@@ -252,8 +254,8 @@ impl<O: Observer> Engine<O> {
 
     /// A context that is never confirmed goes after a while.
     fn half_open_arm(&mut self, now: Time, ci: u32) {
-        self.contexts.get_mut(ci).handshake_at = now + self.cfg.loss.unreachable_after;
-        self.context_rearm(ci);
+        self.contexts.get_mut(ci).handshake_at = now + self.shared.cfg.loss.unreachable_after;
+        self.shared.out.rearm_push(ci);
     }
 
     fn open_refuse(&mut self, now: Time, to: Endpoint, tag: u32, code: CloseCode) {
@@ -268,8 +270,8 @@ impl<O: Observer> Engine<O> {
     }
 
     fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
-        let (own_mtu, own_window) = (self.cfg.mtu, self.cfg.window);
-        let checking = self.cfg.integrity == Integrity::On;
+        let (own_mtu, own_window) = (self.shared.cfg.mtu, self.shared.cfg.window);
+        let checking = self.shared.cfg.integrity == Integrity::On;
         let c = self.contexts.get_mut(ci);
         c.peer_tag = p.tag;
         c.peer_incarnation = p.incarnation;
@@ -340,7 +342,7 @@ impl<O: Observer> Engine<O> {
 
     /// An Open answered at the first try gives the first RTT: base and first window rest on it.
     fn handshake_rtt(&mut self, now: Time, ci: u32) {
-        let retry = self.cfg.loss.open_retry;
+        let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
         // Who was told our tag before our Open left can answer before it gets the Open.
         let doubtful = c.cookie != 0 || c.narrow.answered > 0 || !c.tag_fresh;
@@ -372,7 +374,7 @@ impl<O: Observer> Engine<O> {
         if c.cookie != cookie {
             c.cookie = cookie;
             self.open_send(now, ci);
-            self.context_rearm(ci);
+            self.shared.out.rearm_push(ci);
         }
         Ok(Rx::Done)
     }
@@ -386,11 +388,12 @@ impl<O: Observer> Engine<O> {
         c.cookie = 0;
         c.open_disowned = false;
         c.last_heard = now;
+        self.shared.rx.flows.heard(now, ci);
         self.narrow_take(now, ci, from);
-        self.counters.contexts_opened += 1;
+        self.shared.counters.contexts_opened += 1;
         self.context_event(now, ci, from);
-        self.ready_push(ci);
-        self.context_rearm(ci);
+        self.shared.out.ready_push(ci);
+        self.shared.out.rearm_push(ci);
     }
 
     /// The handshake timer fired.
@@ -404,7 +407,7 @@ impl<O: Observer> Engine<O> {
                 let since = c.outstanding_since;
                 if since == Time::NEVER {
                     self.context_unwanted(now, ci);
-                } else if now.since(since) >= self.cfg.loss.unreachable_after {
+                } else if now.since(since) >= self.shared.cfg.loss.unreachable_after {
                     self.peer_unreachable(now, ci);
                 } else if planted!(OpenOnce) {
                     self.contexts.get_mut(ci).handshake_at = Time::NEVER;
@@ -435,7 +438,7 @@ impl<O: Observer> Engine<O> {
 
     /// A new tag: what comes under the old one is a stranger's.
     pub(crate) fn context_retag(&mut self, ci: u32) {
-        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.rng));
+        let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         self.contexts.retag(ci, tag);
     }
 
@@ -448,7 +451,7 @@ impl<O: Observer> Engine<O> {
                 self.contexts.origins.half_open(peer.ip, begins);
             }
         }
-        self.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
+        self.shared.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
     }
 }
 

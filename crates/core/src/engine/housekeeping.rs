@@ -24,9 +24,9 @@ impl<O: Observer> Engine<O> {
     fn context_deadline(&self, ci: u32, now: Time) -> Time {
         let c = self.contexts.get(ci);
         let mut loss_at = self.loss_deadline(ci);
-        if self.unread > Span::ZERO && loss_at <= now {
+        if self.shared.rx.unread > Span::ZERO && loss_at <= now {
             // It waits for packets that are not read yet: it looks again soon, not at each call.
-            loss_at = now + self.unread.scale(1, 4);
+            loss_at = now + self.shared.rx.unread.scale(1, 4);
         }
         let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(loss_at);
         if let Some(a) = c.active.as_ref() {
@@ -34,30 +34,19 @@ impl<O: Observer> Engine<O> {
             if a.deaf {
                 at = now;
             }
-            if !c.queued_ack {
+            if !self.shared.out.ack_waits(ci) {
                 at = at.min(a.ack.due());
             }
         }
         at
     }
 
-    /// Something about the context changed: its timer is set anew before anybody asks for it. Many
-    /// changes between two polls cost one calculation.
-    pub(crate) fn context_rearm(&mut self, ci: u32) {
-        let c = self.contexts.get_mut(ci);
-        if !c.queued_rearm {
-            c.queued_rearm = true;
-            self.rearm.push_back(ci);
-        }
-    }
-
     /// Sets the timers of the contexts that changed. Those beyond the bound wait for the next call,
     /// for which [`Self::next_timeout`] asks.
     pub(crate) fn rearm_some(&mut self, now: Time) {
         for _ in 0..REARMS_MAX {
-            let Some(ci) = self.rearm.pop_front() else { return };
+            let Some(ci) = self.shared.out.rearm_pop() else { return };
             let Some(c) = self.contexts.find_mut(ci) else { continue };
-            c.queued_rearm = false;
             if let Some(a) = c.active.as_mut() {
                 if c.outstanding > 0 {
                     a.loss.watch(c.outstanding_since);
@@ -66,11 +55,11 @@ impl<O: Observer> Engine<O> {
                 if !idle {
                     c.idle_at = Time::NEVER;
                 } else if c.idle_at == Time::NEVER {
-                    c.idle_at = now + self.cfg.idle_after;
+                    c.idle_at = now + self.shared.cfg.idle_after;
                 }
             }
             let at = self.context_deadline(ci, now);
-            self.timers.arm(TimerOf::Context(ci).number(), at);
+            self.shared.timers.arm(TimerOf::Context(ci).number(), at);
         }
     }
 
@@ -89,7 +78,7 @@ impl<O: Observer> Engine<O> {
         let Some(c) = self.contexts.find_mut(ci) else { return };
         if c.pace_at <= now {
             c.pace_at = Time::NEVER;
-            self.ready_push(ci);
+            self.shared.out.ready_push(ci);
         }
         if self.contexts.get(ci).idle_at <= now {
             self.idle_fire(now, ci);
@@ -103,7 +92,7 @@ impl<O: Observer> Engine<O> {
         if self.contexts.find(ci).is_some() {
             let at = self.context_deadline(ci, now).max(now + Span(1));
             if at != Time::NEVER && !planted!(TimerOnce) {
-                self.timers.arm(TimerOf::Context(ci).number(), at);
+                self.shared.timers.arm(TimerOf::Context(ci).number(), at);
             }
         }
     }
@@ -111,11 +100,11 @@ impl<O: Observer> Engine<O> {
     /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
     /// probe asks for its lower edge, ever more rarely. If no answer comes, it is forgotten.
     fn idle_fire(&mut self, now: Time, ci: u32) {
-        let idle_after = self.cfg.idle_after;
+        let idle_after = self.shared.cfg.idle_after;
         let c = self.contexts.get_mut(ci);
         let heard = c.last_heard;
         if c.act().loss.idle_unanswered(heard) >= IDLE_PROBES_MIN
-            && self.is_silent(self.seen(now), ci)
+            && self.is_silent(self.shared.seen(now), ci)
         {
             return self.peer_forget(now, ci);
         }
@@ -136,7 +125,7 @@ impl<O: Observer> Engine<O> {
         let Some(mut a) = c.active.take() else { return };
         c.psn_idle = a.board.next();
         c.rx_cum_idle = a.window.cum();
-        c.queued_wait = false;
+        self.shared.out.unpark(ci);
         a.clear();
         let path_ctx = c.path_ctx;
         self.pool_return(a);
@@ -148,7 +137,7 @@ impl<O: Observer> Engine<O> {
             let entry = self.paths.get_mut(path_ctx);
             entry.ctx.shrink();
             entry.waiters = Vec::new();
-            self.timers.disarm(TimerOf::Path(path_ctx).number());
+            self.shared.timers.disarm(TimerOf::Path(path_ctx).number());
         }
     }
 
@@ -164,8 +153,10 @@ impl<O: Observer> Engine<O> {
         if let Some(i) = self.paths.by_ip(&ip) {
             return i;
         }
-        let pc =
-            PathContext::with_params(self.path_params.clone(), &mut self.secrets.or(&mut self.rng));
+        let pc = PathContext::with_params(
+            self.path_params.clone(),
+            &mut self.secrets.or(&mut self.shared.rng),
+        );
         self.paths.insert(ip, pc)
     }
 
@@ -173,8 +164,10 @@ impl<O: Observer> Engine<O> {
         let entry = self.paths.get_mut(path_ctx);
         entry.contexts -= 1;
         if entry.contexts == 0 {
-            self.timers.disarm(TimerOf::Path(path_ctx).number());
-            self.paths.remove(path_ctx);
+            self.shared.timers.disarm(TimerOf::Path(path_ctx).number());
+            if let Some(gone) = self.paths.remove(path_ctx) {
+                self.shared.sizes.forget(&gone);
+            }
         }
     }
 
@@ -185,15 +178,15 @@ impl<O: Observer> Engine<O> {
         while let Some(change) = self.paths.get_mut(path_ctx).ctx.change_take() {
             let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
             if change.live {
-                self.counters.paths_returned += 1;
+                self.shared.counters.paths_returned += 1;
             } else {
-                self.counters.paths_retired += 1;
+                self.shared.counters.paths_retired += 1;
             }
-            self.observer.event(now, Event::Path { ip, path: change.path, from, to });
-            self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
+            self.shared.observer.event(now, Event::Path { ip, path: change.path, from, to });
+            self.shared.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
         }
         let at = self.path_deadline(path_ctx);
-        self.timers.arm(TimerOf::Path(path_ctx).number(), at);
+        self.shared.timers.arm(TimerOf::Path(path_ctx).number(), at);
     }
 
     /// The next thing that is to be done for the paths to an address.
@@ -215,15 +208,15 @@ impl<O: Observer> Engine<O> {
                 .is_some_and(|c| c.path_ctx == pi && c.state == ContextState::Open);
             if carries {
                 // It returns only if it carries what is sent.
-                let size = if self.cfg.mtu_search { self.mtu_of(carrier) } else { 0 };
-                self.probes.push_back(ProbeOut { ci: carrier, path, size, asks: false });
+                let size = if self.shared.cfg.mtu_search { self.mtu_of(carrier) } else { 0 };
+                self.shared.out.probe_push(ProbeOut { ci: carrier, path, size, asks: false });
             }
         }
         self.mtu_fire(now, pi);
         self.path_changes(now, pi);
         let at = self.path_deadline(pi);
         if at != Time::NEVER {
-            self.timers.arm(TimerOf::Path(pi).number(), at.max(now + Span(1)));
+            self.shared.timers.arm(TimerOf::Path(pi).number(), at.max(now + Span(1)));
         }
     }
 
@@ -231,15 +224,15 @@ impl<O: Observer> Engine<O> {
 
     /// Whether both ends of `ci` grant and obey credits.
     pub(crate) fn granting(&self, ci: u32) -> bool {
-        self.cfg.rate.credits && self.contexts.get(ci).limits.features.has(Features::CREDITS)
+        self.shared.cfg.rate.credits && self.contexts.get(ci).limits.features.has(Features::CREDITS)
     }
 
     /// Credits that are due go out with the next acknowledgments.
     pub(crate) fn grants_poll(&mut self, now: Time) {
-        if !self.cfg.rate.credits {
+        if !self.shared.cfg.rate.credits {
             return;
         }
-        while let Some((ci, bytes)) = self.granter.poll(now) {
+        while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             if c.active.is_none() {
                 continue;
@@ -254,13 +247,14 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn emit_closes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
-            let Some(ci) = self.closes.pop_front() else { return };
+            let Some(ci) = self.shared.out.close_pop() else { return };
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.state != ContextState::Closing {
                 continue;
             }
             let path_ctx = c.path_ctx;
-            let path = self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, false, &mut self.rng);
+            let path =
+                self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, false, &mut self.shared.rng);
             let close = Alone { body: Body::Close, flags: 0, path, padded_len: 0 };
             self.emit_alone(now, ci, &close, out);
         }
@@ -312,7 +306,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn leave_tell(&mut self, ci: u32) {
         let c = self.contexts.get(ci);
         if c.peer_tag != 0 {
-            self.counters.resets_sent += 1;
+            self.shared.counters.resets_sent += 1;
             let (peer, tag) = (c.peer, c.peer_tag);
             let code = CloseCode::GoingAway;
             let body = Body::Reset { echo_tag: c.local_tag, code, nonce: 0 };

@@ -25,97 +25,44 @@ use crate::api::{
     AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle,
     RecvWr, Rx, RxMeta, SendWr, TxSink, WrHandle,
 };
-use crate::bucket::Bucket;
 use crate::config::EngineConfig;
 use crate::counters::Counters;
 use crate::events::Observer;
 use crate::hash::Keyed;
-use crate::limits::{EVENTS_MAX, KEY_GUESS_EVERY, KEY_GUESSES_MAX, TIMER_STEPS_MAX, WRS_MAX};
-use crate::objects::cq::CqTable;
-use crate::objects::keys::Guessers;
-use crate::objects::memory::{AhTable, MrTable};
-use crate::objects::qp::QpTable;
-use crate::objects::tiling::TilingKey;
-use crate::objects::wr::WrTable;
-use crate::outbox::{Control, ProbeOut};
+use crate::limits::TIMER_STEPS_MAX;
+use crate::objects::{ObjectSecrets, Objects};
 use crate::params::Params;
 use crate::path::PathStats;
 use crate::path::table::PathTable;
 use crate::peer::Active;
 use crate::random::{Random, Randomness, Secrets};
-use crate::rate::Granter;
-use crate::rng::Rng;
-use crate::time::{Span, Time};
-use crate::timer::{TimerOf, Timers};
+use crate::shared::Shared;
+use crate::time::Time;
+use crate::timer::TimerOf;
 use crate::tx::Out;
 use contexts::ContextTable;
 use cookie::CookieJar;
 use core::net::IpAddr;
-use srd_wire::AckBlock;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use strangers::Strangers;
 
 /// One engine: the protocol state of one device, or of one simulated host.
 pub struct Engine<O: Observer = ()> {
-    pub(crate) cfg: EngineConfig,
-    pub(crate) observer: O,
-    /// For choices that nobody need be kept from guessing.
-    pub(crate) rng: Rng,
-    /// For all that peers see or must not know.
-    pub(crate) secrets: Secrets,
-    pub(crate) incarnation: u64,
-    pub(crate) counters: Counters,
-    // Objects.
-    pub(crate) pds: Vec<bool>,
-    pub(crate) cqs: CqTable,
-    pub(crate) qps: QpTable,
-    pub(crate) mrs: MrTable,
-    /// Guesses of region keys that are judged yet: of the whole engine, because contexts are cheap
-    /// to make.
-    pub(crate) guesses: Bucket,
-    pub(crate) guessers: Guessers,
-    pub(crate) ahs: AhTable,
-    pub(crate) wrs: WrTable,
-    pub(crate) tilings: TilingKey,
-    // Peers.
+    pub(crate) shared: Shared<O>,
+    pub(crate) objects: Objects,
     pub(crate) contexts: ContextTable,
     pub(crate) paths: PathTable,
-    pub(crate) path_params: Arc<Params>,
-    pub(crate) cookies: CookieJar,
-    pub(crate) granter: Granter,
+    path_params: Arc<Params>,
+    /// For all that peers see or must not know.
+    secrets: Secrets,
+    incarnation: u64,
+    cookies: CookieJar,
     #[expect(clippy::vec_box, reason = "a lease moves a pointer, not half a kilobyte")]
-    pub(crate) pool: Vec<Box<Active>>,
-    pub(crate) evict_hand: u32,
-    // What waits to leave.
-    pub(crate) control: VecDeque<Control>,
-    /// Contexts whose answer to an Open or a Challenge waits to leave.
-    pub(crate) answers: VecDeque<u32>,
-    pub(crate) strangers: Strangers,
-    pub(crate) ack_ready: VecDeque<u32>,
-    pub(crate) probes: VecDeque<ProbeOut>,
-    pub(crate) closes: VecDeque<u32>,
-    pub(crate) ready: VecDeque<u32>,
-    pub(crate) timers: Timers,
-    /// How far the packets that were handled lie behind the time: younger ones may wait unread.
-    pub(crate) unread: Span,
-    /// Contexts whose timer has to be set anew.
-    pub(crate) rearm: VecDeque<u32>,
-    pub(crate) events: VecDeque<AsyncEvent>,
-    // Receive side.
-    pub(crate) ack_scratch: AckBlock,
-    /// Senders with more to come; they share the receive budget.
-    pub(crate) rx_flowing: u32,
-    /// When the silent ones among them were last struck off.
-    pub(crate) rx_flowing_at: Time,
-    /// Where the search for the silent ones goes on.
-    pub(crate) rx_flowing_hand: u32,
-    pub(crate) rxq_drops: u32,
-    pub(crate) rxq_depth: u16,
-    pub(crate) jobs_live: u32,
-    pub(crate) job_id_next: u32,
+    pool: Vec<Box<Active>>,
+    evict_hand: u32,
+    strangers: Strangers,
     /// It is about to go away.
-    pub(crate) leaving: bool,
+    leaving: bool,
     /// It has told everybody that it goes away.
     pub(crate) gone: bool,
 }
@@ -135,57 +82,23 @@ impl<O: Observer> Engine<O> {
         let region_keys = secrets.key_apart(&rng);
         let qpn_first = cfg.qpn_start.unwrap_or_else(|| secrets.byte_apart());
         let (tilings, _) = secrets.key_apart(&rng);
-        let keyed = Keyed::apart(secrets.key_apart(&rng));
+        let guessers = Keyed::apart(secrets.key_apart(&rng));
+        let of_objects = ObjectSecrets { region_keys, qpn_first, tilings, guessers };
         let mut secret = secrets.or(&mut rng);
         Ok(Self {
-            observer,
             incarnation: secret.next_u64(),
-            counters: Counters::default(),
-            pds: Vec::new(),
-            cqs: CqTable::default(),
-            qps: QpTable::new(cfg.slot, qpn_first),
-            mrs: MrTable::new(region_keys),
-            guesses: Bucket::new(now, KEY_GUESSES_MAX, KEY_GUESS_EVERY),
-            guessers: Guessers::new(now, keyed),
-            ahs: AhTable::default(),
-            wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
-            tilings: TilingKey::new(tilings),
+            objects: Objects::new(&cfg, now, of_objects),
             contexts: ContextTable::new(cfg.contexts_max, &mut secret),
             paths: PathTable::new(&mut secret),
             path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
             cookies: CookieJar::new(&mut secret),
-            granter: Granter::new(
-                cfg.rate.line_bytes_per_sec,
-                cfg.mtu,
-                cfg.rate.rtt_initial,
-                cfg.head_bytes_max(),
-            ),
             pool: Vec::new(),
             evict_hand: 0,
-            control: VecDeque::new(),
-            answers: VecDeque::new(),
             strangers: Strangers::new(now),
-            ack_ready: VecDeque::new(),
-            probes: VecDeque::new(),
-            closes: VecDeque::new(),
-            ready: VecDeque::new(),
-            timers: Timers::default(),
-            unread: Span::ZERO,
-            rearm: VecDeque::new(),
-            events: VecDeque::new(),
-            ack_scratch: AckBlock::default(),
-            rx_flowing: 0,
-            rx_flowing_at: now,
-            rx_flowing_hand: 0,
-            rxq_drops: 0,
-            rxq_depth: 0,
-            jobs_live: 0,
-            job_id_next: 0,
             leaving: false,
             gone: false,
-            rng,
+            shared: Shared::new(cfg, now, observer, rng),
             secrets,
-            cfg,
         })
     }
 
@@ -208,16 +121,16 @@ impl<O: Observer> Engine<O> {
     /// packet from a network comes from [`crate::wire::parse_checked`]: whether a checksum must be
     /// there is judged here, whether it is right has been judged.
     pub fn handle(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>) -> Rx {
-        self.counters.rx_pkts += 1;
+        self.shared.counters.rx_pkts += 1;
         let bytes = packet.headers_len() + usize::from(packet.payload_len);
-        self.counters.rx_bytes += bytes as u64;
-        self.rxq_drops = meta.rxq_drops;
-        self.rxq_depth = meta.rxq_depth;
+        self.shared.counters.rx_bytes += bytes as u64;
+        self.shared.rx.rxq_drops = meta.rxq_drops;
+        self.shared.rx.rxq_depth = meta.rxq_depth;
         match self.packet_in(now, meta, packet) {
             Ok(rx) => rx,
             Err(reason) => {
-                self.counters.rx_drops += 1;
-                self.counters.drops[reason as usize] += 1;
+                self.shared.counters.rx_drops += 1;
+                self.shared.counters.drops[reason as usize] += 1;
                 Rx::Dropped(reason)
             }
         }
@@ -225,7 +138,7 @@ impl<O: Observer> Engine<O> {
 
     /// The datapath has handed over all it had.
     pub fn rx_burst_end(&mut self, now: Time) {
-        self.rxq_depth = 0;
+        self.shared.rx.rxq_depth = 0;
         self.grants_poll(now);
     }
 
@@ -254,18 +167,11 @@ impl<O: Observer> Engine<O> {
     /// When [`Self::handle_timeout`] next has something to do (`Time::NEVER`: not before input).
     /// `Time(0)` while [`Self::poll_transmit`] has something to do now.
     pub fn next_timeout(&self) -> Time {
-        let waiting = !self.control.is_empty()
-            || !self.answers.is_empty()
-            || !self.ack_ready.is_empty()
-            || !self.probes.is_empty()
-            || !self.closes.is_empty()
-            || !self.ready.is_empty()
-            || !self.strangers.is_empty()
-            || !self.rearm.is_empty();
+        let waiting = !self.shared.out.is_empty() || !self.strangers.is_empty();
         if waiting {
             return Time(0);
         }
-        self.timers.next().min(self.granter.next())
+        self.shared.timers.next().min(self.shared.rx.granter.next())
     }
 
     /// Lets deadlines up to `now` fire, the earliest first. All that has arrived must have been
@@ -279,13 +185,13 @@ impl<O: Observer> Engine<O> {
     /// to be handled. A timer that takes silence for a loss sees only the time up to there: what it
     /// waits for may be among them. All others see `now`.
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
-        self.unread = now.since(read_until);
+        self.shared.rx.unread = now.since(read_until);
         self.rearm_some(now);
-        let enough = self.counters.timer_steps + TIMER_STEPS_MAX;
-        while self.counters.timer_steps < enough
-            && let Some(owner) = self.timers.pop(now)
+        let enough = self.shared.counters.timer_steps + TIMER_STEPS_MAX;
+        while self.shared.counters.timer_steps < enough
+            && let Some(owner) = self.shared.timers.pop(now)
         {
-            self.counters.timer_steps += 1;
+            self.shared.counters.timer_steps += 1;
             match TimerOf::owner(owner) {
                 TimerOf::Context(ci) => self.context_timer_fire(now, ci),
                 TimerOf::Path(pi) => self.path_timer_fire(now, pi),
@@ -299,52 +205,42 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
-        let c = self.cqs.get_mut(cq)?.pop()?;
+        let c = self.objects.cqs.get_mut(cq)?.pop()?;
         if let CompletionKind::Send(h, _) = c.kind {
-            self.wrs.give_back(h);
+            self.objects.wrs.give_back(h);
         }
         Some(c)
     }
 
     /// Gives `n` slots of polled completions back: room for new posts.
     pub fn cq_release(&mut self, cq: CqId, n: u32) {
-        if let Some(cq) = self.cqs.get_mut(cq) {
+        if let Some(cq) = self.objects.cqs.get_mut(cq) {
             cq.release(n);
         }
     }
 
     /// Takes the next asynchronous event.
     pub fn poll_event(&mut self) -> Option<AsyncEvent> {
-        let e = self.events.pop_front()?;
+        let e = self.shared.out.event_pop()?;
         if let AsyncEvent::WrReleased(h) = e {
-            self.wrs.give_back(h);
+            self.objects.wrs.give_back(h);
         }
         Some(e)
-    }
-
-    pub(crate) fn event_push(&mut self, e: AsyncEvent) {
-        let release = matches!(e, AsyncEvent::WrReleased(_));
-        // Releases are owed one for one; their number is bounded by the table of requests.
-        if self.events.len() >= EVENTS_MAX && !release {
-            self.counters.events_dropped += 1;
-            return;
-        }
-        self.events.push_back(e);
     }
 
     // ---- looking in ----------------------------------------------------------------------------
 
     /// Its configuration.
     pub fn config(&self) -> &EngineConfig {
-        &self.cfg
+        &self.shared.cfg
     }
     /// Its observer.
     pub fn observer(&mut self) -> &mut O {
-        &mut self.observer
+        &mut self.shared.observer
     }
     /// Its counters.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.shared.counters
     }
     /// Random number of this run; peers tell a restart by it.
     pub fn incarnation(&self) -> u64 {

@@ -27,19 +27,19 @@ impl<O: Observer> Engine<O> {
     /// The size in use for the address of a context, before the peer's is known.
     fn open_size(&self, ci: u32) -> u16 {
         let c = self.contexts.get(ci);
-        self.cfg.mtu.min(self.paths.get(c.path_ctx).mtu.size())
+        self.shared.cfg.mtu.min(self.paths.get(c.path_ctx).mtu.size())
     }
 
     /// The lengths of the Opens that leave now.
     pub(crate) fn open_lens(&mut self, ci: u32) -> ArrayVec<u16, 2> {
-        let full = self.cfg.open_padded_len;
+        let full = self.shared.cfg.open_padded_len;
         let mut lens = ArrayVec::from_iter([full]);
-        if full == 0 || !self.cfg.mtu_search {
+        if full == 0 || !self.shared.cfg.mtu_search {
             return lens;
         }
         let (size, aligned) = (self.open_size(ci), self.mtu_aligned());
         let len_of = |size: u16| size.saturating_add(OVERHEAD_BYTES as u16);
-        if size < self.cfg.mtu {
+        if size < self.shared.cfg.mtu {
             lens[0] = len_of(size);
         }
         let c = self.contexts.get_mut(ci);
@@ -73,7 +73,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn narrow_answered(&mut self, now: Time, ci: u32, size: Option<u16>) -> bool {
         let known = self.open_size(ci);
         let c = self.contexts.get_mut(ci);
-        let Some(size) = size.filter(|&s| s < known && self.cfg.mtu_search) else {
+        let Some(size) = size.filter(|&s| s < known && self.shared.cfg.mtu_search) else {
             c.narrow = Narrow::default();
             return true;
         };
@@ -82,7 +82,7 @@ impl<O: Observer> Engine<O> {
             c.narrow.answered = size;
             c.handshake_round = 1;
             self.open_send(now, ci);
-            self.context_rearm(ci);
+            self.shared.out.rearm_push(ci);
             return false;
         }
         if c.narrow.round != c.handshake_round && size == c.narrow.answered {
@@ -97,13 +97,14 @@ impl<O: Observer> Engine<O> {
         let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.path_ctx, c.peer.ip);
         let own = from == ContextState::Opening && n.rounds >= ROUNDS;
         let size = if own { n.answered } else { n.heard };
-        if size == 0 || size >= self.cfg.mtu || !self.cfg.mtu_search {
+        if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;
         }
         // No way carries less than the least of the table, whatever the peer proves.
-        let size = size.max(below(ip, 0, self.mtu_aligned(), 0).unwrap_or(size)).min(self.cfg.mtu);
+        let size =
+            size.max(below(ip, 0, self.mtu_aligned(), 0).unwrap_or(size)).min(self.shared.cfg.mtu);
         let news = self.paths.get_mut(pi).mtu.limit(now, size);
-        self.paths.mtu_count(pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
         if news {
             self.mtu_changed(now, pi);
         }

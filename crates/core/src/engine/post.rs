@@ -18,20 +18,20 @@ impl<O: Observer> Engine<O> {
         wr: &SendWr,
     ) -> Result<WrHandle, PostError> {
         let (send_cq, rnr_retry) = self.send_check(qpn, wr)?;
-        let ah = *self.ahs.get(wr.ah).ok_or(PostError::BadAh)?;
-        let port = self.cfg.port_base + u16::from(wr.dst_qpn.slot());
-        let cq = self.cqs.get_mut(send_cq).ok_or(PostError::BadQp)?;
+        let ah = *self.objects.ahs.get(wr.ah).ok_or(PostError::BadAh)?;
+        let port = self.shared.cfg.port_base + u16::from(wr.dst_qpn.slot());
+        let cq = self.objects.cqs.get_mut(send_cq).ok_or(PostError::BadQp)?;
         if !cq.has_room() {
             return Err(PostError::CqFull);
         }
-        if !self.wrs.has_room() {
+        if !self.objects.wrs.has_room() {
             return Err(PostError::NoRoom);
         }
         let ci = self.context_through(now, wr.ah, &ah, port).ok_or(PostError::NoRoom)?;
-        let reserved = self.cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
+        let reserved = self.objects.cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
         debug_assert!(reserved);
-        let i = self.wrs.alloc(*wr, qpn, ci, rnr_retry);
-        let qp = self.qps.get_mut(qpn).expect("checked above");
+        let i = self.objects.wrs.alloc(*wr, qpn, ci, rnr_retry);
+        let qp = self.objects.qps.get_mut(qpn).expect("checked above");
         qp.sq_used += 1;
         let datagram = qp.init.kind == QpType::Ud;
         self.count_posted(wr);
@@ -42,20 +42,20 @@ impl<O: Observer> Engine<O> {
         }
         let a = c.act();
         a.unsent_bytes += u64::from(wr.len);
-        a.live.push(&mut self.wrs, i);
+        a.live.push(&mut self.objects.wrs, i);
         if datagram {
-            a.datagrams.push_back(&mut self.wrs, i);
+            a.datagrams.push_back(&mut self.objects.wrs, i);
         } else {
-            a.flow(qpn).queue.push_back(&mut self.wrs, i);
+            a.flow(qpn).queue.push_back(&mut self.objects.wrs, i);
         }
         let stalled = a.loss.stalled;
         match c.state {
             ContextState::HalfOpen => self.context_open_too(now, ci),
             ContextState::Open if stalled => self.stall_probe_soon(now, ci),
             ContextState::Open if !c.proven => self.context_reopen(now, ci),
-            _ => self.ready_push(ci),
+            _ => self.shared.out.ready_push(ci),
         }
-        self.context_rearm(ci);
+        self.shared.out.rearm_push(ci);
         Ok(WrHandle(i))
     }
 
@@ -69,17 +69,17 @@ impl<O: Observer> Engine<O> {
         }
         let ci = self.context_for(now, Endpoint { ip: ah.ip, port })?;
         let tag = self.contexts.get(ci).local_tag;
-        self.ahs.note_context(id, ci, tag);
+        self.objects.ahs.note_context(id, ci, tag);
         Some(ci)
     }
 
     fn send_check(&self, qpn: Qpn, wr: &SendWr) -> Result<(crate::api::CqId, u8), PostError> {
-        let qp = self.qps.get(qpn).ok_or(PostError::BadQp)?;
+        let qp = self.objects.qps.get(qpn).ok_or(PostError::BadQp)?;
         if !qp.state.posts_send() {
             return Err(PostError::BadState);
         }
         let max = match (qp.init.kind, wr.op) {
-            (_, Opcode::Send | Opcode::SendImm) => u32::from(self.cfg.mtu),
+            (_, Opcode::Send | Opcode::SendImm) => u32::from(self.shared.cfg.mtu),
             (QpType::Srd, _) => RDMA_BYTES_MAX,
             (QpType::Ud, _) => return Err(PostError::BadOpcode),
         };
@@ -93,7 +93,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn count_posted(&mut self, wr: &SendWr) {
-        let n = &mut self.counters;
+        let n = &mut self.shared.counters;
         match wr.op {
             Opcode::Send | Opcode::SendImm => {
                 n.send_wrs += 1;
@@ -108,14 +108,14 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn recv_post(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> {
-        let qp = self.qps.get_mut(qpn).ok_or(PostError::BadQp)?;
+        let qp = self.objects.qps.get_mut(qpn).ok_or(PostError::BadQp)?;
         if !qp.state.posts_recv() {
             return Err(PostError::BadState);
         }
         if qp.rq.len() == qp.init.rq_depth {
             return Err(PostError::QueueFull);
         }
-        let cq = self.cqs.get_mut(qp.init.recv_cq).ok_or(PostError::BadQp)?;
+        let cq = self.objects.cqs.get_mut(qp.init.recv_cq).ok_or(PostError::BadQp)?;
         if !planted!(ReceiveUnreserved) && !cq.reserve() {
             return Err(PostError::CqFull);
         }

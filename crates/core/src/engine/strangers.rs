@@ -48,12 +48,12 @@ impl<O: Observer> Engine<O> {
     /// A Reset to a stranger, if there were not too many.
     pub(crate) fn stranger_refuse(&mut self, now: Time, to: Endpoint, dst_tag: u32, reset: Body) {
         if self.strangers.resets.is_empty(now) {
-            self.counters.control_dropped += 1;
+            self.shared.counters.control_dropped += 1;
             return;
         }
         if self.stranger_tell(to, dst_tag, reset) {
             self.strangers.resets.take();
-            self.counters.resets_sent += 1;
+            self.shared.counters.resets_sent += 1;
         }
     }
 
@@ -62,14 +62,14 @@ impl<O: Observer> Engine<O> {
         let cookie = self.cookies.make(now, claim);
         let body = Body::Challenge { echo_tag: claim.tag, cookie };
         if self.stranger_tell(claim.who, claim.tag, body) {
-            self.counters.challenges_sent += 1;
+            self.shared.counters.challenges_sent += 1;
         }
     }
 
     fn stranger_tell(&mut self, dst: Endpoint, dst_tag: u32, body: Body) -> bool {
         let queue = &mut self.strangers.queue;
         if queue.len() >= STRANGERS_QUEUE_MAX {
-            self.counters.control_dropped += 1;
+            self.shared.counters.control_dropped += 1;
             return false;
         }
         queue.push_back(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });

@@ -25,7 +25,7 @@ pub(crate) struct PathEntry {
     pub jobs: u32,
     /// The context that sent last: it carries the probes.
     pub carrier: u32,
-    /// What size of packets passes. Who changes it calls [`PathTable::mtu_count`].
+    /// What size of packets passes. Who changes it calls [`MtuCounts::recount`].
     pub mtu: PathMtu,
     /// How it is counted there.
     counted: MtuCounts,
@@ -51,10 +51,18 @@ pub(crate) struct PathTable {
     /// Numbers only: the address is in the entry.
     by_ip: HashTable<u32>,
     keyed: Keyed,
-    pub mtu_counts: MtuCounts,
 }
 
 impl MtuCounts {
+    /// Counts an address anew after a change of its `mtu`.
+    pub fn recount(&mut self, e: &mut PathEntry) {
+        let now = Self { small: e.mtu.is_small().into(), awake: e.mtu.is_awake().into() };
+        self.replace(core::mem::replace(&mut e.counted, now), now);
+    }
+    /// The address is forgotten.
+    pub fn forget(&mut self, e: &PathEntry) {
+        self.replace(e.counted, Self::default());
+    }
     fn replace(&mut self, was: Self, now: Self) {
         self.small = self.small - was.small + now.small;
         self.awake = self.awake - was.awake + now.awake;
@@ -64,8 +72,7 @@ impl MtuCounts {
 impl PathTable {
     pub fn new(rng: &mut impl Random) -> Self {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
-        let mtu_counts = MtuCounts::default();
-        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed, mtu_counts }
+        Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
     }
     pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
         let same = |&k: &u32| ip_of(&self.slots, k) == Some(*ip);
@@ -97,20 +104,13 @@ impl PathTable {
         });
         i
     }
-    pub fn remove(&mut self, i: u32) {
-        if let Some(e) = self.slots[i as usize].take() {
-            self.mtu_counts.replace(e.counted, MtuCounts::default());
-            if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
-                entry.remove();
-            }
-            self.free.push(i);
+    pub fn remove(&mut self, i: u32) -> Option<PathEntry> {
+        let e = self.slots[i as usize].take()?;
+        if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
+            entry.remove();
         }
-    }
-    /// Counts entry `i` anew after a change of its `mtu`.
-    pub fn mtu_count(&mut self, i: u32) {
-        let Some(e) = self.slots[i as usize].as_mut() else { return };
-        let now = MtuCounts { small: e.mtu.is_small().into(), awake: e.mtu.is_awake().into() };
-        self.mtu_counts.replace(core::mem::replace(&mut e.counted, now), now);
+        self.free.push(i);
+        Some(e)
     }
     #[inline(always)]
     pub fn get(&self, i: u32) -> &PathEntry {

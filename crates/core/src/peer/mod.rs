@@ -131,11 +131,6 @@ pub(crate) struct Context {
     pub ack_echo: u16,
     /// Our address handle for the peer, as of that generation of the table.
     pub peer_ah: (u32, AhId),
-    pub queued_ready: bool,
-    pub queued_ack: bool,
-    pub queued_wait: bool,
-    pub queued_rearm: bool,
-    pub rx_flowing: bool,
     /// The peer opened it.
     pub inbound: bool,
     /// Something that the peer sent within it has arrived: the peer uses it.
@@ -382,11 +377,6 @@ impl Context {
             idle_at: Time::NEVER,
             ack_echo: 0,
             peer_ah: (u32::MAX, AhId::UNKNOWN),
-            queued_ready: false,
-            queued_ack: false,
-            queued_wait: false,
-            queued_rearm: false,
-            rx_flowing: false,
             inbound: state == ContextState::HalfOpen,
             proven: false,
             own_told: false,
@@ -407,7 +397,7 @@ impl Context {
     pub fn ahead(&self) -> u64 {
         let a = self.peer_incarnation ^ self.tx_num_next ^ self.last_heard.0 ^ self.pace_at.0;
         let b = u64::from(self.ack_echo) ^ u64::from(self.rx_una) ^ u64::from(self.peer_tag);
-        a ^ b ^ u64::from(self.active.is_some()) ^ u64::from(self.queued_rearm)
+        a ^ b ^ u64::from(self.active.is_some())
     }
 
     /// Lower edge of what we send.

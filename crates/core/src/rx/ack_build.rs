@@ -3,14 +3,11 @@
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::psn;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use srd_wire::ACK_WORDS_MAX;
 
 /// PSNs that one block's bitmap can speak of.
 const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
-
-/// Contexts looked at with one acknowledgment for senders that fell silent.
-const FLOWS_SCAN: u32 = 32;
 
 impl<O: Observer> Engine<O> {
     /// Writes the block for context `ci` into the scratch block. Returns the PSNs it could not
@@ -20,11 +17,11 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let (credit, ce_count) = (c.credit_granted, c.rx_ce_count);
         let a = c.act();
-        let b = &mut self.ack_scratch;
+        let b = &mut self.shared.rx.scratch;
         b.credit = credit;
         b.rx_budget = rx_budget;
-        b.rxq_drops = self.rxq_drops;
-        b.rxq_depth = self.rxq_depth;
+        b.rxq_drops = self.shared.rx.rxq_drops;
+        b.rxq_depth = self.shared.rx.rxq_depth;
         b.ce_count = ce_count;
         b.echoes = a.ack.echoes(now);
         b.verdicts.clear();
@@ -32,7 +29,7 @@ impl<O: Observer> Engine<O> {
         if !a.verdicts.is_empty() {
             let (partial, steps) = a.verdicts.list(&mut b.verdicts);
             b.partial = partial && !planted!(VerdictOverflowAcked);
-            self.counters.ack_steps += steps;
+            self.shared.counters.ack_steps += steps;
         }
         b.cum = if planted!(AckJumpsGap) { a.window.top() } else { a.window.cum() };
         let top = a.window.top();
@@ -56,32 +53,11 @@ impl<O: Observer> Engine<O> {
 
     /// What one sender may have in flight: the receive buffers, shared among those who send now.
     fn rx_budget_share(&mut self, now: Time) -> u32 {
-        if self.cfg.rx_budget_bytes == u32::MAX {
+        if self.shared.cfg.rx_budget_bytes == u32::MAX {
             return u32::MAX;
         }
-        let often = self.cfg.loss.rto_max;
-        if now.since(self.rx_flowing_at) > often {
-            self.rx_flows_forget(now, often);
-        }
-        let share = self.cfg.rx_budget_bytes / self.rx_flowing.max(1);
-        share.max(2 * u32::from(self.cfg.mtu))
-    }
-
-    /// Senders that fell silent with more to come give their share back. A few contexts are looked
-    /// at for each acknowledgment, until all have been.
-    fn rx_flows_forget(&mut self, now: Time, silence: Span) {
-        for _ in 0..FLOWS_SCAN {
-            if self.rx_flowing_hand >= self.contexts.slots() {
-                (self.rx_flowing_hand, self.rx_flowing_at) = (0, now);
-                return;
-            }
-            let ci = self.rx_flowing_hand;
-            self.rx_flowing_hand += 1;
-            let Some(c) = self.contexts.find_mut(ci) else { continue };
-            if c.rx_flowing && now.since(c.last_heard) > silence {
-                c.rx_flowing = false;
-                self.rx_flowing -= 1;
-            }
-        }
+        let often = self.shared.cfg.loss.rto_max;
+        let share = self.shared.cfg.rx_budget_bytes / self.shared.rx.flows.count(now, often);
+        share.max(2 * u32::from(self.shared.cfg.mtu))
     }
 }

@@ -37,10 +37,10 @@ impl<O: Observer> Engine<O> {
         packet: &Packet<'_>,
     ) -> Result<Rx, Drop> {
         let p = packet.header.psn;
-        let cfg = self.cfg.ack;
+        let cfg = self.shared.cfg.ack;
         // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
         // it are bounded by that.
-        let window = i32::from(self.cfg.window);
+        let window = i32::from(self.shared.cfg.window);
         let c = self.contexts.get_mut(ci);
         let ahead = psn::diff(p, c.rx_una);
         if ahead >= window.max(64) && !planted!(PsnFarTaken) {
@@ -50,7 +50,7 @@ impl<O: Observer> Engine<O> {
             Seen::New => {}
             Seen::Duplicate => {
                 // The acknowledgment (and verdict) that the sender missed goes out again.
-                self.counters.dup_pkts += 1;
+                self.shared.counters.dup_pkts += 1;
                 let a = self.contexts.get_mut(ci).act();
                 a.ack.note_psn(now, p, &cfg);
                 a.ack.note_missed();
@@ -64,7 +64,7 @@ impl<O: Observer> Engine<O> {
         }
         if self.contexts.get(ci).key_guessed
             && asks_memory(&packet.body)
-            && self.guesses.is_empty(now)
+            && self.objects.guesses.is_empty(now)
         {
             // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
             return Err(Drop::KeyGuessing);
@@ -85,8 +85,8 @@ impl<O: Observer> Engine<O> {
             a.verdicts.insert(p, judged.verdict);
             a.ack.hasten(now, Span::ZERO);
         }
-        self.rx_flow_note(ci, packet.header.backlog.0 > 0);
-        self.observer.event(now, Event::Judged { ctx: ci, psn: p, verdict: judged.verdict });
+        self.shared.rx.flows.note(now, ci, packet.header.backlog.0 > 0);
+        self.shared.observer.event(now, Event::Judged { ctx: ci, psn: p, verdict: judged.verdict });
         Ok(judged.rx)
     }
 
@@ -112,12 +112,12 @@ impl<O: Observer> Engine<O> {
 
     /// The queue pair a request is for, if it exists, is ready and has this key.
     pub(crate) fn qp_for(&mut self, msg: &Message, kind: QpType) -> Result<&mut Qp, Verdict> {
-        let qp = self.qps.get_mut(Qpn(msg.dst_qpn)).ok_or(Verdict::BadQpn)?;
+        let qp = self.objects.qps.get_mut(Qpn(msg.dst_qpn)).ok_or(Verdict::BadQpn)?;
         if !qp.state.receives() || qp.init.kind != kind {
             return Err(Verdict::BadQpn);
         }
         if qp.qkey != msg.qkey && !planted!(QkeyUnchecked) {
-            self.counters.qkey_viol += 1;
+            self.shared.counters.qkey_viol += 1;
             return Err(Verdict::BadQkey);
         }
         Ok(qp)
@@ -129,7 +129,7 @@ impl<O: Observer> Engine<O> {
             Err(verdict) => return Judged::refuse(verdict),
         };
         let Some((index, recv)) = qp.rq.front() else {
-            self.counters.rnr_events += 1;
+            self.shared.counters.rnr_events += 1;
             return Judged::refuse(Verdict::Rnr);
         };
         if u32::from(len) > recv.len {
@@ -174,8 +174,8 @@ impl<O: Observer> Engine<O> {
         imm: Option<u32>,
         byte_len: u32,
     ) {
-        self.counters.recv_wrs += 1;
-        self.counters.recv_bytes += u64::from(byte_len);
+        self.shared.counters.recv_wrs += 1;
+        self.shared.counters.recv_bytes += u64::from(byte_len);
         let qpn = Qpn(msg.dst_qpn);
         let kind = CompletionKind::Recv(RecvHandle { qp: qpn, index });
         self.recv_completion_push(ci, msg, kind, wr_id, imm, byte_len);
@@ -194,8 +194,8 @@ impl<O: Observer> Engine<O> {
         let qpn = Qpn(msg.dst_qpn);
         let src_ah = self.peer_ah(ci);
         let src_ip = self.contexts.get(ci).peer.ip;
-        let Some(qp) = self.qps.get(qpn) else { return };
-        let Some(cq) = self.cqs.get_mut(qp.init.recv_cq) else { return };
+        let Some(qp) = self.objects.qps.get(qpn) else { return };
+        let Some(cq) = self.objects.cqs.get_mut(qp.init.recv_cq) else { return };
         cq.push(Completion {
             wr_id,
             status: Status::Ok,
@@ -211,21 +211,12 @@ impl<O: Observer> Engine<O> {
 
     /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
     pub(crate) fn peer_ah(&mut self, ci: u32) -> AhId {
-        let generation = self.ahs.generation();
+        let generation = self.objects.ahs.generation();
         let c = self.contexts.get_mut(ci);
         if c.peer_ah.0 != generation {
-            c.peer_ah = (generation, self.ahs.find(&c.peer.ip));
+            c.peer_ah = (generation, self.objects.ahs.find(&c.peer.ip));
         }
         c.peer_ah.1
-    }
-
-    /// Counts the senders that have more to come; the receive budget is shared among them.
-    fn rx_flow_note(&mut self, ci: u32, more: bool) {
-        let c = self.contexts.get_mut(ci);
-        if c.rx_flowing != more {
-            c.rx_flowing = more;
-            self.rx_flowing = if more { self.rx_flowing + 1 } else { self.rx_flowing - 1 };
-        }
     }
 }
 

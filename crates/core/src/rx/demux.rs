@@ -27,7 +27,8 @@ impl<O: Observer> Engine<O> {
         packet: &Packet<'_>,
     ) -> Result<Rx, Drop> {
         let h = &packet.header;
-        let from = Endpoint { ip: meta.src_ip, port: self.cfg.port_base + u16::from(h.slot) };
+        let from =
+            Endpoint { ip: meta.src_ip, port: self.shared.cfg.port_base + u16::from(h.slot) };
         match packet.body {
             Body::Open(_) | Body::OpenAck(_) | Body::Challenge { .. } | Body::Reset { .. }
                 if self.lacks_checksum(h) =>
@@ -72,7 +73,7 @@ impl<O: Observer> Engine<O> {
             Body::CloseAck => return self.close_acked(now, ci),
             _ => {}
         }
-        if packet.payload_len > self.cfg.mtu && !planted!(PayloadLongTaken) {
+        if packet.payload_len > self.shared.cfg.mtu && !planted!(PayloadLongTaken) {
             return Err(Drop::TooLong);
         }
         self.context_proven(now, ci)?;
@@ -88,7 +89,7 @@ impl<O: Observer> Engine<O> {
     /// Whether the packet, of a kind that is checked whatever was agreed on, is not: the flag
     /// itself may have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
-        self.cfg.integrity != Integrity::Off
+        self.shared.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)
             && !planted!(UncheckedTaken)
     }
@@ -140,10 +141,11 @@ impl<O: Observer> Engine<O> {
         let una = h.una();
         let c = self.contexts.get_mut(ci);
         c.last_heard = now;
+        self.shared.rx.flows.heard(now, ci);
         c.proven = true;
         if meta.ce {
             c.rx_ce_count = c.rx_ce_count.wrapping_add(1);
-            self.counters.ce_pkts += 1;
+            self.shared.counters.ce_pkts += 1;
         }
         if psn::before(c.rx_una, una) {
             c.rx_una = una;
@@ -164,7 +166,7 @@ impl<O: Observer> Engine<O> {
             let counted =
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
-            self.granter.on_backlog(now, ci, h.backlog.packets_max(), bytes);
+            self.shared.rx.granter.on_backlog(now, ci, h.backlog.packets_max(), bytes);
         }
         back
     }
@@ -184,7 +186,7 @@ impl<O: Observer> Engine<O> {
             let arrived = Time(now.0.saturating_sub(meta.waited.0));
             a.ack.note_echo(arrived, h, meta.ce);
             if requested {
-                let delay = self.cfg.ack.delay_requested;
+                let delay = self.shared.cfg.ack.delay_requested;
                 self.contexts.get_mut(ci).act().ack.hasten(now, delay);
             }
         }
@@ -203,7 +205,7 @@ impl<O: Observer> Engine<O> {
         };
         if self.contexts.find(ci).is_some() {
             self.ack_schedule(now, ci);
-            self.context_rearm(ci);
+            self.shared.out.rearm_push(ci);
         }
         result
     }
@@ -214,7 +216,7 @@ impl<O: Observer> Engine<O> {
         c.act().loss.resume(now);
         let path_ctx = c.path_ctx;
         self.paths.get_mut(path_ctx).ctx.thaw(now);
-        self.observer.event(now, Event::Resumed { ctx: ci });
-        self.ready_push(ci);
+        self.shared.observer.event(now, Event::Resumed { ctx: ci });
+        self.shared.out.ready_push(ci);
     }
 }

@@ -18,10 +18,10 @@ impl<O: Observer> Engine<O> {
             Err(verdict) => return Judged::refuse(verdict),
         }
         if req.len > 0 {
-            self.job_id_next = self.job_id_next.wrapping_add(1);
+            let id = self.objects.job_id_take();
             self.jobs_count(ci, 1);
             let job = ReadJob {
-                id: self.job_id_next,
+                id,
                 msg_id: msg.msg_id,
                 qp: Qpn(msg.dst_qpn),
                 key: MrKey(req.rkey),
@@ -35,17 +35,17 @@ impl<O: Observer> Engine<O> {
             let a = self.contexts.get_mut(ci).act();
             a.jobs.push(job);
             a.unsent_bytes += u64::from(req.len);
-            self.ready_push(ci);
+            self.shared.out.ready_push(ci);
         }
         Judged::accept(Rx::Done)
     }
 
     fn read_check(&mut self, ci: u32, msg: &Message, req: &ReadReq) -> Result<(), Verdict> {
         let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
-        if !self.cfg.rdma_read {
+        if !self.shared.cfg.rdma_read {
             return Err(Verdict::FeatureMismatch);
         }
-        if self.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
+        if self.shared.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
             return Err(Verdict::UnknownPeer);
         }
         if req.len == 0 {
@@ -55,7 +55,7 @@ impl<O: Observer> Engine<O> {
             return Err(Verdict::BadLength);
         }
         let key = MrKey(req.rkey);
-        let Some(mr) = self.mrs.get(key) else {
+        let Some(mr) = self.objects.mrs.get(key) else {
             return Err(self.key_unknown(ci, key));
         };
         let domain = mr.pd == pd || planted!(DomainUnchecked);
@@ -67,10 +67,10 @@ impl<O: Observer> Engine<O> {
         // Twice the promise: the requester counts a read done before our last acknowledgment is in.
         let c = self.contexts.get_mut(ci);
         let path_ctx = c.path_ctx;
-        let many = c.act().jobs.len() >= 2 * usize::from(self.cfg.reads_per_context_max);
+        let many = c.act().jobs.len() >= 2 * usize::from(self.shared.cfg.reads_per_context_max);
         // And each address no more places than are left: whoever takes all it can get leaves some
         // for the next (dynamic thresholds; Choudhury and Hahne 1998).
-        let left = self.cfg.reads_max.saturating_sub(self.jobs_live);
+        let left = self.shared.cfg.reads_max.saturating_sub(self.objects.jobs_live);
         let greedy = self.paths.get(path_ctx).jobs >= left;
         if left == 0 || (many || greedy) && !planted!(ReadsUnshared) {
             return Err(Verdict::Busy);
@@ -79,10 +79,10 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn judge_read_resp(&mut self, ci: u32, resp: &ReadResp, len: u16) -> Judged {
-        let Some(wi) = self.wrs.by_msg_id(resp.msg_id, ci) else {
+        let Some(wi) = self.objects.wrs.by_msg_id(resp.msg_id, ci) else {
             return Judged::refuse(Verdict::NoRequest);
         };
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         // Nothing answers a read that has not left yet, or that was refused and has not left again.
         if w.wr.op != Opcode::Read || w.failed.is_some() || w.state != WrState::Sent {
             return Judged::refuse(Verdict::NoRequest);
@@ -96,14 +96,14 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::BadLength);
         }
         w.awaited -= len;
-        w.arrived.add(self.tilings, resp.offset, len);
+        w.arrived.add(self.objects.tilings, resp.offset, len);
         // A byte that came twice stands for one that never came.
-        let hole = w.awaited == 0 && !w.arrived.covers(self.tilings, w.wr.len);
+        let hole = w.awaited == 0 && !w.arrived.covers(self.objects.tilings, w.wr.len);
         if hole && !planted!(ReadHoleTaken) {
             self.wr_fail(wi, Status::RemoteBadStatus);
             return Judged::refuse(Verdict::BadLength);
         }
-        self.counters.rdma_read_bytes += u64::from(len);
+        self.shared.counters.rdma_read_bytes += u64::from(len);
         let offset = if planted!(ReadAtStart) { 0 } else { offset };
         let target = Target::Wr(WrHandle(wi));
         let rx = Rx::Place(Placement { target, offset, len });
@@ -116,7 +116,7 @@ impl<O: Observer> Engine<O> {
         let path_ctx = self.contexts.get(ci).path_ctx;
         let of_address = &mut self.paths.get_mut(path_ctx).jobs;
         *of_address = of_address.wrapping_add_signed(more);
-        self.jobs_live = self.jobs_live.wrapping_add_signed(more);
+        self.objects.jobs_live = self.objects.jobs_live.wrapping_add_signed(more);
     }
 
     /// A response segment is resolved: by `verdict`, or given up (`None`).
@@ -156,7 +156,7 @@ impl<O: Observer> Engine<O> {
 
     /// Each read that `gone` picks ends with an error at its requester.
     fn jobs_fail(&mut self, gone: impl Fn(&ReadJob) -> bool) {
-        if self.jobs_live == 0 {
+        if self.objects.jobs_live == 0 {
             return;
         }
         for ci in 0..self.contexts.slots() {
@@ -169,7 +169,7 @@ impl<O: Observer> Engine<O> {
                 owed = true;
             }
             if owed {
-                self.ready_push(ci);
+                self.shared.out.ready_push(ci);
             }
         }
     }

@@ -13,7 +13,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn judge_write(&mut self, ci: u32, msg: &Message, rdma: &Rdma, len: u16) -> Judged {
         match self.write_check(ci, msg, rdma, len) {
             Ok(rx) => {
-                self.counters.rdma_write_recv_bytes += u64::from(len);
+                self.shared.counters.rdma_write_recv_bytes += u64::from(len);
                 Judged::accept(rx)
             }
             Err(verdict) => Judged::refuse(verdict),
@@ -42,10 +42,10 @@ impl<O: Observer> Engine<O> {
             if !self.imm_deliver(ci, msg, msg_len, imm) {
                 return Judged::refuse(Verdict::Rnr);
             }
-            self.counters.rdma_write_recv_bytes += u64::from(len);
+            self.shared.counters.rdma_write_recv_bytes += u64::from(len);
             return Judged::accept(rx);
         }
-        let max = self.cfg.write_imms_per_context_max;
+        let max = self.shared.cfg.write_imms_per_context_max;
         let imms = &mut self.contexts.get_mut(ci).act().imms;
         let (msg_id, key, addr) = (msg.msg_id, rdma.rkey, rdma.raddr);
         let piece = Piece { msg_id, msg_len, key, addr, len: u32::from(len) };
@@ -58,7 +58,7 @@ impl<O: Observer> Engine<O> {
                 imms.add(&piece);
             }
         }
-        self.counters.rdma_write_recv_bytes += u64::from(len);
+        self.shared.counters.rdma_write_recv_bytes += u64::from(len);
         if step == ImmStep::Complete {
             if !self.imm_deliver(ci, msg, msg_len, imm) || planted!(ImmediateTwice) {
                 // The bytes are placed; only the immediate has to come again.
@@ -94,17 +94,17 @@ impl<O: Observer> Engine<O> {
         len: u16,
     ) -> Result<Rx, Verdict> {
         let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
-        if !self.cfg.rdma_write {
+        if !self.shared.cfg.rdma_write {
             return Err(Verdict::FeatureMismatch);
         }
-        if self.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
+        if self.shared.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
             return Err(Verdict::UnknownPeer);
         }
         if len == 0 {
             return Ok(Rx::Done);
         }
         let key = MrKey(rdma.rkey);
-        let Some(mr) = self.mrs.get(key) else {
+        let Some(mr) = self.objects.mrs.get(key) else {
             return Err(self.key_unknown(ci, key));
         };
         let domain = mr.pd == pd || planted!(DomainUnchecked);
@@ -122,15 +122,15 @@ impl<O: Observer> Engine<O> {
     /// none ever had is a mistake or a guess, and guesses are counted.
     #[cold]
     pub(crate) fn key_unknown(&mut self, ci: u32, key: MrKey) -> Verdict {
-        if !self.mrs.has_had(key) {
-            self.counters.rkey_guesses += 1;
+        if !self.objects.mrs.has_had(key) {
+            self.shared.counters.rkey_guesses += 1;
             let c = self.contexts.get_mut(ci);
             // The first is a mistake that may happen.
             let again = core::mem::replace(&mut c.key_guessed, true);
             let ip = c.peer.ip;
-            self.guessers.note(ip);
+            self.objects.guessers.note(ip);
             if again {
-                self.guesses.take();
+                self.objects.guesses.take();
             }
         }
         Verdict::BadRkey
@@ -140,22 +140,22 @@ impl<O: Observer> Engine<O> {
     /// writes unsolicited. False: neither is there.
     fn imm_deliver(&mut self, ci: u32, msg: &Message, byte_len: u32, imm: u32) -> bool {
         let qpn = Qpn(msg.dst_qpn);
-        let Some(qp) = self.qps.get_mut(qpn) else { return false };
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let (kind, wr_id) = if qp.init.unsolicited_write_recv {
-            let Some(cq) = self.cqs.get_mut(qp.init.recv_cq) else { return false };
+            let Some(cq) = self.objects.cqs.get_mut(qp.init.recv_cq) else { return false };
             if !planted!(UnsolicitedUnreserved) && !cq.reserve() {
-                self.counters.rnr_events += 1;
+                self.shared.counters.rnr_events += 1;
                 return false;
             }
             (CompletionKind::RecvUnsolicited, 0)
         } else {
             let Some((index, recv)) = qp.rq.pop() else {
-                self.counters.rnr_events += 1;
+                self.shared.counters.rnr_events += 1;
                 return false;
             };
             (CompletionKind::RecvRdmaImm(RecvHandle { qp: qpn, index }), recv.wr_id)
         };
-        self.counters.recv_wrs += 1;
+        self.shared.counters.recv_wrs += 1;
         self.recv_completion_push(ci, msg, kind, wr_id, Some(imm), byte_len);
         true
     }

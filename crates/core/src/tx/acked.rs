@@ -83,7 +83,7 @@ impl<O: Observer> Engine<O> {
                 }
             }
         }
-        self.counters.ack_steps += steps;
+        self.shared.counters.ack_steps += steps;
         // Completions may have ended the context's work, never the context itself.
         let board = &mut self.contexts.get_mut(ci).act().board;
         board.advance();
@@ -116,19 +116,21 @@ impl<O: Observer> Engine<O> {
         let sent = Time(now.0.wrapping_sub(age.0));
         let known = age.0 <= now.0 && a.sent_log.take(sent, e, next);
         if !known && !planted!(EchoUnmatched) {
-            self.counters.echoes_refused += 1;
+            self.shared.counters.echoes_refused += 1;
             return;
         }
-        if self.paths.mtu_counts.awake > 0 {
+        if self.shared.sizes.awake > 0 {
             self.mtu_passed(ci, Some(e.tx_num), None);
         }
         let a = self.contexts.get_mut(ci).act();
         if let Some(lost) = a.loss.recall(e.tx_num)
             && lost.blame != Blame::None
         {
-            self.counters.retrans_spurious_pkts += 1;
+            self.shared.counters.retrans_spurious_pkts += 1;
             self.paths.get_mut(path_ctx).ctx.on_spurious(now, lost.path);
-            self.observer.event(now, Event::Spurious { ctx: ci, psn: lost.psn, path: lost.path });
+            self.shared
+                .observer
+                .event(now, Event::Spurious { ctx: ci, psn: lost.psn, path: lost.path });
         }
         if age > ECHO_AGE_MAX || age.0 > now.0 {
             return;
@@ -149,13 +151,13 @@ impl<O: Observer> Engine<O> {
             self.paths.get_mut(path_ctx).ctx.on_host_delay(now, age);
         }
         let measured = e.delay != u16::MAX && rtt > Span::ZERO;
-        if measured && u16::from(e.path) < self.cfg.path.paths {
+        if measured && u16::from(e.path) < self.shared.cfg.path.paths {
             let pc = &mut self.paths.get_mut(path_ctx).ctx;
             pc.on_host_delay(now, age - both);
             let claimed = age - waited - rtt;
             pc.on_sample(now, e.path, &Sample { sent, rtt, back, claimed, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
-            self.observer.event(now, Event::Rtt { ctx: ci, path, rtt_ns, ce });
+            self.shared.observer.event(now, Event::Rtt { ctx: ci, path, rtt_ns, ce });
         }
     }
 
@@ -184,7 +186,7 @@ impl<O: Observer> Engine<O> {
         if was.state != SentState::Arrived {
             self.psn_arrived(now, ci, p, &was, tally);
         }
-        self.observer.event(now, Event::Acked { ctx: ci, psn: p });
+        self.shared.observer.event(now, Event::Acked { ctx: ci, psn: p });
         self.entry_resolved(now, ci, &was, verdict);
     }
 
@@ -194,7 +196,7 @@ impl<O: Observer> Engine<O> {
         tally.psns += 1;
         let path_ctx = self.contexts.get(ci).path_ctx;
         // Late or not, as large as that it has passed.
-        let awake = self.paths.mtu_counts.awake > 0;
+        let awake = self.shared.sizes.awake > 0;
         debug_assert!(awake || !self.paths.get(path_ctx).mtu.is_awake(), "counted");
         if awake && was.kind.recalled().is_none() {
             self.mtu_passed(ci, None, Some(was.len));
@@ -220,7 +222,7 @@ impl<O: Observer> Engine<O> {
             Kind::Cancel => {
                 let c = self.contexts.get_mut(ci);
                 c.imms_out -= u16::from(!planted!(ImmediateCreditLost));
-                self.ready_push(ci);
+                self.shared.out.ready_push(ci);
             }
             Kind::RecallSend | Kind::RecallWrite | Kind::RecallResp => {
                 self.recall_resolved(now, ci, was, verdict);
@@ -273,10 +275,10 @@ impl<O: Observer> Engine<O> {
             inflight_max: pc.inflight_max(),
             inflight: pc.inflight(),
         };
-        self.observer.event(now, event);
+        self.shared.observer.event(now, event);
         self.loss_detect(now, ci);
         self.inflight_freed(path_ctx);
-        self.ready_push(ci);
+        self.shared.out.ready_push(ci);
         self.path_changes(now, path_ctx);
     }
 }

@@ -49,7 +49,7 @@ impl<O: Observer> Engine<O> {
     /// One PSN of request `wi` was judged.
     #[inline(always)]
     pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
-        self.wrs.get_mut(wi).open -= 1;
+        self.objects.wrs.get_mut(wi).open -= 1;
         if verdict == Verdict::Ok {
             self.wr_check_done(wi);
         } else {
@@ -59,10 +59,10 @@ impl<O: Observer> Engine<O> {
 
     #[cold]
     fn wr_segment_refused(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
-        let w = self.wrs.get(wi);
+        let w = self.objects.wrs.get(wi);
         let (again, ci) = (may_come_again(w, kind, verdict), w.ctx);
         self.refusal_note(ci);
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         match verdict {
             Verdict::Rnr if again && w.rnr_retries() => {
                 if w.rnr_left < RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
@@ -80,7 +80,7 @@ impl<O: Observer> Engine<O> {
     /// Ends the request if nothing of it is open.
     #[inline]
     pub(crate) fn wr_check_done(&mut self, wi: u32) {
-        let w = self.wrs.get(wi);
+        let w = self.objects.wrs.get(wi);
         if w.open > 0 && !planted!(FirstSegmentCompletes) {
             return;
         }
@@ -94,18 +94,18 @@ impl<O: Observer> Engine<O> {
 
     /// Whether read `wi`, refused as busy, is tried again: not counted, but for a bounded time.
     fn busy_bear(&mut self, now: Time, wi: u32) -> bool {
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         w.busy_since = w.busy_since.min(now);
-        now.since(w.busy_since) < self.cfg.loss.busy_after
+        now.since(w.busy_since) < self.shared.cfg.loss.busy_after
     }
 
     /// Parks a refused request; it comes back with a new PSN and the same message id.
     fn wr_back_off(&mut self, now: Time, wi: u32, kind: Kind) {
-        let cfg = self.cfg.rnr;
-        let w = self.wrs.get_mut(wi);
+        let cfg = self.shared.cfg.rnr;
+        let w = self.objects.wrs.get_mut(wi);
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
         // Half fixed, half random: peers that collided do not collide again.
-        let random = (u64::from(self.rng.next_u32()) * (full / 2)) >> 32;
+        let random = (u64::from(self.shared.rng.next_u32()) * (full / 2)) >> 32;
         let at = now + Span(full / 2 + random);
         w.rnr_round = w.rnr_round.saturating_add(1);
         let ci = w.ctx;
@@ -129,29 +129,29 @@ impl<O: Observer> Engine<O> {
             }
         }
         w.state = WrState::Backoff;
-        self.timers.arm(TimerOf::Backoff(wi).number(), at);
+        self.shared.timers.arm(TimerOf::Backoff(wi).number(), at);
     }
 
     /// The back-off of request `wi` is over: it joins its flow again, in front.
     pub(crate) fn backoff_end(&mut self, wi: u32) {
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         debug_assert_eq!(w.state, WrState::Backoff);
         w.state = WrState::Queued;
         let (qp, ci) = (w.qp, w.ctx);
         let a = self.contexts.get_mut(ci).act();
-        a.flow(qp).queue.push_front(&mut self.wrs, wi);
+        a.flow(qp).queue.push_front(&mut self.objects.wrs, wi);
         if planted!(RnrBackoffForgotten) {
-            let others = self.wrs.select(|w| w.ctx == ci && w.state == WrState::Backoff);
-            others.iter().for_each(|&o| self.timers.disarm(TimerOf::Backoff(o).number()));
+            let others = self.objects.wrs.select(|w| w.ctx == ci && w.state == WrState::Backoff);
+            others.iter().for_each(|&o| self.shared.timers.disarm(TimerOf::Backoff(o).number()));
         }
-        self.ready_push(ci);
+        self.shared.out.ready_push(ci);
     }
 
     /// The request will end with `status` (the first one given) once none of its PSNs is open;
     /// what is not cut yet never will be.
     pub(crate) fn wr_fail(&mut self, wi: u32, status: Status) {
         self.wr_uncut(wi);
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         if w.failed.is_none() {
             w.failed = Some(status);
         }
@@ -162,20 +162,20 @@ impl<O: Observer> Engine<O> {
 
     /// Takes what is not cut out of the queues.
     pub(crate) fn wr_uncut(&mut self, wi: u32) {
-        let w = *self.wrs.get(wi);
+        let w = *self.objects.wrs.get(wi);
         let a = self.contexts.get_mut(w.ctx).act();
         match w.state {
             WrState::Sent => return,
-            WrState::Backoff => self.timers.disarm(TimerOf::Backoff(wi).number()),
+            WrState::Backoff => self.shared.timers.disarm(TimerOf::Backoff(wi).number()),
             WrState::Queued => match a.flows.iter().position(|f| f.qp == w.qp) {
                 Some(at) => {
-                    a.flows[at].queue.remove(&mut self.wrs, wi);
+                    a.flows[at].queue.remove(&mut self.objects.wrs, wi);
                     if a.flows[at].queue.is_empty() {
                         a.flows.swap_remove(at);
                     }
                 }
                 None => {
-                    a.datagrams.remove(&mut self.wrs, wi);
+                    a.datagrams.remove(&mut self.objects.wrs, wi);
                 }
             },
         }
@@ -188,8 +188,8 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn wr_end(&mut self, wi: u32, status: Status) {
         let w = self.wr_retire(wi);
         self.count_ended(w.wr.op, status);
-        let Some(qp) = self.qps.get(w.qp) else { return };
-        let Some(cq) = self.cqs.get_mut(qp.init.send_cq) else { return };
+        let Some(qp) = self.objects.qps.get(w.qp) else { return };
+        let Some(cq) = self.objects.cqs.get_mut(qp.init.send_cq) else { return };
         cq.push(Completion {
             wr_id: w.wr.wr_id,
             status,
@@ -205,13 +205,13 @@ impl<O: Observer> Engine<O> {
 
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
     pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::objects::wr::Wqe {
-        let w = self.wrs.retire(wi);
+        let w = self.objects.wrs.retire(wi);
         if w.state == WrState::Backoff {
-            self.timers.disarm(TimerOf::Backoff(wi).number());
+            self.shared.timers.disarm(TimerOf::Backoff(wi).number());
         }
         let failed = w.failed.is_some();
         let c = self.contexts.get_mut(w.ctx);
-        c.act().live.unlink(&mut self.wrs, &w);
+        c.act().live.unlink(&mut self.objects.wrs, &w);
         c.outstanding -= 1;
         if c.outstanding == 0 {
             c.outstanding_since = Time::NEVER;
@@ -223,14 +223,14 @@ impl<O: Observer> Engine<O> {
                 _ if failed => c.act().cancels.push_back(w.msg_id),
                 _ => c.imms_out -= 1,
             }
-            self.ready_push(w.ctx);
+            self.shared.out.ready_push(w.ctx);
         }
-        if let Some(qp) = self.qps.get_mut(w.qp) {
+        if let Some(qp) = self.objects.qps.get_mut(w.qp) {
             qp.sq_used -= 1;
             qp.sq_started -= u32::from(w.started);
             if qp.sq_started == 0 && qp.drain_event {
                 qp.drain_event = false;
-                self.event_push(AsyncEvent::SqDrained(w.qp));
+                self.shared.event_push(AsyncEvent::SqDrained(w.qp));
             }
         }
         w
@@ -241,8 +241,8 @@ impl<O: Observer> Engine<O> {
             return;
         }
         match op {
-            Opcode::Read => self.counters.rdma_read_wr_err += 1,
-            Opcode::Write | Opcode::WriteImm => self.counters.rdma_write_wr_err += 1,
+            Opcode::Read => self.shared.counters.rdma_read_wr_err += 1,
+            Opcode::Write | Opcode::WriteImm => self.shared.counters.rdma_write_wr_err += 1,
             Opcode::Send | Opcode::SendImm => {}
         }
     }

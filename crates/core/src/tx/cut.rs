@@ -65,7 +65,7 @@ impl<O: Observer> Engine<O> {
             let entry = Sent::new(Kind::ReadResp, job.id, job.cut, len as u16);
             job.cut += len;
             a.unsent_bytes -= u64::from(len);
-            self.counters.rdma_read_resp_bytes += u64::from(len);
+            self.shared.counters.rdma_read_resp_bytes += u64::from(len);
             entry
         };
         Some(self.contexts.get_mut(ci).act().board.append(entry))
@@ -92,7 +92,8 @@ impl<O: Observer> Engine<O> {
                 // It needs a credit since its packet has become several, and what holds that may
                 // wait behind it.
                 Admit::Later
-                    if self.wrs.get(wi).started && self.flow_turns(ci, at, &mut turned) => {}
+                    if self.objects.wrs.get(wi).started && self.flow_turns(ci, at, &mut turned) => {
+                }
                 Admit::Later => {
                     turned = None;
                     tried += 1;
@@ -110,27 +111,27 @@ impl<O: Observer> Engine<O> {
     /// others of it, unless all have had their turn. `turned`: the first that was put there.
     fn flow_turns(&mut self, ci: u32, at: usize, turned: &mut Option<u32>) -> bool {
         let queue = &mut self.contexts.get_mut(ci).act().flows[at].queue;
-        let wrs = &self.wrs;
+        let wrs = &self.objects.wrs;
         let refused = |w: &crate::objects::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
         let may = |wi: &u32| refused(wrs.get(*wi)) && *turned != Some(*wi);
         let Some(wi) = queue.front().filter(may) else { return false };
         turned.get_or_insert(wi);
-        queue.pop_front(&mut self.wrs);
-        queue.push_back(&mut self.wrs, wi);
+        queue.pop_front(&mut self.objects.wrs);
+        queue.push_back(&mut self.objects.wrs, wi);
         true
     }
 
     /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
     /// the next flow have its turn.
     fn flow_advance(&mut self, ci: u32, at: usize, wi: u32) {
-        if self.wrs.get(wi).state != WrState::Queued {
+        if self.objects.wrs.get(wi).state != WrState::Queued {
             self.flow_pop(ci, at);
         }
-        let sprayed = self.cfg.burst_packets == 1;
+        let sprayed = self.shared.cfg.burst_packets == 1;
         let a = self.contexts.get_mut(ci).act();
         a.flow_turn += 1;
         // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
-        if sprayed || a.flow_turn >= self.cfg.burst_packets {
+        if sprayed || a.flow_turn >= self.shared.cfg.burst_packets {
             a.flow_turn = 0;
             a.flow_cursor = a.flow_cursor.wrapping_add(1);
         }
@@ -140,20 +141,20 @@ impl<O: Observer> Engine<O> {
     #[inline]
     pub(crate) fn flow_pop(&mut self, ci: u32, at: usize) {
         let a = self.contexts.get_mut(ci).act();
-        a.flows[at].queue.pop_front(&mut self.wrs);
+        a.flows[at].queue.pop_front(&mut self.objects.wrs);
         if a.flows[at].queue.is_empty() {
             a.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
         }
     }
 
     fn admit(&mut self, ci: u32, wi: u32) -> Admit {
-        let w = self.wrs.get(wi);
+        let w = self.objects.wrs.get(wi);
         let c = self.contexts.get(ci);
         let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
         if again {
             return Admit::Yes;
         }
-        if !w.started && self.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
+        if !w.started && self.objects.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
             return Admit::Later;
         }
         let features = c.limits.features;
@@ -188,9 +189,9 @@ impl<O: Observer> Engine<O> {
 
     /// Something of `wi` leaves: from now on its queue pair is not drained before it ends.
     pub(crate) fn wr_started(&mut self, wi: u32) {
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         if !core::mem::replace(&mut w.started, true)
-            && let Some(qp) = self.qps.get_mut(w.qp)
+            && let Some(qp) = self.objects.qps.get_mut(w.qp)
         {
             qp.sq_started += 1;
         }
@@ -201,7 +202,7 @@ impl<O: Observer> Engine<O> {
         self.wr_started(wi);
         let mtu = u32::from(self.mtu_of(ci));
         let c = self.contexts.get_mut(ci);
-        let w = self.wrs.get_mut(wi);
+        let w = self.objects.wrs.get_mut(wi);
         w.open += 1;
         let entry = match w.wr.op {
             Opcode::Read => {
@@ -244,7 +245,7 @@ impl<O: Observer> Engine<O> {
             // It is a small packet from now on, with as many tries as any other.
             (e.kind, e.again) = (e.kind.recall(), 1);
             *self.contexts.get_mut(ci).act().board.get_mut(p) = e;
-            self.counters.recalls += 1;
+            self.shared.counters.recalls += 1;
         }
         if e.again >= RETRANSMITS_MAX && !self.mtu_doubted(ci, e.len) {
             return self.give_up(ci, p);
@@ -276,7 +277,7 @@ impl<O: Observer> Engine<O> {
             _ => {
                 if e.again >= 2 * RETRANSMITS_MAX {
                     self.contexts.get_mut(ci).act().deaf = true;
-                    self.context_rearm(ci);
+                    self.shared.out.rearm_push(ci);
                 }
             }
         }

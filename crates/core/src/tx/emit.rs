@@ -42,13 +42,14 @@ impl<O: Observer> Engine<O> {
         let blocked = matches!(pc.gate(now, credited), Gate::Blocked);
         let a = self.contexts.get_mut(ci).act();
         let last = blocked || !a.has_to_send();
-        let with_ack = (last || self.cfg.burst_packets == 1) && self.ack_fits(now, ci, plain_len);
+        let with_ack =
+            (last || self.shared.cfg.burst_packets == 1) && self.ack_fits(now, ci, plain_len);
         let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
         if with_ack {
             flags |= Flags::ACK_BLOCK;
         }
         let header = self.header_of(now, ci, body.kind(), flags, path, tx_num, p);
-        let ack_bytes = if with_ack { self.ack_scratch.encoded_len() } else { 0 };
+        let ack_bytes = if with_ack { self.shared.rx.scratch.encoded_len() } else { 0 };
         self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
             ctx: ci,
@@ -58,8 +59,8 @@ impl<O: Observer> Engine<O> {
             bytes: plain_len as u32,
             retransmit: entry.again > 0,
         };
-        self.observer.event(now, psn_event);
-        let ack = with_ack.then_some(&self.ack_scratch);
+        self.shared.observer.event(now, psn_event);
+        let ack = with_ack.then_some(&self.shared.rx.scratch);
         let packet = Packet { header, ack, body, payload_len: len };
         let dst = self.contexts.get(ci).peer;
         out.push(&Transmit { dst, path, packet, payload, padded_len: 0 });
@@ -70,7 +71,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn count_sent(&mut self, entry: &Sent, bytes: usize) {
-        let n = &mut self.counters;
+        let n = &mut self.shared.counters;
         n.tx_pkts += 1;
         n.tx_bytes += bytes as u64;
         if entry.again > 0 {
@@ -96,7 +97,7 @@ impl<O: Observer> Engine<O> {
         // The checksum lies in the room that is kept for the tag of a seal.
         let budget =
             usize::from(mtu) + OVERHEAD_BYTES - srd_wire::AEAD_TAG_BYTES + limits.check_bytes();
-        plain_len + self.ack_scratch.encoded_len() <= budget
+        plain_len + self.shared.rx.scratch.encoded_len() <= budget
     }
 
     /// The common header of a packet of context `ci`. `psn`: its PSN, or the next one to be used.
@@ -111,7 +112,7 @@ impl<O: Observer> Engine<O> {
         tx_num: u64,
         psn: u32,
     ) -> Header {
-        let slot = self.cfg.slot;
+        let slot = self.shared.cfg.slot;
         let c = self.contexts.get_mut(ci);
         let una = c.una();
         let backlog = c.active.as_ref().map_or(0, |a| {
@@ -133,21 +134,21 @@ impl<O: Observer> Engine<O> {
     }
 
     fn message_of(&self, wi: u32) -> Message {
-        let w = self.wrs.get(wi);
+        let w = self.objects.wrs.get(wi);
         Message { src_qpn: w.qp.0, dst_qpn: w.wr.dst_qpn.0, qkey: w.wr.qkey, msg_id: w.msg_id }
     }
 
     fn body_of(&mut self, ci: u32, e: &Sent) -> Body {
         match e.kind {
             Kind::Send => {
-                let (msg, w) = (self.message_of(e.wr), &self.wrs.get(e.wr).wr);
+                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
                 match w.op {
                     Opcode::SendImm => Body::SendImm(msg, w.imm),
                     _ => Body::Send(msg),
                 }
             }
             Kind::Write => {
-                let (msg, w) = (self.message_of(e.wr), &self.wrs.get(e.wr).wr);
+                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr.wrapping_add(u64::from(e.off)) };
                 match w.op {
                     Opcode::WriteImm => Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm },
@@ -155,12 +156,12 @@ impl<O: Observer> Engine<O> {
                 }
             }
             Kind::ImmRetry => {
-                let (msg, w) = (self.message_of(e.wr), &self.wrs.get(e.wr).wr);
+                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr };
                 Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm }
             }
             Kind::ReadReq => {
-                let (msg, w) = (self.message_of(e.wr), &self.wrs.get(e.wr).wr);
+                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
                 Body::ReadReq(msg, ReadReq { rkey: w.rkey, raddr: w.raddr, len: w.len })
             }
             Kind::ReadResp | Kind::ReadError => {
@@ -200,7 +201,7 @@ impl<O: Observer> Engine<O> {
     /// Sends one unreliable datagram and completes it.
     pub(crate) fn emit_ud(&mut self, now: Time, wi: u32, out: &mut Out<'_, impl TxSink>) {
         self.wr_started(wi);
-        let w = *self.wrs.get(wi);
+        let w = *self.objects.wrs.get(wi);
         let (ci, len) = (w.ctx, w.wr.len as u16);
         let msg = self.message_of(wi);
         let body = match w.wr.op {
@@ -209,7 +210,7 @@ impl<O: Observer> Engine<O> {
         };
         let path_ctx = self.contexts.get(ci).path_ctx;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        let path = pc.path_choose(now, ci, None, &mut self.rng);
+        let path = pc.path_choose(now, ci, None, &mut self.shared.rng);
         let head_bytes = self.contexts.get(ci).limits.head_bytes();
         let bytes = head_bytes + body.encoded_len() + usize::from(len);
         pc.on_datagram_sent(now, path, bytes as u32);
@@ -220,8 +221,8 @@ impl<O: Observer> Engine<O> {
         let packet = Packet { header, ack: None, body, payload_len: len };
         let source = Source::Wr(WrHandle(wi));
         let payload = (len > 0).then_some(Payload { source, offset: 0, len });
-        self.counters.tx_pkts += 1;
-        self.counters.tx_bytes += bytes as u64;
+        self.shared.counters.tx_pkts += 1;
+        self.shared.counters.tx_bytes += bytes as u64;
         let dst = self.contexts.get(ci).peer;
         out.push(&Transmit { dst, path, packet, payload, padded_len: 0 });
         self.wr_end(wi, Status::Ok);

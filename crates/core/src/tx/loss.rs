@@ -58,7 +58,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn loss_detect_path(&mut self, now: Time, ci: u32, path_ctx: u32, path: u8) {
-        if u16::from(path) >= self.cfg.path.paths {
+        if u16::from(path) >= self.shared.cfg.path.paths {
             return;
         }
         let slack = self.paths.get_mut(path_ctx).ctx.reorder_slack_same_path(path);
@@ -83,9 +83,9 @@ impl<O: Observer> Engine<O> {
         let sure = pc.on_lost(now, e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         a.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
-        self.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
+        self.shared.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
         self.mtu_lost(now, ci, &e);
-        self.ready_push(ci);
+        self.shared.out.ready_push(ci);
     }
 
     /// When the loss timer of `ci` fires.
@@ -109,7 +109,8 @@ impl<O: Observer> Engine<O> {
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
             let quiet = c.last_heard.max(a.loss.last_sent);
-            let alive = quiet + self.patience(pc.srtt().scale(8, 1).max(self.cfg.loss.rto_max));
+            let alive =
+                quiet + self.patience(pc.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
             let watched = if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
             return watched.min(ask_at);
         };
@@ -152,7 +153,7 @@ impl<O: Observer> Engine<O> {
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
     fn patience(&self, wait: Span) -> Span {
-        Span(wait.0.min(self.cfg.loss.unresponsive_after.0 / 4))
+        Span(wait.0.min(self.shared.cfg.loss.unresponsive_after.0 / 4))
     }
 
     /// How long a packet in flight is waited for while answers come. One that was sent often waits
@@ -175,7 +176,7 @@ impl<O: Observer> Engine<O> {
     /// the peer is forgotten with all that is kept for it. `NEVER`: nothing is kept for it.
     fn silence_deadline(&self, ci: u32) -> Time {
         let c = self.contexts.get(ci);
-        let after = self.cfg.loss.unresponsive_after;
+        let after = self.shared.cfg.loss.unresponsive_after;
         if c.outstanding > 0 {
             return c.last_heard.max(c.outstanding_since) + after;
         }
@@ -191,18 +192,13 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn is_silent(&self, now: Time, ci: u32) -> bool {
         let c = self.contexts.get(ci);
         let watched = c.active.as_ref().map_or(Time(0), |a| a.loss.watched_from);
-        c.last_heard.max(watched) + self.cfg.loss.unresponsive_after <= now
-    }
-
-    /// The time up to which everything that arrived has been handled.
-    pub(crate) fn seen(&self, now: Time) -> Time {
-        Time(now.0.saturating_sub(self.unread.0))
+        c.last_heard.max(watched) + self.shared.cfg.loss.unresponsive_after <= now
     }
 
     /// The loss timer fired.
     pub(crate) fn loss_fire(&mut self, now: Time, ci: u32) {
-        let seen = self.seen(now);
-        let suppressed = planted!(TimersSuppressed) && self.unread > Span::ZERO;
+        let seen = self.shared.seen(now);
+        let suppressed = planted!(TimersSuppressed) && self.shared.rx.unread > Span::ZERO;
         if self.loss_deadline(ci) > seen || suppressed {
             return;
         }
@@ -240,9 +236,9 @@ impl<O: Observer> Engine<O> {
     /// Loses what was overtaken for long enough.
     fn overtaken_lose(&mut self, now: Time, ci: u32) -> bool {
         let mut any = false;
-        while self.overtaken_at(ci) <= self.seen(now) {
+        while self.overtaken_at(ci) <= self.shared.seen(now) {
             let Some(p) = self.contexts.get_mut(ci).act().board.oldest() else { break };
-            self.counters.timer_steps += 1;
+            self.shared.counters.timer_steps += 1;
             self.lose(now, ci, p, LossRule::CrossPath);
             any = true;
         }
@@ -294,8 +290,8 @@ impl<O: Observer> Engine<O> {
         let answers = a.loss.ask_round >= ASKS_MAX && heard > a.loss.asked_at;
         if answers && a.board.get(a.board.una()).state == SentState::Arrived {
             let n = a.board.arrived_lose();
-            self.counters.timer_steps += u64::from(n);
-            return self.ready_push(ci);
+            self.shared.counters.timer_steps += u64::from(n);
+            return self.shared.out.ready_push(ci);
         }
         a.loss.ask_round = a.loss.ask_round.saturating_add(1);
         (a.loss.asked_at, a.loss.ask_at) = (now, now + wait);
@@ -317,11 +313,11 @@ impl<O: Observer> Engine<O> {
         a.board.mark_lost(p);
         a.loss.remember(GivenUp::unblamed(p, &e));
         a.loss.last_sent = now;
-        self.counters.tlp_pkts += 1;
+        self.shared.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
             self.paths.get_mut(path_ctx).ctx.on_forgotten(e.wire_bytes);
         }
-        self.ready_push(ci);
+        self.shared.out.ready_push(ci);
     }
 
     /// Timeouts: lost if the peer has been heard since, a stall if not.
@@ -335,19 +331,19 @@ impl<O: Observer> Engine<O> {
             let e = *a.board.get(p);
             let (since, answered) = (e.sent.max(a.loss.resumed_at), a.loss.echoed_at);
             let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
-            if self.waited_until(since, answered, timeout) > self.seen(now) {
+            if self.waited_until(since, answered, timeout) > self.shared.seen(now) {
                 break;
             }
             if heard < since {
                 self.stall(now, ci, since);
                 break;
             }
-            self.counters.timer_steps += 1;
+            self.shared.counters.timer_steps += 1;
             self.lose(now, ci, p, LossRule::Timeout);
             any = true;
         }
         if any {
-            self.counters.retrans_timeout_events += 1;
+            self.shared.counters.retrans_timeout_events += 1;
             let path_ctx = self.contexts.get(ci).path_ctx;
             self.path_changes(now, path_ctx);
         }
@@ -369,7 +365,7 @@ impl<O: Observer> Engine<O> {
             let Some(p) = a.board.oldest() else { break };
             let e = *a.board.get(p);
             bytes += e.wire_bytes;
-            self.counters.timer_steps += 1;
+            self.shared.counters.timer_steps += 1;
             a.board.mark_lost(p);
             self.mtu_lost(now, ci, &e);
             let a = self.contexts.get_mut(ci).act();
@@ -377,8 +373,8 @@ impl<O: Observer> Engine<O> {
             // lost, and where little is sent there may be no other sign of a dead path.
             a.loss.remember(GivenUp::unblamed(p, &e));
         }
-        self.counters.stalls += 1;
-        self.counters.impaired_remote_conn_events += 1;
+        self.shared.counters.stalls += 1;
+        self.shared.counters.impaired_remote_conn_events += 1;
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         // Another engine at the address was heard since: then the paths are well.
@@ -386,15 +382,15 @@ impl<O: Observer> Engine<O> {
             self.paths.get_mut(path_ctx).ctx.freeze(now);
         }
         self.inflight_freed(path_ctx);
-        self.observer.event(now, Event::Stalled { ctx: ci });
+        self.shared.observer.event(now, Event::Stalled { ctx: ci });
         self.stall_probe(now, ci);
     }
 
     /// One probe, on another path each time, ever more rarely.
     fn stall_probe(&mut self, now: Time, ci: u32) {
-        let rto_max = self.cfg.loss.rto_max;
+        let rto_max = self.shared.cfg.loss.rto_max;
         let path_ctx = self.contexts.get(ci).path_ctx;
-        let srtt = self.paths.get(path_ctx).ctx.srtt().max(self.cfg.loss.rto_min);
+        let srtt = self.paths.get(path_ctx).ctx.srtt().max(self.shared.cfg.loss.rto_min);
         let a = self.contexts.get_mut(ci).act();
         let doublings = a.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
         let wait = srtt.scale(1 << doublings, 1).min(rto_max);
@@ -413,9 +409,9 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn probe_push(&mut self, now: Time, ci: u32) {
         let path_ctx = self.contexts.get(ci).path_ctx;
-        let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.rng);
+        let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.shared.rng);
         if !planted!(StallUnprobed) {
-            self.probes.push_back(ProbeOut::small(ci, path));
+            self.shared.out.probe_push(ProbeOut::small(ci, path));
         }
     }
 }

@@ -25,7 +25,7 @@ impl<O: Observer> Engine<O> {
     #[inline(always)]
     pub(crate) fn mtu_of(&self, ci: u32) -> u16 {
         let c = self.contexts.get(ci);
-        let full = self.paths.mtu_counts.small == 0;
+        let full = self.shared.sizes.small == 0;
         debug_assert!(!full || !self.paths.get(c.path_ctx).mtu.is_small(), "counted");
         if full { c.limits.mtu } else { c.limits.mtu.min(self.mtu_of_path(c.path_ctx)) }
     }
@@ -47,7 +47,7 @@ impl<O: Observer> Engine<O> {
         if let Some(len) = arrived {
             mtu.on_arrived(len);
         }
-        self.paths.mtu_count(pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
     }
 
     /// Payload of a packet to `ip` at most, as far as is known; `None` if nothing is known to be
@@ -76,19 +76,19 @@ impl<O: Observer> Engine<O> {
         let told = told.map(|max| if aligned { max - max % 128 } else { max });
         let size = told.unwrap_or_else(|| next_below(ip, payload_len, aligned)).max(MTU_MIN);
         let news = self.paths.get_mut(pi).mtu.limit(now, size);
-        self.paths.mtu_count(pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
         if news {
             self.mtu_changed(now, pi);
         }
     }
 
     pub(crate) fn mtu_aligned(&self) -> bool {
-        self.cfg.mtu.is_multiple_of(128)
+        self.shared.cfg.mtu.is_multiple_of(128)
     }
 
     /// The packet `e` of `ci` was lost: if too many large ones were, it is asked what passes.
     pub(crate) fn mtu_lost(&mut self, now: Time, ci: u32, e: &Sent) {
-        if !self.cfg.mtu_search || e.kind.recalled().is_some() {
+        if !self.shared.cfg.mtu_search || e.kind.recalled().is_some() {
             return;
         }
         let full = self.mtu_of(ci);
@@ -98,13 +98,13 @@ impl<O: Observer> Engine<O> {
             entry.mtu.search_begin(now, ci, full);
             self.mtu_round(now, pi);
         }
-        self.paths.mtu_count(pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
     }
 
     /// Whether it is being asked if packets of that size can arrive at all: for the few rounds that
     /// takes, they are sent on.
     pub(crate) fn mtu_doubted(&self, ci: u32, len: u16) -> bool {
-        if self.paths.mtu_counts.awake == 0 {
+        if self.shared.sizes.awake == 0 {
             return false;
         }
         let entry = self.paths.get(self.contexts.get(ci).path_ctx);
@@ -120,12 +120,12 @@ impl<O: Observer> Engine<O> {
         let Some(full) = self.contexts.find(ci).filter(fits).map(|c| c.limits.mtu) else {
             return self.paths.get_mut(pi).mtu.search_end(now);
         };
-        let (aligned, rxq_drops) = (self.mtu_aligned(), self.rxq_drops);
+        let (aligned, rxq_drops) = (self.mtu_aligned(), self.shared.rx.rxq_drops);
         let PathEntry { ctx, mtu, ip, .. } = self.paths.get_mut(pi);
         let wait = ctx.answer_wait();
-        let path_any = || ctx.path_any(now, &mut self.rng);
+        let path_any = || ctx.path_any(now, &mut self.shared.rng);
         mtu.step_begin(now, (wait, rxq_drops), (*ip, full, aligned), path_any, |path, size| {
-            self.probes.push_back(ProbeOut { ci, path, size, asks: true });
+            self.shared.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });
         // Sets the timer.
         self.path_changes(now, pi);
@@ -134,11 +134,11 @@ impl<O: Observer> Engine<O> {
     /// The timer of the paths to an address has fired.
     pub(crate) fn mtu_fire(&mut self, now: Time, pi: u32) {
         self.mtu_look(now, pi);
-        self.paths.mtu_count(pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
     }
 
     fn mtu_look(&mut self, now: Time, pi: u32) {
-        let (seen, rxq_drops) = (self.seen(now), self.rxq_drops);
+        let (seen, rxq_drops) = (self.shared.seen(now), self.shared.rx.rxq_drops);
         let entry = self.paths.get_mut(pi);
         // The answers may wait in our socket.
         if entry.mtu.next() > seen {
@@ -164,9 +164,9 @@ impl<O: Observer> Engine<O> {
     /// Packets to the address have another size from now on.
     pub(crate) fn mtu_changed(&mut self, now: Time, pi: u32) {
         let entry = self.paths.get(pi);
-        let (ip, size) = (entry.ip, entry.mtu.size().min(self.cfg.mtu));
-        self.counters.mtu_changes += 1;
-        self.event_push(AsyncEvent::PathMtu(ip, size));
+        let (ip, size) = (entry.ip, entry.mtu.size().min(self.shared.cfg.mtu));
+        self.shared.counters.mtu_changes += 1;
+        self.shared.event_push(AsyncEvent::PathMtu(ip, size));
         self.path_changes(now, pi);
     }
 
@@ -183,13 +183,13 @@ impl<O: Observer> Engine<O> {
         }
         match kind {
             Kind::Send => {
-                self.wrs.get_mut(was.wr).open -= 1;
+                self.objects.wrs.get_mut(was.wr).open -= 1;
                 self.wr_fail(was.wr, Status::LocalBadLength);
             }
             _ => {
                 let range = Recut { kind, wr: was.wr, off: was.off, len: u32::from(was.len) };
                 self.contexts.get_mut(ci).act().recuts.push_back(range);
-                self.ready_push(ci);
+                self.shared.out.ready_push(ci);
             }
         }
     }
@@ -227,7 +227,7 @@ impl<O: Observer> Engine<O> {
     /// Whether what the range is of goes on.
     fn recut_lives(&mut self, ci: u32, r: &Recut) -> bool {
         match r.kind {
-            Kind::Write => self.wrs.get(r.wr).failed.is_none(),
+            Kind::Write => self.objects.wrs.get(r.wr).failed.is_none(),
             _ => {
                 let jobs = &self.contexts.get_mut(ci).act().jobs;
                 jobs.iter().any(|j| j.id == r.wr && !j.dead)
@@ -241,7 +241,7 @@ impl<O: Observer> Engine<O> {
         if r.kind != Kind::Write {
             return false;
         }
-        let w = self.wrs.get(r.wr);
+        let w = self.objects.wrs.get(r.wr);
         w.wr.op == Opcode::WriteImm && !w.credited && self.contexts.get(ci).limits.imms_max == 0
     }
 
@@ -252,7 +252,7 @@ impl<O: Observer> Engine<O> {
             return true;
         }
         let c = self.contexts.get_mut(ci);
-        let w = self.wrs.get_mut(r.wr);
+        let w = self.objects.wrs.get_mut(r.wr);
         if w.wr.op != Opcode::WriteImm || w.credited {
             return true;
         }
@@ -267,7 +267,7 @@ impl<O: Observer> Engine<O> {
     /// One packet more of it is open.
     fn recut_open(&mut self, ci: u32, r: &Recut) {
         match r.kind {
-            Kind::Write => self.wrs.get_mut(r.wr).open += 1,
+            Kind::Write => self.objects.wrs.get_mut(r.wr).open += 1,
             _ => {
                 let jobs = &mut self.contexts.get_mut(ci).act().jobs;
                 if let Some(job) = jobs.iter_mut().find(|j| j.id == r.wr) {
@@ -281,7 +281,7 @@ impl<O: Observer> Engine<O> {
     fn recut_drop(&mut self, ci: u32, r: &Recut) {
         match r.kind {
             Kind::Write => {
-                self.wrs.get_mut(r.wr).open -= 1;
+                self.objects.wrs.get_mut(r.wr).open -= 1;
                 self.wr_check_done(r.wr);
             }
             _ => self.job_segment_done(ci, r.wr, None),

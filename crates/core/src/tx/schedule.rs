@@ -32,33 +32,19 @@ enum Next {
 }
 
 impl<O: Observer> Engine<O> {
-    /// Puts a context into the round robin.
-    pub(crate) fn ready_push(&mut self, ci: u32) {
-        let c = self.contexts.get_mut(ci);
-        if !c.queued_ready {
-            c.queued_ready = true;
-            self.ready.push_back(ci);
-        }
-    }
-
     /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is
     /// full.
     pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
-            let Some(ci) = self.ready.pop_front() else { return };
-            let Some(c) = self.contexts.find_mut(ci) else { continue };
-            if !c.queued_ready {
-                continue;
-            }
-            c.queued_ready = false;
+            let Some(ci) = self.shared.out.ready_pop() else { return };
             match self.context_turn(now, ci, out) {
-                Turn::More => self.ready_push(ci),
+                Turn::More => self.shared.out.ready_push(ci),
                 Turn::Idle => {}
                 Turn::Paced(_) if planted!(PacedForgotten) => {}
                 Turn::Paced(at) => self.contexts.get_mut(ci).pace_at = at,
                 Turn::Blocked => self.wait_for_inflight(ci),
             }
-            self.context_rearm(ci);
+            self.shared.out.rearm_push(ci);
         }
     }
 
@@ -74,9 +60,14 @@ impl<O: Observer> Engine<O> {
         if a.loss.stalled || !a.has_to_send() {
             return Turn::Idle;
         }
-        let held = |wi| self.qps.get(self.wrs.get(wi).qp).is_some_and(|q| q.state == QpState::Sqd);
+        let held = |wi| {
+            self.objects
+                .qps
+                .get(self.objects.wrs.get(wi).qp)
+                .is_some_and(|q| q.state == QpState::Sqd)
+        };
         if a.datagrams.front().is_some_and(|wi| !held(wi))
-            && let Some(wi) = a.datagrams.pop_front(&mut self.wrs)
+            && let Some(wi) = a.datagrams.pop_front(&mut self.objects.wrs)
         {
             return self.datagram_turn(now, ci, wi, out);
         }
@@ -94,11 +85,11 @@ impl<O: Observer> Engine<O> {
             Gate::Until(at) => return Turn::Paced(at),
             Gate::Blocked => return Turn::Blocked,
         };
-        let path = pc.path_choose(now, ci, lost, &mut self.rng);
-        if let Some(other) = pc.explore_take(&mut self.rng) {
-            self.probes.push_back(ProbeOut::small(ci, other));
+        let path = pc.path_choose(now, ci, lost, &mut self.shared.rng);
+        if let Some(other) = pc.explore_take(&mut self.shared.rng) {
+            self.shared.out.probe_push(ProbeOut::small(ci, other));
         }
-        let mut packets = usize::from(self.cfg.burst_packets).min(out.left);
+        let mut packets = usize::from(self.shared.cfg.burst_packets).min(out.left);
         let mut first = true;
         while packets > 0 {
             let p = match self.psn_next(ci, path, first) {
@@ -126,7 +117,7 @@ impl<O: Observer> Engine<O> {
         wi: u32,
         out: &mut Out<'_, impl TxSink>,
     ) -> Turn {
-        let len = self.wrs.get(wi).wr.len;
+        let len = self.objects.wrs.get(wi).wr.len;
         let mtu = self.mtu_of(ci);
         let c = self.contexts.get_mut(ci);
         if len > u32::from(mtu) {
@@ -142,7 +133,7 @@ impl<O: Observer> Engine<O> {
             Gate::Blocked => Some(Turn::Blocked),
         };
         if let Some(turn) = turn {
-            self.contexts.get_mut(ci).act().datagrams.push_front(&mut self.wrs, wi);
+            self.contexts.get_mut(ci).act().datagrams.push_front(&mut self.objects.wrs, wi);
             return turn;
         }
         self.contexts.get_mut(ci).act().unsent_bytes -= u64::from(len);
@@ -168,10 +159,8 @@ impl<O: Observer> Engine<O> {
 
     /// Parks the context until an acknowledgment frees inflight of its address.
     fn wait_for_inflight(&mut self, ci: u32) {
-        let c = self.contexts.get_mut(ci);
-        if !c.queued_wait {
-            c.queued_wait = true;
-            let path_ctx = c.path_ctx;
+        if self.shared.out.park(ci) {
+            let path_ctx = self.contexts.get(ci).path_ctx;
             self.paths.get_mut(path_ctx).waiters.push(ci);
         }
     }
@@ -179,11 +168,8 @@ impl<O: Observer> Engine<O> {
     /// Inflight towards an address went down: its parked contexts may try again.
     pub(crate) fn inflight_freed(&mut self, path_ctx: u32) {
         while let Some(ci) = self.paths.get_mut(path_ctx).waiters.pop() {
-            if let Some(c) = self.contexts.find_mut(ci)
-                && c.queued_wait
-            {
-                c.queued_wait = false;
-                self.ready_push(ci);
+            if self.shared.out.unpark(ci) {
+                self.shared.out.ready_push(ci);
                 if planted!(WaiterForgotten) {
                     self.paths.get_mut(path_ctx).waiters.clear();
                 }
