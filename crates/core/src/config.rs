@@ -309,6 +309,11 @@ impl EngineConfig {
         c
     }
 
+    /// Whether packets keep to multiples of 128 bytes.
+    pub(crate) fn mtu_aligned(&self) -> bool {
+        self.mtu.is_multiple_of(128)
+    }
+
     /// Bytes of the common header, with a checksum where packets may carry one.
     pub(crate) fn head_bytes_max(&self) -> usize {
         let checked = self.integrity == Integrity::On;

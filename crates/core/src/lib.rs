@@ -3,8 +3,8 @@
 //! ```text
 //!   post_send ──▶ ┌──────────────────────────────────────────────┐ ──▶ cq_poll (completions)
 //!   post_recv ──▶ │ Engine                                       │ ──▶ poll_event
-//!                 │  tx: post → schedule → gate → path → emit    │
-//!   handle ─────▶ │  rx: demux → window → deliver → ack          │ ──▶ poll_transmit (packets)
+//!                 │  tx: turn → gate → path → cut → emit         │
+//!   handle ─────▶ │  rx: arrive → window → deliver → ack         │ ──▶ poll_transmit (packets)
 //!   handle_timeout│  loss, paths, rate, handshake                │ ──▶ next_timeout
 //!                 └──────────────────────────────────────────────┘
 //! ```
@@ -35,6 +35,7 @@ pub mod counters;
 mod engine;
 pub mod events;
 mod hash;
+mod lane;
 pub mod limits;
 mod objects;
 mod outbox;
@@ -48,7 +49,7 @@ mod random;
 pub mod rate;
 pub mod rng;
 mod rx;
-mod shared;
+
 mod state;
 pub mod time;
 mod timer;

@@ -1,6 +1,7 @@
 //! `tidy`: the house rules that no compiler checks. Each rule is a function from the tree of
 //! files to findings; `xtask/tidy.toml` holds the layers and the exceptions with their reasons.
 
+mod floors;
 mod hashing;
 mod layers;
 mod lengths;
@@ -58,6 +59,7 @@ fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
     rooms::check(tree, settings, &mut out);
     layers::check(tree, settings, &mut out);
     let sources = source::parse_all(tree, &mut out);
+    floors::check(&sources, settings, &mut out);
     lengths::check(tree, &sources, settings, &mut out);
     hashing::check(&sources, &mut out);
     safety::check(tree, &sources, settings, &mut out);

@@ -22,6 +22,8 @@ pub struct Settings {
     pub layers: BTreeMap<String, Vec<String>>,
     /// Package → further workspace packages that its tests may use.
     pub layers_tests: BTreeMap<String, Vec<String>>,
+    /// Directory of a crate → directories beside it that it may name.
+    pub floors: BTreeMap<String, Vec<String>>,
     /// Files in which `unsafe` may stand.
     pub unsafe_files: Vec<String>,
     /// Lengths over the limit.
@@ -34,7 +36,8 @@ impl Settings {
         let fail = |what: String| format!("xtask/tidy.toml: {what}");
         let table = DeTable::parse(text).map_err(|e| fail(e.to_string()))?;
         let table = table.get_ref();
-        let known = |k: &str| ["root", "layers", "layers_tests", "unsafe", "long"].contains(&k);
+        let known = ["root", "layers", "layers_tests", "floors", "unsafe", "long"];
+        let known = |k: &str| known.contains(&k);
         if let Some(unknown) = table.keys().find(|k| !known(k.get_ref())) {
             return Err(fail(format!("unknown section `{}`", unknown.get_ref())));
         }
@@ -52,6 +55,7 @@ impl Settings {
             root,
             layers: layers(table, "layers").map_err(fail)?,
             layers_tests: layers(table, "layers_tests").map_err(fail)?,
+            floors: layers(table, "floors").map_err(fail)?,
             unsafe_files,
             long,
         })

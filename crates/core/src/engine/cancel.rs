@@ -1,102 +1,49 @@
-//! Work given up: its PSNs become tombstones, so that the window never stalls on them.
+//! Work given up that may be of several peers: of a queue pair, an address handle, a region.
 
-use crate::api::{AsyncEvent, Qpn, Status, WrHandle};
+use crate::api::{AhId, Completion, CompletionKind, MrKey, Qpn, RecvHandle, Status, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::objects::wr::WrState;
-use crate::peer::scoreboard::{Kind, SentState};
-
-/// How cancelled requests end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ending {
-    /// With a completion.
-    Complete(Status),
-    /// Silently: the queue pair is gone, the memory is released.
-    Release,
-}
+use crate::lane::Ending;
+use crate::peer::read_job::{ReadJob, job_abort};
+use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
     /// Ends the requests `list` now, whatever is in flight of them.
-    pub(crate) fn wrs_cancel(&mut self, list: &[u32], ending: Ending) {
-        self.wrs_withdraw(list);
-        for &wi in list {
-            let Some(w) = self.objects.wrs.find(WrHandle(wi)) else { continue };
-            let ci = w.ctx;
-            match ending {
-                Ending::Complete(status) => self.wr_end(wi, status),
-                Ending::Release => {
-                    let w = self.wr_retire(wi);
-                    if let Some(qp) = self.objects.qps.get(w.qp) {
-                        let cq = qp.init.send_cq;
-                        if let Some(cq) = self.objects.cqs.get_mut(cq) {
-                            cq.release(1);
-                        }
-                    }
-                    self.shared.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
-                }
-            }
-            self.shared.out.ready_push(ci);
-            self.shared.out.rearm_push(ci);
-        }
-    }
-
-    /// Takes everything of the requests out of queues, and out of each scoreboard in one pass.
-    fn wrs_withdraw(&mut self, list: &[u32]) {
+    pub(crate) fn wrs_cancel(&mut self, now: Time, list: &[u32], ending: Ending) {
+        // Out of queues first, and out of each scoreboard in one pass.
         let mut open = Vec::new();
         for &wi in list {
-            if self.objects.wrs.find(WrHandle(wi)).is_none() {
-                continue;
+            let Some(ci) = self.context_of(wi) else { continue };
+            let psns = self.lane(now, ci).wr_withdraw(wi);
+            if psns > 0 {
+                open.push((ci, psns));
             }
-            self.wr_uncut(wi);
-            let w = self.objects.wrs.get_mut(wi);
-            if w.open > 0 {
-                w.withdrawn = true;
-                open.push((w.ctx, w.open));
-                let recuts = &mut self.contexts.get_mut(w.ctx).act().recuts;
-                recuts.retain(|r| r.kind != Kind::Write || r.wr != wi);
-            }
-            w.open = 0;
-            w.awaited = 0;
-            w.state = WrState::Sent;
-            // A message that the peer tracks must be forgotten there, whatever the completion says.
-            w.failed = w.failed.or(Some(Status::Flushed));
         }
         open.sort_unstable();
         for of_context in open.chunk_by(|a, b| a.0 == b.0) {
             let psns = of_context.iter().map(|o| o.1).sum();
-            self.board_withdraw(of_context[0].0, psns);
+            self.lane(now, of_context[0].0).board_withdraw(psns);
+        }
+        for &wi in list {
+            let Some(ci) = self.context_of(wi) else { continue };
+            self.lane(now, ci).wr_cancelled(wi, ending);
         }
     }
 
-    /// So many PSNs of withdrawn requests become tombstones.
-    fn board_withdraw(&mut self, ci: u32, mut psns: u32) {
-        let a = self.contexts.get_mut(ci).act();
-        for p in a.board.psns() {
-            let e = a.board.get_mut(p);
-            let open =
-                e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
-            self.shared.counters.cancel_steps += 1;
-            if !open || self.objects.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
-                continue;
-            }
-            (e.kind, e.len) = (Kind::Tombstone, 0);
-            psns -= 1;
-            if psns == 0 {
-                return;
-            }
-        }
+    /// The context of a request, if that is live.
+    fn context_of(&self, wi: u32) -> Option<u32> {
+        self.objects.wrs.find(WrHandle(wi)).map(|w| w.ctx)
     }
 
     /// Flushes a queue pair: sends and receives end with `status`.
-    pub(crate) fn qp_flush(&mut self, qpn: Qpn, status: Status) {
+    pub(crate) fn qp_flush(&mut self, now: Time, qpn: Qpn, status: Status) {
         let list = self.objects.wrs.select(|w| w.qp == qpn);
-        self.wrs_cancel(&list, Ending::Complete(status));
+        self.wrs_cancel(now, &list, Ending::Complete(status));
         self.recvs_flush(qpn, status);
     }
 
     /// Every posted receive ends with `status`.
     fn recvs_flush(&mut self, qpn: Qpn, status: Status) {
-        use crate::api::{AhId, Completion, CompletionKind, RecvHandle};
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let recv_cq = qp.init.recv_cq;
         while let Some((index, recv)) = qp.rq.pop() {
@@ -112,6 +59,36 @@ impl<O: Observer> Engine<O> {
                 src_ah: AhId::UNKNOWN,
                 src_ip: None,
             });
+        }
+    }
+
+    /// The region `key` goes away: each read of it ends with an error at its requester.
+    pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
+        self.jobs_fail(|j| j.key == key);
+    }
+
+    /// The queue pair `qpn` takes no requests any more: so do the reads that came through it.
+    pub(crate) fn jobs_qp_gone(&mut self, qpn: Qpn) {
+        self.jobs_fail(|j| j.qp == qpn);
+    }
+
+    /// Each read that `gone` picks ends with an error at its requester.
+    fn jobs_fail(&mut self, gone: impl Fn(&ReadJob) -> bool) {
+        if self.objects.jobs_live == 0 {
+            return;
+        }
+        for ci in 0..self.contexts.slots() {
+            let Some(c) = self.contexts.find_mut(ci) else { continue };
+            let Some(a) = c.active.as_mut() else { continue };
+            let mut owed = false;
+            for job in a.jobs.iter_mut().filter(|j| gone(j) && !j.dead) {
+                job_abort(job, &mut a.unsent_bytes);
+                job.error_owed = true;
+                owed = true;
+            }
+            if owed {
+                self.shared.out.ready_push(ci);
+            }
         }
     }
 }

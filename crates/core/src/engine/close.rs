@@ -1,7 +1,7 @@
 //! How contexts go: mutual close, reset, silence; and what becomes of the work that was
 //! outstanding.
 
-use crate::api::{AsyncEvent, Endpoint, Rx, Status};
+use crate::api::{AsyncEvent, Rx, Status};
 use crate::counters::Drop;
 use crate::engine::Engine;
 use crate::engine::origins::Prefix;
@@ -9,7 +9,6 @@ use crate::events::{Event, Observer};
 use crate::limits::FORGET_STEPS;
 use crate::peer::ContextState;
 use crate::peer::narrow::Narrow;
-use crate::peer::scoreboard::{Kind, SentState};
 use crate::random::Random;
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
@@ -36,7 +35,7 @@ impl<O: Observer> Engine<O> {
             if c.state != ContextState::Open || c.outstanding > 0 {
                 continue;
             }
-            if !crowded && Prefix::of(c.peer.ip) != Prefix::of(ip) {
+            if !crowded && Prefix::of(c.endpoint.ip) != Prefix::of(ip) {
                 continue;
             }
             match c.active.as_ref() {
@@ -96,7 +95,7 @@ impl<O: Observer> Engine<O> {
         let done = c.outstanding == 0
             && c.active.as_ref().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
-            let (peer, tag) = (c.peer, c.peer_tag);
+            let (peer, tag) = (c.endpoint, c.peer_tag);
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
         } else {
@@ -143,17 +142,17 @@ impl<O: Observer> Engine<O> {
 
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
     pub(crate) fn context_abort(&mut self, now: Time, ci: u32) {
-        let peer = self.contexts.get(ci).peer;
+        let peer = self.contexts.get(ci).endpoint;
         let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
-        self.work_end(ci, lost);
+        self.work_end(now, ci, lost);
         self.shared.event_push(AsyncEvent::PeerReset(peer));
         self.context_end(now, ci);
     }
 
     /// The peer never answered.
     pub(crate) fn peer_unreachable(&mut self, now: Time, ci: u32) {
-        let peer = self.contexts.get(ci).peer;
-        self.work_end(ci, Status::LocalUnreachRemote);
+        let peer = self.contexts.get(ci).endpoint;
+        self.work_end(now, ci, Status::LocalUnreachRemote);
         self.shared.counters.unresponsive_remote_events += 1;
         self.shared.event_push(AsyncEvent::PeerUnreachable(peer));
         self.context_end(now, ci);
@@ -163,10 +162,10 @@ impl<O: Observer> Engine<O> {
     /// what was delivered, stays.
     pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: u32) {
         let c = self.contexts.get_mut(ci);
-        let peer = c.peer;
+        let peer = c.endpoint;
         // What is still kept for it goes after as long a silence again.
         c.act().loss.watch(now);
-        self.work_end(ci, Status::LocalUnrespRemote);
+        self.work_end(now, ci, Status::LocalUnrespRemote);
         self.shared.counters.unresponsive_remote_events += 1;
         self.shared.event_push(AsyncEvent::PeerUnresponsive(peer));
         self.shared.out.rearm_push(ci);
@@ -175,58 +174,28 @@ impl<O: Observer> Engine<O> {
     /// The peer speaks, but takes nothing from us, however short and however often: neither
     /// requests nor the word that they are over. The context goes, and the peer is told so.
     pub(crate) fn peer_deaf(&mut self, now: Time, ci: u32) {
-        let peer = self.contexts.get(ci).peer;
-        self.work_end(ci, Status::LocalUnrespRemote);
+        let peer = self.contexts.get(ci).endpoint;
+        self.work_end(now, ci, Status::LocalUnrespRemote);
         self.shared.counters.unresponsive_remote_events += 1;
         self.shared.event_push(AsyncEvent::PeerUnresponsive(peer));
         self.context_end(now, ci);
-    }
-
-    /// A request was refused. If the engine has refused it itself, its user may have meant another
-    /// process, and is told once.
-    pub(crate) fn refusal_note(&mut self, ci: u32) {
-        let own = Endpoint {
-            ip: self.shared.cfg.ip,
-            port: self.shared.cfg.port_base + u16::from(self.shared.cfg.slot),
-        };
-        let c = self.contexts.get_mut(ci);
-        if c.peer == own && !core::mem::replace(&mut c.own_told, true) {
-            self.shared.event_push(AsyncEvent::PeerIsSelf(own));
-        }
     }
 
     /// The peer is silent and nothing of ours is outstanding: the context goes with all that was
     /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
     /// A peer that returns after all learns by a reset that it has to begin anew.
     pub(crate) fn peer_forget(&mut self, now: Time, ci: u32) {
-        let peer = self.contexts.get(ci).peer;
+        let peer = self.contexts.get(ci).endpoint;
         self.shared.counters.contexts_forgotten += 1;
         self.shared.counters.timer_steps += FORGET_STEPS;
         self.shared.observer.event(now, Event::Forgotten { ctx: ci, peer });
         self.context_end(now, ci);
     }
 
-    /// Ends every request of the context with `status`; their PSNs become tombstones.
-    fn work_end(&mut self, ci: u32, status: Status) {
-        let Some(a) = self.contexts.get_mut(ci).active.as_mut() else { return };
-        let psns = a.board.psns();
-        self.shared.counters.timer_steps += u64::from(a.board.span());
-        for p in psns {
-            let e = a.board.get_mut(p);
-            if e.kind.is_own() && e.state != SentState::Acked {
-                (e.kind, e.len) = (Kind::Tombstone, 0);
-            }
-        }
-        a.recuts.retain(|r| r.kind == Kind::ReadResp);
-        a.flows.clear();
-        a.datagrams = crate::objects::wr::WrQueue::default();
-        a.unsent_bytes = a.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
-        while let Some(wi) = self.contexts.get(ci).active.as_ref().and_then(|a| a.live.front()) {
-            self.shared.counters.timer_steps += 1;
-            let w = self.objects.wrs.get_mut(wi);
-            w.open = 0;
-            w.failed = Some(status);
-            self.wr_end(wi, status);
+    /// Ends every request of the context with `status`.
+    fn work_end(&mut self, now: Time, ci: u32, status: Status) {
+        if let Some(mut lane) = self.lane_find(now, ci) {
+            lane.work_end(status);
         }
     }
 
@@ -240,14 +209,16 @@ impl<O: Observer> Engine<O> {
         }
         self.shared.timers.disarm(TimerOf::Context(ci).number());
         self.shared.rx.granter.forget(ci);
-        let jobs = self.contexts.get(ci).active.as_ref().map_or(0, |a| a.jobs.len());
-        self.jobs_count(ci, -(jobs as i32));
+        if let Some(mut lane) = self.lane_find(now, ci) {
+            let jobs = lane.win.jobs.len() as i32;
+            lane.jobs_count(-jobs);
+        }
         let mut c = self.contexts.remove(ci);
         self.shared.out.context_end(ci);
         self.shared.rx.flows.context_end(ci);
         self.shared.counters.contexts_closed += 1;
         if c.inbound {
-            self.contexts.origins.inbound(c.peer.ip, false);
+            self.contexts.origins.inbound(c.endpoint.ip, false);
         }
         if let Some(mut a) = c.active.take() {
             let flying: u32 = a.board.drain();
@@ -257,7 +228,7 @@ impl<O: Observer> Engine<O> {
             a.clear();
             self.pool_return(a);
         }
-        self.inflight_freed(path_ctx);
+        self.shared.inflight_freed(self.paths.get_mut(path_ctx));
         self.path_context_release(path_ctx);
     }
 }

@@ -1,9 +1,9 @@
 //! Objects: protection domains, completion queues, regions, address handles, queue pairs.
 
 use crate::api::{Access, AhId, AsyncEvent, CqId, MrKey, PdId, Qpn, Status, WrHandle};
-use crate::engine::Ending;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::lane::Ending;
 use crate::limits::RNR_RETRY_LONG;
 use crate::objects::memory::{Ah, Mr};
 use crate::objects::qp::{QpAttr, QpInit, QpModify, QpState};
@@ -101,7 +101,7 @@ impl<O: Observer> Engine<O> {
         self.objects.ahs.get(ah).ok_or(ObjectError::Unknown)?;
         if self.objects.wrs.uses_ah(ah) {
             let list = self.objects.wrs.select(|w| w.wr.ah == ah);
-            self.wrs_cancel(&list, Ending::Complete(Status::LocalInvalidAh));
+            self.wrs_cancel(now, &list, Ending::Complete(Status::LocalInvalidAh));
         }
         self.objects.ahs.destroy(ah, now + self.shared.cfg.reuse_delay);
         Ok(())
@@ -160,7 +160,7 @@ impl<O: Observer> Engine<O> {
     /// 8) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
     /// withdrawn without completion. Either way, reads that are being served through it fail at
     /// their requester.
-    pub fn qp_modify(&mut self, _now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
+    pub fn qp_modify(&mut self, now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.objects.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
         let mut state = qp.state;
         if let Some(to) = m.state {
@@ -190,11 +190,11 @@ impl<O: Observer> Engine<O> {
         match m.state {
             Some(QpState::Err) => {
                 self.jobs_qp_gone(qpn);
-                self.qp_flush(qpn, Status::Flushed);
+                self.qp_flush(now, qpn, Status::Flushed);
             }
             Some(QpState::Reset) => {
                 self.jobs_qp_gone(qpn);
-                self.qp_withdraw(qpn);
+                self.qp_withdraw(now, qpn);
             }
             Some(QpState::Sqd) => {
                 if qp.sq_started == 0 {
@@ -233,15 +233,15 @@ impl<O: Observer> Engine<O> {
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
         self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         self.jobs_qp_gone(qpn);
-        self.qp_withdraw(qpn);
+        self.qp_withdraw(now, qpn);
         self.objects.qps.destroy(qpn, now + self.shared.cfg.reuse_delay);
         Ok(())
     }
 
     /// Takes all work of a queue pair back without completions.
-    fn qp_withdraw(&mut self, qpn: Qpn) {
+    fn qp_withdraw(&mut self, now: Time, qpn: Qpn) {
         let list = self.objects.wrs.select(|w| w.qp == qpn);
-        self.wrs_cancel(&list, Ending::Release);
+        self.wrs_cancel(now, &list, Ending::Release);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (send_cq, recv_cq) = (qp.init.send_cq, qp.init.recv_cq);
         let mut receives = 0;
@@ -269,9 +269,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Ends a send request early with `status` (its local memory went away).
-    pub fn wr_abort(&mut self, _now: Time, wr: WrHandle, status: Status) {
+    pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) {
         if self.objects.wrs.find(wr).is_some() {
-            self.wrs_cancel(&[wr.0], Ending::Complete(status));
+            self.wrs_cancel(now, &[wr.0], Ending::Complete(status));
         }
     }
 }

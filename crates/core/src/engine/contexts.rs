@@ -69,7 +69,7 @@ impl ContextTable {
             self.slots.len() as u32 - 1
         });
         self.by_tag.insert(c.local_tag, i);
-        let hash = self.keyed.hash_one(c.peer);
+        let hash = self.keyed.hash_one(c.endpoint);
         self.slots[i as usize] = Some(c);
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_endpoint.insert_unique(hash, i, |&k| {
@@ -81,7 +81,7 @@ impl ContextTable {
     pub fn remove(&mut self, i: u32) -> Context {
         let c = self.slots[i as usize].take().expect("a context ends once");
         self.by_tag.remove(&c.local_tag);
-        let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.peer), |&k| k == i);
+        let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint), |&k| k == i);
         if let Ok(entry) = found {
             entry.remove();
         }
@@ -127,5 +127,5 @@ impl ContextTable {
 }
 
 fn peer_of(slots: &[Option<Context>], i: u32) -> Option<Endpoint> {
-    slots[i as usize].as_ref().map(|c| c.peer)
+    slots[i as usize].as_ref().map(|c| c.endpoint)
 }

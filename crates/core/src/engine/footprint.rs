@@ -16,13 +16,13 @@ use crate::peer::sent_log::SentLog;
 use crate::peer::verdicts::Verdicts;
 use crate::peer::window::RxWindow;
 use crate::peer::write_imm::ImmTable;
-use crate::peer::{Active, Context, Flow};
+use crate::peer::{Context, Flow, Window};
 
 /// Entries of tables that are larger than what they hold: context, tag, address and timer, each at
 /// most twice, as the tables grow by doubling.
 const TABLES_BYTES: usize = 2 * (3 * size_of::<u64>() + 3 * size_of::<u64>());
 
-impl Active {
+impl Window {
     /// Bytes that it holds, itself included.
     fn held_bytes(&self) -> usize {
         size_of::<Self>()
@@ -65,7 +65,7 @@ impl EngineConfig {
     pub fn peer_bytes_max(&self) -> usize {
         size_of::<Context>()
             + TABLES_BYTES
-            + Active::held_bytes_max(self)
+            + Window::held_bytes_max(self)
             + size_of::<PathEntry>()
             + PathContext::held_bytes_max(usize::from(self.path.paths))
             + PathMtu::held_bytes_max()

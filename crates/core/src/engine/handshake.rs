@@ -13,9 +13,9 @@ use crate::events::{Event, Observer};
 use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
 use crate::outbox::Control;
 use crate::peer::narrow::Narrow;
-use crate::peer::{Active, Context, ContextState, Negotiated};
+use crate::peer::{Context, ContextState, Negotiated, Peer, Window};
 use crate::random::Random;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
@@ -38,7 +38,7 @@ impl<O: Observer> Engine<O> {
         }
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         let path_ctx = self.path_context_for(peer.ip);
-        let mut c = Context::new(peer, state, tag, path_ctx, now);
+        let mut c = Peer::new(peer, state, tag, path_ctx, now);
         let mut secret = self.secrets.or(&mut self.shared.rng);
         c.psn_idle = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
@@ -48,7 +48,7 @@ impl<O: Observer> Engine<O> {
             self.contexts.origins.inbound(peer.ip, true);
             self.contexts.origins.half_open(peer.ip, true);
         }
-        let ci = self.contexts.insert(c);
+        let ci = self.contexts.insert(Context::new(c));
         self.shared.out.context_begin(ci);
         self.shared.rx.flows.context_begin(ci);
         self.paths.get_mut(path_ctx).contexts += 1;
@@ -63,7 +63,7 @@ impl<O: Observer> Engine<O> {
         if c.active.is_some() {
             return;
         }
-        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Active::new(&self.shared.cfg)));
+        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
         a.start(c.psn_idle, c.rx_cum_idle, c.rx_tx_num_max);
         c.active = Some(a);
         let path_ctx = c.path_ctx;
@@ -107,7 +107,7 @@ impl<O: Observer> Engine<O> {
         c.tag_fresh = c.peer_tag == 0;
         c.handshake_round = c.handshake_round.saturating_add(1);
         c.handshake_at = now + wait;
-        let peer = c.peer;
+        let peer = c.endpoint;
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
@@ -299,7 +299,7 @@ impl<O: Observer> Engine<O> {
             a.replay.reset(newest);
         }
         let path_ctx = c.path_ctx;
-        if self.granting(ci) {
+        if c.peer.grants(&self.shared.cfg) {
             self.paths.get_mut(path_ctx).ctx.credits_begin();
         }
     }
@@ -331,8 +331,9 @@ impl<O: Observer> Engine<O> {
                 self.context_confirm(now, ci);
                 // The peer holds back until it sees our tag used.
                 self.context_activate(ci);
-                self.contexts.get_mut(ci).act().ack.hasten(now, crate::time::Span::ZERO);
-                self.ack_schedule(now, ci);
+                let mut lane = self.lane(now, ci);
+                lane.win.ack.hasten(now, Span::ZERO);
+                lane.ack_schedule();
                 Ok(Rx::Done)
             }
             _ if c.peer_tag == p.tag => Ok(Rx::Done),
@@ -354,7 +355,7 @@ impl<O: Observer> Engine<O> {
         let pc = &mut self.paths.get_mut(path_ctx).ctx;
         pc.on_echo(now, 0, now.since(opened_at), false);
         // It may have been the answer that a retired path waited for.
-        self.path_changes(now, path_ctx);
+        self.shared.path_changes(now, self.paths.get_mut(path_ctx));
     }
 
     pub(crate) fn challenged(
@@ -445,7 +446,7 @@ impl<O: Observer> Engine<O> {
     /// Tells the observer of a move, and counts contexts that are half open.
     pub(crate) fn context_event(&mut self, now: Time, ci: u32, from: ContextState) {
         let c = self.contexts.get(ci);
-        let (peer, to) = (c.peer, c.state.name());
+        let (peer, to) = (c.endpoint, c.state.name());
         for (state, begins) in [(from, false), (c.state, true)] {
             if state == ContextState::HalfOpen {
                 self.contexts.origins.half_open(peer.ip, begins);

@@ -1,18 +1,16 @@
 //! Timers of contexts and paths, leases of window state, credits to grant, going away.
 
-use crate::api::{AsyncEvent, TxSink};
 use crate::engine::Engine;
-use crate::events::{Event, Observer};
+use crate::events::Observer;
 use crate::limits::REARMS_MAX;
 use crate::outbox::ProbeOut;
 use crate::path::PathContext;
-use crate::peer::{Active, ContextState};
+use crate::peer::{Context, ContextState, Window};
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
-use crate::tx::Out;
-use crate::tx::control::Alone;
+use crate::tx::Silence;
 use core::net::IpAddr;
-use srd_wire::{Body, CloseCode, Features};
+use srd_wire::{Body, CloseCode};
 
 /// Window states kept for the next peer that becomes active; more are freed.
 const POOL_MAX: usize = 32;
@@ -21,24 +19,10 @@ const IDLE_PROBES_MIN: u8 = 3;
 
 impl<O: Observer> Engine<O> {
     /// The next thing context `ci` has to do by itself.
-    fn context_deadline(&self, ci: u32, now: Time) -> Time {
+    fn context_deadline(&mut self, now: Time, ci: u32) -> Time {
         let c = self.contexts.get(ci);
-        let mut loss_at = self.loss_deadline(ci);
-        if self.shared.rx.unread > Span::ZERO && loss_at <= now {
-            // It waits for packets that are not read yet: it looks again soon, not at each call.
-            loss_at = now + self.shared.rx.unread.scale(1, 4);
-        }
-        let mut at = c.handshake_at.min(c.pace_at).min(c.idle_at).min(loss_at);
-        if let Some(a) = c.active.as_ref() {
-            at = at.min(a.doubt_at());
-            if a.deaf {
-                at = now;
-            }
-            if !self.shared.out.ack_waits(ci) {
-                at = at.min(a.ack.due());
-            }
-        }
-        at
+        let at = c.handshake_at.min(c.pace_at).min(c.idle_at);
+        self.lane_find(now, ci).map_or(at, |lane| at.min(lane.deadline()))
     }
 
     /// Sets the timers of the contexts that changed. Those beyond the bound wait for the next call,
@@ -48,17 +32,18 @@ impl<O: Observer> Engine<O> {
             let Some(ci) = self.shared.out.rearm_pop() else { return };
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             if let Some(a) = c.active.as_mut() {
-                if c.outstanding > 0 {
-                    a.loss.watch(c.outstanding_since);
+                let peer = &mut c.peer;
+                if peer.outstanding > 0 {
+                    a.loss.watch(peer.outstanding_since);
                 }
-                let idle = c.outstanding == 0 && a.is_idle();
+                let idle = peer.outstanding == 0 && a.is_idle();
                 if !idle {
-                    c.idle_at = Time::NEVER;
-                } else if c.idle_at == Time::NEVER {
-                    c.idle_at = now + self.shared.cfg.idle_after;
+                    peer.idle_at = Time::NEVER;
+                } else if peer.idle_at == Time::NEVER {
+                    peer.idle_at = now + self.shared.cfg.idle_after;
                 }
             }
-            let at = self.context_deadline(ci, now);
+            let at = self.context_deadline(now, ci);
             self.shared.timers.arm(TimerOf::Context(ci).number(), at);
         }
     }
@@ -70,9 +55,13 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).active.as_ref().is_some_and(|a| a.deaf) {
             return self.peer_deaf(now, ci);
         }
-        if self.contexts.get(ci).active.is_some() {
-            self.ack_schedule(now, ci);
-            self.loss_fire(now, ci);
+        if let Some(mut lane) = self.lane_find(now, ci) {
+            lane.ack_schedule();
+            match lane.loss_fire() {
+                Silence::Bearable => {}
+                Silence::WorkEnds => self.peer_unresponsive(now, ci),
+                Silence::PeerGone => self.peer_forget(now, ci),
+            }
         }
         // A peer that is silent for too long is forgotten.
         let Some(c) = self.contexts.find_mut(ci) else { return };
@@ -90,7 +79,7 @@ impl<O: Observer> Engine<O> {
             self.doubt_fire(now, ci);
         }
         if self.contexts.find(ci).is_some() {
-            let at = self.context_deadline(ci, now).max(now + Span(1));
+            let at = self.context_deadline(now, ci).max(now + Span(1));
             if at != Time::NEVER && !planted!(TimerOnce) {
                 self.shared.timers.arm(TimerOf::Context(ci).number(), at);
             }
@@ -101,21 +90,17 @@ impl<O: Observer> Engine<O> {
     /// probe asks for its lower edge, ever more rarely. If no answer comes, it is forgotten.
     fn idle_fire(&mut self, now: Time, ci: u32) {
         let idle_after = self.shared.cfg.idle_after;
-        let c = self.contexts.get_mut(ci);
-        let heard = c.last_heard;
-        if c.act().loss.idle_unanswered(heard) >= IDLE_PROBES_MIN
-            && self.is_silent(self.shared.seen(now), ci)
-        {
+        let mut lane = self.lane(now, ci);
+        let heard = lane.peer.last_heard;
+        if lane.win.loss.idle_unanswered(heard) >= IDLE_PROBES_MIN && lane.is_silent() {
             return self.peer_forget(now, ci);
         }
-        let c = self.contexts.get_mut(ci);
-        let a = c.act();
-        if a.verdicts.is_empty() {
+        if lane.win.verdicts.is_empty() {
             return self.context_rest(now, ci);
         }
-        let round = a.loss.idle_round_take(now);
-        c.idle_at = now + idle_after.scale(1 << round, 1);
-        self.probe_push(now, ci);
+        let round = lane.win.loss.idle_round_take(now);
+        lane.peer.idle_at = now + idle_after.scale(1 << round, 1);
+        lane.probe_push();
     }
 
     /// Gives the window state of an idle context back; its numbers stay.
@@ -129,19 +114,18 @@ impl<O: Observer> Engine<O> {
         a.clear();
         let path_ctx = c.path_ctx;
         self.pool_return(a);
-        let entry = self.paths.get_mut(path_ctx);
-        entry.active -= 1;
-        if entry.active == 0 && entry.ctx.is_idle() {
-            entry.ctx.acquit_beyond_summary();
-            self.path_changes(now, path_ctx);
-            let entry = self.paths.get_mut(path_ctx);
-            entry.ctx.shrink();
-            entry.waiters = Vec::new();
+        let way = self.paths.get_mut(path_ctx);
+        way.active -= 1;
+        if way.active == 0 && way.ctx.is_idle() {
+            way.ctx.acquit_beyond_summary();
+            self.shared.path_changes(now, way);
+            way.ctx.shrink();
+            way.waiters = Vec::new();
             self.shared.timers.disarm(TimerOf::Path(path_ctx).number());
         }
     }
 
-    pub(crate) fn pool_return(&mut self, a: Box<Active>) {
+    pub(crate) fn pool_return(&mut self, a: Box<Window>) {
         if self.pool.len() < POOL_MAX && a.board.ring_len() <= 256 {
             self.pool.push(a);
         }
@@ -171,50 +155,27 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Paths that were retired or returned, and the timer of their probes.
-    pub(crate) fn path_changes(&mut self, now: Time, path_ctx: u32) {
-        let entry = self.paths.get_mut(path_ctx);
-        let ip = entry.ip;
-        while let Some(change) = self.paths.get_mut(path_ctx).ctx.change_take() {
-            let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
-            if change.live {
-                self.shared.counters.paths_returned += 1;
-            } else {
-                self.shared.counters.paths_retired += 1;
-            }
-            self.shared.observer.event(now, Event::Path { ip, path: change.path, from, to });
-            self.shared.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
-        }
-        let at = self.path_deadline(path_ctx);
-        self.shared.timers.arm(TimerOf::Path(path_ctx).number(), at);
-    }
-
-    /// The next thing that is to be done for the paths to an address.
-    fn path_deadline(&self, path_ctx: u32) -> Time {
-        let entry = self.paths.get(path_ctx);
-        entry.ctx.probe_next().min(entry.mtu.next())
-    }
-
     pub(crate) fn path_timer_fire(&mut self, now: Time, pi: u32) {
-        let Some(entry) = self.paths.find_mut(pi) else { return };
-        if entry.active == 0 {
+        let Some(way) = self.paths.find_mut(pi) else { return };
+        if way.active == 0 {
             return;
         }
-        let carrier = entry.carrier;
-        while let Some(path) = self.paths.get_mut(pi).ctx.probe_poll(now) {
-            let carries = self
-                .contexts
-                .find(carrier)
-                .is_some_and(|c| c.path_ctx == pi && c.state == ContextState::Open);
-            if carries {
+        let ci = way.carrier;
+        let open = |c: &&Context| c.path_ctx == pi && c.state == ContextState::Open;
+        let carrier = self.contexts.find(ci).filter(open);
+        while let Some(path) = way.ctx.probe_poll(now) {
+            if let Some(c) = carrier {
                 // It returns only if it carries what is sent.
-                let size = if self.shared.cfg.mtu_search { self.mtu_of(carrier) } else { 0 };
-                self.shared.out.probe_push(ProbeOut { ci: carrier, path, size, asks: false });
+                let search = self.shared.cfg.mtu_search;
+                let size =
+                    if search { way.payload_max(&self.shared.sizes, c.limits.mtu) } else { 0 };
+                self.shared.out.probe_push(ProbeOut { ci, path, size, asks: false });
             }
         }
         self.mtu_fire(now, pi);
-        self.path_changes(now, pi);
-        let at = self.path_deadline(pi);
+        let way = self.paths.get_mut(pi);
+        self.shared.path_changes(now, way);
+        let at = way.deadline();
         if at != Time::NEVER {
             self.shared.timers.arm(TimerOf::Path(pi).number(), at.max(now + Span(1)));
         }
@@ -222,43 +183,21 @@ impl<O: Observer> Engine<O> {
 
     // ---- credits -------------------------------------------------------------------------------
 
-    /// Whether both ends of `ci` grant and obey credits.
-    pub(crate) fn granting(&self, ci: u32) -> bool {
-        self.shared.cfg.rate.credits && self.contexts.get(ci).limits.features.has(Features::CREDITS)
-    }
-
     /// Credits that are due go out with the next acknowledgments.
     pub(crate) fn grants_poll(&mut self, now: Time) {
         if !self.shared.cfg.rate.credits {
             return;
         }
         while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
-            let Some(c) = self.contexts.find_mut(ci) else { continue };
-            if c.active.is_none() {
-                continue;
-            }
-            c.credit_granted = c.credit_granted.wrapping_add(bytes.div_ceil(64));
-            c.act().ack.hasten(now, Span::ZERO);
-            self.ack_schedule(now, ci);
+            let Some(mut lane) = self.lane_find(now, ci) else { continue };
+            let granted = &mut lane.peer.credit_granted;
+            *granted = granted.wrapping_add(bytes.div_ceil(64));
+            lane.win.ack.hasten(now, Span::ZERO);
+            lane.ack_schedule();
         }
     }
 
     // ---- going away ----------------------------------------------------------------------------
-
-    pub(crate) fn emit_closes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
-        while out.left > 0 {
-            let Some(ci) = self.shared.out.close_pop() else { return };
-            let Some(c) = self.contexts.find(ci) else { continue };
-            if c.state != ContextState::Closing {
-                continue;
-            }
-            let path_ctx = c.path_ctx;
-            let path =
-                self.paths.get_mut(path_ctx).ctx.ack_path_choose(now, false, &mut self.shared.rng);
-            let close = Alone { body: Body::Close, flags: 0, path, padded_len: 0 };
-            self.emit_alone(now, ci, &close, out);
-        }
-    }
 
     /// Whether requests of this engine are under way to anybody.
     pub fn has_work(&self) -> bool {
@@ -307,7 +246,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get(ci);
         if c.peer_tag != 0 {
             self.shared.counters.resets_sent += 1;
-            let (peer, tag) = (c.peer, c.peer_tag);
+            let (peer, tag) = (c.endpoint, c.peer_tag);
             let code = CloseCode::GoingAway;
             let body = Body::Reset { echo_tag: c.local_tag, code, nonce: 0 };
             self.control_push(peer, tag, body);

@@ -8,17 +8,20 @@ mod close;
 mod commands;
 mod contexts;
 mod cookie;
+mod demux;
 mod doubt;
 mod footprint;
 mod handshake;
+mod handshakes_out;
 mod housekeeping;
 mod narrow;
 mod origins;
 mod post;
+mod sizes;
 mod strangers;
+mod turns;
 
 pub use ahead::{Coming, LOOK_AHEAD_STAGES};
-pub(crate) use cancel::Ending;
 pub use commands::ObjectError;
 
 use crate::api::{
@@ -29,14 +32,15 @@ use crate::config::EngineConfig;
 use crate::counters::Counters;
 use crate::events::Observer;
 use crate::hash::Keyed;
+use crate::lane::Lane;
+use crate::lane::Shared;
 use crate::limits::TIMER_STEPS_MAX;
 use crate::objects::{ObjectSecrets, Objects};
 use crate::params::Params;
 use crate::path::PathStats;
 use crate::path::table::PathTable;
-use crate::peer::Active;
+use crate::peer::{Context, Window};
 use crate::random::{Random, Randomness, Secrets};
-use crate::shared::Shared;
 use crate::time::Time;
 use crate::timer::TimerOf;
 use crate::tx::Out;
@@ -58,7 +62,7 @@ pub struct Engine<O: Observer = ()> {
     incarnation: u64,
     cookies: CookieJar,
     #[expect(clippy::vec_box, reason = "a lease moves a pointer, not half a kilobyte")]
-    pool: Vec<Box<Active>>,
+    pool: Vec<Box<Window>>,
     evict_hand: u32,
     strangers: Strangers,
     /// It is about to go away.
@@ -100,6 +104,22 @@ impl<O: Observer> Engine<O> {
             shared: Shared::new(cfg, now, observer, rng),
             secrets,
         })
+    }
+
+    /// The lane of context `ci`, if there is such a context and its window state is leased.
+    #[inline]
+    pub(crate) fn lane_find(&mut self, now: Time, ci: u32) -> Option<Lane<'_, O>> {
+        let Context { peer, active } = self.contexts.find_mut(ci)?;
+        let win = active.as_deref_mut()?;
+        let way = self.paths.get_mut(peer.path_ctx);
+        let (objects, shared) = (&mut self.objects, &mut self.shared);
+        Some(Lane { now, ci, peer, win, way, objects, shared })
+    }
+
+    /// The same where the window state is known to be leased.
+    #[inline]
+    pub(crate) fn lane(&mut self, now: Time, ci: u32) -> Lane<'_, O> {
+        self.lane_find(now, ci).expect("window state is leased before traffic")
     }
 
     // ---- work in -------------------------------------------------------------------------------
@@ -195,7 +215,10 @@ impl<O: Observer> Engine<O> {
             match TimerOf::owner(owner) {
                 TimerOf::Context(ci) => self.context_timer_fire(now, ci),
                 TimerOf::Path(pi) => self.path_timer_fire(now, pi),
-                TimerOf::Backoff(wi) => self.backoff_end(wi),
+                TimerOf::Backoff(wi) => {
+                    let ci = self.objects.wrs.get(wi).ctx;
+                    self.lane(now, ci).backoff_end(wi);
+                }
             }
         }
         self.grants_poll(now);
@@ -262,7 +285,7 @@ impl<O: Observer> Engine<O> {
             let pc = &self.paths.get(c.path_ctx).ctx;
             ContextStats {
                 ctx: i,
-                peer: c.peer,
+                peer: c.endpoint,
                 state: c.state.name(),
                 outstanding: c.outstanding,
                 psns_unresolved: c.active.as_ref().map_or(0, |a| a.board.span()),

@@ -37,7 +37,7 @@ impl<O: Observer> Engine<O> {
         if full == 0 || !self.shared.cfg.mtu_search {
             return lens;
         }
-        let (size, aligned) = (self.open_size(ci), self.mtu_aligned());
+        let (size, aligned) = (self.open_size(ci), self.shared.cfg.mtu_aligned());
         let len_of = |size: u16| size.saturating_add(OVERHEAD_BYTES as u16);
         if size < self.shared.cfg.mtu {
             lens[0] = len_of(size);
@@ -49,7 +49,7 @@ impl<O: Observer> Engine<O> {
             }
             lens.push(len_of(c.narrow.answered));
         } else if let Some(n) = c.handshake_round.checked_sub(FULL_TRIES)
-            && let Some(size) = below(c.peer.ip, size, aligned, n.into())
+            && let Some(size) = below(c.endpoint.ip, size, aligned, n.into())
         {
             lens.push(len_of(size));
         }
@@ -94,19 +94,16 @@ impl<O: Observer> Engine<O> {
     /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: u32, from: ContextState) {
         let c = self.contexts.get_mut(ci);
-        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.path_ctx, c.peer.ip);
+        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.path_ctx, c.endpoint.ip);
         let own = from == ContextState::Opening && n.rounds >= ROUNDS;
         let size = if own { n.answered } else { n.heard };
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;
         }
         // No way carries less than the least of the table, whatever the peer proves.
-        let size =
-            size.max(below(ip, 0, self.mtu_aligned(), 0).unwrap_or(size)).min(self.shared.cfg.mtu);
-        let news = self.paths.get_mut(pi).mtu.limit(now, size);
-        self.shared.sizes.recount(self.paths.get_mut(pi));
-        if news {
-            self.mtu_changed(now, pi);
-        }
+        let size = size
+            .max(below(ip, 0, self.shared.cfg.mtu_aligned(), 0).unwrap_or(size))
+            .min(self.shared.cfg.mtu);
+        self.size_limit(now, pi, size);
     }
 }

@@ -51,7 +51,7 @@ impl<O: Observer> Engine<O> {
         let stalled = a.loss.stalled;
         match c.state {
             ContextState::HalfOpen => self.context_open_too(now, ci),
-            ContextState::Open if stalled => self.stall_probe_soon(now, ci),
+            ContextState::Open if stalled => self.lane(now, ci).stall_probe_soon(),
             ContextState::Open if !c.proven => self.context_reopen(now, ci),
             _ => self.shared.out.ready_push(ci),
         }
@@ -62,7 +62,7 @@ impl<O: Observer> Engine<O> {
     /// The context to `port` at the handle's address: most often the one used last through it.
     fn context_through(&mut self, now: Time, id: AhId, ah: &Ah, port: u16) -> Option<u32> {
         if let Some((ci, tag)) = ah.last
-            && self.contexts.find(ci).is_some_and(|c| c.local_tag == tag && c.peer.port == port)
+            && self.contexts.find(ci).is_some_and(|c| c.local_tag == tag && c.endpoint.port == port)
         {
             self.context_activate(ci);
             return Some(ci);

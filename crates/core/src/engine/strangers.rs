@@ -1,6 +1,6 @@
 //! Answers to strangers: they wait behind everything that is ours, and are few.
 
-use crate::api::{Endpoint, TxSink};
+use crate::api::Endpoint;
 use crate::bucket::Bucket;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
@@ -8,14 +8,13 @@ use crate::events::Observer;
 use crate::limits::{STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_QUEUE_MAX};
 use crate::outbox::Control;
 use crate::time::Time;
-use crate::tx::Out;
 use srd_wire::{Body, CloseCode, Header, PacketType};
 use std::collections::VecDeque;
 
 /// What waits to be told to strangers.
 #[derive(Debug)]
 pub(crate) struct Strangers {
-    queue: VecDeque<Control>,
+    pub queue: VecDeque<Control>,
     resets: Bucket,
 }
 
@@ -74,13 +73,5 @@ impl<O: Observer> Engine<O> {
         }
         queue.push_back(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });
         true
-    }
-
-    /// Answers to strangers, as far as there is room behind all that is ours.
-    pub(crate) fn emit_strangers(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
-        while out.left > 0 {
-            let Some(c) = self.strangers.queue.pop_front() else { return };
-            self.emit_one(now, &c, out);
-        }
     }
 }

@@ -11,6 +11,8 @@ use hashbrown::HashTable;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct PathEntry {
+    /// Its number in the table.
+    pub number: u32,
     pub ip: IpAddr,
     pub ctx: PathContext,
     /// Reliability contexts that use it.
@@ -69,6 +71,20 @@ impl MtuCounts {
     }
 }
 
+impl PathEntry {
+    /// Payload of a packet at most, now, where both sides take `full`.
+    #[inline(always)]
+    pub fn payload_max(&self, sizes: &MtuCounts, full: u16) -> u16 {
+        debug_assert!(sizes.small > 0 || !self.mtu.is_small(), "counted");
+        if sizes.small == 0 { full } else { full.min(self.mtu.size()) }
+    }
+
+    /// The next thing that is to be done for the paths by themselves.
+    pub fn deadline(&self) -> Time {
+        self.ctx.probe_next().min(self.mtu.next())
+    }
+}
+
 impl PathTable {
     pub fn new(rng: &mut impl Random) -> Self {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
@@ -81,6 +97,7 @@ impl PathTable {
     pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
         let waiters = Vec::new();
         let entry = PathEntry {
+            number: 0,
             ip,
             ctx,
             contexts: 0,
@@ -97,7 +114,7 @@ impl PathTable {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
-        self.slots[i as usize] = Some(entry);
+        self.slots[i as usize] = Some(PathEntry { number: i, ..entry });
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_ip.insert_unique(keyed.hash_one(ip), i, |&k| {
             keyed.hash_one(ip_of(slots, k).expect("only live entries are listed"))

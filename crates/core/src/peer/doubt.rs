@@ -1,6 +1,6 @@
 //! A question whether the peer still has its end of the context (see `engine/doubt.rs`).
 
-use crate::peer::Active;
+use crate::peer::Window;
 use crate::time::Time;
 
 /// A question that the peer has not answered yet.
@@ -19,7 +19,7 @@ pub(crate) struct Doubt {
     pub newest: u64,
 }
 
-impl Active {
+impl Window {
     /// When the doubt about the peer needs something done.
     pub fn doubt_at(&self) -> Time {
         self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))

@@ -1,6 +1,6 @@
 //! Reliability context: everything between this engine and one remote engine.
 //!
-//! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Active`]) is leased
+//! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Window`]) is leased
 //! from a pool while there is something to send, to receive or to remember beyond the edges.
 
 pub(crate) mod ack;
@@ -25,6 +25,7 @@ use crate::peer::write_imm::ImmTable;
 use crate::state::state_machine;
 use crate::time::Time;
 use ack::AckState;
+use core::ops::{Deref, DerefMut};
 use doubt::Doubt;
 use given_up::LossState;
 use narrow::Narrow;
@@ -33,7 +34,7 @@ use recut::Recut;
 use replay::Replay;
 use scoreboard::Scoreboard;
 use sent_log::SentLog;
-use srd_wire::{CHECKSUM_BYTES, Features, Flags, HEADER_BYTES};
+use srd_wire::{Backlog, CHECKSUM_BYTES, Features, Flags, HEADER_BYTES, Header, PacketType};
 use std::collections::VecDeque;
 use verdicts::Verdicts;
 use window::RxWindow;
@@ -79,10 +80,10 @@ pub(crate) struct Answer {
     pub cookie: u64,
 }
 
-/// The part that exists for every peer.
+/// What is kept of every peer, idle or not.
 #[derive(Debug)]
-pub(crate) struct Context {
-    pub peer: Endpoint,
+pub(crate) struct Peer {
+    pub endpoint: Endpoint,
     pub state: ContextState,
     pub local_tag: u32,
     /// 0 until the peer's parameters are known.
@@ -144,7 +145,39 @@ pub(crate) struct Context {
     /// It, or another context of its address lately, has sent a region key that was never given
     /// out.
     pub key_guessed: bool,
-    pub active: Option<Box<Active>>,
+}
+
+/// One remote engine: what is always kept of it, and its window state while that is leased.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub peer: Peer,
+    pub active: Option<Box<Window>>,
+}
+
+impl Deref for Context {
+    type Target = Peer;
+    fn deref(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl DerefMut for Context {
+    fn deref_mut(&mut self) -> &mut Peer {
+        &mut self.peer
+    }
+}
+
+/// The numbers of one packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered {
+    pub path: u8,
+    pub tx_num: u64,
+    /// Its PSN, or the next one to be used.
+    pub psn: u32,
+    /// Lower edge of what we send.
+    pub una: u32,
+    /// Packets that wait to leave after it.
+    pub backlog: u64,
 }
 
 /// What both sides agreed on.
@@ -188,7 +221,7 @@ pub(crate) struct Flow {
 
 /// Window state, leased while there is traffic.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct Window {
     pub board: Scoreboard,
     pub sent_log: SentLog,
     pub loss: LossState,
@@ -224,7 +257,7 @@ pub(crate) struct Active {
     pub deaf: bool,
 }
 
-impl Active {
+impl Window {
     pub fn new(cfg: &EngineConfig) -> Self {
         Self {
             board: Scoreboard::new(0, usize::from(cfg.path.paths)),
@@ -311,6 +344,11 @@ impl Active {
             || self.jobs.iter().any(|j| j.has_to_send())
     }
 
+    /// Packets of `mtu` bytes that wait to leave.
+    pub fn backlog_packets(&self, mtu: u16) -> u64 {
+        self.unsent_bytes.div_ceil(u64::from(mtu.max(1))) + u64::from(self.board.lost_len())
+    }
+
     /// For looking ahead: parts that lie apart.
     pub fn ahead(&self) -> u64 {
         let a = u64::from(self.board.una()) ^ self.board.newest_acked.0 ^ self.unsent_bytes;
@@ -330,16 +368,16 @@ impl Active {
     }
 }
 
-impl Context {
+impl Peer {
     pub fn new(
-        peer: Endpoint,
+        endpoint: Endpoint,
         state: ContextState,
         local_tag: u32,
         path_ctx: u32,
         now: Time,
     ) -> Self {
         Self {
-            peer,
+            endpoint,
             state,
             local_tag,
             peer_tag: 0,
@@ -384,12 +422,48 @@ impl Context {
             open_disowned: false,
             answer: Answer::default(),
             key_guessed: false,
-            active: None,
         }
     }
 
+    /// Whether both ends grant and obey credits.
+    #[inline]
+    pub fn grants(&self, cfg: &EngineConfig) -> bool {
+        cfg.rate.credits && self.limits.features.has(Features::CREDITS)
+    }
+
+    /// Takes the next transmission number.
+    pub fn tx_num_take(&mut self) -> u64 {
+        let n = self.tx_num_next;
+        self.tx_num_next = n.wrapping_add(1);
+        n
+    }
+
+    /// The common header of a packet of this context.
+    #[inline]
+    pub fn header(&self, now: Time, slot: u8, kind: PacketType, flags: u8, n: &Numbered) -> Header {
+        Header {
+            kind,
+            flags: Flags(flags | self.limits.check_flag()),
+            backlog: Backlog::from_packets(n.backlog),
+            path: n.path,
+            slot,
+            dst_tag: self.peer_tag,
+            tx_num: n.tx_num as u32,
+            timestamp: now.to_wire(),
+            psn: n.psn,
+            una_delta: if planted!(UnaAhead) { 0 } else { n.psn.wrapping_sub(n.una) as u16 },
+            ack_echo: self.ack_echo,
+        }
+    }
+}
+
+impl Context {
+    pub fn new(peer: Peer) -> Self {
+        Self { peer, active: None }
+    }
+
     /// The window state. Only called where the context is known to be active.
-    pub fn act(&mut self) -> &mut Active {
+    pub fn act(&mut self) -> &mut Window {
         self.active.as_mut().expect("window state is leased before traffic")
     }
 
@@ -408,13 +482,6 @@ impl Context {
     /// Next PSN we use.
     pub fn psn_next(&self) -> u32 {
         self.active.as_ref().map_or(self.psn_idle, |a| a.board.next())
-    }
-
-    /// Takes the next transmission number.
-    pub fn tx_num_take(&mut self) -> u64 {
-        let n = self.tx_num_next;
-        self.tx_num_next = n.wrapping_add(1);
-        n
     }
 }
 

@@ -4,14 +4,14 @@ use crate::api::{
     AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
 };
 use crate::counters::Drop;
-use crate::engine::Engine;
 use crate::events::{Event, Observer};
+use crate::lane::Lane;
 use crate::limits::GRH_BYTES;
 use crate::objects::qp::Qp;
 use crate::peer::ContextState;
 use crate::peer::window::Seen;
 use crate::psn;
-use crate::time::{Span, Time};
+use crate::time::Span;
 use srd_wire::{Body, Flags, Message, Packet, Verdict};
 
 /// The decision on one packet, and what to do with its payload.
@@ -29,81 +29,74 @@ impl Judged {
     }
 }
 
-impl<O: Observer> Engine<O> {
-    pub(crate) fn reliable_received(
-        &mut self,
-        now: Time,
-        ci: u32,
-        packet: &Packet<'_>,
-    ) -> Result<Rx, Drop> {
+impl<O: Observer> Lane<'_, O> {
+    pub(crate) fn reliable_received(&mut self, packet: &Packet<'_>) -> Result<Rx, Drop> {
         let p = packet.header.psn;
         let cfg = self.shared.cfg.ack;
         // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
         // it are bounded by that.
         let window = i32::from(self.shared.cfg.window);
-        let c = self.contexts.get_mut(ci);
-        let ahead = psn::diff(p, c.rx_una);
+        let ahead = psn::diff(p, self.peer.rx_una);
         if ahead >= window.max(64) && !planted!(PsnFarTaken) {
             return Err(Drop::TooFar);
         }
-        match c.act().window.check(p) {
+        match self.win.window.check(p) {
             Seen::New => {}
             Seen::Duplicate => {
                 // The acknowledgment (and verdict) that the sender missed goes out again.
                 self.shared.counters.dup_pkts += 1;
-                let a = self.contexts.get_mut(ci).act();
-                a.ack.note_psn(now, p, &cfg);
-                a.ack.note_missed();
-                a.ack.hasten(now, cfg.delay_requested);
+                self.win.ack.note_psn(self.now, p, &cfg);
+                self.win.ack.note_missed();
+                self.win.ack.hasten(self.now, cfg.delay_requested);
                 return Err(Drop::Duplicate);
             }
             Seen::TooFar => return Err(Drop::TooFar),
         }
-        if self.contexts.get(ci).state == ContextState::Closing {
-            self.close_withdraw(now, ci);
+        if self.peer.state == ContextState::Closing {
+            self.close_withdraw();
         }
-        if self.contexts.get(ci).key_guessed
+        if self.peer.key_guessed
             && asks_memory(&packet.body)
-            && self.objects.guesses.is_empty(now)
+            && self.objects.guesses.is_empty(self.now)
         {
             // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
             return Err(Drop::KeyGuessing);
         }
-        let judged = self.judge(ci, packet);
-        let a = self.contexts.get_mut(ci).act();
-        a.window.insert(p);
-        a.ack.note_psn(now, p, &cfg);
+        let judged = self.judge(packet);
+        self.win.window.insert(p);
+        self.win.ack.note_psn(self.now, p, &cfg);
         let h = &packet.header;
         if h.backlog.0 == 0 && h.flags.has(Flags::ACK_REQUEST) {
-            a.ack.note_end(p);
+            self.win.ack.note_end(p);
         }
         // The last of a burst is rarely the last to arrive.
-        if a.ack.end_reached(a.window.cum()) {
-            a.ack.hasten(now, cfg.delay_requested);
+        if self.win.ack.end_reached(self.win.window.cum()) {
+            self.win.ack.hasten(self.now, cfg.delay_requested);
         }
         if judged.verdict != Verdict::Ok && !planted!(VerdictNotKept) {
-            a.verdicts.insert(p, judged.verdict);
-            a.ack.hasten(now, Span::ZERO);
+            self.win.verdicts.insert(p, judged.verdict);
+            self.win.ack.hasten(self.now, Span::ZERO);
         }
-        self.shared.rx.flows.note(now, ci, packet.header.backlog.0 > 0);
-        self.shared.observer.event(now, Event::Judged { ctx: ci, psn: p, verdict: judged.verdict });
+        self.shared.rx.flows.note(self.now, self.ci, packet.header.backlog.0 > 0);
+        self.shared
+            .observer
+            .event(self.now, Event::Judged { ctx: self.ci, psn: p, verdict: judged.verdict });
         Ok(judged.rx)
     }
 
-    fn judge(&mut self, ci: u32, packet: &Packet<'_>) -> Judged {
+    fn judge(&mut self, packet: &Packet<'_>) -> Judged {
         let len = packet.payload_len;
         match packet.body {
-            Body::Send(msg) => self.judge_send(ci, &msg, None, len),
-            Body::SendImm(msg, imm) => self.judge_send(ci, &msg, Some(imm), len),
-            Body::Write(msg, rdma) => self.judge_write(ci, &msg, &rdma, len),
+            Body::Send(msg) => self.judge_send(&msg, None, len),
+            Body::SendImm(msg, imm) => self.judge_send(&msg, Some(imm), len),
+            Body::Write(msg, rdma) => self.judge_write(&msg, &rdma, len),
             Body::WriteImm { msg, rdma, msg_len, imm } => {
-                self.judge_write_imm(ci, &msg, &rdma, (msg_len, imm), len)
+                self.judge_write_imm(&msg, &rdma, (msg_len, imm), len)
             }
-            Body::ReadReq(msg, req) => self.judge_read_req(ci, &msg, &req),
-            Body::ReadResp(resp) => self.judge_read_resp(ci, &resp, len),
+            Body::ReadReq(msg, req) => self.judge_read_req(&msg, &req),
+            Body::ReadResp(resp) => self.judge_read_resp(&resp, len),
             Body::Cancel { msg_id } => {
-                let a = self.contexts.get_mut(ci).act();
-                a.imms.cancel(msg_id, packet.header.psn, a.window.cum());
+                self.win.imms.cancel(msg_id, packet.header.psn, self.win.window.cum());
                 Judged::accept(Rx::Done)
             }
             _ => Judged::accept(Rx::Done),
@@ -123,7 +116,7 @@ impl<O: Observer> Engine<O> {
         Ok(qp)
     }
 
-    fn judge_send(&mut self, ci: u32, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
+    fn judge_send(&mut self, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
         let qp = match self.qp_for(msg, QpType::Srd) {
             Ok(qp) => qp,
             Err(verdict) => return Judged::refuse(verdict),
@@ -139,7 +132,7 @@ impl<O: Observer> Engine<O> {
             return Judged::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
-        self.recv_complete(ci, msg, (index, recv.wr_id), imm, u32::from(len));
+        self.recv_complete(msg, (index, recv.wr_id), imm, u32::from(len));
         let index = index ^ u32::from(planted!(ReceiveNeighbour));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Judged::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
@@ -147,7 +140,6 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn ud_received(
         &mut self,
-        ci: u32,
         packet: &Packet<'_>,
         msg: &Message,
         imm: Option<u32>,
@@ -159,7 +151,7 @@ impl<O: Observer> Engine<O> {
             _ => return Err(Drop::UdUndeliverable),
         }
         let (index, recv) = qp.rq.pop().expect("there is a front");
-        self.recv_complete(ci, msg, (index, recv.wr_id), imm, len + GRH_BYTES);
+        self.recv_complete(msg, (index, recv.wr_id), imm, len + GRH_BYTES);
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         let offset = if planted!(DatagramAtStart) { 0 } else { u64::from(GRH_BYTES) };
         Ok(Rx::Place(Placement { target, offset, len }))
@@ -168,7 +160,6 @@ impl<O: Observer> Engine<O> {
     /// Completes a consumed receive of a send or a datagram.
     fn recv_complete(
         &mut self,
-        ci: u32,
         msg: &Message,
         (index, wr_id): (u32, u64),
         imm: Option<u32>,
@@ -178,13 +169,12 @@ impl<O: Observer> Engine<O> {
         self.shared.counters.recv_bytes += u64::from(byte_len);
         let qpn = Qpn(msg.dst_qpn);
         let kind = CompletionKind::Recv(RecvHandle { qp: qpn, index });
-        self.recv_completion_push(ci, msg, kind, wr_id, imm, byte_len);
+        self.recv_completion_push(msg, kind, wr_id, imm, byte_len);
     }
 
     /// Puts a receive-side completion into its queue; the slot was reserved before.
     pub(crate) fn recv_completion_push(
         &mut self,
-        ci: u32,
         msg: &Message,
         kind: CompletionKind,
         wr_id: u64,
@@ -192,8 +182,8 @@ impl<O: Observer> Engine<O> {
         byte_len: u32,
     ) {
         let qpn = Qpn(msg.dst_qpn);
-        let src_ah = self.peer_ah(ci);
-        let src_ip = self.contexts.get(ci).peer.ip;
+        let src_ah = self.peer_ah();
+        let src_ip = self.peer.endpoint.ip;
         let Some(qp) = self.objects.qps.get(qpn) else { return };
         let Some(cq) = self.objects.cqs.get_mut(qp.init.recv_cq) else { return };
         cq.push(Completion {
@@ -210,13 +200,12 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
-    pub(crate) fn peer_ah(&mut self, ci: u32) -> AhId {
+    pub(crate) fn peer_ah(&mut self) -> AhId {
         let generation = self.objects.ahs.generation();
-        let c = self.contexts.get_mut(ci);
-        if c.peer_ah.0 != generation {
-            c.peer_ah = (generation, self.objects.ahs.find(&c.peer.ip));
+        if self.peer.peer_ah.0 != generation {
+            self.peer.peer_ah = (generation, self.objects.ahs.find(&self.peer.endpoint.ip));
         }
-        c.peer_ah.1
+        self.peer.peer_ah.1
     }
 }
 

@@ -1,7 +1,6 @@
-//! The journey of a packet in: demux, window, deliver (send, write, read), and the acknowledgment.
+//! What a packet in does: its window, its delivery (send, write, read).
 
-mod ack_build;
+mod arrive;
 mod deliver;
-mod demux;
-pub(crate) mod read;
+mod read;
 mod write;

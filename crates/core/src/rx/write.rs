@@ -3,15 +3,15 @@
 use crate::api::{
     Access, AhId, CompletionKind, MrKey, Placement, QpType, Qpn, RecvHandle, Rx, Target,
 };
-use crate::engine::Engine;
 use crate::events::Observer;
+use crate::lane::Lane;
 use crate::peer::write_imm::{ImmStep, Piece};
 use crate::rx::deliver::Judged;
 use srd_wire::{Message, Rdma, Verdict};
 
-impl<O: Observer> Engine<O> {
-    pub(crate) fn judge_write(&mut self, ci: u32, msg: &Message, rdma: &Rdma, len: u16) -> Judged {
-        match self.write_check(ci, msg, rdma, len) {
+impl<O: Observer> Lane<'_, O> {
+    pub(crate) fn judge_write(&mut self, msg: &Message, rdma: &Rdma, len: u16) -> Judged {
+        match self.write_check(msg, rdma, len) {
             Ok(rx) => {
                 self.shared.counters.rdma_write_recv_bytes += u64::from(len);
                 Judged::accept(rx)
@@ -22,7 +22,6 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn judge_write_imm(
         &mut self,
-        ci: u32,
         msg: &Message,
         rdma: &Rdma,
         (msg_len, imm): (u32, u32),
@@ -30,23 +29,23 @@ impl<O: Observer> Engine<O> {
     ) -> Judged {
         let imm_only = len == 0 && msg_len > 0;
         if imm_only {
-            return self.judge_imm_retry(ci, msg, msg_len, imm);
+            return self.judge_imm_retry(msg, msg_len, imm);
         }
-        let rx = match self.write_check(ci, msg, rdma, len) {
+        let rx = match self.write_check(msg, rdma, len) {
             Ok(rx) => rx,
             Err(verdict) => return Judged::refuse(verdict),
         };
         let whole = u32::from(len) == msg_len;
         if whole {
             // One packet: refused as a whole when the immediate finds no receive.
-            if !self.imm_deliver(ci, msg, msg_len, imm) {
+            if !self.imm_deliver(msg, msg_len, imm) {
                 return Judged::refuse(Verdict::Rnr);
             }
             self.shared.counters.rdma_write_recv_bytes += u64::from(len);
             return Judged::accept(rx);
         }
         let max = self.shared.cfg.write_imms_per_context_max;
-        let imms = &mut self.contexts.get_mut(ci).act().imms;
+        let imms = &mut self.win.imms;
         let (msg_id, key, addr) = (msg.msg_id, rdma.rkey, rdma.raddr);
         let piece = Piece { msg_id, msg_len, key, addr, len: u32::from(len) };
         let step = imms.peek(&piece, max);
@@ -60,17 +59,17 @@ impl<O: Observer> Engine<O> {
         }
         self.shared.counters.rdma_write_recv_bytes += u64::from(len);
         if step == ImmStep::Complete {
-            if !self.imm_deliver(ci, msg, msg_len, imm) || planted!(ImmediateTwice) {
+            if !self.imm_deliver(msg, msg_len, imm) || planted!(ImmediateTwice) {
                 // The bytes are placed; only the immediate has to come again.
                 return Judged { verdict: Verdict::Rnr, rx };
             }
-            self.contexts.get_mut(ci).act().imms.remove(msg.msg_id);
+            self.win.imms.remove(msg.msg_id);
         }
         Judged::accept(rx)
     }
 
-    fn judge_imm_retry(&mut self, ci: u32, msg: &Message, msg_len: u32, imm: u32) -> Judged {
-        match self.contexts.get_mut(ci).act().imms.awaits_imm(msg.msg_id) {
+    fn judge_imm_retry(&mut self, msg: &Message, msg_len: u32, imm: u32) -> Judged {
+        match self.win.imms.awaits_imm(msg.msg_id) {
             None => return Judged::refuse(Verdict::NoRequest),
             Some(len) if len != msg_len => return Judged::refuse(Verdict::BadLength),
             Some(_) => {}
@@ -78,26 +77,20 @@ impl<O: Observer> Engine<O> {
         if let Err(verdict) = self.qp_for(msg, QpType::Srd) {
             return Judged::refuse(verdict);
         }
-        if !self.imm_deliver(ci, msg, msg_len, imm) {
+        if !self.imm_deliver(msg, msg_len, imm) {
             return Judged::refuse(Verdict::Rnr);
         }
-        self.contexts.get_mut(ci).act().imms.remove(msg.msg_id);
+        self.win.imms.remove(msg.msg_id);
         Judged::accept(Rx::Done)
     }
 
     /// Queue pair, key, region, rights, bounds, address handle: where the payload goes.
-    fn write_check(
-        &mut self,
-        ci: u32,
-        msg: &Message,
-        rdma: &Rdma,
-        len: u16,
-    ) -> Result<Rx, Verdict> {
+    fn write_check(&mut self, msg: &Message, rdma: &Rdma, len: u16) -> Result<Rx, Verdict> {
         let pd = self.qp_for(msg, QpType::Srd)?.init.pd;
         if !self.shared.cfg.rdma_write {
             return Err(Verdict::FeatureMismatch);
         }
-        if self.shared.cfg.rdma_needs_ah && self.peer_ah(ci) == AhId::UNKNOWN {
+        if self.shared.cfg.rdma_needs_ah && self.peer_ah() == AhId::UNKNOWN {
             return Err(Verdict::UnknownPeer);
         }
         if len == 0 {
@@ -105,7 +98,7 @@ impl<O: Observer> Engine<O> {
         }
         let key = MrKey(rdma.rkey);
         let Some(mr) = self.objects.mrs.get(key) else {
-            return Err(self.key_unknown(ci, key));
+            return Err(self.key_unknown(key));
         };
         let domain = mr.pd == pd || planted!(DomainUnchecked);
         let allowed =
@@ -121,13 +114,12 @@ impl<O: Observer> Engine<O> {
     /// No region has this key. One that had it once is gone: the peer does not know yet. A key that
     /// none ever had is a mistake or a guess, and guesses are counted.
     #[cold]
-    pub(crate) fn key_unknown(&mut self, ci: u32, key: MrKey) -> Verdict {
+    pub(crate) fn key_unknown(&mut self, key: MrKey) -> Verdict {
         if !self.objects.mrs.has_had(key) {
             self.shared.counters.rkey_guesses += 1;
-            let c = self.contexts.get_mut(ci);
             // The first is a mistake that may happen.
-            let again = core::mem::replace(&mut c.key_guessed, true);
-            let ip = c.peer.ip;
+            let again = core::mem::replace(&mut self.peer.key_guessed, true);
+            let ip = self.peer.endpoint.ip;
             self.objects.guessers.note(ip);
             if again {
                 self.objects.guesses.take();
@@ -138,7 +130,7 @@ impl<O: Observer> Engine<O> {
 
     /// Delivers the immediate: consumes a receive, or a completion slot where the queue pair takes
     /// writes unsolicited. False: neither is there.
-    fn imm_deliver(&mut self, ci: u32, msg: &Message, byte_len: u32, imm: u32) -> bool {
+    fn imm_deliver(&mut self, msg: &Message, byte_len: u32, imm: u32) -> bool {
         let qpn = Qpn(msg.dst_qpn);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let (kind, wr_id) = if qp.init.unsolicited_write_recv {
@@ -156,7 +148,7 @@ impl<O: Observer> Engine<O> {
             (CompletionKind::RecvRdmaImm(RecvHandle { qp: qpn, index }), recv.wr_id)
         };
         self.shared.counters.recv_wrs += 1;
-        self.recv_completion_push(ci, msg, kind, wr_id, Some(imm), byte_len);
+        self.recv_completion_push(msg, kind, wr_id, Some(imm), byte_len);
         true
     }
 }

@@ -1,9 +1,8 @@
 //! Cutting work into packets: which request or read is next, and which bytes of it.
 
 use crate::api::{Opcode, Status};
-use crate::engine::Ending;
-use crate::engine::Engine;
 use crate::events::Observer;
+use crate::lane::Lane;
 use crate::limits::RETRANSMITS_MAX;
 use crate::objects::qp::QpState;
 use crate::objects::wr::WrState;
@@ -19,43 +18,42 @@ enum Admit {
     Refuse(Status),
 }
 
-impl<O: Observer> Engine<O> {
+impl<O: Observer> Lane<'_, O> {
     /// Gives the next piece of work a PSN. `None`: nothing can be cut now.
-    pub(crate) fn cut_next(&mut self, ci: u32) -> Option<u32> {
-        let c = self.contexts.get_mut(ci);
-        let window = u32::from(c.limits.window);
-        let a = c.act();
-        if a.board.span() >= window + u32::from(planted!(WindowOneMore)) {
+    pub(crate) fn cut_next(&mut self) -> Option<u32> {
+        let window = u32::from(self.peer.limits.window);
+        if self.win.board.span() >= window + u32::from(planted!(WindowOneMore)) {
             return None;
         }
-        if let Some(msg_id) = a.cancels.pop_front() {
-            return Some(a.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
+        if let Some(msg_id) = self.win.cancels.pop_front() {
+            return Some(self.win.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
         }
-        let served_first = a.job_cursor & 1 == 0;
-        if !a.recuts.is_empty()
-            && let Some(p) = self.recut_cut(ci)
+        let served_first = self.win.job_cursor & 1 == 0;
+        if !self.win.recuts.is_empty()
+            && let Some(p) = self.recut_cut()
         {
             return Some(p);
         }
         // Reads being served and own requests take turns.
         if served_first {
-            self.job_cut(ci).or_else(|| self.flow_cut(ci))
+            self.job_cut().or_else(|| self.flow_cut())
         } else {
-            self.flow_cut(ci).or_else(|| self.job_cut(ci))
+            self.flow_cut().or_else(|| self.job_cut())
         }
     }
 
     /// The next segment of a region being served, jobs in turn.
-    fn job_cut(&mut self, ci: u32) -> Option<u32> {
-        if self.contexts.get_mut(ci).act().jobs.is_empty() {
+    fn job_cut(&mut self) -> Option<u32> {
+        if self.win.jobs.is_empty() {
             return None;
         }
-        let mtu = u32::from(self.mtu_of(ci));
-        let a = self.contexts.get_mut(ci).act();
-        let n = a.jobs.len();
-        let at = (0..n).map(|k| (a.job_cursor / 2 + k) % n).find(|&j| a.jobs[j].has_to_send())?;
-        a.job_cursor = 2 * (at + 1) + 1;
-        let job = &mut a.jobs[at];
+        let mtu = u32::from(self.mtu_of());
+        let n = self.win.jobs.len();
+        let at = (0..n)
+            .map(|k| (self.win.job_cursor / 2 + k) % n)
+            .find(|&j| self.win.jobs[j].has_to_send())?;
+        self.win.job_cursor = 2 * (at + 1) + 1;
+        let job = &mut self.win.jobs[at];
         job.open += 1;
         let entry = if job.error_owed {
             job.error_owed = false;
@@ -64,43 +62,41 @@ impl<O: Observer> Engine<O> {
             let len = mtu.min(job.len - job.cut);
             let entry = Sent::new(Kind::ReadResp, job.id, job.cut, len as u16);
             job.cut += len;
-            a.unsent_bytes -= u64::from(len);
+            self.win.unsent_bytes -= u64::from(len);
             self.shared.counters.rdma_read_resp_bytes += u64::from(len);
             entry
         };
-        Some(self.contexts.get_mut(ci).act().board.append(entry))
+        Some(self.win.board.append(entry))
     }
 
     /// The next segment of an own request, queue pairs in turn.
-    fn flow_cut(&mut self, ci: u32) -> Option<u32> {
+    fn flow_cut(&mut self) -> Option<u32> {
         let (mut tried, mut turned) = (0, None);
         loop {
-            let a = self.contexts.get_mut(ci).act();
-            a.job_cursor &= !1;
-            let n = a.flows.len();
+            self.win.job_cursor &= !1;
+            let n = self.win.flows.len();
             if tried >= n {
                 return None;
             }
-            let at = a.flow_cursor % n;
-            let wi = a.flows[at].queue.front().expect("an empty flow is removed at once");
-            match self.admit(ci, wi) {
+            let at = self.win.flow_cursor % n;
+            let wi = self.win.flows[at].queue.front().expect("an empty flow is removed at once");
+            match self.admit(wi) {
                 Admit::Yes => {
-                    let p = self.segment_cut(ci, wi);
-                    self.flow_advance(ci, at, wi);
+                    let p = self.segment_cut(wi);
+                    self.flow_advance(at, wi);
                     return Some(p);
                 }
                 // It needs a credit since its packet has become several, and what holds that may
                 // wait behind it.
                 Admit::Later
-                    if self.objects.wrs.get(wi).started && self.flow_turns(ci, at, &mut turned) => {
-                }
+                    if self.objects.wrs.get(wi).started && self.flow_turns(at, &mut turned) => {}
                 Admit::Later => {
                     turned = None;
                     tried += 1;
-                    self.contexts.get_mut(ci).act().flow_cursor = at + 1;
+                    self.win.flow_cursor = at + 1;
                 }
                 Admit::Refuse(status) => {
-                    self.flow_pop(ci, at);
+                    self.flow_pop(at);
                     self.wr_fail(wi, status);
                 }
             }
@@ -109,8 +105,8 @@ impl<O: Observer> Engine<O> {
 
     /// Puts the head of flow `at`, a write with immediate that was refused before, behind the
     /// others of it, unless all have had their turn. `turned`: the first that was put there.
-    fn flow_turns(&mut self, ci: u32, at: usize, turned: &mut Option<u32>) -> bool {
-        let queue = &mut self.contexts.get_mut(ci).act().flows[at].queue;
+    fn flow_turns(&mut self, at: usize, turned: &mut Option<u32>) -> bool {
+        let queue = &mut self.win.flows[at].queue;
         let wrs = &self.objects.wrs;
         let refused = |w: &crate::objects::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
         let may = |wi: &u32| refused(wrs.get(*wi)) && *turned != Some(*wi);
@@ -123,33 +119,30 @@ impl<O: Observer> Engine<O> {
 
     /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
     /// the next flow have its turn.
-    fn flow_advance(&mut self, ci: u32, at: usize, wi: u32) {
+    fn flow_advance(&mut self, at: usize, wi: u32) {
         if self.objects.wrs.get(wi).state != WrState::Queued {
-            self.flow_pop(ci, at);
+            self.flow_pop(at);
         }
         let sprayed = self.shared.cfg.burst_packets == 1;
-        let a = self.contexts.get_mut(ci).act();
-        a.flow_turn += 1;
+        self.win.flow_turn += 1;
         // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
-        if sprayed || a.flow_turn >= self.shared.cfg.burst_packets {
-            a.flow_turn = 0;
-            a.flow_cursor = a.flow_cursor.wrapping_add(1);
+        if sprayed || self.win.flow_turn >= self.shared.cfg.burst_packets {
+            self.win.flow_turn = 0;
+            self.win.flow_cursor = self.win.flow_cursor.wrapping_add(1);
         }
     }
 
     /// Takes the head request out of flow `at`; an empty flow goes.
     #[inline]
-    pub(crate) fn flow_pop(&mut self, ci: u32, at: usize) {
-        let a = self.contexts.get_mut(ci).act();
-        a.flows[at].queue.pop_front(&mut self.objects.wrs);
-        if a.flows[at].queue.is_empty() {
-            a.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
+    pub(crate) fn flow_pop(&mut self, at: usize) {
+        self.win.flows[at].queue.pop_front(&mut self.objects.wrs);
+        if self.win.flows[at].queue.is_empty() {
+            self.win.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
         }
     }
 
-    fn admit(&mut self, ci: u32, wi: u32) -> Admit {
+    fn admit(&mut self, wi: u32) -> Admit {
         let w = self.objects.wrs.get(wi);
-        let c = self.contexts.get(ci);
         let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
         if again {
             return Admit::Yes;
@@ -157,8 +150,8 @@ impl<O: Observer> Engine<O> {
         if !w.started && self.objects.qps.get(w.qp).is_some_and(|q| q.state == QpState::Sqd) {
             return Admit::Later;
         }
-        let features = c.limits.features;
-        let mtu = u32::from(self.mtu_of(ci));
+        let features = self.peer.limits.features;
+        let mtu = u32::from(self.mtu_of());
         match w.wr.op {
             Opcode::Send | Opcode::SendImm if w.wr.len > mtu => {
                 Admit::Refuse(Status::LocalBadLength)
@@ -170,15 +163,18 @@ impl<O: Observer> Engine<O> {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
             // It takes none at a time: to wait for the end of another would be for ever.
-            Opcode::WriteImm if w.wr.len > mtu && c.limits.imms_max == 0 => {
+            Opcode::WriteImm if w.wr.len > mtu && self.peer.limits.imms_max == 0 => {
                 Admit::Refuse(Status::RemoteFeatureMismatch)
             }
-            Opcode::Read if c.reads_out >= c.limits.reads_max && !planted!(ReadCreditIgnored) => {
+            Opcode::Read
+                if self.peer.reads_out >= self.peer.limits.reads_max
+                    && !planted!(ReadCreditIgnored) =>
+            {
                 Admit::Later
             }
             Opcode::WriteImm
                 if w.wr.len > mtu
-                    && c.imms_out >= c.limits.imms_max
+                    && self.peer.imms_out >= self.peer.limits.imms_max
                     && !planted!(ImmediateCreditIgnored) =>
             {
                 Admit::Later
@@ -198,19 +194,18 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Gives the next bytes of request `wi` a PSN.
-    fn segment_cut(&mut self, ci: u32, wi: u32) -> u32 {
+    fn segment_cut(&mut self, wi: u32) -> u32 {
         self.wr_started(wi);
-        let mtu = u32::from(self.mtu_of(ci));
-        let c = self.contexts.get_mut(ci);
+        let mtu = u32::from(self.mtu_of());
         let w = self.objects.wrs.get_mut(wi);
         w.open += 1;
         let entry = match w.wr.op {
             Opcode::Read => {
                 w.state = WrState::Sent;
                 w.credited = true;
-                c.reads_out += 1;
+                self.peer.reads_out += 1;
                 let len = u64::from(w.wr.len);
-                c.act().unsent_bytes -= len;
+                self.win.unsent_bytes -= len;
                 Sent::new(Kind::ReadReq, wi, 0, 0)
             }
             _ if w.imm_only => {
@@ -220,7 +215,7 @@ impl<O: Observer> Engine<O> {
             op => {
                 if op == Opcode::WriteImm && w.wr.len > mtu && !w.credited {
                     w.credited = true;
-                    c.imms_out += 1;
+                    self.peer.imms_out += 1;
                 }
                 let len = mtu.min(w.wr.len - w.cut);
                 let write = matches!(op, Opcode::Write | Opcode::WriteImm);
@@ -230,54 +225,52 @@ impl<O: Observer> Engine<O> {
                 if w.cut == w.wr.len {
                     w.state = WrState::Sent;
                 }
-                c.act().unsent_bytes -= u64::from(len);
+                self.win.unsent_bytes -= u64::from(len);
                 entry
             }
         };
-        c.act().board.append(entry)
+        self.win.board.append(entry)
     }
 
     /// A lost PSN is about to leave again: if what it carried is gone, it becomes a tombstone.
-    pub(crate) fn lost_refresh(&mut self, ci: u32, p: u32) {
-        let mtu = self.mtu_of(ci);
-        let mut e = *self.contexts.get_mut(ci).act().board.get(p);
+    pub(crate) fn lost_refresh(&mut self, p: u32) {
+        let mtu = self.mtu_of();
+        let mut e = *self.win.board.get(p);
         if e.len > mtu && e.kind.recall() != e.kind {
             // It is a small packet from now on, with as many tries as any other.
             (e.kind, e.again) = (e.kind.recall(), 1);
-            *self.contexts.get_mut(ci).act().board.get_mut(p) = e;
+            *self.win.board.get_mut(p) = e;
             self.shared.counters.recalls += 1;
         }
-        if e.again >= RETRANSMITS_MAX && !self.mtu_doubted(ci, e.len) {
-            return self.give_up(ci, p);
+        if e.again >= RETRANSMITS_MAX && !self.mtu_doubted(e.len) {
+            return self.give_up(p);
         }
-        let a = self.contexts.get_mut(ci).act();
         let resp = matches!(e.kind, Kind::ReadResp | Kind::RecallResp);
-        let gone = resp && !a.jobs.iter().any(|j| j.id == e.wr && !j.dead);
+        let gone = resp && !self.win.jobs.iter().any(|j| j.id == e.wr && !j.dead);
         if gone {
-            let entry = a.board.get_mut(p);
+            let entry = self.win.board.get_mut(p);
             (entry.kind, entry.len) = (Kind::Tombstone, 0);
-            self.job_segment_done(ci, e.wr, None);
+            self.job_segment_done(e.wr, None);
         }
     }
 
     /// A packet was sent too often: its request ends, and a tombstone takes its PSN.
-    fn give_up(&mut self, ci: u32, p: u32) {
-        let e = *self.contexts.get_mut(ci).act().board.get(p);
+    fn give_up(&mut self, p: u32) {
+        let e = *self.win.board.get(p);
         match e.kind {
             kind if kind.is_own() => {
-                let ending = Ending::Complete(Status::LocalUnrespRemote);
-                self.wrs_cancel(&[e.wr], ending);
+                self.wr_cancel(e.wr, Status::LocalUnrespRemote);
             }
             Kind::ReadResp | Kind::RecallResp => {
-                let entry = self.contexts.get_mut(ci).act().board.get_mut(p);
+                let entry = self.win.board.get_mut(p);
                 (entry.kind, entry.len) = (Kind::Tombstone, 0);
-                self.job_fail(ci, e.wr);
+                self.job_fail(e.wr);
             }
             // It says nothing any more but that a PSN is over.
             _ => {
                 if e.again >= 2 * RETRANSMITS_MAX {
-                    self.contexts.get_mut(ci).act().deaf = true;
-                    self.shared.out.rearm_push(ci);
+                    self.win.deaf = true;
+                    self.rearm_push();
                 }
             }
         }

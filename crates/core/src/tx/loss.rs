@@ -1,13 +1,11 @@
 //! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and
 //! the silence that is nobody's loss.
 
-use crate::engine::Engine;
 use crate::events::{Event, LossRule, Observer};
-use crate::outbox::ProbeOut;
-use crate::path::PathContext;
+use crate::lane::Lane;
+use crate::peer::ContextState;
 use crate::peer::given_up::{Blame, GivenUp, HEDGE_COST};
 use crate::peer::scoreboard::{Sent, SentState};
-use crate::peer::{Active, ContextState};
 use crate::time::{Span, Time};
 
 /// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
@@ -23,132 +21,149 @@ const HEDGED_MAX: u32 = 4;
 /// Such probes in a row, each after twice the time.
 const HEDGES_MAX: u8 = 3;
 
-/// When the peer is asked for verdicts that it has not told.
-fn ask_deadline(a: &Active) -> Time {
-    let asks = a.board.arrived_len() > 0 && !planted!(ArrivedUnasked);
-    if asks { a.loss.ask_at } else { Time::NEVER }
+/// What the silence of a peer has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Silence {
+    /// It may speak yet.
+    Bearable,
+    /// Requests to it end.
+    WorkEnds,
+    /// No request waits for it: it is forgotten.
+    PeerGone,
 }
 
-impl<O: Observer> Engine<O> {
+impl<O: Observer> Lane<'_, O> {
     /// Applies both rules after an acknowledgment.
-    pub(crate) fn loss_detect(&mut self, now: Time, ci: u32) {
-        let path_ctx = self.contexts.get(ci).path_ctx;
-        let cross = self.paths.get(path_ctx).ctx.reorder_slack_cross();
-        loop {
-            let board = &self.contexts.get_mut(ci).act().board;
-            let Some(p) = board.oldest() else { break };
-            let (e, newest) = (*board.get(p), board.newest_acked);
+    pub(crate) fn loss_detect(&mut self) {
+        let cross = self.way.ctx.reorder_slack_cross();
+        while let Some(p) = self.win.board.oldest() {
+            let (e, newest) = (*self.win.board.get(p), self.win.board.newest_acked);
             if e.sent + cross >= newest {
                 break;
             }
-            let lag = self.paths.get(path_ctx).ctx.lag(e.path);
+            let lag = self.way.ctx.lag(e.path);
             if e.sent + cross + lag >= newest {
                 break;
             }
-            self.lose(now, ci, p, LossRule::CrossPath);
+            self.lose(p, LossRule::CrossPath);
         }
-        let touched = self.contexts.get_mut(ci).act().board.touched_take();
+        let touched = self.win.board.touched_take();
         for (word, mut bits) in touched.into_iter().enumerate() {
             while bits != 0 {
                 let path = (word as u32 * 64 + bits.trailing_zeros()) as u8;
                 bits &= bits - 1;
-                self.loss_detect_path(now, ci, path_ctx, path);
+                self.loss_detect_path(path);
             }
         }
     }
 
-    fn loss_detect_path(&mut self, now: Time, ci: u32, path_ctx: u32, path: u8) {
+    fn loss_detect_path(&mut self, path: u8) {
         if u16::from(path) >= self.shared.cfg.path.paths {
             return;
         }
-        let slack = self.paths.get_mut(path_ctx).ctx.reorder_slack_same_path(path);
+        let slack = self.way.ctx.reorder_slack_same_path(path);
         loop {
-            let board = &self.contexts.get_mut(ci).act().board;
-            let (Some(p), newest) = board.path_oldest(path) else { return };
-            if board.get(p).sent + slack >= newest {
+            let (Some(p), newest) = self.win.board.path_oldest(path) else { return };
+            if self.win.board.get(p).sent + slack >= newest {
                 return;
             }
-            self.lose(now, ci, p, LossRule::SamePath);
+            self.lose(p, LossRule::SamePath);
         }
     }
 
     /// PSN `p`, in flight, is lost.
-    fn lose(&mut self, now: Time, ci: u32, p: u32, rule: LossRule) {
-        let c = self.contexts.get_mut(ci);
-        let path_ctx = c.path_ctx;
-        let a = c.act();
-        let e = *a.board.get(p);
-        a.board.mark_lost(p);
-        let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        let sure = pc.on_lost(now, e.path, e.wire_bytes, rule);
+    fn lose(&mut self, p: u32, rule: LossRule) {
+        let e = *self.win.board.get(p);
+        self.win.board.mark_lost(p);
+        let sure = self.way.ctx.on_lost(self.now, e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
-        a.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
-        self.shared.observer.event(now, Event::Lost { ctx: ci, psn: p, path: e.path, rule });
-        self.mtu_lost(now, ci, &e);
-        self.shared.out.ready_push(ci);
+        self.win.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
+        self.shared
+            .observer
+            .event(self.now, Event::Lost { ctx: self.ci, psn: p, path: e.path, rule });
+        self.mtu_lost(&e);
+        self.ready_push();
     }
 
-    /// When the loss timer of `ci` fires.
-    pub(crate) fn loss_deadline(&self, ci: u32) -> Time {
-        let c = self.contexts.get(ci);
-        let Some(a) = c.active.as_ref() else { return Time::NEVER };
-        if c.state != ContextState::Open {
+    /// The next thing that the peer has to have done by itself.
+    pub(crate) fn deadline(&self) -> Time {
+        if self.win.deaf {
+            return self.now;
+        }
+        let mut loss_at = self.loss_deadline();
+        let unread = self.shared.rx.unread;
+        if unread > Span::ZERO && loss_at <= self.now {
+            // It waits for packets that are not read yet: it looks again soon, not at each call.
+            loss_at = self.now + unread.scale(1, 4);
+        }
+        let ack_at =
+            if self.shared.out.ack_waits(self.ci) { Time::NEVER } else { self.win.ack.due() };
+        loss_at.min(self.win.doubt_at()).min(ack_at)
+    }
+
+    /// When the peer is asked for verdicts that it has not told.
+    fn ask_deadline(&self) -> Time {
+        let asks = self.win.board.arrived_len() > 0 && !planted!(ArrivedUnasked);
+        if asks { self.win.loss.ask_at } else { Time::NEVER }
+    }
+
+    /// When the loss timer fires.
+    fn loss_deadline(&self) -> Time {
+        if self.peer.state != ContextState::Open {
             return Time::NEVER;
         }
-        let silent_at = self.silence_deadline(ci);
-        if a.loss.stalled {
+        let silent_at = self.silence_deadline();
+        if self.win.loss.stalled {
             let watched = silent_at != Time::NEVER;
-            return if watched { a.loss.probe_at.min(silent_at) } else { Time::NEVER };
+            return if watched { self.win.loss.probe_at.min(silent_at) } else { Time::NEVER };
         }
-        let pc = &self.paths.get(c.path_ctx).ctx;
-        let ask_at = ask_deadline(a);
-        let Some(oldest) = a.board.oldest() else {
-            if planted!(ArrivedUnasked) && a.board.arrived_len() > 0 {
+        let ask_at = self.ask_deadline();
+        let Some(oldest) = self.win.board.oldest() else {
+            if planted!(ArrivedUnasked) && self.win.board.arrived_len() > 0 {
                 return Time::NEVER;
             }
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
-            let quiet = c.last_heard.max(a.loss.last_sent);
-            let alive =
-                quiet + self.patience(pc.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
+            let quiet = self.peer.last_heard.max(self.win.loss.last_sent);
+            let alive = quiet
+                + self.patience(self.way.ctx.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
             let watched = if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
             return watched.min(ask_at);
         };
-        let e = a.board.get(oldest);
-        let since = e.sent.max(a.loss.resumed_at);
-        let timeout = self.timeout_of(pc, e);
-        let given_up = self.waited_until(since, a.loss.echoed_at, timeout);
-        let first = given_up.min(self.tail_deadline(a, pc));
-        first.min(silent_at).min(self.overtaken_at(ci)).min(ask_at)
+        let e = self.win.board.get(oldest);
+        let since = e.sent.max(self.win.loss.resumed_at);
+        let timeout = self.timeout_of(e);
+        let given_up = self.waited_until(since, self.win.loss.echoed_at, timeout);
+        let first = given_up.min(self.tail_deadline());
+        first.min(silent_at).min(self.overtaken_at()).min(ask_at)
     }
 
     /// When the oldest packet in flight counts as lost although nothing more is sent that could
     /// prove it: one that left after it has arrived, and its own round trip with the slack of the
     /// rule is over (the reordering timer of RACK, RFC 8985).
-    fn overtaken_at(&self, ci: u32) -> Time {
-        let c = self.contexts.get(ci);
-        let Some(a) = c.active.as_ref() else { return Time::NEVER };
-        let Some(oldest) = a.board.oldest() else { return Time::NEVER };
-        let e = a.board.get(oldest);
-        if e.sent >= a.board.newest_acked {
+    fn overtaken_at(&self) -> Time {
+        let Some(oldest) = self.win.board.oldest() else { return Time::NEVER };
+        let e = self.win.board.get(oldest);
+        if e.sent >= self.win.board.newest_acked {
             return Time::NEVER;
         }
-        let pc = &self.paths.get(c.path_ctx).ctx;
-        let round_trip = pc.srtt() + pc.lag(e.path) + pc.host_delay();
-        e.sent + round_trip + pc.reorder_slack_cross()
+        let round_trip = self.way.ctx.srtt() + self.way.ctx.lag(e.path) + self.way.ctx.host_delay();
+        e.sent + round_trip + self.way.ctx.reorder_slack_cross()
     }
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
     /// long as that stays rare.
-    fn tail_deadline(&self, a: &Active, pc: &PathContext) -> Time {
-        let probes = a.loss.tail_probes;
-        let hedged = a.board.in_flight() <= HEDGED_MAX && a.loss.hedge_credit >= HEDGE_COST;
+    fn tail_deadline(&self) -> Time {
+        let probes = self.win.loss.tail_probes;
+        let hedged =
+            self.win.board.in_flight() <= HEDGED_MAX && self.win.loss.hedge_credit >= HEDGE_COST;
         let wait = match hedged {
-            true if probes < HEDGES_MAX => pc.hedge_delay().scale(1 << probes, 1),
-            false if probes == 0 => pc.tlp_delay(),
+            true if probes < HEDGES_MAX => self.way.ctx.hedge_delay().scale(1 << probes, 1),
+            false if probes == 0 => self.way.ctx.tlp_delay(),
             _ => return Time::NEVER,
         };
-        a.loss.last_sent + self.patience(wait)
+        self.win.loss.last_sent + self.patience(wait)
     }
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
@@ -160,9 +175,9 @@ impl<O: Observer> Engine<O> {
     /// longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long
     /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
     /// of what is still under way only makes the queue longer that it waits in.
-    fn timeout_of(&self, pc: &PathContext, e: &Sent) -> Span {
+    fn timeout_of(&self, e: &Sent) -> Span {
         let doublings = (e.again / DOUBLING_EACH).min(5);
-        let timeout = pc.rto(e.path);
+        let timeout = self.way.ctx.rto(e.path);
         timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
     }
 
@@ -174,77 +189,64 @@ impl<O: Observer> Engine<O> {
 
     /// When a silent peer counts as gone: with requests of ours outstanding they end, without any
     /// the peer is forgotten with all that is kept for it. `NEVER`: nothing is kept for it.
-    fn silence_deadline(&self, ci: u32) -> Time {
-        let c = self.contexts.get(ci);
+    fn silence_deadline(&self) -> Time {
         let after = self.shared.cfg.loss.unresponsive_after;
-        if c.outstanding > 0 {
-            return c.last_heard.max(c.outstanding_since) + after;
+        if self.peer.outstanding > 0 {
+            return self.peer.last_heard.max(self.peer.outstanding_since) + after;
         }
-        match c.active.as_ref() {
-            Some(a) if a.keeps() && !planted!(DeadKept) => {
-                c.last_heard.max(a.loss.watched_from) + after
-            }
-            _ => Time::NEVER,
+        if self.win.keeps() && !planted!(DeadKept) {
+            return self.peer.last_heard.max(self.win.loss.watched_from) + after;
         }
+        Time::NEVER
     }
 
     /// Whether nothing was heard of the peer for so long that it counts as gone.
-    pub(crate) fn is_silent(&self, now: Time, ci: u32) -> bool {
-        let c = self.contexts.get(ci);
-        let watched = c.active.as_ref().map_or(Time(0), |a| a.loss.watched_from);
-        c.last_heard.max(watched) + self.shared.cfg.loss.unresponsive_after <= now
+    pub(crate) fn is_silent(&self) -> bool {
+        let since = self.peer.last_heard.max(self.win.loss.watched_from);
+        since + self.shared.cfg.loss.unresponsive_after <= self.seen()
     }
 
-    /// The loss timer fired.
-    pub(crate) fn loss_fire(&mut self, now: Time, ci: u32) {
-        let seen = self.shared.seen(now);
+    /// The loss timer fired, perhaps. What the peer's silence means is for the engine to do.
+    pub(crate) fn loss_fire(&mut self) -> Silence {
+        let seen = self.seen();
         let suppressed = planted!(TimersSuppressed) && self.shared.rx.unread > Span::ZERO;
-        if self.loss_deadline(ci) > seen || suppressed {
-            return;
+        if self.loss_deadline() > seen || suppressed {
+            return Silence::Bearable;
         }
-        if self.silence_deadline(ci) <= seen {
-            return match self.contexts.get(ci).outstanding {
-                0 => self.peer_forget(now, ci),
-                _ => self.peer_unresponsive(now, ci),
-            };
+        if self.silence_deadline() <= seen {
+            let work = self.peer.outstanding > 0;
+            return if work { Silence::WorkEnds } else { Silence::PeerGone };
         }
-        let c = self.contexts.get_mut(ci);
-        if c.act().loss.stalled {
-            return self.stall_probe(now, ci);
-        }
-        let a = c.act();
-        if ask_deadline(a) <= seen {
-            return self.verdicts_ask(now, ci);
-        }
-        if a.board.oldest().is_none() {
+        let heard = self.peer.last_heard;
+        if self.win.loss.stalled {
+            self.stall_probe();
+        } else if self.ask_deadline() <= seen {
+            self.verdicts_ask();
+        } else if self.win.board.oldest().is_none() {
             // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
-            c.act().loss.last_sent = now;
-            return self.probe_push(now, ci);
+            self.win.loss.last_sent = self.now;
+            self.probe_push();
+        } else if self.overtaken_lose() {
+            // The timer is set anew.
+        } else if self.tail_deadline() <= seen {
+            self.tail_probe();
+        } else {
+            self.timeout_scan(heard);
         }
-        let (path_ctx, heard) = (c.path_ctx, c.last_heard);
-        if self.overtaken_lose(now, ci) {
-            return;
-        }
-        let a = self.contexts.get(ci).active.as_ref();
-        let pc = &self.paths.get(path_ctx).ctx;
-        if a.is_some_and(|a| self.tail_deadline(a, pc) <= seen) {
-            return self.tail_probe(now, ci);
-        }
-        self.timeout_scan(now, ci, heard);
+        Silence::Bearable
     }
 
     /// Loses what was overtaken for long enough.
-    fn overtaken_lose(&mut self, now: Time, ci: u32) -> bool {
+    fn overtaken_lose(&mut self) -> bool {
         let mut any = false;
-        while self.overtaken_at(ci) <= self.shared.seen(now) {
-            let Some(p) = self.contexts.get_mut(ci).act().board.oldest() else { break };
+        while self.overtaken_at() <= self.seen() {
+            let Some(p) = self.win.board.oldest() else { break };
             self.shared.counters.timer_steps += 1;
-            self.lose(now, ci, p, LossRule::CrossPath);
+            self.lose(p, LossRule::CrossPath);
             any = true;
         }
         if any {
-            let path_ctx = self.contexts.get(ci).path_ctx;
-            self.path_changes(now, path_ctx);
+            self.path_changes();
         }
         any
     }
@@ -252,166 +254,136 @@ impl<O: Observer> Engine<O> {
     /// An acknowledgment has left open how some PSNs were judged. `progress`: our lower edge has
     /// moved, and where it lies now the peer's next list begins: that is asked for soon. `first`:
     /// all was known before.
-    pub(crate) fn verdicts_await(&mut self, now: Time, ci: u32, progress: bool, first: bool) {
+    pub(crate) fn verdicts_await(&mut self, progress: bool, first: bool) {
         if !progress && !first {
             return;
         }
-        let path_ctx = self.contexts.get(ci).path_ctx;
-        let half = self.paths.get(path_ctx).ctx.srtt().scale(1, 2);
-        let loss = &mut self.contexts.get_mut(ci).act().loss;
+        let half = self.way.ctx.srtt().scale(1, 2);
+        let loss = &mut self.win.loss;
         loss.ask_round = 0;
         if first {
-            loss.asked_at = now;
+            loss.asked_at = self.now;
         }
         let soon = loss.asked_at + half;
-        if progress && soon <= now {
-            return self.verdicts_ask(now, ci);
+        if progress && soon <= self.now {
+            return self.verdicts_ask();
         }
         // Without progress a packet before them is missing: they wait for it, too.
-        let later = now + self.ask_wait(ci);
-        self.contexts.get_mut(ci).act().loss.ask_at = if progress { soon } else { later };
+        let later = self.now + self.ask_wait();
+        self.win.loss.ask_at = if progress { soon } else { later };
     }
 
     /// Until an answer should have come, ever longer.
-    fn ask_wait(&mut self, ci: u32) -> Span {
-        let path_ctx = self.contexts.get(ci).path_ctx;
-        let wait = self.paths.get(path_ctx).ctx.tlp_delay();
-        let round = self.contexts.get_mut(ci).act().loss.ask_round.min(ASKS_MAX);
+    fn ask_wait(&mut self) -> Span {
+        let wait = self.way.ctx.tlp_delay();
+        let round = self.win.loss.ask_round.min(ASKS_MAX);
         self.patience(wait.scale(1 << round, 1))
     }
 
     /// Asks for verdicts that the peer has not told. Who answers, and does not tell, gets the
     /// packets again, as often as any packet is sent: a bound for what a peer can keep open.
-    fn verdicts_ask(&mut self, now: Time, ci: u32) {
-        let wait = self.ask_wait(ci);
-        let c = self.contexts.get_mut(ci);
-        let heard = c.last_heard;
-        let a = c.act();
-        let answers = a.loss.ask_round >= ASKS_MAX && heard > a.loss.asked_at;
-        if answers && a.board.get(a.board.una()).state == SentState::Arrived {
-            let n = a.board.arrived_lose();
+    fn verdicts_ask(&mut self) {
+        let wait = self.ask_wait();
+        let heard = self.peer.last_heard;
+        let answers = self.win.loss.ask_round >= ASKS_MAX && heard > self.win.loss.asked_at;
+        if answers && self.win.board.get(self.win.board.una()).state == SentState::Arrived {
+            let n = self.win.board.arrived_lose();
             self.shared.counters.timer_steps += u64::from(n);
-            return self.shared.out.ready_push(ci);
+            return self.ready_push();
         }
-        a.loss.ask_round = a.loss.ask_round.saturating_add(1);
-        (a.loss.asked_at, a.loss.ask_at) = (now, now + wait);
-        self.probe_push(now, ci);
+        self.win.loss.ask_round = self.win.loss.ask_round.saturating_add(1);
+        (self.win.loss.asked_at, self.win.loss.ask_at) = (self.now, self.now + wait);
+        self.probe_push();
     }
 
     /// Resends the oldest packet on another path without concluding anything about its loss.
-    fn tail_probe(&mut self, now: Time, ci: u32) {
-        let c = self.contexts.get_mut(ci);
-        let path_ctx = c.path_ctx;
-        let a = c.act();
-        let hedged = a.board.in_flight() <= HEDGED_MAX;
-        a.loss.tail_probes = a.loss.tail_probes.saturating_add(1);
+    fn tail_probe(&mut self) {
+        let hedged = self.win.board.in_flight() <= HEDGED_MAX;
+        self.win.loss.tail_probes = self.win.loss.tail_probes.saturating_add(1);
         if hedged {
-            a.loss.hedge_credit = a.loss.hedge_credit.saturating_sub(HEDGE_COST);
+            self.win.loss.hedge_credit = self.win.loss.hedge_credit.saturating_sub(HEDGE_COST);
         }
-        let Some(p) = a.board.oldest() else { return };
-        let e = *a.board.get(p);
-        a.board.mark_lost(p);
-        a.loss.remember(GivenUp::unblamed(p, &e));
-        a.loss.last_sent = now;
+        let Some(p) = self.win.board.oldest() else { return };
+        let e = *self.win.board.get(p);
+        self.win.board.mark_lost(p);
+        self.win.loss.remember(GivenUp::unblamed(p, &e));
+        self.win.loss.last_sent = self.now;
         self.shared.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
-            self.paths.get_mut(path_ctx).ctx.on_forgotten(e.wire_bytes);
+            self.way.ctx.on_forgotten(e.wire_bytes);
         }
-        self.shared.out.ready_push(ci);
+        self.ready_push();
     }
 
     /// Timeouts: lost if the peer has been heard since, a stall if not.
-    fn timeout_scan(&mut self, now: Time, ci: u32, heard: Time) {
+    fn timeout_scan(&mut self, heard: Time) {
         let mut any = false;
-        loop {
-            let c = self.contexts.get_mut(ci);
-            let path_ctx = c.path_ctx;
-            let a = c.act();
-            let Some(p) = a.board.oldest() else { break };
-            let e = *a.board.get(p);
-            let (since, answered) = (e.sent.max(a.loss.resumed_at), a.loss.echoed_at);
-            let timeout = self.timeout_of(&self.paths.get(path_ctx).ctx, &e);
-            if self.waited_until(since, answered, timeout) > self.shared.seen(now) {
+        while let Some(p) = self.win.board.oldest() {
+            let e = *self.win.board.get(p);
+            let (since, answered) = (e.sent.max(self.win.loss.resumed_at), self.win.loss.echoed_at);
+            let timeout = self.timeout_of(&e);
+            if self.waited_until(since, answered, timeout) > self.seen() {
                 break;
             }
             if heard < since {
-                self.stall(now, ci, since);
+                self.stall(since);
                 break;
             }
             self.shared.counters.timer_steps += 1;
-            self.lose(now, ci, p, LossRule::Timeout);
+            self.lose(p, LossRule::Timeout);
             any = true;
         }
         if any {
             self.shared.counters.retrans_timeout_events += 1;
-            let path_ctx = self.contexts.get(ci).path_ctx;
-            self.path_changes(now, path_ctx);
+            self.path_changes();
         }
     }
 
     /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
-    fn stall(&mut self, now: Time, ci: u32, since: Time) {
-        let c = self.contexts.get_mut(ci);
-        let path_ctx = c.path_ctx;
-        let a = c.act();
-        a.loss.stalled = true;
-        a.loss.probe_at = now;
-        a.loss.probe_round = 0;
+    fn stall(&mut self, since: Time) {
+        self.win.loss.stalled = true;
+        self.win.loss.probe_at = self.now;
+        self.win.loss.probe_round = 0;
         // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
         // its room belongs to the other engines at this address, which may be well.
         let mut bytes = 0;
-        loop {
-            let a = self.contexts.get_mut(ci).act();
-            let Some(p) = a.board.oldest() else { break };
-            let e = *a.board.get(p);
+        while let Some(p) = self.win.board.oldest() {
+            let e = *self.win.board.get(p);
             bytes += e.wire_bytes;
             self.shared.counters.timer_steps += 1;
-            a.board.mark_lost(p);
-            self.mtu_lost(now, ci, &e);
-            let a = self.contexts.get_mut(ci).act();
+            self.win.board.mark_lost(p);
+            self.mtu_lost(&e);
             // What a stalled peer gets later it acknowledges as what it is. What it never got was
             // lost, and where little is sent there may be no other sign of a dead path.
-            a.loss.remember(GivenUp::unblamed(p, &e));
+            self.win.loss.remember(GivenUp::unblamed(p, &e));
         }
         self.shared.counters.stalls += 1;
         self.shared.counters.impaired_remote_conn_events += 1;
-        let pc = &mut self.paths.get_mut(path_ctx).ctx;
-        pc.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
+        self.way.ctx.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         // Another engine at the address was heard since: then the paths are well.
-        if self.paths.get(path_ctx).last_heard < since {
-            self.paths.get_mut(path_ctx).ctx.freeze(now);
+        if self.way.last_heard < since {
+            self.way.ctx.freeze(self.now);
         }
-        self.inflight_freed(path_ctx);
-        self.shared.observer.event(now, Event::Stalled { ctx: ci });
-        self.stall_probe(now, ci);
+        self.inflight_freed();
+        self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci });
+        self.stall_probe();
     }
 
     /// One probe, on another path each time, ever more rarely.
-    fn stall_probe(&mut self, now: Time, ci: u32) {
+    fn stall_probe(&mut self) {
         let rto_max = self.shared.cfg.loss.rto_max;
-        let path_ctx = self.contexts.get(ci).path_ctx;
-        let srtt = self.paths.get(path_ctx).ctx.srtt().max(self.shared.cfg.loss.rto_min);
-        let a = self.contexts.get_mut(ci).act();
-        let doublings = a.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
+        let srtt = self.way.ctx.srtt().max(self.shared.cfg.loss.rto_min);
+        let doublings = self.win.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
         let wait = srtt.scale(1 << doublings, 1).min(rto_max);
-        a.loss.probe_round = a.loss.probe_round.saturating_add(1);
-        a.loss.probe_at = now + wait;
-        self.probe_push(now, ci);
+        self.win.loss.probe_round = self.win.loss.probe_round.saturating_add(1);
+        self.win.loss.probe_at = self.now + wait;
+        self.probe_push();
     }
 
     /// New work for a stalled peer: ask again soon.
-    pub(crate) fn stall_probe_soon(&mut self, now: Time, ci: u32) {
-        let a = self.contexts.get_mut(ci).act();
-        a.loss.probe_round = a.loss.probe_round.min(4 + PROBES_QUICK);
-        let soon = now + Span::from_us(10);
-        a.loss.probe_at = a.loss.probe_at.min(soon);
-    }
-
-    pub(crate) fn probe_push(&mut self, now: Time, ci: u32) {
-        let path_ctx = self.contexts.get(ci).path_ctx;
-        let path = self.paths.get_mut(path_ctx).ctx.path_any(now, &mut self.shared.rng);
-        if !planted!(StallUnprobed) {
-            self.shared.out.probe_push(ProbeOut::small(ci, path));
-        }
+    pub(crate) fn stall_probe_soon(&mut self) {
+        self.win.loss.probe_round = self.win.loss.probe_round.min(4 + PROBES_QUICK);
+        let soon = self.now + Span::from_us(10);
+        self.win.loss.probe_at = self.win.loss.probe_at.min(soon);
     }
 }

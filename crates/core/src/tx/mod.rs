@@ -1,13 +1,14 @@
-//! The journey of a work request: post, schedule, cut, emit; acknowledged, completed; or lost.
+//! The journey of a work request: its turn, cut, emit; acknowledged; or lost, or taken back.
 
-pub(crate) mod acked;
-mod complete;
-pub(crate) mod control;
+mod acked;
+mod alone;
 mod cut;
 mod emit;
-pub(crate) mod loss;
-pub(crate) mod mtu;
+mod loss;
+mod recall;
 mod schedule;
+
+pub(crate) use loss::Silence;
 
 use crate::api::{Transmit, TxSink};
 

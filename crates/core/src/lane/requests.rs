@@ -1,8 +1,10 @@
 //! The end of a work request: every PSN resolved, the verdict turned into a status, once.
 
-use crate::api::{AhId, AsyncEvent, Completion, CompletionKind, Opcode, Qpn, Status, WrHandle};
-use crate::engine::Engine;
+use crate::api::{
+    AhId, AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle,
+};
 use crate::events::Observer;
+use crate::lane::Lane;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::objects::wr::{Wqe, WrState};
 use crate::peer::scoreboard::Kind;
@@ -45,32 +47,32 @@ fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
     }
 }
 
-impl<O: Observer> Engine<O> {
+impl<O: Observer> Lane<'_, O> {
     /// One PSN of request `wi` was judged.
     #[inline(always)]
-    pub(crate) fn wr_segment_done(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
+    pub(crate) fn wr_segment_done(&mut self, wi: u32, kind: Kind, verdict: Verdict) {
         self.objects.wrs.get_mut(wi).open -= 1;
         if verdict == Verdict::Ok {
             self.wr_check_done(wi);
         } else {
-            self.wr_segment_refused(now, wi, kind, verdict);
+            self.wr_segment_refused(wi, kind, verdict);
         }
     }
 
     #[cold]
-    fn wr_segment_refused(&mut self, now: Time, wi: u32, kind: Kind, verdict: Verdict) {
+    fn wr_segment_refused(&mut self, wi: u32, kind: Kind, verdict: Verdict) {
         let w = self.objects.wrs.get(wi);
-        let (again, ci) = (may_come_again(w, kind, verdict), w.ctx);
-        self.refusal_note(ci);
+        let again = may_come_again(w, kind, verdict);
+        self.refusal_note();
         let w = self.objects.wrs.get_mut(wi);
         match verdict {
             Verdict::Rnr if again && w.rnr_retries() => {
                 if w.rnr_left < RNR_RETRY_INFINITE && !planted!(RnrUncounted) {
                     w.rnr_left -= 1;
                 }
-                self.wr_back_off(now, wi, kind);
+                self.wr_back_off(wi, kind);
             }
-            Verdict::Busy if again && self.busy_bear(now, wi) => self.wr_back_off(now, wi, kind),
+            Verdict::Busy if again && self.busy_bear(wi) => self.wr_back_off(wi, kind),
             // For longer than is borne: the peer has no resources for it, either.
             Verdict::Busy if again => self.wr_fail(wi, Status::RemoteRnr),
             refused => self.wr_fail(wi, status_of(refused)),
@@ -93,22 +95,21 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Whether read `wi`, refused as busy, is tried again: not counted, but for a bounded time.
-    fn busy_bear(&mut self, now: Time, wi: u32) -> bool {
+    fn busy_bear(&mut self, wi: u32) -> bool {
         let w = self.objects.wrs.get_mut(wi);
-        w.busy_since = w.busy_since.min(now);
-        now.since(w.busy_since) < self.shared.cfg.loss.busy_after
+        w.busy_since = w.busy_since.min(self.now);
+        self.now.since(w.busy_since) < self.shared.cfg.loss.busy_after
     }
 
     /// Parks a refused request; it comes back with a new PSN and the same message id.
-    fn wr_back_off(&mut self, now: Time, wi: u32, kind: Kind) {
+    fn wr_back_off(&mut self, wi: u32, kind: Kind) {
         let cfg = self.shared.cfg.rnr;
         let w = self.objects.wrs.get_mut(wi);
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
         // Half fixed, half random: peers that collided do not collide again.
         let random = (u64::from(self.shared.rng.next_u32()) * (full / 2)) >> 32;
-        let at = now + Span(full / 2 + random);
+        let at = self.now + Span(full / 2 + random);
         w.rnr_round = w.rnr_round.saturating_add(1);
-        let ci = w.ctx;
         match kind {
             Kind::Write | Kind::ImmRetry => {
                 w.imm_only = w.cut > 0 && w.credited && !planted!(RnrWholeAgain);
@@ -116,16 +117,14 @@ impl<O: Observer> Engine<O> {
             _ => {}
         }
         let single = !w.imm_only;
-        let c = self.contexts.get_mut(ci);
-        let a = c.active.as_mut().expect("an acknowledgment came through it");
         if single {
             // The whole packet goes again.
             let again = if w.wr.op == Opcode::Read { w.wr.len } else { w.cut };
-            a.unsent_bytes += u64::from(again);
+            self.win.unsent_bytes += u64::from(again);
             w.cut = 0;
             if w.credited {
                 w.credited = false;
-                c.reads_out -= 1;
+                self.peer.reads_out -= 1;
             }
         }
         w.state = WrState::Backoff;
@@ -137,14 +136,14 @@ impl<O: Observer> Engine<O> {
         let w = self.objects.wrs.get_mut(wi);
         debug_assert_eq!(w.state, WrState::Backoff);
         w.state = WrState::Queued;
-        let (qp, ci) = (w.qp, w.ctx);
-        let a = self.contexts.get_mut(ci).act();
-        a.flow(qp).queue.push_front(&mut self.objects.wrs, wi);
+        let qp = w.qp;
+        self.win.flow(qp).queue.push_front(&mut self.objects.wrs, wi);
         if planted!(RnrBackoffForgotten) {
-            let others = self.objects.wrs.select(|w| w.ctx == ci && w.state == WrState::Backoff);
+            let others =
+                self.objects.wrs.select(|w| w.ctx == self.ci && w.state == WrState::Backoff);
             others.iter().for_each(|&o| self.shared.timers.disarm(TimerOf::Backoff(o).number()));
         }
-        self.shared.out.ready_push(ci);
+        self.ready_push();
     }
 
     /// The request will end with `status` (the first one given) once none of its PSNs is open;
@@ -163,24 +162,23 @@ impl<O: Observer> Engine<O> {
     /// Takes what is not cut out of the queues.
     pub(crate) fn wr_uncut(&mut self, wi: u32) {
         let w = *self.objects.wrs.get(wi);
-        let a = self.contexts.get_mut(w.ctx).act();
         match w.state {
             WrState::Sent => return,
             WrState::Backoff => self.shared.timers.disarm(TimerOf::Backoff(wi).number()),
-            WrState::Queued => match a.flows.iter().position(|f| f.qp == w.qp) {
+            WrState::Queued => match self.win.flows.iter().position(|f| f.qp == w.qp) {
                 Some(at) => {
-                    a.flows[at].queue.remove(&mut self.objects.wrs, wi);
-                    if a.flows[at].queue.is_empty() {
-                        a.flows.swap_remove(at);
+                    self.win.flows[at].queue.remove(&mut self.objects.wrs, wi);
+                    if self.win.flows[at].queue.is_empty() {
+                        self.win.flows.swap_remove(at);
                     }
                 }
                 None => {
-                    a.datagrams.remove(&mut self.objects.wrs, wi);
+                    self.win.datagrams.remove(&mut self.objects.wrs, wi);
                 }
             },
         }
         if !w.imm_only {
-            a.unsent_bytes -= u64::from(w.wr.len - w.cut);
+            self.win.unsent_bytes -= u64::from(w.wr.len - w.cut);
         }
     }
 
@@ -210,20 +208,20 @@ impl<O: Observer> Engine<O> {
             self.shared.timers.disarm(TimerOf::Backoff(wi).number());
         }
         let failed = w.failed.is_some();
-        let c = self.contexts.get_mut(w.ctx);
-        c.act().live.unlink(&mut self.objects.wrs, &w);
-        c.outstanding -= 1;
-        if c.outstanding == 0 {
-            c.outstanding_since = Time::NEVER;
+        debug_assert_eq!(w.ctx, self.ci);
+        self.win.live.unlink(&mut self.objects.wrs, &w);
+        self.peer.outstanding -= 1;
+        if self.peer.outstanding == 0 {
+            self.peer.outstanding_since = Time::NEVER;
         }
         if w.credited {
             match w.wr.op {
-                Opcode::Read => c.reads_out -= u16::from(!planted!(ReadCreditLost)),
+                Opcode::Read => self.peer.reads_out -= u16::from(!planted!(ReadCreditLost)),
                 // The peer still tracks a message that failed: its credit returns with the Cancel.
-                _ if failed => c.act().cancels.push_back(w.msg_id),
-                _ => c.imms_out -= 1,
+                _ if failed => self.win.cancels.push_back(w.msg_id),
+                _ => self.peer.imms_out -= 1,
             }
-            self.shared.out.ready_push(w.ctx);
+            self.ready_push();
         }
         if let Some(qp) = self.objects.qps.get_mut(w.qp) {
             qp.sq_used -= 1;
@@ -244,6 +242,18 @@ impl<O: Observer> Engine<O> {
             Opcode::Read => self.shared.counters.rdma_read_wr_err += 1,
             Opcode::Write | Opcode::WriteImm => self.shared.counters.rdma_write_wr_err += 1,
             Opcode::Send | Opcode::SendImm => {}
+        }
+    }
+
+    /// A request was refused. If the engine has refused it itself, its user may have meant another
+    /// process, and is told once.
+    pub(crate) fn refusal_note(&mut self) {
+        let own = Endpoint {
+            ip: self.shared.cfg.ip,
+            port: self.shared.cfg.port_base + u16::from(self.shared.cfg.slot),
+        };
+        if self.peer.endpoint == own && !core::mem::replace(&mut self.peer.own_told, true) {
+            self.shared.event_push(AsyncEvent::PeerIsSelf(own));
         }
     }
 }

@@ -1,0 +1,136 @@
+//! From packet to context: tag, source, replay; then on to whoever the packet is for.
+
+use crate::api::{Endpoint, Rx, RxMeta};
+use crate::config::Integrity;
+use crate::counters::Drop;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::lane::Arrival;
+use crate::limits::REPLAYS_MAX;
+use crate::peer::ContextState;
+use crate::time::Time;
+use srd_wire::{Body, Flags, Header, Packet};
+
+/// Bytes of a handshake packet, and those of them that only pad it.
+fn lens(packet: &Packet<'_>) -> (usize, u16) {
+    (packet.headers_len() + usize::from(packet.payload_len), packet.payload_len)
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn packet_in(
+        &mut self,
+        now: Time,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, Drop> {
+        let h = &packet.header;
+        let from =
+            Endpoint { ip: meta.src_ip, port: self.shared.cfg.port_base + u16::from(h.slot) };
+        match packet.body {
+            Body::Open(_) | Body::OpenAck(_) | Body::Challenge { .. } | Body::Reset { .. }
+                if self.lacks_checksum(h) =>
+            {
+                return Err(Drop::Unchecked);
+            }
+            Body::Open(p) => {
+                let size = Self::narrow_of(lens(packet), p.mtu);
+                return self.open_received(now, from, h, &p, size);
+            }
+            Body::Reset { echo_tag, code, nonce } => {
+                return self.reset_received(now, from, h, (echo_tag, code, nonce));
+            }
+            _ => {}
+        }
+        let known = self.contexts.by_tag(h.dst_tag);
+        let guessed = if planted!(TagUnchecked) { self.contexts.by_endpoint(&from) } else { None };
+        let Some(ci) = known.or(guessed) else {
+            self.stranger(now, from, h, &packet.body);
+            return Err(Drop::UnknownTag);
+        };
+        let c = self.contexts.get(ci);
+        if c.endpoint != from {
+            return Err(Drop::BadSource);
+        }
+        if c.limits.checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
+            return Err(Drop::Unchecked);
+        }
+        if self.gone {
+            self.stranger(now, from, h, &packet.body);
+            return Err(Drop::BadState);
+        }
+        match packet.body {
+            Body::OpenAck(p) => {
+                let size = Self::narrow_of(lens(packet), u16::MAX);
+                return self.open_acked(now, ci, &p, size);
+            }
+            Body::Challenge { echo_tag, cookie } => {
+                return self.challenged(now, ci, echo_tag, cookie);
+            }
+            // Its sender has no context any more, hence no transmission numbers.
+            Body::CloseAck => return self.close_acked(now, ci),
+            _ => {}
+        }
+        if packet.payload_len > self.shared.cfg.mtu && !planted!(PayloadLongTaken) {
+            return Err(Drop::TooLong);
+        }
+        self.of_context(now, ci, meta, packet)
+    }
+
+    /// A packet within context `ci`, from its peer.
+    fn of_context(
+        &mut self,
+        now: Time,
+        ci: u32,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, Drop> {
+        let h = &packet.header;
+        self.context_proven(now, ci)?;
+        self.context_activate(ci);
+        let mut lane = self.lane(now, ci);
+        if let Err(reason) = lane.tx_num_take_in(h) {
+            // If many were refused in a row, one side has the numbers wrong: the peer is asked for
+            // its own.
+            let refused = lane.win.replay.refused();
+            if reason == Drop::Replay && refused.is_multiple_of(REPLAYS_MAX) {
+                let _ = self.doubt_begin(now, ci, false);
+            }
+            return Err(reason);
+        }
+        let arrival = Arrival { meta: *meta, back: lane.heard(meta, packet) };
+        if let Some(ack) = packet.ack {
+            lane.peer.ack_echo = h.tx_num as u16;
+            lane.ack_received(&arrival, ack)?;
+        }
+        if !matches!(packet.body, Body::Close) {
+            return lane.body_received(meta, packet);
+        }
+        let result = self.close_received(now, ci);
+        if let Some(mut lane) = self.lane_find(now, ci) {
+            lane.ack_schedule();
+            lane.rearm_push();
+        }
+        result
+    }
+
+    /// Whether the packet, of a kind that is checked whatever was agreed on, is not: the flag
+    /// itself may have been damaged.
+    fn lacks_checksum(&self, h: &Header) -> bool {
+        self.shared.cfg.integrity != Integrity::Off
+            && !h.flags.has(Flags::CHECKED)
+            && !planted!(UncheckedTaken)
+    }
+
+    /// A packet that carries our tag proves that its sender took part in the handshake.
+    fn context_proven(&mut self, now: Time, ci: u32) -> Result<(), Drop> {
+        let c = self.contexts.get(ci);
+        match c.state {
+            ContextState::Open | ContextState::Closing => Ok(()),
+            _ if c.peer_tag == 0 => Err(Drop::BadState),
+            _ => {
+                self.context_confirm(now, ci);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The size of packets that the way to an address carries, as the engine's user and its timers see
+//! it.
+
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::limits::MTU_MIN;
+use crate::path::{Found, next_below};
+use crate::peer::ContextState;
+use crate::time::Time;
+use core::net::IpAddr;
+
+impl<O: Observer> Engine<O> {
+    /// Payload of a packet to `ip` at most, as far as is known; `None` if nothing is known to be
+    /// too large.
+    pub fn path_mtu(&self, ip: IpAddr) -> Option<u16> {
+        let size = self.paths.get(self.paths.by_ip(&ip)?).mtu.size();
+        (size < u16::MAX).then_some(size)
+    }
+
+    /// A packet with `payload_len` bytes of payload to `ip` could not leave this host because it is
+    /// too large; `payload_max` is what can, if that is known.
+    pub fn path_too_long(
+        &mut self,
+        now: Time,
+        ip: IpAddr,
+        payload_len: u16,
+        payload_max: Option<u16>,
+    ) {
+        let Some(pi) = self.paths.by_ip(&ip) else { return };
+        // A packet with no more payload than the least size cannot get any smaller.
+        if payload_len <= next_below(ip, 0, false) {
+            return;
+        }
+        let aligned = self.shared.cfg.mtu_aligned();
+        let told = payload_max.filter(|&max| max < payload_len);
+        let told = told.map(|max| if aligned { max - max % 128 } else { max });
+        let size = told.unwrap_or_else(|| next_below(ip, payload_len, aligned)).max(MTU_MIN);
+        self.size_limit(now, pi, size);
+    }
+
+    /// Packets to the address are no larger than `size` from now on.
+    pub(crate) fn size_limit(&mut self, now: Time, pi: u32, size: u16) {
+        let way = self.paths.get_mut(pi);
+        let news = way.mtu.limit(now, size);
+        self.shared.sizes.recount(way);
+        if news {
+            self.shared.mtu_changed(now, way);
+        }
+    }
+
+    /// The timer of the paths to an address has fired.
+    pub(crate) fn mtu_fire(&mut self, now: Time, pi: u32) {
+        self.mtu_look(now, pi);
+        self.shared.sizes.recount(self.paths.get_mut(pi));
+    }
+
+    fn mtu_look(&mut self, now: Time, pi: u32) {
+        let (seen, rxq_drops) = (self.shared.seen(now), self.shared.rx.rxq_drops);
+        let way = self.paths.get_mut(pi);
+        // The answers may wait in our socket.
+        if way.mtu.next() > seen {
+            return;
+        }
+        let carrier = way.mtu.carrier().unwrap_or(way.carrier);
+        let known = self.contexts.find(carrier).filter(|c| c.path_ctx == pi);
+        let Some(full) = known.map(|c| c.limits.mtu) else {
+            return way.mtu.search_end(now);
+        };
+        let again = match way.mtu.poll(now, seen, full, rxq_drops) {
+            Found::Again => true,
+            Found::Changed => return self.shared.mtu_changed(now, way),
+            Found::Nothing => way.mtu.raise_begin(now, carrier, full),
+        };
+        if again {
+            let fits = known.is_some_and(|c| c.state == ContextState::Open && c.active.is_some());
+            self.shared.mtu_round(now, way, fits.then_some(full));
+        }
+    }
+}

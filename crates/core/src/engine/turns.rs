@@ -1,0 +1,130 @@
+//! Who gets a turn to send: handshakes, acknowledgments, probes, goodbyes, then peers in turn.
+
+use crate::api::{Transmit, TxSink};
+use crate::config::Integrity;
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::outbox::Control;
+use crate::peer::{Answer, ContextState, Numbered};
+use crate::time::Time;
+use crate::tx::Out;
+use srd_wire::{Backlog, Body, Flags, Header, Packet, PacketType};
+
+impl<O: Observer> Engine<O> {
+    /// Up to `most` handshake packets: those that we begin, then answers. Each takes a path at
+    /// random, so that a dead path costs one try.
+    pub(crate) fn emit_control(&mut self, now: Time, most: usize, out: &mut Out<'_, impl TxSink>) {
+        let enough = out.left.saturating_sub(most);
+        while out.left > enough {
+            if let Some(c) = self.shared.out.control_pop() {
+                self.emit_one(now, &c, out);
+                continue;
+            }
+            let Some(ci) = self.shared.out.answer_pop() else { return };
+            let answer = self.contexts.find_mut(ci).map(|c| core::mem::take(&mut c.answer));
+            let Some(Answer { waits: true, padded_len, cookie }) = answer else { continue };
+            let mut params = self.open_params(ci);
+            let c = self.contexts.get_mut(ci);
+            if c.peer_tag == 0 {
+                continue;
+            }
+            (params.echo_tag, params.cookie) = (c.peer_tag, cookie);
+            let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
+            self.emit_one(now, &open_ack, out);
+        }
+    }
+
+    /// Acknowledgments that are due, each as a packet of its own.
+    pub(crate) fn emit_acks(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.shared.out.ack_pop() else { return };
+            if let Some(mut lane) = self.lane_find(now, ci) {
+                lane.emit_ack(out);
+            }
+        }
+    }
+
+    /// Probes: of retired paths, and of peers that have fallen silent.
+    pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(probe) = self.shared.out.probe_pop() else { return };
+            if let Some(mut lane) = self.lane_find(now, probe.ci) {
+                lane.emit_probe(&probe, out);
+            }
+        }
+    }
+
+    pub(crate) fn emit_closes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.shared.out.close_pop() else { return };
+            let Some(c) = self.contexts.find(ci) else { continue };
+            if c.state != ContextState::Closing {
+                continue;
+            }
+            self.emit_close(now, ci, out);
+        }
+    }
+
+    /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is
+    /// full.
+    pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(ci) = self.shared.out.ready_pop() else { return };
+            if let Some(mut lane) = self.lane_find(now, ci) {
+                lane.turn(out);
+            }
+            self.shared.out.rearm_push(ci);
+        }
+    }
+
+    /// Answers to strangers, as far as there is room behind all that is ours.
+    pub(crate) fn emit_strangers(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
+        while out.left > 0 {
+            let Some(c) = self.strangers.queue.pop_front() else { return };
+            self.emit_one(now, &c, out);
+        }
+    }
+
+    /// One handshake packet, or answer to a stranger.
+    fn emit_one(&mut self, now: Time, c: &Control, out: &mut Out<'_, impl TxSink>) {
+        let path = self.shared.rng.below(u32::from(self.shared.cfg.path.paths)) as u8;
+        let checked = self.shared.cfg.integrity != Integrity::Off;
+        let header = Header {
+            kind: c.body.kind(),
+            flags: Flags(if checked { Flags::CHECKED } else { 0 }),
+            backlog: Backlog(0),
+            path,
+            slot: self.shared.cfg.slot,
+            dst_tag: c.dst_tag,
+            tx_num: c.tx_num as u32,
+            timestamp: now.to_wire(),
+            psn: c.psn,
+            una_delta: 0,
+            ack_echo: 0,
+        };
+        let packet = Packet { header, ack: None, body: c.body, payload_len: 0 };
+        self.shared.counters.tx_pkts += 1;
+        let bytes = packet.headers_len().max(usize::from(c.padded_len));
+        self.shared.counters.tx_bytes += bytes as u64;
+        let padded_len = c.padded_len;
+        out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
+    }
+
+    /// A Close leaves: the context may be idle.
+    fn emit_close(&mut self, now: Time, ci: u32, out: &mut Out<'_, impl TxSink>) {
+        let c = self.contexts.get_mut(ci);
+        let way = &mut self.paths.get_mut(c.path_ctx).ctx;
+        let path = way.ack_path_choose(now, false, &mut self.shared.rng);
+        let (tx_num, una, psn) = (c.tx_num_take(), c.una(), c.psn_next());
+        let backlog = c.active.as_ref().map_or(0, |a| a.backlog_packets(c.limits.mtu));
+        let number = Numbered { path, tx_num, psn, una, backlog };
+        let slot = self.shared.cfg.slot;
+        let header = c.peer.header(now, slot, PacketType::Close, 0, &number);
+        let packet = Packet { header, ack: None, body: Body::Close, payload_len: 0 };
+        let bytes = packet.headers_len();
+        way.on_uncounted_sent(now, path, bytes as u32);
+        self.shared.counters.tx_pkts += 1;
+        self.shared.counters.tx_bytes += bytes as u64;
+        out.push(&Transmit { dst: c.endpoint, path, packet, payload: None, padded_len: 0 });
+    }
+}

@@ -1,0 +1,103 @@
+//! Work given up: its PSNs become tombstones, so that the window never stalls on them.
+
+use crate::api::{AsyncEvent, Status, WrHandle};
+use crate::events::Observer;
+use crate::lane::Lane;
+use crate::objects::wr::{WrQueue, WrState};
+use crate::peer::scoreboard::{Kind, SentState};
+
+/// How cancelled requests end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    /// With a completion.
+    Complete(Status),
+    /// Silently: the queue pair is gone, the memory is released.
+    Release,
+}
+
+impl<O: Observer> Lane<'_, O> {
+    /// Ends request `wi` with `status` now, whatever is in flight of it.
+    pub(crate) fn wr_cancel(&mut self, wi: u32, status: Status) {
+        let psns = self.wr_withdraw(wi);
+        if psns > 0 {
+            self.board_withdraw(psns);
+        }
+        self.wr_cancelled(wi, Ending::Complete(status));
+    }
+
+    /// Takes everything of request `wi` out of queues. Returns how many of its PSNs are open, for
+    /// [`Self::board_withdraw`].
+    pub(crate) fn wr_withdraw(&mut self, wi: u32) -> u32 {
+        self.wr_uncut(wi);
+        let w = self.objects.wrs.get_mut(wi);
+        let psns = w.open;
+        if psns > 0 {
+            w.withdrawn = true;
+            self.win.recuts.retain(|r| r.kind != Kind::Write || r.wr != wi);
+        }
+        w.open = 0;
+        w.awaited = 0;
+        w.state = WrState::Sent;
+        // A message that the peer tracks must be forgotten there, whatever the completion says.
+        w.failed = w.failed.or(Some(Status::Flushed));
+        psns
+    }
+
+    /// So many PSNs of withdrawn requests become tombstones.
+    pub(crate) fn board_withdraw(&mut self, mut psns: u32) {
+        for p in self.win.board.psns() {
+            let e = self.win.board.get_mut(p);
+            let open =
+                e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
+            self.shared.counters.cancel_steps += 1;
+            if !open || self.objects.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
+                continue;
+            }
+            (e.kind, e.len) = (Kind::Tombstone, 0);
+            psns -= 1;
+            if psns == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The withdrawn request `wi` ends.
+    pub(crate) fn wr_cancelled(&mut self, wi: u32, ending: Ending) {
+        match ending {
+            Ending::Complete(status) => self.wr_end(wi, status),
+            Ending::Release => {
+                let w = self.wr_retire(wi);
+                if let Some(qp) = self.objects.qps.get(w.qp)
+                    && let Some(cq) = self.objects.cqs.get_mut(qp.init.send_cq)
+                {
+                    cq.release(1);
+                }
+                self.shared.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
+            }
+        }
+        self.ready_push();
+        self.rearm_push();
+    }
+
+    /// Ends every request of the context with `status`; their PSNs become tombstones.
+    pub(crate) fn work_end(&mut self, status: Status) {
+        self.shared.counters.timer_steps += u64::from(self.win.board.span());
+        for p in self.win.board.psns() {
+            let e = self.win.board.get_mut(p);
+            if e.kind.is_own() && e.state != SentState::Acked {
+                (e.kind, e.len) = (Kind::Tombstone, 0);
+            }
+        }
+        self.win.recuts.retain(|r| r.kind == Kind::ReadResp);
+        self.win.flows.clear();
+        self.win.datagrams = WrQueue::default();
+        self.win.unsent_bytes = self.win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
+        while let Some(wi) = self.win.live.front() {
+            self.shared.counters.timer_steps += 1;
+            let w = self.objects.wrs.get_mut(wi);
+            w.open = 0;
+            w.failed = Some(status);
+            self.wr_end(wi, status);
+        }
+    }
+}

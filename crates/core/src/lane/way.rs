@@ -1,0 +1,106 @@
+//! The way to an address: changes of its paths, and the size of packets that it carries.
+
+use crate::api::AsyncEvent;
+use crate::events::{Event, Observer};
+use crate::lane::Lane;
+use crate::lane::Shared;
+use crate::outbox::ProbeOut;
+use crate::path::next_below;
+use crate::path::table::PathEntry;
+use crate::time::Time;
+use crate::timer::TimerOf;
+
+impl<O: Observer> Lane<'_, O> {
+    /// See [`Shared::path_changes`].
+    pub fn path_changes(&mut self) {
+        self.shared.path_changes(self.now, self.way);
+    }
+
+    /// See [`Shared::inflight_freed`].
+    pub fn inflight_freed(&mut self) {
+        self.shared.inflight_freed(self.way);
+    }
+
+    /// Payload of a packet at most, now: what both sides take, and what the way carries.
+    #[inline(always)]
+    pub(crate) fn mtu_of(&self) -> u16 {
+        self.way.payload_max(&self.shared.sizes, self.peer.limits.mtu)
+    }
+
+    /// A packet was echoed, or, with the length of its payload, is known to have
+    /// arrived, while that matters for some address.
+    #[cold]
+    pub(crate) fn mtu_passed(&mut self, echoed: Option<u32>, arrived: Option<u16>) {
+        let mtu = &mut self.way.mtu;
+        if let Some(tx_num) = echoed {
+            mtu.on_echo(self.ci, tx_num);
+        }
+        if let Some(len) = arrived {
+            mtu.on_arrived(len);
+        }
+        self.shared.sizes.recount(self.way);
+    }
+
+    /// Whether it is being asked if packets of that size can arrive at all: for the few rounds that
+    /// takes, they are sent on.
+    pub(crate) fn mtu_doubted(&self, len: u16) -> bool {
+        if self.shared.sizes.awake == 0 {
+            return false;
+        }
+        self.way.mtu.doubts() && len > next_below(self.way.ip, 0, false)
+    }
+}
+
+impl<O: Observer> Shared<O> {
+    /// Tells of paths that were retired or returned, and sets the timer of the address.
+    pub fn path_changes(&mut self, now: Time, way: &mut PathEntry) {
+        let ip = way.ip;
+        while let Some(change) = way.ctx.change_take() {
+            let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
+            if change.live {
+                self.counters.paths_returned += 1;
+            } else {
+                self.counters.paths_retired += 1;
+            }
+            self.observer.event(now, Event::Path { ip, path: change.path, from, to });
+            self.event_push(AsyncEvent::PathChanged(ip, change.path, !change.live));
+        }
+        self.timers.arm(TimerOf::Path(way.number).number(), way.deadline());
+    }
+
+    /// Inflight towards an address went down: its parked contexts may try again.
+    pub fn inflight_freed(&mut self, way: &mut PathEntry) {
+        while let Some(ci) = way.waiters.pop() {
+            if self.out.unpark(ci) {
+                self.out.ready_push(ci);
+                if planted!(WaiterForgotten) {
+                    way.waiters.clear();
+                }
+            }
+        }
+    }
+
+    /// Sends the probes of half a round of the search for the size that passes. `full`: what the
+    /// context that carries them may send at most; `None` if it can carry none.
+    pub fn mtu_round(&mut self, now: Time, way: &mut PathEntry, full: Option<u16>) {
+        let Some(ci) = way.mtu.carrier() else { return };
+        let Some(full) = full else { return way.mtu.search_end(now) };
+        let (aligned, rxq_drops) = (self.cfg.mtu_aligned(), self.rx.rxq_drops);
+        let PathEntry { ctx, mtu, ip, .. } = way;
+        let wait = ctx.answer_wait();
+        let path_any = || ctx.path_any(now, &mut self.rng);
+        mtu.step_begin(now, (wait, rxq_drops), (*ip, full, aligned), path_any, |path, size| {
+            self.out.probe_push(ProbeOut { ci, path, size, asks: true });
+        });
+        // Sets the timer.
+        self.path_changes(now, way);
+    }
+
+    /// Packets to the address have another size from now on.
+    pub fn mtu_changed(&mut self, now: Time, way: &mut PathEntry) {
+        let size = way.mtu.size().min(self.cfg.mtu);
+        self.counters.mtu_changes += 1;
+        self.event_push(AsyncEvent::PathMtu(way.ip, size));
+        self.path_changes(now, way);
+    }
+}

@@ -1,0 +1,101 @@
+//! A packet of the peer: its transmission number, what its header tells, what it carries.
+
+use crate::api::{Rx, RxMeta};
+use crate::counters::Drop;
+use crate::events::{Event, Observer};
+use crate::lane::Lane;
+use crate::limits::WINDOW_MAX;
+use crate::psn;
+use crate::time::{Span, Time};
+use srd_wire::{Body, Flags, Header, Packet, PacketType};
+
+/// Twice the largest window: what is under way of one life of a peer is nearer.
+const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
+
+impl<O: Observer> Lane<'_, O> {
+    /// Whether the packet's transmission number is new: it is taken at most once.
+    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(), Drop> {
+        // Far from every PSN that can be under way: sent by a former life of the peer to the same
+        // tag. Its transmission number must not move the replay window.
+        if psn::diff(h.psn, self.win.window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
+            return Err(Drop::TooFar);
+        }
+        let n = psn::expand(h.tx_num, self.win.replay.newest());
+        if !self.win.replay.take(n) {
+            return Err(Drop::Replay);
+        }
+        self.peer.rx_tx_num_max = self.win.replay.newest();
+        Ok(())
+    }
+
+    /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was
+    /// on its way.
+    pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Span {
+        let h = &packet.header;
+        let una = h.una();
+        self.peer.last_heard = self.now;
+        self.shared.rx.flows.heard(self.now, self.ci);
+        self.peer.proven = true;
+        if meta.ce {
+            self.peer.rx_ce_count = self.peer.rx_ce_count.wrapping_add(1);
+            self.shared.counters.ce_pkts += 1;
+        }
+        if psn::before(self.peer.rx_una, una) {
+            self.peer.rx_una = una;
+            self.win.verdicts.retire(una);
+        }
+        let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
+        let back = self.win.inbound.on_packet(arrived, h.timestamp);
+        let there = Time(arrived.0.saturating_sub(back.0));
+        self.way.last_heard = self.now;
+        self.way.ctx.ack_echoed(there, h.ack_echo);
+        if self.win.loss.stalled {
+            self.resume();
+        }
+        if self.granting() {
+            // As the sender counts them: reliable packets without acknowledgment block.
+            let counted =
+                h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
+            let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
+            self.shared.rx.granter.on_backlog(self.now, self.ci, h.backlog.packets_max(), bytes);
+        }
+        back
+    }
+
+    /// What the packet carries, but for a Close, which ends the context.
+    pub(crate) fn body_received(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Result<Rx, Drop> {
+        let h = &packet.header;
+        let requested = h.flags.has(Flags::ACK_REQUEST);
+        if h.kind.is_reliable() || h.kind == PacketType::Probe {
+            // The wait in this host is the host's: the echo counts it as ours.
+            let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
+            self.win.ack.note_echo(arrived, h, meta.ce);
+            if requested {
+                let delay = self.shared.cfg.ack.delay_requested;
+                self.win.ack.hasten(self.now, delay);
+            }
+        }
+        let result = match packet.body {
+            Body::Ack | Body::CloseAck => Ok(Rx::Done),
+            Body::Probe => {
+                self.win.ack.note_missed();
+                self.win.ack.hasten(self.now, Span::ZERO);
+                Ok(Rx::Done)
+            }
+            Body::Ud(msg) => self.ud_received(packet, &msg, None),
+            Body::UdImm(msg, imm) => self.ud_received(packet, &msg, Some(imm)),
+            _ => self.reliable_received(packet),
+        };
+        self.ack_schedule();
+        self.rearm_push();
+        result
+    }
+
+    /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
+    fn resume(&mut self) {
+        self.win.loss.resume(self.now);
+        self.way.ctx.thaw(self.now);
+        self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci });
+        self.ready_push();
+    }
+}

@@ -1,0 +1,148 @@
+//! The size of packets: what the way to a peer carries now, how that is found out, and what becomes
+//! of packets that have become too large for it.
+//!
+//! A packet that was sent may have arrived, whatever was lost since. So its PSN is not used for
+//! less, and its bytes get no new PSN, before the peer has told: a *recall* takes the PSN, which is
+//! refused where the packet had not arrived (nobody awaits a response to message 0). Only then are
+//! its bytes cut anew. Each byte is placed at most once all the same.
+
+use crate::api::{Opcode, Status};
+use crate::events::Observer;
+use crate::lane::Lane;
+use crate::peer::ContextState;
+use crate::peer::recut::Recut;
+use crate::peer::scoreboard::{Kind, Sent};
+use srd_wire::Verdict;
+
+impl<O: Observer> Lane<'_, O> {
+    /// The packet `e` of `ci` was lost: if too many large ones were, it is asked what passes.
+    pub(crate) fn mtu_lost(&mut self, e: &Sent) {
+        if !self.shared.cfg.mtu_search || e.kind.recalled().is_some() {
+            return;
+        }
+        let full = self.mtu_of();
+        if e.len <= full && self.way.mtu.on_lost(self.now, e.len, self.way.ip) {
+            self.way.mtu.search_begin(self.now, self.ci, full);
+            let full = (self.peer.state == ContextState::Open).then_some(self.peer.limits.mtu);
+            self.shared.mtu_round(self.now, self.way, full);
+        }
+        self.shared.sizes.recount(self.way);
+    }
+
+    /// The peer has told what became of a PSN that was taken back.
+    pub(crate) fn recall_resolved(&mut self, was: &Sent, verdict: Verdict) {
+        let kind = was.kind.recalled().unwrap_or(was.kind);
+        if verdict != Verdict::NoRequest {
+            // It had arrived as it was.
+            match kind {
+                Kind::ReadResp => self.job_segment_done(was.wr, Some(verdict)),
+                _ => self.wr_segment_done(was.wr, kind, verdict),
+            }
+            return;
+        }
+        match kind {
+            Kind::Send => {
+                self.objects.wrs.get_mut(was.wr).open -= 1;
+                self.wr_fail(was.wr, Status::LocalBadLength);
+            }
+            _ => {
+                let range = Recut { kind, wr: was.wr, off: was.off, len: u32::from(was.len) };
+                self.win.recuts.push_back(range);
+                self.ready_push();
+            }
+        }
+    }
+
+    /// Cuts the next packet from what was taken back.
+    pub(crate) fn recut_cut(&mut self) -> Option<u32> {
+        let mtu = u32::from(self.mtu_of());
+        for _ in 0..self.win.recuts.len() {
+            let r = self.win.recuts.pop_front()?;
+            if !self.recut_lives(&r) {
+                self.recut_drop(&r);
+                continue;
+            }
+            if self.recut_refused(&r) {
+                self.wr_fail(r.wr, Status::RemoteFeatureMismatch);
+                self.recut_drop(&r);
+                continue;
+            }
+            if !self.recut_credit(&r) {
+                self.win.recuts.push_back(r);
+                continue;
+            }
+            let len = mtu.min(r.len);
+            if len < r.len {
+                let rest = Recut { off: r.off + len, len: r.len - len, ..r };
+                self.win.recuts.push_front(rest);
+                self.recut_open(&r);
+            }
+            let entry = Sent::new(r.kind, r.wr, r.off, len as u16);
+            return Some(self.win.board.append(entry));
+        }
+        None
+    }
+
+    /// Whether what the range is of goes on.
+    fn recut_lives(&mut self, r: &Recut) -> bool {
+        match r.kind {
+            Kind::Write => self.objects.wrs.get(r.wr).failed.is_none(),
+            _ => {
+                let jobs = &self.win.jobs;
+                jobs.iter().any(|j| j.id == r.wr && !j.dead)
+            }
+        }
+    }
+
+    /// Whether a message of one packet with immediate would become one of several, of which the
+    /// peer tracks none.
+    fn recut_refused(&mut self, r: &Recut) -> bool {
+        if r.kind != Kind::Write {
+            return false;
+        }
+        let w = self.objects.wrs.get(r.wr);
+        w.wr.op == Opcode::WriteImm && !w.credited && self.peer.limits.imms_max == 0
+    }
+
+    /// A message of one packet with immediate becomes one of several, which the peer tracks: that
+    /// takes a credit.
+    fn recut_credit(&mut self, r: &Recut) -> bool {
+        if r.kind != Kind::Write {
+            return true;
+        }
+        let w = self.objects.wrs.get_mut(r.wr);
+        if w.wr.op != Opcode::WriteImm || w.credited {
+            return true;
+        }
+        if self.peer.imms_out >= self.peer.limits.imms_max {
+            return false;
+        }
+        self.peer.imms_out += 1;
+        w.credited = true;
+        true
+    }
+
+    /// One packet more of it is open.
+    fn recut_open(&mut self, r: &Recut) {
+        match r.kind {
+            Kind::Write => self.objects.wrs.get_mut(r.wr).open += 1,
+            _ => {
+                let jobs = &mut self.win.jobs;
+                if let Some(job) = jobs.iter_mut().find(|j| j.id == r.wr) {
+                    job.open += 1;
+                }
+            }
+        }
+    }
+
+    /// What the range is of has ended otherwise.
+    fn recut_drop(&mut self, r: &Recut) {
+        match r.kind {
+            Kind::Write => {
+                self.objects.wrs.get_mut(r.wr).open -= 1;
+                self.wr_check_done(r.wr);
+            }
+            _ => self.job_segment_done(r.wr, None),
+        }
+    }
+}
