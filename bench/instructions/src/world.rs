@@ -2,9 +2,9 @@
 //! without a copy. Time is virtual and jumps over idle stretches.
 
 use srd_core::{
-    Access, AhId, Completion, CqId, Engine, EngineConfig, MrKey, Opcode, PdId, PostError, QpInit,
-    QpModify, QpState, QpType, Qpn, RecvWr, Rng, RxMeta, SendWr, Span, Status, Time, Transmit,
-    TxSink,
+    Access, AhId, Completion, CqId, Engine, EngineConfig, MrKey, Opcode, PdId, PostRefusal, QpInit,
+    QpModify, QpState, QpType, Qpn, RecvRequest, Rng, RxMeta, SendRequest, Span, Status, Time,
+    Transmit, TxSink,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -44,7 +44,7 @@ pub struct World {
     region: MrKey,
     /// Requests still to be posted.
     to_post: u64,
-    request: SendWr,
+    request: SendRequest,
     /// Requests posted and not completed.
     pub open: u64,
     /// Requests that ended well.
@@ -77,7 +77,7 @@ impl World {
         for _ in 0..depth {
             far.receive_post()?;
         }
-        let request = SendWr {
+        let request = SendRequest {
             wr_id: 0,
             op: Opcode::Send,
             ah: handles[0],
@@ -106,7 +106,7 @@ impl World {
     /// Posts `n` requests of `len` bytes, round robin over the peers, as the queue takes them.
     pub fn post_many(&mut self, op: Opcode, n: u64, len: u32) {
         self.to_post += n;
-        self.request = SendWr { op, len, rkey: self.region.0, ..self.request };
+        self.request = SendRequest { op, len, rkey: self.region.0, ..self.request };
     }
 
     /// Turns until every request has completed.
@@ -241,7 +241,7 @@ impl Side {
     }
 
     fn receive_post(&mut self) -> Result<(), String> {
-        let wr = RecvWr { wr_id: 0, len: u32::from(MTU) };
+        let wr = RecvRequest { wr_id: 0, len: u32::from(MTU) };
         self.engine.post_recv(self.qp, &wr).map(|_| ()).map_err(text)
     }
 
@@ -278,7 +278,7 @@ fn near_posts(world: &mut World) -> Result<(), String> {
                 world.to_post -= 1;
                 world.open += 1;
             }
-            Err(PostError::QueueFull | PostError::CqFull) => break,
+            Err(PostRefusal::QueueFull | PostRefusal::CqFull) => break,
             Err(e) => return Err(text(e)),
         }
     }

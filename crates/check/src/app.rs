@@ -8,8 +8,8 @@ use crate::node::Node;
 use crate::packet::{host_of, ip_of};
 use crate::scenario::{Scenario, stream};
 use srd_core::{
-    Completion, CompletionKind, Opcode, PostError, QpModify, QpState, QpType, Qpn, RecvHandle,
-    RecvWr, SendWr, Status,
+    Completion, CompletionKind, Opcode, PostRefusal, QpModify, QpState, QpType, Qpn, RecvHandle,
+    RecvRequest, SendRequest, Status,
 };
 use srd_fabric::{NS, Ps, US};
 
@@ -109,7 +109,7 @@ impl Node {
         self.app.wr_id += 1;
         let short = !led.calm && s.machine.bad > 0 && self.app.draw.percent(3);
         let len = if short { 16 } else { u32::from(s.config.mtu) + 40 };
-        let wr = RecvWr { wr_id: self.app.wr_id | 1 << 63, len };
+        let wr = RecvRequest { wr_id: self.app.wr_id | 1 << 63, len };
         let reserved = self.mirror.reserved();
         let (cq_depth, rq_depth) = (self.mirror.cq_depth, s.machine.rq_depth);
         let posted = self.engine.post_recv(qpn, &wr);
@@ -120,9 +120,9 @@ impl Node {
                 q.receives.push_back((h.index, wr.wr_id, len));
                 !twice && h.qp == qpn && q.state.posts_recv()
             }
-            Err(PostError::BadState) => !q.state.posts_recv(),
-            Err(PostError::QueueFull) => q.receives.len() as u32 == rq_depth,
-            Err(PostError::CqFull) => reserved == cq_depth,
+            Err(PostRefusal::BadState) => !q.state.posts_recv(),
+            Err(PostRefusal::QueueFull) => q.receives.len() as u32 == rq_depth,
+            Err(PostRefusal::CqFull) => reserved == cq_depth,
             Err(_) => false,
         };
         led.require(right, Oracle::Post, || format!("{qpn:?}: {wr:?}: {posted:?}"));
@@ -182,7 +182,7 @@ impl Node {
         };
         let imm = self.app.draw.bits() as u32;
         self.app.wr_id += 1;
-        let mut wr = SendWr {
+        let mut wr = SendRequest {
             wr_id: self.app.wr_id,
             op,
             ah: srd_core::AhId(0),
@@ -235,7 +235,7 @@ impl Node {
     }
 
     /// Makes a request wrong.
-    fn spoil(&mut self, wr: &mut SendWr, region: Option<Region>) {
+    fn spoil(&mut self, wr: &mut SendRequest, region: Option<Region>) {
         match self.app.draw.below(5) {
             0 => wr.qkey ^= 1,
             1 => wr.dst_qpn.0 ^= 0x80,
@@ -250,7 +250,7 @@ impl Node {
     }
 
     /// Posts a request and checks the answer.
-    pub fn post(&mut self, s: &Scenario, led: &mut Ledger, qpn: Qpn, wr: SendWr) {
+    pub fn post(&mut self, s: &Scenario, led: &mut Ledger, qpn: Qpn, wr: SendRequest) {
         let now = self.clock.read(led.now);
         let posted = self.engine.post_send(now, qpn, &wr);
         self.observed(led);
@@ -267,12 +267,12 @@ impl Node {
                 let fits = rdma || wr.len <= mtu;
                 q.state.posts_send() && known.is_some() && reserved < cq_depth && fits
             }
-            Err(PostError::BadState) => !q.state.posts_send(),
-            Err(PostError::QueueFull) => q.sends >= sq_depth,
-            Err(PostError::CqFull) => reserved == cq_depth,
-            Err(PostError::NoRoom) => live >= wrs_max || self.cfg.contexts_max < 64,
-            Err(PostError::BadLength) => wr.len > mtu && !rdma,
-            Err(PostError::BadAh) => known.is_none(),
+            Err(PostRefusal::BadState) => !q.state.posts_send(),
+            Err(PostRefusal::QueueFull) => q.sends >= sq_depth,
+            Err(PostRefusal::CqFull) => reserved == cq_depth,
+            Err(PostRefusal::NoRoom) => live >= wrs_max || self.cfg.contexts_max < 64,
+            Err(PostRefusal::BadLength) => wr.len > mtu && !rdma,
+            Err(PostRefusal::BadAh) => known.is_none(),
             Err(_) => false,
         };
         led.require(right, Oracle::Post, || format!("{qpn:?}: {wr:?}: {posted:?}"));

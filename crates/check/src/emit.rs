@@ -466,6 +466,6 @@ impl Emitter<'_> {
     }
 }
 
-fn message_of(src_qpn: u16, wr: &srd_core::SendWr) -> Message {
+fn message_of(src_qpn: u16, wr: &srd_core::SendRequest) -> Message {
     Message { src_qpn, dst_qpn: wr.dst_qpn.0, qkey: wr.qkey, msg_id: 0 }
 }

@@ -4,7 +4,7 @@ use crate::cover::Cover;
 use crate::trace::Trace;
 use rustc_hash::FxHashMap;
 use srd_core::wire::Verdict;
-use srd_core::{Access, Opcode, Qpn, SendWr, Status};
+use srd_core::{Access, Opcode, Qpn, SendRequest, Status};
 use srd_fabric::Ps;
 
 /// A broken promise: the oracle that saw it, and what it saw.
@@ -103,7 +103,7 @@ pub struct Req {
     /// Queue pair.
     pub qpn: Qpn,
     /// The request.
-    pub wr: SendWr,
+    pub wr: SendRequest,
     /// An unreliable datagram.
     pub datagram: bool,
     /// Engine it is for, if that exists.

@@ -9,7 +9,7 @@ use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, Backlog, Body, CloseCode, Features, Flags, Header, Message, OpenParams, Packet,
 };
-use srd_core::{Opcode, QpType, SendWr, Time};
+use srd_core::{Opcode, QpType, SendRequest, Time};
 use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps, US};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -323,7 +323,7 @@ impl Machine {
                 let ah = node.mirror.ahs.iter().find(|a| a.1 == ip).map(|a| a.0);
                 let Some(ah) = ah.or_else(|| node.ah_add(now, ip)) else { continue };
                 node.app.wr_id += 1;
-                let wr = SendWr {
+                let wr = SendRequest {
                     wr_id: node.app.wr_id,
                     op: Opcode::Send,
                     ah,

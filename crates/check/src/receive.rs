@@ -6,7 +6,7 @@ use crate::mirror::Expected;
 use crate::node::Node;
 use crate::packet::{Content, Datagram, Owner};
 use srd_core::config::PORT_BASE_DEFAULT;
-use srd_core::counters::Drop;
+use srd_core::counters::DropReason;
 use srd_core::wire::{self, Body, Packet, PacketType, ReadStatus, Verdict};
 use srd_core::{Endpoint, Opcode, Placement, Rx, RxMeta, Span, Target};
 use srd_fabric::Ps;
@@ -67,8 +67,14 @@ impl Node {
             return led.fail(Oracle::Judgment, format!("engine {id} takes a forgery: {p:?}"));
         }
         let key = (id, p.header.dst_tag);
-        let unheard = [Drop::UnknownTag, Drop::BadState, Drop::Replay, Drop::BadHandshake];
-        let more = [Drop::NoRoom, Drop::BadSource, Drop::TooLong, Drop::Unchecked];
+        let unheard = [
+            DropReason::UnknownTag,
+            DropReason::BadState,
+            DropReason::Replay,
+            DropReason::BadHandshake,
+        ];
+        let more =
+            [DropReason::NoRoom, DropReason::BadSource, DropReason::TooLong, DropReason::Unchecked];
         let unheard = unheard.iter().chain(&more);
         let peer = Endpoint { ip: d.src, port: PORT_BASE_DEFAULT + u16::from(p.header.slot) };
         let handshake = matches!(

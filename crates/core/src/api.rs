@@ -92,7 +92,7 @@ pub enum Opcode {
 
 /// A send work request.
 #[derive(Clone, Copy, Debug)]
-pub struct SendWr {
+pub struct SendRequest {
     /// The caller's number, given back in the completion.
     pub wr_id: u64,
     /// What to do.
@@ -115,7 +115,7 @@ pub struct SendWr {
 
 /// A receive work request.
 #[derive(Clone, Copy, Debug)]
-pub struct RecvWr {
+pub struct RecvRequest {
     /// The caller's number, given back in the completion.
     pub wr_id: u64,
     /// Bytes the buffers hold.
@@ -125,7 +125,7 @@ pub struct RecvWr {
 /// Why a post was refused. Nothing was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PostError {
+pub enum PostRefusal {
     /// The queue pair is not in a state that takes this request (EINVAL).
     BadState,
     /// No such queue pair (EINVAL).
@@ -257,7 +257,7 @@ pub enum Rx {
     /// Copy the payload.
     Place(Placement),
     /// The packet was dropped; counted under its reason.
-    Dropped(crate::counters::Drop),
+    Dropped(crate::counters::DropReason),
 }
 
 /// Where payload goes: `len` bytes at `offset` of the target.

@@ -69,14 +69,14 @@ pub struct Counters {
     pub recalls: u64,
     /// Peers that fell silent and were forgotten with all that was kept for them.
     pub contexts_forgotten: u64,
-    /// Per drop reason, indexed by [`Drop`].
-    pub drops: [u64; Drop::COUNT],
+    /// Per drop reason, indexed by [`DropReason`].
+    pub drops: [u64; DropReason::COUNT],
 }
 
 /// Why a well-formed packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Drop {
+pub enum DropReason {
     /// No context has this tag.
     UnknownTag,
     /// The packet does not belong to the state of the context (data before open, …).
@@ -105,7 +105,7 @@ pub enum Drop {
     Unchecked,
 }
 
-impl Drop {
+impl DropReason {
     /// Number of reasons.
     pub const COUNT: usize = 13;
     /// All of them, in order.

@@ -35,6 +35,7 @@ pub mod counters;
 mod engine;
 pub mod events;
 mod hash;
+mod ids;
 mod lane;
 pub mod limits;
 mod objects;

@@ -4,6 +4,7 @@
 //! not in the context, so that who holds one peer can give another its turn.
 
 use crate::api::{AsyncEvent, Endpoint};
+use crate::ids::Ctx;
 use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX};
 use srd_wire::Body;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ pub(crate) struct Control {
 /// A probe that is to leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeOut {
-    pub ci: u32,
+    pub ci: Ctx,
     pub path: u8,
     /// Payload of the packet that it is as large as; 0: no larger than it must be.
     pub size: u16,
@@ -32,7 +33,7 @@ pub(crate) struct ProbeOut {
 }
 
 impl ProbeOut {
-    pub fn small(ci: u32, path: u8) -> Self {
+    pub fn small(ci: Ctx, path: u8) -> Self {
         Self { ci, path, size: 0, asks: false }
     }
 }
@@ -51,12 +52,12 @@ const PARKED: u8 = 8;
 pub(crate) struct Outbox {
     control: VecDeque<Control>,
     /// Contexts whose answer to an Open or a Challenge waits to leave.
-    answers: VecDeque<u32>,
-    acks: VecDeque<u32>,
+    answers: VecDeque<Ctx>,
+    acks: VecDeque<Ctx>,
     probes: VecDeque<ProbeOut>,
-    closes: VecDeque<u32>,
-    ready: VecDeque<u32>,
-    rearm: VecDeque<u32>,
+    closes: VecDeque<Ctx>,
+    ready: VecDeque<Ctx>,
+    rearm: VecDeque<Ctx>,
     /// By context: in which queues it stands.
     marks: Vec<u8>,
     events: VecDeque<AsyncEvent>,
@@ -64,16 +65,16 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Context `ci` begins: it waits for nothing, whatever its number meant before.
-    pub fn context_begin(&mut self, ci: u32) {
-        let i = ci as usize;
+    pub fn context_begin(&mut self, ci: Ctx) {
+        let i = ci.index();
         if self.marks.len() <= i {
             self.marks.resize(i + 1, 0);
         }
         self.marks[i] = 0;
     }
     /// It has ended: what its number stands in is passed over.
-    pub fn context_end(&mut self, ci: u32) {
-        self.marks[ci as usize] = 0;
+    pub fn context_end(&mut self, ci: Ctx) {
+        self.marks[ci.index()] = 0;
     }
 
     /// Whether there is nothing to do before the next timer.
@@ -89,16 +90,16 @@ impl Outbox {
 
     /// Sets a mark; whether it was not set.
     #[inline(always)]
-    fn mark(&mut self, ci: u32, mark: u8) -> bool {
-        let marks = &mut self.marks[ci as usize];
+    fn mark(&mut self, ci: Ctx, mark: u8) -> bool {
+        let marks = &mut self.marks[ci.index()];
         let new = *marks & mark == 0;
         *marks |= mark;
         new
     }
     /// Takes a mark away; whether it was set.
     #[inline(always)]
-    fn unmark(&mut self, ci: u32, mark: u8) -> bool {
-        let Some(marks) = self.marks.get_mut(ci as usize) else { return false };
+    fn unmark(&mut self, ci: Ctx, mark: u8) -> bool {
+        let Some(marks) = self.marks.get_mut(ci.index()) else { return false };
         let was = *marks & mark != 0;
         *marks &= !mark;
         was
@@ -106,14 +107,14 @@ impl Outbox {
 
     /// Puts a context into the round robin of those that send.
     #[inline]
-    pub fn ready_push(&mut self, ci: u32) {
+    pub fn ready_push(&mut self, ci: Ctx) {
         if self.mark(ci, READY) {
             self.ready.push_back(ci);
         }
     }
     /// The next of them.
     #[inline]
-    pub fn ready_pop(&mut self) -> Option<u32> {
+    pub fn ready_pop(&mut self) -> Option<Ctx> {
         loop {
             let ci = self.ready.pop_front()?;
             if self.unmark(ci, READY) {
@@ -122,48 +123,48 @@ impl Outbox {
         }
     }
     /// The one that [`Self::ready_pop`] would give, most likely.
-    pub fn ready_front(&self) -> Option<u32> {
+    pub fn ready_front(&self) -> Option<Ctx> {
         self.ready.front().copied()
     }
 
     /// Something about the context changed: its timer is set anew before anybody asks for it. Many
     /// changes between two polls cost one calculation.
     #[inline]
-    pub fn rearm_push(&mut self, ci: u32) {
+    pub fn rearm_push(&mut self, ci: Ctx) {
         if self.mark(ci, REARM) {
             self.rearm.push_back(ci);
         }
     }
     /// The next context whose timer is to be set anew; it may have ended.
-    pub fn rearm_pop(&mut self) -> Option<u32> {
+    pub fn rearm_pop(&mut self) -> Option<Ctx> {
         let ci = self.rearm.pop_front()?;
         self.unmark(ci, REARM);
         Some(ci)
     }
 
     /// An acknowledgment of the context is due.
-    pub fn ack_push(&mut self, ci: u32) {
+    pub fn ack_push(&mut self, ci: Ctx) {
         if self.mark(ci, ACK) {
             self.acks.push_back(ci);
         }
     }
     /// The next context of which one is due; it may have ended.
-    pub fn ack_pop(&mut self) -> Option<u32> {
+    pub fn ack_pop(&mut self) -> Option<Ctx> {
         let ci = self.acks.pop_front()?;
         self.unmark(ci, ACK);
         Some(ci)
     }
     /// Whether one of this context is due.
-    pub fn ack_waits(&self, ci: u32) -> bool {
-        self.marks[ci as usize] & ACK != 0
+    pub fn ack_waits(&self, ci: Ctx) -> bool {
+        self.marks[ci.index()] & ACK != 0
     }
 
     /// The context waits for room at its address, in a list there. Whether it did not before.
-    pub fn park(&mut self, ci: u32) -> bool {
+    pub fn park(&mut self, ci: Ctx) -> bool {
         self.mark(ci, PARKED)
     }
     /// It waits no longer. Whether it did.
-    pub fn unpark(&mut self, ci: u32) -> bool {
+    pub fn unpark(&mut self, ci: Ctx) -> bool {
         self.unmark(ci, PARKED)
     }
 
@@ -186,10 +187,10 @@ impl Outbox {
     pub fn answers_are_full(&self) -> bool {
         self.answers.len() >= CONTROL_QUEUE_MAX
     }
-    pub fn answer_push(&mut self, ci: u32) {
+    pub fn answer_push(&mut self, ci: Ctx) {
         self.answers.push_back(ci);
     }
-    pub fn answer_pop(&mut self) -> Option<u32> {
+    pub fn answer_pop(&mut self) -> Option<Ctx> {
         self.answers.pop_front()
     }
 
@@ -201,10 +202,10 @@ impl Outbox {
     }
 
     /// The context's Close waits to leave.
-    pub fn close_push(&mut self, ci: u32) {
+    pub fn close_push(&mut self, ci: Ctx) {
         self.closes.push_back(ci);
     }
-    pub fn close_pop(&mut self) -> Option<u32> {
+    pub fn close_pop(&mut self) -> Option<Ctx> {
         self.closes.pop_front()
     }
 
@@ -238,32 +239,35 @@ mod tests {
     #[test]
     fn a_context_stands_in_a_queue_once() {
         let mut out = Outbox::default();
-        (0..2).for_each(|ci| out.context_begin(ci));
-        for ci in [1, 0, 1] {
+        (0..2).for_each(|ci| out.context_begin(Ctx(ci)));
+        for ci in [Ctx(1), Ctx(0), Ctx(1)] {
             out.ready_push(ci);
             out.rearm_push(ci);
             out.ack_push(ci);
         }
-        assert!(out.ack_waits(1));
+        assert!(out.ack_waits(Ctx(1)));
         for pop in [Outbox::ready_pop, Outbox::rearm_pop, Outbox::ack_pop] {
-            assert_eq!([pop(&mut out), pop(&mut out), pop(&mut out)], [Some(1), Some(0), None]);
+            assert_eq!(
+                [pop(&mut out), pop(&mut out), pop(&mut out)],
+                [Some(Ctx(1)), Some(Ctx(0)), None]
+            );
         }
-        assert!(!out.ack_waits(1) && out.is_empty());
-        assert!(out.park(1) && !out.park(1) && out.unpark(1) && !out.unpark(1));
+        assert!(!out.ack_waits(Ctx(1)) && out.is_empty());
+        assert!(out.park(Ctx(1)) && !out.park(Ctx(1)) && out.unpark(Ctx(1)) && !out.unpark(Ctx(1)));
     }
 
     #[test]
     fn who_has_ended_gets_no_turn_and_leaves_none_to_the_next() {
         let mut out = Outbox::default();
-        out.context_begin(0);
-        out.ready_push(0);
-        assert!(out.park(0));
-        out.context_end(0);
-        assert!(!out.unpark(0));
-        out.context_begin(0);
+        out.context_begin(Ctx(0));
+        out.ready_push(Ctx(0));
+        assert!(out.park(Ctx(0)));
+        out.context_end(Ctx(0));
+        assert!(!out.unpark(Ctx(0)));
+        out.context_begin(Ctx(0));
         assert_eq!(out.ready_pop(), None);
-        out.ready_push(0);
-        assert_eq!((out.ready_pop(), out.ready_pop()), (Some(0), None));
+        out.ready_push(Ctx(0));
+        assert_eq!((out.ready_pop(), out.ready_pop()), (Some(Ctx(0)), None));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! owner then names its real deadline), because retransmission timers move later with every
 //! acknowledgment.
 
+use crate::api::WrHandle;
+use crate::ids::{Ctx, Way};
 use crate::time::Time;
 
 const NONE: u32 = u32::MAX;
@@ -13,29 +15,29 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOf {
     /// A context.
-    Context(u32),
+    Context(Ctx),
     /// The paths to an address.
-    Path(u32),
+    Path(Way),
     /// The back-off of a request.
-    Backoff(u32),
+    Backoff(WrHandle),
 }
 
 impl TimerOf {
     /// Its owner's number in the heap.
     pub const fn number(self) -> u32 {
         match self {
-            Self::Context(i) => 3 * i,
-            Self::Path(i) => 3 * i + 1,
-            Self::Backoff(i) => 3 * i + 2,
+            Self::Context(i) => 3 * i.0,
+            Self::Path(i) => 3 * i.0 + 1,
+            Self::Backoff(i) => 3 * i.0 + 2,
         }
     }
 
     /// Whose number it is.
     pub const fn owner(number: u32) -> Self {
         match number % 3 {
-            0 => Self::Context(number / 3),
-            1 => Self::Path(number / 3),
-            _ => Self::Backoff(number / 3),
+            0 => Self::Context(Ctx(number / 3)),
+            1 => Self::Path(Way(number / 3)),
+            _ => Self::Backoff(WrHandle(number / 3)),
         }
     }
 }

@@ -10,7 +10,7 @@ use common::*;
 use core::net::{IpAddr, Ipv4Addr};
 use door::*;
 use puppet::Puppet;
-use srd_core::counters::Drop;
+use srd_core::counters::DropReason;
 use srd_core::wire::{Body, CloseCode, Message, OpenParams, PacketType, Rdma, ReadReq, Verdict};
 use srd_core::*;
 use std::collections::BTreeSet;
@@ -192,7 +192,7 @@ fn a_packet_that_fits_nothing_keeps_no_window_state() {
             h.tx_num -= u32::from(far == 0);
         });
         let drops = p.victim.engine.counters().drops;
-        assert_eq!(drops[Drop::TooFar as usize] + drops[Drop::Replay as usize], 1);
+        assert_eq!(drops[DropReason::TooFar as usize] + drops[DropReason::Replay as usize], 1);
         p.pass(Span::from_secs(2));
         assert!(!p.victim.engine.context_stats()[0].is_active);
     }

@@ -6,7 +6,7 @@ mod common;
 mod puppet;
 use common::*;
 use puppet::Puppet;
-use srd_core::counters::Drop;
+use srd_core::counters::DropReason;
 use srd_core::wire::{AckBlock, Echo};
 use srd_core::*;
 
@@ -72,7 +72,7 @@ fn an_acknowledgment_of_what_was_never_sent_is_refused() {
             }
             a.base = una;
         });
-        let refused = p.victim.engine.counters().drops[Drop::BadAck as usize];
+        let refused = p.victim.engine.counters().drops[DropReason::BadAck as usize];
         assert_eq!((refused, p.victim.statuses()), (1, vec![]), "cum {cum}, bit {bit}");
     }
 }

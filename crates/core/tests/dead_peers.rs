@@ -6,7 +6,7 @@ use common::*;
 use srd_core::*;
 
 /// A request to read all of a region.
-fn read_wr(wr_id: u64, ah: AhId, dst: Qpn, region: (MrKey, u64), len: usize) -> SendWr {
+fn read_wr(wr_id: u64, ah: AhId, dst: Qpn, region: (MrKey, u64), len: usize) -> SendRequest {
     let mut wr = send_wr(wr_id, ah, dst, len);
     (wr.op, wr.rkey, wr.raddr) = (Opcode::Read, region.0.0, region.1);
     wr

@@ -30,7 +30,11 @@ fn a_close_needs_one_round_trip() {
     }
     let c = net.hosts[0].engine.counters();
     assert!(c.contexts_closed > 0, "{c:#?}");
-    assert_eq!((c.resets_received, c.drops[counters::Drop::Replay as usize]), (0, 0), "{c:#?}");
+    assert_eq!(
+        (c.resets_received, c.drops[counters::DropReason::Replay as usize]),
+        (0, 0),
+        "{c:#?}"
+    );
     let known: usize = (1..6).map(|i| peer_of(&net.hosts[i], 0)).sum();
     assert_eq!(known, net.hosts[0].engine.context_stats().len(), "both sides agree");
 }
@@ -107,7 +111,7 @@ fn late_segments_do_not_revive_a_message_that_was_given_up() {
         for i in 0..10 {
             p.net.hosts[1].recv(p.qp[1], i, 100);
         }
-        let wr = |id| SendWr {
+        let wr = |id| SendRequest {
             op: Opcode::WriteImm,
             rkey: key.0,
             raddr: addr,
@@ -235,7 +239,10 @@ fn packets_of_a_former_life_do_not_move_the_replay_window() {
     };
     let packet = |header| wire::Packet { header, ack: None, body, payload_len };
     let engine = &mut p.net.hosts[1].engine;
-    assert_eq!(engine.handle(now, &meta, &packet(stale)), Rx::Dropped(counters::Drop::TooFar));
+    assert_eq!(
+        engine.handle(now, &meta, &packet(stale)),
+        Rx::Dropped(counters::DropReason::TooFar)
+    );
     assert!(matches!(engine.handle(now, &meta, &packet(header)), Rx::Place(_)));
 }
 

@@ -4,7 +4,7 @@
 mod common;
 use common::*;
 use srd_core::config::Integrity;
-use srd_core::counters::Drop;
+use srd_core::counters::DropReason;
 use srd_core::wire::{Features, Flags, PacketType};
 use srd_core::*;
 
@@ -43,7 +43,7 @@ fn exchange(seed: u64, integrity: Integrity, damage: u32) -> (bool, Net) {
     (whole && p.net.hosts[1].region_bytes(key) == written, p.net)
 }
 
-fn drops(net: &Net, why: Drop) -> u64 {
+fn drops(net: &Net, why: DropReason) -> u64 {
     net.hosts.iter().map(|h| h.engine.counters().drops[why as usize]).sum()
 }
 
@@ -128,12 +128,12 @@ fn a_packet_without_its_checksum_is_dropped() {
     assert!(p.net.run_until(Span::from_ms(5), |n| n.hosts[0].sends_done() == 1));
     p.send(0, 2, vec![8; 64]).unwrap();
     let mut out = p.net.hosts[0].transmit(p.net.now);
-    let before = drops(&p.net, Drop::Unchecked);
+    let before = drops(&p.net, DropReason::Unchecked);
     let mut data = out.remove(0);
     assert_eq!(data.header.kind, PacketType::Send);
     data.header.flags.0 &= !Flags::CHECKED;
     p.net.hand_over(data);
-    assert_eq!(drops(&p.net, Drop::Unchecked), before + 1);
+    assert_eq!(drops(&p.net, DropReason::Unchecked), before + 1);
     assert_eq!(p.net.hosts[1].received.len(), 1, "nothing was delivered");
     assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[0].sends_done() == 2));
     assert_eq!(p.net.hosts[1].received, [vec![7; 64], vec![8; 64]]);

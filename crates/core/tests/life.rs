@@ -229,7 +229,7 @@ fn error_state_flushes_everything() {
     p.net.run(Span::from_ms(1));
     assert_eq!(p.net.hosts[0].done.len(), 6);
     assert!(p.net.hosts[0].done.iter().all(|c| c.status == Status::Flushed));
-    assert_eq!(p.send(0, 1, vec![]), Err(PostError::BadState));
+    assert_eq!(p.send(0, 1, vec![]), Err(PostRefusal::BadState));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_destroyed_address_handle_ends_its_sends() {
     let (ah, now) = (p.ah[0], p.net.now);
     p.net.hosts[0].engine.ah_destroy(now, ah).unwrap();
     assert_eq!(all_done(&mut p, 5), [Status::LocalInvalidAh; 5]);
-    assert_eq!(p.send(0, 1, vec![]), Err(PostError::BadAh));
+    assert_eq!(p.send(0, 1, vec![]), Err(PostRefusal::BadAh));
 }
 
 #[test]
@@ -256,16 +256,16 @@ fn full_queues_refuse_and_lose_nothing() {
     let host = &mut p.net.hosts[0].engine;
     assert!(host.post_send(now, qp, &wr).is_ok());
     assert!(host.post_send(now, qp, &wr).is_ok());
-    assert_eq!(host.post_send(now, qp, &wr), Err(PostError::QueueFull));
-    let recv = RecvWr { wr_id: 1, len: 0 };
+    assert_eq!(host.post_send(now, qp, &wr), Err(PostRefusal::QueueFull));
+    let recv = RecvRequest { wr_id: 1, len: 0 };
     assert!(host.post_recv(qp, &recv).is_ok());
-    assert_eq!(host.post_recv(qp, &recv), Err(PostError::CqFull));
+    assert_eq!(host.post_recv(qp, &recv), Err(PostRefusal::CqFull));
     assert_eq!(host.cq_reserved(cq), Some(3));
     assert_eq!(
         host.post_send(now, qp, &send_wr(1, p.ah[0], p.qp[1], 2000)),
-        Err(PostError::BadLength)
+        Err(PostRefusal::BadLength)
     );
-    assert_eq!(host.post_send(now, Qpn(99), &wr), Err(PostError::BadQp));
+    assert_eq!(host.post_send(now, Qpn(99), &wr), Err(PostRefusal::BadQp));
     host.qp_destroy(now, qp).unwrap();
     assert_eq!(host.cq_reserved(cq), Some(0));
 }

@@ -2,10 +2,10 @@
 
 mod common;
 use common::*;
-use srd_core::counters::Drop;
+use srd_core::counters::DropReason;
 use srd_core::*;
 
-fn rdma(op: Opcode, wr_id: u64, p: &Pair, remote: (MrKey, u64), len: usize) -> SendWr {
+fn rdma(op: Opcode, wr_id: u64, p: &Pair, remote: (MrKey, u64), len: usize) -> SendRequest {
     let mut wr = send_wr(wr_id, p.ah[0], p.qp[1], len);
     (wr.op, wr.rkey, wr.raddr, wr.imm) = (op, remote.0.0, remote.1, 0xABCD);
     wr
@@ -131,9 +131,9 @@ fn refusals_have_their_status() {
     let (key, addr) = p.net.hosts[1].region(vec![9; 1000], all);
     let (read_only, _) = p.net.hosts[1].region(vec![9; 1000], Access::REMOTE_READ);
     let now = p.net.now;
-    let bad = |p: &Pair| -> Vec<(SendWr, Status)> {
+    let bad = |p: &Pair| -> Vec<(SendRequest, Status)> {
         let good = rdma(Opcode::Write, 0, p, (key, addr), 100);
-        let with = |f: &dyn Fn(&mut SendWr)| {
+        let with = |f: &dyn Fn(&mut SendRequest)| {
             let mut w = good;
             f(&mut w);
             w
@@ -262,7 +262,7 @@ fn who_guesses_keys_waits_and_nobody_else() {
     w.net.run(Span::from_ms(80));
     let later = w.net.hosts[2].engine.counters().rkey_guesses - judged;
     assert!(later <= 11, "{later} more in 80 ms");
-    let drops = w.net.hosts[2].engine.counters().drops[Drop::KeyGuessing as usize];
+    let drops = w.net.hosts[2].engine.counters().drops[DropReason::KeyGuessing as usize];
     assert!(drops > 0);
     // Another peer writes as ever meanwhile, and what it gets wrong it hears at once.
     for _ in 0..100 {

@@ -85,7 +85,7 @@ impl Crowd {
         let (mut far, ..) = engine(1, now, PEERS);
         let far_qp = Qpn(0);
         for _ in 0..n {
-            far.post_recv(far_qp, &RecvWr { wr_id: 0, len: 100 }).unwrap();
+            far.post_recv(far_qp, &RecvRequest { wr_id: 0, len: 100 }).unwrap();
         }
         let mut c = Self { now, near, far, cq, ended: vec![], steps_max: 0, calls: 0 };
         let address = |i| std::net::IpAddr::V4(std::net::Ipv4Addr::from(0x0A01_0000 + i));

@@ -10,8 +10,8 @@ use srd_core::config::Integrity;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
     Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
-    PostError, QpInit, QpModify, QpState, QpType, Qpn, RecvWr, Rng, Rx, RxMeta, SendWr, Span,
-    Status, Time, Transmit, TxSink,
+    PostRefusal, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest,
+    Span, Status, Time, Transmit, TxSink,
 };
 use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
 use std::net::{IpAddr, Ipv4Addr};
@@ -209,7 +209,7 @@ impl SrdHost {
     }
 
     fn recv_post(&mut self, qpn: Qpn) {
-        let wr = RecvWr { wr_id: 0, len: u32::from(self.settings.engine.mtu) };
+        let wr = RecvRequest { wr_id: 0, len: u32::from(self.settings.engine.mtu) };
         let _ = self.engine.post_recv(qpn, &wr);
     }
 
@@ -296,7 +296,7 @@ impl SrdHost {
                 Verb::WriteImm if len == s.unposted => Opcode::WriteImm,
                 _ => Opcode::Write,
             };
-            let wr = SendWr {
+            let wr = SendRequest {
                 wr_id: i as u64,
                 op,
                 ah: s.ah,
@@ -313,7 +313,7 @@ impl SrdHost {
                     s.open += 1;
                 }
                 // Room comes with a completion of this or another flow.
-                Err(PostError::QueueFull | PostError::CqFull | PostError::NoRoom) => return,
+                Err(PostRefusal::QueueFull | PostRefusal::CqFull | PostRefusal::NoRoom) => return,
                 Err(e) => unreachable!("host {} cannot post flow {}: {e:?}", self.id.0, s.flow),
             }
         }

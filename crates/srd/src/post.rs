@@ -254,7 +254,7 @@ impl QueuePair {
             Err(e) => (WrData::Empty, 0, Some(faults.status_of(e).ok_or(e)?)),
         };
         Ok(SendEntry {
-            wr: srd_core::SendWr {
+            wr: srd_core::SendRequest {
                 wr_id: wr.wr_id,
                 op: wr.op,
                 ah: wr.ah.id(),
@@ -321,7 +321,7 @@ impl QueuePair {
         if fault.is_some() {
             pieces.clear();
         }
-        let wr = srd_core::RecvWr { wr_id: wr.wr_id, len };
+        let wr = srd_core::RecvRequest { wr_id: wr.wr_id, len };
         let entry = RecvEntry { wr, pieces, faulty: fault.is_some() };
         let pushed = rq.ring.push(entry).is_ok();
         debug_assert!(pushed, "receive ring overrun");

@@ -6,7 +6,7 @@ use crate::{
     nic::{CqSide, Nic, QpSide, RecvSlot},
     queue::CqEntry,
 };
-use srd_core::{CqId, Opcode, PostError, Qpn, Status, Time};
+use srd_core::{CqId, Opcode, PostRefusal, Qpn, Status, Time};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -23,18 +23,18 @@ enum Refusal {
     Dropped,
 }
 
-impl From<PostError> for Refusal {
-    fn from(e: PostError) -> Self {
+impl From<PostRefusal> for Refusal {
+    fn from(e: PostRefusal) -> Self {
         match e {
             // Slots were counted when it was posted, but unsolicited completions take slots of
             // the engine that no post asked for, and contexts are the engine's alone: an idle one
             // must go before one to a new peer fits in.
-            PostError::QueueFull | PostError::CqFull | PostError::NoRoom => Self::Held,
-            PostError::BadState => Self::Ended(Status::Flushed),
-            PostError::BadQp => Self::Dropped,
-            PostError::BadAh => Self::Ended(Status::LocalInvalidAh),
-            PostError::BadLength => Self::Ended(Status::LocalBadLength),
-            PostError::BadOpcode => Self::Ended(Status::LocalUnsupportedOp),
+            PostRefusal::QueueFull | PostRefusal::CqFull | PostRefusal::NoRoom => Self::Held,
+            PostRefusal::BadState => Self::Ended(Status::Flushed),
+            PostRefusal::BadQp => Self::Dropped,
+            PostRefusal::BadAh => Self::Ended(Status::LocalInvalidAh),
+            PostRefusal::BadLength => Self::Ended(Status::LocalBadLength),
+            PostRefusal::BadOpcode => Self::Ended(Status::LocalUnsupportedOp),
             _ => Self::Ended(Status::LocalQpInternalError),
         }
     }

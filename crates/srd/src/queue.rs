@@ -9,7 +9,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
-use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvWr, SendWr, Status};
+use srd_core::{CqId, PdId, QpState, QpType, Qpn, RecvRequest, SendRequest, Status};
 use std::{
     collections::VecDeque,
     sync::{
@@ -61,7 +61,7 @@ impl WrData {
 /// A send request on its way to the engine.
 #[derive(Debug)]
 pub(crate) struct SendEntry {
-    pub wr: SendWr,
+    pub wr: SendRequest,
     pub data: WrData,
     /// It ends with this and does nothing.
     pub fault: Option<Status>,
@@ -70,7 +70,7 @@ pub(crate) struct SendEntry {
 /// A receive request on its way to the engine.
 #[derive(Debug)]
 pub(crate) struct RecvEntry {
-    pub wr: RecvWr,
+    pub wr: RecvRequest,
     pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
     /// Its memory is not there: it ends with status 5 when it is to be filled.
     pub faulty: bool,

@@ -45,7 +45,7 @@ fn without_a_receive_it_is_lost_and_counted() {
     assert!(a.next(&b).is_ok(), "nobody promises that it arrives");
     b.assert_quiet(&a);
     let drops = b.device.counters().unwrap().engine.drops;
-    assert_eq!(drops[srd_core::counters::Drop::UdUndeliverable as usize], 1);
+    assert_eq!(drops[srd_core::counters::DropReason::UdUndeliverable as usize], 1);
 }
 
 #[test]

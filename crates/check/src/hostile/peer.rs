@@ -10,8 +10,8 @@ use srd_core::events::{Event, Observer};
 use srd_core::wire::{self, AckBlock, Flags};
 use srd_core::{
     Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
-    QpInit, QpModify, QpState, QpType, Qpn, RecvWr, Rng, Rx, RxMeta, SendWr, Source, Span, Target,
-    Time, Transmit, TxSink,
+    QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest, Source,
+    Span, Target, Time, Transmit, TxSink,
 };
 use std::net::IpAddr;
 
@@ -171,7 +171,7 @@ impl Peer {
             [(self.main.qpn, self.receives), (self.other.qpn, 16)].into_iter().enumerate()
         {
             while self.posted[k] < most {
-                let wr = RecvWr { wr_id: 0, len: u32::from(self.cfg.mtu) };
+                let wr = RecvRequest { wr_id: 0, len: u32::from(self.cfg.mtu) };
                 if self.engine.post_recv(qpn, &wr).is_err() {
                     break;
                 }
@@ -184,7 +184,7 @@ impl Peer {
     pub fn post(&mut self, now: u64, board: &mut Board, job: Job) -> bool {
         let side = if job.main { self.main } else { self.other };
         let ah = self.ah(now, job.dst.ip);
-        let wr = SendWr {
+        let wr = SendRequest {
             wr_id: board.jobs.len() as u64,
             op: job.op,
             ah,

@@ -2,9 +2,10 @@
 //! has other things to do. Worth it for who runs thousands of engines that no cache holds together,
 //! as a simulator does; a device has one, whose state stays in cache.
 
-use crate::api::{Qpn, WrHandle};
+use crate::api::Qpn;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::timer::TimerOf;
 use srd_wire::{AckBlock, Header};
 
@@ -39,13 +40,13 @@ impl<O: Observer> Engine<O> {
             None => self.ahead_of_timer(),
         };
         let Some((ci, c)) = ci.and_then(|ci| Some((ci, self.contexts.find(ci)?))) else { return 0 };
-        let pc = &self.paths.get(c.path_ctx).ctx;
+        let pc = &self.paths.get(c.way).paths;
         match (stage, c.active.as_deref()) {
             (1, _) => {
                 c.ahead()
                     ^ pc.ahead()
                     ^ self.shared.timers.ahead(TimerOf::Context(ci).number())
-                    ^ self.shared.rx.granter.ahead(ci)
+                    ^ self.shared.rx.granter.ahead(ci.0)
             }
             (2, Some(a)) => {
                 let qp = packet.and_then(|p| p.qpn).and_then(|qpn| self.objects.qps.get(qpn));
@@ -84,11 +85,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The context that a timer, or room in the card, most likely concerns.
-    fn ahead_of_timer(&self) -> Option<u32> {
+    fn ahead_of_timer(&self) -> Option<Ctx> {
         let timer = || match TimerOf::owner(self.shared.timers.owner_next()?) {
             TimerOf::Context(ci) => Some(ci),
             TimerOf::Path(pi) => Some(self.paths.get(pi).carrier),
-            TimerOf::Backoff(wi) => Some(self.objects.wrs.find(WrHandle(wi))?.ctx),
+            TimerOf::Backoff(wi) => Some(self.objects.wrs.find(wi)?.ctx),
         };
         self.shared.out.ready_front().or_else(timer)
     }

@@ -3,13 +3,14 @@
 use crate::api::{AhId, Completion, CompletionKind, MrKey, Qpn, RecvHandle, Status, WrHandle};
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::lane::Ending;
 use crate::peer::read_job::{ReadJob, job_abort};
 use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
     /// Ends the requests `list` now, whatever is in flight of them.
-    pub(crate) fn wrs_cancel(&mut self, now: Time, list: &[u32], ending: Ending) {
+    pub(crate) fn wrs_cancel(&mut self, now: Time, list: &[WrHandle], ending: Ending) {
         // Out of queues first, and out of each scoreboard in one pass.
         let mut open = Vec::new();
         for &wi in list {
@@ -31,8 +32,8 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The context of a request, if that is live.
-    fn context_of(&self, wi: u32) -> Option<u32> {
-        self.objects.wrs.find(WrHandle(wi)).map(|w| w.ctx)
+    fn context_of(&self, wi: WrHandle) -> Option<Ctx> {
+        self.objects.wrs.find(wi).map(|w| w.ctx)
     }
 
     /// Flushes a queue pair: sends and receives end with `status`.
@@ -77,7 +78,7 @@ impl<O: Observer> Engine<O> {
         if self.objects.jobs_live == 0 {
             return;
         }
-        for ci in 0..self.contexts.slots() {
+        for ci in self.contexts.numbers() {
             let Some(c) = self.contexts.find_mut(ci) else { continue };
             let Some(a) = c.active.as_mut() else { continue };
             let mut owed = false;

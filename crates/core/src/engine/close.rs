@@ -2,10 +2,11 @@
 //! outstanding.
 
 use crate::api::{AsyncEvent, Rx, Status};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::engine::origins::Prefix;
 use crate::events::{Event, Observer};
+use crate::ids::Ctx;
 use crate::limits::FORGET_STEPS;
 use crate::peer::ContextState;
 use crate::peer::narrow::Narrow;
@@ -30,7 +31,7 @@ impl<O: Observer> Engine<O> {
         }
         for _ in 0..EVICT_SCAN.min(self.contexts.slots()) {
             self.evict_hand = (self.evict_hand + 1) % self.contexts.slots();
-            let ci = self.evict_hand;
+            let ci = Ctx(self.evict_hand);
             let Some(c) = self.contexts.find(ci) else { continue };
             if c.state != ContextState::Open || c.outstanding > 0 {
                 continue;
@@ -47,7 +48,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn close_begin(&mut self, now: Time, ci: u32) {
+    pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if let Ok(from) = c.state.close_begun() {
             c.handshake_round = 0;
@@ -58,7 +59,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Sends a Close (again), or gives up wanting to.
-    pub(crate) fn close_retry(&mut self, now: Time, ci: u32) {
+    pub(crate) fn close_retry(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
         if c.handshake_round >= CLOSE_ROUNDS {
@@ -78,7 +79,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The peer is not done with us: stay open.
-    pub(crate) fn close_withdraw(&mut self, now: Time, ci: u32) {
+    pub(crate) fn close_withdraw(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if let Ok(from) = c.state.close_withdrawn() {
             c.handshake_at = Time::NEVER;
@@ -90,7 +91,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn close_received(&mut self, now: Time, ci: u32) -> Result<Rx, Drop> {
+    pub(crate) fn close_received(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         let done = c.outstanding == 0
             && c.active.as_ref().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
@@ -106,16 +107,16 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    pub(crate) fn close_acked(&mut self, now: Time, ci: u32) -> Result<Rx, Drop> {
+    pub(crate) fn close_acked(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
         if self.contexts.get(ci).state != ContextState::Closing {
-            return Err(Drop::BadState);
+            return Err(DropReason::BadState);
         }
         self.closed(now, ci);
         Ok(Rx::Done)
     }
 
     /// Both sides have dropped it. Work posted meanwhile opens a new context.
-    pub(crate) fn closed(&mut self, now: Time, ci: u32) {
+    pub(crate) fn closed(&mut self, now: Time, ci: Ctx) {
         if self.contexts.get(ci).outstanding == 0 {
             return self.context_end(now, ci);
         }
@@ -141,7 +142,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
-    pub(crate) fn context_abort(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_abort(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint;
         let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
         self.work_end(now, ci, lost);
@@ -150,7 +151,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The peer never answered.
-    pub(crate) fn peer_unreachable(&mut self, now: Time, ci: u32) {
+    pub(crate) fn peer_unreachable(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint;
         self.work_end(now, ci, Status::LocalUnreachRemote);
         self.shared.counters.unresponsive_remote_events += 1;
@@ -160,7 +161,7 @@ impl<O: Observer> Engine<O> {
 
     /// The peer answered once and is silent. Its work ends; the context, and with it the memory of
     /// what was delivered, stays.
-    pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: u32) {
+    pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let peer = c.endpoint;
         // What is still kept for it goes after as long a silence again.
@@ -173,7 +174,7 @@ impl<O: Observer> Engine<O> {
 
     /// The peer speaks, but takes nothing from us, however short and however often: neither
     /// requests nor the word that they are over. The context goes, and the peer is told so.
-    pub(crate) fn peer_deaf(&mut self, now: Time, ci: u32) {
+    pub(crate) fn peer_deaf(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint;
         self.work_end(now, ci, Status::LocalUnrespRemote);
         self.shared.counters.unresponsive_remote_events += 1;
@@ -184,31 +185,31 @@ impl<O: Observer> Engine<O> {
     /// The peer is silent and nothing of ours is outstanding: the context goes with all that was
     /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
     /// A peer that returns after all learns by a reset that it has to begin anew.
-    pub(crate) fn peer_forget(&mut self, now: Time, ci: u32) {
+    pub(crate) fn peer_forget(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint;
         self.shared.counters.contexts_forgotten += 1;
         self.shared.counters.timer_steps += FORGET_STEPS;
-        self.shared.observer.event(now, Event::Forgotten { ctx: ci, peer });
+        self.shared.observer.event(now, Event::Forgotten { ctx: ci.0, peer });
         self.context_end(now, ci);
     }
 
     /// Ends every request of the context with `status`.
-    fn work_end(&mut self, now: Time, ci: u32, status: Status) {
+    fn work_end(&mut self, now: Time, ci: Ctx, status: Status) {
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.work_end(status);
         }
     }
 
     /// The context ceases to exist. It has no work outstanding.
-    pub(crate) fn context_end(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_end(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.outstanding, 0);
-        let path_ctx = c.path_ctx;
+        let way = c.way;
         if let Ok(from) = c.state.ended() {
             self.context_event(now, ci, from);
         }
         self.shared.timers.disarm(TimerOf::Context(ci).number());
-        self.shared.rx.granter.forget(ci);
+        self.shared.rx.granter.forget(ci.0);
         if let Some(mut lane) = self.lane_find(now, ci) {
             let jobs = lane.win.jobs.len() as i32;
             lane.jobs_count(-jobs);
@@ -222,13 +223,13 @@ impl<O: Observer> Engine<O> {
         }
         if let Some(mut a) = c.active.take() {
             let flying: u32 = a.board.drain();
-            let entry = self.paths.get_mut(path_ctx);
-            entry.ctx.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });
+            let entry = self.paths.get_mut(way);
+            entry.paths.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });
             entry.active -= 1;
             a.clear();
             self.pool_return(a);
         }
-        self.shared.inflight_freed(self.paths.get_mut(path_ctx));
-        self.path_context_release(path_ctx);
+        self.shared.inflight_freed(self.paths.get_mut(way));
+        self.path_context_release(way);
     }
 }

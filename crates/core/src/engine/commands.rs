@@ -271,7 +271,7 @@ impl<O: Observer> Engine<O> {
     /// Ends a send request early with `status` (its local memory went away).
     pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) {
         if self.objects.wrs.find(wr).is_some() {
-            self.wrs_cancel(now, &[wr.0], Ending::Complete(status));
+            self.wrs_cancel(now, &[wr], Ending::Complete(status));
         }
     }
 }

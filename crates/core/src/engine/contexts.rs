@@ -3,6 +3,7 @@
 use super::origins::Origins;
 use crate::api::Endpoint;
 use crate::hash::Keyed;
+use crate::ids::Ctx;
 use crate::peer::Context;
 use crate::random::Random;
 use core::hash::BuildHasher;
@@ -13,11 +14,11 @@ use rustc_hash::FxHashMap;
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     slots: Vec<Option<Context>>,
-    free: Vec<u32>,
+    free: Vec<Ctx>,
     /// Tags are random numbers of ours: no keyed hash needed.
-    by_tag: FxHashMap<u32, u32>,
+    by_tag: FxHashMap<u32, Ctx>,
     /// Numbers only: the endpoint is in the context.
-    by_endpoint: HashTable<u32>,
+    by_endpoint: HashTable<Ctx>,
     keyed: Keyed,
     max: u32,
     /// Contexts by network of the peer.
@@ -63,14 +64,14 @@ impl ContextTable {
     }
 
     /// Takes a context in; the caller has made sure that there is room and no other for its peer.
-    pub fn insert(&mut self, c: Context) -> u32 {
+    pub fn insert(&mut self, c: Context) -> Ctx {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.slots.len() as u32 - 1
+            Ctx(self.slots.len() as u32 - 1)
         });
         self.by_tag.insert(c.local_tag, i);
         let hash = self.keyed.hash_one(c.endpoint);
-        self.slots[i as usize] = Some(c);
+        self.slots[i.index()] = Some(c);
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_endpoint.insert_unique(hash, i, |&k| {
             keyed.hash_one(peer_of(slots, k).expect("only live contexts are listed"))
@@ -78,8 +79,8 @@ impl ContextTable {
         i
     }
 
-    pub fn remove(&mut self, i: u32) -> Context {
-        let c = self.slots[i as usize].take().expect("a context ends once");
+    pub fn remove(&mut self, i: Ctx) -> Context {
+        let c = self.slots[i.index()].take().expect("a context ends once");
         self.by_tag.remove(&c.local_tag);
         let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint), |&k| k == i);
         if let Ok(entry) = found {
@@ -90,42 +91,46 @@ impl ContextTable {
     }
 
     /// Gives a context another tag: packets with the old one are strangers' from now on.
-    pub fn retag(&mut self, i: u32, tag: u32) {
+    pub fn retag(&mut self, i: Ctx, tag: u32) {
         let old = core::mem::replace(&mut self.get_mut(i).local_tag, tag);
         self.by_tag.remove(&old);
         self.by_tag.insert(tag, i);
     }
 
-    pub fn by_tag(&self, tag: u32) -> Option<u32> {
+    pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
         self.by_tag.get(&tag).copied()
     }
-    pub fn by_endpoint(&self, e: &Endpoint) -> Option<u32> {
-        let same = |&k: &u32| peer_of(&self.slots, k) == Some(*e);
+    pub fn by_endpoint(&self, e: &Endpoint) -> Option<Ctx> {
+        let same = |&k: &Ctx| peer_of(&self.slots, k) == Some(*e);
         self.by_endpoint.find(self.keyed.hash_one(e), same).copied()
     }
     #[inline(always)]
-    pub fn get(&self, i: u32) -> &Context {
-        self.slots[i as usize].as_ref().expect("only live contexts are referred to")
+    pub fn get(&self, i: Ctx) -> &Context {
+        self.slots[i.index()].as_ref().expect("only live contexts are referred to")
     }
     #[inline(always)]
-    pub fn get_mut(&mut self, i: u32) -> &mut Context {
-        self.slots[i as usize].as_mut().expect("only live contexts are referred to")
+    pub fn get_mut(&mut self, i: Ctx) -> &mut Context {
+        self.slots[i.index()].as_mut().expect("only live contexts are referred to")
     }
-    pub fn find(&self, i: u32) -> Option<&Context> {
-        self.slots.get(i as usize)?.as_ref()
+    pub fn find(&self, i: Ctx) -> Option<&Context> {
+        self.slots.get(i.index())?.as_ref()
     }
-    pub fn find_mut(&mut self, i: u32) -> Option<&mut Context> {
-        self.slots.get_mut(i as usize)?.as_mut()
+    pub fn find_mut(&mut self, i: Ctx) -> Option<&mut Context> {
+        self.slots.get_mut(i.index())?.as_mut()
     }
     /// Slots in use or free: numbers run below this.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Context)> {
-        self.slots.iter().enumerate().filter_map(|(i, s)| s.as_ref().map(|c| (i as u32, c)))
+    /// Numbers of all slots.
+    pub fn numbers(&self) -> impl Iterator<Item = Ctx> + use<> {
+        (0..self.slots()).map(Ctx)
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (Ctx, &Context)> {
+        self.slots.iter().enumerate().filter_map(|(i, s)| s.as_ref().map(|c| (Ctx(i as u32), c)))
     }
 }
 
-fn peer_of(slots: &[Option<Context>], i: u32) -> Option<Endpoint> {
-    slots[i as usize].as_ref().map(|c| c.endpoint)
+fn peer_of(slots: &[Option<Context>], i: Ctx) -> Option<Endpoint> {
+    slots[i.index()].as_ref().map(|c| c.endpoint)
 }

@@ -2,9 +2,10 @@
 
 use crate::api::{Endpoint, Rx, RxMeta};
 use crate::config::Integrity;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::lane::Arrival;
 use crate::limits::REPLAYS_MAX;
 use crate::peer::ContextState;
@@ -22,7 +23,7 @@ impl<O: Observer> Engine<O> {
         now: Time,
         meta: &RxMeta,
         packet: &Packet<'_>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         let from =
             Endpoint { ip: meta.src_ip, port: self.shared.cfg.port_base + u16::from(h.slot) };
@@ -30,7 +31,7 @@ impl<O: Observer> Engine<O> {
             Body::Open(_) | Body::OpenAck(_) | Body::Challenge { .. } | Body::Reset { .. }
                 if self.lacks_checksum(h) =>
             {
-                return Err(Drop::Unchecked);
+                return Err(DropReason::Unchecked);
             }
             Body::Open(p) => {
                 let size = Self::narrow_of(lens(packet), p.mtu);
@@ -45,18 +46,18 @@ impl<O: Observer> Engine<O> {
         let guessed = if planted!(TagUnchecked) { self.contexts.by_endpoint(&from) } else { None };
         let Some(ci) = known.or(guessed) else {
             self.stranger(now, from, h, &packet.body);
-            return Err(Drop::UnknownTag);
+            return Err(DropReason::UnknownTag);
         };
         let c = self.contexts.get(ci);
         if c.endpoint != from {
-            return Err(Drop::BadSource);
+            return Err(DropReason::BadSource);
         }
         if c.limits.checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
-            return Err(Drop::Unchecked);
+            return Err(DropReason::Unchecked);
         }
         if self.gone {
             self.stranger(now, from, h, &packet.body);
-            return Err(Drop::BadState);
+            return Err(DropReason::BadState);
         }
         match packet.body {
             Body::OpenAck(p) => {
@@ -71,7 +72,7 @@ impl<O: Observer> Engine<O> {
             _ => {}
         }
         if packet.payload_len > self.shared.cfg.mtu && !planted!(PayloadLongTaken) {
-            return Err(Drop::TooLong);
+            return Err(DropReason::TooLong);
         }
         self.of_context(now, ci, meta, packet)
     }
@@ -80,10 +81,10 @@ impl<O: Observer> Engine<O> {
     fn of_context(
         &mut self,
         now: Time,
-        ci: u32,
+        ci: Ctx,
         meta: &RxMeta,
         packet: &Packet<'_>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         self.context_proven(now, ci)?;
         self.context_activate(ci);
@@ -92,7 +93,7 @@ impl<O: Observer> Engine<O> {
             // If many were refused in a row, one side has the numbers wrong: the peer is asked for
             // its own.
             let refused = lane.win.replay.refused();
-            if reason == Drop::Replay && refused.is_multiple_of(REPLAYS_MAX) {
+            if reason == DropReason::Replay && refused.is_multiple_of(REPLAYS_MAX) {
                 let _ = self.doubt_begin(now, ci, false);
             }
             return Err(reason);
@@ -122,11 +123,11 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A packet that carries our tag proves that its sender took part in the handshake.
-    fn context_proven(&mut self, now: Time, ci: u32) -> Result<(), Drop> {
+    fn context_proven(&mut self, now: Time, ci: Ctx) -> Result<(), DropReason> {
         let c = self.contexts.get(ci);
         match c.state {
             ContextState::Open | ContextState::Closing => Ok(()),
-            _ if c.peer_tag == 0 => Err(Drop::BadState),
+            _ if c.peer_tag == 0 => Err(DropReason::BadState),
             _ => {
                 self.context_confirm(now, ci);
                 Ok(())

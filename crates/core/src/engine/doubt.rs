@@ -7,9 +7,10 @@
 //! believed only with that number.
 
 use crate::api::{Endpoint, Rx};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::limits::{DOUBT_EVERY, GOODBYE_CHALLENGES};
 use crate::peer::ContextState;
 use crate::peer::doubt::Doubt;
@@ -24,8 +25,8 @@ impl<O: Observer> Engine<O> {
         from: Endpoint,
         h: &Header,
         (echo_tag, code, nonce): (u32, CloseCode, u64),
-    ) -> Result<Rx, Drop> {
-        let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(Drop::UnknownTag) };
+    ) -> Result<Rx, DropReason> {
+        let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(DropReason::UnknownTag) };
         let c = self.contexts.get(ci);
         // An answer to our Open knows our tag only; every other reset must show the peer's.
         let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
@@ -38,7 +39,7 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         if echo_tag == 0 || echo_tag != c.peer_tag {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         self.shared.counters.resets_received += 1;
         match c.state {
@@ -63,13 +64,18 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The number that only the peer of `ci` can know, while it is doubted.
-    fn doubt_nonce(&self, ci: u32) -> Option<u64> {
+    fn doubt_nonce(&self, ci: Ctx) -> Option<u64> {
         self.contexts.get(ci).active.as_ref()?.doubt.as_ref().map(|d| d.nonce)
     }
 
     /// Asks the peer whether it still has the context, if it was not asked a moment ago. A peer
     /// that has taken leave is given less time to contradict.
-    pub(crate) fn doubt_begin(&mut self, now: Time, ci: u32, goodbye: bool) -> Result<(), Drop> {
+    pub(crate) fn doubt_begin(
+        &mut self,
+        now: Time,
+        ci: Ctx,
+        goodbye: bool,
+    ) -> Result<(), DropReason> {
         self.context_activate(ci);
         let retry = self.shared.cfg.loss.open_retry;
         let last_word = now + retry.scale((1 << GOODBYE_CHALLENGES) - 1, 1);
@@ -83,7 +89,7 @@ impl<O: Observer> Engine<O> {
             return Ok(());
         }
         if now < a.doubt_next {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         let nonce = self.secrets.or(&mut self.shared.rng).next_u64().max(1);
         let a = self.contexts.get_mut(ci).act();
@@ -97,7 +103,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Sends a Challenge (again).
-    fn doubt_ask(&mut self, now: Time, ci: u32) {
+    fn doubt_ask(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
@@ -112,7 +118,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The timer of the doubt fired.
-    pub(crate) fn doubt_fire(&mut self, now: Time, ci: u32) {
+    pub(crate) fn doubt_fire(&mut self, now: Time, ci: Ctx) {
         let seen = self.shared.seen(now);
         let c = self.contexts.get(ci);
         let Some(d) = c.active.as_ref().and_then(|a| a.doubt) else { return };
@@ -143,7 +149,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    fn doubt_end(&mut self, now: Time, ci: u32) {
+    fn doubt_end(&mut self, now: Time, ci: Ctx) {
         let a = self.contexts.get_mut(ci).act();
         a.doubt = None;
         a.doubt_next = now + DOUBT_EVERY;
@@ -151,10 +157,15 @@ impl<O: Observer> Engine<O> {
     }
 
     /// An answer to a Challenge within a context: the peer has it. What it counts is right.
-    pub(crate) fn doubt_refuted(&mut self, now: Time, ci: u32, p: &OpenParams) -> Result<Rx, Drop> {
+    pub(crate) fn doubt_refuted(
+        &mut self,
+        now: Time,
+        ci: Ctx,
+        p: &OpenParams,
+    ) -> Result<Rx, DropReason> {
         let doubt = self.contexts.get(ci).active.as_ref().and_then(|a| a.doubt);
         let Some(asked) = doubt.filter(|d| d.nonce == p.cookie).map(|d| d.newest) else {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         };
         self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
@@ -168,17 +179,17 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A Challenge within a context: its sender doubts that we have it.
-    pub(crate) fn doubted(&mut self, ci: u32, echo_tag: u32, nonce: u64) -> Result<Rx, Drop> {
+    pub(crate) fn doubted(&mut self, ci: Ctx, echo_tag: u32, nonce: u64) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         if echo_tag != c.local_tag || c.peer_tag == 0 || nonce == 0 {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         self.open_ack_send(ci, nonce, 0);
         Ok(Rx::Done)
     }
 
     /// The peer has lost the context, and has proved it.
-    fn peer_lost(&mut self, now: Time, ci: u32) {
+    fn peer_lost(&mut self, now: Time, ci: Ctx) {
         if self.contexts.get(ci).state == ContextState::Closing {
             self.closed(now, ci);
         } else {

@@ -75,12 +75,12 @@ impl EngineConfig {
 impl<O: Observer> Engine<O> {
     /// Bytes held for the peer of `c`, its address included.
     pub(crate) fn held_bytes(&self, c: &Context) -> usize {
-        let entry = self.paths.get(c.path_ctx);
+        let entry = self.paths.get(c.way);
         size_of::<Context>()
             + TABLES_BYTES
             + c.active.as_ref().map_or(0, |a| a.held_bytes())
             + size_of::<PathEntry>()
-            + entry.ctx.held_bytes()
+            + entry.paths.held_bytes()
             + entry.mtu.held_bytes()
     }
 }

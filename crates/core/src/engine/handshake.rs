@@ -6,10 +6,11 @@
 
 use crate::api::{Endpoint, Rx};
 use crate::config::Integrity;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
 use crate::events::{Event, Observer};
+use crate::ids::Ctx;
 use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
 use crate::outbox::Control;
 use crate::peer::narrow::Narrow;
@@ -20,7 +21,7 @@ use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
     /// The context for `peer`, made and opening if there is none. `None`: the table is full.
-    pub(crate) fn context_for(&mut self, now: Time, peer: Endpoint) -> Option<u32> {
+    pub(crate) fn context_for(&mut self, now: Time, peer: Endpoint) -> Option<Ctx> {
         if let Some(ci) = self.contexts.by_endpoint(&peer) {
             self.context_activate(ci);
             return Some(ci);
@@ -31,14 +32,14 @@ impl<O: Observer> Engine<O> {
         Some(ci)
     }
 
-    fn context_create(&mut self, now: Time, peer: Endpoint, state: ContextState) -> Option<u32> {
+    fn context_create(&mut self, now: Time, peer: Endpoint, state: ContextState) -> Option<Ctx> {
         self.contexts_evict(now, peer.ip);
         if self.contexts.is_full() {
             return None;
         }
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
-        let path_ctx = self.path_context_for(peer.ip);
-        let mut c = Peer::new(peer, state, tag, path_ctx, now);
+        let way = self.path_context_for(peer.ip);
+        let mut c = Peer::new(peer, state, tag, way, now);
         let mut secret = self.secrets.or(&mut self.shared.rng);
         c.psn_idle = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
@@ -51,14 +52,14 @@ impl<O: Observer> Engine<O> {
         let ci = self.contexts.insert(Context::new(c));
         self.shared.out.context_begin(ci);
         self.shared.rx.flows.context_begin(ci);
-        self.paths.get_mut(path_ctx).contexts += 1;
-        let event = Event::Context { ctx: ci, peer, from: "", to: state.name() };
+        self.paths.get_mut(way).contexts += 1;
+        let event = Event::Context { ctx: ci.0, peer, from: "", to: state.name() };
         self.shared.observer.event(now, event);
         Some(ci)
     }
 
     /// Leases window state.
-    pub(crate) fn context_activate(&mut self, ci: u32) {
+    pub(crate) fn context_activate(&mut self, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if c.active.is_some() {
             return;
@@ -66,13 +67,13 @@ impl<O: Observer> Engine<O> {
         let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
         a.start(c.psn_idle, c.rx_cum_idle, c.rx_tx_num_max);
         c.active = Some(a);
-        let path_ctx = c.path_ctx;
-        self.paths.get_mut(path_ctx).active += 1;
+        let way = c.way;
+        self.paths.get_mut(way).active += 1;
         // Whatever it was leased for may come to nothing: then it is given back after a while.
         self.shared.out.rearm_push(ci);
     }
 
-    pub(crate) fn open_params(&self, ci: u32) -> OpenParams {
+    pub(crate) fn open_params(&self, ci: Ctx) -> OpenParams {
         let c = self.contexts.get(ci);
         let cfg = &self.shared.cfg;
         let mut features = Features::ECN;
@@ -97,7 +98,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Sends an Open and arms its retry.
-    pub(crate) fn open_send(&mut self, now: Time, ci: u32) {
+    pub(crate) fn open_send(&mut self, now: Time, ci: Ctx) {
         let params = self.open_params(ci);
         let retry = self.shared.cfg.loss.open_retry;
         let max = self.shared.cfg.loss.rto_max.max(retry);
@@ -117,7 +118,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
-    pub(crate) fn context_open_too(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_open_too(&mut self, now: Time, ci: Ctx) {
         let from = self.contexts.get_mut(ci).state.open_wanted();
         if from.is_ok() {
             self.context_event(now, ci, ContextState::HalfOpen);
@@ -129,7 +130,7 @@ impl<O: Observer> Engine<O> {
     /// confirmation was lost, it has dropped the context after a while, and work that was sent into
     /// it would end as if the peer had restarted. So it is opened again: a peer that still has it
     /// says so.
-    pub(crate) fn context_reopen(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_reopen(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let unused = c.outstanding == 1 && c.active.as_ref().is_some_and(|a| a.board.is_empty());
         if c.proven || !unused {
@@ -149,14 +150,14 @@ impl<O: Observer> Engine<O> {
         h: &Header,
         p: &OpenParams,
         size: Option<u16>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         self.shared.counters.opens_received += 1;
         if h.dst_tag != 0 || p.tag == 0 {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         if !can_serve(p) {
             self.open_refuse(now, from, p.tag, CloseCode::BadParams);
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         if let Some(ci) = self.contexts.by_endpoint(&from) {
             return self.open_again(now, ci, from, p, size);
@@ -175,11 +176,11 @@ impl<O: Observer> Engine<O> {
     fn open_again(
         &mut self,
         now: Time,
-        ci: u32,
+        ci: Ctx,
         from: Endpoint,
         p: &OpenParams,
         size: Option<u16>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
         if planted!(RestartContinues) && c.state == ContextState::Open {
@@ -234,7 +235,7 @@ impl<O: Observer> Engine<O> {
         from: Endpoint,
         p: &OpenParams,
         size: Option<u16>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let crowded = self.contexts.origins.is_full(from.ip, &self.shared.cfg);
         let made = if crowded {
             self.contexts_evict(now, from.ip);
@@ -244,7 +245,7 @@ impl<O: Observer> Engine<O> {
         };
         let Some(ci) = made else {
             self.open_refuse(now, from, p.tag, CloseCode::NoRoom);
-            return Err(Drop::NoRoom);
+            return Err(DropReason::NoRoom);
         };
         self.peer_params_set(ci, p);
         self.open_answer(ci, size);
@@ -253,7 +254,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A context that is never confirmed goes after a while.
-    fn half_open_arm(&mut self, now: Time, ci: u32) {
+    fn half_open_arm(&mut self, now: Time, ci: Ctx) {
         self.contexts.get_mut(ci).handshake_at = now + self.shared.cfg.loss.unreachable_after;
         self.shared.out.rearm_push(ci);
     }
@@ -263,13 +264,13 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Answers an Open that proves `size`, or all: with as many bytes where it was not a full one.
-    fn open_answer(&mut self, ci: u32, size: Option<u16>) {
+    fn open_answer(&mut self, ci: Ctx, size: Option<u16>) {
         self.narrow_heard(ci, size);
         let len = size.map_or(0, |s| s.saturating_add(srd_wire::OVERHEAD_BYTES as u16));
         self.open_ack_send(ci, 0, len);
     }
 
-    fn peer_params_set(&mut self, ci: u32, p: &OpenParams) {
+    fn peer_params_set(&mut self, ci: Ctx, p: &OpenParams) {
         let (own_mtu, own_window) = (self.shared.cfg.mtu, self.shared.cfg.window);
         let checking = self.shared.cfg.integrity == Integrity::On;
         let c = self.contexts.get_mut(ci);
@@ -298,22 +299,22 @@ impl<O: Observer> Engine<O> {
             a.window.reset(cum);
             a.replay.reset(newest);
         }
-        let path_ctx = c.path_ctx;
+        let way = c.way;
         if c.peer.grants(&self.shared.cfg) {
-            self.paths.get_mut(path_ctx).ctx.credits_begin();
+            self.paths.get_mut(way).paths.credits_begin();
         }
     }
 
     pub(crate) fn open_acked(
         &mut self,
         now: Time,
-        ci: u32,
+        ci: Ctx,
         p: &OpenParams,
         size: Option<u16>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         if p.echo_tag != c.local_tag || p.tag == 0 || !can_serve(p) {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
         match c.state {
@@ -337,12 +338,12 @@ impl<O: Observer> Engine<O> {
                 Ok(Rx::Done)
             }
             _ if c.peer_tag == p.tag => Ok(Rx::Done),
-            _ => Err(Drop::BadHandshake),
+            _ => Err(DropReason::BadHandshake),
         }
     }
 
     /// An Open answered at the first try gives the first RTT: base and first window rest on it.
-    fn handshake_rtt(&mut self, now: Time, ci: u32) {
+    fn handshake_rtt(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
         // Who was told our tag before our Open left can answer before it gets the Open.
@@ -351,26 +352,26 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let opened_at = Time(c.handshake_at.0.saturating_sub(retry.0));
-        let path_ctx = c.path_ctx;
-        let pc = &mut self.paths.get_mut(path_ctx).ctx;
+        let way = c.way;
+        let pc = &mut self.paths.get_mut(way).paths;
         pc.on_echo(now, 0, now.since(opened_at), false);
         // It may have been the answer that a retired path waited for.
-        self.shared.path_changes(now, self.paths.get_mut(path_ctx));
+        self.shared.path_changes(now, self.paths.get_mut(way));
     }
 
     pub(crate) fn challenged(
         &mut self,
         now: Time,
-        ci: u32,
+        ci: Ctx,
         echo_tag: u32,
         cookie: u64,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let c = self.contexts.get_mut(ci);
         if c.state != ContextState::Opening {
             return self.doubted(ci, echo_tag, cookie);
         }
         if echo_tag != c.local_tag {
-            return Err(Drop::BadHandshake);
+            return Err(DropReason::BadHandshake);
         }
         if c.cookie != cookie {
             c.cookie = cookie;
@@ -381,7 +382,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The peer holds our tag: data may flow.
-    pub(crate) fn context_confirm(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_confirm(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let Ok(from) = c.state.confirmed() else { return };
         c.handshake_at = Time::NEVER;
@@ -398,7 +399,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The handshake timer fired.
-    pub(crate) fn handshake_fire(&mut self, now: Time, ci: u32) {
+    pub(crate) fn handshake_fire(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get(ci);
         if c.handshake_at > now {
             return;
@@ -426,7 +427,7 @@ impl<O: Observer> Engine<O> {
 
     /// The work that an opening context was for was withdrawn. A peer that has our answer counts it
     /// as open: then it goes only if the peer does not use it.
-    fn context_unwanted(&mut self, now: Time, ci: u32) {
+    fn context_unwanted(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if c.peer_tag == 0 {
             return self.context_end(now, ci);
@@ -438,13 +439,13 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A new tag: what comes under the old one is a stranger's.
-    pub(crate) fn context_retag(&mut self, ci: u32) {
+    pub(crate) fn context_retag(&mut self, ci: Ctx) {
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         self.contexts.retag(ci, tag);
     }
 
     /// Tells the observer of a move, and counts contexts that are half open.
-    pub(crate) fn context_event(&mut self, now: Time, ci: u32, from: ContextState) {
+    pub(crate) fn context_event(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get(ci);
         let (peer, to) = (c.endpoint, c.state.name());
         for (state, begins) in [(from, false), (c.state, true)] {
@@ -452,7 +453,7 @@ impl<O: Observer> Engine<O> {
                 self.contexts.origins.half_open(peer.ip, begins);
             }
         }
-        self.shared.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
+        self.shared.observer.event(now, Event::Context { ctx: ci.0, peer, from: from.name(), to });
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::api::Endpoint;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::outbox::Control;
 use crate::peer::Answer;
 use srd_wire::Body;
@@ -13,12 +14,12 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A handshake packet of context `ci`: it takes a transmission number like any other.
-    pub(crate) fn control_push_of(&mut self, ci: u32, body: Body, padded_len: u16) {
+    pub(crate) fn control_push_of(&mut self, ci: Ctx, body: Body, padded_len: u16) {
         let control = self.control_of(ci, body, padded_len);
         self.shared.control_push(control);
     }
 
-    pub(crate) fn control_of(&mut self, ci: u32, body: Body, padded_len: u16) -> Control {
+    pub(crate) fn control_of(&mut self, ci: Ctx, body: Body, padded_len: u16) -> Control {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (dst, dst_tag, psn) = (c.endpoint, c.peer_tag, c.psn_next());
@@ -27,7 +28,7 @@ impl<O: Observer> Engine<O> {
 
     /// Answers an Open, or the Challenge whose number is `cookie`. However often a peer asks before
     /// the answer can leave, it is one.
-    pub(crate) fn open_ack_send(&mut self, ci: u32, cookie: u64, padded_len: u16) {
+    pub(crate) fn open_ack_send(&mut self, ci: Ctx, cookie: u64, padded_len: u16) {
         let full = self.shared.out.answers_are_full();
         let answer = &mut self.contexts.get_mut(ci).answer;
         if full && !answer.waits {

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::{Ctx, Way};
 use crate::limits::REARMS_MAX;
 use crate::outbox::ProbeOut;
 use crate::path::PathContext;
@@ -19,7 +20,7 @@ const IDLE_PROBES_MIN: u8 = 3;
 
 impl<O: Observer> Engine<O> {
     /// The next thing context `ci` has to do by itself.
-    fn context_deadline(&mut self, now: Time, ci: u32) -> Time {
+    fn context_deadline(&mut self, now: Time, ci: Ctx) -> Time {
         let c = self.contexts.get(ci);
         let at = c.handshake_at.min(c.pace_at).min(c.idle_at);
         self.lane_find(now, ci).map_or(at, |lane| at.min(lane.deadline()))
@@ -48,7 +49,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn context_timer_fire(&mut self, now: Time, ci: u32) {
+    pub(crate) fn context_timer_fire(&mut self, now: Time, ci: Ctx) {
         if self.contexts.find(ci).is_none() {
             return;
         }
@@ -88,7 +89,7 @@ impl<O: Observer> Engine<O> {
 
     /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
     /// probe asks for its lower edge, ever more rarely. If no answer comes, it is forgotten.
-    fn idle_fire(&mut self, now: Time, ci: u32) {
+    fn idle_fire(&mut self, now: Time, ci: Ctx) {
         let idle_after = self.shared.cfg.idle_after;
         let mut lane = self.lane(now, ci);
         let heard = lane.peer.last_heard;
@@ -104,7 +105,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Gives the window state of an idle context back; its numbers stay.
-    fn context_rest(&mut self, now: Time, ci: u32) {
+    fn context_rest(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         c.idle_at = Time::NEVER;
         let Some(mut a) = c.active.take() else { return };
@@ -112,16 +113,16 @@ impl<O: Observer> Engine<O> {
         c.rx_cum_idle = a.window.cum();
         self.shared.out.unpark(ci);
         a.clear();
-        let path_ctx = c.path_ctx;
+        let way = c.way;
         self.pool_return(a);
-        let way = self.paths.get_mut(path_ctx);
-        way.active -= 1;
-        if way.active == 0 && way.ctx.is_idle() {
-            way.ctx.acquit_beyond_summary();
-            self.shared.path_changes(now, way);
-            way.ctx.shrink();
-            way.waiters = Vec::new();
-            self.shared.timers.disarm(TimerOf::Path(path_ctx).number());
+        let entry = self.paths.get_mut(way);
+        entry.active -= 1;
+        if entry.active == 0 && entry.paths.is_idle() {
+            entry.paths.acquit_beyond_summary();
+            self.shared.path_changes(now, entry);
+            entry.paths.shrink();
+            entry.waiters = Vec::new();
+            self.shared.timers.disarm(TimerOf::Path(way).number());
         }
     }
 
@@ -133,7 +134,7 @@ impl<O: Observer> Engine<O> {
 
     // ---- paths ---------------------------------------------------------------------------------
 
-    pub(crate) fn path_context_for(&mut self, ip: IpAddr) -> u32 {
+    pub(crate) fn path_context_for(&mut self, ip: IpAddr) -> Way {
         if let Some(i) = self.paths.by_ip(&ip) {
             return i;
         }
@@ -144,26 +145,26 @@ impl<O: Observer> Engine<O> {
         self.paths.insert(ip, pc)
     }
 
-    pub(crate) fn path_context_release(&mut self, path_ctx: u32) {
-        let entry = self.paths.get_mut(path_ctx);
+    pub(crate) fn path_context_release(&mut self, way: Way) {
+        let entry = self.paths.get_mut(way);
         entry.contexts -= 1;
         if entry.contexts == 0 {
-            self.shared.timers.disarm(TimerOf::Path(path_ctx).number());
-            if let Some(gone) = self.paths.remove(path_ctx) {
+            self.shared.timers.disarm(TimerOf::Path(way).number());
+            if let Some(gone) = self.paths.remove(way) {
                 self.shared.sizes.forget(&gone);
             }
         }
     }
 
-    pub(crate) fn path_timer_fire(&mut self, now: Time, pi: u32) {
+    pub(crate) fn path_timer_fire(&mut self, now: Time, pi: Way) {
         let Some(way) = self.paths.find_mut(pi) else { return };
         if way.active == 0 {
             return;
         }
         let ci = way.carrier;
-        let open = |c: &&Context| c.path_ctx == pi && c.state == ContextState::Open;
+        let open = |c: &&Context| c.way == pi && c.state == ContextState::Open;
         let carrier = self.contexts.find(ci).filter(open);
-        while let Some(path) = way.ctx.probe_poll(now) {
+        while let Some(path) = way.paths.probe_poll(now) {
             if let Some(c) = carrier {
                 // It returns only if it carries what is sent.
                 let search = self.shared.cfg.mtu_search;
@@ -189,6 +190,7 @@ impl<O: Observer> Engine<O> {
             return;
         }
         while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
+            let ci = Ctx(ci);
             let Some(mut lane) = self.lane_find(now, ci) else { continue };
             let granted = &mut lane.peer.credit_granted;
             *granted = granted.wrapping_add(bytes.div_ceil(64));
@@ -201,8 +203,7 @@ impl<O: Observer> Engine<O> {
 
     /// Whether requests of this engine are under way to anybody.
     pub fn has_work(&self) -> bool {
-        (0..self.contexts.slots())
-            .any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding > 0))
+        self.contexts.numbers().any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding > 0))
     }
 
     /// For an engine that is about to go away in peace: asks every peer with which something was
@@ -213,7 +214,7 @@ impl<O: Observer> Engine<O> {
     pub fn peace_make(&mut self, now: Time) -> u32 {
         self.leaving = true;
         let mut open = 0;
-        for ci in 0..self.contexts.slots() {
+        for ci in self.contexts.numbers() {
             let Some(c) = self.contexts.find(ci) else { continue };
             match c.state {
                 ContextState::Closing => open += 1,
@@ -234,7 +235,7 @@ impl<O: Observer> Engine<O> {
     /// end their outstanding requests soon, instead of after the silence of a peer that is gone.
     pub fn shutdown(&mut self, _now: Time) {
         self.gone = true;
-        for ci in 0..self.contexts.slots() {
+        for ci in self.contexts.numbers() {
             if self.contexts.find(ci).is_some() {
                 self.leave_tell(ci);
             }
@@ -242,7 +243,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Tells the peer of a context that this engine goes away.
-    pub(crate) fn leave_tell(&mut self, ci: u32) {
+    pub(crate) fn leave_tell(&mut self, ci: Ctx) {
         let c = self.contexts.get(ci);
         if c.peer_tag != 0 {
             self.shared.counters.resets_sent += 1;

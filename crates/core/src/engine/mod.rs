@@ -25,13 +25,14 @@ pub use ahead::{Coming, LOOK_AHEAD_STAGES};
 pub use commands::ObjectError;
 
 use crate::api::{
-    AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostError, Qpn, RecvHandle,
-    RecvWr, Rx, RxMeta, SendWr, TxSink, WrHandle,
+    AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostRefusal, Qpn, RecvHandle,
+    RecvRequest, Rx, RxMeta, SendRequest, TxSink, WrHandle,
 };
 use crate::config::EngineConfig;
 use crate::counters::Counters;
 use crate::events::Observer;
 use crate::hash::Keyed;
+use crate::ids::Ctx;
 use crate::lane::Lane;
 use crate::lane::Shared;
 use crate::limits::TIMER_STEPS_MAX;
@@ -108,17 +109,17 @@ impl<O: Observer> Engine<O> {
 
     /// The lane of context `ci`, if there is such a context and its window state is leased.
     #[inline]
-    pub(crate) fn lane_find(&mut self, now: Time, ci: u32) -> Option<Lane<'_, O>> {
+    pub(crate) fn lane_find(&mut self, now: Time, ci: Ctx) -> Option<Lane<'_, O>> {
         let Context { peer, active } = self.contexts.find_mut(ci)?;
         let win = active.as_deref_mut()?;
-        let way = self.paths.get_mut(peer.path_ctx);
+        let way = self.paths.get_mut(peer.way);
         let (objects, shared) = (&mut self.objects, &mut self.shared);
         Some(Lane { now, ci, peer, win, way, objects, shared })
     }
 
     /// The same where the window state is known to be leased.
     #[inline]
-    pub(crate) fn lane(&mut self, now: Time, ci: u32) -> Lane<'_, O> {
+    pub(crate) fn lane(&mut self, now: Time, ci: Ctx) -> Lane<'_, O> {
         self.lane_find(now, ci).expect("window state is leased before traffic")
     }
 
@@ -126,12 +127,17 @@ impl<O: Observer> Engine<O> {
 
     /// Takes a send request in. It ends with exactly one completion, or with
     /// [`AsyncEvent::WrReleased`] if its queue pair is destroyed first.
-    pub fn post_send(&mut self, now: Time, qp: Qpn, wr: &SendWr) -> Result<WrHandle, PostError> {
+    pub fn post_send(
+        &mut self,
+        now: Time,
+        qp: Qpn,
+        wr: &SendRequest,
+    ) -> Result<WrHandle, PostRefusal> {
         self.send_post(now, qp, wr)
     }
 
     /// Takes a receive in.
-    pub fn post_recv(&mut self, qp: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> {
+    pub fn post_recv(&mut self, qp: Qpn, wr: &RecvRequest) -> Result<RecvHandle, PostRefusal> {
         self.recv_post(qp, wr)
     }
 
@@ -274,17 +280,17 @@ impl<O: Observer> Engine<O> {
     pub fn path_stats(&self, ip: IpAddr) -> Vec<PathStats> {
         let mut v = Vec::new();
         if let Some(i) = self.paths.by_ip(&ip) {
-            self.paths.get(i).ctx.stats(&mut v);
+            self.paths.get(i).paths.stats(&mut v);
         }
         v
     }
 
     /// What is known of each peer, for tools and oracles.
     pub fn context_stats(&self) -> Vec<ContextStats> {
-        let stats = |(i, c): (u32, &crate::peer::Context)| {
-            let pc = &self.paths.get(c.path_ctx).ctx;
+        let stats = |(i, c): (Ctx, &crate::peer::Context)| {
+            let pc = &self.paths.get(c.way).paths;
             ContextStats {
-                ctx: i,
+                ctx: i.0,
                 peer: c.endpoint,
                 state: c.state.name(),
                 outstanding: c.outstanding,

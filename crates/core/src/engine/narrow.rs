@@ -10,6 +10,7 @@
 
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::path::below;
 use crate::peer::ContextState;
 use crate::peer::narrow::Narrow;
@@ -25,13 +26,13 @@ const ROUNDS: u8 = 10;
 
 impl<O: Observer> Engine<O> {
     /// The size in use for the address of a context, before the peer's is known.
-    fn open_size(&self, ci: u32) -> u16 {
+    fn open_size(&self, ci: Ctx) -> u16 {
         let c = self.contexts.get(ci);
-        self.shared.cfg.mtu.min(self.paths.get(c.path_ctx).mtu.size())
+        self.shared.cfg.mtu.min(self.paths.get(c.way).mtu.size())
     }
 
     /// The lengths of the Opens that leave now.
-    pub(crate) fn open_lens(&mut self, ci: u32) -> ArrayVec<u16, 2> {
+    pub(crate) fn open_lens(&mut self, ci: Ctx) -> ArrayVec<u16, 2> {
         let full = self.shared.cfg.open_padded_len;
         let mut lens = ArrayVec::from_iter([full]);
         if full == 0 || !self.shared.cfg.mtu_search {
@@ -64,13 +65,13 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The peer's Open proves that size, or all.
-    pub(crate) fn narrow_heard(&mut self, ci: u32, size: Option<u16>) {
+    pub(crate) fn narrow_heard(&mut self, ci: Ctx, size: Option<u16>) {
         let c = self.contexts.get_mut(ci);
         c.narrow.heard = c.narrow.heard.max(size.unwrap_or(u16::MAX));
     }
 
     /// Our Open of that size was answered; `None`: the full one. Whether the context opens.
-    pub(crate) fn narrow_answered(&mut self, now: Time, ci: u32, size: Option<u16>) -> bool {
+    pub(crate) fn narrow_answered(&mut self, now: Time, ci: Ctx, size: Option<u16>) -> bool {
         let known = self.open_size(ci);
         let c = self.contexts.get_mut(ci);
         let Some(size) = size.filter(|&s| s < known && self.shared.cfg.mtu_search) else {
@@ -92,9 +93,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
-    pub(crate) fn narrow_take(&mut self, now: Time, ci: u32, from: ContextState) {
+    pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
-        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.path_ctx, c.endpoint.ip);
+        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.way, c.endpoint.ip);
         let own = from == ContextState::Opening && n.rounds >= ROUNDS;
         let size = if own { n.answered } else { n.heard };
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {

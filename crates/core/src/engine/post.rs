@@ -1,10 +1,12 @@
 //! Posting: check, promise a completion slot, find the context, join its queue.
 
 use crate::api::{
-    AhId, Endpoint, Opcode, PostError, QpType, Qpn, RecvHandle, RecvWr, SendWr, WrHandle,
+    AhId, Endpoint, Opcode, PostRefusal, QpType, Qpn, RecvHandle, RecvRequest, SendRequest,
+    WrHandle,
 };
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::limits::RDMA_BYTES_MAX;
 use crate::objects::memory::Ah;
 use crate::peer::ContextState;
@@ -15,19 +17,19 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         qpn: Qpn,
-        wr: &SendWr,
-    ) -> Result<WrHandle, PostError> {
+        wr: &SendRequest,
+    ) -> Result<WrHandle, PostRefusal> {
         let (send_cq, rnr_retry) = self.send_check(qpn, wr)?;
-        let ah = *self.objects.ahs.get(wr.ah).ok_or(PostError::BadAh)?;
+        let ah = *self.objects.ahs.get(wr.ah).ok_or(PostRefusal::BadAh)?;
         let port = self.shared.cfg.port_base + u16::from(wr.dst_qpn.slot());
-        let cq = self.objects.cqs.get_mut(send_cq).ok_or(PostError::BadQp)?;
+        let cq = self.objects.cqs.get_mut(send_cq).ok_or(PostRefusal::BadQp)?;
         if !cq.has_room() {
-            return Err(PostError::CqFull);
+            return Err(PostRefusal::CqFull);
         }
         if !self.objects.wrs.has_room() {
-            return Err(PostError::NoRoom);
+            return Err(PostRefusal::NoRoom);
         }
-        let ci = self.context_through(now, wr.ah, &ah, port).ok_or(PostError::NoRoom)?;
+        let ci = self.context_through(now, wr.ah, &ah, port).ok_or(PostRefusal::NoRoom)?;
         let reserved = self.objects.cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
         debug_assert!(reserved);
         let i = self.objects.wrs.alloc(*wr, qpn, ci, rnr_retry);
@@ -56,11 +58,11 @@ impl<O: Observer> Engine<O> {
             _ => self.shared.out.ready_push(ci),
         }
         self.shared.out.rearm_push(ci);
-        Ok(WrHandle(i))
+        Ok(i)
     }
 
     /// The context to `port` at the handle's address: most often the one used last through it.
-    fn context_through(&mut self, now: Time, id: AhId, ah: &Ah, port: u16) -> Option<u32> {
+    fn context_through(&mut self, now: Time, id: AhId, ah: &Ah, port: u16) -> Option<Ctx> {
         if let Some((ci, tag)) = ah.last
             && self.contexts.find(ci).is_some_and(|c| c.local_tag == tag && c.endpoint.port == port)
         {
@@ -73,26 +75,30 @@ impl<O: Observer> Engine<O> {
         Some(ci)
     }
 
-    fn send_check(&self, qpn: Qpn, wr: &SendWr) -> Result<(crate::api::CqId, u8), PostError> {
-        let qp = self.objects.qps.get(qpn).ok_or(PostError::BadQp)?;
+    fn send_check(
+        &self,
+        qpn: Qpn,
+        wr: &SendRequest,
+    ) -> Result<(crate::api::CqId, u8), PostRefusal> {
+        let qp = self.objects.qps.get(qpn).ok_or(PostRefusal::BadQp)?;
         if !qp.state.posts_send() {
-            return Err(PostError::BadState);
+            return Err(PostRefusal::BadState);
         }
         let max = match (qp.init.kind, wr.op) {
             (_, Opcode::Send | Opcode::SendImm) => u32::from(self.shared.cfg.mtu),
             (QpType::Srd, _) => RDMA_BYTES_MAX,
-            (QpType::Ud, _) => return Err(PostError::BadOpcode),
+            (QpType::Ud, _) => return Err(PostRefusal::BadOpcode),
         };
         if wr.len > max {
-            return Err(PostError::BadLength);
+            return Err(PostRefusal::BadLength);
         }
         if qp.sq_used >= qp.init.sq_depth {
-            return Err(PostError::QueueFull);
+            return Err(PostRefusal::QueueFull);
         }
         Ok((qp.init.send_cq, qp.rnr_retry))
     }
 
-    fn count_posted(&mut self, wr: &SendWr) {
+    fn count_posted(&mut self, wr: &SendRequest) {
         let n = &mut self.shared.counters;
         match wr.op {
             Opcode::Send | Opcode::SendImm => {
@@ -107,17 +113,21 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn recv_post(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<RecvHandle, PostError> {
-        let qp = self.objects.qps.get_mut(qpn).ok_or(PostError::BadQp)?;
+    pub(crate) fn recv_post(
+        &mut self,
+        qpn: Qpn,
+        wr: &RecvRequest,
+    ) -> Result<RecvHandle, PostRefusal> {
+        let qp = self.objects.qps.get_mut(qpn).ok_or(PostRefusal::BadQp)?;
         if !qp.state.posts_recv() {
-            return Err(PostError::BadState);
+            return Err(PostRefusal::BadState);
         }
         if qp.rq.len() == qp.init.rq_depth {
-            return Err(PostError::QueueFull);
+            return Err(PostRefusal::QueueFull);
         }
-        let cq = self.objects.cqs.get_mut(qp.init.recv_cq).ok_or(PostError::BadQp)?;
+        let cq = self.objects.cqs.get_mut(qp.init.recv_cq).ok_or(PostRefusal::BadQp)?;
         if !planted!(ReceiveUnreserved) && !cq.reserve() {
-            return Err(PostError::CqFull);
+            return Err(PostRefusal::CqFull);
         }
         let index = qp.rq.push(*wr).expect("room was checked");
         Ok(RecvHandle { qp: qpn, index })

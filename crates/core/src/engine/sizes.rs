@@ -3,6 +3,7 @@
 
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Way;
 use crate::limits::MTU_MIN;
 use crate::path::{Found, next_below};
 use crate::peer::ContextState;
@@ -39,7 +40,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Packets to the address are no larger than `size` from now on.
-    pub(crate) fn size_limit(&mut self, now: Time, pi: u32, size: u16) {
+    pub(crate) fn size_limit(&mut self, now: Time, pi: Way, size: u16) {
         let way = self.paths.get_mut(pi);
         let news = way.mtu.limit(now, size);
         self.shared.sizes.recount(way);
@@ -49,12 +50,12 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The timer of the paths to an address has fired.
-    pub(crate) fn mtu_fire(&mut self, now: Time, pi: u32) {
+    pub(crate) fn mtu_fire(&mut self, now: Time, pi: Way) {
         self.mtu_look(now, pi);
         self.shared.sizes.recount(self.paths.get_mut(pi));
     }
 
-    fn mtu_look(&mut self, now: Time, pi: u32) {
+    fn mtu_look(&mut self, now: Time, pi: Way) {
         let (seen, rxq_drops) = (self.shared.seen(now), self.shared.rx.rxq_drops);
         let way = self.paths.get_mut(pi);
         // The answers may wait in our socket.
@@ -62,7 +63,7 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let carrier = way.mtu.carrier().unwrap_or(way.carrier);
-        let known = self.contexts.find(carrier).filter(|c| c.path_ctx == pi);
+        let known = self.contexts.find(carrier).filter(|c| c.way == pi);
         let Some(full) = known.map(|c| c.limits.mtu) else {
             return way.mtu.search_end(now);
         };

@@ -4,6 +4,7 @@ use crate::api::{Transmit, TxSink};
 use crate::config::Integrity;
 use crate::engine::Engine;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::outbox::Control;
 use crate::peer::{Answer, ContextState, Numbered};
 use crate::time::Time;
@@ -111,9 +112,9 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A Close leaves: the context may be idle.
-    fn emit_close(&mut self, now: Time, ci: u32, out: &mut Out<'_, impl TxSink>) {
+    fn emit_close(&mut self, now: Time, ci: Ctx, out: &mut Out<'_, impl TxSink>) {
         let c = self.contexts.get_mut(ci);
-        let way = &mut self.paths.get_mut(c.path_ctx).ctx;
+        let way = &mut self.paths.get_mut(c.way).paths;
         let path = way.ack_path_choose(now, false, &mut self.shared.rng);
         let (tx_num, una, psn) = (c.tx_num_take(), c.una(), c.psn_next());
         let backlog = c.active.as_ref().map_or(0, |a| a.backlog_packets(c.limits.mtu));

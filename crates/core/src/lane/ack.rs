@@ -72,6 +72,6 @@ impl<O: Observer> Lane<'_, O> {
         if planted!(VerdictToldOnce) {
             self.win.verdicts.clear();
         }
-        self.way.ctx.ack_sent(self.now, path, tx_num as u16);
+        self.way.paths.ack_sent(self.now, path, tx_num as u16);
     }
 }

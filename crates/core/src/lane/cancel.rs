@@ -17,7 +17,7 @@ pub(crate) enum Ending {
 
 impl<O: Observer> Lane<'_, O> {
     /// Ends request `wi` with `status` now, whatever is in flight of it.
-    pub(crate) fn wr_cancel(&mut self, wi: u32, status: Status) {
+    pub(crate) fn wr_cancel(&mut self, wi: WrHandle, status: Status) {
         let psns = self.wr_withdraw(wi);
         if psns > 0 {
             self.board_withdraw(psns);
@@ -27,13 +27,13 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Takes everything of request `wi` out of queues. Returns how many of its PSNs are open, for
     /// [`Self::board_withdraw`].
-    pub(crate) fn wr_withdraw(&mut self, wi: u32) -> u32 {
+    pub(crate) fn wr_withdraw(&mut self, wi: WrHandle) -> u32 {
         self.wr_uncut(wi);
         let w = self.objects.wrs.get_mut(wi);
         let psns = w.open;
         if psns > 0 {
             w.withdrawn = true;
-            self.win.recuts.retain(|r| r.kind != Kind::Write || r.wr != wi);
+            self.win.recuts.retain(|r| r.kind != Kind::Write || r.wr != wi.0);
         }
         w.open = 0;
         w.awaited = 0;
@@ -50,7 +50,7 @@ impl<O: Observer> Lane<'_, O> {
             let open =
                 e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
             self.shared.counters.cancel_steps += 1;
-            if !open || self.objects.wrs.find(WrHandle(e.wr)).is_none_or(|w| !w.withdrawn) {
+            if !open || self.objects.wrs.find(e.request()).is_none_or(|w| !w.withdrawn) {
                 continue;
             }
             (e.kind, e.len) = (Kind::Tombstone, 0);
@@ -62,7 +62,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The withdrawn request `wi` ends.
-    pub(crate) fn wr_cancelled(&mut self, wi: u32, ending: Ending) {
+    pub(crate) fn wr_cancelled(&mut self, wi: WrHandle, ending: Ending) {
         match ending {
             Ending::Complete(status) => self.wr_end(wi, status),
             Ending::Release => {
@@ -72,7 +72,7 @@ impl<O: Observer> Lane<'_, O> {
                 {
                     cq.release(1);
                 }
-                self.shared.event_push(AsyncEvent::WrReleased(WrHandle(wi)));
+                self.shared.event_push(AsyncEvent::WrReleased(wi));
             }
         }
         self.ready_push();

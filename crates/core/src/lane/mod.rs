@@ -18,6 +18,7 @@ pub(crate) use shared::Shared;
 
 use crate::api::RxMeta;
 use crate::events::{Event, Observer};
+use crate::ids::Ctx;
 use crate::objects::Objects;
 use crate::path::table::PathEntry;
 use crate::peer::{Peer, Window};
@@ -36,7 +37,7 @@ pub(crate) struct Arrival {
 pub(crate) struct Lane<'a, O: Observer> {
     pub now: Time,
     /// Number of the context.
-    pub ci: u32,
+    pub ci: Ctx,
     pub peer: &'a mut Peer,
     /// Its window state.
     pub win: &'a mut Window,
@@ -75,7 +76,7 @@ impl<O: Observer> Lane<'_, O> {
             self.peer.handshake_at = Time::NEVER;
             self.peer.handshake_round = 0;
             let (peer, to) = (self.peer.endpoint, self.peer.state.name());
-            let event = Event::Context { ctx: self.ci, peer, from: from.name(), to };
+            let event = Event::Context { ctx: self.ci.0, peer, from: from.name(), to };
             self.shared.observer.event(self.now, event);
             self.ready_push();
         }

@@ -50,7 +50,7 @@ fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
 impl<O: Observer> Lane<'_, O> {
     /// One PSN of request `wi` was judged.
     #[inline(always)]
-    pub(crate) fn wr_segment_done(&mut self, wi: u32, kind: Kind, verdict: Verdict) {
+    pub(crate) fn wr_segment_done(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
         self.objects.wrs.get_mut(wi).open -= 1;
         if verdict == Verdict::Ok {
             self.wr_check_done(wi);
@@ -60,7 +60,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     #[cold]
-    fn wr_segment_refused(&mut self, wi: u32, kind: Kind, verdict: Verdict) {
+    fn wr_segment_refused(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
         let w = self.objects.wrs.get(wi);
         let again = may_come_again(w, kind, verdict);
         self.refusal_note();
@@ -81,7 +81,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Ends the request if nothing of it is open.
     #[inline]
-    pub(crate) fn wr_check_done(&mut self, wi: u32) {
+    pub(crate) fn wr_check_done(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get(wi);
         if w.open > 0 && !planted!(FirstSegmentCompletes) {
             return;
@@ -95,14 +95,14 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Whether read `wi`, refused as busy, is tried again: not counted, but for a bounded time.
-    fn busy_bear(&mut self, wi: u32) -> bool {
+    fn busy_bear(&mut self, wi: WrHandle) -> bool {
         let w = self.objects.wrs.get_mut(wi);
         w.busy_since = w.busy_since.min(self.now);
         self.now.since(w.busy_since) < self.shared.cfg.loss.busy_after
     }
 
     /// Parks a refused request; it comes back with a new PSN and the same message id.
-    fn wr_back_off(&mut self, wi: u32, kind: Kind) {
+    fn wr_back_off(&mut self, wi: WrHandle, kind: Kind) {
         let cfg = self.shared.cfg.rnr;
         let w = self.objects.wrs.get_mut(wi);
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
@@ -132,7 +132,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The back-off of request `wi` is over: it joins its flow again, in front.
-    pub(crate) fn backoff_end(&mut self, wi: u32) {
+    pub(crate) fn backoff_end(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get_mut(wi);
         debug_assert_eq!(w.state, WrState::Backoff);
         w.state = WrState::Queued;
@@ -148,7 +148,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The request will end with `status` (the first one given) once none of its PSNs is open;
     /// what is not cut yet never will be.
-    pub(crate) fn wr_fail(&mut self, wi: u32, status: Status) {
+    pub(crate) fn wr_fail(&mut self, wi: WrHandle, status: Status) {
         self.wr_uncut(wi);
         let w = self.objects.wrs.get_mut(wi);
         if w.failed.is_none() {
@@ -160,7 +160,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Takes what is not cut out of the queues.
-    pub(crate) fn wr_uncut(&mut self, wi: u32) {
+    pub(crate) fn wr_uncut(&mut self, wi: WrHandle) {
         let w = *self.objects.wrs.get(wi);
         match w.state {
             WrState::Sent => return,
@@ -183,7 +183,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The request ends now: its slot is freed and its completion delivered.
-    pub(crate) fn wr_end(&mut self, wi: u32, status: Status) {
+    pub(crate) fn wr_end(&mut self, wi: WrHandle, status: Status) {
         let w = self.wr_retire(wi);
         self.count_ended(w.wr.op, status);
         let Some(qp) = self.objects.qps.get(w.qp) else { return };
@@ -191,7 +191,7 @@ impl<O: Observer> Lane<'_, O> {
         cq.push(Completion {
             wr_id: w.wr.wr_id,
             status,
-            kind: CompletionKind::Send(WrHandle(wi), w.wr.op),
+            kind: CompletionKind::Send(wi, w.wr.op),
             qpn: w.qp,
             byte_len: w.wr.len,
             imm: None,
@@ -202,7 +202,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
-    pub(crate) fn wr_retire(&mut self, wi: u32) -> crate::objects::wr::Wqe {
+    pub(crate) fn wr_retire(&mut self, wi: WrHandle) -> crate::objects::wr::Wqe {
         let w = self.objects.wrs.retire(wi);
         if w.state == WrState::Backoff {
             self.shared.timers.disarm(TimerOf::Backoff(wi).number());

@@ -5,6 +5,7 @@ use crate::api::AsyncEvent;
 use crate::config::EngineConfig;
 use crate::counters::Counters;
 use crate::events::Observer;
+use crate::ids::Ctx;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
 use crate::rate::Granter;
@@ -113,21 +114,21 @@ impl Flows {
     }
 
     /// Context `ci` begins.
-    pub fn context_begin(&mut self, ci: u32) {
-        let i = ci as usize;
+    pub fn context_begin(&mut self, ci: Ctx) {
+        let i = ci.index();
         if self.heard.len() <= i {
             self.heard.resize(i + 1, Time::NEVER);
         }
     }
     /// It has ended.
-    pub fn context_end(&mut self, ci: u32) {
+    pub fn context_end(&mut self, ci: Ctx) {
         self.note(Time::NEVER, ci, false);
     }
 
     /// The sender was heard; it has more to come, or not.
     #[inline]
-    pub fn note(&mut self, now: Time, ci: u32, more: bool) {
-        let heard = &mut self.heard[ci as usize];
+    pub fn note(&mut self, now: Time, ci: Ctx, more: bool) {
+        let heard = &mut self.heard[ci.index()];
         let had = *heard != Time::NEVER;
         *heard = if more { now } else { Time::NEVER };
         if had != more {
@@ -137,8 +138,8 @@ impl Flows {
 
     /// The peer was heard, and has not said whether it has more to come.
     #[inline]
-    pub fn heard(&mut self, now: Time, ci: u32) {
-        let heard = &mut self.heard[ci as usize];
+    pub fn heard(&mut self, now: Time, ci: Ctx) {
+        let heard = &mut self.heard[ci.index()];
         if *heard != Time::NEVER {
             *heard = now;
         }
@@ -181,16 +182,16 @@ mod tests {
     fn silent_senders_give_their_share_back() {
         const SILENCE: Span = Span(100);
         let mut f = Flows::new(Time(0));
-        (0..40).for_each(|ci| f.context_begin(ci));
-        (0..40).for_each(|ci| f.note(Time(5), ci, true));
-        f.note(Time(6), 3, false);
-        f.note(Time(6), 3, false);
+        (0..40).for_each(|ci| f.context_begin(Ctx(ci)));
+        (0..40).for_each(|ci| f.note(Time(5), Ctx(ci), true));
+        f.note(Time(6), Ctx(3), false);
+        f.note(Time(6), Ctx(3), false);
         assert_eq!(f.count(Time(50), SILENCE), 39);
-        f.heard(Time(90), 0);
-        f.heard(Time(90), 3);
+        f.heard(Time(90), Ctx(0));
+        f.heard(Time(90), Ctx(3));
         assert_eq!(f.count(Time(150), SILENCE), 39 - 30, "32 are looked at, of which two stay");
         assert_eq!(f.count(Time(151), SILENCE), 1);
-        f.context_end(0);
+        f.context_end(Ctx(0));
         assert_eq!(f.count(Time(152), SILENCE), 1, "nobody: the whole is for who comes");
     }
 }

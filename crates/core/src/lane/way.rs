@@ -55,7 +55,7 @@ impl<O: Observer> Shared<O> {
     /// Tells of paths that were retired or returned, and sets the timer of the address.
     pub fn path_changes(&mut self, now: Time, way: &mut PathEntry) {
         let ip = way.ip;
-        while let Some(change) = way.ctx.change_take() {
+        while let Some(change) = way.paths.change_take() {
             let (from, to) = if change.live { ("retired", "live") } else { ("live", "retired") };
             if change.live {
                 self.counters.paths_returned += 1;
@@ -86,9 +86,9 @@ impl<O: Observer> Shared<O> {
         let Some(ci) = way.mtu.carrier() else { return };
         let Some(full) = full else { return way.mtu.search_end(now) };
         let (aligned, rxq_drops) = (self.cfg.mtu_aligned(), self.rx.rxq_drops);
-        let PathEntry { ctx, mtu, ip, .. } = way;
-        let wait = ctx.answer_wait();
-        let path_any = || ctx.path_any(now, &mut self.rng);
+        let PathEntry { paths, mtu, ip, .. } = way;
+        let wait = paths.answer_wait();
+        let path_any = || paths.path_any(now, &mut self.rng);
         mtu.step_begin(now, (wait, rxq_drops), (*ip, full, aligned), path_any, |path, size| {
             self.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });

@@ -1,6 +1,7 @@
 //! Protection domains, memory regions and address handles: numbers and rights, no pointers.
 
 use crate::api::{Access, AhId, MrKey, PdId};
+use crate::ids::Ctx;
 use crate::limits::MRS_MAX;
 use crate::objects::keys::KeyMaker;
 use crate::random::Random;
@@ -81,7 +82,7 @@ pub(crate) struct Ah {
     pub ip: IpAddr,
     /// The context used last through this handle: its number and our tag, which proves that the
     /// number still means the same context.
-    pub last: Option<(u32, u32)>,
+    pub last: Option<(Ctx, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +127,7 @@ impl AhTable {
         }
     }
     /// Remembers the context used last through `id`.
-    pub fn note_context(&mut self, id: AhId, ci: u32, tag: u32) {
+    pub fn note_context(&mut self, id: AhId, ci: Ctx, tag: u32) {
         if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
             a.last = Some((ci, tag));
         }

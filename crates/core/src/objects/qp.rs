@@ -1,6 +1,6 @@
 //! Queue pairs: state machine, receive queue, limits.
 
-use crate::api::{CqId, PdId, QpType, Qpn, RecvWr};
+use crate::api::{CqId, PdId, QpType, Qpn, RecvRequest};
 use crate::limits;
 use crate::state::state_machine;
 use crate::time::Time;
@@ -99,17 +99,17 @@ pub struct QpAttr {
 /// order but its slot number is what the device keeps the buffers under.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
-    slots: Vec<RecvWr>,
+    slots: Vec<RecvRequest>,
     head: u32,
     len: u32,
 }
 
 impl RecvQueue {
     fn new(depth: u32) -> Self {
-        Self { slots: vec![RecvWr { wr_id: 0, len: 0 }; depth as usize], head: 0, len: 0 }
+        Self { slots: vec![RecvRequest { wr_id: 0, len: 0 }; depth as usize], head: 0, len: 0 }
     }
     /// Takes a receive in; its slot, or `None` when full.
-    pub fn push(&mut self, wr: RecvWr) -> Option<u32> {
+    pub fn push(&mut self, wr: RecvRequest) -> Option<u32> {
         let depth = self.slots.len() as u32;
         if self.len == depth {
             return None;
@@ -120,11 +120,11 @@ impl RecvQueue {
         Some(slot)
     }
     /// The receive that the next message gets.
-    pub fn front(&self) -> Option<(u32, RecvWr)> {
+    pub fn front(&self) -> Option<(u32, RecvRequest)> {
         (self.len > 0).then(|| (self.head, self.slots[self.head as usize]))
     }
     /// Consumes it.
-    pub fn pop(&mut self) -> Option<(u32, RecvWr)> {
+    pub fn pop(&mut self) -> Option<(u32, RecvRequest)> {
         let front = self.front()?;
         self.head = (self.head + 1) % self.slots.len() as u32;
         self.len -= 1;

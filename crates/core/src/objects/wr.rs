@@ -1,6 +1,7 @@
 //! The table of send work requests: one slot per request from post to completion.
 
-use crate::api::{AhId, Opcode, Qpn, SendWr, Status, WrHandle};
+use crate::api::{AhId, Opcode, Qpn, SendRequest, Status, WrHandle};
+use crate::ids::Ctx;
 use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
 use crate::objects::tiling::Tiling;
 use crate::time::Time;
@@ -19,10 +20,10 @@ pub(crate) enum WrState {
 /// A send work request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wqe {
-    pub wr: SendWr,
+    pub wr: SendRequest,
     pub qp: Qpn,
     /// Reliability context it goes through.
-    pub ctx: u32,
+    pub ctx: Ctx,
     pub msg_id: u32,
     pub state: WrState,
     /// Bytes that have PSNs.
@@ -88,7 +89,7 @@ impl WrTable {
     }
 
     /// Takes a slot. The caller has made sure that there is one.
-    pub fn alloc(&mut self, wr: SendWr, qp: Qpn, ctx: u32, rnr_retry: u8) -> u32 {
+    pub fn alloc(&mut self, wr: SendRequest, qp: Qpn, ctx: Ctx, rnr_retry: u8) -> WrHandle {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.generation.push(0);
@@ -121,16 +122,16 @@ impl WrTable {
             older: NIL,
             newer: NIL,
         });
-        i
+        WrHandle(i)
     }
 
     /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
     /// way out.
-    pub fn retire(&mut self, i: u32) -> Wqe {
+    pub fn retire(&mut self, h: WrHandle) -> Wqe {
         if planted!(HandleEarly) {
-            self.free.push(i);
+            self.free.push(h.0);
         }
-        self.slots[i as usize].take().expect("ended twice: a request ends once")
+        self.slots[h.0 as usize].take().expect("ended twice: a request ends once")
     }
 
     /// The completion or release of a retired request has come out: its handle may be used again.
@@ -140,12 +141,12 @@ impl WrTable {
         }
     }
 
-    pub fn get(&self, i: u32) -> &Wqe {
-        self.slots[i as usize].as_ref().expect("only live requests are referred to")
+    pub fn get(&self, h: WrHandle) -> &Wqe {
+        self.slots[h.0 as usize].as_ref().expect("only live requests are referred to")
     }
 
-    pub fn get_mut(&mut self, i: u32) -> &mut Wqe {
-        self.slots[i as usize].as_mut().expect("only live requests are referred to")
+    pub fn get_mut(&mut self, h: WrHandle) -> &mut Wqe {
+        self.slots[h.0 as usize].as_mut().expect("only live requests are referred to")
     }
 
     /// The request behind a handle from outside.
@@ -154,16 +155,17 @@ impl WrTable {
     }
 
     /// The live request with this message id, if it belongs to `ctx`.
-    pub fn by_msg_id(&self, msg_id: u32, ctx: u32) -> Option<u32> {
+    pub fn by_msg_id(&self, msg_id: u32, ctx: Ctx) -> Option<WrHandle> {
         let i = msg_id & 0xFFFF;
         let w = self.slots.get(i as usize)?.as_ref()?;
-        (w.msg_id == msg_id && w.ctx == ctx || planted!(ReadLateTaken)).then_some(i)
+        (w.msg_id == msg_id && w.ctx == ctx || planted!(ReadLateTaken)).then_some(WrHandle(i))
     }
 
     /// Live requests that `pick` picks.
-    pub fn select(&self, pick: impl Fn(&Wqe) -> bool) -> Vec<u32> {
+    pub fn select(&self, pick: impl Fn(&Wqe) -> bool) -> Vec<WrHandle> {
         let live = self.slots.iter().enumerate();
-        live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(i as u32)).collect()
+        live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(WrHandle(i as u32)))
+            .collect()
     }
 
     /// For looking ahead: the first requests.
@@ -195,24 +197,24 @@ impl Default for WrList {
 
 impl WrList {
     /// One of them.
-    pub fn front(&self) -> Option<u32> {
-        (self.newest != NIL).then_some(self.newest)
+    pub fn front(&self) -> Option<WrHandle> {
+        (self.newest != NIL).then_some(WrHandle(self.newest))
     }
-    pub fn push(&mut self, t: &mut WrTable, i: u32) {
-        t.get_mut(i).older = self.newest;
+    pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
+        t.get_mut(h).older = self.newest;
         if self.newest != NIL {
-            t.get_mut(self.newest).newer = i;
+            t.get_mut(WrHandle(self.newest)).newer = h.0;
         }
-        self.newest = i;
+        self.newest = h.0;
     }
     /// Takes request `w`, which has left the table, out.
     pub fn unlink(&mut self, t: &mut WrTable, w: &Wqe) {
         match w.newer {
             NIL => self.newest = w.older,
-            newer => t.get_mut(newer).older = w.older,
+            newer => t.get_mut(WrHandle(newer)).older = w.older,
         }
         if w.older != NIL {
-            t.get_mut(w.older).newer = w.newer;
+            t.get_mut(WrHandle(w.older)).newer = w.newer;
         }
     }
 }
@@ -234,58 +236,58 @@ impl WrQueue {
     pub fn is_empty(&self) -> bool {
         self.head == NIL
     }
-    pub fn front(&self) -> Option<u32> {
-        (self.head != NIL).then_some(self.head)
+    pub fn front(&self) -> Option<WrHandle> {
+        (self.head != NIL).then_some(WrHandle(self.head))
     }
-    pub fn push_back(&mut self, t: &mut WrTable, i: u32) {
-        self.put(t, i, self.tail, NIL);
+    pub fn push_back(&mut self, t: &mut WrTable, h: WrHandle) {
+        self.put(t, h, self.tail, NIL);
     }
-    pub fn push_front(&mut self, t: &mut WrTable, i: u32) {
-        self.put(t, i, NIL, self.head);
+    pub fn push_front(&mut self, t: &mut WrTable, h: WrHandle) {
+        self.put(t, h, NIL, self.head);
     }
-    pub fn pop_front(&mut self, t: &mut WrTable) -> Option<u32> {
-        let i = self.front()?;
-        let w = t.get_mut(i);
+    pub fn pop_front(&mut self, t: &mut WrTable) -> Option<WrHandle> {
+        let h = self.front()?;
+        let w = t.get_mut(h);
         w.queued = false;
         self.head = w.next;
         if self.head == NIL {
             self.tail = NIL;
         }
-        Some(i)
+        Some(h)
     }
 
-    /// Takes request `i` out, if it is in a queue, which must be this one. Returns whether it was.
-    pub fn remove(&mut self, t: &mut WrTable, i: u32) -> bool {
-        let w = t.get_mut(i);
+    /// Takes request `h` out, if it is in a queue, which must be this one. Returns whether it was.
+    pub fn remove(&mut self, t: &mut WrTable, h: WrHandle) -> bool {
+        let w = t.get_mut(h);
         if !core::mem::take(&mut w.queued) {
             return false;
         }
         // The first one's may be one that has left.
-        let prev = if self.head == i { NIL } else { w.prev };
+        let prev = if self.head == h.0 { NIL } else { w.prev };
         let next = w.next;
         match prev {
             NIL => self.head = next,
-            p => t.get_mut(p).next = next,
+            p => t.get_mut(WrHandle(p)).next = next,
         }
         match next {
             NIL => self.tail = prev,
-            n => t.get_mut(n).prev = prev,
+            n => t.get_mut(WrHandle(n)).prev = prev,
         }
         true
     }
 
-    /// Puts request `i`, which is in no queue, between two neighbours.
-    fn put(&mut self, t: &mut WrTable, i: u32, prev: u32, next: u32) {
-        let w = t.get_mut(i);
+    /// Puts request `h`, which is in no queue, between two neighbours.
+    fn put(&mut self, t: &mut WrTable, h: WrHandle, prev: u32, next: u32) {
+        let w = t.get_mut(h);
         debug_assert!(!w.queued);
         (w.queued, w.prev, w.next) = (true, prev, next);
         match prev {
-            NIL => self.head = i,
-            p => t.get_mut(p).next = i,
+            NIL => self.head = h.0,
+            p => t.get_mut(WrHandle(p)).next = h.0,
         }
         match next {
-            NIL => self.tail = i,
-            n => t.get_mut(n).prev = i,
+            NIL => self.tail = h.0,
+            n => t.get_mut(WrHandle(n)).prev = h.0,
         }
     }
 }
@@ -298,7 +300,7 @@ mod tests {
 
     fn table(n: u32) -> WrTable {
         let mut t = WrTable::new(n);
-        let wr = SendWr {
+        let wr = SendRequest {
             wr_id: 0,
             op: Opcode::Send,
             ah: AhId(0),
@@ -310,7 +312,7 @@ mod tests {
             imm: 0,
         };
         for _ in 0..n {
-            t.alloc(wr, Qpn(0), 0, 0);
+            t.alloc(wr, Qpn(0), Ctx(0), 0);
         }
         t
     }
@@ -323,7 +325,7 @@ mod tests {
             let mut q = WrQueue::default();
             let mut plain = VecDeque::new();
             for _ in 0..3000 {
-                let i = rng.below(24);
+                let i = WrHandle(rng.below(24));
                 let at = plain.iter().position(|&k| k == i);
                 match (rng.below(4), at) {
                     (0, None) => {

@@ -9,7 +9,7 @@ use crate::events::LossRule;
 use crate::params::{Params, ns32};
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
-use crate::rate::{Link, RatePolicy, RateState, RoundMeter};
+use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -41,7 +41,7 @@ const SLOW_HEDGES: u64 = 4;
 const PATHS_TRUSTED: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActivePaths {
     pub set: PathSet,
     pub rtt: Rtt,
     pub health: Health,
@@ -77,7 +77,7 @@ pub(crate) struct Active {
     pub explore: bool,
 }
 
-impl Active {
+impl ActivePaths {
     pub(crate) fn new(
         p: &Params,
         now: Time,

@@ -51,7 +51,7 @@ pub(crate) struct Loss {
 
 /// What a loss came to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct Consequence {
     /// The first loss of the path since an acknowledgment: later ones speak of the path, not of
     /// the connection.
     pub first: bool,
@@ -121,7 +121,7 @@ impl Health {
         now: Time,
         path: u8,
         loss: Loss,
-    ) -> Judged {
+    ) -> Consequence {
         let stalled = self.frozen || now.since(self.heard) > loss.silence_max;
         if now.since(self.period_began) > loss.srtt {
             self.period_began = now;
@@ -137,7 +137,7 @@ impl Health {
             entry.timeouts = entry.timeouts.saturating_add(1);
         }
         if stalled || !entry.is_live() {
-            return Judged { first, blamed: !stalled };
+            return Consequence { first, blamed: !stalled };
         }
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
         if event {
@@ -154,7 +154,7 @@ impl Health {
             self.retire(p, set, now, path);
             set.change_note(path);
         }
-        Judged { first, blamed: true }
+        Consequence { first, blamed: true }
     }
 
     /// Takes `path` out of use and schedules its first probe.

@@ -23,10 +23,10 @@ use crate::events::LossRule;
 use crate::params::{Params, ns32};
 use crate::random::Random;
 use crate::rate::credit::Credit;
-use crate::rate::{RatePolicy, RateState, pacing};
+use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use active::Active;
+use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ pub struct PathChange {
 pub struct PathContext {
     /// The same for all contexts of an engine.
     params: Arc<Params>,
-    active: Option<Box<Active>>,
+    active: Option<Box<ActivePaths>>,
     /// RTTs as left behind by the last active time.
     rtt: Smoothed,
     rtt_ns_min: u32,
@@ -118,12 +118,12 @@ pub struct PathContext {
 impl PathContext {
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.active.as_ref().map_or(0, |a| size_of::<Active>() + size_of_val(&*a.set.paths))
+        self.active.as_ref().map_or(0, |a| size_of::<ActivePaths>() + size_of_val(&*a.set.paths))
     }
 
     /// The most that it may hold.
     pub(crate) fn held_bytes_max(paths: usize) -> usize {
-        size_of::<Active>() + paths * size_of::<set::Path>()
+        size_of::<ActivePaths>() + paths * size_of::<set::Path>()
     }
 
     /// A context to a peer of which nothing is known yet. Allocates nothing until it is used.
@@ -154,7 +154,7 @@ impl PathContext {
 
     /// The active part, created anew if the context had shrunk.
     #[inline(always)]
-    fn grow(&mut self, now: Time) -> (&Params, &mut Active, &mut Credit) {
+    fn grow(&mut self, now: Time) -> (&Params, &mut ActivePaths, &mut Credit) {
         if self.active.is_none() {
             self.active = Some(self.active_new(now));
         }
@@ -163,9 +163,9 @@ impl PathContext {
     }
 
     #[cold]
-    fn active_new(&mut self, now: Time) -> Box<Active> {
+    fn active_new(&mut self, now: Time) -> Box<ActivePaths> {
         let (p, rtt, min) = (&self.params, self.rtt, self.rtt_ns_min);
-        let mut active = Box::new(Active::new(p, now, rtt, min, self.salt, self.rx_budget));
+        let mut active = Box::new(ActivePaths::new(p, now, rtt, min, self.salt, self.rx_budget));
         active.retire_all(p, now, core::mem::take(&mut self.retired));
         active
     }
@@ -411,7 +411,7 @@ impl PathContext {
     }
     /// The same, once its active part is known.
     pub(crate) fn ahead_active(&self) -> u64 {
-        self.active.as_deref().map_or(0, Active::ahead)
+        self.active.as_deref().map_or(0, ActivePaths::ahead)
     }
     /// The same for a path, and for those that will be chosen next.
     pub(crate) fn ahead_path(&self, path: u8) -> u64 {
@@ -480,12 +480,12 @@ impl PathContext {
     /// An engine at this address grants credits. What may be sent before the first ones come is
     /// free.
     pub fn credits_begin(&mut self) {
-        self.credit.begin(Active::window_first(&self.params, self.rtt_ns_min));
+        self.credit.begin(ActivePaths::window_first(&self.params, self.rtt_ns_min));
     }
 
     /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.
     pub fn on_credit(&mut self, granted_64b: u32) {
-        let most = Active::window_first(&self.params, self.rtt_ns_min);
+        let most = ActivePaths::window_first(&self.params, self.rtt_ns_min);
         self.credit.on_counter(granted_64b, most.max(self.inflight_max()));
     }
 
@@ -496,7 +496,7 @@ impl PathContext {
 
     /// Most bytes in flight.
     pub fn inflight_max(&self) -> u64 {
-        let first = || Active::window_first(&self.params, self.rtt_ns_min);
+        let first = || ActivePaths::window_first(&self.params, self.rtt_ns_min);
         self.active.as_ref().map_or_else(first, |a| a.inflight_max)
     }
 

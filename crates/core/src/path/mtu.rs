@@ -10,6 +10,7 @@
 //! the doubt. Only then probes of several sizes ask what still passes; the largest that is echoed
 //! is the size from then on, and now and then larger ones are asked for again.
 
+use crate::ids::Ctx;
 use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
 use core::net::IpAddr;
@@ -66,7 +67,7 @@ enum Stage {
 /// A probe that has left.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    ci: u32,
+    ci: Ctx,
     tx_num: u32,
     size: u16,
     round: u8,
@@ -77,7 +78,7 @@ struct Asked {
 struct Search {
     stage: Stage,
     /// The context whose probes they are.
-    carrier: u32,
+    carrier: Ctx,
     /// The size that was in use.
     top: u16,
     /// Rounds begun.
@@ -230,7 +231,7 @@ impl PathMtu {
     }
 
     /// Begins to ask, by probes of `carrier`, whether packets of `full`, which is in use, pass.
-    pub fn search_begin(&mut self, now: Time, carrier: u32, full: u16) {
+    pub fn search_begin(&mut self, now: Time, carrier: Ctx, full: u16) {
         self.quiet_until = now + QUIET_ARRIVED;
         self.lost_least = full;
         self.search = Some(Box::new(Search::new(Stage::Doubt, carrier, full)));
@@ -253,7 +254,7 @@ impl PathMtu {
     }
 
     /// The carrier of the search under way.
-    pub fn carrier(&self) -> Option<u32> {
+    pub fn carrier(&self) -> Option<Ctx> {
         self.search.as_ref().map(|s| s.carrier)
     }
 
@@ -314,7 +315,7 @@ impl PathMtu {
     }
 
     /// A probe of context `ci` with this payload has left. `asks`: it was asked for here.
-    pub fn on_probe_sent(&mut self, ci: u32, tx_num: u64, size: u16, asks: bool) {
+    pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: u64, size: u16, asks: bool) {
         let Some(s) = self.search.as_mut().filter(|s| asks || size >= s.top) else { return };
         if s.asked.is_full() {
             s.asked.remove(0);
@@ -324,7 +325,7 @@ impl PathMtu {
 
     /// A transmission of context `ci` was echoed.
     #[inline]
-    pub fn on_echo(&mut self, ci: u32, tx_num: u32) {
+    pub fn on_echo(&mut self, ci: Ctx, tx_num: u32) {
         let Some(s) = &mut self.search else { return };
         let same = |a: &&Asked| a.tx_num == tx_num && a.ci == ci;
         let Some(&Asked { size, round, .. }) = s.asked.iter().find(same) else { return };
@@ -429,7 +430,7 @@ impl PathMtu {
     }
 
     /// Whether a larger size is to be asked for now, by probes of `carrier`, which may send `full`.
-    pub fn raise_begin(&mut self, now: Time, carrier: u32, full: u16) -> bool {
+    pub fn raise_begin(&mut self, now: Time, carrier: Ctx, full: u16) -> bool {
         if self.search.is_some() || self.raise_at > now {
             return false;
         }
@@ -452,7 +453,7 @@ impl PathMtu {
 }
 
 impl Search {
-    fn new(stage: Stage, carrier: u32, top: u16) -> Self {
+    fn new(stage: Stage, carrier: Ctx, top: u16) -> Self {
         Self {
             stage,
             carrier,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ids::Ctx;
 use core::net::Ipv4Addr;
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -22,13 +23,13 @@ fn asked(
         let mut echoed = vec![None; paths.into()];
         for (path, size) in probes {
             tx_num += 1;
-            m.on_probe_sent(7, tx_num, size, true);
+            m.on_probe_sent(Ctx(7), tx_num, size, true);
             if passes(step, size) {
                 echoed[usize::from(path)] = Some(tx_num as u32);
             }
         }
         // The echo of a path's newest stands for all.
-        echoed.into_iter().flatten().for_each(|n| m.on_echo(7, n));
+        echoed.into_iter().flatten().for_each(|n| m.on_echo(Ctx(7), n));
         if m.search.is_none() {
             return (Found::Nothing, now);
         }
@@ -58,14 +59,16 @@ fn the_largest_size_that_passes_is_taken_and_raised_again() {
         let mut m = PathMtu::default();
         let now = Time(1_000);
         assert!(lose(&mut m, now, 8900));
-        m.search_begin(now, 7, 8900);
+        m.search_begin(now, Ctx(7), 8900);
         let (found, now) = searched(&mut m, now, 8900, passes);
         assert_eq!((found, m.size()), (Found::Changed, want), "{passes}");
         assert!(now < Time(900_000_000), "{now:?}");
         // A second later all passes again.
         let later = m.next();
         assert_eq!(later, now + RAISE_FIRST);
-        assert!(!m.raise_begin(Time(later.0 - 1), 7, 8900) && m.raise_begin(later, 7, 8900));
+        assert!(
+            !m.raise_begin(Time(later.0 - 1), Ctx(7), 8900) && m.raise_begin(later, Ctx(7), 8900)
+        );
         let (found, _) = searched(&mut m, later, 8900, u16::MAX);
         assert_eq!((found, m.size(), m.next()), (Found::Changed, u16::MAX, Time::NEVER));
     }
@@ -76,7 +79,7 @@ fn where_all_passes_or_nothing_does_no_size_is_to_blame() {
     for passes in [u16::MAX, 0] {
         let mut m = PathMtu::default();
         assert!(lose(&mut m, Time(1), 1400));
-        m.search_begin(Time(1), 7, 1400);
+        m.search_begin(Time(1), Ctx(7), 1400);
         let (found, now) = searched(&mut m, Time(1), 1400, passes);
         assert_eq!((found, m.size()), (Found::Nothing, u16::MAX));
         assert!(!lose(&mut m, now, 1400), "not again at once");
@@ -88,7 +91,7 @@ fn where_all_passes_or_nothing_does_no_size_is_to_blame() {
 fn doubted(paths: u8, mut except: impl FnMut(u32, u16) -> bool) -> u16 {
     let mut m = PathMtu::default();
     assert!(lose(&mut m, Time(1), 1400));
-    m.search_begin(Time(1), 7, 1400);
+    m.search_begin(Time(1), Ctx(7), 1400);
     asked(&mut m, Time(1), (1400, paths), |step, size| (size <= 600) != except(step, size));
     m.size()
 }
@@ -114,7 +117,7 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
     let rounds = |late: Span, drops: u32, told: bool| {
         let mut m = PathMtu::default();
         assert!(lose(&mut m, Time(1), 1400));
-        m.search_begin(Time(1), 7, 1400);
+        m.search_begin(Time(1), Ctx(7), 1400);
         let (mut now, mut tx_num, mut path) = (Time(1), 0, 0);
         for step in 0u32.. {
             let mut probes = Vec::new();
@@ -127,9 +130,9 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
             m.step_begin(now, (WAIT, rxq_drops), at, next, |_, size| probes.push(size));
             for size in probes {
                 tx_num += 1;
-                m.on_probe_sent(7, tx_num, size, true);
+                m.on_probe_sent(Ctx(7), tx_num, size, true);
                 if size == 476 {
-                    m.on_echo(7, tx_num as u32);
+                    m.on_echo(Ctx(7), tx_num as u32);
                 }
             }
             if told {
@@ -152,7 +155,7 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
 fn one_large_packet_that_arrives_ends_the_doubt() {
     let mut m = PathMtu::default();
     assert!(lose(&mut m, Time(1), 1400));
-    m.search_begin(Time(1), 7, 1400);
+    m.search_begin(Time(1), Ctx(7), 1400);
     m.on_arrived(1399);
     assert!(m.search.is_some());
     m.on_arrived(1400);
@@ -184,7 +187,7 @@ fn what_does_not_raise_is_tried_ever_more_rarely() {
         let at = m.next();
         let wait = Span((RAISE_FIRST.0 << round).min(RAISE_MAX.0));
         assert!(at.since(last) >= wait && at.since(last) <= wait + WAIT, "{round}");
-        assert!(m.raise_begin(at, 7, 8900));
+        assert!(m.raise_begin(at, Ctx(7), 8900));
         let (found, now) = searched(&mut m, at, 8900, 1400);
         assert_eq!((found, m.size()), (Found::Nothing, 1400));
         last = now;
@@ -194,7 +197,7 @@ fn what_does_not_raise_is_tried_ever_more_rarely() {
 #[test]
 fn sizes_keep_blocks_whole() {
     let mut m = PathMtu::default();
-    m.search_begin(Time(1), 7, 8960);
+    m.search_begin(Time(1), Ctx(7), 8960);
     let sizes = m.sizes(IP, 8960, true);
     assert!(sizes.iter().all(|s| s % ALIGN == 0) && sizes.is_sorted(), "{sizes:?}");
     assert_eq!((sizes[0], *sizes.last().unwrap()), (1152, 8960));

@@ -2,6 +2,7 @@
 
 use super::{PathContext, PathMtu};
 use crate::hash::Keyed;
+use crate::ids::{Ctx, Way};
 use crate::random::Random;
 use crate::time::Time;
 use core::hash::BuildHasher;
@@ -12,9 +13,9 @@ use hashbrown::HashTable;
 #[derive(Debug)]
 pub(crate) struct PathEntry {
     /// Its number in the table.
-    pub number: u32,
+    pub number: Way,
     pub ip: IpAddr,
-    pub ctx: PathContext,
+    pub paths: PathContext,
     /// Reliability contexts that use it.
     pub contexts: u32,
     /// Those of them with window state.
@@ -22,11 +23,11 @@ pub(crate) struct PathEntry {
     /// When any engine at the address was last heard: what tells dead paths from a dead peer.
     pub last_heard: Time,
     /// Contexts parked until inflight is freed.
-    pub waiters: Vec<u32>,
+    pub waiters: Vec<Ctx>,
     /// Reads being served to them.
     pub jobs: u32,
     /// The context that sent last: it carries the probes.
-    pub carrier: u32,
+    pub carrier: Ctx,
     /// What size of packets passes. Who changes it calls [`MtuCounts::recount`].
     pub mtu: PathMtu,
     /// How it is counted there.
@@ -49,9 +50,9 @@ pub(crate) struct MtuCounts {
 #[derive(Debug)]
 pub(crate) struct PathTable {
     slots: Vec<Option<PathEntry>>,
-    free: Vec<u32>,
+    free: Vec<Way>,
     /// Numbers only: the address is in the entry.
-    by_ip: HashTable<u32>,
+    by_ip: HashTable<Way>,
     keyed: Keyed,
 }
 
@@ -81,7 +82,7 @@ impl PathEntry {
 
     /// The next thing that is to be done for the paths by themselves.
     pub fn deadline(&self) -> Time {
-        self.ctx.probe_next().min(self.mtu.next())
+        self.paths.probe_next().min(self.mtu.next())
     }
 }
 
@@ -90,39 +91,39 @@ impl PathTable {
         let (by_ip, keyed) = (HashTable::new(), Keyed::draw(rng));
         Self { slots: Vec::new(), free: Vec::new(), by_ip, keyed }
     }
-    pub fn by_ip(&self, ip: &IpAddr) -> Option<u32> {
-        let same = |&k: &u32| ip_of(&self.slots, k) == Some(*ip);
+    pub fn by_ip(&self, ip: &IpAddr) -> Option<Way> {
+        let same = |&k: &Way| ip_of(&self.slots, k) == Some(*ip);
         self.by_ip.find(self.keyed.hash_one(ip), same).copied()
     }
-    pub fn insert(&mut self, ip: IpAddr, ctx: PathContext) -> u32 {
+    pub fn insert(&mut self, ip: IpAddr, paths: PathContext) -> Way {
         let waiters = Vec::new();
         let entry = PathEntry {
-            number: 0,
+            number: Way(0),
             ip,
-            ctx,
+            paths,
             contexts: 0,
             active: 0,
             last_heard: Time(0),
             waiters,
             jobs: 0,
-            carrier: 0,
+            carrier: Ctx(0),
             mtu: PathMtu::default(),
             counted: MtuCounts::default(),
             credit_total: 0,
         };
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.slots.len() as u32 - 1
+            Way(self.slots.len() as u32 - 1)
         });
-        self.slots[i as usize] = Some(PathEntry { number: i, ..entry });
+        self.slots[i.index()] = Some(PathEntry { number: i, ..entry });
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_ip.insert_unique(keyed.hash_one(ip), i, |&k| {
             keyed.hash_one(ip_of(slots, k).expect("only live entries are listed"))
         });
         i
     }
-    pub fn remove(&mut self, i: u32) -> Option<PathEntry> {
-        let e = self.slots[i as usize].take()?;
+    pub fn remove(&mut self, i: Way) -> Option<PathEntry> {
+        let e = self.slots[i.index()].take()?;
         if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
             entry.remove();
         }
@@ -130,18 +131,18 @@ impl PathTable {
         Some(e)
     }
     #[inline(always)]
-    pub fn get(&self, i: u32) -> &PathEntry {
-        self.slots[i as usize].as_ref().expect("only live path contexts are referred to")
+    pub fn get(&self, i: Way) -> &PathEntry {
+        self.slots[i.index()].as_ref().expect("only live path contexts are referred to")
     }
     #[inline(always)]
-    pub fn get_mut(&mut self, i: u32) -> &mut PathEntry {
-        self.slots[i as usize].as_mut().expect("only live path contexts are referred to")
+    pub fn get_mut(&mut self, i: Way) -> &mut PathEntry {
+        self.slots[i.index()].as_mut().expect("only live path contexts are referred to")
     }
-    pub fn find_mut(&mut self, i: u32) -> Option<&mut PathEntry> {
-        self.slots.get_mut(i as usize)?.as_mut()
+    pub fn find_mut(&mut self, i: Way) -> Option<&mut PathEntry> {
+        self.slots.get_mut(i.index())?.as_mut()
     }
 }
 
-fn ip_of(slots: &[Option<PathEntry>], i: u32) -> Option<IpAddr> {
-    slots[i as usize].as_ref().map(|e| e.ip)
+fn ip_of(slots: &[Option<PathEntry>], i: Way) -> Option<IpAddr> {
+    slots[i.index()].as_ref().map(|e| e.ip)
 }

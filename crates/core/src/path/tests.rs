@@ -58,7 +58,7 @@ impl Bench {
 fn sizes_are_within_budget() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     b.choose(0, None);
-    let active = size_of::<Active>() + 64 * size_of::<set::Path>();
+    let active = size_of::<ActivePaths>() + 64 * size_of::<set::Path>();
     let summary = size_of::<PathContext>();
     assert!(summary <= 160, "{summary} bytes when idle");
     // Of these, 1 KiB are the acknowledgments of a round trip at 100 Gb/s.

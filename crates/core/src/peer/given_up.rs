@@ -1,6 +1,6 @@
 //! What was given up of what one peer was sent, and how often it was probed and asked since.
 
-use crate::peer::scoreboard::Sent;
+use crate::peer::scoreboard::Entry;
 use crate::time::Time;
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ pub(crate) enum Blame {
 }
 
 impl GivenUp {
-    pub fn unblamed(psn: u32, e: &Sent) -> Self {
+    pub fn unblamed(psn: u32, e: &Entry) -> Self {
         Self { psn, tx_num: e.tx_num as u32, path: e.path, blame: Blame::None }
     }
 }

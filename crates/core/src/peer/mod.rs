@@ -19,6 +19,7 @@ pub(crate) mod write_imm;
 
 use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
+use crate::ids::Way;
 use crate::objects::wr::{WrList, WrQueue};
 use crate::peer::inbound::Inbound;
 use crate::peer::write_imm::ImmTable;
@@ -93,7 +94,7 @@ pub(crate) struct Peer {
     pub cookie: u64,
     pub answer: Answer,
     /// Path-and-rate context of the peer's address.
-    pub path_ctx: u32,
+    pub way: Way,
     pub limits: Negotiated,
     /// Lower edge and next number while no window state is leased.
     pub psn_idle: u32,
@@ -373,7 +374,7 @@ impl Peer {
         endpoint: Endpoint,
         state: ContextState,
         local_tag: u32,
-        path_ctx: u32,
+        way: Way,
         now: Time,
     ) -> Self {
         Self {
@@ -383,7 +384,7 @@ impl Peer {
             peer_tag: 0,
             peer_incarnation: 0,
             cookie: 0,
-            path_ctx,
+            way,
             limits: Negotiated {
                 mtu: 0,
                 window: 0,

@@ -5,6 +5,7 @@
 //! * the *lost* list: PSNs waiting to be sent again. A PSN is in this or in the order list, and
 //!   both use the same links.
 
+use crate::api::WrHandle;
 use crate::psn;
 use crate::time::Time;
 
@@ -88,7 +89,7 @@ pub(crate) enum SentState {
 
 /// One PSN.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Entry {
     pub kind: Kind,
     pub state: SentState,
     /// Path of the last transmission.
@@ -113,7 +114,12 @@ pub(crate) struct Sent {
     path_next: u16,
 }
 
-impl Sent {
+impl Entry {
+    /// The work request that it is of; only of an own one ([`Kind::is_own`]).
+    pub fn request(&self) -> WrHandle {
+        debug_assert!(self.kind.is_own(), "{:?}", self.kind);
+        WrHandle(self.wr)
+    }
     pub fn new(kind: Kind, wr: u32, off: u32, len: u16) -> Self {
         Self {
             kind,
@@ -154,7 +160,7 @@ const RING_MIN: usize = 32;
 /// The scoreboard of one context.
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
-    ring: Vec<Sent>,
+    ring: Vec<Entry>,
     una: u32,
     next: u32,
     order: List,
@@ -180,7 +186,7 @@ impl Scoreboard {
     pub fn new(psn_start: u32, paths: usize) -> Self {
         let paths = vec![PathList { list: EMPTY, newest_acked: Time(0) }; paths];
         Self {
-            ring: vec![Sent::new(Kind::Tombstone, 0, 0, 0); RING_MIN],
+            ring: vec![Entry::new(Kind::Tombstone, 0, 0, 0); RING_MIN],
             una: psn_start,
             next: psn_start,
             order: EMPTY,
@@ -259,7 +265,8 @@ impl Scoreboard {
     }
     /// The most that it may hold, where at most `window` PSNs are open.
     pub fn held_bytes_max(window: usize, paths: usize) -> usize {
-        window.next_power_of_two().max(RING_MIN) * size_of::<Sent>() + paths * size_of::<PathList>()
+        window.next_power_of_two().max(RING_MIN) * size_of::<Entry>()
+            + paths * size_of::<PathList>()
     }
     /// PSNs that the ring has room for.
     pub fn ring_len(&self) -> usize {
@@ -276,19 +283,19 @@ impl Scoreboard {
     }
 
     /// The entry of an unresolved PSN.
-    pub fn get(&self, p: u32) -> &Sent {
+    pub fn get(&self, p: u32) -> &Entry {
         debug_assert!(p.wrapping_sub(self.una) < self.span());
         &self.ring[usize::from(self.index(p))]
     }
     /// See [`Self::get`].
-    pub fn get_mut(&mut self, p: u32) -> &mut Sent {
+    pub fn get_mut(&mut self, p: u32) -> &mut Entry {
         debug_assert!(p.wrapping_sub(self.una) < self.span());
         let i = self.index(p);
         &mut self.ring[usize::from(i)]
     }
 
     /// Takes the next PSN for `entry`, which is in no list until it is marked sent.
-    pub fn append(&mut self, entry: Sent) -> u32 {
+    pub fn append(&mut self, entry: Entry) -> u32 {
         if self.span() as usize == self.ring.len() {
             self.grow();
         }
@@ -354,19 +361,19 @@ impl Scoreboard {
     }
 
     /// `p` is acknowledged. Returns its entry as it was, or `None` if it already was.
-    pub fn mark_acked(&mut self, p: u32) -> Option<Sent> {
+    pub fn mark_acked(&mut self, p: u32) -> Option<Entry> {
         self.settle(p, SentState::Acked)
     }
 
     /// `p` has arrived, and its verdict is not known. Returns its entry as it was, or `None` if all
     /// that was known.
     #[inline(never)]
-    pub fn mark_arrived(&mut self, p: u32) -> Option<Sent> {
+    pub fn mark_arrived(&mut self, p: u32) -> Option<Entry> {
         self.settle(p, SentState::Arrived)
     }
 
     #[inline(always)]
-    fn settle(&mut self, p: u32, to: SentState) -> Option<Sent> {
+    fn settle(&mut self, p: u32, to: SentState) -> Option<Entry> {
         let i = self.index(p);
         let was = self.ring[usize::from(i)];
         match was.state {
@@ -483,7 +490,7 @@ impl Scoreboard {
 
     fn grow(&mut self) {
         let old_mask = self.ring.len() as u32 - 1;
-        let mut ring = vec![Sent::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];
+        let mut ring = vec![Entry::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];
         let new_mask = ring.len() as u32 - 1;
         let una = self.una;
         let moved = |i: u16| {
@@ -521,7 +528,7 @@ impl Scoreboard {
     }
 
     fn order_remove(&mut self, mut l: List, i: u16) -> List {
-        let Sent { prev, next, .. } = self.ring[usize::from(i)];
+        let Entry { prev, next, .. } = self.ring[usize::from(i)];
         match prev {
             NIL => l.head = next,
             p => self.ring[usize::from(p)].next = next,
@@ -545,7 +552,7 @@ impl Scoreboard {
     }
 
     fn path_remove(&mut self, mut l: List, i: u16) -> List {
-        let Sent { path_prev, path_next, .. } = self.ring[usize::from(i)];
+        let Entry { path_prev, path_next, .. } = self.ring[usize::from(i)];
         match path_prev {
             NIL => l.head = path_next,
             p => self.ring[usize::from(p)].path_next = path_next,

@@ -2,7 +2,7 @@ use super::*;
 use crate::rng::Rng;
 
 fn send(b: &mut Scoreboard, path: u8, at: u64) -> u32 {
-    let p = b.append(Sent::new(Kind::Send, 0, 0, 100));
+    let p = b.append(Entry::new(Kind::Send, 0, 0, 100));
     b.mark_sent(p, path, at, Time(at), 128);
     p
 }

@@ -1,6 +1,6 @@
 //! Constant rate and inflight cap: for measurements, and for networks that are provisioned.
 
-use super::{Link, RatePolicy, Round};
+use super::{Link, RateControl, Round};
 use crate::params::Params;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl FixedRate {
     }
 }
 
-impl RatePolicy for FixedRate {
+impl RateControl for FixedRate {
     fn rate(&self) -> u64 {
         self.rate
     }

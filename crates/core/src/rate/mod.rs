@@ -1,6 +1,6 @@
 //! Rate, inflight and credits towards one remote address.
 //!
-//! Once per round trip a `Round` sums up what came back, and a `RatePolicy` turns it into a rate
+//! Once per round trip a `Round` sums up what came back, and a `RateControl` turns it into a rate
 //! and an inflight cap. `pacing` spaces packets by that rate; credits, where both
 //! ends grant them, bound what the last hop may be sent.
 
@@ -62,7 +62,7 @@ impl Link {
 }
 
 /// How fast to send: asked once per round.
-pub(crate) trait RatePolicy {
+pub(crate) trait RateControl {
     /// Paced rate in bytes per second.
     fn rate(&self) -> u64;
     /// Most bytes in flight.
@@ -101,7 +101,7 @@ impl RateState {
         }
     }
 
-    fn policy(&mut self) -> &mut dyn RatePolicy {
+    fn policy(&mut self) -> &mut dyn RateControl {
         match self {
             Self::Srd(s) => s,
             Self::Fixed(f) => f,
@@ -109,7 +109,7 @@ impl RateState {
     }
 }
 
-impl RatePolicy for RateState {
+impl RateControl for RateState {
     fn rate(&self) -> u64 {
         match self {
             Self::Srd(s) => s.rate(),

@@ -4,7 +4,7 @@
 //! bad path is a matter of path choice and must not slow the connection. A decrease is followed by
 //! a round without another: its effect is seen only then.
 
-use super::{Link, RatePolicy, Round};
+use super::{Link, RateControl, Round};
 
 /// Beyond this many targets of queueing delay the rate is what was delivered.
 const HEAVY_TARGETS: u64 = 4;
@@ -151,7 +151,7 @@ impl SrdRate {
     }
 }
 
-impl RatePolicy for SrdRate {
+impl RateControl for SrdRate {
     fn rate(&self) -> u64 {
         self.rate
     }

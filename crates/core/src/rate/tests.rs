@@ -5,7 +5,7 @@ mod model;
 use super::credit::Credit;
 use super::pacing::Pacing;
 use super::srd::SrdRate;
-use super::{Granter, Link, RatePolicy as _, Round, RoundMeter};
+use super::{Granter, Link, RateControl as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};

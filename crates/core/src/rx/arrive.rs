@@ -1,7 +1,7 @@
 //! A packet of the peer: its transmission number, what its header tells, what it carries.
 
 use crate::api::{Rx, RxMeta};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::WINDOW_MAX;
@@ -14,15 +14,15 @@ const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
 impl<O: Observer> Lane<'_, O> {
     /// Whether the packet's transmission number is new: it is taken at most once.
-    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(), Drop> {
+    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(), DropReason> {
         // Far from every PSN that can be under way: sent by a former life of the peer to the same
         // tag. Its transmission number must not move the replay window.
         if psn::diff(h.psn, self.win.window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
-            return Err(Drop::TooFar);
+            return Err(DropReason::TooFar);
         }
         let n = psn::expand(h.tx_num, self.win.replay.newest());
         if !self.win.replay.take(n) {
-            return Err(Drop::Replay);
+            return Err(DropReason::Replay);
         }
         self.peer.rx_tx_num_max = self.win.replay.newest();
         Ok(())
@@ -48,7 +48,7 @@ impl<O: Observer> Lane<'_, O> {
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
         let there = Time(arrived.0.saturating_sub(back.0));
         self.way.last_heard = self.now;
-        self.way.ctx.ack_echoed(there, h.ack_echo);
+        self.way.paths.ack_echoed(there, h.ack_echo);
         if self.win.loss.stalled {
             self.resume();
         }
@@ -57,13 +57,17 @@ impl<O: Observer> Lane<'_, O> {
             let counted =
                 h.encoded_len() + packet.body.encoded_len() + usize::from(packet.payload_len);
             let bytes = if h.kind.is_reliable() { counted as u32 } else { 0 };
-            self.shared.rx.granter.on_backlog(self.now, self.ci, h.backlog.packets_max(), bytes);
+            self.shared.rx.granter.on_backlog(self.now, self.ci.0, h.backlog.packets_max(), bytes);
         }
         back
     }
 
     /// What the packet carries, but for a Close, which ends the context.
-    pub(crate) fn body_received(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Result<Rx, Drop> {
+    pub(crate) fn body_received(
+        &mut self,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+    ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         let requested = h.flags.has(Flags::ACK_REQUEST);
         if h.kind.is_reliable() || h.kind == PacketType::Probe {
@@ -94,8 +98,8 @@ impl<O: Observer> Lane<'_, O> {
     /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
-        self.way.ctx.thaw(self.now);
-        self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci });
+        self.way.paths.thaw(self.now);
+        self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci.0 });
         self.ready_push();
     }
 }

@@ -3,7 +3,7 @@
 use crate::api::{
     AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
 };
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::GRH_BYTES;
@@ -15,12 +15,12 @@ use crate::time::Span;
 use srd_wire::{Body, Flags, Message, Packet, Verdict};
 
 /// The decision on one packet, and what to do with its payload.
-pub(crate) struct Judged {
+pub(crate) struct Judgment {
     pub verdict: Verdict,
     pub rx: Rx,
 }
 
-impl Judged {
+impl Judgment {
     pub fn refuse(verdict: Verdict) -> Self {
         Self { verdict, rx: Rx::Done }
     }
@@ -30,7 +30,7 @@ impl Judged {
 }
 
 impl<O: Observer> Lane<'_, O> {
-    pub(crate) fn reliable_received(&mut self, packet: &Packet<'_>) -> Result<Rx, Drop> {
+    pub(crate) fn reliable_received(&mut self, packet: &Packet<'_>) -> Result<Rx, DropReason> {
         let p = packet.header.psn;
         let cfg = self.shared.cfg.ack;
         // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
@@ -38,7 +38,7 @@ impl<O: Observer> Lane<'_, O> {
         let window = i32::from(self.shared.cfg.window);
         let ahead = psn::diff(p, self.peer.rx_una);
         if ahead >= window.max(64) && !planted!(PsnFarTaken) {
-            return Err(Drop::TooFar);
+            return Err(DropReason::TooFar);
         }
         match self.win.window.check(p) {
             Seen::New => {}
@@ -48,9 +48,9 @@ impl<O: Observer> Lane<'_, O> {
                 self.win.ack.note_psn(self.now, p, &cfg);
                 self.win.ack.note_missed();
                 self.win.ack.hasten(self.now, cfg.delay_requested);
-                return Err(Drop::Duplicate);
+                return Err(DropReason::Duplicate);
             }
-            Seen::TooFar => return Err(Drop::TooFar),
+            Seen::TooFar => return Err(DropReason::TooFar),
         }
         if self.peer.state == ContextState::Closing {
             self.close_withdraw();
@@ -60,7 +60,7 @@ impl<O: Observer> Lane<'_, O> {
             && self.objects.guesses.is_empty(self.now)
         {
             // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
-            return Err(Drop::KeyGuessing);
+            return Err(DropReason::KeyGuessing);
         }
         let judged = self.judge(packet);
         self.win.window.insert(p);
@@ -80,11 +80,11 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.rx.flows.note(self.now, self.ci, packet.header.backlog.0 > 0);
         self.shared
             .observer
-            .event(self.now, Event::Judged { ctx: self.ci, psn: p, verdict: judged.verdict });
+            .event(self.now, Event::Judged { ctx: self.ci.0, psn: p, verdict: judged.verdict });
         Ok(judged.rx)
     }
 
-    fn judge(&mut self, packet: &Packet<'_>) -> Judged {
+    fn judge(&mut self, packet: &Packet<'_>) -> Judgment {
         let len = packet.payload_len;
         match packet.body {
             Body::Send(msg) => self.judge_send(&msg, None, len),
@@ -97,9 +97,9 @@ impl<O: Observer> Lane<'_, O> {
             Body::ReadResp(resp) => self.judge_read_resp(&resp, len),
             Body::Cancel { msg_id } => {
                 self.win.imms.cancel(msg_id, packet.header.psn, self.win.window.cum());
-                Judged::accept(Rx::Done)
+                Judgment::accept(Rx::Done)
             }
-            _ => Judged::accept(Rx::Done),
+            _ => Judgment::accept(Rx::Done),
         }
     }
 
@@ -116,26 +116,26 @@ impl<O: Observer> Lane<'_, O> {
         Ok(qp)
     }
 
-    fn judge_send(&mut self, msg: &Message, imm: Option<u32>, len: u16) -> Judged {
+    fn judge_send(&mut self, msg: &Message, imm: Option<u32>, len: u16) -> Judgment {
         let qp = match self.qp_for(msg, QpType::Srd) {
             Ok(qp) => qp,
-            Err(verdict) => return Judged::refuse(verdict),
+            Err(verdict) => return Judgment::refuse(verdict),
         };
         let Some((index, recv)) = qp.rq.front() else {
             self.shared.counters.rnr_events += 1;
-            return Judged::refuse(Verdict::Rnr);
+            return Judgment::refuse(Verdict::Rnr);
         };
         if u32::from(len) > recv.len {
             if planted!(TooLongConsumes) {
                 qp.rq.pop();
             }
-            return Judged::refuse(Verdict::BadLength);
+            return Judgment::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
         self.recv_complete(msg, (index, recv.wr_id), imm, u32::from(len));
         let index = index ^ u32::from(planted!(ReceiveNeighbour));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
-        Judged::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
+        Judgment::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
     }
 
     pub(crate) fn ud_received(
@@ -143,12 +143,12 @@ impl<O: Observer> Lane<'_, O> {
         packet: &Packet<'_>,
         msg: &Message,
         imm: Option<u32>,
-    ) -> Result<Rx, Drop> {
+    ) -> Result<Rx, DropReason> {
         let len = u32::from(packet.payload_len);
-        let qp = self.qp_for(msg, QpType::Ud).map_err(|_| Drop::UdUndeliverable)?;
+        let qp = self.qp_for(msg, QpType::Ud).map_err(|_| DropReason::UdUndeliverable)?;
         match qp.rq.front() {
             Some((_, recv)) if len + GRH_BYTES <= recv.len => {}
-            _ => return Err(Drop::UdUndeliverable),
+            _ => return Err(DropReason::UdUndeliverable),
         }
         let (index, recv) = qp.rq.pop().expect("there is a front");
         self.recv_complete(msg, (index, recv.wr_id), imm, len + GRH_BYTES);

@@ -1,21 +1,19 @@
 //! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
 
-use crate::api::{
-    Access, AhId, MrKey, Opcode, Placement, QpType, Qpn, Rx, Status, Target, WrHandle,
-};
+use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Qpn, Rx, Status, Target};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::limits::RDMA_BYTES_MAX;
 use crate::objects::wr::WrState;
 use crate::peer::read_job::ReadJob;
-use crate::rx::deliver::Judged;
+use crate::rx::deliver::Judgment;
 use srd_wire::{Message, ReadReq, ReadResp, ReadStatus, Verdict};
 
 impl<O: Observer> Lane<'_, O> {
-    pub(crate) fn judge_read_req(&mut self, msg: &Message, req: &ReadReq) -> Judged {
+    pub(crate) fn judge_read_req(&mut self, msg: &Message, req: &ReadReq) -> Judgment {
         match self.read_check(msg, req) {
             Ok(()) => {}
-            Err(verdict) => return Judged::refuse(verdict),
+            Err(verdict) => return Judgment::refuse(verdict),
         }
         if req.len > 0 {
             let id = self.objects.job_id_take();
@@ -36,7 +34,7 @@ impl<O: Observer> Lane<'_, O> {
             self.win.unsent_bytes += u64::from(req.len);
             self.ready_push();
         }
-        Judged::accept(Rx::Done)
+        Judgment::accept(Rx::Done)
     }
 
     fn read_check(&mut self, msg: &Message, req: &ReadReq) -> Result<(), Verdict> {
@@ -75,22 +73,22 @@ impl<O: Observer> Lane<'_, O> {
         Ok(())
     }
 
-    pub(crate) fn judge_read_resp(&mut self, resp: &ReadResp, len: u16) -> Judged {
+    pub(crate) fn judge_read_resp(&mut self, resp: &ReadResp, len: u16) -> Judgment {
         let Some(wi) = self.objects.wrs.by_msg_id(resp.msg_id, self.ci) else {
-            return Judged::refuse(Verdict::NoRequest);
+            return Judgment::refuse(Verdict::NoRequest);
         };
         let w = self.objects.wrs.get_mut(wi);
         // Nothing answers a read that has not left yet, or that was refused and has not left again.
         if w.wr.op != Opcode::Read || w.failed.is_some() || w.state != WrState::Sent {
-            return Judged::refuse(Verdict::NoRequest);
+            return Judgment::refuse(Verdict::NoRequest);
         }
         if resp.status == ReadStatus::RegionGone {
             self.wr_fail(wi, Status::RemoteBadAddress);
-            return Judged::accept(Rx::Done);
+            return Judgment::accept(Rx::Done);
         }
         let (offset, len) = (u64::from(resp.offset), u32::from(len));
         if offset + u64::from(len) > u64::from(w.wr.len) || len > w.awaited || len == 0 {
-            return Judged::refuse(Verdict::BadLength);
+            return Judgment::refuse(Verdict::BadLength);
         }
         w.awaited -= len;
         w.arrived.add(self.objects.tilings, resp.offset, len);
@@ -98,13 +96,13 @@ impl<O: Observer> Lane<'_, O> {
         let hole = w.awaited == 0 && !w.arrived.covers(self.objects.tilings, w.wr.len);
         if hole && !planted!(ReadHoleTaken) {
             self.wr_fail(wi, Status::RemoteBadStatus);
-            return Judged::refuse(Verdict::BadLength);
+            return Judgment::refuse(Verdict::BadLength);
         }
         self.shared.counters.rdma_read_bytes += u64::from(len);
         let offset = if planted!(ReadAtStart) { 0 } else { offset };
-        let target = Target::Wr(WrHandle(wi));
+        let target = Target::Wr(wi);
         let rx = Rx::Place(Placement { target, offset, len });
         self.wr_check_done(wi);
-        Judged::accept(rx)
+        Judgment::accept(rx)
     }
 }

@@ -6,17 +6,17 @@ use crate::api::{
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::peer::write_imm::{ImmStep, Piece};
-use crate::rx::deliver::Judged;
+use crate::rx::deliver::Judgment;
 use srd_wire::{Message, Rdma, Verdict};
 
 impl<O: Observer> Lane<'_, O> {
-    pub(crate) fn judge_write(&mut self, msg: &Message, rdma: &Rdma, len: u16) -> Judged {
+    pub(crate) fn judge_write(&mut self, msg: &Message, rdma: &Rdma, len: u16) -> Judgment {
         match self.write_check(msg, rdma, len) {
             Ok(rx) => {
                 self.shared.counters.rdma_write_recv_bytes += u64::from(len);
-                Judged::accept(rx)
+                Judgment::accept(rx)
             }
-            Err(verdict) => Judged::refuse(verdict),
+            Err(verdict) => Judgment::refuse(verdict),
         }
     }
 
@@ -26,23 +26,23 @@ impl<O: Observer> Lane<'_, O> {
         rdma: &Rdma,
         (msg_len, imm): (u32, u32),
         len: u16,
-    ) -> Judged {
+    ) -> Judgment {
         let imm_only = len == 0 && msg_len > 0;
         if imm_only {
             return self.judge_imm_retry(msg, msg_len, imm);
         }
         let rx = match self.write_check(msg, rdma, len) {
             Ok(rx) => rx,
-            Err(verdict) => return Judged::refuse(verdict),
+            Err(verdict) => return Judgment::refuse(verdict),
         };
         let whole = u32::from(len) == msg_len;
         if whole {
             // One packet: refused as a whole when the immediate finds no receive.
             if !self.imm_deliver(msg, msg_len, imm) {
-                return Judged::refuse(Verdict::Rnr);
+                return Judgment::refuse(Verdict::Rnr);
             }
             self.shared.counters.rdma_write_recv_bytes += u64::from(len);
-            return Judged::accept(rx);
+            return Judgment::accept(rx);
         }
         let max = self.shared.cfg.write_imms_per_context_max;
         let imms = &mut self.win.imms;
@@ -50,9 +50,9 @@ impl<O: Observer> Lane<'_, O> {
         let piece = Piece { msg_id, msg_len, key, addr, len: u32::from(len) };
         let step = imms.peek(&piece, max);
         match step {
-            ImmStep::Contradiction => return Judged::refuse(Verdict::BadLength),
-            ImmStep::Full => return Judged::refuse(Verdict::Busy),
-            ImmStep::Cancelled => return Judged::refuse(Verdict::NoRequest),
+            ImmStep::Contradiction => return Judgment::refuse(Verdict::BadLength),
+            ImmStep::Full => return Judgment::refuse(Verdict::Busy),
+            ImmStep::Cancelled => return Judgment::refuse(Verdict::NoRequest),
             ImmStep::More | ImmStep::Complete => {
                 imms.add(&piece);
             }
@@ -61,27 +61,27 @@ impl<O: Observer> Lane<'_, O> {
         if step == ImmStep::Complete {
             if !self.imm_deliver(msg, msg_len, imm) || planted!(ImmediateTwice) {
                 // The bytes are placed; only the immediate has to come again.
-                return Judged { verdict: Verdict::Rnr, rx };
+                return Judgment { verdict: Verdict::Rnr, rx };
             }
             self.win.imms.remove(msg.msg_id);
         }
-        Judged::accept(rx)
+        Judgment::accept(rx)
     }
 
-    fn judge_imm_retry(&mut self, msg: &Message, msg_len: u32, imm: u32) -> Judged {
+    fn judge_imm_retry(&mut self, msg: &Message, msg_len: u32, imm: u32) -> Judgment {
         match self.win.imms.awaits_imm(msg.msg_id) {
-            None => return Judged::refuse(Verdict::NoRequest),
-            Some(len) if len != msg_len => return Judged::refuse(Verdict::BadLength),
+            None => return Judgment::refuse(Verdict::NoRequest),
+            Some(len) if len != msg_len => return Judgment::refuse(Verdict::BadLength),
             Some(_) => {}
         }
         if let Err(verdict) = self.qp_for(msg, QpType::Srd) {
-            return Judged::refuse(verdict);
+            return Judgment::refuse(verdict);
         }
         if !self.imm_deliver(msg, msg_len, imm) {
-            return Judged::refuse(Verdict::Rnr);
+            return Judgment::refuse(Verdict::Rnr);
         }
         self.win.imms.remove(msg.msg_id);
-        Judged::accept(Rx::Done)
+        Judgment::accept(Rx::Done)
     }
 
     /// Queue pair, key, region, rights, bounds, address handle: where the payload goes.

@@ -1,13 +1,13 @@
 //! An acknowledgment comes in: timing to paths and rate, PSNs off the scoreboard, verdicts to
 //! requests.
 
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::events::{Event, Observer};
 use crate::lane::{Arrival, Lane};
 use crate::limits::WINDOW_MAX;
 use crate::path::Sample;
 use crate::peer::given_up::Blame;
-use crate::peer::scoreboard::{Kind, Sent, SentState, within};
+use crate::peer::scoreboard::{Entry, Kind, SentState, within};
 use crate::psn;
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
@@ -30,13 +30,17 @@ struct Tally {
 
 impl<O: Observer> Lane<'_, O> {
     /// An acknowledgment came.
-    pub(crate) fn ack_received(&mut self, arrival: &Arrival, ack: &AckBlock) -> Result<(), Drop> {
+    pub(crate) fn ack_received(
+        &mut self,
+        arrival: &Arrival,
+        ack: &AckBlock,
+    ) -> Result<(), DropReason> {
         let (una, next) = (self.win.board.una(), self.win.board.next());
         let waiting = self.win.board.arrived_len() > 0;
         let unsent = psn::before(next, ack.cum) || top(ack).is_some_and(|p| !psn::before(p, next));
         let near = ack.cum.wrapping_sub(next) < u32::from(WINDOW_MAX);
         if unsent && !(near && planted!(AckUnsentTaken)) {
-            return Err(Drop::BadAck);
+            return Err(DropReason::BadAck);
         }
         for e in &ack.echoes {
             self.echo_received(arrival, e);
@@ -115,10 +119,11 @@ impl<O: Observer> Lane<'_, O> {
             && lost.blame != Blame::None
         {
             self.shared.counters.retrans_spurious_pkts += 1;
-            self.way.ctx.on_spurious(self.now, lost.path);
-            self.shared
-                .observer
-                .event(self.now, Event::Spurious { ctx: self.ci, psn: lost.psn, path: lost.path });
+            self.way.paths.on_spurious(self.now, lost.path);
+            self.shared.observer.event(
+                self.now,
+                Event::Spurious { ctx: self.ci.0, psn: lost.psn, path: lost.path },
+            );
         }
         if age > ECHO_AGE_MAX || age.0 > self.now.0 {
             return;
@@ -137,19 +142,19 @@ impl<O: Observer> Lane<'_, O> {
         // And what the acknowledgment's own way took too long: no fault of this path.
         let rtt = both - back;
         if e.delay == u16::MAX {
-            self.way.ctx.on_host_delay(self.now, age);
+            self.way.paths.on_host_delay(self.now, age);
         }
         let measured = e.delay != u16::MAX && rtt > Span::ZERO;
         if measured && u16::from(e.path) < self.shared.cfg.path.paths {
-            self.way.ctx.on_host_delay(self.now, age - both);
+            self.way.paths.on_host_delay(self.now, age - both);
             let claimed = age - waited - rtt;
-            self.way.ctx.on_sample(
+            self.way.paths.on_sample(
                 self.now,
                 e.path,
                 &Sample { sent, rtt, back, claimed, ce: e.ce },
             );
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
-            self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci, path, rtt_ns, ce });
+            self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci.0, path, rtt_ns, ce });
         }
     }
 
@@ -177,13 +182,13 @@ impl<O: Observer> Lane<'_, O> {
         if was.state != SentState::Arrived {
             self.psn_arrived(p, &was, tally);
         }
-        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci, psn: p });
+        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci.0, psn: p });
         self.entry_resolved(&was, verdict);
     }
 
     /// `p` has arrived, of which that was not known.
     #[inline(always)]
-    fn psn_arrived(&mut self, p: u32, was: &Sent, tally: &mut Tally) {
+    fn psn_arrived(&mut self, p: u32, was: &Entry, tally: &mut Tally) {
         tally.psns += 1;
         // Late or not, as large as that it has passed.
         let awake = self.shared.sizes.awake > 0;
@@ -193,18 +198,18 @@ impl<O: Observer> Lane<'_, O> {
         }
         if was.state == SentState::InFlight {
             tally.bytes += was.wire_bytes;
-            self.way.ctx.on_acked(self.now, was.path, was.wire_bytes, was.sent);
+            self.way.paths.on_acked(self.now, was.path, was.wire_bytes, was.sent);
         }
         if was.again > 0
             && let Some(first) = self.win.loss.unjudged(p)
         {
             // The copy arrived and the original was never echoed: its path lost it.
-            self.way.ctx.on_proved_lost(self.now, first.path, first.blame == Blame::Unsure);
+            self.way.paths.on_proved_lost(self.now, first.path, first.blame == Blame::Unsure);
         }
     }
 
     /// What a PSN carried has been judged by the peer.
-    fn entry_resolved(&mut self, was: &Sent, verdict: Verdict) {
+    fn entry_resolved(&mut self, was: &Entry, verdict: Verdict) {
         match was.kind {
             Kind::Tombstone => {}
             Kind::Cancel => {
@@ -216,7 +221,7 @@ impl<O: Observer> Lane<'_, O> {
             }
             Kind::ReadResp | Kind::ReadError => self.job_segment_done(was.wr, Some(verdict)),
             Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
-                self.wr_segment_done(was.wr, was.kind, verdict);
+                self.wr_segment_done(was.request(), was.kind, verdict);
             }
         }
     }
@@ -235,11 +240,11 @@ impl<O: Observer> Lane<'_, O> {
         }
         if drops > 0 && drops < 1 << 31 {
             self.way.mtu.on_receiver_drops();
-            self.way.ctx.on_receiver_drops(self.now, drops);
+            self.way.paths.on_receiver_drops(self.now, drops);
         }
         if fresh {
             self.way.credit_total = self.way.credit_total.wrapping_add(units);
-            self.way.ctx.on_credit(self.way.credit_total);
+            self.way.paths.on_credit(self.way.credit_total);
         }
     }
 
@@ -249,11 +254,11 @@ impl<O: Observer> Lane<'_, O> {
             self.win.loss.progress(self.now, tally.psns);
         }
         let credited = self.granting();
-        self.way.ctx.on_ack_end(self.now, tally.bytes, app_limited, credited);
+        self.way.paths.on_ack_end(self.now, tally.bytes, app_limited, credited);
         let event = Event::Rate {
-            bytes_per_sec: self.way.ctx.rate_bytes_per_sec(),
-            inflight_max: self.way.ctx.inflight_max(),
-            inflight: self.way.ctx.inflight(),
+            bytes_per_sec: self.way.paths.rate_bytes_per_sec(),
+            inflight_max: self.way.paths.inflight_max(),
+            inflight: self.way.paths.inflight(),
         };
         self.shared.observer.event(self.now, event);
         self.loss_detect();

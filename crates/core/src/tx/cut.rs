@@ -1,12 +1,12 @@
 //! Cutting work into packets: which request or read is next, and which bytes of it.
 
-use crate::api::{Opcode, Status};
+use crate::api::{Opcode, Status, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::limits::RETRANSMITS_MAX;
 use crate::objects::qp::QpState;
 use crate::objects::wr::WrState;
-use crate::peer::scoreboard::{Kind, Sent};
+use crate::peer::scoreboard::{Entry, Kind};
 use srd_wire::Features;
 
 /// May the request at the head of a flow be cut?
@@ -26,7 +26,7 @@ impl<O: Observer> Lane<'_, O> {
             return None;
         }
         if let Some(msg_id) = self.win.cancels.pop_front() {
-            return Some(self.win.board.append(Sent::new(Kind::Cancel, 0, msg_id, 0)));
+            return Some(self.win.board.append(Entry::new(Kind::Cancel, 0, msg_id, 0)));
         }
         let served_first = self.win.job_cursor & 1 == 0;
         if !self.win.recuts.is_empty()
@@ -57,10 +57,10 @@ impl<O: Observer> Lane<'_, O> {
         job.open += 1;
         let entry = if job.error_owed {
             job.error_owed = false;
-            Sent::new(Kind::ReadError, job.id, 0, 0)
+            Entry::new(Kind::ReadError, job.id, 0, 0)
         } else {
             let len = mtu.min(job.len - job.cut);
-            let entry = Sent::new(Kind::ReadResp, job.id, job.cut, len as u16);
+            let entry = Entry::new(Kind::ReadResp, job.id, job.cut, len as u16);
             job.cut += len;
             self.win.unsent_bytes -= u64::from(len);
             self.shared.counters.rdma_read_resp_bytes += u64::from(len);
@@ -105,11 +105,11 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Puts the head of flow `at`, a write with immediate that was refused before, behind the
     /// others of it, unless all have had their turn. `turned`: the first that was put there.
-    fn flow_turns(&mut self, at: usize, turned: &mut Option<u32>) -> bool {
+    fn flow_turns(&mut self, at: usize, turned: &mut Option<WrHandle>) -> bool {
         let queue = &mut self.win.flows[at].queue;
         let wrs = &self.objects.wrs;
         let refused = |w: &crate::objects::wr::Wqe| w.started && w.wr.op == Opcode::WriteImm;
-        let may = |wi: &u32| refused(wrs.get(*wi)) && *turned != Some(*wi);
+        let may = |wi: &WrHandle| refused(wrs.get(*wi)) && *turned != Some(*wi);
         let Some(wi) = queue.front().filter(may) else { return false };
         turned.get_or_insert(wi);
         queue.pop_front(&mut self.objects.wrs);
@@ -119,7 +119,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
     /// the next flow have its turn.
-    fn flow_advance(&mut self, at: usize, wi: u32) {
+    fn flow_advance(&mut self, at: usize, wi: WrHandle) {
         if self.objects.wrs.get(wi).state != WrState::Queued {
             self.flow_pop(at);
         }
@@ -141,7 +141,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    fn admit(&mut self, wi: u32) -> Admit {
+    fn admit(&mut self, wi: WrHandle) -> Admit {
         let w = self.objects.wrs.get(wi);
         let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
         if again {
@@ -184,7 +184,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Something of `wi` leaves: from now on its queue pair is not drained before it ends.
-    pub(crate) fn wr_started(&mut self, wi: u32) {
+    pub(crate) fn wr_started(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get_mut(wi);
         if !core::mem::replace(&mut w.started, true)
             && let Some(qp) = self.objects.qps.get_mut(w.qp)
@@ -194,7 +194,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Gives the next bytes of request `wi` a PSN.
-    fn segment_cut(&mut self, wi: u32) -> u32 {
+    fn segment_cut(&mut self, wi: WrHandle) -> u32 {
         self.wr_started(wi);
         let mtu = u32::from(self.mtu_of());
         let w = self.objects.wrs.get_mut(wi);
@@ -206,11 +206,11 @@ impl<O: Observer> Lane<'_, O> {
                 self.peer.reads_out += 1;
                 let len = u64::from(w.wr.len);
                 self.win.unsent_bytes -= len;
-                Sent::new(Kind::ReadReq, wi, 0, 0)
+                Entry::new(Kind::ReadReq, wi.0, 0, 0)
             }
             _ if w.imm_only => {
                 w.state = WrState::Sent;
-                Sent::new(Kind::ImmRetry, wi, 0, 0)
+                Entry::new(Kind::ImmRetry, wi.0, 0, 0)
             }
             op => {
                 if op == Opcode::WriteImm && w.wr.len > mtu && !w.credited {
@@ -220,7 +220,7 @@ impl<O: Observer> Lane<'_, O> {
                 let len = mtu.min(w.wr.len - w.cut);
                 let write = matches!(op, Opcode::Write | Opcode::WriteImm);
                 let kind = if write { Kind::Write } else { Kind::Send };
-                let entry = Sent::new(kind, wi, w.cut, len as u16);
+                let entry = Entry::new(kind, wi.0, w.cut, len as u16);
                 w.cut += len;
                 if w.cut == w.wr.len {
                     w.state = WrState::Sent;
@@ -259,7 +259,7 @@ impl<O: Observer> Lane<'_, O> {
         let e = *self.win.board.get(p);
         match e.kind {
             kind if kind.is_own() => {
-                self.wr_cancel(e.wr, Status::LocalUnrespRemote);
+                self.wr_cancel(e.request(), Status::LocalUnrespRemote);
             }
             Kind::ReadResp | Kind::RecallResp => {
                 let entry = self.win.board.get_mut(p);

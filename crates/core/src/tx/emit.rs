@@ -5,7 +5,7 @@ use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::path::Gate;
 use crate::peer::Numbered;
-use crate::peer::scoreboard::{Kind, Sent};
+use crate::peer::scoreboard::{Entry, Kind};
 use crate::tx::Out;
 use srd_wire::{
     Body, Flags, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma, ReadReq, ReadResp,
@@ -31,8 +31,8 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.sent(self.now);
         let credited = self.granting();
         self.way.carrier = self.ci;
-        self.way.ctx.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
-        let blocked = matches!(self.way.ctx.gate(self.now, credited), Gate::Blocked);
+        self.way.paths.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
+        let blocked = matches!(self.way.paths.gate(self.now, credited), Gate::Blocked);
         let last = blocked || !self.win.has_to_send();
         let with_ack = (last || self.shared.cfg.burst_packets == 1) && self.ack_fits(plain_len);
         let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
@@ -43,7 +43,7 @@ impl<O: Observer> Lane<'_, O> {
         let ack_bytes = if with_ack { self.shared.rx.scratch.encoded_len() } else { 0 };
         self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
-            ctx: self.ci,
+            ctx: self.ci.0,
             psn: p,
             tx_num,
             path,
@@ -61,7 +61,7 @@ impl<O: Observer> Lane<'_, O> {
         plain_len as u32
     }
 
-    fn count_sent(&mut self, entry: &Sent, bytes: usize) {
+    fn count_sent(&mut self, entry: &Entry, bytes: usize) {
         let n = &mut self.shared.counters;
         n.tx_pkts += 1;
         n.tx_bytes += bytes as u64;
@@ -105,22 +105,24 @@ impl<O: Observer> Lane<'_, O> {
         self.peer.header(self.now, self.shared.cfg.slot, kind, flags, &number)
     }
 
-    fn message_of(&self, wi: u32) -> Message {
+    fn message_of(&self, wi: WrHandle) -> Message {
         let w = self.objects.wrs.get(wi);
         Message { src_qpn: w.qp.0, dst_qpn: w.wr.dst_qpn.0, qkey: w.wr.qkey, msg_id: w.msg_id }
     }
 
-    fn body_of(&mut self, e: &Sent) -> Body {
+    fn body_of(&mut self, e: &Entry) -> Body {
         match e.kind {
             Kind::Send => {
-                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
+                let (msg, w) =
+                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
                 match w.op {
                     Opcode::SendImm => Body::SendImm(msg, w.imm),
                     _ => Body::Send(msg),
                 }
             }
             Kind::Write => {
-                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
+                let (msg, w) =
+                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr.wrapping_add(u64::from(e.off)) };
                 match w.op {
                     Opcode::WriteImm => Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm },
@@ -128,12 +130,14 @@ impl<O: Observer> Lane<'_, O> {
                 }
             }
             Kind::ImmRetry => {
-                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
+                let (msg, w) =
+                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
                 let rdma = Rdma { rkey: w.rkey, raddr: w.raddr };
                 Body::WriteImm { msg, rdma, msg_len: w.len, imm: w.imm }
             }
             Kind::ReadReq => {
-                let (msg, w) = (self.message_of(e.wr), &self.objects.wrs.get(e.wr).wr);
+                let (msg, w) =
+                    (self.message_of(e.request()), &self.objects.wrs.get(e.request()).wr);
                 Body::ReadReq(msg, ReadReq { rkey: w.rkey, raddr: w.raddr, len: w.len })
             }
             Kind::ReadResp | Kind::ReadError => {
@@ -157,12 +161,12 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    fn payload_of(&mut self, e: &Sent) -> Option<Payload> {
+    fn payload_of(&mut self, e: &Entry) -> Option<Payload> {
         if e.len == 0 {
             return None;
         }
         let (source, offset) = match e.kind {
-            Kind::Send | Kind::Write => (Source::Wr(WrHandle(e.wr)), u64::from(e.off)),
+            Kind::Send | Kind::Write => (Source::Wr(e.request()), u64::from(e.off)),
             Kind::ReadResp => {
                 let job = self.win.jobs.iter().find(|j| j.id == e.wr)?;
                 let key: MrKey = job.key;
@@ -174,7 +178,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Sends one unreliable datagram and completes it.
-    pub(crate) fn emit_ud(&mut self, wi: u32, out: &mut Out<'_, impl TxSink>) {
+    pub(crate) fn emit_ud(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) {
         self.wr_started(wi);
         let w = *self.objects.wrs.get(wi);
         let len = w.wr.len as u16;
@@ -183,15 +187,15 @@ impl<O: Observer> Lane<'_, O> {
             Opcode::SendImm => Body::UdImm(msg, w.wr.imm),
             _ => Body::Ud(msg),
         };
-        let path = self.way.ctx.path_choose(self.now, self.ci, None, &mut self.shared.rng);
+        let path = self.way.paths.path_choose(self.now, self.ci.0, None, &mut self.shared.rng);
         let head_bytes = self.peer.limits.head_bytes();
         let bytes = head_bytes + body.encoded_len() + usize::from(len);
-        self.way.ctx.on_datagram_sent(self.now, path, bytes as u32);
+        self.way.paths.on_datagram_sent(self.now, path, bytes as u32);
         let tx_num = self.peer.tx_num_take();
         let psn = self.win.board.next();
         let header = self.header_of(body.kind(), 0, path, tx_num, psn);
         let packet = Packet { header, ack: None, body, payload_len: len };
-        let source = Source::Wr(WrHandle(wi));
+        let source = Source::Wr(wi);
         let payload = (len > 0).then_some(Payload { source, offset: 0, len });
         self.shared.counters.tx_pkts += 1;
         self.shared.counters.tx_bytes += bytes as u64;

@@ -5,7 +5,7 @@ use crate::events::{Event, LossRule, Observer};
 use crate::lane::Lane;
 use crate::peer::ContextState;
 use crate::peer::given_up::{Blame, GivenUp, HEDGE_COST};
-use crate::peer::scoreboard::{Sent, SentState};
+use crate::peer::scoreboard::{Entry, SentState};
 use crate::time::{Span, Time};
 
 /// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
@@ -36,13 +36,13 @@ pub(crate) enum Silence {
 impl<O: Observer> Lane<'_, O> {
     /// Applies both rules after an acknowledgment.
     pub(crate) fn loss_detect(&mut self) {
-        let cross = self.way.ctx.reorder_slack_cross();
+        let cross = self.way.paths.reorder_slack_cross();
         while let Some(p) = self.win.board.oldest() {
             let (e, newest) = (*self.win.board.get(p), self.win.board.newest_acked);
             if e.sent + cross >= newest {
                 break;
             }
-            let lag = self.way.ctx.lag(e.path);
+            let lag = self.way.paths.lag(e.path);
             if e.sent + cross + lag >= newest {
                 break;
             }
@@ -62,7 +62,7 @@ impl<O: Observer> Lane<'_, O> {
         if u16::from(path) >= self.shared.cfg.path.paths {
             return;
         }
-        let slack = self.way.ctx.reorder_slack_same_path(path);
+        let slack = self.way.paths.reorder_slack_same_path(path);
         loop {
             let (Some(p), newest) = self.win.board.path_oldest(path) else { return };
             if self.win.board.get(p).sent + slack >= newest {
@@ -76,12 +76,12 @@ impl<O: Observer> Lane<'_, O> {
     fn lose(&mut self, p: u32, rule: LossRule) {
         let e = *self.win.board.get(p);
         self.win.board.mark_lost(p);
-        let sure = self.way.ctx.on_lost(self.now, e.path, e.wire_bytes, rule);
+        let sure = self.way.paths.on_lost(self.now, e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         self.win.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
         self.shared
             .observer
-            .event(self.now, Event::Lost { ctx: self.ci, psn: p, path: e.path, rule });
+            .event(self.now, Event::Lost { ctx: self.ci.0, psn: p, path: e.path, rule });
         self.mtu_lost(&e);
         self.ready_push();
     }
@@ -127,7 +127,8 @@ impl<O: Observer> Lane<'_, O> {
             // make sure that it is still there.
             let quiet = self.peer.last_heard.max(self.win.loss.last_sent);
             let alive = quiet
-                + self.patience(self.way.ctx.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
+                + self
+                    .patience(self.way.paths.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
             let watched = if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
             return watched.min(ask_at);
         };
@@ -148,8 +149,9 @@ impl<O: Observer> Lane<'_, O> {
         if e.sent >= self.win.board.newest_acked {
             return Time::NEVER;
         }
-        let round_trip = self.way.ctx.srtt() + self.way.ctx.lag(e.path) + self.way.ctx.host_delay();
-        e.sent + round_trip + self.way.ctx.reorder_slack_cross()
+        let round_trip =
+            self.way.paths.srtt() + self.way.paths.lag(e.path) + self.way.paths.host_delay();
+        e.sent + round_trip + self.way.paths.reorder_slack_cross()
     }
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
@@ -159,8 +161,8 @@ impl<O: Observer> Lane<'_, O> {
         let hedged =
             self.win.board.in_flight() <= HEDGED_MAX && self.win.loss.hedge_credit >= HEDGE_COST;
         let wait = match hedged {
-            true if probes < HEDGES_MAX => self.way.ctx.hedge_delay().scale(1 << probes, 1),
-            false if probes == 0 => self.way.ctx.tlp_delay(),
+            true if probes < HEDGES_MAX => self.way.paths.hedge_delay().scale(1 << probes, 1),
+            false if probes == 0 => self.way.paths.tlp_delay(),
             _ => return Time::NEVER,
         };
         self.win.loss.last_sent + self.patience(wait)
@@ -175,9 +177,9 @@ impl<O: Observer> Lane<'_, O> {
     /// longer, whatever its paths: what is sent as often as `RETRANSMITS_MAX` allows takes as long
     /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
     /// of what is still under way only makes the queue longer that it waits in.
-    fn timeout_of(&self, e: &Sent) -> Span {
+    fn timeout_of(&self, e: &Entry) -> Span {
         let doublings = (e.again / DOUBLING_EACH).min(5);
-        let timeout = self.way.ctx.rto(e.path);
+        let timeout = self.way.paths.rto(e.path);
         timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
     }
 
@@ -258,7 +260,7 @@ impl<O: Observer> Lane<'_, O> {
         if !progress && !first {
             return;
         }
-        let half = self.way.ctx.srtt().scale(1, 2);
+        let half = self.way.paths.srtt().scale(1, 2);
         let loss = &mut self.win.loss;
         loss.ask_round = 0;
         if first {
@@ -275,7 +277,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Until an answer should have come, ever longer.
     fn ask_wait(&mut self) -> Span {
-        let wait = self.way.ctx.tlp_delay();
+        let wait = self.way.paths.tlp_delay();
         let round = self.win.loss.ask_round.min(ASKS_MAX);
         self.patience(wait.scale(1 << round, 1))
     }
@@ -310,7 +312,7 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.last_sent = self.now;
         self.shared.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
-            self.way.ctx.on_forgotten(e.wire_bytes);
+            self.way.paths.on_forgotten(e.wire_bytes);
         }
         self.ready_push();
     }
@@ -359,20 +361,20 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.shared.counters.stalls += 1;
         self.shared.counters.impaired_remote_conn_events += 1;
-        self.way.ctx.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
+        self.way.paths.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         // Another engine at the address was heard since: then the paths are well.
         if self.way.last_heard < since {
-            self.way.ctx.freeze(self.now);
+            self.way.paths.freeze(self.now);
         }
         self.inflight_freed();
-        self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci });
+        self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci.0 });
         self.stall_probe();
     }
 
     /// One probe, on another path each time, ever more rarely.
     fn stall_probe(&mut self) {
         let rto_max = self.shared.cfg.loss.rto_max;
-        let srtt = self.way.ctx.srtt().max(self.shared.cfg.loss.rto_min);
+        let srtt = self.way.paths.srtt().max(self.shared.cfg.loss.rto_min);
         let doublings = self.win.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
         let wait = srtt.scale(1 << doublings, 1).min(rto_max);
         self.win.loss.probe_round = self.win.loss.probe_round.saturating_add(1);

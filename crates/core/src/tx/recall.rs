@@ -11,12 +11,12 @@ use crate::events::Observer;
 use crate::lane::Lane;
 use crate::peer::ContextState;
 use crate::peer::recut::Recut;
-use crate::peer::scoreboard::{Kind, Sent};
+use crate::peer::scoreboard::{Entry, Kind};
 use srd_wire::Verdict;
 
 impl<O: Observer> Lane<'_, O> {
     /// The packet `e` of `ci` was lost: if too many large ones were, it is asked what passes.
-    pub(crate) fn mtu_lost(&mut self, e: &Sent) {
+    pub(crate) fn mtu_lost(&mut self, e: &Entry) {
         if !self.shared.cfg.mtu_search || e.kind.recalled().is_some() {
             return;
         }
@@ -30,20 +30,20 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The peer has told what became of a PSN that was taken back.
-    pub(crate) fn recall_resolved(&mut self, was: &Sent, verdict: Verdict) {
+    pub(crate) fn recall_resolved(&mut self, was: &Entry, verdict: Verdict) {
         let kind = was.kind.recalled().unwrap_or(was.kind);
         if verdict != Verdict::NoRequest {
             // It had arrived as it was.
             match kind {
                 Kind::ReadResp => self.job_segment_done(was.wr, Some(verdict)),
-                _ => self.wr_segment_done(was.wr, kind, verdict),
+                _ => self.wr_segment_done(was.request(), kind, verdict),
             }
             return;
         }
         match kind {
             Kind::Send => {
-                self.objects.wrs.get_mut(was.wr).open -= 1;
-                self.wr_fail(was.wr, Status::LocalBadLength);
+                self.objects.wrs.get_mut(was.request()).open -= 1;
+                self.wr_fail(was.request(), Status::LocalBadLength);
             }
             _ => {
                 let range = Recut { kind, wr: was.wr, off: was.off, len: u32::from(was.len) };
@@ -63,7 +63,7 @@ impl<O: Observer> Lane<'_, O> {
                 continue;
             }
             if self.recut_refused(&r) {
-                self.wr_fail(r.wr, Status::RemoteFeatureMismatch);
+                self.wr_fail(r.request(), Status::RemoteFeatureMismatch);
                 self.recut_drop(&r);
                 continue;
             }
@@ -77,7 +77,7 @@ impl<O: Observer> Lane<'_, O> {
                 self.win.recuts.push_front(rest);
                 self.recut_open(&r);
             }
-            let entry = Sent::new(r.kind, r.wr, r.off, len as u16);
+            let entry = Entry::new(r.kind, r.wr, r.off, len as u16);
             return Some(self.win.board.append(entry));
         }
         None
@@ -86,7 +86,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Whether what the range is of goes on.
     fn recut_lives(&mut self, r: &Recut) -> bool {
         match r.kind {
-            Kind::Write => self.objects.wrs.get(r.wr).failed.is_none(),
+            Kind::Write => self.objects.wrs.get(r.request()).failed.is_none(),
             _ => {
                 let jobs = &self.win.jobs;
                 jobs.iter().any(|j| j.id == r.wr && !j.dead)
@@ -100,7 +100,7 @@ impl<O: Observer> Lane<'_, O> {
         if r.kind != Kind::Write {
             return false;
         }
-        let w = self.objects.wrs.get(r.wr);
+        let w = self.objects.wrs.get(r.request());
         w.wr.op == Opcode::WriteImm && !w.credited && self.peer.limits.imms_max == 0
     }
 
@@ -110,7 +110,7 @@ impl<O: Observer> Lane<'_, O> {
         if r.kind != Kind::Write {
             return true;
         }
-        let w = self.objects.wrs.get_mut(r.wr);
+        let w = self.objects.wrs.get_mut(r.request());
         if w.wr.op != Opcode::WriteImm || w.credited {
             return true;
         }
@@ -125,7 +125,7 @@ impl<O: Observer> Lane<'_, O> {
     /// One packet more of it is open.
     fn recut_open(&mut self, r: &Recut) {
         match r.kind {
-            Kind::Write => self.objects.wrs.get_mut(r.wr).open += 1,
+            Kind::Write => self.objects.wrs.get_mut(r.request()).open += 1,
             _ => {
                 let jobs = &mut self.win.jobs;
                 if let Some(job) = jobs.iter_mut().find(|j| j.id == r.wr) {
@@ -139,8 +139,8 @@ impl<O: Observer> Lane<'_, O> {
     fn recut_drop(&mut self, r: &Recut) {
         match r.kind {
             Kind::Write => {
-                self.objects.wrs.get_mut(r.wr).open -= 1;
-                self.wr_check_done(r.wr);
+                self.objects.wrs.get_mut(r.request()).open -= 1;
+                self.wr_check_done(r.request());
             }
             _ => self.job_segment_done(r.wr, None),
         }

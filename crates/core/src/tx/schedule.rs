@@ -1,6 +1,6 @@
 //! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
 
-use crate::api::{Status, TxSink};
+use crate::api::{Status, TxSink, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::objects::qp::QpState;
@@ -70,14 +70,14 @@ impl<O: Observer> Lane<'_, O> {
             return Turn::Blocked;
         }
         let credited = self.granting();
-        let mut bytes = match self.way.ctx.gate(self.now, credited) {
+        let mut bytes = match self.way.paths.gate(self.now, credited) {
             Gate::Open { bytes } => bytes,
             Gate::Until(_) if planted!(PacingIgnored) => 1,
             Gate::Until(at) => return Turn::Paced(at),
             Gate::Blocked => return Turn::Blocked,
         };
-        let path = self.way.ctx.path_choose(self.now, self.ci, lost, &mut self.shared.rng);
-        if let Some(other) = self.way.ctx.explore_take(&mut self.shared.rng) {
+        let path = self.way.paths.path_choose(self.now, self.ci.0, lost, &mut self.shared.rng);
+        if let Some(other) = self.way.paths.explore_take(&mut self.shared.rng) {
             self.shared.out.probe_push(ProbeOut::small(self.ci, other));
         }
         let mut packets = usize::from(self.shared.cfg.burst_packets).min(out.left);
@@ -101,7 +101,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// One unreliable datagram leaves: paced with the rest. It is not counted in flight, but waits
     /// with the others while there is no room: past the cap nothing would pace it.
-    fn datagram_turn(&mut self, wi: u32, out: &mut Out<'_, impl TxSink>) -> Turn {
+    fn datagram_turn(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) -> Turn {
         let len = self.objects.wrs.get(wi).wr.len;
         let mtu = self.mtu_of();
         if len > u32::from(mtu) {
@@ -110,7 +110,7 @@ impl<O: Observer> Lane<'_, O> {
             return Turn::More;
         }
         let credited = self.granting();
-        let turn = match self.way.ctx.gate(self.now, credited) {
+        let turn = match self.way.paths.gate(self.now, credited) {
             Gate::Open { .. } => None,
             Gate::Until(at) => Some(Turn::Paced(at)),
             Gate::Blocked => Some(Turn::Blocked),

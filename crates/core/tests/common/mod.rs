@@ -232,7 +232,7 @@ impl Host {
     }
 
     pub fn recv(&mut self, qp: Qpn, wr_id: u64, len: u32) {
-        let h = self.engine.post_recv(qp, &RecvWr { wr_id, len }).unwrap();
+        let h = self.engine.post_recv(qp, &RecvRequest { wr_id, len }).unwrap();
         self.memory.recvs.insert((h.qp.0, h.index), vec![0; len as usize]);
     }
 
@@ -240,9 +240,9 @@ impl Host {
         &mut self,
         now: Time,
         qp: Qpn,
-        wr: SendWr,
+        wr: SendRequest,
         data: Vec<u8>,
-    ) -> Result<WrHandle, PostError> {
+    ) -> Result<WrHandle, PostRefusal> {
         let h = self.engine.post_send(now, qp, &wr)?;
         self.memory.wrs.insert(h.0, data);
         Ok(h)
@@ -319,8 +319,8 @@ impl Host {
 }
 
 /// A send request to queue pair `dst` behind `ah`.
-pub fn send_wr(wr_id: u64, ah: AhId, dst: Qpn, len: usize) -> SendWr {
-    SendWr {
+pub fn send_wr(wr_id: u64, ah: AhId, dst: Qpn, len: usize) -> SendRequest {
+    SendRequest {
         wr_id,
         op: Opcode::Send,
         ah,
@@ -619,7 +619,12 @@ impl Pair {
         Self::with(seed, vec![config(0), config(1)])
     }
     /// Posts `data` from host `from` to the other.
-    pub fn send(&mut self, from: usize, wr_id: u64, data: Vec<u8>) -> Result<WrHandle, PostError> {
+    pub fn send(
+        &mut self,
+        from: usize,
+        wr_id: u64,
+        data: Vec<u8>,
+    ) -> Result<WrHandle, PostRefusal> {
         let wr = send_wr(wr_id, self.ah[from], self.qp[1 - from], data.len());
         let now = self.net.now;
         self.net.hosts[from].post(now, self.qp[from], wr, data)

@@ -133,7 +133,7 @@ impl Puppet {
 
     /// Posts a request of the victim to the puppet.
     pub fn post(&mut self, op: Opcode, len: usize) -> WrHandle {
-        let wr = SendWr { op, ..send_wr(1, self.ah, Qpn(0), len) };
+        let wr = SendRequest { op, ..send_wr(1, self.ah, Qpn(0), len) };
         self.victim.post(self.now, self.qp, wr, vec![0; len]).unwrap()
     }
 

@@ -4,7 +4,7 @@
 use crate::{Result, count::owned_by};
 use srd_core::{
     Access, AhId, CqId, Engine, EngineConfig, Opcode, PdId, QpInit, QpModify, QpState, QpType, Qpn,
-    RecvWr, Rng, RxMeta, SendWr, Span, Status, Time, Transmit, TxSink,
+    RecvRequest, Rng, RxMeta, SendRequest, Span, Status, Time, Transmit, TxSink,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -86,7 +86,7 @@ impl Side {
 
     fn receive_post(&mut self) -> Result<()> {
         let _owner = owned_by(self.owner);
-        let wr = RecvWr { wr_id: 0, len: BYTES };
+        let wr = RecvRequest { wr_id: 0, len: BYTES };
         self.engine.post_recv(self.qp, &wr).map(drop).map_err(text)
     }
 
@@ -201,7 +201,7 @@ impl World {
         let far_qp = self.far.qp;
         for n in 1..DEPTH {
             let (op, rkey) = if n < READS { (Opcode::Read, key.0) } else { (Opcode::Send, 0) };
-            let wr = SendWr {
+            let wr = SendRequest {
                 wr_id: 0,
                 op,
                 ah: self.handles[0],
@@ -260,7 +260,7 @@ impl World {
     fn post(&mut self, most: usize) -> Result<()> {
         let _owner = owned_by(REQUESTER);
         for _ in 0..most {
-            let wr = SendWr {
+            let wr = SendRequest {
                 wr_id: 0,
                 op: Opcode::Send,
                 ah: self.handles[self.next],
