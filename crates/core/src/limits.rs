@@ -75,6 +75,10 @@ pub const REARMS_MAX: usize = 1024;
 /// up: what never arrives (a path MTU that is too small) must not be sent for ever. As many again,
 /// without content, and the context is given up.
 pub const RETRANSMITS_MAX: u8 = 100;
+/// How many of these may pass while it is asked whether packets of that size can arrive at all.
+/// More are not counted then: enough for the longest wait between two (`tx/loss.rs`), and so few
+/// that as many are left when the answer is that they can.
+pub const RETRANSMITS_DOUBTED_MAX: u8 = RETRANSMITS_MAX / 2;
 /// Transmissions of a context that are kept in mind for echoes, beyond twice those in flight: 32
 /// KiB, what the first cache of a processor holds. More within one round trip leave no sample.
 pub const SENT_LOG_MAX: usize = 4096;

@@ -180,6 +180,39 @@ fn a_false_report_is_outgrown() {
     assert_eq!(told(&p.net.hosts[0]), [64, 1024]);
 }
 
+/// A way is narrow for a while and loses small packets, too, so that no round of the doubt counts;
+/// then all sizes pass again. What was sent meanwhile says nothing of the peer. It was counted as
+/// if it did: the next loss ended each request with status 13, and the one after that took the
+/// whole context with it.
+#[test]
+fn what_is_sent_while_the_size_is_doubted_is_not_held_against_the_peer() {
+    for seed in 0..20 {
+        let mut c = [searching(0), searching(1)];
+        c.iter_mut().for_each(|c| c.loss.rto_max = Span::from_us(200));
+        let mut p = Pair::with(seed, c.to_vec());
+        for i in 0..20 {
+            p.net.hosts[1].recv(p.qp[1], i, 1024);
+        }
+        p.send(0, 0, pattern(0, 1024)).unwrap();
+        assert!(p.net.run_until(Span::from_ms(5), |n| n.hosts[0].sends_done() == 1));
+        (p.net.faults.longer_lost, p.net.faults.loss) = (600, 3_000);
+        for i in 1..4 {
+            p.send(0, i, pattern(i, 1024)).unwrap();
+        }
+        p.net.run(Span::from_ms(150));
+        let again = p.net.hosts[0].engine.counters().retrans_pkts;
+        assert!(again > 600, "seed {seed}: three messages are sent again {again} times");
+        p.net.faults.longer_lost = usize::MAX;
+        for i in 4..20 {
+            p.send(0, i, pattern(i, 1024)).unwrap();
+        }
+        assert!(p.net.run_until(Span::from_secs(2), |n| n.hosts[0].sends_done() == 20));
+        assert_eq!(p.net.hosts[0].statuses(), vec![Status::Ok; 20], "seed {seed}");
+        let silent = |e: &AsyncEvent| matches!(e, AsyncEvent::PeerUnresponsive(_));
+        assert!(!p.net.hosts[0].events.iter().any(silent), "seed {seed}");
+    }
+}
+
 /// Losses that have nothing to do with sizes change no size.
 #[test]
 fn heavy_loss_is_not_mistaken_for_a_smaller_mtu() {

@@ -3,7 +3,7 @@
 use crate::api::{Opcode, Status, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
-use crate::limits::RETRANSMITS_MAX;
+use crate::limits::{RETRANSMITS_DOUBTED_MAX, RETRANSMITS_MAX};
 use crate::objects::qp::QpState;
 use crate::objects::wr::WrState;
 use crate::peer::scoreboard::{Entry, Kind};
@@ -242,7 +242,10 @@ impl<O: Observer> Lane<'_, O> {
             *self.win.board.get_mut(p) = e;
             self.shared.counters.recalls += 1;
         }
-        if e.again >= RETRANSMITS_MAX && !self.mtu_doubted(e.len) {
+        if e.again > RETRANSMITS_DOUBTED_MAX && self.mtu_doubted(e.len) {
+            // If no packet as large can arrive, that says nothing of the peer.
+            self.win.board.get_mut(p).again -= 1;
+        } else if e.again >= RETRANSMITS_MAX {
             return self.give_up(p);
         }
         let resp = matches!(e.kind, Kind::ReadResp | Kind::RecallResp);
