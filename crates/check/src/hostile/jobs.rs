@@ -23,6 +23,8 @@ pub(super) struct Job {
     pub honest: bool,
     /// It must end, well or not.
     pub must_end: bool,
+    /// It asks for what the responder refuses, and ends with this.
+    pub refused: Option<Status>,
     /// Which stream of work it is part of.
     pub flow: usize,
     pub posted_at: u64,
@@ -118,6 +120,9 @@ impl Board {
         let job = &self.jobs[id as usize];
         if twice || !same {
             self.fail(now, Oracle::Completion, format!("work {id} ended as {op:?}: {job:?}"));
+        } else if job.refused.is_some_and(|right| right != status) {
+            let what = format!("work {id}, which is refused, ended with {status:?}: {job:?}");
+            self.fail(now, Oracle::Verdict, what);
         } else if honest && status != Status::Ok {
             let what = format!("honest work {id} ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);

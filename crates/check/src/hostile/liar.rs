@@ -4,7 +4,7 @@
 //! packets that are well-formed, of every type, and lie.
 
 use super::peer::{QKEY_HOSTILE, REGION_AT};
-use super::plan::Mode;
+use super::plan::{DELAY_NS, Mode};
 use crate::draw::Draw;
 use srd_core::Endpoint;
 use srd_core::wire::{
@@ -19,6 +19,12 @@ const SEEN_MAX: usize = 64;
 const UNCHECKED_EVERY: u64 = 61;
 /// Packets of one creep, at most: more would leave no time for other lies.
 const CREEP_MAX: u32 = 300;
+/// By so much, in units of the wire's clock (16 ns), an echo is later at most than what it echoes:
+/// as long as a packet and the answer to it take, twice.
+const ECHO_LATER_MAX: u64 = 4 * DELAY_NS / 16;
+/// By so much, in units of 64 ns, a packet is said to have waited: as long as one and the answer to
+/// it take. More leaves nothing of a round trip, and nothing is not measured.
+const WAIT_MAX: u64 = 2 * DELAY_NS / 64;
 /// Every verdict that the format knows.
 const VERDICTS: [Verdict; 8] = [
     Verdict::Rnr,
@@ -41,6 +47,20 @@ fn entry(d: &mut Draw, psn: u32, verdict: Verdict) -> VerdictEntry {
     VerdictEntry { psn, verdict, others }
 }
 
+/// What a liar says most of the time. All say everything, but each lie takes words and time from
+/// the others: some are only believed when they come at once, some only after many others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trade {
+    /// Everything alike.
+    All,
+    /// Acknowledgments: echoes, verdicts, windows.
+    Acks,
+    /// Packets far ahead of an edge that stays.
+    Edges,
+    /// Reads and answers to reads.
+    Reads,
+}
+
 /// A packet that it was sent.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -54,6 +74,7 @@ pub(super) struct Liar {
     pub at: Endpoint,
     pub host: usize,
     mode: Mode,
+    trade: Trade,
     mtu: u16,
     /// Tag that the victim gave it, and the one that it gave the victim.
     tag: u32,
@@ -84,6 +105,7 @@ impl Liar {
             at,
             host,
             mode,
+            trade: d.pick(&[Trade::All, Trade::All, Trade::Acks, Trade::Edges, Trade::Reads]),
             mtu,
             tag: 0,
             own_tag: bits as u32 | 1,
@@ -165,6 +187,19 @@ impl Liar {
             let wild = d.percent(10);
             let params = self.params(d, 0, wild);
             return self.say(d, Body::Open(params), None, 0);
+        }
+        if d.percent(40) {
+            match self.trade {
+                Trade::All => {}
+                Trade::Acks => {
+                    let block = self.block(d);
+                    return self.say(d, Body::Ack, Some(&block), 0);
+                }
+                Trade::Edges if d.percent(5) => return self.creep(d),
+                Trade::Reads if d.percent(20) => return self.hoard(d),
+                Trade::Edges => return self.request(d),
+                Trade::Reads => return self.read_response(d),
+            }
         }
         match d.below(14) {
             12 if d.percent(10) => self.creep(d),
@@ -293,12 +328,20 @@ impl Liar {
         b.partial = d.percent(30);
         b.echoes.clear();
         for _ in 0..d.below(9) {
-            let Some(s) = self.seen_any(d) else { break };
+            // Of what came last, for each is believed once.
+            let newest = self.seen.back().copied().filter(|_| d.percent(50));
+            let Some(s) = newest.or_else(|| self.seen_any(d)) else { break };
             let h = &s.header;
+            let wait = d.below(WAIT_MAX) as u16;
             b.echoes.push(Echo {
                 tx_num: if d.percent(80) { h.tx_num } else { d.bits() as u32 },
-                timestamp: if d.percent(50) { h.timestamp } else { h.timestamp ^ d.bits() as u32 },
-                delay: d.pick(&[0, 1, 200, 60_000, u16::MAX - 1, u16::MAX]),
+                timestamp: match d.below(4) {
+                    0 | 1 => h.timestamp,
+                    // As if it had been sent later: a round trip that is too short.
+                    2 => h.timestamp.wrapping_add(d.below(ECHO_LATER_MAX) as u32),
+                    _ => h.timestamp ^ d.bits() as u32,
+                },
+                delay: d.pick(&[0, wait, wait, 60_000, u16::MAX - 1, u16::MAX]),
                 path: if d.percent(70) { h.path } else { d.bits() as u8 },
                 ce: d.percent(30),
             });
@@ -519,8 +562,10 @@ pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
             10 => ack.rx_budget = d.pick(&[0, 1, 4096, u32::MAX]),
             11 => {
                 for e in &mut ack.echoes {
-                    e.delay = d.pick(&[0, 5, u16::MAX]);
-                    e.timestamp = e.timestamp.wrapping_add(d.pick(&[1, 100, 1 << 20, u32::MAX]));
+                    let wait = d.below(WAIT_MAX) as u16;
+                    e.delay = d.pick(&[0, wait, u16::MAX]);
+                    let later = d.pick(&[1, 100, ECHO_LATER_MAX / 4, 1 << 20, u64::from(u32::MAX)]);
+                    e.timestamp = e.timestamp.wrapping_add(later as u32);
                 }
             }
             12 => ack.credit = ack.credit.wrapping_add(d.pick(&[1, 1 << 20, 1 << 31])),

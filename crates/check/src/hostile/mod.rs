@@ -92,10 +92,14 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
 
 /// Whether honest third parties, who moved `kept` bytes, moved too little for what they move in
 /// the same world without the hostile side, whose bytes are `without`. Who sends takes a share of
-/// the cables by that alone; only what honest work loses beyond this share is the engines' fault.
+/// the cables by that alone, and so does who reads, up to the turn of one peer; only what honest
+/// work loses beyond this share is the engines' fault.
 fn is_slowed(plan: &Plan, stage: &Stage, kept: u64, without: u64) -> bool {
     let cable_bytes = plan::BYTES_PER_US * plan.load_ns / 1000;
-    let taken_percent = (stage.net.strange_bytes * 100).div_ceil(cable_bytes).min(100);
+    // Towards the victim, and from it: each takes of a cable of its own.
+    let guest_bytes = stage.net.guest_bytes.min(cable_bytes / (plan.honest as u64 + 1));
+    let taken_bytes = stage.net.strange_bytes.max(guest_bytes);
+    let taken_percent = (taken_bytes * 100).div_ceil(cable_bytes).min(100);
     // Where receivers hand out their link in turn, a liar that says that it has something to send
     // has a turn like any sender, and may leave it unused.
     let turns = plan.honest as u64;

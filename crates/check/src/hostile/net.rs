@@ -73,6 +73,10 @@ pub(super) struct Net {
     pub carried: u64,
     /// Bytes on cables of datagrams that no honest member sent.
     pub strange_bytes: u64,
+    /// The host of a member that is not honest, where no honest one is, and the bytes on its cable
+    /// that others send there: what it has asked for, and work that others have with it.
+    pub guest: Option<usize>,
+    pub guest_bytes: u64,
 }
 
 impl Net {
@@ -91,6 +95,8 @@ impl Net {
             dropped: 0,
             carried: 0,
             strange_bytes: 0,
+            guest: None,
+            guest_bytes: 0,
         }
     }
 
@@ -132,6 +138,8 @@ impl Net {
         self.carried += 1;
         if gram.honest.is_none() {
             self.strange_bytes += bytes;
+        } else if self.guest == Some(to) {
+            self.guest_bytes += bytes;
         }
         let at = start + wire_ns + self.delay_ns / 2;
         self.at(at, Event::Arrive(gram));

@@ -103,6 +103,7 @@ fn plan(d: &mut Draw) -> Plan {
         Class::Busy,
         Class::Rails,
         Class::Late,
+        Class::Late,
         Class::Flood,
         Class::Flood,
         Class::Flood,

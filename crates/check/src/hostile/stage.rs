@@ -16,7 +16,7 @@ use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet,
 };
-use srd_core::{Endpoint, Opcode, Qpn};
+use srd_core::{Endpoint, Opcode, Qpn, Status};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Operations of honest work.
@@ -139,7 +139,7 @@ impl<'a> Stage<'a> {
                 let flow = self.flow_add(1, 0, plan.late_messages, true);
                 (flow.ops, flow.left, flow.len) = (&[Opcode::Send], plan.late_messages, 64);
                 // More verdicts, and more kinds of them, than an acknowledgment has room for.
-                if self.draw.percent(50) {
+                if self.draw.percent(60) {
                     let flow = &mut self.board.flows[0];
                     (flow.faulty, flow.honest, flow.must_end) = (true, false, true);
                     flow.left = plan.late_messages;
@@ -161,6 +161,7 @@ impl<'a> Stage<'a> {
     fn cast_liar(&mut self) {
         let plan = self.plan;
         let (host, slot) = if plan.shares_address { (1, 7) } else { (plan.honest + 1, 0) };
+        self.net.guest = (!plan.shares_address).then_some(host);
         if plan.mode == Mode::Mutant {
             let mutant = self.peer_add(host, 0, slot);
             self.mutants.push(mutant);
@@ -339,9 +340,11 @@ impl<'a> Stage<'a> {
             },
         };
         let (mut op, mut dst_qpn, mut rkey, mut main) = (op, dst_qpn, rkey, flow.honest);
+        let mut refused = None;
         if flow.faulty {
             main = true;
-            match pick >> 16 & 7 {
+            let kind = pick >> 16 & 7;
+            match kind {
                 0 | 1 => dst_qpn.0 ^= 1,
                 // The other queue pair has another Q_Key.
                 2 | 3 => main = false,
@@ -349,6 +352,8 @@ impl<'a> Stage<'a> {
                 _ if self.peers[0].receives > 0 => op = Opcode::Write,
                 _ => {}
             }
+            let status = if kind < 4 { Status::RemoteBadDestQpn } else { Status::RemoteBadAddress };
+            refused = (kind < 5).then_some(status);
         }
         let raddr = match op {
             Opcode::Send => 0,
@@ -366,6 +371,7 @@ impl<'a> Stage<'a> {
             main,
             honest: flow.honest && self.plan.is_sound(),
             must_end: flow.must_end,
+            refused,
             flow: f,
             posted_at: self.now,
             placed: Cover::default(),
