@@ -28,7 +28,7 @@ pub struct Counters {
     pub unresponsive_remote_events: u64,
     pub impaired_remote_conn_events: u64,
     pub qkey_viol: u64,
-    /// Requests with a region key that was never given out.
+    /// Region keys in requests that were never given out; one that is repeated counts once.
     pub rkey_guesses: u64,
     /// Packets declared lost that had arrived after all.
     pub retrans_spurious_pkts: u64,

@@ -55,6 +55,9 @@ pub const MRS_MAX: usize = 1 << 20;
 pub const KEY_GUESSES_MAX: u32 = 1024;
 /// One more of them is judged each time that this has passed.
 pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
+/// Wrong keys of one peer that are kept in mind, so that the packets of one wrong request are one
+/// guess, however many there are: those of requests that are under way together, few as a rule.
+pub const WRONG_KEYS_MAX: usize = 8;
 /// Addresses (IPv6: /64 networks) that guessed a key lately, and how long they are kept in mind. A
 /// context that begins with one of them has no guess for nothing; nor has any while these are all.
 /// So at most as many guesses as are addresses here come for nothing in an hour, and one for each

@@ -275,6 +275,31 @@ fn who_guesses_keys_waits_and_nobody_else() {
     assert_eq!(statuses.iter().filter(|&&s| s == Status::Ok).count(), 100);
 }
 
+/// A program has one key wrong and writes with it, in thousands of packets. Each packet counted as
+/// a guess of its own: after 1,024 of them its context waited 8 ms for each packet that asks for
+/// memory, and requests with good keys waited with them.
+#[test]
+fn a_wrong_key_that_is_repeated_is_one_guess() {
+    let mut w = Writers::new(5);
+    let remote = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
+    for (n, wrong) in [0, remote.0.0 ^ 1].into_iter().cycle().take(200).enumerate() {
+        let mut wr = send_wr(1, w.ah[0], w.qp[2], 40_000);
+        (wr.op, wr.rkey) = (Opcode::WriteImm, wrong);
+        let now = w.net.now;
+        w.net.hosts[0].post(now, w.qp[0], wr, vec![0; 40_000]).unwrap();
+        if n % 20 == 19 {
+            w.write(0, remote);
+        }
+    }
+    let ok = w.net.run_until(Span::from_ms(20), |n| n.hosts[0].sends_done() == 210);
+    assert!(ok, "{} of 210 ended", w.ended(0));
+    let statuses = w.net.hosts[0].statuses();
+    assert_eq!(statuses.iter().filter(|&&s| s == Status::Ok).count(), 10);
+    assert_eq!(statuses.iter().filter(|&&s| s == Status::RemoteBadAddress).count(), 200);
+    let n = w.net.hosts[2].engine.counters();
+    assert_eq!((n.rkey_guesses, n.drops[Drop::KeyGuessing as usize]), (2, 0));
+}
+
 #[test]
 fn stale_keys_are_refused_without_punishment() {
     let mut w = Writers::new(4);

@@ -5,9 +5,10 @@
 //! was: the first is a stale key of an honest peer, the second a guess.
 
 use crate::hash::Keyed;
-use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX};
+use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX, WRONG_KEYS_MAX};
 use crate::random::Random;
 use crate::time::Time;
+use arrayvec::ArrayVec;
 use core::hash::Hasher;
 use core::net::IpAddr;
 use hashbrown::HashSet;
@@ -55,6 +56,11 @@ impl KeyMaker {
         self.counter.wrapping_sub(self.number_of(key)) < self.gone
     }
 
+    /// Changes with each key that is made.
+    pub fn stand(&self) -> u32 {
+        self.counter
+    }
+
     fn permuted(&self, n: u32) -> u32 {
         let (mut left, mut right) = ((n >> 16) as u16, n as u16);
         for round in 0..ROUNDS {
@@ -75,6 +81,37 @@ impl KeyMaker {
         let mut h = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
         h.write_u32(u32::from(round) << 16 | u32::from(half));
         h.finish() as u16
+    }
+}
+
+/// Keys that one peer was refused lately. Who names one of them again, as each packet of a long
+/// write with a wrong key does, has the same answer and guesses nothing.
+#[derive(Debug, Default)]
+pub(crate) struct WrongKeys {
+    known: ArrayVec<u32, WRONG_KEYS_MAX>,
+    /// What [`KeyMaker::stand`] was: a key that is made later may be one of them.
+    stand: u32,
+}
+
+impl WrongKeys {
+    /// Notes a key that no region has. Whether that is news to the peer.
+    pub fn note(&mut self, key: u32, stand: u32) -> bool {
+        if self.stand != stand {
+            self.known.clear();
+            self.stand = stand;
+        }
+        if self.known.contains(&key) {
+            return false;
+        }
+        if self.known.is_full() {
+            self.known.remove(0);
+        }
+        self.known.push(key);
+        true
+    }
+
+    pub fn clear(&mut self) {
+        self.known.clear();
     }
 }
 
@@ -141,6 +178,17 @@ mod tests {
         let others = (0..100_000).map(|_| rng.next_u32()).filter(|k| !made.contains(k));
         let mistaken = others.filter(|&k| keys.has_made(k)).count();
         assert!(mistaken < 400, "{mistaken} of 100000, 185 expected");
+    }
+
+    #[test]
+    fn a_key_that_was_refused_is_news_again_when_one_was_made() {
+        let mut w = WrongKeys::default();
+        assert!(w.note(7, 1) && !w.note(7, 1) && w.note(8, 1) && !w.note(7, 1));
+        assert!(w.note(7, 2) && w.note(8, 2));
+        for key in 100..100 + WRONG_KEYS_MAX as u32 {
+            assert!(w.note(key, 2));
+        }
+        assert!(!w.note(100, 2) && w.note(7, 2), "the oldest made room");
     }
 
     #[test]

@@ -59,6 +59,10 @@ impl MrTable {
     pub fn has_had(&self, key: MrKey) -> bool {
         self.keys.has_made(key.0)
     }
+    /// Changes with each region that is registered.
+    pub fn stand(&self) -> u32 {
+        self.keys.stand()
+    }
     /// For looking ahead.
     #[inline]
     pub fn ahead(&self) -> u64 {

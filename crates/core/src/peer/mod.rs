@@ -20,6 +20,7 @@ pub(crate) mod write_imm;
 use crate::api::{AhId, Endpoint, Qpn};
 use crate::config::EngineConfig;
 use crate::ids::Way;
+use crate::objects::keys::WrongKeys;
 use crate::objects::wr::{WrList, WrQueue};
 use crate::peer::inbound::Inbound;
 use crate::peer::write_imm::ImmTable;
@@ -256,6 +257,7 @@ pub(crate) struct Window {
     pub doubt_next: Time,
     /// The peer is alive and does not take packets that have no content any more.
     pub deaf: bool,
+    pub wrong_keys: WrongKeys,
 }
 
 impl Window {
@@ -283,6 +285,7 @@ impl Window {
             doubt: None,
             doubt_next: Time(0),
             deaf: false,
+            wrong_keys: WrongKeys::default(),
         }
     }
 
@@ -310,6 +313,7 @@ impl Window {
         self.ack.clear();
         self.inbound = Inbound::default();
         (self.doubt, self.doubt_next, self.deaf) = (None, Time(0), false);
+        self.wrong_keys.clear();
     }
 
     /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.

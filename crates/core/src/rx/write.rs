@@ -112,10 +112,11 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// No region has this key. One that had it once is gone: the peer does not know yet. A key that
-    /// none ever had is a mistake or a guess, and guesses are counted.
+    /// none ever had is a mistake or a guess, and guesses are counted, each key once.
     #[cold]
     pub(crate) fn key_unknown(&mut self, key: MrKey) -> Verdict {
-        if !self.objects.mrs.has_had(key) {
+        let (guess, stand) = (!self.objects.mrs.has_had(key), self.objects.mrs.stand());
+        if guess && self.win.wrong_keys.note(key.0, stand) {
             self.shared.counters.rkey_guesses += 1;
             // The first is a mistake that may happen.
             let again = core::mem::replace(&mut self.peer.key_guessed, true);
