@@ -68,13 +68,14 @@ impl<O: Observer> Shared<O> {
         self.timers.arm(TimerOf::Path(way.number).number(), way.deadline());
     }
 
-    /// Inflight towards an address went down: its parked contexts may try again.
+    /// Inflight towards an address went down: its parked contexts may try again, in the order in
+    /// which they were parked. Room for one packet would else go to the same one each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
-        while let Some(ci) = way.waiters.pop() {
+        for ci in way.waiters.drain(..) {
             if self.out.unpark(ci) {
                 self.out.ready_push(ci);
                 if planted!(WaiterForgotten) {
-                    way.waiters.clear();
+                    break;
                 }
             }
         }
