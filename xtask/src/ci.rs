@@ -1,15 +1,18 @@
 //! `ci`: every check in order, with a table of what was done and how long it took.
 
-use crate::{Result, acceptance, args::Args, check, demo, fuzz, instructions, lab, steps, tidy};
+use crate::{
+    Result, acceptance, args::Args, check, demo, fuzz, instructions, lab, paper_map, steps, tidy,
+};
 use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
 /// Cheap and telling first.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
     ("tidy", tidy::run),
+    ("paper-map", || paper_map::compare(false)),
     ("lint", steps::lint),
     ("test", || steps::test_all(false)),
     ("models", steps::models),

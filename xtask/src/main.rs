@@ -10,10 +10,12 @@ mod fuzz;
 mod instructions;
 mod lab;
 mod mpi;
+mod paper_map;
 mod process;
 mod report;
 mod sanitize;
 mod steps;
+mod tables;
 mod tidy;
 mod tools;
 mod verbs;
@@ -36,6 +38,7 @@ Checks
   models                       the device's lock-free parts under other orders of their steps
   bench-instructions [--update]  count instructions per operation, compare with the table
   lab [--update]               the simulator's reduced set, digit by digit against its tables
+  paper-map [--update]         docs/paper-map.md against its template and the tables in docs/results
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
@@ -67,8 +70,8 @@ Runs
 Machine
   install-deps [--all]         install (or name) the apt packages that are missing
 
-Every command: --help. Steps of ci: lockfile fmt tidy lint test models demo lab
-acceptance bench-instructions check-seeds fuzz (45 s in all).";
+Every command: --help. Steps of ci: lockfile fmt tidy paper-map lint test models demo
+lab acceptance bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {
     let mut args = Args::new(std::env::args().skip(1));
@@ -105,6 +108,7 @@ fn dispatch(args: &mut Args) -> Result {
         "bench-instructions" => instructions::run_command(args),
         "bench-core" => instructions::bench_core(args),
         "lab" => lab::run_command(args),
+        "paper-map" => paper_map::run_command(args),
         "check-seeds" => check::run_command(args),
         "fuzz" => fuzz::run_command(args),
         "sanitize" => sanitize::run_command(args),

@@ -7,7 +7,7 @@ use crate::figures_copa::{
 use crate::figures_host::endpoint_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::report::columns;
-use crate::result::RunResult;
+use crate::result::{RunResult, SrdObjects};
 use crate::spec::{FaultSpec, Transport};
 use crate::stats::Quantiles;
 use srd_fabric::{MS, Ps};
@@ -327,7 +327,7 @@ fn scale_rows(cases: &[&[RunResult]], cost: bool) -> Vec<Vec<String>> {
     }
     for case in cases.iter().filter(|c| c[0].spec.transport == Transport::Srd) {
         let r = &case[0];
-        let peers = u64::from(r.spec.workload.peers.unwrap_or(0));
+        let SrdObjects { queue_pairs, peers } = r.srd_objects();
         let hosts = u64::from(r.hosts.max(1));
         let opened = r.srd_counters().map_or(0, |c| c.contexts_opened);
         let mut row = vec![
@@ -335,8 +335,8 @@ fn scale_rows(cases: &[&[RunResult]], cost: bool) -> Vec<Vec<String>> {
             hosts.to_string(),
             peers.to_string(),
             peers.to_string(),
-            // One that sends and one that receives, whatever the number of peers.
-            "2".into(),
+            queue_pairs.to_string(),
+            // Each of its flows is between two processes: one queue pair at each end, both ways.
             (2 * peers).to_string(),
             (opened / hosts).to_string(),
         ];

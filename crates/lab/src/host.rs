@@ -60,6 +60,7 @@ pub struct SrdSettings {
 struct Sending {
     /// Number in the workload.
     flow: u32,
+    dst: HostId,
     bytes: u64,
     qp: Qpn,
     ah: AhId,
@@ -245,6 +246,7 @@ impl SrdHost {
         let ah = self.ah_to(dst)?;
         self.sending.push(Sending {
             flow,
+            dst,
             bytes,
             qp,
             ah,
@@ -255,6 +257,15 @@ impl SrdHost {
             open: 0,
         });
         Ok(n as u64)
+    }
+
+    /// Queue pairs that it has made, and hosts that its flows go to.
+    pub fn queue_pairs_and_peers(&self) -> (u64, u64) {
+        let mut peers: Vec<u32> = self.sending.iter().map(|s| s.dst.0).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let received = u64::from(self.recv_qp.is_some());
+        (self.send_qps.len() as u64 + received, peers.len() as u64)
     }
 
     /// The engine, to look at.

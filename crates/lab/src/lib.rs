@@ -52,7 +52,7 @@ pub use packet::{
 };
 pub use pages::huge_pages;
 pub use report::{csv, json, page, series_csv, summary_csv, table};
-pub use result::{Detail, OrderCost, RunResult, Tally};
+pub use result::{Detail, OrderCost, RunResult, SrdObjects, Tally};
 pub use rings::RingOutcome;
 pub use run::run;
 pub use saa::SaaOutcome;

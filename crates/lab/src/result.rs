@@ -100,6 +100,15 @@ pub struct Tally {
     pub duplicates: u64,
 }
 
+/// What one SRD host holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SrdObjects {
+    /// Queue pairs.
+    pub queue_pairs: u64,
+    /// Other hosts that its flows go to.
+    pub peers: u64,
+}
+
 /// Configuration and counters of the protocol that ran.
 #[derive(Clone, Debug)]
 pub enum Detail {
@@ -109,6 +118,8 @@ pub enum Detail {
         engine: Box<EngineConfig>,
         /// Engine counters, all hosts together.
         counters: Box<Counters>,
+        /// Objects of the host that has most of each.
+        objects: SrdObjects,
     },
     /// TCP.
     Tcp {
@@ -178,11 +189,11 @@ impl RunResult {
             _ => None,
         }
     }
-    /// TCP's counters; `None` if another transport ran.
-    pub fn tcp_counters(&self) -> Option<&srd_rivals::Counters> {
+    /// Objects of the SRD host that has most of each; none if another transport ran.
+    pub fn srd_objects(&self) -> SrdObjects {
         match &self.detail {
-            Detail::Tcp { counters, .. } => Some(counters),
-            _ => None,
+            Detail::Srd { objects, .. } => *objects,
+            _ => SrdObjects::default(),
         }
     }
     /// What COPA's transport says of itself; `None` if another one ran.

@@ -4,7 +4,7 @@ use crate::board::{Board, SharedBoard};
 use crate::floor::{Framing, Ways};
 use crate::host::{SrdHost, SrdSettings, Verb, engine_config, socket_config};
 use crate::packet::LabPacket;
-use crate::result::{Detail, Tally};
+use crate::result::{Detail, SrdObjects, Tally};
 use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::server::SrdServer;
@@ -116,8 +116,9 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
             flow_goodput[*flow as usize].clone_from(series);
         }
     }
+    let objects = objects_of(world);
     Outcome {
-        detail: Detail::Srd { engine: Box::new(engine), counters: Box::new(counters) },
+        detail: Detail::Srd { engine: Box::new(engine), counters: Box::new(counters), objects },
         tally,
         goodput: goodput_of(world),
         flow_goodput,
@@ -267,6 +268,18 @@ fn warm_attach(
 
 fn processes(world: &SrdWorld) -> impl Iterator<Item = &SrdHost> {
     world.hosts().iter().flat_map(SrdServer::processes)
+}
+
+/// Objects of the host that has most of each.
+fn objects_of(world: &SrdWorld) -> SrdObjects {
+    let mut most = SrdObjects::default();
+    for host in world.hosts() {
+        let counts = host.processes().map(SrdHost::queue_pairs_and_peers);
+        let (queue_pairs, peers) = counts.fold((0, 0), |a, b| (a.0 + b.0, a.1.max(b.1)));
+        most.queue_pairs = most.queue_pairs.max(queue_pairs);
+        most.peers = most.peers.max(peers);
+    }
+    most
 }
 
 /// Sum of the engines' counters.

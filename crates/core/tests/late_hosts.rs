@@ -1,0 +1,66 @@
+//! Hosts that come to a halt for milliseconds, a hundred round trips of the network: what a
+//! transport in a process must live with and one on a network card need not.
+
+mod common;
+use common::overload::{Load, Overload};
+use common::*;
+use srd_core::*;
+
+/// Bytes of each message, messages of a batch, and batches one after another.
+const BYTES: usize = 1000;
+const BATCH: usize = 500;
+const BATCHES: usize = 40;
+
+/// Sends all messages; how long it took, and the host that sent them.
+fn transfer(seed: u64, load: Option<Load>) -> (Span, Pair) {
+    let mut p = Pair::new(seed);
+    p.net.overload = load.map(|l| Overload::new(l, seed, 2));
+    let start = p.net.now;
+    for _ in 0..BATCHES {
+        for i in 0..BATCH {
+            p.net.hosts[1].recv(p.qp[1], i as u64, BYTES as u32);
+            p.send(0, i as u64, vec![1; BYTES]).unwrap();
+        }
+        let ended = p.net.run_until(Span::from_secs(5), |n| n.hosts[0].done.len() == BATCH);
+        assert!(ended, "seed {seed}: {} of {BATCH}", p.net.hosts[0].done.len());
+        assert_eq!(p.net.hosts[0].statuses(), vec![Status::Ok; BATCH], "seed {seed}");
+        p.net.hosts[0].done.clear();
+    }
+    (p.net.now.since(start), p)
+}
+
+/// The median over paths of the smoothed round-trip time, in ns.
+fn rtt_ns(p: &Pair) -> u64 {
+    let stats = p.net.hosts[0].engine.path_stats(p.net.hosts[1].ip);
+    let mut rtts: Vec<u64> =
+        stats.iter().map(|s| s.rtt_ns_smoothed).filter(|rtt| *rtt > 0).collect();
+    rtts.sort_unstable();
+    rtts[rtts.len() / 2]
+}
+
+/// Both hosts halt for up to 3 ms and run for up to 1 ms in between; nothing is lost. What packets
+/// wait for in a socket is no queue of the network: round-trip times stay those of the network, and
+/// next to nothing is sent twice.
+#[test]
+fn the_wait_for_a_late_host_is_not_taken_for_the_network() {
+    let late = Load {
+        halt_max: Span::from_ms(3),
+        run_max: Span::from_ms(1),
+        socket_bytes: 100 << 20,
+        ..Load::default()
+    };
+    for seed in 1..=5 {
+        let (quick, idle) = transfer(seed, None);
+        let (slow, busy) = transfer(seed, Some(late));
+        assert!(slow.0 > quick.0 * 2, "seed {seed}: the halts were not in the way");
+        let (rtt_idle, rtt_busy) = (rtt_ns(&idle), rtt_ns(&busy));
+        // Halts last 1.5 ms on average, 150 times as long.
+        assert!(rtt_busy < rtt_idle * 2, "seed {seed}: {rtt_idle} ns, then {rtt_busy}");
+        let counters = busy.net.hosts[0].engine.counters();
+        let copies = counters.retrans_pkts;
+        assert!(
+            copies * 20 <= (BATCH * BATCHES) as u64,
+            "seed {seed}: {copies} copies of all packets"
+        );
+    }
+}

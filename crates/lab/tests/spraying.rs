@@ -1,0 +1,53 @@
+//! What spraying over paths can do, and what it cannot: queues inside the network, and the queue
+//! before a receiver to which many send at once.
+
+mod common;
+
+use common::{run_text, spec};
+use srd_lab::RunResult;
+
+const NETWORK: &str = "shape = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\n\
+    buffer_bytes = 2_000_000";
+/// A fixed window of one bandwidth-delay product: no rate control hides what the paths do.
+const FIXED: &str = "[engine]\ncredits = false\nrate_policy = \"fixed\"\nfixed_gbps = 100.0\n\
+    fixed_inflight_bytes = 140_000\npath_policy = ";
+
+fn run(workload: &str, policy: &str) -> RunResult {
+    let text = spec(NETWORK, workload, "[measure]\nobserve = true\n");
+    let r = run_text(&format!("{text}{FIXED}\"{policy}\"\n"), 1);
+    assert_eq!((r.unfinished(), r.failures), (0, 0), "{policy}");
+    r
+}
+
+/// Largest queue in bytes on links between switches, whichever way.
+fn core_queue(r: &RunResult) -> u64 {
+    let tiers = &r.observation.as_ref().unwrap().tiers;
+    let inside = tiers.iter().filter(|t| t.links > 0 && !t.name.contains("host"));
+    let queues = inside.flat_map(|t| &t.intervals).map(|i| i.queue_max);
+    queues.max().expect("there are links between switches")
+}
+
+/// A permutation at full load: hosts do not share a receiver, so all queues are inside.
+#[test]
+fn spraying_relieves_the_switches_inside() {
+    let work = "pattern = \"permutation\"\nbytes = 2_000_000";
+    let one = core_queue(&run(work, "ecmp"));
+    for policy in ["oblivious", "srd"] {
+        let sprayed = core_queue(&run(work, policy));
+        assert!(sprayed * 3 < one, "{policy}: {sprayed} bytes, {one} on one path");
+    }
+}
+
+/// Three senders with four flows each into one host: the last link is the only one that they share
+/// for sure, and every byte in flight beyond what the link holds waits there, whatever way it came.
+#[test]
+fn spraying_does_nothing_against_incast() {
+    let work = "pattern = \"incast\"\nsenders = 3\nflows_per_pair = 4\nbytes = 500_000";
+    let one = run(work, "ecmp").last_hop_bytes_max;
+    // Three windows, less what is under way to the last switch and back.
+    assert!((200_000..420_000).contains(&one), "{one} bytes on one path");
+    for policy in ["oblivious", "srd"] {
+        let sprayed = run(work, policy).last_hop_bytes_max;
+        assert!(sprayed * 10 > one * 9, "{policy}: {sprayed} bytes, {one} on one path");
+    }
+}
