@@ -1,20 +1,88 @@
-//! Rules on what lies where: names allowed in the root, and packages that the guides leave out.
+//! Rules on what lies where: names allowed in the root; and the guides' tables of packages and of
+//! commands, which name what is there and nothing else.
 
 use super::{Finding, settings::Settings, tree::Tree};
 use std::collections::BTreeSet;
 
-/// Documents that must name the folder of every package.
+/// Documents with a table of all packages, by folder.
 const GUIDES: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
+/// The document with a table of all commands.
+const COMMANDS_GUIDE: &str = "CONTRIBUTING.md";
+/// Folders whose subfolders are packages.
+const ROOMS: [&str; 3] = ["crates/", "bindings/", "bench/"];
 
 /// All rules of this file.
 pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     check_root(tree, settings, out);
     for guide in GUIDES {
-        let Some(text) = tree.text(guide) else { continue };
-        for folder in packages(tree).filter(|f| !text.contains(&format!("`{f}`"))) {
-            let message = format!("does not say what `{folder}` is: add a row to its table");
-            out.push(Finding::new(guide, 0, message));
+        if let Some(text) = tree.text(guide) {
+            check_packages(tree, guide, text, out);
         }
+    }
+    if let Some(text) = tree.text(COMMANDS_GUIDE) {
+        check_commands(text, crate::HELP, out);
+    }
+}
+
+/// Rows of all tables of a document: number of the line, cells.
+fn table_rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
+    let rows = text.lines().enumerate().filter(|(_, l)| l.starts_with("| "));
+    rows.map(|(at, l)| (at + 1, l.trim_matches('|').split(" | ").map(str::trim).collect()))
+}
+
+/// What a cell names: the text between its first two backquotes.
+fn named(cell: &str) -> Option<&str> {
+    cell.split('`').nth(1)
+}
+
+/// A guide has a row for each package, and none for a package that is not there.
+fn check_packages(tree: &Tree, guide: &str, text: &str, out: &mut Vec<Finding>) {
+    let mut seen = BTreeSet::new();
+    for (at, cells) in table_rows(text) {
+        let Some(folder) = cells.first().and_then(|c| named(c)) else { continue };
+        seen.insert(folder);
+        let room = ROOMS.iter().find_map(|r| folder.strip_prefix(r));
+        if room.is_some_and(|name| !name.contains('/')) {
+            if tree.text(&format!("{folder}/Cargo.toml")).is_none() {
+                let message = format!("there is no package in `{folder}`: remove its row");
+                out.push(Finding::new(guide, at, message));
+            } else if cells.iter().any(|c| c.is_empty()) {
+                out.push(Finding::new(guide, at, format!("`{folder}`: a cell is empty")));
+            }
+        }
+    }
+    for folder in packages(tree).filter(|f| !seen.contains(f)) {
+        let message = format!("does not say what `{folder}` is: add a row to its table");
+        out.push(Finding::new(guide, 0, message));
+    }
+}
+
+/// Commands that a help text lists: the first words of lines that are indented by two spaces.
+fn commands(help: &str) -> BTreeSet<&str> {
+    let listed = help.lines().filter_map(|l| l.strip_prefix("  "));
+    listed
+        .filter(|l| !l.starts_with([' ', '-', '[']))
+        .filter_map(|l| l.split_whitespace().next())
+        .collect()
+}
+
+/// A row for each command, and none for a command that is not there.
+fn check_commands(text: &str, help: &str, out: &mut Vec<Finding>) {
+    let commands = commands(help);
+    let mut seen = BTreeSet::new();
+    for (at, cells) in table_rows(text) {
+        let command = cells.first().and_then(|c| named(c));
+        let Some(command) = command.and_then(|c| c.strip_prefix("cargo xtask ")) else { continue };
+        let word = command.split(' ').next().unwrap_or_default();
+        seen.insert(word);
+        if !commands.contains(word) {
+            let message = format!("`cargo xtask --help` has no command `{word}`");
+            out.push(Finding::new(COMMANDS_GUIDE, at, message));
+        }
+    }
+    for command in commands.difference(&seen) {
+        let message = format!("does not name `cargo xtask {command}`: add a row to its table");
+        out.push(Finding::new(COMMANDS_GUIDE, 0, message));
     }
 }
 
@@ -60,12 +128,37 @@ mod tests {
     }
 
     #[test]
-    fn guides_name_every_package() {
-        let guide = "| [`crates/a`](crates/a/src/lib.rs) | what it holds |";
+    fn guides_name_every_package_and_no_other() {
+        let guide = "| [`crates/a`](crates/a/src/lib.rs) | what it holds |\n\
+            | `crates/gone` | what it held |\nThe text may name `crates/b`.\n";
         let files =
             [("ARCHITECTURE.md", guide), ("crates/a/Cargo.toml", ""), ("crates/b/Cargo.toml", "")];
         let got = findings(&files, "\"ARCHITECTURE.md\", \"crates\"");
-        assert_eq!(got.len(), 1);
-        assert!(got[0].1.contains("`crates/b`"));
+        assert_eq!(got.len(), 2, "{got:?}");
+        assert!(got[0].1.contains("no package in `crates/gone`"));
+        assert!(got[1].1.contains("does not say what `crates/b` is"));
+    }
+
+    #[test]
+    fn rows_of_packages_say_something_in_each_cell() {
+        let files = [("ARCHITECTURE.md", "| `crates/a` |  | b |\n"), ("crates/a/Cargo.toml", "")];
+        let got = findings(&files, "\"ARCHITECTURE.md\", \"crates\"");
+        assert!(got.len() == 1 && got[0].1.contains("a cell is empty"), "{got:?}");
+    }
+
+    #[test]
+    fn the_table_of_commands_is_that_of_the_help() {
+        let help = "cargo xtask COMMAND\n\nRuns\n  test [--quick]   all tests\n  \
+            \u{20}                long\n  demo --net       x\n  demo             y\n";
+        let messages = |text: &str| {
+            let mut out = Vec::new();
+            check_commands(text, help, &mut out);
+            out.into_iter().map(|f| f.message).collect::<Vec<_>>()
+        };
+        let both = "| `cargo xtask test` | x |\n| `cargo xtask demo --net` | x |\n";
+        assert_eq!(messages(both), Vec::<String>::new());
+        let got = messages("| `cargo xtask test` | x |\n| `cargo xtask more` | x |\n");
+        assert_eq!(got.len(), 2, "{got:?}");
+        assert!(got[0].contains("no command `more`") && got[1].contains("`cargo xtask demo`"));
     }
 }
