@@ -98,7 +98,7 @@ const PARTS: &[Part] = &[
 /// What is not run, and why.
 const LEFT_OUT: &[&str] = &[
     "miri: tests with UDP sockets, interfaces and namespaces (crates/datapath/src/udp, \
-     crates/srd/src/interface.rs, crates/net): Miri has no such system calls.",
+     crates/srd/src/interface.rs, crates/testbed): Miri has no such system calls.",
     "miri: the wrapper that makes faults: it has no unsafe code, and its tests take long.",
     "miri: descriptors of channels and events: it knows neither EFD_SEMAPHORE nor poll, so one \
      test of each is skipped.",

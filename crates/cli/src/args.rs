@@ -50,5 +50,5 @@ pub enum Command {
     #[command(subcommand)]
     Lab(srd_lab::cli::Command),
     /// A leaf-spine fabric of network namespaces, and measurements of SRD beside TCP on it
-    Net(srd_net::NetArgs),
+    Net(srd_testbed::NetArgs),
 }

@@ -62,8 +62,8 @@ fn told(done: failure::Result) -> ExitCode {
 }
 
 /// The fabric of namespaces ends by signals as the system does it: namespaces need no cleaning up.
-fn net(args: &srd_net::NetArgs) -> ExitCode {
-    srd_net::run(args).unwrap_or_else(|e| {
+fn net(args: &srd_testbed::NetArgs) -> ExitCode {
+    srd_testbed::run(args).unwrap_or_else(|e| {
         let failure =
             if e.is_usage() { Failure::usage(e.to_string()) } else { Failure::new(e.to_string()) };
         failure.tell();

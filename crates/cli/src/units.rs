@@ -1,7 +1,7 @@
 //! Numbers with units, as they are written on the command line and in tables.
 
-pub use srd_net::units::share_ppm;
-use srd_net::units::split;
+pub use srd_testbed::units::share_ppm;
+use srd_testbed::units::split;
 use std::time::Duration;
 
 /// Longest time of an option.
@@ -54,7 +54,7 @@ pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
 
 /// A time: `2`, `0.5`, `500ms`, `2s`, `1m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    match srd_net::units::duration(text)? {
+    match srd_testbed::units::duration(text)? {
         time if !time.is_zero() && time <= TIME_MAX => Ok(time),
         _ => {
             Err(format!("`{text}`: a time must be above zero and at most {} s", TIME_MAX.as_secs()))
