@@ -1,7 +1,7 @@
 //! `ci`: every check in order, with a table of what was done and how long it took.
 
 use crate::{
-    Result, acceptance, args::Args, check, demo, fuzz, instructions, lab, paper_map, steps, tidy,
+    Result, args::Args, check, demo, fuzz, instructions, lab, paper_map, steps, suites, tidy,
 };
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const STEPS: [Step; 13] = [
     ("models", steps::models),
     ("demo", demo::gate),
     ("lab", || lab::compare(false)),
-    ("acceptance", acceptance::short),
+    ("acceptance", suites::short),
     ("bench-instructions", || instructions::compare(false)),
     ("check-seeds", check::gate),
     ("fuzz", fuzz::gate),

@@ -1,30 +1,21 @@
 //! `cargo xtask`: the one entry for everything that is done to this repository.
 #![forbid(unsafe_code)]
 
-mod acceptance;
-mod args;
 mod check;
 mod ci;
 mod demo;
 mod fuzz;
 mod instructions;
 mod lab;
-mod mpi;
 mod paper_map;
-mod process;
 mod report;
 mod sanitize;
 mod steps;
 mod tables;
 mod tidy;
-mod tools;
-mod verbs;
 
-use args::Args;
+use srd_acceptance::{Result, args, args::Args, mpi, process, suites, tools, verbs};
 use std::process::ExitCode;
-
-/// What a command ends with: nothing, or the sentence to print.
-type Result<T = ()> = std::result::Result<T, String>;
 
 const HELP: &str = "\
 cargo xtask COMMAND [OPTIONS]      (or ./x COMMAND, which first looks for a C compiler)
@@ -114,7 +105,7 @@ fn dispatch(args: &mut Args) -> Result {
         "sanitize" => sanitize::run_command(args),
         "report" => report::run_command(args),
         "mpi-figures" => mpi::run_command(args),
-        "acceptance" => acceptance::run_command(args),
+        "acceptance" => suites::run_command(args),
         "verbs" => verbs::run_command(args),
         "demo" => demo::run_command(args),
         "install-deps" => tools::install(args),

@@ -7,11 +7,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The repository's root: the parent of this crate's folder.
+/// The repository's root: the nearest folder above the running package that has a `Cargo.lock`.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.parent().map_or_else(|| here.clone(), PathBuf::from)
+    let above = here.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
+    above.map_or_else(|| here.clone(), PathBuf::from)
 }
 
 /// Where cargo puts what it builds.
