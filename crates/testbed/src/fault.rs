@@ -215,13 +215,5 @@ fn rate_set(fabric: &Fabric, leaf: u8, spine: u8, bits_per_sec: u64) -> Result {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_filter_compares_with_the_right_number() {
-        assert_eq!(loss_code(1_000_000), "1,6 0 0 2");
-        assert!(loss_code(10_000).contains(",53 0 1 42949672,"));
-        assert!(loss_code(0).contains(",53 0 1 0,"), "no random number is below zero");
-    }
-}
+#[path = "fault_tests.rs"]
+mod tests;

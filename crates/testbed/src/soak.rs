@@ -290,3 +290,7 @@ impl Sum {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "soak_tests.rs"]
+mod tests;

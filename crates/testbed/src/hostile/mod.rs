@@ -10,3 +10,6 @@ mod party;
 mod pretend;
 pub mod rails;
 pub mod readers;
+
+#[cfg(test)]
+mod tests;
