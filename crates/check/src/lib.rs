@@ -31,6 +31,8 @@ pub mod runner;
 pub mod scenario;
 pub mod shrink;
 pub mod summary;
+#[cfg(test)]
+mod tests;
 pub mod trace;
 pub mod workload;
 pub mod world;
