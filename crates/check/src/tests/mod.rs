@@ -5,6 +5,7 @@ mod ledger;
 mod mirror;
 mod plans;
 mod recorder;
+mod runner;
 mod scenario;
 mod summary;
 mod trace;
