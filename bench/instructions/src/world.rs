@@ -1,23 +1,17 @@
 //! Two engines and the shortest possible network: what one transmits, the other handles at once,
 //! without a copy. Time is virtual and jumps over idle stretches.
 
+pub use srd_bench_world::MTU;
+use srd_bench_world::{BATCH, End, HOP, QKEY, START, config, meta, peer_ip, text};
 use srd_core::{
-    Access, AhId, Completion, CqId, Engine, EngineConfig, MrKey, Opcode, PdId, PostRefusal, QpInit,
-    QpModify, QpState, QpType, Qpn, RecvRequest, Rng, RxMeta, SendRequest, Span, Status, Time,
-    Transmit, TxSink,
+    Access, AhId, Completion, Engine, MrKey, Opcode, PostRefusal, SendRequest, Status, Time, Transmit,
+    TxSink,
 };
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
-/// Payload of one packet at a link MTU of 1500 bytes, rounded down.
-pub const MTU: u16 = 1408;
 /// Length of the messages sent.
 pub const MESSAGE_BYTES: u32 = 1024;
 
-/// One way between the engines, so the base RTT is twice this.
-const HOP: Span = Span::from_us(3);
-/// Packets asked for in one poll, as a datapath would.
-const BATCH: usize = 64;
 /// Depth of the send and receive queues, unless a world is made for more requests at once.
 const DEPTH: u32 = 1024;
 /// Turns without any packet or completion after which the engines are stuck.
@@ -25,21 +19,11 @@ const IDLE_TURNS_MAX: u32 = 10_000;
 /// Start of the region that writes and reads go to.
 const REGION: u64 = 1 << 32;
 
-const QKEY: u32 = 0x11;
-
-/// One engine with one queue pair.
-struct Side {
-    engine: Engine,
-    cq: CqId,
-    pd: PdId,
-    qp: Qpn,
-}
-
 /// The requester (near), the responder (far) and the clock.
 pub struct World {
     now: Time,
-    near: Side,
-    far: Side,
+    near: End,
+    far: End,
     peers: Vec<AhId>,
     region: MrKey,
     /// Requests still to be posted.
@@ -62,12 +46,12 @@ impl World {
 
     /// The same with room for more requests at once, and for more peers.
     pub fn with_depth(peers: u32, depth: u32) -> Result<Self, String> {
-        let now = Time(1_000_000);
-        let mut near = Side::new(1, now, peers, depth)?;
-        let mut far = Side::new(2, now, peers, depth)?;
+        let now = START;
+        let mut near = end(1, peers, depth)?;
+        let mut far = end(2, peers, depth)?;
         let mut handles = Vec::new();
         for i in 0..peers {
-            let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000 + i));
+            let ip = peer_ip(i);
             handles.push(near.engine.ah_create(now, near.pd, ip).map_err(text)?);
             // Requests other than sends are served only to known peers.
             far.engine.ah_create(now, far.pd, ip).map_err(text)?;
@@ -75,7 +59,7 @@ impl World {
         let access = Access(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ);
         let region = far.engine.mr_register(far.pd, REGION, 1 << 30, access).map_err(text)?;
         for _ in 0..depth {
-            far.receive_post()?;
+            far.receive_post(MTU.into())?;
         }
         let request = SendRequest {
             wr_id: 0,
@@ -166,7 +150,7 @@ impl World {
                 break;
             }
             self.now = self.now.max(next);
-            self.near.silent_turn(self.now, &mut calls);
+            silent_turn(&mut self.near, self.now, &mut calls);
             let before = self.completed;
             near_finishes(self)?;
             if self.completed > before && self.failed.take() != Some(Status::LocalUnrespRemote) {
@@ -188,68 +172,34 @@ impl TxSink for Nowhere {
     fn push(&mut self, _: &Transmit<'_>) {}
 }
 
-impl Side {
-    /// Timers and one batch of packets, each call timed.
-    fn silent_turn(&mut self, now: Time, calls: &mut Vec<Call>) {
-        let mut timed = |name, engine: &mut Engine, call: fn(&mut Engine, Time)| {
-            if engine.next_timeout() <= now {
-                let before = engine.counters().timer_steps;
-                let start = Instant::now();
-                call(engine, now);
-                let ns = start.elapsed().as_nanos() as u64;
-                calls.push(Call { name, ns, steps: engine.counters().timer_steps - before });
-            }
-        };
-        timed("handle_timeout", &mut self.engine, |e, now| e.handle_timeout(now));
-        timed("poll_transmit", &mut self.engine, |e, now| {
-            e.poll_transmit(now, BATCH, &mut Nowhere);
-        });
-    }
-
-    fn new(host: u8, now: Time, peers: u32, depth: u32) -> Result<Self, String> {
-        let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
-        let mut config = EngineConfig::sockets(ip, 0, MTU);
-        if depth > DEPTH {
-            // Nobody is asked to close for want of room, and nobody is a stranger.
-            config.contexts_max = config.contexts_max.max(2 * peers);
-            config.half_opens_max = config.contexts_max;
-            config.inbound_per_prefix_max = config.contexts_max;
-            config.wrs_max = config.wrs_max.max(depth);
+/// Timers and one batch of packets, each call timed.
+fn silent_turn(near: &mut End, now: Time, calls: &mut Vec<Call>) {
+    let mut timed = |name, engine: &mut Engine, call: fn(&mut Engine, Time)| {
+        if engine.next_timeout() <= now {
+            let before = engine.counters().timer_steps;
+            let start = Instant::now();
+            call(engine, now);
+            let ns = start.elapsed().as_nanos() as u64;
+            calls.push(Call { name, ns, steps: engine.counters().timer_steps - before });
         }
-        let mut engine = Engine::new(config, Rng::from_seed(u64::from(host)), now, ())?;
-        let pd = engine.pd_create().map_err(text)?;
-        let cq = engine.cq_create(4 * depth).map_err(text)?;
-        let init = QpInit {
-            kind: QpType::Srd,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            sq_depth: depth,
-            rq_depth: depth,
-            unsolicited_write_recv: false,
-        };
-        let qp = engine.qp_create(now, init).map_err(text)?;
-        let moves = [
-            QpModify { state: Some(QpState::Init), qkey: Some(QKEY), rnr_retry: None },
-            QpModify { state: Some(QpState::Rtr), ..QpModify::default() },
-            QpModify { state: Some(QpState::Rts), qkey: None, rnr_retry: Some(7) },
-        ];
-        for m in moves {
-            engine.qp_modify(now, qp, m).map_err(text)?;
-        }
-        Ok(Self { engine, cq, pd, qp })
-    }
+    };
+    timed("handle_timeout", &mut near.engine, |e, now| e.handle_timeout(now));
+    timed("poll_transmit", &mut near.engine, |e, now| {
+        e.poll_transmit(now, BATCH, &mut Nowhere);
+    });
+}
 
-    fn receive_post(&mut self) -> Result<(), String> {
-        let wr = RecvRequest { wr_id: 0, len: u32::from(MTU) };
-        self.engine.post_recv(self.qp, &wr).map(|_| ()).map_err(text)
+/// One end, with room for so many peers and requests.
+fn end(host: u8, peers: u32, depth: u32) -> Result<End, String> {
+    let mut config = config(host);
+    if depth > DEPTH {
+        // Nobody is asked to close for want of room, and nobody is a stranger.
+        config.contexts_max = config.contexts_max.max(2 * peers);
+        config.half_opens_max = config.contexts_max;
+        config.inbound_per_prefix_max = config.contexts_max;
+        config.wrs_max = config.wrs_max.max(depth);
     }
-
-    fn timers(&mut self, now: Time) {
-        if self.engine.next_timeout() <= now {
-            self.engine.handle_timeout(now);
-        }
-    }
+    End::new(config, u64::from(host), depth)
 }
 
 // The functions below are the units of counting: never inlined, so that callgrind sees them come
@@ -304,7 +254,7 @@ fn far_finishes(world: &mut World) -> Result<(), String> {
         if c.status != Status::Ok {
             return Err(format!("a receive ended with {:?}", c.status));
         }
-        far.receive_post()?;
+        far.receive_post(MTU.into())?;
     }
     far.engine.cq_release(far.cq, taken);
     Ok(())
@@ -345,12 +295,9 @@ struct Wire<'a> {
 
 impl Wire<'_> {
     fn deliver(&mut self, t: &Transmit<'_>) {
-        // Either side sees the other at the address that it sends to.
-        let meta =
-            RxMeta { src_ip: t.dst.ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
         *self.arrived += 1;
         // Payload does not exist here: a placement is carried out by not doing anything.
-        let _ = self.far.handle(self.now, &meta, &t.packet);
+        let _ = self.far.handle(self.now, &meta(t), &t.packet);
     }
 }
 
@@ -381,8 +328,4 @@ fn arrives_at_far(wire: &mut Wire<'_>, t: &Transmit<'_>) {
 fn arrives_at_near(wire: &mut Wire<'_>, t: &Transmit<'_>) {
     wire.deliver(t);
     std::hint::black_box(2_u8);
-}
-
-fn text(e: impl std::fmt::Debug) -> String {
-    format!("{e:?}")
 }

@@ -2,23 +2,15 @@
 //! all under as many addresses.
 
 use crate::{Result, count::owned_by};
-use srd_core::{
-    Access, AhId, CqId, Engine, EngineConfig, Opcode, PdId, QpInit, QpModify, QpState, QpType, Qpn,
-    RecvRequest, Rng, RxMeta, SendRequest, Span, Status, Time, Transmit, TxSink,
-};
-use std::net::{IpAddr, Ipv4Addr};
+use srd_bench_world::{BATCH, End, HOP, QKEY, START, config, meta, peer_ip, text};
+use srd_core::{Access, AhId, Opcode, Qpn, SendRequest, Span, Status, Time, Transmit, TxSink};
 
 /// Who memory belongs to.
 pub const REQUESTER: usize = 1;
 /// See [`REQUESTER`].
 pub const RESPONDER: usize = 2;
 
-const MTU: u16 = 1408;
 const DEPTH: u32 = 4096;
-const QKEY: u32 = 0x11;
-const BATCH: usize = 64;
-/// One way.
-const HOP: Span = Span::from_us(3);
 /// Reads that one peer serves another at once, by default.
 const READS: u32 = 64;
 /// Less than the silence after which a peer is given up.
@@ -26,74 +18,48 @@ const SILENCE: Span = Span::from_secs(4);
 /// Bytes of a message.
 const BYTES: u32 = 64;
 
+/// An end, and whose memory it is.
 struct Side {
-    engine: Engine,
-    cq: CqId,
-    pd: PdId,
-    qp: Qpn,
+    end: End,
     owner: usize,
 }
 
 impl Side {
-    fn new(owner: usize, now: Time) -> Result<Self> {
+    fn new(owner: usize) -> Result<Self> {
         let _owner = owned_by(owner);
-        let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, owner as u8));
-        let config = EngineConfig::sockets(ip, 0, MTU);
-        let mut engine = Engine::new(config, Rng::from_seed(owner as u64), now, ())?;
-        let pd = engine.pd_create().map_err(text)?;
-        let cq = engine.cq_create(4 * DEPTH).map_err(text)?;
-        let init = QpInit {
-            kind: QpType::Srd,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            sq_depth: DEPTH,
-            rq_depth: DEPTH,
-            unsolicited_write_recv: false,
-        };
-        let qp = engine.qp_create(now, init).map_err(text)?;
-        for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
-            let qkey = (state == QpState::Init).then_some(QKEY);
-            let rnr_retry = (state == QpState::Rts).then_some(7);
-            let change = QpModify { state: Some(state), qkey, rnr_retry };
-            engine.qp_modify(now, qp, change).map_err(text)?;
-        }
-        Ok(Self { engine, cq, pd, qp, owner })
+        Ok(Self { end: End::new(config(owner as u8), owner as u64, DEPTH)?, owner })
     }
 
     fn timers(&mut self, now: Time) {
         let _owner = owned_by(self.owner);
-        if self.engine.next_timeout() <= now {
-            self.engine.handle_timeout(now);
-        }
+        self.end.timers(now);
     }
 
     /// Takes all completions; how many.
     fn finish(&mut self, now: Time) -> Result<u32> {
         let _owner = owned_by(self.owner);
-        self.engine.rx_burst_end(now);
+        self.end.engine.rx_burst_end(now);
         let mut taken = 0;
-        while let Some(c) = self.engine.cq_poll(self.cq) {
+        while let Some(c) = self.end.engine.cq_poll(self.end.cq) {
             taken += 1;
             if c.status != Status::Ok {
                 return Err(format!("a request ended with {:?}", c.status));
             }
         }
-        self.engine.cq_release(self.cq, taken);
-        while self.engine.poll_event().is_some() {}
+        self.end.engine.cq_release(self.end.cq, taken);
+        while self.end.engine.poll_event().is_some() {}
         Ok(taken)
     }
 
     fn receive_post(&mut self) -> Result<()> {
         let _owner = owned_by(self.owner);
-        let wr = RecvRequest { wr_id: 0, len: BYTES };
-        self.engine.post_recv(self.qp, &wr).map(drop).map_err(text)
+        self.end.receive_post(BYTES)
     }
 
     /// What this side has to send arrives at the other.
     fn transmit(&mut self, to: &mut Self, now: Time) -> usize {
         let _owner = owned_by(self.owner);
-        self.engine.poll_transmit(now, BATCH, &mut Wire { to, now: now + HOP })
+        self.end.engine.poll_transmit(now, BATCH, &mut Wire { to, now: now + HOP })
     }
 }
 
@@ -105,10 +71,8 @@ struct Wire<'a> {
 impl TxSink for Wire<'_> {
     fn push(&mut self, t: &Transmit<'_>) {
         let _owner = owned_by(self.to.owner);
-        // Either side sees the other at the address that it sends to. A placement is carried out
-        // by doing nothing: there is no payload.
-        let meta = RxMeta { src_ip: t.dst.ip, ..META };
-        let _ = self.to.engine.handle(self.now, &meta, &t.packet);
+        // A placement is carried out by doing nothing: there is no payload.
+        let _ = self.to.end.engine.handle(self.now, &meta(t), &t.packet);
     }
 }
 
@@ -131,14 +95,6 @@ impl TxSink for Hole<'_> {
     }
 }
 
-const META: RxMeta = RxMeta {
-    src_ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-    ce: false,
-    rxq_drops: 0,
-    rxq_depth: 0,
-    waited: Span::ZERO,
-};
-
 /// The two engines and their clock.
 pub struct World {
     now: Time,
@@ -157,8 +113,8 @@ pub struct World {
 impl World {
     /// Without any peer yet.
     pub fn new() -> Result<Self> {
-        let now = Time(1_000_000);
-        let (near, far) = (Side::new(REQUESTER, now)?, Side::new(RESPONDER, now)?);
+        let now = START;
+        let (near, far) = (Side::new(REQUESTER)?, Side::new(RESPONDER)?);
         let mut world =
             Self { now, near, far, handles: Vec::new(), first: 0, next: 0, open: 0, completed: 0 };
         for _ in 0..DEPTH {
@@ -171,9 +127,10 @@ impl World {
     pub fn peers_add(&mut self, peers: u32) -> Result<()> {
         (self.first, self.next) = (self.handles.len(), self.handles.len());
         for _ in 0..peers {
-            let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000 + self.handles.len() as u32));
+            let ip = peer_ip(self.handles.len() as u32);
             let _owner = owned_by(REQUESTER);
-            let ah = self.near.engine.ah_create(self.now, self.near.pd, ip).map_err(text)?;
+            let ah =
+                self.near.end.engine.ah_create(self.now, self.near.end.pd, ip).map_err(text)?;
             let _other = owned_by(0);
             self.handles.push(ah);
         }
@@ -182,23 +139,23 @@ impl World {
 
     /// The most that one peer can make either engine hold.
     pub fn peer_bytes_max(&self) -> usize {
-        self.near.engine.config().peer_bytes_max()
+        self.near.end.engine.config().peer_bytes_max()
     }
 
     /// Each end is the other's worst: the responder refuses everything behind a gap that stays, is
     /// asked for as many reads as it serves, and nothing that it sends arrives, once there is a
     /// context. `look` is called in between. Returns what each end has counted itself, at most.
     pub fn worst(&mut self, mut look: impl FnMut()) -> Result<[usize; 2]> {
-        let ip = IpAddr::V4(Ipv4Addr::from(0x0A01_0000));
+        let ip = peer_ip(0);
         let key = {
             // The programs' own: the right to read, the region, the requests.
-            let far = &mut self.far.engine;
-            far.ah_create(self.now, self.far.pd, ip).map_err(text)?;
+            let far = &mut self.far.end.engine;
+            far.ah_create(self.now, self.far.end.pd, ip).map_err(text)?;
             let rights = Access(Access::REMOTE_READ);
-            far.mr_register(self.far.pd, 0, 1 << 24, rights).map_err(text)?
+            far.mr_register(self.far.end.pd, 0, 1 << 24, rights).map_err(text)?
         };
         self.post(1)?;
-        let far_qp = self.far.qp;
+        let far_qp = self.far.end.qp;
         for n in 1..DEPTH {
             let (op, rkey) = if n < READS { (Opcode::Read, key.0) } else { (Opcode::Send, 0) };
             let wr = SendRequest {
@@ -213,7 +170,7 @@ impl World {
                 raddr: 0,
                 imm: 0,
             };
-            self.near.engine.post_send(self.now, self.near.qp, &wr).map_err(text)?;
+            self.near.end.engine.post_send(self.now, self.near.end.qp, &wr).map_err(text)?;
         }
         let (mut swallowed, mut counted) = (false, [0; 2]);
         let until = self.now + SILENCE;
@@ -224,27 +181,28 @@ impl World {
                 let _owner = owned_by(near);
                 let to = Some(&mut self.far);
                 let mut hole = Hole { to, now: self.now + HOP, swallowed: &mut swallowed };
-                self.near.engine.poll_transmit(self.now, BATCH, &mut hole)
+                self.near.end.engine.poll_transmit(self.now, BATCH, &mut hole)
             };
             look();
             self.far.timers(self.now + HOP);
-            self.far.engine.rx_burst_end(self.now + HOP);
-            let open = self.near.engine.context_stats().iter().any(|c| c.state == "Open");
+            self.far.end.engine.rx_burst_end(self.now + HOP);
+            let open = self.near.end.engine.context_stats().iter().any(|c| c.state == "Open");
             let answered = {
                 let _owner = owned_by(self.far.owner);
                 let to = (!open).then_some(&mut self.near);
                 let mut all = true;
                 let mut hole = Hole { to, now: self.now + HOP + HOP, swallowed: &mut all };
-                self.far.engine.poll_transmit(self.now + HOP, BATCH, &mut hole)
+                self.far.end.engine.poll_transmit(self.now + HOP, BATCH, &mut hole)
             };
             look();
             for (n, side) in counted.iter_mut().zip([&self.near, &self.far]) {
-                let held = side.engine.context_stats();
+                let held = side.end.engine.context_stats();
                 *n = held.iter().map(|c| c.held_bytes).fold(*n, usize::max);
             }
             self.now += HOP + HOP;
             if sent + answered == 0 {
-                let next = self.near.engine.next_timeout().min(self.far.engine.next_timeout());
+                let next =
+                    self.near.end.engine.next_timeout().min(self.far.end.engine.next_timeout());
                 self.now = self.now.max(next).min(until);
             }
         }
@@ -264,14 +222,14 @@ impl World {
                 wr_id: 0,
                 op: Opcode::Send,
                 ah: self.handles[self.next],
-                dst_qpn: self.far.qp,
+                dst_qpn: self.far.end.qp,
                 qkey: QKEY,
                 len: BYTES,
                 rkey: 0,
                 raddr: 0,
                 imm: 0,
             };
-            self.near.engine.post_send(self.now, self.near.qp, &wr).map_err(text)?;
+            self.near.end.engine.post_send(self.now, self.near.end.qp, &wr).map_err(text)?;
             self.next += 1;
             if self.next == self.handles.len() {
                 self.next = self.first;
@@ -299,7 +257,7 @@ impl World {
         self.open -= done;
         self.completed += u64::from(done);
         if sent + answered == 0 && done == 0 {
-            let next = self.near.engine.next_timeout().min(self.far.engine.next_timeout());
+            let next = self.near.end.engine.next_timeout().min(self.far.end.engine.next_timeout());
             if next > self.now && next != Time::NEVER {
                 self.now = next;
             }
@@ -328,8 +286,9 @@ impl World {
     pub fn rest(&mut self) -> Result<()> {
         for _ in 0..1_000_000 {
             self.turn(false)?;
-            let idle = |s: &Side| s.engine.context_stats().iter().all(|c| !c.is_active);
-            if self.near.engine.next_timeout().min(self.far.engine.next_timeout()) == Time::NEVER
+            let idle = |s: &Side| s.end.engine.context_stats().iter().all(|c| !c.is_active);
+            if self.near.end.engine.next_timeout().min(self.far.end.engine.next_timeout())
+                == Time::NEVER
                 && idle(&self.near)
                 && idle(&self.far)
             {
@@ -338,8 +297,4 @@ impl World {
         }
         Err("the engines do not come to rest".into())
     }
-}
-
-fn text(e: impl std::fmt::Debug) -> String {
-    format!("{e:?}")
 }
