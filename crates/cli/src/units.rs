@@ -1,7 +1,7 @@
 //! Numbers with units, as they are written on the command line and in tables.
 
 pub use srd_testbed::units::share_ppm;
-use srd_testbed::units::split;
+use srd_testbed::units::{bits_per_sec, split};
 use std::time::Duration;
 
 /// Longest time of an option.
@@ -40,15 +40,7 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
 /// Bits per second: `500M`, `10G`, `2.5Gbit`; given back in bytes per second.
 pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no rate; write bits per second, as 500M or 10G");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
-    let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        _ => return Err(wrong()),
-    };
-    let rate = number * scale / 8.0;
+    let rate = bits_per_sec(text).ok_or_else(wrong)? / 8.0;
     if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
 

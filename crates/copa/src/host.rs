@@ -2,7 +2,7 @@
 
 use crate::config::{CopaConfig, Policy, Verb};
 use crate::initiator::Outgoing;
-use crate::packet::{Ack, CopaPacket, Nack, Stream};
+use crate::packet::{Ack, CopaPacket, Data, Nack, Stream};
 use crate::ring::Threshold;
 use crate::target::{Incoming, Verdict};
 use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Ps};
@@ -356,7 +356,7 @@ impl CopaHost {
         self.counters.data_sent += 1;
         self.counters.resent += u64::from(sent.again);
         let (seq, round, end) = (sent.seq, sent.round, sent.end);
-        let packet = CopaPacket::Data { stream, flow, seq, len, round, end };
+        let packet = CopaPacket::Data(Data { stream, flow, seq, len, round, end });
         self.emit(io, dst, k as u32, len + self.config.overhead_bytes, packet);
     }
 
@@ -372,16 +372,6 @@ impl CopaHost {
     }
 }
 
-/// What a data packet says.
-struct Data {
-    stream: Stream,
-    flow: u32,
-    seq: u64,
-    len: u32,
-    round: u32,
-    end: u64,
-}
-
 impl Host<CopaPacket> for CopaHost {
     fn on_packet(&mut self, now: Ps, p: Delivered<CopaPacket>, io: Io<'_, '_>) {
         if p.corrupt != 0 {
@@ -392,9 +382,7 @@ impl Host<CopaPacket> for CopaHost {
             CopaPacket::Request { flow, round, bytes } => {
                 self.requested(p.src, flow, round, bytes);
             }
-            CopaPacket::Data { stream, flow, seq, len, round, end } => {
-                self.data(io, &Data { stream, flow, seq, len, round, end });
-            }
+            CopaPacket::Data(data) => self.data(io, &data),
             CopaPacket::Ack(ack) => {
                 let k = ack.stream.number as usize;
                 if let Some(s) = self.sending.get_mut(k) {

@@ -18,4 +18,4 @@ mod target;
 
 pub use config::{ConfigError, CopaConfig, Policy, Reaction, Recovery, Verb};
 pub use host::{CopaHost, Counters, End};
-pub use packet::{Ack, CopaPacket, HEADER_BYTES, Nack, Stream};
+pub use packet::{Ack, CopaPacket, Data, HEADER_BYTES, Nack, Stream};

@@ -16,6 +16,23 @@ pub struct Stream {
     pub number: u32,
 }
 
+/// A data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Of which stream.
+    pub stream: Stream,
+    /// Number of the flow in the workload.
+    pub flow: u32,
+    /// Place in it.
+    pub seq: u64,
+    /// Payload in bytes.
+    pub len: u32,
+    /// Which round.
+    pub round: u32,
+    /// The round's last packet is the one before this.
+    pub end: u64,
+}
+
 /// An acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
@@ -55,20 +72,7 @@ pub enum CopaPacket {
         bytes: u64,
     },
     /// Data.
-    Data {
-        /// Of which stream.
-        stream: Stream,
-        /// Number of the flow in the workload.
-        flow: u32,
-        /// Place in it.
-        seq: u64,
-        /// Payload in bytes.
-        len: u32,
-        /// Which round.
-        round: u32,
-        /// The round's last packet is the one before this.
-        end: u64,
-    },
+    Data(Data),
     /// An acknowledgment.
     Ack(Ack),
     /// Missing packets.

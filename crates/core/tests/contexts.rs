@@ -9,29 +9,44 @@ use puppet::Puppet;
 use srd_core::wire::{Body, PacketType};
 use srd_core::*;
 
-/// The peer accepted our Open, our confirmation was lost, and the work that the context was for was
-/// withdrawn. The peer dropped the context after a while; later work ended as if it had restarted.
-#[test]
-fn work_for_a_context_that_the_peer_dropped_unused_succeeds() {
-    let mut p = Pair::new(1);
+/// Whether the first host has an open context.
+fn is_open(n: &Net) -> bool {
+    n.hosts[0].engine.context_stats().iter().any(|c| c.state == "Open")
+}
+
+/// Two hosts with a context whose confirmation was lost, and whose work was withdrawn.
+fn withdrawn(seed: u64) -> Pair {
+    let mut p = Pair::new(seed);
     p.net.hosts[1].recv(p.qp[1], 1, 100);
     p.send(0, 1, vec![1; 100]).unwrap();
-    let open = |n: &Net| n.hosts[0].engine.context_stats().iter().any(|c| c.state == "Open");
-    assert!(p.net.run_until(Span::from_ms(1), open));
+    assert!(p.net.run_until(Span::from_ms(1), is_open));
     let (ah, now) = (p.ah[0], p.net.now);
     p.net.hosts[0].engine.ah_destroy(now, ah).unwrap();
     p.net.faults.dead = true;
     p.net.run(Span::from_ms(1));
     p.net.faults.dead = false;
-    p.net.run(Span::from_ms(500));
-    assert!(p.net.hosts[1].engine.context_stats().is_empty(), "dropped");
-    assert!(open(&p.net), "not dropped");
+    p
+}
+
+/// A message that is posted now arrives within 10 ms.
+fn later_work_succeeds(p: &mut Pair) {
     p.net.hosts[0].done.clear();
     let now = p.net.now;
     p.ah[0] = p.net.hosts[0].ah(now, ip(1));
     p.send(0, 2, vec![2; 100]).unwrap();
     assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok]);
+}
+
+/// The peer accepted our Open, our confirmation was lost, and the work that the context was for was
+/// withdrawn. The peer dropped the context after a while; later work ended as if it had restarted.
+#[test]
+fn work_for_a_context_that_the_peer_dropped_unused_succeeds() {
+    let mut p = withdrawn(1);
+    p.net.run(Span::from_ms(500));
+    assert!(p.net.hosts[1].engine.context_stats().is_empty(), "dropped");
+    assert!(is_open(&p.net), "not dropped");
+    later_work_succeeds(&mut p);
     assert_eq!(p.net.hosts[1].received, [vec![2; 100]]);
     assert!(p.net.hosts[0].events.is_empty(), "{:?}", p.net.hosts[0].events);
 }
@@ -39,22 +54,8 @@ fn work_for_a_context_that_the_peer_dropped_unused_succeeds() {
 /// The same when the peer still has the context: it goes on with it.
 #[test]
 fn work_for_a_context_that_the_peer_kept_goes_through_it() {
-    let mut p = Pair::new(2);
-    p.net.hosts[1].recv(p.qp[1], 1, 100);
-    p.send(0, 1, vec![1; 100]).unwrap();
-    let open = |n: &Net| n.hosts[0].engine.context_stats().iter().any(|c| c.state == "Open");
-    assert!(p.net.run_until(Span::from_ms(1), open));
-    let (ah, now) = (p.ah[0], p.net.now);
-    p.net.hosts[0].engine.ah_destroy(now, ah).unwrap();
-    p.net.faults.dead = true;
-    p.net.run(Span::from_ms(1));
-    p.net.faults.dead = false;
-    p.net.hosts[0].done.clear();
-    let now = p.net.now;
-    p.ah[0] = p.net.hosts[0].ah(now, ip(1));
-    p.send(0, 2, vec![2; 100]).unwrap();
-    assert!(p.net.run_until(Span::from_ms(10), |n| n.hosts[0].sends_done() == 1));
-    assert_eq!(p.net.hosts[0].statuses(), [Status::Ok]);
+    let mut p = withdrawn(2);
+    later_work_succeeds(&mut p);
     let c = p.net.hosts[1].engine.counters();
     assert_eq!((c.contexts_closed, c.challenges_sent), (0, 0));
 }

@@ -1,6 +1,8 @@
 //! Mistakes that the fault checker found, each as a small story.
 
 mod common;
+#[path = "common/door.rs"]
+mod door;
 use common::*;
 use srd_core::*;
 
@@ -409,37 +411,9 @@ fn an_open_that_was_proven_once_does_not_end_a_newer_context() {
     let mut p = Pair::new(33);
     let engine = &mut p.net.hosts[1].engine;
     let now = Time(1_000_000);
-    let meta = RxMeta { src_ip: ip(9), ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+    let meta = door::from(ip(9));
     let mut open = |tag, cookie| {
-        let params = wire::OpenParams {
-            tag,
-            incarnation: 5,
-            echo_tag: 0,
-            psn_start: 1,
-            tx_num_start: 1,
-            window: 64,
-            mtu: 1024,
-            reads_max: 1,
-            write_imms_max: 1,
-            rx_budget: u32::MAX,
-            features: wire::Features(0),
-            cookie,
-        };
-        let header = wire::Header {
-            kind: wire::PacketType::Open,
-            flags: wire::Flags(0),
-            backlog: wire::Backlog(0),
-            path: 0,
-            slot: 0,
-            dst_tag: 0,
-            tx_num: 0,
-            timestamp: 0,
-            psn: 0,
-            una_delta: 0,
-            ack_echo: 0,
-        };
-        let body = wire::Body::Open(params);
-        let packet = wire::Packet { header, ack: None, body, payload_len: 0 };
+        let packet = door::stranger(door::open(tag, cookie), 0, 0);
         assert_eq!(engine.handle(now, &meta, &packet), Rx::Done);
         let mut seen = Cookies(Vec::new());
         engine.poll_transmit(now, 64, &mut seen);

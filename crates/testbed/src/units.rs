@@ -12,16 +12,21 @@ pub fn split(text: &str) -> Option<(f64, String)> {
 /// Bits per second: `500M`, `1G`, `2.5Gbit`.
 pub fn rate_bits(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no rate; write bits per second, as 200M or 1G");
-    let (number, unit) = split(text).ok_or_else(wrong)?;
+    let rate = bits_per_sec(text).ok_or_else(wrong)?;
+    if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
+}
+
+/// The same, whatever its size.
+pub fn bits_per_sec(text: &str) -> Option<f64> {
+    let (number, unit) = split(text)?;
     let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
         "" => 1.0,
         "k" => 1e3,
         "m" => 1e6,
         "g" => 1e9,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    let rate = number * scale;
-    if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
+    Some(number * scale)
 }
 
 /// Bytes: `200k`, `2M`, `64KiB`. Powers of 1000, of 1024 with an `i`.
