@@ -15,9 +15,21 @@ use std::{
 };
 
 /// Planted bugs measured in each run of the gate.
-const SAMPLE: u64 = 8;
+const SAMPLE: usize = 8;
 
-/// Minutes of fresh seeds where none are named.
+/// Planted bugs that need worlds of a rare kind: one that stays unnoticed within the usual 1,000 is
+/// no news. They are looked for in 12,000. The list may only shrink (docs/reliability.md has the
+/// figures).
+const RARE: [&str; 2] = ["VerdictOverflowAcked", "EchoUnmatched"];
+
+/// Worlds in which a planted bug is looked for, of the kind that can show it: for one of hostile
+/// peers the checker passes over the others.
+const WORLDS: u64 = 1_000;
+
+/// The same for rare ones.
+const WORLDS_RARE: u64 = 12_000;
+
+/// Minutes of fresh seeds in the gate.
 const MINUTES: u64 = 3;
 /// What every program with planted bugs contains, put together so that this one does not.
 const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
@@ -26,18 +38,16 @@ const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
 pub fn run_command(args: &mut Args) -> Result {
     let minutes = args.value("--minutes")?.unwrap_or(MINUTES);
     args.end()?;
-    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(Some(minutes)) }
+    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(minutes) }
 }
 
-/// The gate's run: always the same worlds, so that it says what a change does. Fresh ones are for
-/// `check-seeds`, which at present fails in about one world of 5,000 (docs/reliability.md).
+/// The gate's run. The number of seeds depends on the machine, their order does not: the summary
+/// says which were run.
 pub fn gate() -> Result {
-    all(None)
+    all(MINUTES)
 }
 
-/// Fresh seeds for so many minutes, or the gate's. The number of fresh seeds depends on the
-/// machine, their order does not: the summary says which were run.
-fn all(minutes: Option<u64>) -> Result {
+fn all(minutes: u64) -> Result {
     let commit = commit()?;
     let program = build(None)?;
     let check = |args: &[&str]| run(&mut command(&program.to_string_lossy(), args));
@@ -45,24 +55,33 @@ fn all(minutes: Option<u64>) -> Result {
     check(&["--canary"])?;
     // Far from the seeds of the tests and of the kill table.
     let first = (commit >> 24).to_string();
-    match minutes {
-        Some(minutes) => check(&["--first", &first, "--minutes", &minutes.to_string()])?,
-        None => check(&["--first", "0", "--seeds", "4000"])?,
-    }
+    check(&["--first", &first, "--minutes", &minutes.to_string()])?;
     let planted = build(Some("--cfg planted_bugs"))?;
     let tool = tools::build_release("srd-cli", "srd")?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
-    let only = sample(commit, bugs).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
-    let args = ["kill-table", "--blocks", "1", "--limit", "10000", "--only", &only];
+    let (rare, usual): (Vec<_>, Vec<_>) =
+        sample(commit, bugs.len()).partition(|&n| RARE.contains(&bugs[n - 1].as_str()));
+    noticed(&planted, &usual, WORLDS)?;
+    noticed(&planted, &rare, WORLDS_RARE)
+}
+
+/// Each of these bugs is noticed within so many worlds.
+fn noticed(planted: &Path, bugs: &[usize], worlds: u64) -> Result {
+    if bugs.is_empty() {
+        return Ok(());
+    }
+    let only = bugs.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let limit = worlds.to_string();
+    let args = ["kill-table", "--blocks", "1", "--limit", &limit, "--only", &only];
     run(&mut command(&planted.to_string_lossy(), &args))
-        .map_err(|e| format!("{e}\na planted bug was not noticed within 10,000 seeds"))
+        .map_err(|e| format!("{e}\na planted bug was not noticed within {worlds} worlds"))
 }
 
 /// Numbers of the planted bugs whose turn it is: spread over the list, others with each commit.
-fn sample(commit: u64, bugs: u64) -> impl Iterator<Item = u64> {
-    let n = SAMPLE.min(bugs);
-    (0..n).map(move |k| (commit % bugs + k * bugs / n) % bugs + 1)
+fn sample(commit: u64, bugs: usize) -> impl Iterator<Item = usize> {
+    let (n, from) = (SAMPLE.min(bugs), (commit % bugs as u64) as usize);
+    (0..n).map(move |k| (from + k * bugs / n) % bugs + 1)
 }
 
 /// Programs that are released have no planted bugs; the one built for them has, so that the search
@@ -108,12 +127,17 @@ fn build(flags: Option<&str>) -> Result<PathBuf> {
     Ok(folder.join("checker").join("srd-check"))
 }
 
-/// How many planted bugs there are: one a line.
-fn bugs(program: &Path) -> Result<u64> {
+/// The names of the planted bugs, in the order of their numbers: `NUMBER NAME (AREA)` a line.
+fn bugs(program: &Path) -> Result<Vec<String>> {
     let list = process::output(&mut command(&program.to_string_lossy(), &["bugs"]))?;
-    match list.lines().count() as u64 {
-        0 => Err("the build with planted bugs has none".into()),
-        n => Ok(n),
+    let names = list.lines().filter_map(|l| l.split(' ').nth(1)).map(str::to_owned);
+    let names = names.collect::<Vec<_>>();
+    if names.is_empty() {
+        return Err("the build with planted bugs has none".into());
+    }
+    match RARE.iter().find(|r| !names.iter().any(|n| n == *r)) {
+        Some(gone) => Err(format!("{gone} is no planted bug any more: take it out of RARE")),
+        None => Ok(names),
     }
 }
 
@@ -124,10 +148,10 @@ mod tests {
     #[test]
     fn a_sample_has_no_bug_twice_and_none_that_is_not_there() {
         for commit in [0, 59, 60, u64::MAX] {
-            let mut all: Vec<u64> = sample(commit, 60).collect();
+            let mut all: Vec<usize> = sample(commit, 60).collect();
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len() as u64, SAMPLE);
+            assert_eq!(all.len(), SAMPLE);
             assert!(all.iter().all(|n| (1..=60).contains(n)));
         }
         assert_eq!(sample(5, 3).count(), 3);
