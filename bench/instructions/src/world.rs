@@ -4,8 +4,8 @@
 pub use srd_bench_world::MTU;
 use srd_bench_world::{BATCH, End, HOP, QKEY, START, config, meta, peer_ip, text};
 use srd_core::{
-    Access, AhId, Completion, Engine, MrKey, Opcode, PostRefusal, SendRequest, Status, Time, Transmit,
-    TxSink,
+    Access, AhId, Completion, Engine, MrKey, Opcode, PostRefusal, SendRequest, Status, Time,
+    Transmit, TxSink,
 };
 use std::time::Instant;
 

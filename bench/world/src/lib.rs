@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 
 use srd_core::{
-    CqId, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, RxMeta,
-    Span, Time, Transmit,
+    CqId, Engine, EngineConfig, PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng,
+    RxMeta, Span, Time, Transmit,
 };
 use std::net::{IpAddr, Ipv4Addr};
 

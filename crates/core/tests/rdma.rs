@@ -297,7 +297,7 @@ fn a_wrong_key_that_is_repeated_is_one_guess() {
     assert_eq!(statuses.iter().filter(|&&s| s == Status::Ok).count(), 10);
     assert_eq!(statuses.iter().filter(|&&s| s == Status::RemoteBadAddress).count(), 200);
     let n = w.net.hosts[2].engine.counters();
-    assert_eq!((n.rkey_guesses, n.drops[Drop::KeyGuessing as usize]), (2, 0));
+    assert_eq!((n.rkey_guesses, n.drops[DropReason::KeyGuessing as usize]), (2, 0));
 }
 
 #[test]

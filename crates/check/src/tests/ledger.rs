@@ -4,10 +4,10 @@ use crate::cover::Cover;
 use crate::ledger::{Ledger, NO_CREDIT, Oracle, Req, ReqState, Tally};
 use crate::trace::Trace;
 use srd_core::wire::Verdict;
-use srd_core::{AhId, Opcode, Qpn, SendWr, Status};
+use srd_core::{AhId, Opcode, Qpn, SendRequest, Status};
 
 fn req(op: Opcode, len: u32) -> Req {
-    let wr = SendWr {
+    let wr = SendRequest {
         wr_id: 0,
         op,
         ah: AhId(0),
