@@ -317,7 +317,18 @@ impl Scenario {
         let one_by_one = packets * self.round_trip_ps();
         // Queues of hosts that hold packets back look like the network's to a rate that adapts.
         let held = self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd;
-        2 * ns * NS + 20 * MS + if held || self.is_slow() { one_by_one } else { 0 }
+        let slow = held || self.is_slow() || self.is_slow_search();
+        2 * ns * NS + 20 * MS + if slow { one_by_one } else { 0 }
+    }
+
+    /// Whether engines that look for a smaller size may come down to one packet per round trip:
+    /// their packets are large, and on a slow wire a large packet's own time, beyond that of the
+    /// small ones which the least round trip is known from, is more than the queue that an
+    /// adaptive rate tolerates. Other worlds have an eighth of the messages, and so end in time.
+    fn is_slow_search(&self) -> bool {
+        let (c, r) = (&self.config, &self.config.rate);
+        let own_ns = 4 * u64::from(c.mtu) * 1_000_000_000 / r.line_bytes_per_sec;
+        c.mtu_search && r.policy == RatePolicy::Srd && own_ns > r.target_min.0
     }
 
     /// Whether engines may come down to one packet per round trip: where the cap holds few, where
