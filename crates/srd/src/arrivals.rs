@@ -1,6 +1,6 @@
-//! How far the packets that have arrived are read.
+//! The point in time up to which all arrived packets have been read.
 //!
-//! A packet that is not acknowledged is lost only if its acknowledgment does not lie in the socket.
+//! A packet without acknowledgment is lost only if its acknowledgment is not waiting in the socket.
 //! The socket hands out what it holds in the order of arrival, so whatever arrived before the
 //! packet that was read last has been read. A socket that never runs empty (honest overload, or a
 //! flood of junk) therefore delays the timers of losses by the age of its oldest packet, and never
@@ -17,12 +17,12 @@ const SOCKET_DATAGRAMS_MAX: usize = 32_768;
 /// of retransmission timeouts (`rto_max` of `EngineConfig::sockets`).
 const UNSTAMPED_MAX: Span = Span::from_ms(100);
 
-/// One look at the socket, or several in a row.
+/// The result of one or several reads of the socket in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     /// Datagrams read.
     pub received: usize,
-    /// More may wait.
+    /// Whether more datagrams may be waiting.
     pub more: bool,
     /// When the last batch was taken from the socket.
     pub taken_at: Option<Time>,
@@ -30,13 +30,13 @@ pub(crate) struct Look {
     pub waited: Span,
 }
 
-/// What is known of unread packets.
+/// What is known about packets that have not been read yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     /// All that arrived before has been read.
     read_until: Time,
-    /// Since when datagrams are counted, and how many were read since: as many as the socket can
-    /// hold, and what lay in it then is read.
+    /// Start of a count of datagrams, and the datagrams read since then. Once the count reaches
+    /// what the socket can hold, everything that lay in it at the start has been read.
     counted_from: Time,
     counted: usize,
 }

@@ -49,7 +49,7 @@ impl QueueSlots {
     /// Slots in use.
     #[inline]
     pub(crate) fn used(&self) -> u32 {
-        // In this order: what was given back had been taken before.
+        // The order of the two loads matters: every slot given back had been taken before.
         let given = self.given.load(Ordering::Acquire);
         self.taken.load(Ordering::Acquire).wrapping_sub(given)
     }
@@ -59,7 +59,7 @@ impl QueueSlots {
 /// them back under the reader's lock, and the engine gives back those of work without completion.
 #[derive(Debug)]
 pub(crate) struct CqSlots {
-    /// Taken, less those the engine has given back.
+    /// Slots taken, less the slots that the engine has given back.
     taken: AtomicU32,
     polled: AtomicU32,
     limit: u32,
@@ -75,7 +75,7 @@ impl CqSlots {
     #[inline]
     pub(crate) fn take(&self) -> bool {
         let limit = self.limit;
-        // Polled before taken: an old value makes fewer slots, never more.
+        // The count of polled slots is read first: a stale value yields fewer slots, never more.
         let polled = self.polled.load(Ordering::Acquire);
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {

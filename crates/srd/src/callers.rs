@@ -1,9 +1,9 @@
 //! Whether callers drive the engine now, or the device's thread has to.
 //!
-//! Callers say so with each poll of an empty queue, and say when they go to sleep; the thread rests
-//! meanwhile. Who goes to sleep takes back that it drives and looks then whether the thread rests;
-//! the thread says that it rests and looks then whether anybody still drives. All of it is
-//! sequentially consistent, so one of the two sees the other.
+//! Each poll of an empty queue marks the caller as driving, and the device's thread rests meanwhile.
+//! A caller that goes to sleep first withdraws its mark and then checks whether the thread rests;
+//! the thread first announces that it rests and then checks whether a caller still drives. All
+//! these accesses are sequentially consistent, so at least one side sees the other.
 
 use super::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -60,7 +60,7 @@ impl Callers {
         self.polled_at.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether callers still drive, or have until `idle` ago. If not, they have to say so again.
+    /// Whether callers drive now or did less than `idle` ago. If not, their mark is withdrawn.
     pub(crate) fn stay(&self, now_ns: u64, idle: Duration) -> bool {
         let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
         let stay = self.drive() && Duration::from_nanos(now_ns) < polled + idle;

@@ -21,7 +21,7 @@ pub struct Uncancelled {
 }
 
 impl Uncancelled {
-    /// From now on.
+    /// Switches cancellation off until the value is dropped.
     #[inline]
     #[expect(clippy::new_without_default, reason = "it has an effect on the thread")]
     pub fn new() -> Self {

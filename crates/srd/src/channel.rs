@@ -167,7 +167,7 @@ mod tests {
                 other.purge(CqId(1));
                 seen.load(Ordering::SeqCst)
             }));
-            // Long enough for a purge that does not wait.
+            // Long enough for a purge that does not wait for the count.
             std::thread::sleep(Duration::from_millis(50));
             counted.store(true, Ordering::SeqCst);
         });

@@ -24,10 +24,10 @@ pub enum Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
-    /// waits. Lowest latency and no thread, but while nobody calls, nothing is received,
-    /// acknowledged or retransmitted, RDMA from peers included. Who stops calling after the last
-    /// message has arrived leaves its sender without the acknowledgment: go on for a millisecond,
-    /// or close the device, which sends what is due.
+    /// waits. This has the lowest latency and needs no thread, but while nobody calls, nothing is
+    /// received, acknowledged or retransmitted, RDMA from peers included. A program that stops
+    /// calling right after its last message arrived leaves the sender without an acknowledgment:
+    /// go on calling for a millisecond, or close the device, which sends what is due.
     Caller,
     /// A thread of the device. It sleeps when nothing is to be done.
     Thread {
@@ -51,7 +51,7 @@ impl Default for Progress {
     }
 }
 
-/// Puts a datapath around another one: faults, capture, trace.
+/// Wraps a datapath in another one, for faults, captures or traces.
 pub type DatapathWrap = Box<dyn FnOnce(Box<dyn Datapath>) -> Box<dyn Datapath> + Send>;
 
 /// Changes any field of the sockets' configuration before they are opened.
@@ -91,7 +91,7 @@ pub struct DeviceConfig {
     /// Largest message in bytes; `None` = what the link carries. The link must carry
     /// [`srd_wire::OVERHEAD_BYTES`] more.
     pub mtu: Option<u16>,
-    /// With `mtu` left to the link: no more than this all the same.
+    /// Upper limit of the MTU when `mtu` is `None` and the link decides.
     pub mtu_max: Option<u16>,
     /// Paths per peer: a power of two up to 256; 64 by default.
     pub paths: u16,
@@ -113,7 +113,8 @@ pub struct DeviceConfig {
     pub tune_udp: Option<UdpTune>,
     /// What else to change in the engine.
     pub tune: Option<EngineTune>,
-    /// Who sees events besides the queue of [`Device::event_get`](crate::Device::event_get).
+    /// A function that sees events as well as the queue of
+    /// [`Device::event_get`](crate::Device::event_get).
     pub watch: Option<EventWatch>,
 }
 

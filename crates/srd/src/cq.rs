@@ -145,7 +145,7 @@ impl CompletionQueue {
                 alive?;
             }
         }
-        // An armed queue belongs to somebody who is about to sleep: the thread drives then.
+        // The owner of an armed queue is about to sleep, so the device's thread must drive.
         if shared.drive_from_poll(!self.0.core.armed.load(Ordering::Relaxed)) {
             return Ok(self.take(out));
         }
@@ -196,7 +196,7 @@ impl CompletionQueue {
                 shared.sleep(&mut nic, Some(left));
                 nic.turn(shared);
             } else {
-                // Another thread drives; should it stop, this one takes over soon.
+                // Another thread drives. If it stops, this thread takes over after a short wait.
                 self.sleep(left.min(HANDOVER));
             }
         }
@@ -224,7 +224,7 @@ impl CompletionQueue {
         };
         core.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        // Either the turn sees that the queue is armed, or this sees what it has put in.
+        // Either the turn sees that the queue is armed, or this thread sees the new completion.
         if (unread > 0 || self.has_waiting()) && core.armed.swap(false, Ordering::SeqCst) {
             channel.push(core.id, core.context);
         }
@@ -275,7 +275,7 @@ impl CompletionQueue {
             engine += u32::from(entry.engine_slot);
         }
         if n > 0 {
-            // The engine first: a post that gets the slot must find it free there, too.
+            // The engine is told first: a post that takes the slot must find it free there, too.
             let released = core.released.load(Ordering::Relaxed);
             core.released.store(released.wrapping_add(engine), Ordering::Release);
             core.slots.polled(n as u32);

@@ -17,7 +17,7 @@ use srd_core::{
 use std::sync::atomic::{Ordering, fence};
 
 impl Nic {
-    /// Moves completions to the rings and events to their queue, and wakes who waits for them.
+    /// Moves completions to the rings and events to their queue, and wakes waiting threads.
     /// Returns how many completions.
     pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
         // Events first: a withdrawn request's handle may be in use again after the next post.
@@ -75,7 +75,7 @@ impl Nic {
 }
 
 impl CqSide {
-    /// Tells who waits: the channel if armed, and sleeping threads.
+    /// Notifies the channel, if the queue is armed, and threads that sleep on the queue.
     pub(crate) fn notify(&self) {
         // The completion is in the ring before `armed` and `sleepers` are looked at; the other
         // side sets them before it looks into the ring a last time.

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// Some queue pair's posts wait for freed slots.
     pub held: AtomicBool,
     pub regions: RegionViews,
-    /// The queue pairs that are.
+    /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
     /// The send queues together are deeper than the engine's table of requests.
     sends_limited: AtomicBool,
@@ -80,8 +80,8 @@ impl Shared {
         self.nic_to_destroy()
     }
 
-    /// The lock, to take something apart: also on a device that is shut down, which may still say
-    /// goodbye with what it has.
+    /// The lock, to destroy something. It is also given on a device that is shut down, which may
+    /// still tell its peers that it closes.
     pub(crate) fn nic_to_destroy(&self) -> Result<NicGuard<'_>, Error> {
         if self.process.is_left() {
             return Err(Error::Forked);
@@ -96,7 +96,7 @@ impl Shared {
         nic
     }
 
-    /// The lock, if nobody has it.
+    /// The lock, unless another thread holds it.
     pub(crate) fn try_nic(&self) -> Option<NicGuard<'_>> {
         match self.nic.try_lock() {
             Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
@@ -108,8 +108,8 @@ impl Shared {
         }
     }
 
-    /// The lock. A thread that panicked with it has left an engine that nobody may use again: the
-    /// device is closed then, and since it sends no more, nothing reads registered memory either.
+    /// The lock. If a thread panicked while it held the lock, the engine must not be used again:
+    /// the device is then closed. It sends nothing more, so registered memory is not read either.
     pub(crate) fn nic_for_driver(&self) -> Result<NicGuard<'_>, Error> {
         let locked = self.nic.lock().map_err(|_| {
             self.stop.store(true, Ordering::SeqCst);
@@ -205,7 +205,7 @@ pub(crate) struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.shared.process.is_left() {
-            // The parent's thread is not in this process, and its peers must not hear from here.
+            // A child of `fork` has no thread of the parent and must not talk to its peers.
             std::mem::forget(Arc::clone(&self.shared));
             std::mem::forget(lock(&self.thread).take());
             return;
@@ -215,7 +215,7 @@ impl Drop for Owner {
 }
 
 impl Owner {
-    /// Stops, and tells the peers. The second time nothing happens.
+    /// Stops the device and tells its peers. A second call has no effect.
     fn close(&self) {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
@@ -224,7 +224,7 @@ impl Owner {
         self.shared.waker.wake();
         self.shared.driving.callers.rest();
         if let Some(thread) = lock(&self.thread).take() {
-            // A panic there has been reported by its message; the device is closed either way.
+            // A panic of the thread has printed its message; the device is closed either way.
             let _ = thread.join();
         }
         if let Ok(mut nic) = self.shared.nic_for_driver() {
@@ -367,7 +367,7 @@ impl Device {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// What is not as good as it could be on this host, each with the command that mends it.
+    /// Settings of this host that slow the device down, each with the command that mends it.
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings
     }
@@ -459,7 +459,7 @@ impl Device {
         shared.check()?;
         let deadline = timeout.map(|t| Instant::now() + t);
         let Some(mut nic) = shared.try_nic() else {
-            // Another thread drives; look again soon, it may stop to.
+            // Another thread drives. Look again soon: it may stop driving, too.
             std::thread::sleep(timeout.map_or(thread::HANDOVER, |t| t.min(thread::HANDOVER)));
             return Ok(false);
         };

@@ -2,11 +2,11 @@
 
 use super::sync::atomic::{AtomicU64, Ordering};
 
-/// Bit set with atomic insertion; whatever was written before [`DirtySet::insert`] is seen by the
-/// one who takes the number out.
+/// A bit set with atomic insertion. Everything written before [`DirtySet::insert`] is visible to
+/// the thread that takes the number out.
 ///
-/// One word, so that the turn, which looks at every set every time, has little to look at: numbers
-/// that are equal modulo 64 come out together.
+/// The set is one word, because every turn looks at every set. Numbers that are equal modulo 64
+/// share a bit and come out together.
 #[derive(Debug, Default)]
 pub(crate) struct DirtySet(AtomicU64);
 
@@ -23,8 +23,8 @@ impl DirtySet {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Empties the set; `each` gets every number below `n` that was in it, and others that it may
-    /// look at in vain.
+    /// Empties the set. `each` is called with every number below `n` that was in it, and perhaps
+    /// with others that share its bit.
     #[inline]
     pub(crate) fn drain(&self, n: usize, mut each: impl FnMut(usize)) {
         if self.0.load(Ordering::Relaxed) == 0 {

@@ -14,7 +14,7 @@ impl Driving {
         Self { progress, callers: Callers::new() }
     }
 
-    /// Nobody but callers drives, ever.
+    /// Whether only callers ever drive the engine.
     pub(crate) fn by_caller_only(&self) -> bool {
         self.progress == Progress::Caller
     }
@@ -27,8 +27,8 @@ impl Driving {
 }
 
 impl Shared {
-    /// What a poll of an empty queue does for progress; whether anything was done. `stays` says
-    /// that the caller will poll again soon: a thread that drives gives way then.
+    /// Makes progress on behalf of a poll that found its queue empty; returns whether anything was
+    /// done. `stays`: the caller will poll again soon, so that a driving thread gives way.
     #[inline]
     pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
         let stays = match self.driving.progress {

@@ -26,12 +26,12 @@ impl EventFd {
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// One more. Cannot fail below 2^64 - 1 events.
+    /// Adds one. Cannot fail below 2^64 - 1 events.
     pub(crate) fn add(&self) {
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// One less. Only for who knows that it is above zero.
+    /// Subtracts one. The caller must know that the counter is above zero.
     pub(crate) fn take(&self) {
         let _ = (&self.0).read(&mut [0; 8]);
     }

@@ -27,8 +27,8 @@ pub enum AsyncEvent {
     /// The peer lost its state, and proved it: restart or shutdown. Outstanding requests ended with
     /// status 8.
     PeerReset(Endpoint),
-    /// A request to this address, which is the device's own, was refused by the device itself. Who
-    /// meant another process has the address of one that has gone: this device has its place now.
+    /// The device refused a request that it had sent to itself: the address is its own. If another
+    /// process was meant, that process has ended and this device took its address and port.
     PeerIsSelf(Endpoint),
     /// A path to an address was retired, or returned to use.
     PathChanged {

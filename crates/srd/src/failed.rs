@@ -1,5 +1,6 @@
-//! A device whose engine panicked. Nobody may use that engine again, but who waits for requests
-//! must not wait for ever: they end with an error, without the engine, and the device is closed.
+//! A device whose engine panicked. The engine must not be used again, but threads that wait for
+//! requests must not wait for ever: all requests end with an error, without the engine, and the
+//! device is closed.
 
 use crate::{
     completion::CompletionOp,
@@ -59,17 +60,17 @@ impl Drop for NicGuard<'_> {
 }
 
 impl Nic {
-    /// Ends everything without the engine. The second time nothing happens.
+    /// Ends everything without the engine. A second call has no effect.
     #[cold]
     pub(crate) fn fail(&mut self, shared: &Shared) {
         if shared.failed.load(Ordering::Relaxed) {
             return;
         }
-        // First what there is to be seen, then the end: who finds the device closed has found all.
+        // Completions first, then the end: a thread that sees the device closed has seen them all.
         shared.events.push(AsyncEvent::DeviceFatal);
         self.tables.requests_end();
         shared.stop.store(true, Ordering::SeqCst);
-        // What was posted meanwhile.
+        // Requests that were posted meanwhile end as well.
         self.tables.requests_end();
         shared.failed.store(true, Ordering::SeqCst);
         for side in self.tables.cqs.iter_mut().flatten() {

@@ -1,5 +1,5 @@
-//! A child of `fork` has no engine: its copy of the sockets and of the protocol state belongs to
-//! the parent, and must neither be used nor said goodbye with.
+//! A child of `fork` has no engine: its copies of the sockets and of the protocol state belong to
+//! the parent. The child must neither use them nor close contexts with them.
 
 use std::sync::{
     Once,
@@ -19,7 +19,7 @@ extern "C" fn in_child() {
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This process; from now on forks are noticed.
+    /// The current process. Forks are noticed from this call on.
     pub(crate) fn current() -> Self {
         HOOK.call_once(|| {
             // SAFETY: the handler only adds to an atomic, which is async-signal-safe. When the

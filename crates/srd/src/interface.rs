@@ -1,4 +1,4 @@
-//! Which addresses the network interfaces have.
+//! The addresses of this host's network interfaces.
 
 use crate::DeviceError;
 use std::{

@@ -74,9 +74,9 @@ pub(crate) struct QpSide {
 pub(crate) struct CqSide {
     pub core: Arc<CqCore>,
     pub ring: Producer<CqEntry>,
-    /// [`CqCore::released`] that the engine has been told of.
+    /// The value of [`CqCore::released`] that the engine knows.
     pub released: u32,
-    /// Something was put into the ring since the user was last told.
+    /// Whether completions were put into the ring since the user was last notified.
     pub fresh: bool,
 }
 
@@ -189,7 +189,7 @@ pub(crate) struct Nic {
 pub(crate) struct Turn {
     /// Work requests taken, packets received and sent, completions delivered.
     pub done: usize,
-    /// There is more at once: a full batch was received or sent.
+    /// Whether more work is due at once, because a full batch was received or sent.
     pub more: bool,
 }
 
@@ -200,7 +200,7 @@ impl Nic {
         Time(clock::now_ns())
     }
 
-    /// How long nothing happens by itself; `None` = until something arrives.
+    /// The time until the next timer; `None` = nothing happens until something arrives.
     pub(crate) fn idle_time(&self, limit: Option<Duration>) -> Option<Duration> {
         if !self.net.tx_ready() {
             // Packets that are due cannot leave: the datapath wakes when its backlog can. Timers

@@ -162,7 +162,7 @@ impl TxSink for Emitter<'_> {
             Some(payload) => match self.tables.gather(payload) {
                 Some(parts) => parts,
                 None => {
-                    // A packet that is not sent is a packet lost: the engine copes.
+                    // A packet that is not sent counts as lost, which the engine recovers from.
                     self.counters.tx_refused += 1;
                     return;
                 }

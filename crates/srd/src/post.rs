@@ -228,7 +228,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// What can be said of a request without its data.
+    /// Checks of a request that do not need its data.
     #[inline]
     fn check_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         check_alive(self.device().shared())?;
@@ -303,7 +303,7 @@ impl QueuePair {
             len += u64::from(sge.len);
             match self.piece(&mut rq.regions, sge, true) {
                 Ok(piece) => pieces.push(piece),
-                // Found out when it is to be filled.
+                // The mistake is reported when the receive would be filled.
                 Err(e) => fault = Some(faults.status_of(e).ok_or(e)?),
             }
         }

@@ -49,7 +49,7 @@ pub(crate) const fn completion_op(op: Opcode) -> CompletionOp {
     }
 }
 
-/// Runs the body; a panic is given back, to go on when order was restored.
+/// Runs the body. A panic is returned, so that the caller can restore order and then resume it.
 fn caught(body: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(body)).err()
 }
@@ -145,7 +145,7 @@ impl Nic {
                 taken += 1;
             }
         });
-        // Requests that the engine has are not in the ring as well, whatever happens.
+        // A request that the engine holds must not stay in the ring, even after a panic.
         chunk.commit(taken);
         panic.map_or(taken, |panic| resume_unwind(panic))
     }
@@ -182,7 +182,7 @@ impl Nic {
                 taken += 1;
             }
         });
-        // Requests that the engine has are not in the ring as well, whatever happens.
+        // A request that the engine holds must not stay in the ring, even after a panic.
         chunk.commit(taken);
         panic.map_or(taken, |panic| resume_unwind(panic))
     }
