@@ -167,7 +167,7 @@ fn found() -> Vec<(IpAddr, String)> {
     for &ip in &settings.ips {
         match all.iter().find(|a| a.ip == ip) {
             Some(a) => found.push((ip, a.name.clone())),
-            None => warn(&format!("SRD_IP: {ip} is no address of this host")),
+            None => warn(&format!("SRD_IP: {ip} is not an address of this host")),
         }
     }
     found

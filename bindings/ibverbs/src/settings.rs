@@ -57,7 +57,7 @@ pub(crate) fn settings() -> &'static Settings {
         for (name, _) in env::vars_os() {
             let Some(name) = name.to_str().filter(|n| n.starts_with("SRD_")) else { continue };
             if !VARIABLES.iter().any(|(known, _)| *known == name) {
-                warn(&format!("{name} is no variable of software SRD and has no effect"));
+                warn(&format!("{name} is not a variable of software SRD and has no effect"));
             }
         }
         Settings {

@@ -63,7 +63,9 @@ impl Args {
     pub fn end(&self) -> Result {
         match self.0.first() {
             None => Ok(()),
-            Some(arg) => Err(format!("`{arg}` means nothing here; see `cargo xtask --help`")),
+            Some(arg) => {
+                Err(format!("`{arg}` is not an argument of this command; see `cargo xtask --help`"))
+            }
         }
     }
 }

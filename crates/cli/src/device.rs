@@ -88,9 +88,9 @@ pub struct DeviceArgs {
     /// is known to deliver no damage
     #[arg(long)]
     pub unchecked: bool,
-    /// File with a secret that server and clients share; who does not hold it gets no session. A
-    /// client with it talks to no server without it
-    #[arg(long, value_name = "FILE", help_heading = "Who may do what")]
+    /// File with a secret that server and clients share. A server with it refuses clients that do
+    /// not have it, and a client with it refuses servers that do not have it
+    #[arg(long, value_name = "FILE", help_heading = "Access and limits")]
     pub token_file: Option<PathBuf>,
     /// Faults of the packets that this process sends.
     #[command(flatten)]
@@ -153,7 +153,7 @@ fn slot(text: &str) -> Result<Slot, String> {
     if text == "auto" {
         return Ok(Slot(None));
     }
-    let wrong = |_| format!("`{text}` is no slot; write 0 to 255, or auto");
+    let wrong = |_| format!("`{text}` is not a slot; write 0 to 255, or auto");
     text.parse().map(|n| Slot(Some(n))).map_err(wrong)
 }
 

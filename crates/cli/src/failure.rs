@@ -45,7 +45,7 @@ impl Failure {
         Self { code: FAILED, text: String::new() }
     }
 
-    /// Nobody reads the output any more (`srd … | head`): end without a word.
+    /// The reader of the output has gone (`srd … | head`): the tool ends silently.
     pub fn output_closed() -> Self {
         Self { code: FAILED, text: String::new() }
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 /// Writes one line to standard output at once.
 ///
 /// # Errors
-/// Nobody reads it any more, or the file it goes to is full.
+/// The reader of the output has gone, or the file it goes to is full.
 pub fn line(text: &str) -> Result {
     let mut out = io::stdout().lock();
     let done = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -16,7 +16,7 @@ pub fn line(text: &str) -> Result {
     })
 }
 
-/// Writes one line to standard error. If that fails there is nobody left to tell.
+/// Writes one line to standard error. A failure to do so cannot be reported and is ignored.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -16,7 +16,7 @@ fn whole(number: f64, scale: u64) -> Option<u64> {
 
 /// Bytes: `64`, `8K`, `1M`, `2GiB` (powers of 1024).
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size; write bytes, or 8K, 1M, 2G");
+    let wrong = || format!("`{text}` is not a size; write bytes, or 8K, 1M, 2G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let scale = match unit.trim_end_matches("ib").trim_end_matches('b') {
         "" => 1,
@@ -39,7 +39,7 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
 
 /// Bits per second: `500M`, `10G`, `2.5Gbit`; given back in bytes per second.
 pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no rate; write bits per second, as 500M or 10G");
+    let wrong = || format!("`{text}` is not a rate; write bits per second, as 500M or 10G");
     let rate = bits_per_sec(text).ok_or_else(wrong)? / 8.0;
     if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }

@@ -1,8 +1,9 @@
 //! Faults on purpose: a wrapper that loses, repeats, delays, reorders and corrupts datagrams of any
 //! [`Datapath`], the same way for the same seed and the same packets.
 //!
-//! There is no clock in it. A held packet is let go after a number of *ticks*: one per packet of
-//! its direction, and one per flush or wait that brought none, so that the last one comes out, too.
+//! The wrapper reads no clock. A packet that is held back is released after a number of *ticks*:
+//! each packet of its direction is one tick, and so is each flush or wait without a packet, so that
+//! the last packet held back is released as well.
 
 use crate::{Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker};
 use core::{
@@ -176,7 +177,7 @@ impl Direction {
 }
 
 /// Sequence of 64-bit numbers: a counter through a mixing function (Steele, Lea, Flood 2014,
-/// "Fast splittable pseudorandom number generators"). Small, and the same for ever.
+/// "Fast splittable pseudorandom number generators"). Small, and the sequence never changes.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -418,7 +419,7 @@ impl<D: Datapath> Datapath for Fault<D> {
             return self.inner.tx_push(packet);
         }
         let copy = Self::packet_copy(packet, fate);
-        // Damage comes after the checksum.
+        // Bits are flipped after the checksum was written.
         let packet = TxPacket { headers: &copy.bytes, payload: &[], finish: None, ..*packet };
         self.inner.tx_push(&packet)
     }

@@ -1,4 +1,4 @@
-//! Which routers packets of different source ports pass on the way to a peer.
+//! Finds the routers that packets with different source ports pass on the way to a peer.
 //!
 //! Packets with a small time to live end at a router, which says so (ICMP "time exceeded") with an
 //! address of its own. Where equal-cost multipath routing looks at ports, packets of different
@@ -21,9 +21,9 @@ use std::{
     time::Instant,
 };
 
-/// Hops after which the search ends: fabrics have five at most, and a way to them some more.
+/// The search ends after this many hops: a fabric has at most five, and the way to it some more.
 const HOPS_MAX: u8 = 12;
-/// Hops in a row that say nothing after which the search ends.
+/// The search ends after this many hops in a row without an answer.
 const SILENT_MAX: usize = 2;
 /// Times that each hop is asked by each port: probes and answers are lost, too.
 const ROUNDS: usize = 2;
@@ -115,7 +115,7 @@ fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> 
         }
         arrived |= answers_await(flows, remote.ip())?;
         let any = flows.iter().any(|f| f.said.is_some());
-        // Whoever is silent for all ports is not asked again, nor is the peer.
+        // A router that is silent for all ports is not asked again, nor is the peer.
         if arrived || (!any && ttl > 1) || flows.iter().all(|f| f.said.is_some()) {
             break;
         }
@@ -171,7 +171,7 @@ impl Flow {
         sys::option_set(self.socket.as_fd(), level, name, ttl.into())
     }
 
-    /// Sends a probe. An error that an earlier probe has left behind is told here, once.
+    /// Sends a probe. The kernel reports a pending error of an earlier probe here, once.
     fn send(&self, remote: SocketAddr) -> io::Result<()> {
         let once = |_| self.socket.send_to(&PAYLOAD, remote);
         self.socket.send_to(&PAYLOAD, remote).or_else(once).map(|_| ())
@@ -181,7 +181,7 @@ impl Flow {
         let mut control = ErrorControl::new();
         let queued = sys::error_take(self.socket.as_fd(), &mut control)?;
         if queued.is_none() {
-            // Something arrived after all, or a pending error: it is of no interest.
+            // A datagram or a pending error was there; neither matters here.
             let _ = self.socket.take_error()?;
             let _ = self.socket.recv(&mut [0; 16]);
         }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn nothing_is_between_a_host_and_itself() {
-        // A port that is free: bound once, and let go.
+        // A port that is free: bound once, then released.
         let here = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let remote = here.local_addr().unwrap();
         drop(here);

@@ -143,7 +143,7 @@ struct Ring {
     due: Ps,
     /// When the first packet came.
     first_at: Option<Ps>,
-    /// Since when it is empty, while it is.
+    /// Start of the present empty phase; meaningful only while the ring is empty.
     empty_since: Ps,
     /// Idle capacity of the present pause under earlier rates.
     pause_bytes: u64,

@@ -1,9 +1,9 @@
 //! Whether callers drive the engine now, or the device's thread has to.
 //!
-//! Each poll of an empty queue marks the caller as driving, and the device's thread rests meanwhile.
-//! A caller that goes to sleep first withdraws its mark and then checks whether the thread rests;
-//! the thread first announces that it rests and then checks whether a caller still drives. All
-//! these accesses are sequentially consistent, so at least one side sees the other.
+//! Each poll of an empty queue marks the caller as driving, and the device's thread rests
+//! meanwhile. A caller that goes to sleep first withdraws its mark and then checks whether the
+//! thread rests; the thread first announces that it rests and then checks whether a caller still
+//! drives. All these accesses are sequentially consistent, so at least one side sees the other.
 
 use super::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},

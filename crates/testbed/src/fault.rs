@@ -147,7 +147,7 @@ pub fn cable_cut(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
 /// Mends what [`cable_cut`] cut.
 ///
 /// # Errors
-/// As there.
+/// The kernel refuses, or there is no such cable.
 pub fn cable_mend(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
     loss_clear(fabric, &cable_ends(host, rail))
 }

@@ -77,7 +77,7 @@ fn file_of(name: &str) -> Result<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
         return Err(NetError::usage(format!(
-            "`{name}` is no name for a fabric: letters, digits, - and _, at most 40"
+            "`{name}` cannot name a fabric: use letters, digits, - and _, at most 40 of them"
         )));
     }
     Ok(folder()?.join(format!("{name}.json")))

@@ -121,7 +121,7 @@ impl Ends {
         let began = Instant::now();
         while self.a.told.is_empty() || self.b.told.is_empty() {
             if began.elapsed() > PATIENCE {
-                return Err(NetError::new("nobody told that only smaller packets pass"));
+                return Err(NetError::new("no end reported that only smaller packets pass"));
             }
             self.exchange()?;
         }

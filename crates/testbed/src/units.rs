@@ -11,7 +11,7 @@ pub fn split(text: &str) -> Option<(f64, String)> {
 
 /// Bits per second: `500M`, `1G`, `2.5Gbit`.
 pub fn rate_bits(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no rate; write bits per second, as 200M or 1G");
+    let wrong = || format!("`{text}` is not a rate; write bits per second, as 200M or 1G");
     let rate = bits_per_sec(text).ok_or_else(wrong)?;
     if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
@@ -31,7 +31,7 @@ pub fn bits_per_sec(text: &str) -> Option<f64> {
 
 /// Bytes: `200k`, `2M`, `64KiB`. Powers of 1000, of 1024 with an `i`.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size; write bytes, or 200k, 2M, 64KiB");
+    let wrong = || format!("`{text}` is not a size; write bytes, or 200k, 2M, 64KiB");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let scale = match unit.trim_end_matches('b') {
         "" => 1.0,
@@ -49,7 +49,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// A share in parts per million: `1%`, `0.01`.
 pub fn share_ppm(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{text}` is no share of the packets; write 1% or 0.01");
+    let wrong = || format!("`{text}` is not a share of the packets; write 1% or 0.01");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let share = match unit.as_str() {
         "" => number,
@@ -61,7 +61,7 @@ pub fn share_ppm(text: &str) -> Result<u32, String> {
 
 /// A time: `2`, `500ms`, `3s`, `30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write seconds, or 500ms, 3s, 30m");
+    let wrong = || format!("`{text}` is not a time; write seconds, or 500ms, 3s, 30m");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let seconds = match unit.as_str() {
         "" | "s" => number,

@@ -46,7 +46,7 @@ fn sizes_tell_thousands_from_1024() {
         assert_eq!(bytes(text), Ok(want), "{text}");
     }
     for text in ["", "k", "1kk", "1 T", "-5", "1000000G"] {
-        assert!(bytes(text).expect_err(text).contains("no size"));
+        assert!(bytes(text).expect_err(text).contains("not a size"));
     }
 }
 

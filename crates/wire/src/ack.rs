@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 pub const ACK_WORDS_MAX: usize = 8;
 /// Most entries with verdicts in one block.
 pub const ACK_VERDICTS_MAX: usize = 16;
-/// PSNs after the first one that an entry with a mask can speak of.
+/// Number of PSNs after the first one that the mask of an entry covers.
 pub const ACK_MASK_BITS: u32 = 24;
 /// Most echoes in one block.
 pub const ACK_ECHOES_MAX: usize = 8;
@@ -54,8 +54,8 @@ pub struct AckBlock {
     pub rxq_depth: u16,
     /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
     pub words: ArrayVec<u64, ACK_WORDS_MAX>,
-    /// There are more verdicts than fit: what is said of PSNs after the last one that `verdicts`
-    /// refuses is that they were received, not how they were judged.
+    /// There are more verdicts than fit. For PSNs after the last one in `verdicts`, the block tells
+    /// only that they were received, not how they were judged.
     pub partial: bool,
     /// Verdicts other than OK in the order of PSNs, each repeated until the sender's `una` has
     /// passed it.
@@ -78,7 +78,7 @@ pub struct VerdictEntry {
 /// Which PSNs share the verdict of the first one of their entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// Those that follow it; with itself they are so many (1 to 65,535).
+    /// The first PSN and those right after it: a run of this many PSNs (1 to 65,535).
     Run(u16),
     /// Bit `b` stands for the PSN `b + 1` after it. Not zero, and below
     /// 2^[`ACK_MASK_BITS`].
@@ -92,8 +92,8 @@ pub struct Echo {
     pub tx_num: u32,
     /// Its timestamp, copied.
     pub timestamp: u32,
-    /// How long the receiver held it before this block left, in units of 64 ns; `u16::MAX` = longer
-    /// than can be said, so no RTT can be taken.
+    /// Time between the arrival of the packet and the departure of this block, in units of 64 ns;
+    /// `u16::MAX` = longer than the field can hold, so no RTT can be taken.
     pub delay: u16,
     /// The path it came on.
     pub path: u8,
@@ -105,7 +105,8 @@ impl AckBlock {
     /// Bit of `partial` among the lengths of the lists.
     const PARTIAL: usize = 0b100;
 
-    /// The verdict on `psn`, which the block says was received: `None` if it does not tell.
+    /// The verdict on `psn`, which the block must report as received; `None` if the verdict is not in
+    /// the block.
     ///
     /// ```
     /// use srd_wire::{AckBlock, Verdict, VerdictEntry};

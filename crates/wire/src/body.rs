@@ -7,7 +7,7 @@ use crate::{PacketType, ParseError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Accepted. Never listed: it is what a set bit without entry means.
+    /// Accepted. Never listed: a PSN that was received and has no entry was accepted.
     Ok = 0,
     /// No receive was posted, or no completion slot was free: try again later with a new PSN.
     Rnr = 1,
@@ -66,7 +66,7 @@ pub struct ReadReq {
     pub len: u32,
 }
 
-/// How a read goes.
+/// State of a read, told with each segment of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReadStatus {
@@ -117,7 +117,7 @@ impl Features {
     }
 }
 
-/// What each side tells the other when a context opens.
+/// Parameters that each side tells the other when a context opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenParams {
     /// Tag the other side must put into every packet to the sender of this.
@@ -140,7 +140,7 @@ pub struct OpenParams {
     pub write_imms_max: u16,
     /// Bytes its receive buffers allow the peer to have in flight at first.
     pub rx_budget: u32,
-    /// What it can do.
+    /// Features that the sender offers.
     pub features: Features,
     /// The cookie of the Challenge that this answers, or 0.
     pub cookie: u64,
@@ -168,9 +168,10 @@ wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams);
 pub enum Body {
     Open(OpenParams),
     OpenAck(OpenParams),
-    /// To who opens a context: `echo_tag` is the tag of the Open, and the cookie has to come back
-    /// with the next Open. To a peer in a context: `echo_tag` is its own tag, and the cookie has to
-    /// come back in an Open-Ack if it knows the tag, in a Reset if it does not.
+    /// Sent to an engine that opens a context: `echo_tag` is the tag of its Open, and the cookie has
+    /// to come back with the next Open. Sent to a peer within a context: `echo_tag` is the peer's own
+    /// tag, and the cookie has to come back in an Open-Ack if the peer knows the tag, in a Reset if
+    /// it does not.
     Challenge {
         echo_tag: u32,
         cookie: u64,
@@ -190,7 +191,7 @@ pub enum Body {
     Send(Message),
     SendImm(Message, u32),
     Write(Message, Rdma),
-    /// The message's whole length and the immediate ride in every segment.
+    /// Every segment carries the length of the whole message and the immediate.
     WriteImm {
         msg: Message,
         rdma: Rdma,

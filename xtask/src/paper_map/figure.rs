@@ -190,7 +190,7 @@ fn values(rows: &[Row<'_>], cases: &str, column: &str) -> Result<Vec<Value>> {
             if *text == "-" {
                 continue;
             }
-            let number = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+            let number = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
             let digits = text.split_once('.').map_or(0, |(_, after)| after.len());
             out.push(Value { number, digits });
         }

@@ -34,7 +34,7 @@ impl Pyverbs {
         let source = fs::canonicalize(source).map_err(|e| format!("{}: {e}", source.display()))?;
         let shown = source.display().to_string();
         if !source.join("tests/test_efa_srd.py").is_file() {
-            return Err(format!("--pyverbs-src: {shown} is no source tree of rdma-core"));
+            return Err(format!("--pyverbs-src: {shown} is not a source tree of rdma-core"));
         }
         if !source.join("build/python/pyverbs").is_dir() {
             return Err(format!(

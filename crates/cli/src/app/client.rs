@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// How often a wait looks whether to stop.
 pub const STOP_CHECK: Duration = Duration::from_millis(100);
-/// How long an answer may take. Longer than the device needs to tell that nobody is there.
+/// Time limit of an answer; longer than the device needs to find that the peer does not exist.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A client of one server.

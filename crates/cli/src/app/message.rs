@@ -182,7 +182,7 @@ impl fmt::Display for Malformed {
                 "the other side's srd speaks version {v} of the tool's protocol, this one \
                  {VERSION}: use the same release on both"
             ),
-            Self::Bytes => f.write_str("the other side sent something that is no message"),
+            Self::Bytes => f.write_str("the other side sent something that is not a message"),
         }
     }
 }

@@ -13,8 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Least bytes of a token. Who may ask a server gets a proof, and can try tokens against it without
-/// asking again: only a token that nobody can guess is one.
+/// Least length of a token in bytes. A client receives a proof and can then try tokens against it
+/// offline, so a token must be too long to guess.
 const TOKEN_BYTES_MIN: usize = 32;
 /// Most bytes of a token.
 const TOKEN_BYTES_MAX: u64 = 4096;

@@ -117,7 +117,7 @@ impl HostFiles {
                 return Err(Failure::usage(format!("--hosts {hosts}: write it as a:2,b:2")));
             }
             ranks.parse::<u32>().map_err(|_| {
-                Failure::usage(format!("--hosts {hosts}: `{ranks}` is no number of ranks"))
+                Failure::usage(format!("--hosts {hosts}: `{ranks}` is not a number of ranks"))
             })?;
             open.push_str(&format!("{name} slots={ranks}\n"));
             hydra.push_str(&format!("{name}:{ranks}\n"));

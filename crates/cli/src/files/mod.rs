@@ -64,7 +64,7 @@ fn read_open(at: impl AsFd, name: &Path, what: &str, follow: bool) -> Result<(Fi
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((File::from(fd), u64::try_from(stat.st_size).unwrap_or(0))),
         FileType::Directory => Err(fail(Errno::ISDIR)),
-        _ => Err(Failure::new(format!("{what}: is no regular file (device, pipe or socket)"))),
+        _ => Err(Failure::new(format!("{what}: is not a regular file (device, pipe or socket)"))),
     }
 }
 

@@ -137,7 +137,7 @@ fn check_free(dir: &OwnedFd, name: &Path, what: &str) -> Result {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(failure(what, Errno::ISDIR)),
         FileType::Symlink => Err(failure(what, Errno::LOOP)),
-        _ => Err(Failure::new(format!("{what}: exists and is no regular file"))),
+        _ => Err(Failure::new(format!("{what}: exists and is not a regular file"))),
     }
 }
 

@@ -60,7 +60,7 @@ struct Tally {
 pub struct Control {
     // Fields drop in this order: sessions before what they are made from.
     sessions: BTreeMap<ClientAddress, (PerfSession, Lease)>,
-    /// Who owns a queue pair of a measurement, by its index.
+    /// The owner of each queue pair of a measurement, by its index.
     owners: Vec<Option<ClientAddress>>,
     copies: Copies,
     limits: Limits,
@@ -210,7 +210,7 @@ impl Control {
         }
     }
 
-    /// Does what is asked for. The answer, unless there is none or somebody else gives it.
+    /// Carries a request out. Returns the answer, unless another thread gives it or there is none.
     fn grant(
         &mut self,
         from: ClientAddress,
@@ -253,7 +253,7 @@ impl Control {
         reply_qkey: u32,
         wish: &PerfOpen,
     ) -> Result<Body> {
-        // What is told of a process that had the same address before must not end the new one.
+        // An event about an earlier process at this address must not end the new process's session.
         self.events();
         self.end(from, "replaced by a new one");
         if let Err(e) = perf::check(&self.device, wish) {
@@ -397,7 +397,7 @@ impl Control {
         self.copies.stop();
         let deadline = Instant::now() + GOODBYE_MAX;
         while self.copies.any() && Instant::now() < deadline {
-            // The copies' own threads need somebody to drive the device.
+            // The threads of the copies do not drive the device themselves.
             if let Some(wc) = self.cq.wait(Duration::from_millis(10))? {
                 self.handle(&wc)?;
             }

@@ -140,7 +140,7 @@ impl Copies {
         !self.running.is_empty()
     }
 
-    /// Asks all to end. Somebody must drive the device until they have.
+    /// Asks all copies to end. The caller must drive the device until they have.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Whether who asks for a session holds the token. A stranger who asks costs no memory.
+//! Checks whether a client that asks for a session holds the token. Requests of strangers cost no
+//! memory.
 
 use super::control::ClientAddress;
 use crate::{

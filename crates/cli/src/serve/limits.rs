@@ -26,39 +26,39 @@ const KEEP_MAX: u64 = 1 << 30;
 
 /// Options that bound what clients may take.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Who may do what")]
+#[command(next_help_heading = "Access and limits")]
 pub struct LimitArgs {
     /// Serve these addresses only: ADDRESS or ADDRESS/BITS, as 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
     pub allow: Vec<Prefix>,
-    /// Give files, but take none
+    /// Let clients read files, but not write any
     #[arg(long)]
     pub read_only: bool,
-    /// Measurements and copies at once [default: 64]
+    /// Most measurements and copies at once [default: 64]
     #[arg(long, value_name = "N", default_value_t = 64, hide_default_value = true)]
     pub sessions_max: u64,
-    /// The same of one client [default: half of all]
+    /// Most measurements and copies of one client at once [default: half of all]
     #[arg(long, value_name = "N")]
     pub client_sessions_max: Option<u64>,
-    /// Queue pairs of all sessions [default: 240]
+    /// Most queue pairs of all sessions [default: 240]
     #[arg(long, value_name = "N", default_value_t = QPS - QPS_KEPT, hide_default_value = true)]
     pub qps_max: u64,
-    /// The same of one client [default: half of all]
+    /// Most queue pairs of one client [default: half of all]
     #[arg(long, value_name = "N")]
     pub client_qps_max: Option<u64>,
-    /// Memory of all sessions, as 4G [default: a quarter of the machine's]
+    /// Most memory of all sessions, as 4G [default: a quarter of the machine's]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub memory_max: Option<u64>,
-    /// The same of one client [default: half of all]
+    /// Most memory of one client [default: half of all]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub client_memory_max: Option<u64>,
-    /// Disk space of files on their way here [default: what is free, less --disk-keep]
+    /// Most disk space of files being received [default: what is free, less --disk-keep]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub disk_max: Option<u64>,
-    /// The same of one client [default: half of all]
+    /// Most disk space of files being received from one client [default: half of all]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub client_disk_max: Option<u64>,
-    /// Free disk space that files leave [default: a tenth of the file system, 1 GiB at most]
+    /// Disk space that must stay free [default: a tenth of the file system, 1 GiB at most]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub disk_keep: Option<u64>,
     /// Sleep while nothing arrives, also where a client asks for polling without pause
@@ -80,7 +80,7 @@ impl Prefix {
     /// It is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("`{text}` is no prefix: write it as 10.0.0.5, 10.0.0.0/8 or fd00::/16");
+            || format!("`{text}` is not a prefix: write it as 10.0.0.5, 10.0.0.0/8 or fd00::/16");
         let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, n)| (ip, Some(n)));
         let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
         let all = if ip.is_ipv4() { 32 } else { 128 };

@@ -55,7 +55,7 @@ pub struct ServeArgs {
     /// End after the first session (a measurement or a copy) has ended
     #[arg(long)]
     pub once: bool,
-    /// Who may do what.
+    /// Limits, and which clients are served.
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Options of the device.
@@ -105,7 +105,7 @@ fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
     while !(stop.asked() || once && control.ended_first()) {
         let mut n = control.cq().poll(&mut wcs)?;
         if n == 0 && !control.spins() {
-            // Somebody must drive the engine, and it sleeps in here.
+            // This thread drives the engine, and sleeps inside this call.
             if let Some(wc) = control.cq().wait(HOUSEKEEPING)? {
                 (wcs[0], n) = (wc, 1);
             }

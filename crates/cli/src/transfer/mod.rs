@@ -1,4 +1,4 @@
-//! A file on its way over SRD: the same two ends whoever is client and whoever is server.
+//! The transfer of a file over SRD. A client and a server can each be the sender or the receiver.
 //!
 //! The receiver lends registered memory, cut into slots. The sender writes chunk after chunk into
 //! them by RDMA, several in flight, and says so once a write has completed; the receiver stores

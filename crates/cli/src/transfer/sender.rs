@@ -53,7 +53,7 @@ pub fn send(
                 if told > announced {
                     return Err(Abort::tell(Refusal::BadRequest, "credit for what was not sent"));
                 }
-                // Messages may overtake each other: an older credit says nothing new.
+                // Messages may overtake each other, so an older credit is ignored.
                 stored = stored.max(told);
                 progress(cut.bytes_before(stored));
             }

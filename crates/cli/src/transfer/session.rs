@@ -27,14 +27,14 @@ const TAG_AWAITED: u64 = 2;
 /// Why a transfer ended early.
 #[derive(Debug)]
 pub struct Abort {
-    /// What to tell the other end; `None` if it knows, or cannot be told.
+    /// The message for the other end; `None` if it knows already or cannot be reached.
     tell: Option<Refusal>,
     /// What to tell the user.
     pub failure: Failure,
 }
 
 impl Abort {
-    /// Something that the other end must hear of, too.
+    /// An error that the other end must be told as well.
     pub fn tell(why: Refusal, text: impl Into<String>) -> Self {
         Self { tell: Some(why), failure: Failure::new(text) }
     }
@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
         self.stop = &|| Ok(());
         self.aborting = true;
         let text = abort.failure.to_string();
-        // If the other end cannot be told it finds out by its own timers.
+        // If the message cannot be sent, the other end notices by its own timers.
         let _ = self.send_and_wait(Body::Fail(why, text));
     }
 }

@@ -62,7 +62,7 @@ impl PathSockets {
 }
 
 impl PathSocket {
-    /// Follows who is sent to; connects when it pays.
+    /// Notes the destination of a batch, and connects the socket once that pays.
     fn follow(&mut self, first: SocketAddr, last: SocketAddr) {
         if self.connected == Some(first) || self.peer != Some(first) || first != last {
             (self.peer, self.streak) = (Some(last), 0);
@@ -71,7 +71,7 @@ impl PathSocket {
         self.streak += 1;
         if self.streak >= STREAK_MIN {
             self.streak = 0;
-            // Where it fails, sending says why.
+            // If connecting fails, the next send reports why.
             self.connected = self.socket.connect(first).is_ok().then_some(first);
         }
     }

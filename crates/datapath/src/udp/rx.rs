@@ -47,7 +47,7 @@ impl RxQueue {
         let asked = self.want;
         let count = match self.ring.receive(fd, asked) {
             Ok(count) => count,
-            // An error that an earlier packet caused (ICMP) says nothing about what waits here.
+            // An error that an earlier packet caused (ICMP) does not mean that nothing waits here.
             Err(libc::EAGAIN | libc::EINTR | libc::ECONNREFUSED | libc::ENOMEM | libc::ENOBUFS) => {
                 0
             }
@@ -67,7 +67,7 @@ impl RxQueue {
             let segment_len = told.segment_len.unwrap_or(usize::MAX);
             let mut rest = message.bytes;
             let waited_ns = told.arrived_ns.map_or(0, |at| taken_ns.saturating_sub(at));
-            // A clock that was set meanwhile says nothing.
+            // If the clock was set meanwhile, the wait is unknown.
             let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
             loop {
                 let (bytes, after) = rest.split_at(rest.len().min(segment_len));

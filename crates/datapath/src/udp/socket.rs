@@ -85,7 +85,7 @@ pub fn path_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
     let fd = socket.as_fd();
     socket.set_nonblocking(true).map_err(OpenError::system("make a path's socket non-blocking"))?;
     let bytes = i32::try_from(config.sndbuf_bytes_per_path).unwrap_or(i32::MAX).min(i32::MAX / 2);
-    // Nobody reads this socket: what strangers send to it may fill the smallest buffer, no more.
+    // This socket is never read: the smallest buffer bounds what strangers can fill.
     for (name, value) in [(libc::SO_SNDBUF, bytes), (libc::SO_RCVBUF, 1)] {
         sys::option_set(fd, libc::SOL_SOCKET, name, value)
             .map_err(OpenError::system("set the buffers of a path's socket"))?;

@@ -199,7 +199,7 @@ fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
     Ok(fabric)
 }
 
-/// Those who can take part; who cannot is told once, with the reason.
+/// The contenders that can take part. Each of the others is reported once, with the reason.
 fn able(fabric: &Fabric, list: Vec<Contender>) -> Result<Vec<Contender>> {
     let mut out = Vec::new();
     for contender in list {
@@ -208,5 +208,5 @@ fn able(fabric: &Fabric, list: Vec<Contender>) -> Result<Vec<Contender>> {
             Err(e) => crate::say(&format!("without {}: {e}", contender.name()))?,
         }
     }
-    if out.is_empty() { Err(NetError::new("nobody is left to measure")) } else { Ok(out) }
+    if out.is_empty() { Err(NetError::new("no contender is left to measure")) } else { Ok(out) }
 }

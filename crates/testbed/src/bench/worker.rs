@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Everybody's Q_Key.
+/// The Q_Key of all queue pairs of a measurement.
 const QKEY: u32 = 0x6E65_7400;
 /// Messages that can arrive before the process looks.
 const RECVS: u32 = 1024;
@@ -85,7 +85,7 @@ struct Worker {
     ip: IpAddr,
     /// Most blocks in flight per flow.
     window: u32,
-    /// The same for the flows of now.
+    /// The limit that applies to the current flows.
     window_now: u32,
     device: Device,
     pd: ProtectionDomain,
