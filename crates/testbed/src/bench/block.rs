@@ -24,8 +24,9 @@ pub struct BlockHead {
 }
 
 fn pattern_seed(head: &BlockHead) -> u64 {
-    let mixed = (u64::from(head.flow) << 40) ^ (u64::from(head.run) << 24) ^ head.number;
-    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    let id = u64::from(head.flow) << 32 | u64::from(head.run);
+    let mixed = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ head.number;
+    mixed.wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1
 }
 
 /// One step of the pattern: a linear congruence (Knuth's MMIX constants).
