@@ -105,8 +105,8 @@ impl AckBlock {
     /// Bit of `partial` among the lengths of the lists.
     const PARTIAL: usize = 0b100;
 
-    /// The verdict on `psn`, which the block must report as received; `None` if the verdict is not in
-    /// the block.
+    /// The verdict on `psn`, which the block must report as received; `None` if the block does not
+    /// tell it.
     ///
     /// ```
     /// use srd_wire::{AckBlock, Verdict, VerdictEntry};

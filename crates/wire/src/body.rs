@@ -168,10 +168,10 @@ wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams);
 pub enum Body {
     Open(OpenParams),
     OpenAck(OpenParams),
-    /// Sent to an engine that opens a context: `echo_tag` is the tag of its Open, and the cookie has
-    /// to come back with the next Open. Sent to a peer within a context: `echo_tag` is the peer's own
-    /// tag, and the cookie has to come back in an Open-Ack if the peer knows the tag, in a Reset if
-    /// it does not.
+    /// Sent to an engine that opens a context: `echo_tag` is the tag of its Open, and the cookie
+    /// has to come back with the next Open. Sent to a peer within a context: `echo_tag` is the
+    /// peer's own tag, and the cookie has to come back in an Open-Ack if the peer knows the tag, in
+    /// a Reset if it does not.
     Challenge {
         echo_tag: u32,
         cookie: u64,
