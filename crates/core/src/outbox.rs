@@ -224,6 +224,24 @@ impl Outbox {
         self.events.pop_front()
     }
 
+    /// Whether each context that is marked stands in its queue, once.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        for (mark, queue) in [(READY, &self.ready), (ACK, &self.acks), (REARM, &self.rearm)] {
+            let mut waits: Vec<bool> = self.marks.iter().map(|m| m & mark != 0).collect();
+            // The newest entry is that of the context that has the number now.
+            for ci in queue.iter().rev() {
+                waits[ci.index()] = false;
+            }
+            assert!(!waits.contains(&true), "marked {mark}, and in no queue");
+        }
+    }
+    /// Whether the context waits for room at its address.
+    #[cfg(debug_assertions)]
+    pub fn is_parked(&self, ci: Ctx) -> bool {
+        self.marks[ci.index()] & PARKED != 0
+    }
+
     /// For looking ahead.
     pub fn ahead(&self) -> u64 {
         let a = self.control.len() ^ self.acks.len() ^ self.probes.len() ^ self.closes.len();

@@ -3,6 +3,8 @@
 //! Work of each stage is in the file named after it; this one holds the state and the order.
 
 mod ahead;
+#[cfg(debug_assertions)]
+mod audit;
 mod cancel;
 mod close;
 mod commands;
@@ -185,6 +187,8 @@ impl<O: Observer> Engine<O> {
         self.emit_strangers(now, &mut out);
         let sent = out.sent;
         self.rearm_some(now);
+        #[cfg(debug_assertions)]
+        self.audit();
         sent
     }
 

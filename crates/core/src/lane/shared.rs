@@ -168,6 +168,13 @@ impl Flows {
         }
     }
 
+    /// Whether as many share as are known to have more to come.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        let flowing = self.heard.iter().filter(|&&t| t != Time::NEVER).count();
+        assert_eq!(self.flowing as usize, flowing, "senders with more to come");
+    }
+
     /// For looking ahead.
     pub fn ahead(&self) -> u64 {
         u64::from(self.flowing) ^ self.struck_at.0

@@ -200,6 +200,17 @@ impl WrList {
     pub fn front(&self) -> Option<WrHandle> {
         (self.newest != NIL).then_some(WrHandle(self.newest))
     }
+    /// All of them, the newest first.
+    #[cfg(debug_assertions)]
+    pub fn iter<'a>(&self, t: &'a WrTable) -> impl Iterator<Item = (WrHandle, &'a Wqe)> + use<'a> {
+        let mut next = self.front();
+        core::iter::from_fn(move || {
+            let h = next?;
+            let w = t.get(h);
+            next = (w.older != NIL).then_some(WrHandle(w.older));
+            Some((h, w))
+        })
+    }
     pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
         t.get_mut(h).older = self.newest;
         if self.newest != NIL {

@@ -533,6 +533,14 @@ impl PathContext {
         }
     }
 
+    /// Whether its sums say what its paths do.
+    #[cfg(debug_assertions)]
+    pub(crate) fn audit(&self) {
+        if let Some(active) = &self.active {
+            active.set.audit();
+        }
+    }
+
     /// Appends what is known of each path.
     pub fn stats(&self, out: &mut Vec<PathStats>) {
         match &self.active {

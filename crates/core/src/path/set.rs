@@ -149,6 +149,15 @@ impl PathSet {
         u64::from(self.get(path).at) ^ u64::from(next.at) ^ u64::from(self.get(next.next).at)
     }
 
+    /// Whether sums say what the paths do.
+    #[cfg(debug_assertions)]
+    pub(crate) fn audit(&self) {
+        let count = |is: &dyn Fn(&Path) -> bool| self.paths.iter().filter(|p| is(p)).count();
+        assert_eq!(usize::from(self.out), count(&|p| !p.is_live()), "paths out of use");
+        assert_eq!(usize::from(self.changes), count(&|p| p.flags & CHANGED != 0), "changes");
+        assert_eq!(usize::from(self.queue_len), count(&|p| p.flags & QUEUED != 0), "clean paths");
+    }
+
     /// Index mask: the number of paths is a power of two.
     pub(crate) fn mask(&self) -> usize {
         self.paths.len() - 1

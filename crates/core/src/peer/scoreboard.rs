@@ -488,6 +488,24 @@ impl Scoreboard {
         (0..span).map(move |k| una.wrapping_add(k))
     }
 
+    /// Whether sums and lists say what the entries do.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) {
+        let count = |state| self.psns().filter(|&p| self.get(p).state == state).count() as u32;
+        assert_eq!(self.in_flight, count(SentState::InFlight), "packets in flight");
+        assert_eq!(self.lost_len, count(SentState::Lost), "packets lost");
+        assert_eq!(self.arrived_len, count(SentState::Arrived), "packets arrived");
+        let (mut bytes, mut packets, mut sent) = (0, 0, Time(0));
+        for e in self.iter_in_flight().map(|p| self.get(p)) {
+            assert_eq!(e.state, SentState::InFlight, "a list of what is in flight");
+            assert!(sent <= e.sent, "the oldest first");
+            sent = e.sent;
+            bytes += u64::from(e.wire_bytes);
+            packets += 1;
+        }
+        assert_eq!((self.in_flight, self.in_flight_bytes), (packets, bytes), "bytes in flight");
+    }
+
     fn grow(&mut self) {
         let old_mask = self.ring.len() as u32 - 1;
         let mut ring = vec![Entry::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];

@@ -1,0 +1,146 @@
+//! What must hold between tables, looked at now and then where assertions are on: each sum is
+//! compared with what it is the sum of, and each mark with the queue that it stands for.
+
+use crate::api::{Opcode, WrHandle};
+use crate::engine::Engine;
+use crate::events::Observer;
+use crate::ids::Ctx;
+use crate::objects::wr::{Wqe, WrState, WrTable};
+use crate::path::table::PathEntry;
+use crate::peer::scoreboard::{Entry, Kind, SentState};
+use crate::peer::{Context, Peer, Window};
+
+/// Packets, in and out, from one look to the next.
+const EVERY: u64 = 64;
+/// Peers that are looked at: a world with more of them would do nothing else.
+const PEERS_MAX: u32 = 64;
+
+/// What all contexts of one address, or of the engine, add up to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    contexts: u32,
+    active: u32,
+    jobs: u32,
+    inflight_bytes: u64,
+}
+
+impl Sums {
+    fn add(&mut self, c: &Context) {
+        self.contexts += 1;
+        if let Some(win) = c.active.as_deref() {
+            self.active += 1;
+            self.jobs += win.jobs.len() as u32;
+            self.inflight_bytes += win.board.in_flight_bytes();
+        }
+    }
+}
+
+impl<O: Observer> Engine<O> {
+    /// Looks at everything, if it is time.
+    pub(crate) fn audit(&self) {
+        let n = &self.shared.counters;
+        let due = (n.rx_pkts + n.tx_pkts).is_multiple_of(EVERY);
+        if !due || self.contexts.len() > PEERS_MAX {
+            return;
+        }
+        self.shared.out.audit();
+        self.shared.rx.flows.audit();
+        let mut all = Sums::default();
+        for (ci, c) in self.contexts.iter() {
+            all.add(c);
+            self.audit_context(ci, c);
+            let way = self.paths.get(c.way);
+            if way.carrier == ci || way.contexts == 1 {
+                self.audit_way(way);
+            }
+        }
+        assert_eq!(all.jobs, self.objects.jobs_live, "reads being served");
+        self.audit_queue_pairs();
+    }
+
+    fn audit_context(&self, ci: Ctx, c: &Context) {
+        let parked = self.paths.get(c.way).waiters.contains(&ci);
+        assert!(parked || !self.shared.out.is_parked(ci), "parked, and nobody will wake it");
+        let Some(win) = c.active.as_deref() else {
+            assert_eq!((c.outstanding, c.reads_out), (0, 0), "work without window state");
+            return;
+        };
+        win.board.audit();
+        audit_work(ci, &c.peer, win, &self.objects.wrs);
+        audit_open(win, &self.objects.wrs);
+    }
+
+    fn audit_way(&self, way: &PathEntry) {
+        way.paths.audit();
+        let mut sums = Sums::default();
+        let here = self.contexts.iter().filter(|(_, c)| c.way == way.number);
+        here.for_each(|(_, c)| sums.add(c));
+        let told = Sums {
+            contexts: way.contexts,
+            active: way.active,
+            jobs: way.jobs,
+            inflight_bytes: way.paths.inflight(),
+        };
+        // What a planted bug leaks is for other eyes.
+        if !cfg!(planted_bugs) {
+            assert_eq!(told, sums, "what the contexts of {} add up to", way.ip);
+        }
+    }
+
+    fn audit_queue_pairs(&self) {
+        let requests = self.contexts.iter().filter_map(|(_, c)| c.active.as_deref());
+        let requests: Vec<&Wqe> =
+            requests.flat_map(|win| live(win, &self.objects.wrs)).map(|(_, w)| w).collect();
+        let used: u32 = self.objects.qps.iter().map(|q| q.sq_used).sum();
+        let started: u32 = self.objects.qps.iter().map(|q| q.sq_started).sum();
+        let begun = requests.iter().filter(|w| w.started).count();
+        assert_eq!((used as usize, started as usize), (requests.len(), begun), "send queues");
+    }
+}
+
+/// The live requests of a context.
+fn live<'a>(win: &'a Window, wrs: &'a WrTable) -> impl Iterator<Item = (WrHandle, &'a Wqe)> {
+    win.live.iter(wrs)
+}
+
+/// Requests outstanding, credits held and bytes unsent are those of the live requests and jobs.
+fn audit_work(ci: Ctx, peer: &Peer, win: &Window, wrs: &WrTable) {
+    let mut n = 0;
+    let (mut reads, mut imms, mut unsent) = (0, 0, 0);
+    for (_, w) in live(win, wrs) {
+        assert_eq!(w.ctx, ci, "a request stands in the list of its context");
+        n += 1;
+        reads += u16::from(w.credited && w.wr.op == Opcode::Read);
+        imms += u16::from(w.credited && w.wr.op != Opcode::Read);
+        if w.state != WrState::Sent && !w.imm_only {
+            unsent += u64::from(w.wr.len - w.cut);
+        }
+    }
+    assert_eq!(peer.outstanding, n, "requests outstanding");
+    unsent += win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum::<u64>();
+    assert_eq!(win.unsent_bytes, unsent, "bytes that have no PSN");
+    if !cfg!(planted_bugs) {
+        let cancels = entries(win).filter(|e| e.kind == Kind::Cancel).count() + win.cancels.len();
+        assert_eq!(peer.reads_out, reads, "reads outstanding");
+        assert_eq!(usize::from(peer.imms_out), usize::from(imms) + cancels, "messages tracked");
+    }
+}
+
+/// Unresolved PSNs are those of live requests and of reads being served.
+fn audit_open(win: &Window, wrs: &WrTable) {
+    let of_requests: u32 = live(win, wrs).map(|(_, w)| w.open).sum();
+    let of_jobs: u32 = win.jobs.iter().map(|j| j.open).sum();
+    let served = |k: Kind| matches!(k, Kind::ReadResp | Kind::ReadError | Kind::RecallResp);
+    let recuts = |write: bool| win.recuts.iter().filter(move |r| (r.kind == Kind::Write) == write);
+    let own = entries(win).filter(|e| e.kind.is_own()).count() + recuts(true).count();
+    let jobs = entries(win).filter(|e| served(e.kind)).count() + recuts(false).count();
+    if !cfg!(planted_bugs) {
+        assert_eq!(of_requests as usize, own, "packets of requests");
+        assert_eq!(of_jobs as usize, jobs, "packets of reads being served");
+    }
+}
+
+/// What is not resolved.
+fn entries(win: &Window) -> impl Iterator<Item = &Entry> {
+    win.board.psns().map(|p| win.board.get(p)).filter(|e| e.state != SentState::Acked)
+}
