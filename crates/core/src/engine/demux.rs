@@ -12,11 +12,6 @@ use crate::peer::ContextState;
 use crate::time::Time;
 use srd_wire::{Body, Flags, Header, Packet};
 
-/// Bytes of a handshake packet, and those of them that only pad it.
-fn lens(packet: &Packet<'_>) -> (usize, u16) {
-    (packet.headers_len() + usize::from(packet.payload_len), packet.payload_len)
-}
-
 impl<O: Observer> Engine<O> {
     pub(crate) fn packet_in(
         &mut self,
@@ -34,11 +29,11 @@ impl<O: Observer> Engine<O> {
                 return Err(DropReason::Unchecked);
             }
             Body::Open(p) => {
-                let size = Self::narrow_of(lens(packet), p.mtu);
+                let size = Self::narrow_of(packet, p.mtu);
                 return self.open_received(now, from, h, &p, size);
             }
             Body::Reset { echo_tag, code, nonce } => {
-                return self.reset_received(now, from, h, (echo_tag, code, nonce));
+                return self.reset_received(now, from, h, echo_tag, code, nonce);
             }
             _ => {}
         }
@@ -61,7 +56,7 @@ impl<O: Observer> Engine<O> {
         }
         match packet.body {
             Body::OpenAck(p) => {
-                let size = Self::narrow_of(lens(packet), u16::MAX);
+                let size = Self::narrow_of(packet, u16::MAX);
                 return self.open_acked(now, ci, &p, size);
             }
             Body::Challenge { echo_tag, cookie } => {

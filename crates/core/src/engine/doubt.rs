@@ -24,7 +24,9 @@ impl<O: Observer> Engine<O> {
         now: Time,
         from: Endpoint,
         h: &Header,
-        (echo_tag, code, nonce): (u32, CloseCode, u64),
+        echo_tag: u32,
+        code: CloseCode,
+        nonce: u64,
     ) -> Result<Rx, DropReason> {
         let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(DropReason::UnknownTag) };
         let c = self.contexts.get(ci);

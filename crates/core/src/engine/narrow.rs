@@ -16,7 +16,7 @@ use crate::peer::ContextState;
 use crate::peer::narrow::Narrow;
 use crate::time::Time;
 use arrayvec::ArrayVec;
-use srd_wire::OVERHEAD_BYTES;
+use srd_wire::{OVERHEAD_BYTES, Packet};
 
 /// Opens of full size without answer before smaller ones leave beside them.
 const FULL_TRIES: u8 = 4;
@@ -58,8 +58,10 @@ impl<O: Observer> Engine<O> {
     }
 
     /// The size that a handshake packet proves, where that is less than what its sender takes.
-    /// `bytes` with `padding` of them zeros: a packet that is not padded at all proves nothing.
-    pub(crate) fn narrow_of((bytes, padding): (usize, u16), mtu: u16) -> Option<u16> {
+    /// A packet that is not padded at all proves nothing.
+    pub(crate) fn narrow_of(packet: &Packet<'_>, mtu: u16) -> Option<u16> {
+        let padding = packet.payload_len;
+        let bytes = packet.headers_len() + usize::from(padding);
         let size = u16::try_from(bytes.saturating_sub(OVERHEAD_BYTES)).unwrap_or(u16::MAX);
         (padding > 0 && size < mtu).then_some(size)
     }

@@ -5,8 +5,8 @@ use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::lane::Shared;
 use crate::outbox::ProbeOut;
-use crate::path::next_below;
 use crate::path::table::PathEntry;
+use crate::path::{Step, next_below};
 use crate::time::Time;
 use crate::timer::TimerOf;
 
@@ -89,8 +89,9 @@ impl<O: Observer> Shared<O> {
         let (aligned, rxq_drops) = (self.cfg.mtu_aligned(), self.rx.rxq_drops);
         let PathEntry { paths, mtu, ip, .. } = way;
         let wait = paths.answer_wait();
+        let step = Step { wait, rxq_drops, ip: *ip, full, aligned };
         let path_any = || paths.path_any(now, &mut self.rng);
-        mtu.step_begin(now, (wait, rxq_drops), (*ip, full, aligned), path_any, |path, size| {
+        mtu.step_begin(now, &step, path_any, |path, size| {
             self.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });
         // Sets the timer.

@@ -15,7 +15,7 @@ mod rtt;
 mod set;
 pub(crate) mod table;
 
-pub(crate) use mtu::{Found, PathMtu, below, next_below};
+pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};

@@ -123,6 +123,20 @@ pub(crate) struct PathMtu {
     raise_wait: Span,
 }
 
+/// What half a round begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Until an answer should be here.
+    pub wait: Span,
+    /// What our socket has dropped so far.
+    pub rxq_drops: u32,
+    pub ip: IpAddr,
+    /// The most that the carrier may ever send.
+    pub full: u16,
+    /// Sizes keep to multiples of [`ALIGN`].
+    pub aligned: bool,
+}
+
 /// What is to be done when a round is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -268,8 +282,7 @@ impl PathMtu {
     pub fn step_begin(
         &mut self,
         now: Time,
-        (wait, rxq_drops): (Span, u32),
-        (ip, full, aligned): (IpAddr, u16, bool),
+        &Step { wait, rxq_drops, ip, full, aligned }: &Step,
         mut path_any: impl FnMut() -> u8,
         mut push: impl FnMut(u8, u16),
     ) {

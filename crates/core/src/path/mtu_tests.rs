@@ -19,7 +19,12 @@ fn asked(
             path = (path + 1) % paths;
             path
         };
-        m.step_begin(now, (WAIT, 0), (IP, full, false), next, |p, size| probes.push((p, size)));
+        m.step_begin(
+            now,
+            &Step { wait: WAIT, rxq_drops: 0, ip: IP, full, aligned: false },
+            next,
+            |p, size| probes.push((p, size)),
+        );
         let mut echoed = vec![None; paths.into()];
         for (path, size) in probes {
             tx_num += 1;
@@ -126,8 +131,8 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
                 path = (path + 1) % 4;
                 path
             };
-            let at = (IP, 1400, false);
-            m.step_begin(now, (WAIT, rxq_drops), at, next, |_, size| probes.push(size));
+            let half = Step { wait: WAIT, rxq_drops, ip: IP, full: 1400, aligned: false };
+            m.step_begin(now, &half, next, |_, size| probes.push(size));
             for size in probes {
                 tx_num += 1;
                 m.on_probe_sent(Ctx(7), tx_num, size, true);

@@ -91,7 +91,7 @@ impl<O: Observer> Lane<'_, O> {
             Body::SendImm(msg, imm) => self.judge_send(&msg, Some(imm), len),
             Body::Write(msg, rdma) => self.judge_write(&msg, &rdma, len),
             Body::WriteImm { msg, rdma, msg_len, imm } => {
-                self.judge_write_imm(&msg, &rdma, (msg_len, imm), len)
+                self.judge_write_imm(&msg, &rdma, msg_len, imm, len)
             }
             Body::ReadReq(msg, req) => self.judge_read_req(&msg, &req),
             Body::ReadResp(resp) => self.judge_read_resp(&resp, len),
@@ -132,7 +132,7 @@ impl<O: Observer> Lane<'_, O> {
             return Judgment::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
-        self.recv_complete(msg, (index, recv.wr_id), imm, u32::from(len));
+        self.recv_complete(msg, index, recv.wr_id, imm, u32::from(len));
         let index = index ^ u32::from(planted!(ReceiveNeighbour));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Judgment::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
@@ -151,7 +151,7 @@ impl<O: Observer> Lane<'_, O> {
             _ => return Err(DropReason::UdUndeliverable),
         }
         let (index, recv) = qp.rq.pop().expect("there is a front");
-        self.recv_complete(msg, (index, recv.wr_id), imm, len + GRH_BYTES);
+        self.recv_complete(msg, index, recv.wr_id, imm, len + GRH_BYTES);
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         let offset = if planted!(DatagramAtStart) { 0 } else { u64::from(GRH_BYTES) };
         Ok(Rx::Place(Placement { target, offset, len }))
@@ -161,7 +161,8 @@ impl<O: Observer> Lane<'_, O> {
     fn recv_complete(
         &mut self,
         msg: &Message,
-        (index, wr_id): (u32, u64),
+        index: u32,
+        wr_id: u64,
         imm: Option<u32>,
         byte_len: u32,
     ) {

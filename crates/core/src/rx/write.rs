@@ -24,7 +24,8 @@ impl<O: Observer> Lane<'_, O> {
         &mut self,
         msg: &Message,
         rdma: &Rdma,
-        (msg_len, imm): (u32, u32),
+        msg_len: u32,
+        imm: u32,
         len: u16,
     ) -> Judgment {
         let imm_only = len == 0 && msg_len > 0;
