@@ -1,5 +1,5 @@
-//! The end of the process: devices say goodbye, and the figures of what went through them are left
-//! where `srd run` asks for them.
+//! The end of the process: devices close their contexts and leave the figures of what went through
+//! them where `srd run` asks for them.
 
 use crate::{devices, settings::warn};
 use srd::Device;

@@ -159,7 +159,7 @@ pub(crate) struct Rings {
     /// Number of each host's ring, `u32::MAX` without one.
     of_host: Vec<u32>,
     all: Vec<Ring>,
-    /// The packet that its host is being told of, and may put into its ring: its bytes, 0 = none.
+    /// Bytes of the packet being delivered, which the host may put into its ring; 0 = none.
     arriving_bytes: u32,
 }
 
@@ -391,7 +391,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// The host has been told of its packet.
+    /// The delivery of the packet has ended.
     pub fn ring_close(&mut self) {
         self.ring_open(0);
     }

@@ -198,7 +198,7 @@ impl Monitor {
     }
 }
 
-/// What a [`Tap`] is told about.
+/// An event that a [`Tap`] observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapWhat {
     /// Handed to the card.

@@ -13,9 +13,9 @@
 //! that has the destination below it, a packet may either go down or to the next member, whose
 //! way down uses other cables.
 //!
-//! The *seam* of a ring is the step from the last member to member 0. Whoever crosses it uses lane
-//! 1 from that link on until it leaves the ring, and lane 0 everywhere else. A packet never goes a
-//! whole turn, so that no cyclic waiting among full buffers is possible with two lanes.
+//! The *seam* of a ring is the step from the last member to member 0. A packet that crosses it uses
+//! lane 1 from that link on until it leaves the ring, and lane 0 everywhere else. A packet never
+//! goes a whole turn, so that no cyclic waiting among full buffers is possible with two lanes.
 //!
 //! [`KaryNTree::ring_hops_limit`] lets packets take fewer steps along a ring;
 //! [`KaryNTree::line`] leaves the seam's cables out, so that the last member has no next one and no

@@ -161,7 +161,7 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = o.threads.map_or_else(cores, |n| n.get() as usize);
-    // Everything is read before anything runs: a mistake in the last is told at once.
+    // All specifications are read before any runs: a mistake in the last is reported at once.
     let files = names.iter().map(|n| Ok((*n, load(o, n)?))).collect::<Result<Vec<_>, Failure>>()?;
     if files.iter().all(|(_, f)| f.cases.is_empty()) {
         return Err(Failure::Usage("no case is left to run: see `lab list`".into()));

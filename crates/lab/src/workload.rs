@@ -279,7 +279,7 @@ pub(crate) fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, 
     }
     let mut to: Vec<u32> = (0..hosts).collect();
     rng.shuffle(&mut to);
-    // A fixed point trades places with its neighbour, which cannot become one by that.
+    // A fixed point trades places with its neighbour; neither is a fixed point afterwards.
     for i in 0..hosts as usize {
         if to[i] == i as u32 {
             to.swap(i, (i + 1) % hosts as usize);

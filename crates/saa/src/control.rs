@@ -99,7 +99,7 @@ pub enum State {
     Told,
     /// It asks once more, and has no answer yet.
     Confirming,
-    /// Those that started with it are counted: it sends at the rate that it is told.
+    /// Flows that started together with it are counted: it sends at its assigned rate.
     Running,
     /// Withdrawn, not answered yet.
     Withdrawn,

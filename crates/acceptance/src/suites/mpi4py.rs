@@ -23,7 +23,7 @@ const KNOWN: &str = "bindings/ibverbs/tests/expected/mpi4py.txt";
 /// Where the table of it goes, and its place there.
 const DOCUMENT: &str = "docs/conformance.md";
 const PLACE: &str = "<!-- mpi4py: made by `cargo xtask acceptance` -->";
-/// Packages whose lack is told, not worked around.
+/// Package that holds mpi4py; an error that mpi4py is missing names it.
 const PACKAGE: &str = "python3-mpi4py";
 
 /// How a test ended, of all ranks the worst.

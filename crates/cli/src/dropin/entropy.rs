@@ -1,5 +1,5 @@
-//! How many ways packets take between two hosts, told by the routers that they pass: whether the
-//! network looks at source ports, which is what makes them paths.
+//! Number of ways that packets take between two hosts, as reported by the routers on them. It shows
+//! whether the network hashes source ports, which is what makes ports paths.
 
 use crate::host::Server;
 use srd::datapath::hops::{self, Trace};

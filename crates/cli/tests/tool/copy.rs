@@ -98,14 +98,14 @@ fn what_cannot_be_copied_is_told() {
     server.run(&["cp", &file, "{}:folder"]).fails(1, "is a folder");
     server.run(&["cp", "{}:missing", &s.path("got")]).fails(1, "no such file or folder");
     server.run(&["cp", "{}:folder", &s.path("got")]).fails(1, "is a folder");
-    server.run(&["cp", "/dev/zero", "{}:zero"]).fails(1, "no regular file");
+    server.run(&["cp", "/dev/zero", "{}:zero"]).fails(1, "not a regular file");
     server.run(&["cp", &s.path("missing"), "{}:x"]).fails(1, "no such file or folder");
     server.run(&["cp", &s.path("in"), "{}:x"]).fails(1, "is a folder");
     server.run(&["cp", "{}:", &s.path("got")]).fails(2, "name the server's file");
     let long = format!("{{}}:{}", "n".repeat(300));
     server.run(&["cp", &file, &long]).fails(1, "too long");
     server.run(&["cp", &file, "{}:file"]).ok();
-    server.run(&["cp", "{}:file", "/dev/null"]).fails(1, "no regular file");
+    server.run(&["cp", "{}:file", "/dev/null"]).fails(1, "not a regular file");
     server.run(&["cp", "{}:file", &s.path("no/such")]).fails(1, "no such file or folder");
     assert_eq!(s.names("in"), ["file", "folder"]);
     server.end();

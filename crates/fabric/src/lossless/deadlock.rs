@@ -48,7 +48,7 @@ impl Lossless {
         let mut live: Vec<bool> =
             self.buffers.iter().map(|b| b.wire > 0 || b.returning > 0).collect();
         let own = |c: &Cell| self.buffer(c.link, c.lane);
-        // What is held for a stalled host leaves when the host goes on.
+        // Packets held for a stalled host leave when the host continues.
         for cell in self.cells.iter().filter(|c| c.place == Place::Held) {
             live[own(cell)] = true;
         }
@@ -72,7 +72,7 @@ impl Lossless {
             }
         }
         let first = blocked.first()?;
-        // From any of them on, each waits for the next; some buffer comes again.
+        // Each buffer waits for the next one, so following them comes back to an earlier buffer.
         let (mut path, mut cell) = (Vec::new(), *first);
         let from = loop {
             let buffer = own(cell);

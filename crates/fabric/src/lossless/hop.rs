@@ -431,7 +431,7 @@ impl<P> Net<P> {
         ll.deadlock.is_some()
     }
 
-    /// A stalled host hears of room in its card when it goes on.
+    /// A stalled host is told of room in its card when it continues.
     pub fn room_hold(&mut self, event: Event) {
         let until = self.hosts[event.id() as usize].stalled_until;
         self.schedule(until, event);
