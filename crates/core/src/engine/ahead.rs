@@ -41,7 +41,7 @@ impl<O: Observer> Engine<O> {
         };
         let Some((ci, c)) = ci.and_then(|ci| Some((ci, self.contexts.find(ci)?))) else { return 0 };
         let pc = &self.paths.get(c.way).paths;
-        match (stage, c.active.as_deref()) {
+        match (stage, c.win()) {
             (1, _) => {
                 c.ahead()
                     ^ pc.ahead()

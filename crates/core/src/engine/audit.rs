@@ -27,7 +27,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, c: &Context) {
         self.contexts += 1;
-        if let Some(win) = c.active.as_deref() {
+        if let Some(win) = c.win() {
             self.active += 1;
             self.jobs += win.jobs.len() as u32;
             self.inflight_bytes += win.board.in_flight_bytes();
@@ -61,12 +61,12 @@ impl<O: Observer> Engine<O> {
     fn audit_context(&self, ci: Ctx, c: &Context) {
         let parked = self.paths.get(c.way).waiters.contains(&ci);
         assert!(parked || !self.shared.out.is_parked(ci), "parked, and nobody will wake it");
-        let Some(win) = c.active.as_deref() else {
+        let Some(win) = c.win() else {
             assert_eq!((c.outstanding, c.reads_out), (0, 0), "work without window state");
             return;
         };
         win.board.audit();
-        audit_work(ci, &c.peer, win, &self.objects.wrs);
+        audit_work(ci, c, win, &self.objects.wrs);
         audit_open(win, &self.objects.wrs);
     }
 
@@ -88,7 +88,7 @@ impl<O: Observer> Engine<O> {
     }
 
     fn audit_queue_pairs(&self) {
-        let requests = self.contexts.iter().filter_map(|(_, c)| c.active.as_deref());
+        let requests = self.contexts.iter().filter_map(|(_, c)| c.win());
         let requests: Vec<&Wqe> =
             requests.flat_map(|win| live(win, &self.objects.wrs)).map(|(_, w)| w).collect();
         let used: u32 = self.objects.qps.iter().map(|q| q.sq_used).sum();

@@ -80,7 +80,7 @@ impl<O: Observer> Engine<O> {
         }
         for ci in self.contexts.numbers() {
             let Some(c) = self.contexts.find_mut(ci) else { continue };
-            let Some(a) = c.active.as_mut() else { continue };
+            let Some(a) = c.win_mut() else { continue };
             let mut owed = false;
             for job in a.jobs.iter_mut().filter(|j| gone(j) && !j.dead) {
                 job_abort(job, &mut a.unsent_bytes);

@@ -39,7 +39,7 @@ impl<O: Observer> Engine<O> {
             if !crowded && Prefix::of(c.endpoint.ip) != Prefix::of(ip) {
                 continue;
             }
-            match c.active.as_ref() {
+            match c.win() {
                 None => self.close_begin(now, ci),
                 // A silent peer answers no Close. If it ever returns, a reset ends its work.
                 Some(a) if a.loss.stalled => self.context_end(now, ci),
@@ -85,7 +85,7 @@ impl<O: Observer> Engine<O> {
             c.handshake_at = Time::NEVER;
             c.handshake_round = 0;
             self.context_event(now, ci, from);
-            if self.contexts.get(ci).active.is_some() {
+            if self.contexts.get(ci).is_active() {
                 self.shared.out.ready_push(ci);
             }
         }
@@ -93,8 +93,8 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn close_received(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        let done = c.outstanding == 0
-            && c.active.as_ref().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
+        let done =
+            c.outstanding == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
             let (peer, tag) = (c.endpoint, c.peer_tag);
             self.control_push(peer, tag, Body::CloseAck);
@@ -129,7 +129,7 @@ impl<O: Observer> Engine<O> {
         (c.peer_tag, c.peer_incarnation, c.cookie) = (0, 0, 0);
         (c.handshake_round, c.narrow) = (0, Narrow::default());
         c.psn_idle = psn;
-        if let Some(a) = c.active.as_mut() {
+        if let Some(a) = c.win_mut() {
             a.board.reset(psn);
             a.ack.clear();
             a.verdicts.clear();
@@ -221,7 +221,7 @@ impl<O: Observer> Engine<O> {
         if c.inbound {
             self.contexts.origins.inbound(c.endpoint.ip, false);
         }
-        if let Some(mut a) = c.active.take() {
+        if let Some(mut a) = c.lease_end() {
             let flying: u32 = a.board.drain();
             let entry = self.paths.get_mut(way);
             entry.paths.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });

@@ -67,7 +67,7 @@ impl<O: Observer> Engine<O> {
 
     /// The number that only the peer of `ci` can know, while it is doubted.
     fn doubt_nonce(&self, ci: Ctx) -> Option<u64> {
-        self.contexts.get(ci).active.as_ref()?.doubt.as_ref().map(|d| d.nonce)
+        self.contexts.get(ci).win()?.doubt.as_ref().map(|d| d.nonce)
     }
 
     /// Asks the peer whether it still has the context, if it was not asked a moment ago. A peer
@@ -123,7 +123,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn doubt_fire(&mut self, now: Time, ci: Ctx) {
         let seen = self.shared.seen(now);
         let c = self.contexts.get(ci);
-        let Some(d) = c.active.as_ref().and_then(|a| a.doubt) else { return };
+        let Some(d) = c.win().and_then(|a| a.doubt) else { return };
         if d.ends > seen {
             if d.at <= now {
                 self.doubt_ask(now, ci);
@@ -165,7 +165,7 @@ impl<O: Observer> Engine<O> {
         ci: Ctx,
         p: &OpenParams,
     ) -> Result<Rx, DropReason> {
-        let doubt = self.contexts.get(ci).active.as_ref().and_then(|a| a.doubt);
+        let doubt = self.contexts.get(ci).win().and_then(|a| a.doubt);
         let Some(asked) = doubt.filter(|d| d.nonce == p.cookie).map(|d| d.newest) else {
             return Err(DropReason::BadHandshake);
         };

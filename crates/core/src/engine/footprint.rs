@@ -78,7 +78,7 @@ impl<O: Observer> Engine<O> {
         let entry = self.paths.get(c.way);
         size_of::<Context>()
             + TABLES_BYTES
-            + c.active.as_ref().map_or(0, |a| a.held_bytes())
+            + c.win().map_or(0, |a| a.held_bytes())
             + size_of::<PathEntry>()
             + entry.paths.held_bytes()
             + entry.mtu.held_bytes()

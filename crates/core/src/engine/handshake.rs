@@ -61,12 +61,11 @@ impl<O: Observer> Engine<O> {
     /// Leases window state.
     pub(crate) fn context_activate(&mut self, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        if c.active.is_some() {
+        if c.is_active() {
             return;
         }
-        let mut a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
-        a.start(c.psn_idle, c.rx_cum_idle, c.rx_tx_num_max);
-        c.active = Some(a);
+        let a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
+        c.lease(a);
         let way = c.way;
         self.paths.get_mut(way).active += 1;
         // Whatever it was leased for may come to nothing: then it is given back after a while.
@@ -132,7 +131,7 @@ impl<O: Observer> Engine<O> {
     /// says so.
     pub(crate) fn context_reopen(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        let unused = c.outstanding == 1 && c.active.as_ref().is_some_and(|a| a.board.is_empty());
+        let unused = c.outstanding == 1 && c.win().is_some_and(|a| a.board.is_empty());
         if c.proven || !unused {
             return self.shared.out.ready_push(ci);
         }
@@ -295,12 +294,12 @@ impl<O: Observer> Engine<O> {
             checked: checking && p.features.has(Features::INTEGRITY),
         };
         let (cum, newest) = (c.rx_cum_idle, c.rx_tx_num_max);
-        if let Some(a) = c.active.as_mut() {
+        if let Some(a) = c.win_mut() {
             a.window.reset(cum);
             a.replay.reset(newest);
         }
         let way = c.way;
-        if c.peer.grants(&self.shared.cfg) {
+        if c.grants(&self.shared.cfg) {
             self.paths.get_mut(way).paths.credits_begin();
         }
     }

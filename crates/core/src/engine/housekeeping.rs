@@ -32,8 +32,7 @@ impl<O: Observer> Engine<O> {
         for _ in 0..REARMS_MAX {
             let Some(ci) = self.shared.out.rearm_pop() else { return };
             let Some(c) = self.contexts.find_mut(ci) else { continue };
-            if let Some(a) = c.active.as_mut() {
-                let peer = &mut c.peer;
+            if let Some((peer, a)) = c.split() {
                 if peer.outstanding > 0 {
                     a.loss.watch(peer.outstanding_since);
                 }
@@ -53,7 +52,7 @@ impl<O: Observer> Engine<O> {
         if self.contexts.find(ci).is_none() {
             return;
         }
-        if self.contexts.get(ci).active.as_ref().is_some_and(|a| a.deaf) {
+        if self.contexts.get(ci).win().is_some_and(|a| a.deaf) {
             return self.peer_deaf(now, ci);
         }
         if let Some(mut lane) = self.lane_find(now, ci) {
@@ -108,9 +107,7 @@ impl<O: Observer> Engine<O> {
     fn context_rest(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         c.idle_at = Time::NEVER;
-        let Some(mut a) = c.active.take() else { return };
-        c.psn_idle = a.board.next();
-        c.rx_cum_idle = a.window.cum();
+        let Some(mut a) = c.lease_end() else { return };
         self.shared.out.unpark(ci);
         a.clear();
         let way = c.way;
@@ -218,7 +215,7 @@ impl<O: Observer> Engine<O> {
             let Some(c) = self.contexts.find(ci) else { continue };
             match c.state {
                 ContextState::Closing => open += 1,
-                ContextState::Open if c.active.is_some() => {
+                ContextState::Open if c.is_active() => {
                     open += 1;
                     if c.outstanding == 0 {
                         self.close_begin(now, ci);

@@ -42,7 +42,7 @@ use crate::objects::{ObjectSecrets, Objects};
 use crate::params::Params;
 use crate::path::PathStats;
 use crate::path::table::PathTable;
-use crate::peer::{Context, Window};
+use crate::peer::Window;
 use crate::random::{Random, Randomness, Secrets};
 use crate::time::Time;
 use crate::timer::TimerOf;
@@ -112,8 +112,7 @@ impl<O: Observer> Engine<O> {
     /// The lane of context `ci`, if there is such a context and its window state is leased.
     #[inline]
     pub(crate) fn lane_find(&mut self, now: Time, ci: Ctx) -> Option<Lane<'_, O>> {
-        let Context { peer, active } = self.contexts.find_mut(ci)?;
-        let win = active.as_deref_mut()?;
+        let (peer, win) = self.contexts.find_mut(ci)?.split()?;
         let way = self.paths.get_mut(peer.way);
         let (objects, shared) = (&mut self.objects, &mut self.shared);
         Some(Lane { now, ci, peer, win, way, objects, shared })
@@ -298,10 +297,10 @@ impl<O: Observer> Engine<O> {
                 peer: c.endpoint,
                 state: c.state.name(),
                 outstanding: c.outstanding,
-                psns_unresolved: c.active.as_ref().map_or(0, |a| a.board.span()),
-                packets_in_flight: c.active.as_ref().map_or(0, |a| a.board.in_flight()),
-                stalled: c.active.as_ref().is_some_and(|a| a.loss.stalled),
-                is_active: c.active.is_some(),
+                psns_unresolved: c.win().map_or(0, |a| a.board.span()),
+                packets_in_flight: c.win().map_or(0, |a| a.board.in_flight()),
+                stalled: c.win().is_some_and(|a| a.loss.stalled),
+                is_active: c.is_active(),
                 inflight_bytes: pc.inflight(),
                 inflight_bytes_max: pc.inflight_max(),
                 rate_bytes_per_sec: pc.rate_bytes_per_sec(),
@@ -309,10 +308,9 @@ impl<O: Observer> Engine<O> {
                 rtt_ns_min: pc.rtt_min().0,
                 held_bytes: self.held_bytes(c),
                 psns_ahead: c
-                    .active
-                    .as_ref()
+                    .win()
                     .map_or(0, |a| crate::psn::diff(a.window.top(), c.rx_una).max(0) as u32),
-                reads_served: c.active.as_ref().map_or(0, |a| a.jobs.len() as u32),
+                reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
                 checked: c.limits.checked,
             }
         };

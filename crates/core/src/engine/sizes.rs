@@ -73,7 +73,7 @@ impl<O: Observer> Engine<O> {
             Found::Nothing => way.mtu.raise_begin(now, carrier, full),
         };
         if again {
-            let fits = known.is_some_and(|c| c.state == ContextState::Open && c.active.is_some());
+            let fits = known.is_some_and(|c| c.state == ContextState::Open && c.is_active());
             self.shared.mtu_round(now, way, fits.then_some(full));
         }
     }

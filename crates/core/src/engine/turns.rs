@@ -117,10 +117,10 @@ impl<O: Observer> Engine<O> {
         let way = &mut self.paths.get_mut(c.way).paths;
         let path = way.ack_path_choose(now, false, &mut self.shared.rng);
         let (tx_num, una, psn) = (c.tx_num_take(), c.una(), c.psn_next());
-        let backlog = c.active.as_ref().map_or(0, |a| a.backlog_packets(c.limits.mtu));
+        let backlog = c.win().map_or(0, |a| a.backlog_packets(c.limits.mtu));
         let number = Numbered { path, tx_num, psn, una, backlog };
         let slot = self.shared.cfg.slot;
-        let header = c.peer.header(now, slot, PacketType::Close, 0, &number);
+        let header = c.header(now, slot, PacketType::Close, 0, &number);
         let packet = Packet { header, ack: None, body: Body::Close, payload_len: 0 };
         let bytes = packet.headers_len();
         way.on_uncounted_sent(now, path, bytes as u32);

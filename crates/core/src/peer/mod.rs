@@ -152,8 +152,8 @@ pub(crate) struct Peer {
 /// One remote engine: what is always kept of it, and its window state while that is leased.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub peer: Peer,
-    pub active: Option<Box<Window>>,
+    peer: Peer,
+    window: Option<Box<Window>>,
 }
 
 impl Deref for Context {
@@ -290,7 +290,7 @@ impl Window {
     }
 
     /// Takes the idle context's numbers up.
-    pub fn start(&mut self, psn: u32, rx_cum: u32, rx_tx_num_max: u64) {
+    fn start(&mut self, psn: u32, rx_cum: u32, rx_tx_num_max: u64) {
         self.board.reset(psn);
         self.window.reset(rx_cum);
         self.replay.reset(rx_tx_num_max);
@@ -464,29 +464,68 @@ impl Peer {
 
 impl Context {
     pub fn new(peer: Peer) -> Self {
-        Self { peer, active: None }
+        Self { peer, window: None }
     }
 
     /// The window state. Only called where the context is known to be active.
     pub fn act(&mut self) -> &mut Window {
-        self.active.as_mut().expect("window state is leased before traffic")
+        self.window.as_mut().expect("window state is leased before traffic")
+    }
+
+    /// Its window state, if that is leased.
+    #[inline]
+    pub fn win(&self) -> Option<&Window> {
+        self.window.as_deref()
+    }
+
+    /// See [`Self::win`].
+    #[inline]
+    pub fn win_mut(&mut self) -> Option<&mut Window> {
+        self.window.as_deref_mut()
+    }
+
+    /// Whether window state is leased.
+    pub fn is_active(&self) -> bool {
+        self.window.is_some()
+    }
+
+    /// Both parts, if window state is leased.
+    #[inline]
+    pub fn split(&mut self) -> Option<(&mut Peer, &mut Window)> {
+        Some((&mut self.peer, self.window.as_deref_mut()?))
+    }
+
+    /// Gives it window state, which takes its numbers up.
+    pub fn lease(&mut self, mut window: Box<Window>) {
+        debug_assert!(self.window.is_none(), "leased once");
+        let Peer { psn_idle, rx_cum_idle, rx_tx_num_max, .. } = self.peer;
+        window.start(psn_idle, rx_cum_idle, rx_tx_num_max);
+        self.window = Some(window);
+    }
+
+    /// Takes its window state away; its numbers stay.
+    pub fn lease_end(&mut self) -> Option<Box<Window>> {
+        let window = self.window.take()?;
+        self.peer.psn_idle = window.board.next();
+        self.peer.rx_cum_idle = window.window.cum();
+        Some(window)
     }
 
     /// For looking ahead.
     pub fn ahead(&self) -> u64 {
         let a = self.peer_incarnation ^ self.tx_num_next ^ self.last_heard.0 ^ self.pace_at.0;
         let b = u64::from(self.ack_echo) ^ u64::from(self.rx_una) ^ u64::from(self.peer_tag);
-        a ^ b ^ u64::from(self.active.is_some())
+        a ^ b ^ u64::from(self.window.is_some())
     }
 
     /// Lower edge of what we send.
     pub fn una(&self) -> u32 {
-        self.active.as_ref().map_or(self.psn_idle, |a| a.board.una())
+        self.window.as_ref().map_or(self.psn_idle, |a| a.board.una())
     }
 
     /// Next PSN we use.
     pub fn psn_next(&self) -> u32 {
-        self.active.as_ref().map_or(self.psn_idle, |a| a.board.next())
+        self.window.as_ref().map_or(self.psn_idle, |a| a.board.next())
     }
 }
 
