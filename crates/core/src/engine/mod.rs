@@ -76,8 +76,8 @@ pub struct Engine<O: Observer = ()> {
 
 impl<O: Observer> Engine<O> {
     /// An engine without objects. `random` must come from the operating system's entropy where
-    /// peers are not trusted, and from an [`Rng`] where the run is to be replayed. Errors name the
-    /// configuration field at fault.
+    /// peers are not trusted, and from an [`Rng`](crate::Rng) where the run is to be replayed.
+    /// Errors name the configuration field at fault.
     pub fn new(
         cfg: EngineConfig,
         random: impl Into<Randomness>,
