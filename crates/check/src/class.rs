@@ -67,11 +67,13 @@ pub enum Class {
     Late,
     /// Strangers flood an engine with handshakes, resets and unknown tags.
     Flood,
+    /// Ways carry less than full packets, or only look so; engines look for the size that passes.
+    Narrow,
 }
 
 impl Class {
     /// Number of classes.
-    pub const COUNT: usize = 31;
+    pub const COUNT: usize = 32;
     /// Number of those that worlds of honest members have: the first ones.
     pub const ORDINARY: usize = 24;
     /// All of them, in order.
@@ -107,6 +109,7 @@ impl Class {
         Self::Rails,
         Self::Late,
         Self::Flood,
+        Self::Narrow,
     ];
 }
 
@@ -116,7 +119,7 @@ pub struct Classes(pub u32);
 
 impl Classes {
     /// Every class.
-    pub const ALL: Self = Self((1 << Class::COUNT) - 1);
+    pub const ALL: Self = Self(u32::MAX >> (u32::BITS - Class::COUNT as u32));
     /// Those of worlds whose members all keep to the protocol.
     pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
     /// Those of worlds with hostile members.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The marks between which the table stands in a document.
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
-/// Area of bugs that only hostile worlds show.
-const HOSTILE: &str = "hostile peers";
+/// Areas of bugs that only hostile worlds show.
+const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
 const END: &str = "<!-- end of kill-table -->";
 
 /// What to measure.
@@ -83,8 +83,8 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     for (n, name, area) in bugs().into_iter().filter(wanted) {
         plant(n)?;
         // The rest of the seeds shows nothing of these, and is passed over.
-        let only = if area == HOSTILE { Classes::HOSTILE } else { Classes::ALL };
-        let limit = if area == HOSTILE { HOSTILE_EACH * table.limit } else { table.limit };
+        let only = if HOSTILE.contains(&area) { Classes::HOSTILE } else { Classes::ALL };
+        let limit = if HOSTILE.contains(&area) { HOSTILE_EACH * table.limit } else { table.limit };
         let (mut seeds, mut oracles) = (Vec::new(), std::collections::BTreeMap::new());
         for block in 0..table.blocks {
             // Far apart, and another part of the seeds for each bug.

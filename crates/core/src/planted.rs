@@ -199,6 +199,23 @@ bugs! {
     UncheckedTaken,
     /// The verdict on what has arrived is waited for, and nobody is asked for it.
     ArrivedUnasked,
+    "sizes of packets":
+    /// A round of probes counts although its controls were not echoed.
+    ControlsUnechoed,
+    /// One round of probes decides that a size is too large.
+    OneRoundDecides,
+    /// When a size does not pass, none of the smaller ones is taken.
+    SizeKept,
+    /// A size that was found is never left for a larger one.
+    SizeNeverRaised,
+    /// Every Open is as large as the largest packet.
+    OpensAllFull,
+    /// The first answer to a smaller Open decides that full packets do not pass.
+    OneOpenDecides,
+    /// An Open that is not padded proves a size, too.
+    BareOpenProves,
+    /// What had arrived before its PSN was taken back is cut anew all the same.
+    RecallUnheard,
 }
 
 /// Turns bug `n` on; 0 turns all off.

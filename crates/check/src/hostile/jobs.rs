@@ -4,6 +4,7 @@ use super::peer::Wrong;
 use crate::cover::Cover;
 use crate::ledger::Oracle;
 use srd_core::{Endpoint, Opcode, Qpn, Status};
+use std::net::IpAddr;
 
 /// A piece of work: one send request.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Job {
     pub must_end: bool,
     /// It asks for what the responder refuses, and ends with this.
     pub refused: Option<Status>,
+    /// It may be longer than what the way carries, and never cut.
+    pub over: bool,
     /// Which stream of work it is part of.
     pub flow: usize,
     pub posted_at: u64,
@@ -42,8 +45,10 @@ pub(super) struct Flow {
     pub honest: bool,
     /// Its work must end, well or not.
     pub must_end: bool,
-    /// When it begins.
+    /// When it begins, or goes on.
     pub start_at: u64,
+    /// Time between two pieces at least, in ns.
+    pub each_ns: u64,
     /// Pieces that may still be posted.
     pub left: u32,
     /// Pieces under way.
@@ -59,6 +64,13 @@ pub(super) struct Flow {
     pub len: u32,
 }
 
+impl Flow {
+    /// Whether another piece may be posted.
+    pub fn wants(&self, now: u64) -> bool {
+        now >= self.start_at && self.open < self.depth && self.left > 0
+    }
+}
+
 /// What all members know together.
 #[derive(Debug, Default)]
 pub(super) struct Board {
@@ -69,6 +81,8 @@ pub(super) struct Board {
     pub wrong: Option<(u64, Wrong)>,
     pub packets: u64,
     pub received: u64,
+    /// What engines have told of sizes since the last look: which, to whom, payload.
+    pub sizes: Vec<(usize, IpAddr, u16)>,
     /// Folded over all that was decided.
     pub hash: u64,
 }
@@ -123,6 +137,11 @@ impl Board {
         } else if job.refused.is_some_and(|right| right != status) {
             let what = format!("work {id}, which is refused, ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);
+        } else if job.over && status == Status::LocalBadLength {
+            if job.placed.total() > 0 {
+                let what = format!("work {id} was too long, and has arrived: {job:?}");
+                self.fail(now, Oracle::Verdict, what);
+            }
         } else if honest && status != Status::Ok {
             let what = format!("honest work {id} ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);

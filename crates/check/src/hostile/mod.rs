@@ -10,6 +10,7 @@
 
 mod jobs;
 mod liar;
+mod narrow;
 mod net;
 mod peer;
 mod plan;
@@ -128,6 +129,7 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
         stage.board.fail(now, Oracle::Liveness, what);
     }
     memory_check(plan, stage);
+    narrow::end_check(plan, stage);
     if plan.class == Class::Late && stage.net.dropped == 0 {
         let (copies, packets) = (stage.copies(), stage.board.packets);
         if copies * 100 > packets * COPIES_PERCENT {

@@ -1,5 +1,6 @@
 //! The network of a hostile world: every host has a cable of one speed to one switch that never
-//! loses a packet unless a port's buffer is full. Faults of networks are the other worlds' matter.
+//! loses a packet unless a port's buffer is full. Faults of networks are the other worlds' matter;
+//! what narrow ways lose (`narrow.rs`) never comes here.
 
 use srd_core::Endpoint;
 use std::cmp::Reverse;
@@ -47,6 +48,10 @@ pub(super) enum Act {
     Begin,
     /// Receives are posted at last.
     Receives,
+    /// A little work, again and again.
+    Tick,
+    /// Members that were absent are there.
+    Come,
 }
 
 /// Bytes of Ethernet, IPv4 and UDP around each datagram, with preamble and gap.

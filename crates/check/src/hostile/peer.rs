@@ -9,9 +9,9 @@ use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::events::{Event, Observer};
 use srd_core::wire::{self, AckBlock, Flags};
 use srd_core::{
-    Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
-    QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest, Source,
-    Span, Target, Time, Transmit, TxSink,
+    Access, AhId, AsyncEvent, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode,
+    PdId, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest,
+    Source, Span, Target, Time, Transmit, TxSink,
 };
 use std::net::IpAddr;
 
@@ -228,11 +228,15 @@ impl Peer {
 
     fn events(&mut self, now: u64, board: &mut Board) {
         while let Some(e) = self.engine.poll_event() {
-            if let srd_core::AsyncEvent::WrReleased(h) = e {
-                let job = self.wrs.get_mut(h.0 as usize).and_then(Option::take);
-                if job.is_none_or(|j| board.jobs[j as usize].main) {
-                    board.fail(now, Oracle::Completion, format!("{h:?} was released: {job:?}"));
+            match e {
+                AsyncEvent::WrReleased(h) => {
+                    let job = self.wrs.get_mut(h.0 as usize).and_then(Option::take);
+                    if job.is_none_or(|j| board.jobs[j as usize].main) {
+                        board.fail(now, Oracle::Completion, format!("{h:?} was released: {job:?}"));
+                    }
                 }
+                AsyncEvent::PathMtu(ip, size) => board.sizes.push((self.id, ip, size)),
+                _ => {}
             }
         }
     }
@@ -340,9 +344,10 @@ impl Peer {
         }
         let Some(j) = job.filter(|_| honest && g.honest.is_some()) else { return };
         let job = &mut board.jobs[j as usize];
+        let writes = matches!(job.op, Opcode::Write | Opcode::WriteImm);
         let (base, right) = match place.target {
             Target::Wr(_) => (0, job.op == Opcode::Read && self.id == job.from),
-            Target::Region(_) => (job.raddr, job.op == Opcode::Write && self.id == job.to),
+            Target::Region(_) => (job.raddr, writes && self.id == job.to),
             Target::Recv(_) => (0, job.op == Opcode::Send && self.id == job.to),
         };
         let offset = place.offset.wrapping_sub(base);

@@ -1,11 +1,12 @@
 //! What a hostile world is made of: drawn from its seed before time starts.
 
+use super::narrow::{self, Narrow};
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
 use crate::scenario::stream;
 use srd_core::config::Integrity;
 use srd_core::time::Span;
-use srd_core::{EngineConfig, limits};
+use srd_core::{EngineConfig, Opcode, limits};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Share of the seeds whose world is hostile, in percent.
@@ -64,6 +65,8 @@ pub struct Plan {
     pub config: EngineConfig,
     /// Every other engine leaves its data unchecked, whatever the rest wants.
     pub mixed: bool,
+    /// The way that worlds of the class `Narrow` have.
+    pub narrow: Option<Narrow>,
 }
 
 /// Bytes per microsecond of every cable: 10 Gb/s.
@@ -107,6 +110,9 @@ fn plan(d: &mut Draw) -> Plan {
         Class::Flood,
         Class::Flood,
         Class::Flood,
+        Class::Narrow,
+        Class::Narrow,
+        Class::Narrow,
     ]);
     let mtu = d.pick(&[64, 256, 1024]);
     let rtt = Span(2 * DELAY_NS + 4_000);
@@ -134,6 +140,10 @@ fn plan(d: &mut Draw) -> Plan {
     if class == Class::Late {
         c.window = d.pick(&[256, 4096]);
     }
+    let narrow = (class == Class::Narrow).then(|| {
+        c = Narrow::config(d, ip_of(0, 0));
+        Narrow::draw(d, c.mtu)
+    });
     let mut plan = Plan {
         class,
         mode: d.pick(&[Mode::Random, Mode::Stateful, Mode::Stateful, Mode::Mutant]),
@@ -150,6 +160,7 @@ fn plan(d: &mut Draw) -> Plan {
         packets: d.range(1, 6) as u32,
         config: c,
         mixed: false,
+        narrow,
     };
     let damage = class == Class::Damage;
     let (on, off) = (Integrity::On, Integrity::Off);
@@ -160,7 +171,10 @@ fn plan(d: &mut Draw) -> Plan {
         plan.damage = plan.damage.min(DAMAGE_SOUND_MAX);
     }
     // Engines look for the size that passes, and liars may say what they like about it.
-    plan.config.mtu_search = class == Class::Liar && d.percent(50);
+    plan.config.mtu_search |= class == Class::Liar && d.percent(50);
+    if let Some(n) = &plan.narrow {
+        plan.load_ns = n.work_ns();
+    }
     plan.mixed = plan.config.integrity == Integrity::On && !damage && d.percent(30);
     plan
 }
@@ -179,6 +193,20 @@ impl Plan {
     /// Most reads that all dead engines together hold at the victim: as many as it serves.
     pub(super) fn reads_of_dead(&self) -> u32 {
         self.config.reads_max.div_ceil(self.dead as u32).max(1)
+    }
+
+    /// When the world ends.
+    pub(super) fn end_ns(&self) -> u64 {
+        match self.narrow {
+            Some(_) => self.load_ns + narrow::SETTLE_NS,
+            None => self.load_ns * 2 + self.settle_ns(),
+        }
+    }
+
+    /// Whether work may be longer than what the way carries, and is never cut.
+    pub(super) fn is_over(&self, from: usize, to: usize, op: Opcode, len: u32) -> bool {
+        let over = |n: &Narrow| n.is_over(from, to, len, self.config.mtu);
+        op == Opcode::Send && self.narrow.as_ref().is_some_and(over)
     }
 
     /// Time after the load has ended in which all honest work must be done.

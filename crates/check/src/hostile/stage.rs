@@ -16,7 +16,7 @@ use srd_core::config::{Integrity, PORT_BASE_DEFAULT};
 use srd_core::wire::{
     self, AckBlock, Backlog, Body, CloseCode, Features, Flags, Header, OpenParams, Packet,
 };
-use srd_core::{Endpoint, Opcode, Qpn, Status};
+use srd_core::{Endpoint, Opcode, Qpn, Status, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Operations of honest work.
@@ -34,12 +34,12 @@ const HOSTILE_PIECES: u32 = 60;
 
 /// See the module.
 pub(super) struct Stage<'a> {
-    plan: &'a Plan,
+    pub plan: &'a Plan,
     pub net: Net,
     pub peers: Vec<Peer>,
-    liars: Vec<Liar>,
+    pub liars: Vec<Liar>,
     /// Members whose packets are changed on the way.
-    mutants: Vec<usize>,
+    pub mutants: Vec<usize>,
     pub board: Board,
     draw: Draw,
     pub now: u64,
@@ -98,6 +98,7 @@ impl<'a> Stage<'a> {
             must_end: false,
             faulty: false,
             start_at: 0,
+            each_ns: 0,
             left: if honest { u32::MAX } else { HOSTILE_PIECES },
             open: 0,
             bytes: 0,
@@ -149,6 +150,7 @@ impl<'a> Stage<'a> {
                 self.net.at(plan.load_ns * 2, Event::Act(Act::Receives));
             }
             Class::Flood => self.words *= 6,
+            Class::Narrow => self.cast_narrow(),
             _ => {}
         }
         if !self.alone && matches!(plan.class, Class::Liar | Class::Flood) {
@@ -206,7 +208,7 @@ impl<'a> Stage<'a> {
 
     /// From the first event to the last.
     pub fn run(&mut self) {
-        let end = self.plan.load_ns * 2 + self.plan.settle_ns();
+        let end = self.plan.end_ns();
         let last_stretch = end - SILENCE_NS;
         for id in 0..self.peers.len() {
             self.peers[id].receives_fill();
@@ -279,6 +281,7 @@ impl<'a> Stage<'a> {
         for _ in 0..4 {
             let any = self.peers[id].pump(now, &mut self.board);
             self.flush(id);
+            self.sizes_check();
             let posted = self.work_post(id);
             if !any && !posted {
                 break;
@@ -296,14 +299,10 @@ impl<'a> Stage<'a> {
     fn work_post(&mut self, id: usize) -> bool {
         let mut any = false;
         for f in 0..self.board.flows.len() {
-            let flow = &self.board.flows[f];
-            let on = flow.from == id && self.now >= flow.start_at;
-            if !on || self.now >= self.board.load_until {
+            if self.board.flows[f].from != id || self.now >= self.board.load_until {
                 continue;
             }
-            while self.board.flows[f].open < self.board.flows[f].depth
-                && self.board.flows[f].left > 0
-            {
+            while self.board.flows[f].wants(self.now) {
                 if !self.piece_post(f) {
                     break;
                 }
@@ -322,7 +321,8 @@ impl<'a> Stage<'a> {
         let pick = Draw::new(n, stream::HOSTILE, 3).bits() >> 33;
         let op = flow.ops[(pick % flow.ops.len() as u64) as usize];
         let mtu = u32::from(self.plan.config.mtu);
-        let len = if op == Opcode::Send { flow.len.min(mtu) } else { flow.len };
+        let most = if flow.each_ns > 0 && pick >> 20 & 1 == 0 { 300 } else { mtu };
+        let len = if op == Opcode::Send { flow.len.min(most) } else { flow.len };
         let (dst, dst_qpn, rkey) = match self.peers.get(flow.to) {
             Some(p) => {
                 let side = if flow.honest || flow.faulty { p.main } else { p.other };
@@ -372,6 +372,7 @@ impl<'a> Stage<'a> {
             honest: flow.honest && self.plan.is_sound(),
             must_end: flow.must_end,
             refused,
+            over: self.plan.is_over(flow.from, flow.to, op, len),
             flow: f,
             posted_at: self.now,
             placed: Cover::default(),
@@ -382,6 +383,7 @@ impl<'a> Stage<'a> {
             let flow = &mut self.board.flows[f];
             flow.open += 1;
             flow.left -= 1;
+            flow.start_at = flow.start_at.max(self.now + flow.each_ns);
         }
         posted
     }
@@ -409,9 +411,19 @@ impl<'a> Stage<'a> {
             if self.cut(id) {
                 continue;
             }
-            if let Some(to) = self.host_of(dst.ip) {
-                self.net.send(self.now, host, to, gram);
+            let Some(to) = self.host_of(dst.ip) else { continue };
+            if let Some(n) = &self.plan.narrow {
+                let (now, bytes) = (self.now, gram.bytes.len());
+                if let Some((len, most)) = n.refuses(now, host, bytes) {
+                    let engine = &mut self.peers[id].engine;
+                    engine.path_too_long(Time(now), dst.ip, len, Some(most));
+                    continue;
+                }
+                if n.loses(now, (host, to), bytes, &mut self.draw) {
+                    continue;
+                }
             }
+            self.net.send(self.now, host, to, gram);
         }
     }
 
@@ -505,8 +517,18 @@ impl<'a> Stage<'a> {
                 self.peers[0].receives_fill();
                 self.turn(0);
             }
-            Act::Begin => {
+            Act::Begin | Act::Tick => {
                 for id in 0..self.peers.len() {
+                    self.turn(id);
+                }
+                let each_ns = self.plan.narrow.as_ref().map_or(0, |n| n.each_ns);
+                if act == Act::Tick && self.now < self.plan.load_ns {
+                    self.net.at(self.now + each_ns, Event::Act(act));
+                }
+            }
+            Act::Come => {
+                for id in 1..self.peers.len() {
+                    self.peers[id].alive = true;
                     self.turn(id);
                 }
             }

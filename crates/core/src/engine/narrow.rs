@@ -24,6 +24,10 @@ const FULL_TRIES: u8 = 4;
 /// as many as for any other size (see `path/mtu.rs`).
 const ROUNDS: u8 = 10;
 
+fn rounds() -> u8 {
+    if planted!(OneOpenDecides) { 1 } else { ROUNDS }
+}
+
 impl<O: Observer> Engine<O> {
     /// The size in use for the address of a context, before the peer's is known.
     fn open_size(&self, ci: Ctx) -> u16 {
@@ -35,7 +39,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn open_lens(&mut self, ci: Ctx) -> ArrayVec<u16, 2> {
         let full = self.shared.cfg.open_padded_len;
         let mut lens = ArrayVec::from_iter([full]);
-        if full == 0 || !self.shared.cfg.mtu_search {
+        if full == 0 || !self.shared.cfg.mtu_search || planted!(OpensAllFull) {
             return lens;
         }
         let (size, aligned) = (self.open_size(ci), self.shared.cfg.mtu_aligned());
@@ -63,7 +67,7 @@ impl<O: Observer> Engine<O> {
         let padding = packet.payload_len;
         let bytes = packet.headers_len() + usize::from(padding);
         let size = u16::try_from(bytes.saturating_sub(OVERHEAD_BYTES)).unwrap_or(u16::MAX);
-        (padding > 0 && size < mtu).then_some(size)
+        ((padding > 0 || planted!(BareOpenProves)) && size < mtu).then_some(size)
     }
 
     /// The peer's Open proves that size, or all.
@@ -91,14 +95,14 @@ impl<O: Observer> Engine<O> {
         if c.narrow.round != c.handshake_round && size == c.narrow.answered {
             (c.narrow.rounds, c.narrow.round) = (c.narrow.rounds + 1, c.handshake_round);
         }
-        c.narrow.rounds >= ROUNDS
+        c.narrow.rounds >= rounds()
     }
 
     /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
         let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.way, c.endpoint.ip);
-        let own = from == ContextState::Opening && n.rounds >= ROUNDS;
+        let own = from == ContextState::Opening && n.rounds >= rounds();
         let size = if own { n.answered } else { n.heard };
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;

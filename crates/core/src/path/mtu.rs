@@ -380,13 +380,15 @@ impl PathMtu {
             return Found::Again;
         }
         s.second = false;
-        let counts = !s.spoiled && s.controls.0 == s.controls.1 && s.rxq_drops == rxq_drops;
+        let echoed = s.controls.0 == s.controls.1 || planted!(ControlsUnechoed);
+        let counts = !s.spoiled && echoed && s.rxq_drops == rxq_drops;
         match s.stage {
             Stage::Raise => return self.raise_end(now, counts, full),
             Stage::Doubt => s.counted = if counts { s.counted + 1 } else { 0 },
             Stage::Sizes => s.counted += u8::from(counts),
         }
-        let enough = if s.stage == Stage::Doubt { ROUNDS_COUNTED } else { SIZE_ROUNDS };
+        let rounds = if planted!(OneRoundDecides) { 1 } else { ROUNDS_COUNTED };
+        let enough = if s.stage == Stage::Doubt { rounds } else { SIZE_ROUNDS };
         if s.counted < enough {
             if s.round < ROUNDS_MAX {
                 return Found::Again;
@@ -401,7 +403,7 @@ impl PathMtu {
             (s.stage, s.round, s.counted) = (Stage::Sizes, 0, 0);
             return Found::Again;
         }
-        let best = s.best.max(s.least);
+        let best = if planted!(SizeKept) { s.top } else { s.best.max(s.least) };
         self.search = None;
         (self.lost, self.lost_least) = (0, u16::MAX);
         self.quiet_until = now + QUIET;
@@ -429,7 +431,8 @@ impl PathMtu {
         if whole {
             self.raise_wait = RAISE_FIRST;
         }
-        self.raise_at = if whole { Time::NEVER } else { now + self.raise_wait };
+        let kept = whole || planted!(SizeNeverRaised);
+        self.raise_at = if kept { Time::NEVER } else { now + self.raise_wait };
     }
 
     /// Nothing larger than `size` can leave this host. Whether that is news.

@@ -32,7 +32,7 @@ impl<O: Observer> Lane<'_, O> {
     /// The peer has told what became of a PSN that was taken back.
     pub(crate) fn recall_resolved(&mut self, was: &Entry, verdict: Verdict) {
         let kind = was.kind.recalled().unwrap_or(was.kind);
-        if verdict != Verdict::NoRequest {
+        if verdict != Verdict::NoRequest && !planted!(RecallUnheard) {
             // It had arrived as it was.
             match kind {
                 Kind::ReadResp => self.job_segment_done(was.wr, Some(verdict)),
