@@ -93,6 +93,50 @@ fn messages_that_fit_go_on_and_longer_ones_end_with_a_reason() {
     assert!(sent(&p) - before <= 2);
 }
 
+/// Packets have headers of unlike length, so on some ways messages of full size pass while segments
+/// of writes with as much payload do not. A size was a payload, whatever the headers: each message
+/// that arrived ended the doubt that segments had begun, and once a size was found, messages that
+/// pass were refused.
+#[test]
+fn a_way_on_which_only_some_full_packets_pass_is_found() {
+    // UDP payload: 1400 bytes behind the headers of a message take 1436, of a write 1448, of a
+    // write with immediate 1456; the last carries everything.
+    for (n, width) in [1440, 1436, 1435, 1447, 1448, 1451, 1455, 1456].into_iter().enumerate() {
+        for (immediate, every_us) in [(false, 200), (true, 200), (false, 25_000), (true, 25_000)] {
+            let mut c = [searching(0), searching(1)];
+            c.iter_mut().for_each(|c| (c.mtu, c.open_padded_len) = (1400, 1472));
+            let mut p = Pair::with(n as u64, c.to_vec());
+            for i in 0..300 {
+                p.net.hosts[1].recv(p.qp[1], i, 1400);
+            }
+            p.send(0, 0, pattern(0, 8)).unwrap();
+            let ok = p.net.run_until(Span::from_ms(5), |n| n.hosts[0].sends_done() == 1);
+            assert!(ok, "{width}: no handshake");
+            p.net.faults.link_bytes = width;
+            let op = if immediate { Opcode::WriteImm } else { Opcode::Write };
+            for i in 1..61 {
+                let data = pattern(i, 30_000);
+                match i % 3 {
+                    0 => drop(rdma(&mut p, op, 1000 + i, &data)),
+                    1 => drop(rdma(&mut p, Opcode::Read, 2000 + i, &data)),
+                    _ => drop(p.send(0, i, pattern(i, 1400)).unwrap()),
+                }
+                p.net.run(Span::from_us(every_us));
+            }
+            let ok = p.net.run_until(Span::from_secs(5), |n| n.hosts[0].sends_done() == 61);
+            assert!(ok, "{width}, {op:?}: hangs");
+            for c in &p.net.hosts[0].done {
+                let message = (1..1000).contains(&c.wr_id);
+                let too_long = message && width < 1436;
+                let want = if too_long { Status::LocalBadLength } else { Status::Ok };
+                assert_eq!(c.status, want, "{width}, {op:?}: {}", c.wr_id);
+            }
+            let narrow = width < if immediate { 1456 } else { 1448 };
+            assert_eq!(!told(&p.net.hosts[0]).is_empty(), narrow, "{width}, {op:?}");
+        }
+    }
+}
+
 /// The way carries large packets again: that is found without being told, and told.
 #[test]
 fn a_way_that_widens_is_used_again() {

@@ -9,6 +9,7 @@ use crate::path::table::PathEntry;
 use crate::path::{Step, next_below};
 use crate::time::Time;
 use crate::timer::TimerOf;
+use srd_wire::OVERHEAD_BYTES;
 
 impl<O: Observer> Lane<'_, O> {
     /// See [`Shared::path_changes`].
@@ -27,16 +28,26 @@ impl<O: Observer> Lane<'_, O> {
         self.way.payload_max(&self.shared.sizes, self.peer.limits.mtu)
     }
 
-    /// A packet was echoed, or, with the length of its payload, is known to have
-    /// arrived, while that matters for some address.
+    /// Payload at most of a message, which is one packet and has a type header of `body_bytes`.
+    /// Where the way carries less than full packets, that is a few bytes more than
+    /// [`Self::mtu_of`], which leaves room for the longest headers.
+    #[inline(always)]
+    pub(crate) fn message_max(&self, body_bytes: usize) -> u16 {
+        let limits = &self.peer.limits;
+        let spare = OVERHEAD_BYTES - limits.head_bytes() - body_bytes;
+        self.way.message_max(&self.shared.sizes, limits.mtu, spare as u16)
+    }
+
+    /// A packet was echoed, or, with the size that its length shows, is known to have arrived,
+    /// while that matters for some address.
     #[cold]
     pub(crate) fn mtu_passed(&mut self, echoed: Option<u32>, arrived: Option<u16>) {
         let mtu = &mut self.way.mtu;
         if let Some(tx_num) = echoed {
             mtu.on_echo(self.ci, tx_num);
         }
-        if let Some(len) = arrived {
-            mtu.on_arrived(len);
+        if let Some(size) = arrived {
+            mtu.on_arrived(size);
         }
         self.shared.sizes.recount(self.way);
     }

@@ -9,6 +9,12 @@
 //! count in a row, with ever longer waits between them, and one packet as large that arrives ends
 //! the doubt. Only then probes of several sizes ask what still passes; the largest that is echoed
 //! is the size from then on, and now and then larger ones are asked for again.
+//!
+//! Headers of packets differ in length, and a link knows only how long a packet is in all. So a
+//! *size* is the payload of a packet with the longest headers. Probes of a size are as long as such
+//! a packet, and any other shows the size that belongs to its length: a message of 1400 bytes shows
+//! less than a segment of a write with as many, and its arrival says nothing of that segment. What
+//! arrives while it is asked which sizes pass counts like the echo of a probe as long.
 
 use crate::ids::Ctx;
 use crate::time::{Span, Time};
@@ -98,6 +104,8 @@ struct Search {
     best: u16,
     /// Payload of controls.
     least: u16,
+    /// Only sizes of the table are taken.
+    aligned: bool,
     /// Controls of this round, and those of them that were echoed.
     controls: (u8, u8),
     /// A socket overflowed in this round, or nobody looked at ours for long.
@@ -113,10 +121,10 @@ struct Search {
 pub(crate) struct PathMtu {
     /// Payload of one packet at most; `u16::MAX` while nothing is known to be too large.
     size: u16,
-    /// Large packets lost in a row, and the payload of one whose arrival makes that no matter of
-    /// sizes: the least among them, or what is doubted.
+    /// Large packets lost in a row, and the largest size among them: the arrival of one as large
+    /// makes that no matter of sizes.
     lost: u8,
-    lost_least: u16,
+    lost_most: u16,
     quiet_until: Time,
     search: Option<Box<Search>>,
     raise_at: Time,
@@ -153,7 +161,7 @@ impl Default for PathMtu {
         Self {
             size: u16::MAX,
             lost: 0,
-            lost_least: u16::MAX,
+            lost_most: 0,
             quiet_until: Time(0),
             search: None,
             raise_at: Time::NEVER,
@@ -212,28 +220,36 @@ impl PathMtu {
         self.lost > 0 || self.search.is_some()
     }
 
-    /// A packet with so much payload was lost. Whether it is time to ask.
-    pub fn on_lost(&mut self, now: Time, len: u16, ip: IpAddr) -> bool {
-        if len <= least_of(ip, false) || self.doubts() {
+    /// A packet of that size was lost. Whether it is time to ask.
+    pub fn on_lost(&mut self, now: Time, size: u16, ip: IpAddr) -> bool {
+        if size <= least_of(ip, false) {
+            return false;
+        }
+        self.lost_most = self.lost_most.max(size);
+        if self.doubts() {
             return false;
         }
         self.lost = self.lost.saturating_add(1);
-        self.lost_least = self.lost_least.min(len);
         self.lost >= LOST_MAX && now >= self.quiet_until
     }
 
-    /// A packet with so much payload has arrived.
+    /// A packet of that size has arrived.
     #[inline]
-    pub fn on_arrived(&mut self, len: u16) {
-        if self.lost > 0 && len >= self.lost_least {
+    pub fn on_arrived(&mut self, size: u16) {
+        if self.lost > 0 && size >= self.lost_most {
             self.passes();
+        } else if let Some(s) = &mut self.search
+            && s.stage != Stage::Raise
+            && !s.aligned
+        {
+            s.best = s.best.max(size.min(s.top - 1));
         }
     }
 
     /// No size is to blame.
     #[cold]
     fn passes(&mut self) {
-        (self.lost, self.lost_least) = (0, u16::MAX);
+        (self.lost, self.lost_most) = (0, 0);
         if self.doubts() {
             self.search = None;
         }
@@ -247,7 +263,6 @@ impl PathMtu {
     /// Begins to ask, by probes of `carrier`, whether packets of `full`, which is in use, pass.
     pub fn search_begin(&mut self, now: Time, carrier: Ctx, full: u16) {
         self.quiet_until = now + QUIET_ARRIVED;
-        self.lost_least = full;
         self.search = Some(Box::new(Search::new(Stage::Doubt, carrier, full)));
     }
 
@@ -289,7 +304,7 @@ impl PathMtu {
         let least = least_of(ip, aligned);
         let sizes = self.sizes(ip, full, aligned);
         let Some(s) = &mut self.search else { return };
-        s.least = least;
+        (s.least, s.aligned) = (least, aligned);
         let (first, other) = (path_any(), path_any());
         match (s.stage, s.second) {
             (Stage::Doubt, false) if s.idle => s.round_begin(first, rxq_drops, false),
@@ -395,7 +410,7 @@ impl PathMtu {
             }
             // What is lost here is lost for other reasons as well.
             self.search = None;
-            (self.lost, self.lost_least) = (0, u16::MAX);
+            (self.lost, self.lost_most) = (0, 0);
             self.quiet_until = now + QUIET;
             return Found::Nothing;
         }
@@ -405,7 +420,7 @@ impl PathMtu {
         }
         let best = if planted!(SizeKept) { s.top } else { s.best.max(s.least) };
         self.search = None;
-        (self.lost, self.lost_least) = (0, u16::MAX);
+        (self.lost, self.lost_most) = (0, 0);
         self.quiet_until = now + QUIET;
         self.size_set(now, best, full);
         Found::Changed
@@ -483,6 +498,7 @@ impl Search {
             wait: Span::ZERO,
             best: 0,
             least: 0,
+            aligned: true,
             controls: (0, 0),
             spoiled: false,
             rxq_drops: 0,

@@ -52,6 +52,18 @@ fn searched(m: &mut PathMtu, now: Time, full: u16, passes: u16) -> (Found, Time)
     asked(m, now, (full, 4), |_, size| size <= passes)
 }
 
+/// The same where probes pass only on a link of 1280 while data of size `arrives`.
+fn asked_beside(m: &mut PathMtu, arrives: u16) -> (Found, Time) {
+    let mut begun = false;
+    let first = Step { wait: WAIT, rxq_drops: 0, ip: IP, full: 1400, aligned: false };
+    m.step_begin(Time(1), &first, || 0, |_, _| begun = true);
+    assert!(!begun, "what is under way is waited for first");
+    m.on_arrived(arrives);
+    let now = m.next();
+    assert_eq!(m.poll(now, now, 1400, 0), Found::Again);
+    asked(m, now, (1400, 4), |_, size| size <= 1180)
+}
+
 fn lose(m: &mut PathMtu, now: Time, len: u16) -> bool {
     (0..LOST_MAX).any(|_| m.on_lost(now, len, IP))
 }
@@ -165,6 +177,26 @@ fn one_large_packet_that_arrives_ends_the_doubt() {
     assert!(m.search.is_some());
     m.on_arrived(1400);
     assert!(m.search.is_none() && m.next() == Time::NEVER);
+}
+
+#[test]
+fn only_what_is_as_long_as_the_longest_that_was_lost_ends_the_doubt() {
+    let mut m = PathMtu::default();
+    // Segments with long headers are lost, messages with short ones arrive.
+    let asked = (0..LOST_MAX).any(|_| {
+        m.on_arrived(1360);
+        m.on_lost(Time(1), 1372, IP)
+    });
+    assert!(asked);
+    m.search_begin(Time(1), Ctx(7), 1400);
+    let (found, _) = asked_beside(&mut m, 1360);
+    assert_eq!((found, m.size()), (Found::Changed, 1360), "and they go on");
+    // If one of them arrives, its size is not to blame.
+    let mut m = PathMtu::default();
+    assert!((0..LOST_MAX).any(|_| m.on_lost(Time(1), 1372, IP)));
+    m.search_begin(Time(1), Ctx(7), 1400);
+    m.on_arrived(1372);
+    assert!(m.search.is_none());
 }
 
 #[test]

@@ -80,6 +80,12 @@ impl PathEntry {
         if sizes.small == 0 { full } else { full.min(self.mtu.size()) }
     }
 
+    /// The same of a packet whose headers are `spare` bytes shorter than the longest.
+    #[inline(always)]
+    pub fn message_max(&self, sizes: &MtuCounts, full: u16, spare: u16) -> u16 {
+        if sizes.small == 0 { full } else { full.min(self.mtu.size().saturating_add(spare)) }
+    }
+
     /// The next thing that is to be done for the paths by themselves.
     pub fn deadline(&self) -> Time {
         self.paths.probe_next().min(self.mtu.next())

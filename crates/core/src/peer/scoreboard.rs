@@ -8,6 +8,7 @@
 use crate::api::WrHandle;
 use crate::psn;
 use crate::time::Time;
+use srd_wire::OVERHEAD_BYTES;
 
 /// No entry.
 const NIL: u16 = u16::MAX;
@@ -115,6 +116,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The size of packets ([`PathMtu`](crate::path::mtu::PathMtu)) that its transmission was as
+    /// long as: what a packet with the longest headers has for payload at that length.
+    pub fn size_shown(&self) -> u16 {
+        let size = self.wire_bytes.saturating_sub(OVERHEAD_BYTES as u32);
+        u16::try_from(size).unwrap_or(u16::MAX)
+    }
+
     /// The work request that it is of; only of an own one ([`Kind::is_own`]).
     pub fn request(&self) -> WrHandle {
         debug_assert!(self.kind.is_own(), "{:?}", self.kind);

@@ -194,7 +194,7 @@ impl<O: Observer> Lane<'_, O> {
         let awake = self.shared.sizes.awake > 0;
         debug_assert!(awake || !self.way.mtu.is_awake(), "counted");
         if awake && was.kind.recalled().is_none() {
-            self.mtu_passed(None, Some(was.len));
+            self.mtu_passed(None, Some(was.size_shown()));
         }
         if was.state == SentState::InFlight {
             tally.bytes += was.wire_bytes;

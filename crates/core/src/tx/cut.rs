@@ -7,7 +7,7 @@ use crate::limits::{RETRANSMITS_DOUBTED_MAX, RETRANSMITS_MAX};
 use crate::objects::qp::QpState;
 use crate::objects::wr::WrState;
 use crate::peer::scoreboard::{Entry, Kind};
-use srd_wire::Features;
+use srd_wire::{Features, PacketType};
 
 /// May the request at the head of a flow be cut?
 enum Admit {
@@ -16,6 +16,12 @@ enum Admit {
     Later,
     /// Never: it ends with this status.
     Refuse(Status),
+}
+
+/// Bytes of the type header of a message.
+fn body_bytes_of(op: Opcode) -> usize {
+    let kind = if op == Opcode::SendImm { PacketType::SendImm } else { PacketType::Send };
+    kind.body_bytes()
 }
 
 impl<O: Observer> Lane<'_, O> {
@@ -153,7 +159,9 @@ impl<O: Observer> Lane<'_, O> {
         let features = self.peer.limits.features;
         let mtu = u32::from(self.mtu_of());
         match w.wr.op {
-            Opcode::Send | Opcode::SendImm if w.wr.len > mtu => {
+            Opcode::Send | Opcode::SendImm
+                if w.wr.len > u32::from(self.message_max(body_bytes_of(w.wr.op))) =>
+            {
                 Admit::Refuse(Status::LocalBadLength)
             }
             Opcode::Read if !features.has(Features::RDMA_READ) => {
@@ -217,8 +225,9 @@ impl<O: Observer> Lane<'_, O> {
                     w.credited = true;
                     self.peer.imms_out += 1;
                 }
-                let len = mtu.min(w.wr.len - w.cut);
                 let write = matches!(op, Opcode::Write | Opcode::WriteImm);
+                // A message fits, or it would have been refused.
+                let len = if write { mtu.min(w.wr.len - w.cut) } else { w.wr.len };
                 let kind = if write { Kind::Write } else { Kind::Send };
                 let entry = Entry::new(kind, wi.0, w.cut, len as u16);
                 w.cut += len;
@@ -236,13 +245,13 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn lost_refresh(&mut self, p: u32) {
         let mtu = self.mtu_of();
         let mut e = *self.win.board.get(p);
-        if e.len > mtu && e.kind.recall() != e.kind {
+        if e.size_shown() > mtu && e.kind.recall() != e.kind {
             // It is a small packet from now on, with as many tries as any other.
             (e.kind, e.again) = (e.kind.recall(), 1);
             *self.win.board.get_mut(p) = e;
             self.shared.counters.recalls += 1;
         }
-        if e.again > RETRANSMITS_DOUBTED_MAX && self.mtu_doubted(e.len) {
+        if e.again > RETRANSMITS_DOUBTED_MAX && self.mtu_doubted(e.size_shown()) {
             // If no packet as large can arrive, that says nothing of the peer.
             self.win.board.get_mut(p).again -= 1;
         } else if e.again >= RETRANSMITS_MAX {

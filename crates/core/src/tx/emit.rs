@@ -34,7 +34,10 @@ impl<O: Observer> Lane<'_, O> {
         self.way.paths.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
         let blocked = matches!(self.way.paths.gate(self.now, credited), Gate::Blocked);
         let last = blocked || !self.win.has_to_send();
-        let with_ack = (last || self.shared.cfg.burst_packets == 1) && self.ack_fits(plain_len);
+        // What is sent again while sizes may be to blame gets no longer than it need be.
+        let bare = entry.again > 0 && self.shared.sizes.awake > 0;
+        let with_ack =
+            (last || self.shared.cfg.burst_packets == 1) && !bare && self.ack_fits(plain_len);
         let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
         if with_ack {
             flags |= Flags::ACK_BLOCK;

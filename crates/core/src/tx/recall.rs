@@ -20,8 +20,8 @@ impl<O: Observer> Lane<'_, O> {
         if !self.shared.cfg.mtu_search || e.kind.recalled().is_some() {
             return;
         }
-        let full = self.mtu_of();
-        if e.len <= full && self.way.mtu.on_lost(self.now, e.len, self.way.ip) {
+        let (full, size) = (self.mtu_of(), e.size_shown());
+        if size <= full && self.way.mtu.on_lost(self.now, size, self.way.ip) {
             self.way.mtu.search_begin(self.now, self.ci, full);
             let full = (self.peer.state == ContextState::Open).then_some(self.peer.limits.mtu);
             self.shared.mtu_round(self.now, self.way, full);

@@ -1,6 +1,6 @@
 //! Who sends next: round robin over peers, and over the queue pairs and reads of a peer.
 
-use crate::api::{Status, TxSink, WrHandle};
+use crate::api::{Opcode, Status, TxSink, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::objects::qp::QpState;
@@ -9,6 +9,7 @@ use crate::path::Gate;
 use crate::peer::ContextState;
 use crate::time::Time;
 use crate::tx::Out;
+use srd_wire::PacketType;
 
 /// What became of a context's turn.
 enum Turn {
@@ -102,9 +103,10 @@ impl<O: Observer> Lane<'_, O> {
     /// One unreliable datagram leaves: paced with the rest. It is not counted in flight, but waits
     /// with the others while there is no room: past the cap nothing would pace it.
     fn datagram_turn(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) -> Turn {
-        let len = self.objects.wrs.get(wi).wr.len;
-        let mtu = self.mtu_of();
-        if len > u32::from(mtu) {
+        let wr = &self.objects.wrs.get(wi).wr;
+        let kind = if wr.op == Opcode::SendImm { PacketType::UdImm } else { PacketType::Ud };
+        let len = wr.len;
+        if len > u32::from(self.message_max(kind.body_bytes())) {
             self.win.unsent_bytes -= u64::from(len);
             self.wr_end(wi, Status::LocalBadLength);
             return Turn::More;

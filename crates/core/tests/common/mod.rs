@@ -27,6 +27,8 @@ pub struct Faults {
     /// Packets with more payload than this, or padded to as much, vanish: a path MTU that nobody
     /// tells.
     pub longer_lost: usize,
+    /// Packets longer than this in all (UDP payload) vanish, but for handshakes.
+    pub link_bytes: usize,
     /// Handshakes, too: otherwise those have passed before.
     pub opens_too: bool,
     /// The same on some paths only, by sender's path number.
@@ -48,6 +50,7 @@ impl Default for Faults {
             dead: false,
             killed: vec![],
             longer_lost: usize::MAX,
+            link_bytes: usize::MAX,
             opens_too: false,
             longer_lost_on: None,
             damage: 0,
@@ -67,6 +70,8 @@ pub struct Flying {
     payload: Vec<u8>,
     path: u8,
     pub padded_len: u16,
+    /// Length in all.
+    bytes: usize,
 }
 
 /// Buffers of one host, as its device would keep them.
@@ -164,6 +169,7 @@ impl TxSink for Collect<'_> {
             payload,
             path: t.path,
             padded_len: t.padded_len,
+            bytes: whole.len().max(t.padded_len.into()),
         });
     }
 }
@@ -401,7 +407,9 @@ impl Net {
         let asks = f1.opens_too || f.header.kind == wire::PacketType::Probe;
         let size = f.payload.len().max(if asks { padded } else { 0 });
         let there = f1.longer_lost_on.as_ref().filter(|(paths, _)| paths.contains(&f.path));
-        let long = size > f1.longer_lost.min(there.map_or(usize::MAX, |t| t.1));
+        let opens = matches!(f.header.kind, wire::PacketType::Open | wire::PacketType::OpenAck);
+        let long = size > f1.longer_lost.min(there.map_or(usize::MAX, |t| t.1))
+            || !opens && f.bytes > f1.link_bytes;
         if f1.dead || long || f1.black_paths.contains(&f.path) || self.rng.below(10_000) < f1.loss {
             self.dropped += 1;
             return;
