@@ -202,6 +202,14 @@ fn a_rail_that_is_cut_off_takes_nothing_with_it() {
     assert_eq!(said.matches(" right ").count(), 1, "{said}");
 }
 
+/// Everything but how fast: other programs may have the processors meanwhile.
+#[test]
+fn floods_liars_and_dead_readers_stop_nobody() {
+    let Some(net) = Net::open("hostile") else { return };
+    let said = net.ok(&["check", "flood", "liar", "dead-readers", "--kept", "1"]);
+    assert_eq!(said.matches(" right ").count(), 3, "{said}");
+}
+
 #[test]
 fn a_short_soak_loses_nothing() {
     let Some(net) = Net::open("soak") else { return };

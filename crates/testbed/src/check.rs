@@ -87,6 +87,10 @@ pub struct CheckArgs {
     /// Seed of the lies of the check `liar`
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Share of its rate that a transfer must keep in the checks `flood` and `liar`, in percent
+    #[arg(long, default_value_t = 50, value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(..=100))]
+    pub kept: u8,
 }
 
 /// Runs the checks.
@@ -97,6 +101,7 @@ pub fn run(args: &CheckArgs) -> Result {
     privileges_take()?;
     let list = if args.which.is_empty() { &ALL[..] } else { &args.which[..] };
     let mut wrong = Vec::new();
+    let kept = f64::from(args.kept) / 100.0;
     for check in list {
         let began = Instant::now();
         let done = match check {
@@ -108,8 +113,8 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Buffers => buffers(),
             Check::Mtu => mtu(),
             Check::Narrow => crate::narrow::check(),
-            Check::Flood => hostile::flood::check(),
-            Check::Liar => hostile::liar::check(args.seed),
+            Check::Flood => hostile::flood::check(kept),
+            Check::Liar => hostile::liar::check(args.seed, kept),
             Check::DeadReaders => hostile::readers::check(),
             Check::Rails => hostile::rails::check(),
         };
