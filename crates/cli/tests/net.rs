@@ -3,9 +3,10 @@
 
 use std::{
     fs::{self, DirBuilder},
+    io::{BufRead as _, BufReader},
     os::unix::fs::DirBuilderExt as _,
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -245,4 +246,59 @@ fn doctor_counts_the_ways_that_source_ports_take() {
     net.ok(&["down"]);
     net.ok(&["up", "--spines", "1", "--hosts", "1"]);
     assert!(doctor().contains("64 source ports take 1 way"));
+}
+
+/// A server that is ended with this.
+struct Served(std::process::Child);
+
+impl Served {
+    /// `srd serve` at host h1x0, once it listens.
+    fn start(net: &Net) -> Self {
+        let srd = env!("CARGO_BIN_EXE_srd");
+        let mut command = Command::new(srd);
+        command.args(["net", "exec", "h1x0", "--", srd, "serve", "--ip", "10.1.1.10", "--dir"]);
+        command.arg(&net.folder).env("XDG_RUNTIME_DIR", &net.folder).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening on 10.1.1.10:18700"), "{line}");
+        Self(child)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn doctor_tells_a_smaller_mtu_from_a_firewall() {
+    let Some(net) = Net::open("doctor-mtu") else { return };
+    net.ok(&["up", "--spines", "1", "--hosts", "1"]);
+    let _server = Served::start(&net);
+    let doctor = || {
+        let out =
+            net.run(&["exec", "h0x0", "--", env!("CARGO_BIN_EXE_srd"), "doctor", "10.1.1.10"]);
+        let said = text(&out);
+        let way = said.lines().find(|l| l.contains("10.1.1.10:18700")).map(str::to_owned);
+        (way.unwrap_or_else(|| panic!("nothing about the server: {said}")), said)
+    };
+    let (way, said) = doctor();
+    assert!(way.starts_with("ok ") && way.contains("answers on 64 of 64 paths"), "{said}");
+    // The cable of the last router carries packets of 1400 bytes: what passes is the payload of
+    // those of 1280, the next smaller size of the table.
+    net.ok(&["exec", "l1", "--", "ip", "link", "set", "dn0", "mtu", "1400"]);
+    let (way, said) = doctor();
+    assert!(way.starts_with("FAILED ") && way.contains("answers packets of 1180 bytes"), "{said}");
+    assert!(said.contains("one MTU") && said.contains("SRD_MTU=1180"), "{said}");
+    assert!(!said.contains("open UDP ports"), "{said}");
+    net.ok(&["exec", "l1", "--", "ip", "link", "set", "dn0", "mtu", "9000"]);
+    // Nothing passes, of whatever size.
+    net.ok(&["fail", "spine", "0", "--blackhole"]);
+    let (way, said) = doctor();
+    assert!(way.starts_with("FAILED ") && way.contains("nobody answers at"), "{said}");
+    assert!(said.contains("open UDP ports 18700 to 18955 of both hosts"), "{said}");
+    assert!(!said.contains("SRD_MTU"), "{said}");
 }
