@@ -34,7 +34,7 @@ Planted bugs (only in a build with RUSTFLAGS=\"--cfg planted_bugs\")
   --blocks B       kill-table: independent blocks of seeds per bug (default 20)
   --limit L        kill-table: seeds after which a block gives up (default 1000)
   --only N,N...    kill-table: these bugs alone
-  --write FILE     kill-table: replace the table in this document
+  --write FILE     kill-table: replace the table (with --only: these rows) in this document
 
 Examples:
   srd check --minutes 10               ten minutes on all cores

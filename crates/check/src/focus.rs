@@ -48,6 +48,7 @@ pub(crate) fn config(seed: u64, w: Workload, c: &mut EngineConfig) {
             c.rate.policy = RatePolicy::Fixed;
             c.rate.inflight_fixed_bytes = d.pick(&[1, 1, u64::from(c.mtu) * 2]);
             c.rate.rate_fixed_bytes_per_sec = c.rate.line_bytes_per_sec;
+            (c.reads_max, c.reads_per_context_max) = (4, 16);
         }
         _ => {}
     }

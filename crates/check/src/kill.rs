@@ -4,6 +4,7 @@ use crate::class::Classes;
 use crate::cli::{Trouble, say};
 use crate::hostile::HOSTILE_EACH;
 use crate::runner::{Plan, run_many};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,7 @@ pub struct Table {
     pub limit: u64,
     /// Numbers of the bugs to measure; empty: all.
     pub only: Vec<u32>,
-    /// Document whose table is replaced.
+    /// Document whose table is replaced; with `only`, the rows of these bugs.
     pub write: Option<String>,
     /// Threads.
     pub threads: usize,
@@ -85,7 +86,7 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
         // The rest of the seeds shows nothing of these, and is passed over.
         let only = if HOSTILE.contains(&area) { Classes::HOSTILE } else { Classes::ALL };
         let limit = if HOSTILE.contains(&area) { HOSTILE_EACH * table.limit } else { table.limit };
-        let (mut seeds, mut oracles) = (Vec::new(), std::collections::BTreeMap::new());
+        let (mut seeds, mut oracles) = (Vec::new(), BTreeMap::new());
         for block in 0..table.blocks {
             // Far apart, and another part of the seeds for each bug.
             let first = (u64::from(n) << 40) + (block << 20);
@@ -124,11 +125,19 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     Ok(all)
 }
 
-/// `text` with `rows` between the marks.
+/// `text` with `rows` between the marks. A row that stood there stays if `rows` has none for its bug.
 fn replace(text: &str, rows: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{rows}\n{END}{after}"))
+    let (old, after) = rest.split_once(END)?;
+    let number = |row: &str| row.strip_prefix("| ")?.split(' ').next()?.parse::<u32>().ok();
+    let all = |text: &str| -> Vec<(u32, String)> {
+        text.lines().filter_map(|row| Some((number(row)?, row.to_owned()))).collect()
+    };
+    let mut table = BTreeMap::from_iter(all(old));
+    table.extend(all(rows));
+    let head = rows.lines().take_while(|row| number(row).is_none());
+    let rows: Vec<&str> = head.chain(table.values().map(String::as_str)).collect();
+    Some(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", rows.join("\n")))
 }
 
 #[cfg(test)]
@@ -137,10 +146,10 @@ mod tests {
 
     #[test]
     fn the_table_goes_between_its_marks() {
-        let text = format!("a\n{BEGIN}\nold\n{END}\nb");
-        let new = replace(&text, "| x |\n").unwrap();
-        assert!(new.contains("| x |") && !new.contains("old"));
-        assert!(new.starts_with("a\n") && new.ends_with("\nb"));
+        let text = format!("a\n{BEGIN}\n\n| bug |\n|---|\n| 2 old |\n| 10 kept |\n{END}\nb");
+        let new = replace(&text, "| bug |\n|---|\n| 2 new |\n| 3 more |\n").unwrap();
+        let table = "| bug |\n|---|\n| 2 new |\n| 3 more |\n| 10 kept |";
+        assert_eq!(new, format!("a\n{BEGIN}\n\n{table}\n\n{END}\nb"));
         assert!(replace("no marks", "").is_none());
     }
 

@@ -190,6 +190,12 @@ impl Plan {
         self.class != Class::Damage || self.config.integrity == Integrity::On
     }
 
+    /// Whether strangers forge the addresses of members, too. Where they never do, members stay
+    /// unlimited by what strangers ask, and only the table of half-open contexts can run full.
+    pub(super) fn forges(&self) -> bool {
+        !self.words.is_multiple_of(3)
+    }
+
     /// Most reads that all dead engines together hold at the victim: as many as it serves.
     pub(super) fn reads_of_dead(&self) -> u32 {
         self.config.reads_max.div_ceil(self.dead as u32).max(1)

@@ -117,11 +117,12 @@ impl<'a> Stage<'a> {
             let victim = self.peer_add(0, rail, 0);
             for h in 1..=plan.honest {
                 let other = self.peer_add(h, rail, 0);
-                // Those who come in the middle of a flood must get in, too.
+                // A member that comes in the middle of a flood must get in by its own Opens: the
+                // victim asks nobody until the load has ended.
                 let late = plan.class == Class::Flood && h > 1;
-                let start = if late { plan.load_ns / 3 } else { 0 };
-                self.flow_add(victim, other, 2, true).start_at = start;
-                self.flow_add(other, victim, 2, true).start_at = start;
+                let (ours, theirs) = if late { (plan.load_ns, plan.load_ns / 3) } else { (0, 0) };
+                self.flow_add(victim, other, 2, true).start_at = ours;
+                self.flow_add(other, victim, 2, true).start_at = theirs;
             }
         }
         match plan.class {
@@ -562,7 +563,8 @@ impl<'a> Stage<'a> {
             let word = d.bits() as u32;
             let known = ip_of(d.range(1, self.plan.honest as u64) as usize, 0);
             let any = IpAddr::V4(Ipv4Addr::from(0x0B00_0000 | (word & 0xFF_FFFF)));
-            let src = if d.percent(25) { known } else { any };
+            let forged = self.plan.forges() && d.percent(35);
+            let src = if forged { known } else { any };
             let params = OpenParams {
                 tag: word | 1,
                 incarnation: d.bits(),
@@ -598,7 +600,7 @@ impl<'a> Stage<'a> {
             let packet = Packet { header, ack: None, body: kind, payload_len: 0 };
             let mut bytes = vec![0; packet.headers_len()];
             wire::emit(&packet, &mut bytes);
-            if matches!(kind, Body::Open(_)) {
+            if matches!(kind, Body::Open(_)) && d.percent(20) {
                 let padded = usize::from(self.plan.config.open_padded_len);
                 bytes.resize(bytes.len().max(padded), 0);
             }
