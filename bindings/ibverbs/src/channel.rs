@@ -132,9 +132,9 @@ unsafe fn event_get(
     };
     let taken = this.channel.try_get_with(|event| {
         let of = std::ptr::with_exposed_provenance_mut::<ibv_cq>(event.context as usize);
-        // The queue is alive: before it is destroyed it removes its events from the channel, which
-        // is locked here, and waits for acknowledgment of those counted. The caller owns both out
-        // parameters.
+        // SAFETY: the queue is alive: before it is destroyed it removes its events from the
+        // channel, which is locked here, and waits for acknowledgment of those counted. The caller
+        // owns both out parameters.
         unsafe {
             let queue = Cq::of(of);
             queue.event_sent();

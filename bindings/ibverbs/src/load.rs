@@ -8,8 +8,8 @@ use std::env;
 #[guarded]
 extern "C" fn at_load() {
     if env::var_os(sysfs::SYSFS_PATH).is_none() {
-        // Libraries are loaded before the program starts threads, or under the loader's lock by a
-        // program that must not change its environment meanwhile.
+        // SAFETY: libraries are loaded before the program starts threads, or under the loader's
+        // lock by a program that must not change its environment meanwhile.
         unsafe { env::set_var(sysfs::SYSFS_PATH, sysfs::root()) };
     }
 }

@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: it came from `give_pd`.
     let this = unsafe { Box::from_raw(pd.cast::<Pd>()) };
     if this.is_parent() {
-        // The domain that a parent domain was made from cannot be freed before it.
+        // SAFETY: the domain that a parent domain was made from cannot be freed before it.
         unsafe {
             Pd::of(this.origin).unrefer();
             if let Some(thread) = this.thread.cast::<Td>().as_ref() {

@@ -363,7 +363,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     if to == QpState::Reset {
         forget_completions(this);
     }
-    // Programs read the state without a lock, and rdma-core writes it without one.
+    // SAFETY: programs read the state without a lock, and rdma-core writes it without one.
     unsafe { (&raw mut (*qp).state).write(number_of(to)) };
     0
 }
