@@ -1,7 +1,7 @@
-//! Structures, numbers and function tables of verbs and efadv, as programs compiled against their
-//! headers see them. `tests/abi.rs` compares sizes, offsets and numbers with the system's headers.
+//! Structures, constants and function tables of verbs and efadv, laid out as in their headers.
+//! `tests/abi.rs` compares sizes, offsets and values with the system's headers.
 //!
-//! Names are those of verbs. Fields that nothing here uses are called `reserved`.
+//! Names are those of verbs. Fields that are not used here are called `reserved`.
 #![allow(non_camel_case_types, reason = "names of the C interface")]
 #![allow(missing_docs, reason = "documented by verbs' and efadv's manual pages")]
 
@@ -23,10 +23,10 @@ pub struct ibv_device {
     pub ibdev_path: [c_char; 256],
 }
 
-/// A place of a function table that stays empty.
+/// An unused slot of a function table.
 pub type Empty = Option<unsafe extern "C" fn()>;
 
-/// `struct ibv_context_ops`: only what inline functions of the headers call is filled in.
+/// `struct ibv_context_ops`: only the functions that the headers' inline functions call are set.
 #[repr(C)]
 pub struct ibv_context_ops {
     pub reserved0: [Empty; 7],
@@ -57,8 +57,8 @@ pub struct ibv_context {
     pub abi_compat: *mut c_void,
 }
 
-/// `struct verbs_context`, which grows at its front: as long as the newest one known, which older
-/// programs look at from `context` backwards.
+/// `struct verbs_context`, in the length of the newest known version. The structure grows at its
+/// front, and programs address it backwards from `context`.
 #[repr(C)]
 pub struct verbs_context {
     pub reserved0: [Empty; 6],
@@ -87,7 +87,7 @@ pub struct verbs_context {
     pub context: ibv_context,
 }
 
-/// Value of `ibv_context::abi_compat` that says: a `verbs_context` stands around it.
+/// Value of `ibv_context::abi_compat` meaning that the context is part of a `verbs_context`.
 pub const ABI_IS_EXTENDED: usize = usize::MAX;
 
 #[repr(C)]
@@ -134,14 +134,14 @@ pub struct ibv_device_attr {
     pub phys_port_cnt: u8,
 }
 
-/// The part of `struct ibv_device_attr_ex` that is ever filled in; the rest is set to zero.
+/// The fields of `struct ibv_device_attr_ex` that are filled in; the rest is set to zero.
 #[repr(C)]
 pub struct ibv_device_attr_ex {
     pub orig_attr: ibv_device_attr,
     pub comp_mask: u32,
 }
 
-/// Where `phys_port_cnt_ex` stands in `struct ibv_device_attr_ex`.
+/// Offset of `phys_port_cnt_ex` in `struct ibv_device_attr_ex`.
 pub const PHYS_PORT_CNT_EX_OFFSET: usize = 396;
 
 #[repr(C)]
@@ -178,7 +178,7 @@ pub struct ibv_port_attr {
     pub active_speed_ex: u32,
 }
 
-/// Bytes of the port attributes that the oldest callers of `ibv_query_port` have room for.
+/// Size of the port attributes for which the oldest callers of `ibv_query_port` have room.
 pub const PORT_ATTR_COMPAT_BYTES: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
 
 #[repr(C)]
@@ -379,8 +379,8 @@ pub struct ibv_qp_init_attr {
     pub sq_sig_all: c_int,
 }
 
-/// `struct ibv_qp_init_attr_ex`, whose first fields are those of [`ibv_qp_init_attr`]: only the
-/// padding at the end of that is used otherwise.
+/// `struct ibv_qp_init_attr_ex`. Its first fields equal [`ibv_qp_init_attr`], except for that
+/// structure's padding at the end.
 #[repr(C)]
 pub struct ibv_qp_init_attr_ex {
     pub qp_context: *mut c_void,
@@ -402,7 +402,7 @@ pub struct ibv_qp_init_attr_ex {
 }
 
 impl ibv_qp_init_attr_ex {
-    /// The fields that both structures have.
+    /// The fields that both structures share.
     pub fn base(&self) -> ibv_qp_init_attr {
         ibv_qp_init_attr {
             qp_context: self.qp_context,
@@ -491,7 +491,7 @@ pub struct ibv_send_wr {
     pub ah: *mut ibv_ah,
     pub remote_qpn: u32,
     pub remote_qkey: u32,
-    /// Rest of the unions, for operations that the device does not have.
+    /// Remainder of the unions, for operations that the device does not support.
     pub reserved: [u64; 9],
 }
 
@@ -503,8 +503,8 @@ pub struct ibv_recv_wr {
     pub num_sge: c_int,
 }
 
-/// Operations that the device does not have; never called by a program that asked for what was
-/// granted at creation.
+/// An operation that the device does not support. A program does not call it if it uses only the
+/// operations granted at creation.
 pub type NoWr = unsafe extern "C" fn(*mut ibv_qp_ex);
 
 #[repr(C)]

@@ -25,25 +25,25 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// # Safety
-    /// `channel` is null, or came from here and was not given back.
+    /// `channel` is null, or was created here and is not destroyed.
     pub(crate) unsafe fn of<'a>(channel: *mut ibv_comp_channel) -> Option<&'a Self> {
         // SAFETY: such pointers are to the first field.
         unsafe { channel.cast::<Self>().as_ref() }
     }
 
-    /// A queue reports to it.
+    /// Adds a completion queue that reports to the channel.
     pub(crate) fn refer(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A queue that reported to it is gone.
+    /// Removes a completion queue.
     pub(crate) fn unrefer(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_create_comp_channel(
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
@@ -74,10 +74,10 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     0
 }
 
-/// Asks for one event with the next completion. EFA has no solicited ones.
+/// Requests one event for the next completion. EFA has no solicited events.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     if solicited_only != 0 {
@@ -91,11 +91,11 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     }
 }
 
-/// Waits for an event, unless the program made the descriptor non-blocking. The wait is a place
-/// where the thread can be cancelled; nothing is locked then.
+/// Waits for an event, unless the descriptor is non-blocking. The wait is a cancellation point at
+/// which no lock is held.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     loop {
-        // SAFETY: as promised by the caller.
+        // SAFETY: required of the caller.
         match unsafe { event_get(channel, cq, cq_context) } {
             Look::Done(result) => return result,
             Look::Wait(fd) => {
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     }
 }
 
-/// One look for an event.
+/// Takes an event if there is one.
 ///
 /// # Safety
 /// As [`ibv_get_cq_event`].
@@ -132,8 +132,9 @@ unsafe fn event_get(
     };
     let taken = this.channel.try_get_with(|event| {
         let of = std::ptr::with_exposed_provenance_mut::<ibv_cq>(event.context as usize);
-        // SAFETY: a queue takes its events off the channel, which is locked here, and waits for
-        // those that were counted, before it goes: it lives. Both places are the caller's.
+        // SAFETY: the queue is alive: before it is destroyed it removes its events from the
+        // channel, which is locked here, and waits for acknowledgment of those counted. The caller
+        // owns both out parameters.
         unsafe {
             let queue = Cq::of(of);
             queue.event_sent();
@@ -156,7 +157,7 @@ unsafe fn event_get(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, n: c_uint) {

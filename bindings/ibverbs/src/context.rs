@@ -1,4 +1,4 @@
-//! Opening a device, and what can be asked about it.
+//! Opening a device, and queries about it.
 
 use crate::{
     abi::{
@@ -24,21 +24,21 @@ use srd::datapath::route;
 use srd_guard::guarded;
 use std::{mem::offset_of, os::fd::AsRawFd, ptr, sync::Arc};
 
-/// Queue depths that are offered: deep enough for everybody, and small enough that programs which
-/// fill the receive queue with buffers of one MTU do not need hundreds of mebibytes.
+/// Largest queue depth offered: sufficient for the known programs, and small enough that programs
+/// which fill the receive queue with MTU-sized buffers do not need hundreds of mebibytes.
 pub(crate) const SQ_DEPTH_MAX: u32 = 4096;
 /// See [`SQ_DEPTH_MAX`].
 pub(crate) const RQ_DEPTH_MAX: u32 = 4096;
-/// Completion vectors: they differ in nothing, but programs take one for "no events".
+/// Completion vectors. They do not differ, but programs reserve one for "no events".
 const COMP_VECTORS: c_int = 2;
-/// Memory regions, protection domains and address handles offered; the device has no table of
-/// fixed size for them.
+/// Memory regions, protection domains and address handles reported; the device has no fixed tables
+/// for them.
 const OBJECTS_MAX: c_int = 65_535;
-/// The port's only entry of the table of partition keys, as EFA has it.
+/// The only entry of the port's partition key table, as for EFA.
 const PKEY: u16 = 0xffff;
 /// `phys_state`: link up.
 const PHYS_STATE_LINK_UP: u8 = 5;
-/// `gid_type` of an address that is no RoCE address.
+/// `gid_type` of an address that is not a RoCE address.
 const GID_TYPE_IB: u32 = 0;
 
 /// An open device.
@@ -51,7 +51,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The context that a program's pointer stands for.
+    /// The context behind a program's pointer.
     ///
     /// # Safety
     /// `context` came from `ibv_open_device` and is open.
@@ -85,7 +85,7 @@ const OPS: ibv_context_ops = ibv_context_ops {
 /// Opens a device. All contexts of one device in a process share it.
 ///
 /// # Safety
-/// As verbs: `device` came from the list.
+/// As the verbs manual page requires: `device` came from the list.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
@@ -95,14 +95,14 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
         Ok(opened) => opened,
         Err(code) => return errno::null(code),
     };
-    // The place is the inbox's owner.
+    // Allocated first, because its address identifies the owner of the inbox.
     let mut place = Box::<Context>::new_uninit();
     let address = place.as_ptr().addr() + offset_of!(verbs_context, context);
     let Some(inbox) = Inbox::new(address) else {
         entry.release(&opened);
         return errno::null(libc::EMFILE);
     };
-    // Programs read events from it, make it non-blocking, and expect both descriptors to be
+    // Programs read events from the descriptor and make it non-blocking; both descriptors are
     // theirs until they close the context.
     let async_fd = inbox.descriptor(&opened.device);
     // SAFETY: no memory is passed.
@@ -144,10 +144,10 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     Box::leak(unsafe { place.assume_init() }).base()
 }
 
-/// Closes a context. Objects made from it stay usable until they are destroyed.
+/// Closes a context. Objects created from it remain usable until they are destroyed.
 ///
 /// # Safety
-/// As verbs: `context` is open.
+/// As the verbs manual page requires: `context` is open.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_query_device(
@@ -176,10 +176,10 @@ pub unsafe extern "C" fn ibv_query_device(
     0
 }
 
-/// Fills in what the caller's structure has room for.
+/// Fills in the fields for which the caller's structure has room.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
@@ -255,7 +255,8 @@ fn device_attr(context: &Context) -> ibv_device_attr {
 }
 
 /// # Safety
-/// As verbs: `attr` has at least the room that the oldest header gave it.
+/// As the verbs manual page requires: `attr` has at least the size of the oldest header's
+/// structure.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_query_port(
@@ -263,14 +264,14 @@ pub unsafe extern "C" fn ibv_query_port(
     port: u8,
     attr: *mut ibv_port_attr,
 ) -> c_int {
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { query_port(context, port, attr, PORT_ATTR_COMPAT_BYTES) }
 }
 
-/// Hundreds of megabits per second.
+/// Speed in units of 100 Mb/s.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_query_port_speed(
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     }
     // SAFETY: the context is open.
     let ip = unsafe { Context::of(context) }.opened.device.port().ip;
-    // As for the port's width and speed: what is not known counts as 100 Gb/s.
+    // An unknown speed counts as 100 Gb/s, as for the port's width and speed.
     let bits = route::link_bits_per_sec(ip).unwrap_or(100_000_000_000);
     // SAFETY: a place for the number.
     unsafe { speed.write(bits / 100_000_000) };
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn query_port(
     context: *mut ibv_context,
@@ -340,8 +341,8 @@ fn port_attr(context: &Context) -> ibv_port_attr {
     }
 }
 
-/// InfiniBand's numbers for lanes and speed of a lane that come nearest from below; 100 Gb/s where
-/// the speed is not known, as EFA's driver does.
+/// InfiniBand's codes for the number of lanes and the speed of a lane, rounded down; 100 Gb/s if
+/// the speed is unknown, as EFA's driver reports.
 fn width_and_speed(bits_per_sec: Option<u64>) -> (u8, u8) {
     /// Width (1: one lane, 2: four, 16: two), speed (1: 2.5 Gb/s, 4: 10, 32: 25, 64: 50).
     const TABLE: [(u64, u8, u8); 6] =
@@ -352,7 +353,7 @@ fn width_and_speed(bits_per_sec: Option<u64>) -> (u8, u8) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded(-1)]
 pub unsafe extern "C" fn ibv_query_gid(
@@ -370,7 +371,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn _ibv_query_gid_ex(
@@ -393,7 +394,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded(-(libc::EIO as isize))]
 pub unsafe extern "C" fn _ibv_query_gid_table(
@@ -406,7 +407,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     if flags != 0 || size < size_of::<ibv_gid_entry>() {
         return -(libc::EINVAL as isize);
     }
-    // The table has one entry: less room is too little.
+    // The table has one entry, so 0 is too little room.
     if max == 0 {
         return -(libc::EINVAL as isize);
     }
@@ -423,7 +424,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
     ibv_gid_entry { gid, gid_index: 0, port_num: 1, gid_type: GID_TYPE_IB, ndev_ifindex: index }
 }
 
-/// Private to rdma-core, but called by its tools.
+/// Private to rdma-core, but its tools call it.
 ///
 /// # Safety
 /// `kind` is a place for the type.
@@ -444,7 +445,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded(-1)]
 pub unsafe extern "C" fn ibv_query_pkey(

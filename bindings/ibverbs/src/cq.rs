@@ -30,11 +30,11 @@ use std::{
     time::Duration,
 };
 
-/// Completions taken from the device at once.
+/// Completions taken from the device in one batch.
 pub(crate) const BATCH: usize = 16;
 
-/// Slots of a queue at least. Verbs lets a program post more than its completion queue holds as
-/// long as it polls in time; here a post needs a slot.
+/// Least depth of a queue. Verbs lets a program post more than its completion queue holds if it
+/// polls in time; here each post reserves a slot.
 const DEPTH_MIN: u32 = 1024;
 
 /// A completion queue.
@@ -47,27 +47,27 @@ pub(crate) struct Cq {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     taken: UnsafeCell<Taken>,
     channel: *mut ibv_comp_channel,
-    /// The parent domain that it was made in, or null.
+    /// The parent domain it was created in, or null.
     domain: *mut ibv_pd,
     pub opened: Arc<Opened>,
     events_sent: AtomicU32,
     events_acked: AtomicU32,
 }
 
-/// Completions taken from the device and not yet given to the program.
+/// Completions taken from the device but not yet polled by the program.
 #[derive(Default)]
 pub(crate) struct Taken {
     batch: [WorkCompletion; BATCH],
     next: usize,
     len: usize,
-    /// What the program reads piece by piece.
+    /// The completion whose fields the program is reading.
     pub current: WorkCompletion,
 }
 
 impl Taken {
-    /// The oldest completion. If none is left the device is polled; where `more` says that this
-    /// poll has already found one, only for what it has ready: its turn, with a look at the
-    /// network, would stand between a message and the program.
+    /// The oldest completion. If none is left, polls the device. If `more` says that this poll
+    /// already returned a completion, takes only those that are ready: a full turn, which reads the
+    /// network, would delay that completion.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -103,13 +103,13 @@ impl Taken {
 
 impl Cq {
     /// # Safety
-    /// `cq` came from here and was not given back.
+    /// `cq` was created here and is not destroyed.
     pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a Self {
         // SAFETY: such pointers are to the first field of the first field.
         unsafe { &*cq.cast::<Self>() }
     }
 
-    /// Takes the lock and gives what it guards.
+    /// Takes the lock and returns what it protects.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     pub(crate) fn locked(&self) -> &mut Taken {
@@ -121,14 +121,14 @@ impl Cq {
         }
     }
 
-    /// What the lock guards, while this thread holds it.
+    /// What the lock protects, while this thread holds it.
     ///
     /// # Safety
     /// This thread is between [`Cq::locked`] and [`Cq::unlock`].
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
     pub(crate) unsafe fn held(&self) -> &mut Taken {
-        // SAFETY: as promised by the caller.
+        // SAFETY: required of the caller.
         unsafe { &mut *self.taken.get() }
     }
 
@@ -146,24 +146,24 @@ impl Cq {
         unread
     }
 
-    /// A queue pair goes: its completions must not be seen any more.
+    /// Drops the completions of a queue pair that is being destroyed.
     pub(crate) fn forget(&self, qpn: Qpn) {
         self.locked().forget(qpn);
         self.unlock();
     }
 
-    /// An event of this queue was given to the program.
+    /// Counts an event of this queue that the program received.
     pub(crate) fn event_sent(&self) {
         self.events_sent.fetch_add(1, Ordering::Release);
     }
 
-    /// The program is done with events.
+    /// Counts `n` events that the program acknowledged.
     pub(crate) fn events_ack(&self, n: u32) {
         self.events_acked.fetch_add(n, Ordering::Release);
     }
 }
 
-/// Releases the lock of a queue when it goes.
+/// Unlocks a queue when dropped.
 pub(crate) struct Unlock<'a>(pub &'a Cq);
 
 impl Drop for Unlock<'_> {
@@ -172,7 +172,7 @@ impl Drop for Unlock<'_> {
     }
 }
 
-/// Makes a completion queue for both ways of polling.
+/// Creates a completion queue, for both polling interfaces.
 ///
 /// # Safety
 /// The context is open; `channel` is null or a live channel, `domain` null or a live domain.
@@ -196,7 +196,7 @@ pub(crate) unsafe fn create(
     let told = unsafe { Channel::of(channel) };
     let handle = next_handle();
     let mut cq = Box::new_uninit();
-    // The place is the queue's name in events.
+    // Its address identifies the queue in events.
     let place: *mut Cq = cq.as_mut_ptr();
     let init = CqInit { depth, channel: told.map(|c| &c.channel), context: place.addr() as u64 };
     let made = match of.opened.device.cq_create_ex(&init) {
@@ -237,7 +237,7 @@ pub(crate) unsafe fn create(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_create_cq(
@@ -250,14 +250,14 @@ pub unsafe extern "C" fn ibv_create_cq(
     let (Ok(cqe), Ok(vector)) = (u32::try_from(cqe), u32::try_from(comp_vector)) else {
         return errno::null(libc::EINVAL);
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { create(context, cqe, cq_context, channel, vector, ptr::null_mut()) }.cast()
 }
 
-/// Waits, as verbs demands, until every event of the queue was acknowledged.
+/// Waits, as verbs requires, until every event of the queue was acknowledged.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     if this.cq.in_use() {
         return libc::EBUSY;
     }
-    // From now on none is taken: each that was taken is counted.
+    // From here on no event is taken; every event taken before is counted.
     this.cq.events_forget();
     while this.events_acked.load(Ordering::Acquire) != this.events_sent.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_micros(100));
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     0
 }
 
-/// The queue is as large as it was made.
+/// Resizing is not supported: a queue keeps its depth.
 #[unsafe(no_mangle)]
 #[guarded]
 pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
@@ -296,13 +296,13 @@ pub extern "C" fn ibv_resize_cq(_cq: *mut ibv_cq, _cqe: c_int) -> c_int {
 /// `ibv_poll_cq`.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(-1)]
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq) };
     let taken = this.locked();
-    // Also if this panics.
+    // Unlocks also if this panics.
     let unlock = Unlock(this);
     let mut n = 0;
     while n < max
@@ -319,7 +319,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ib
     n
 }
 
-/// A completion as verbs has it.
+/// A completion in the format of verbs.
 fn plain(c: &WorkCompletion, opened: &Opened) -> ibv_wc {
     ibv_wc {
         wr_id: c.wr_id,
@@ -338,7 +338,7 @@ fn plain(c: &WorkCompletion, opened: &Opened) -> ibv_wc {
     }
 }
 
-/// `enum ibv_wc_status` as EFA's library maps the device's codes.
+/// `enum ibv_wc_status`, mapped from the device's codes as in EFA's library.
 pub(crate) const fn status(status: Status) -> c_int {
     int(match status {
         Status::Ok => IBV_WC_SUCCESS,
@@ -359,12 +359,12 @@ pub(crate) const fn status(status: Status) -> c_int {
     })
 }
 
-/// The device's own code: EFA's numbers.
+/// The device's own status code, with EFA's values.
 pub(crate) const fn vendor_err(status: Status) -> u32 {
     status as u32
 }
 
-/// `enum ibv_wc_opcode`. Reads count as sends: so EFA's library has it, and so libfabric wants it.
+/// `enum ibv_wc_opcode`. Reads are reported as sends, as in EFA's library and as libfabric expects.
 pub(crate) const fn opcode(op: CompletionOp) -> c_int {
     int(match op {
         CompletionOp::Send | CompletionOp::Read => IBV_WC_SEND,

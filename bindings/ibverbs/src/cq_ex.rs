@@ -1,4 +1,4 @@
-//! Completion queues: polling piece by piece (`ibv_start_poll`), with efadv's additions.
+//! Completion queues: the extended polling interface (`ibv_start_poll`) with efadv's additions.
 
 use crate::{
     abi::{
@@ -19,7 +19,7 @@ use srd::{AhId, CompletionOp, WorkCompletion};
 use srd_guard::guarded;
 use std::{mem::offset_of, ptr};
 
-/// The table of functions around the plain queue.
+/// The function table around the plain queue.
 pub(crate) const fn table(base: ibv_cq) -> ibv_cq_ex {
     ibv_cq_ex {
         base,
@@ -43,27 +43,27 @@ pub(crate) const fn table(base: ibv_cq) -> ibv_cq_ex {
     }
 }
 
-/// efadv's table.
+/// efadv's function table.
 pub(crate) const EFADV: efadv_cq =
     efadv_cq { comp_mask: 0, wc_read_sgid: read_sgid, wc_is_unsolicited: is_unsolicited };
 
 /// `ibv_create_cq_ex`.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { create(context, attr, &efadv_cq_init_attr::default()) }
 }
 
 /// `efadv_create_cq`, called by libefa.so.1.
 ///
 /// # Safety
-/// As efadv: `efa` has `len` bytes.
+/// As the efadv manual page requires: `efa` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_create_cq(
@@ -72,16 +72,16 @@ pub unsafe extern "C" fn srd_efadv_create_cq(
     efa: *const efadv_cq_init_attr,
     len: u32,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     match unsafe { read_tail(efa, len as usize) } {
-        // SAFETY: as promised by the caller.
+        // SAFETY: required of the caller.
         Some(efa) => unsafe { create(context, attr, &efa) },
         None => errno::null(libc::EINVAL),
     }
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn create(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -95,7 +95,7 @@ unsafe fn create(
     if efa.comp_mask != 0 || efa.reserved != 0 {
         return errno::null(libc::EINVAL);
     }
-    // Memory of another device for the completions has no meaning here.
+    // Completions in a device's memory are not supported.
     if i64::from(attr.comp_mask) & !masks != 0
         || (flags && i64::from(attr.flags) & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0)
         || attr.wc_flags & !(IBV_WC_STANDARD_FLAGS as u64) != 0
@@ -120,7 +120,7 @@ unsafe fn create(
 /// `efadv_cq_from_ibv_cq_ex`, called by libefa.so.1.
 ///
 /// # Safety
-/// As efadv.
+/// As the efadv manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> *mut efadv_cq {
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> *mut
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     // SAFETY: null or a valid structure.
@@ -139,14 +139,14 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     // SAFETY: a live queue.
     let this = unsafe { Cq::of(cq.cast()) };
     let taken = this.locked();
-    // Without a completion, and if this panics.
+    // Unlocks if there is no completion, or if this panics.
     let unlock = Unlock(this);
     match taken.take(&this.cq, &this.opened.polled, false) {
         Some(completion) => {
             taken.current = completion;
             // SAFETY: the lock is held.
             unsafe { show(cq, &completion) };
-            // Until `end_poll`.
+            // The lock is held until `end_poll`.
             std::mem::forget(unlock);
             0
         }
@@ -156,7 +156,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: a live queue, locked since `start_poll`.
@@ -176,17 +176,17 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: a live queue, locked since `start_poll`.
     unsafe { Cq::of(cq.cast()) }.unlock();
 }
 
-/// Writes what programs read without a call.
+/// Writes the fields that programs read without a call.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn show(cq: *mut ibv_cq_ex, c: &WorkCompletion) {
     // SAFETY: the caller holds the queue's lock.
     unsafe {
@@ -195,17 +195,17 @@ unsafe fn show(cq: *mut ibv_cq_ex, c: &WorkCompletion) {
     }
 }
 
-/// The completion that is being read.
+/// The completion whose fields are being read.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn current<'a>(cq: *mut ibv_cq_ex) -> &'a WorkCompletion {
     // SAFETY: a live queue, locked since `start_poll`.
     unsafe { &Cq::of(cq.cast()).held().current }
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: called between start and end of a poll.
@@ -213,7 +213,7 @@ unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -221,7 +221,7 @@ unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -229,7 +229,7 @@ unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -237,7 +237,7 @@ unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -245,7 +245,7 @@ unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -253,7 +253,7 @@ unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     // SAFETY: called between start and end of a poll.
@@ -263,7 +263,7 @@ unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
 /// The number of the sender's address handle.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
     // SAFETY: called between start and end of a poll.
@@ -272,25 +272,25 @@ unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn read_zero(_cq: *mut ibv_cq_ex) -> u8 {
     0
 }
 
-/// The queue around efadv's table.
+/// The queue that contains efadv's table.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn around<'a>(efadv: *mut efadv_cq) -> &'a Cq {
     // SAFETY: such pointers are to the field of a live queue.
     unsafe { &*efadv.byte_sub(offset_of!(Cq, efadv)).cast::<Cq>() }
 }
 
-/// The sender's GID, where no address handle stands for it.
+/// The sender's GID, if no address handle exists for it.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(-libc::EIO)]
 unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int {
     // SAFETY: called between start and end of a poll.
@@ -309,7 +309,7 @@ unsafe extern "C" fn read_sgid(efadv: *mut efadv_cq, gid: *mut ibv_gid) -> c_int
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn is_unsolicited(efadv: *mut efadv_cq) -> bool {
     // SAFETY: called between start and end of a poll.

@@ -1,4 +1,4 @@
-//! The devices that a program finds: one per network interface in use.
+//! The devices that a program sees: one per network interface in use.
 
 use crate::{
     abi::ibv_device,
@@ -18,16 +18,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-/// What the device calls its firmware.
+/// The firmware version that the device reports.
 pub(crate) const FW_VER: &str = concat!("software-srd-", env!("CARGO_PKG_VERSION"));
 
-/// A device as programs see it; made once, never freed, since programs keep pointers to it.
+/// A device as programs see it. It is never freed, since programs keep pointers to it.
 #[repr(C)]
 pub(crate) struct Entry {
     base: ibv_device,
     pub ip: IpAddr,
     pub interface: String,
-    /// Open for this many contexts, all of which share it.
+    /// The open device and the number of contexts that share it.
     open: Mutex<Option<(Arc<Opened>, usize)>>,
 }
 
@@ -37,7 +37,7 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// The entry that a program's pointer stands for.
+    /// The entry behind a program's pointer.
     ///
     /// # Safety
     /// `device` came from `ibv_get_device_list`.
@@ -70,7 +70,9 @@ impl Entry {
         };
         if let Err(e) = sysfs::write(&shown) {
             let root = sysfs::root().display();
-            warn(&format!("cannot describe the device under {root}: {e}; libfabric needs that"));
+            warn(&format!(
+                "cannot write the device's description under {root}: {e}; libfabric needs it"
+            ));
         }
         entry
     }
@@ -82,7 +84,7 @@ impl Entry {
         (&raw const entry.base).cast_mut()
     }
 
-    /// The node's number: made from the address, and marked as not assigned by any registry.
+    /// The node GUID: derived from the address and marked as locally administered.
     pub(crate) fn guid(&self) -> u64 {
         const LOCAL: u64 = 0x0200_0000_0000_0000;
         let gid = srd::gid_from_ip(self.ip);
@@ -90,7 +92,7 @@ impl Entry {
         low & !(0xff << 56) | LOCAL
     }
 
-    /// The device, opened if it is not open yet. Every call wants one [`Entry::release`].
+    /// The device, opened if necessary. Every call must be matched by an [`Entry::release`].
     pub(crate) fn acquire(&self) -> Result<Arc<Opened>, i32> {
         let mut open = self.locked();
         if let Some((opened, count)) = open.as_mut()
@@ -109,7 +111,7 @@ impl Entry {
         Ok(opened)
     }
 
-    /// One context less.
+    /// Releases the device for one context.
     pub(crate) fn release(&self, opened: &Arc<Opened>) {
         let mut open = self.locked();
         let last = match open.as_mut() {
@@ -145,10 +147,10 @@ pub(crate) fn entries() -> &'static [Entry] {
     })
 }
 
-/// Addresses to use, with the names of their interfaces.
+/// Addresses to use, and the names of their interfaces.
 fn found() -> Vec<(IpAddr, String)> {
     let all = interface_addresses().unwrap_or_else(|e| {
-        warn(&format!("the network interfaces cannot be listed: {e}"));
+        warn(&format!("cannot list the network interfaces: {e}"));
         Vec::new()
     });
     let settings = settings();
@@ -182,8 +184,8 @@ fn rank(a: &InterfaceAddress) -> u8 {
     }
 }
 
-/// Without a setting: the way to the rest of the world, else the first interface that is up, else
-/// the loopback interface.
+/// The default: the interface of the default route, else the first interface that is up, else the
+/// loopback interface.
 fn chosen(all: &[InterfaceAddress], source: Option<IpAddr>) -> Option<(IpAddr, String)> {
     let by_route = all.iter().find(|a| Some(a.ip) == source);
     let up = all.iter().filter(|a| a.up && !a.loopback).min_by_key(|a| rank(a));
@@ -191,15 +193,15 @@ fn chosen(all: &[InterfaceAddress], source: Option<IpAddr>) -> Option<(IpAddr, S
     by_route.or(up).or(any).map(|a| (a.ip, a.name.clone()))
 }
 
-/// The address that packets to the rest of the world would leave from. Sends nothing.
+/// The source address of packets to the default route. Sends nothing.
 fn default_source() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address of documentation, behind the default route.
+    // An address reserved for documentation, reached by the default route.
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|a| a.ip())
 }
 
-/// Text in a field of fixed size, with a zero at its end.
+/// Text in a field of fixed size, terminated by zero.
 pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().take(N - 1).zip(text.bytes()) {
@@ -211,7 +213,7 @@ pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
 /// Lists the devices.
 ///
 /// # Safety
-/// As verbs: `count` is null or a place for the number.
+/// As the verbs manual page requires: `count` is null or a place for the number.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
@@ -221,7 +223,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
         unsafe { *count = entries.len() as c_int };
     }
     let pointers = entries.iter().map(|e| (&raw const e.base).cast_mut());
-    // `ibv_free_device_list` is told no length: the C allocator knows it.
+    // `ibv_free_device_list` gets no length, but the C allocator knows it.
     let bytes = (entries.len() + 1) * size_of::<*mut ibv_device>();
     // SAFETY: plain allocation.
     let list = unsafe { libc::malloc(bytes) }.cast::<*mut ibv_device>();
@@ -238,7 +240,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 /// Frees the list, not the devices.
 ///
 /// # Safety
-/// As verbs: `list` came from [`ibv_get_device_list`].
+/// As the verbs manual page requires: `list` came from [`ibv_get_device_list`].
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
@@ -247,7 +249,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 }
 
 /// # Safety
-/// As verbs: `device` came from the list.
+/// As the verbs manual page requires: `device` came from the list.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
@@ -258,7 +260,7 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 /// Network byte order.
 ///
 /// # Safety
-/// As verbs: `device` came from the list.
+/// As the verbs manual page requires: `device` came from the list.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
@@ -267,7 +269,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 }
 
 /// # Safety
-/// As verbs: `device` came from the list.
+/// As the verbs manual page requires: `device` came from the list.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
@@ -275,10 +277,10 @@ pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int 
     index.map_or(-1, |i| i as c_int)
 }
 
-/// Contents of a file of the tree, without the newline at its end.
+/// Contents of a file of the tree, without the final newline.
 ///
 /// # Safety
-/// As verbs: texts end with zero, `buf` has `size` bytes.
+/// As the verbs manual page requires: texts end with zero, `buf` has `size` bytes.
 #[unsafe(no_mangle)]
 #[guarded(-1)]
 pub unsafe extern "C" fn ibv_read_sysfs_file(

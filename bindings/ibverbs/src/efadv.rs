@@ -1,4 +1,5 @@
-//! What efadv can be asked. libefa.so.1 calls these; the rest of efadv is with the objects.
+//! efadv's queries, called by libefa.so.1. The other efadv functions are in the modules of their
+//! objects.
 
 use crate::{
     abi::{
@@ -18,11 +19,11 @@ use libc::{c_int, c_void};
 use srd::{DeviceAttr, caps};
 use srd_guard::guarded;
 
-/// Shortest structure that a caller may pass: everything before the fields of later versions.
+/// Least size of the caller's structure: the fields of the first version.
 const DEVICE_ATTR_MIN: usize = 32;
 
 /// # Safety
-/// As efadv: `attr` has `len` bytes.
+/// As the efadv manual page requires: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_query_device(
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn srd_efadv_query_device(
     0
 }
 
-/// What the device can do, in efadv's bits.
+/// The device's capabilities as efadv's bits.
 fn caps_of(attr: &DeviceAttr) -> u32 {
     const MAP: [(u32, i64); 5] = [
         (caps::RDMA_READ, EFADV_DEVICE_ATTR_CAPS_RDMA_READ),
@@ -65,7 +66,7 @@ fn caps_of(attr: &DeviceAttr) -> u32 {
 }
 
 /// # Safety
-/// As efadv: `attr` has `len` bytes.
+/// As the efadv manual page requires: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_query_ah(
@@ -83,10 +84,10 @@ pub unsafe extern "C" fn srd_efadv_query_ah(
     0
 }
 
-/// Depths do not depend on what a request holds.
+/// Queue depths do not depend on the size of requests.
 ///
 /// # Safety
-/// As efadv: `attr` has `len` bytes.
+/// As the efadv manual page requires: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded(-libc::EIO)]
 pub unsafe extern "C" fn srd_efadv_get_max_sq_depth(
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn srd_efadv_get_max_sq_depth(
 }
 
 /// # Safety
-/// As efadv: `attr` has `len` bytes.
+/// As the efadv manual page requires: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded(-libc::EIO)]
 pub unsafe extern "C" fn srd_efadv_get_max_rq_depth(
@@ -128,10 +129,10 @@ pub unsafe extern "C" fn srd_efadv_get_max_rq_depth(
     RQ_DEPTH_MAX.min(of.max_rq_wr) as c_int
 }
 
-/// A region lies in ordinary memory: there is no interconnect to name.
+/// Regions are ordinary memory: no interconnect is reported.
 ///
 /// # Safety
-/// As efadv: `attr` has `len` bytes.
+/// As the efadv manual page requires: `attr` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_query_mr(

@@ -1,14 +1,14 @@
-//! How verbs report failures.
+//! Error reporting of verbs functions.
 
 use std::ptr;
 
-/// Sets `errno` and gives NULL.
+/// Sets `errno` and returns null.
 pub(crate) fn null<T>(code: i32) -> *mut T {
     set(code);
     ptr::null_mut()
 }
 
-/// Sets `errno` and gives -1.
+/// Sets `errno` and returns -1.
 pub(crate) fn minus_one(code: i32) -> i32 {
     set(code);
     -1

@@ -23,14 +23,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
-/// A queue pair's address; only its number is used until it is known to live.
+/// A queue pair's address; dereferenced only while the queue pair is known to be alive.
 struct Pointer(*mut ibv_qp);
 
 // SAFETY: the pointer is only an entry of a table, used under the rules of verbs.
 unsafe impl Send for Pointer {}
 
-/// The queue pairs of one open device by number. Two devices of a process may give out the same
-/// numbers: each has a table of its own.
+/// The queue pairs of one open device by number. Two devices of a process may assign the same
+/// numbers, so each has its own table.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<BTreeMap<u32, Pointer>>);
 
@@ -39,17 +39,17 @@ impl Queues {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue pair was made.
+    /// Adds a queue pair.
     pub(crate) fn add(&self, number: u32, qp: *mut ibv_qp) {
         self.locked().insert(number, Pointer(qp));
     }
 
-    /// A queue pair goes.
+    /// Removes a queue pair.
     pub(crate) fn remove(&self, number: u32) {
         self.locked().remove(&number);
     }
 
-    /// The number of the address handle that the domain of a queue pair has for a host.
+    /// The number of the address handle that a queue pair's domain has for a host.
     pub(crate) fn handle_of(&self, qpn: Qpn, ip: IpAddr) -> Option<AhId> {
         let table = self.locked();
         let qp = table.get(&u32::from(qpn.0))?.0;
@@ -57,7 +57,7 @@ impl Queues {
         unsafe { Pd::of((*qp).pd).handle_of(ip) }
     }
 
-    /// Address of the context that a queue pair was made in.
+    /// Address of the context in which a queue pair was created.
     fn context_of(&self, qpn: Qpn) -> Option<usize> {
         let table = self.locked();
         let qp = table.get(&u32::from(qpn.0))?.0;
@@ -66,18 +66,18 @@ impl Queues {
     }
 }
 
-/// The events of one context. All contexts of a device share its queue: whoever reads that hands
-/// on what is of others.
+/// The events of one context. All contexts of a device share the device's queue: the one that reads
+/// it forwards the events of the others.
 pub(crate) struct Inbox {
-    /// Address of the context; only compared.
+    /// Address of the context; used for comparison only.
     owner: usize,
     waiting: Mutex<VecDeque<AsyncEvent>>,
-    /// Readable while something waits.
+    /// Readable while an event is pending.
     bell: OwnedFd,
 }
 
 impl Inbox {
-    /// For a context; `None` if the process has no descriptor left.
+    /// Creates a context's inbox; `None` if the process has no descriptor left.
     pub(crate) fn new(owner: usize) -> Option<Arc<Self>> {
         // SAFETY: no memory is passed; a descriptor that is not negative is ours alone.
         let bell = unsafe {
@@ -87,7 +87,7 @@ impl Inbox {
         Some(Arc::new(Self { owner, waiting: Mutex::default(), bell }))
     }
 
-    /// A descriptor that is readable when events may be there, of this context or of its device.
+    /// A descriptor that is readable while events of this context or of its device may be pending.
     pub(crate) fn descriptor(&self, device: &Device) -> c_int {
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -121,13 +121,13 @@ impl Inbox {
         next
     }
 
-    /// A queue pair goes: nothing of it may be told any more.
+    /// Drops the events of a queue pair that is being destroyed.
     pub(crate) fn forget(&self, qpn: Qpn) {
         self.locked().retain(|event| of_qp(*event) != Some(qpn));
     }
 }
 
-/// The queue pair that an event is about.
+/// The queue pair that an event concerns.
 fn of_qp(event: AsyncEvent) -> Option<Qpn> {
     match event {
         AsyncEvent::QpFatal(qpn) | AsyncEvent::SqDrained(qpn) => Some(qpn),
@@ -135,8 +135,7 @@ fn of_qp(event: AsyncEvent) -> Option<Qpn> {
     }
 }
 
-/// Hands the device's events to the contexts that they are for: those of a queue pair to its own,
-/// the port's to all.
+/// Distributes the device's events: a queue pair's to its context, the port's to all contexts.
 fn distribute(opened: &Opened) {
     while let Some(event) = opened.device.event_get() {
         let owner = match (of_qp(event), event) {
@@ -145,7 +144,7 @@ fn distribute(opened: &Opened) {
                 None => continue,
             },
             (None, AsyncEvent::DatapathError(_) | AsyncEvent::DeviceFatal) => None,
-            // Verbs has no word for it.
+            // Verbs has no such event.
             _ => continue,
         };
         for inbox in opened.inboxes().iter().filter(|i| owner.is_none_or(|owner| owner == i.owner))
@@ -155,13 +154,13 @@ fn distribute(opened: &Opened) {
     }
 }
 
-/// What verbs calls an event; `None` if it means nothing to the program. A queue pair's destruction
-/// waits from now on until the event is acknowledged.
+/// The verbs event for `event`; `None` if verbs has none. From here on a queue pair's destruction
+/// waits until the event is acknowledged.
 fn translate(opened: &Opened, event: AsyncEvent) -> Option<ibv_async_event> {
     let Some(qpn) = of_qp(event) else {
         let (element, kind) = match event {
             AsyncEvent::DeviceFatal => (ptr::null_mut(), IBV_EVENT_DEVICE_FATAL),
-            // The number of the port.
+            // The port number.
             _ => (ptr::without_provenance_mut::<c_void>(1), IBV_EVENT_PORT_ERR),
         };
         return Some(ibv_async_event { element, event_type: int(kind) });
@@ -179,18 +178,18 @@ fn translate(opened: &Opened, event: AsyncEvent) -> Option<ibv_async_event> {
     Some(ibv_async_event { element: qp.cast(), event_type: int(kind) })
 }
 
-/// Waits for an event, unless the program made the descriptor non-blocking. The wait is a place
-/// where the thread can be cancelled; nothing is locked then.
+/// Waits for an event, unless the descriptor is non-blocking. The wait is a cancellation point at
+/// which no lock is held.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
     loop {
-        // SAFETY: as promised by the caller.
+        // SAFETY: required of the caller.
         match unsafe { event_get(context, event) } {
             Look::Done(result) => return result,
             Look::Wait(fd) => {
@@ -203,7 +202,7 @@ pub unsafe extern "C-unwind" fn ibv_get_async_event(
     }
 }
 
-/// One look for an event.
+/// Takes an event if there is one.
 ///
 /// # Safety
 /// As [`ibv_get_async_event`].
@@ -226,10 +225,10 @@ unsafe fn event_get(context: *mut ibv_context, event: *mut ibv_async_event) -> L
     Look::Wait(fd)
 }
 
-/// A queue pair can be destroyed when its events were acknowledged.
+/// Acknowledges an event; a queue pair can be destroyed once all of its events are acknowledged.
 ///
 /// # Safety
-/// As verbs: the event came from [`ibv_get_async_event`].
+/// As the verbs manual page requires: the event came from [`ibv_get_async_event`].
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
@@ -318,7 +317,7 @@ mod tests {
             step(IBV_QPS_RTS, IBV_QP_SQ_PSN);
             step(IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY);
             let mut event = ibv_async_event { element: ptr::null_mut(), event_type: -1 };
-            // Whoever reads first must not take what is the other's.
+            // A context that reads first must not take another context's event.
             assert_eq!(ibv_get_async_event(b, &raw mut event), -1);
             assert!(readable((*a).async_fd));
             assert_eq!(ibv_get_async_event(a, &raw mut event), 0);

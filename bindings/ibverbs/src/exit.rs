@@ -1,5 +1,4 @@
-//! The end of the process: devices close their contexts and leave the figures of what went through
-//! them where `srd run` asks for them.
+//! Process exit: closes the devices' contexts and writes the traffic statistics for `srd run`.
 
 use crate::{devices, settings::warn};
 use srd::Device;
@@ -16,13 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the end of a process waits for its devices: more than the second and a bit that a
-/// device takes at most for its peers' sake.
+/// Longest time that process exit waits for its devices; a device itself waits for its peers for
+/// little more than a second.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
-/// How often it looks.
+/// Polling interval.
 const CLOSE_LOOK: Duration = Duration::from_micros(200);
 
-/// What went through the devices of this process.
+/// Traffic of the devices of this process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     messages: u64,
@@ -43,24 +42,24 @@ static TOTALS: Mutex<Totals> = Mutex::new(Totals {
     paths: 0,
     peers: 0,
 });
-/// The process that opened a device last: a child of `fork` has nothing to report.
+/// The process that opened a device last; a forked child has nothing to report.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static OPENED: AtomicBool = AtomicBool::new(false);
 
-/// A device was opened: the end of the process matters from now on.
+/// Called when a device is opened: from now on process exit is handled.
 pub(crate) fn install() {
     OWNER.store(std::process::id(), Ordering::Relaxed);
     OPENED.store(true, Ordering::Relaxed);
 }
 
-/// Adds the figures of a device that goes.
+/// Adds the traffic of a device that is being closed.
 pub(crate) fn account(device: &Device) {
     let Ok(counters) = device.counters() else { return };
     let engine = &counters.engine;
     let mut totals = TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     totals.messages += engine.send_wrs + engine.rdma_read_wrs + engine.rdma_write_wrs;
     totals.bytes += engine.send_bytes + engine.rdma_read_bytes + engine.rdma_write_bytes;
-    // Reads that were served count, too: their peer did the asking.
+    // Reads served count as well, since the peer posted them.
     totals.received +=
         engine.recv_bytes + engine.rdma_write_recv_bytes + engine.rdma_read_resp_bytes;
     totals.packets += engine.tx_pkts;
@@ -69,7 +68,8 @@ pub(crate) fn account(device: &Device) {
     totals.peers += engine.contexts_opened;
 }
 
-/// Called by the loader when the process ends, after the destructors of libraries above this one.
+/// Called by the loader at process exit, after the destructors of libraries that depend on this
+/// one.
 #[guarded]
 pub(crate) extern "C" fn at_exit() {
     if !OPENED.load(Ordering::Relaxed) || OWNER.load(Ordering::Relaxed) != std::process::id() {
@@ -79,13 +79,13 @@ pub(crate) extern "C" fn at_exit() {
     if let Some(folder) = env::var_os("SRD_STATS_DIR")
         && let Err(e) = leave(Path::new(&folder))
     {
-        warn(&format!("the figures cannot be left in {}: {e}", folder.display()));
+        warn(&format!("cannot write the statistics to {}: {e}", folder.display()));
     }
 }
 
-/// Closes the devices, unless that takes too long. The process may end in a handler of a signal
-/// that came while its thread held one of the library's locks: nobody gives that back any more.
-/// Therefore another thread does the work, and this one waits with a bound.
+/// Closes the devices within a time limit. Exit may be called in a signal handler that interrupted
+/// a thread holding one of the library's locks, which then stays locked. Therefore another thread
+/// does the work, and this one waits with a limit.
 fn close_all() {
     let done = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&done);
@@ -99,22 +99,22 @@ fn close_all() {
     let deadline = Instant::now() + CLOSE_MAX;
     while started.is_ok() && !done.load(Ordering::Acquire) {
         if Instant::now() > deadline {
-            warn("the device is not closed in order: its lock is held (exit in a signal handler?)");
+            warn("the device was not closed: its lock is held (exit in a signal handler?)");
             return;
         }
         thread::sleep(CLOSE_LOOK);
     }
 }
 
-/// Writes the figures as one line of JSON.
+/// Writes the statistics as one line of JSON.
 fn leave(folder: &Path) -> std::io::Result<()> {
     let t = *TOTALS.lock().unwrap_or_else(PoisonError::into_inner);
     let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    // The name may hold anything: keep what needs no quoting.
+    // The program's name may contain any character: keep those that need no quoting.
     let program: String =
         program.trim().chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
     let pid = std::process::id();
-    // Processes of several hosts (or containers) may have one number: the folder may be shared.
+    // The folder may be shared by hosts or containers whose processes have equal ids.
     let mut at = folder.join(format!("{program}-{pid}"));
     for n in 1.. {
         let made = fs::File::options().write(true).create_new(true).open(at.with_extension("json"));

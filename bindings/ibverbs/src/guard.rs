@@ -1,5 +1,5 @@
-//! The barrier between C and the library. A panic must not cross it: that would abort a program
-//! that may hold the work of days. And while a call runs, its thread is not cancelled: an unwinding
+//! The barrier between C and the library. A panic must not cross it, since that would abort a
+//! program that may hold days of work. And a thread is not cancelled during a call, since unwinding
 //! by `pthread_cancel` would leave the engine's lock locked.
 
 use crate::{devices, errno, settings::warn};
@@ -10,7 +10,7 @@ use std::{
     ptr,
 };
 
-/// How a function fails, by the type of what it gives.
+/// The return value of a function that fails, by its type.
 pub(crate) trait Failure {
     fn failure() -> Self;
 }
@@ -34,7 +34,7 @@ impl<T> Failure for *const T {
     }
 }
 
-/// Functions that cannot say that they failed.
+/// Functions whose type cannot express a failure.
 macro_rules! zero {
     ($($name:ty)*) => {
         $(impl Failure for $name {
@@ -47,42 +47,42 @@ macro_rules! zero {
 
 zero! { () bool u8 u16 u32 u64 }
 
-/// What one look for an event gives.
+/// Result of taking an event.
 pub(crate) enum Look {
-    /// The answer to the program.
+    /// The value to return to the program.
     Done(c_int),
-    /// Nothing yet: this descriptor tells when to look again.
+    /// No event: wait for this descriptor.
     Wait(c_int),
 }
 
 // SAFETY: as in poll.h.
 unsafe extern "C-unwind" {
-    /// As `libc::poll`, but a thread that is cancelled in it may unwind through its callers.
+    /// As `libc::poll`, but cancelling the thread in it may unwind through its callers.
     fn poll(fds: *mut libc::pollfd, n: libc::nfds_t, timeout_ms: c_int) -> c_int;
 }
 
-/// How long a wait for an event lasts at most, until somebody looks whether the device still works.
+/// Longest wait for an event before the device's state is checked.
 const WAIT_MS: c_int = 1000;
 
-/// Waits until a descriptor is readable or a second has passed; false if a signal came first
-/// (`errno` says so). The thread can be cancelled here.
+/// Waits until a descriptor is readable or a second has passed; false if a signal came first (with
+/// `errno` set). This is a cancellation point.
 ///
 /// # Safety
-/// No caller up to the program has anything to drop, and all of them let unwinding pass.
+/// No caller up to the program has anything to drop, and all of them permit unwinding.
 pub(crate) unsafe fn wait_cancellable(fd: c_int) -> bool {
     let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid entry.
     unsafe { poll(&raw mut wanted, 1, WAIT_MS) >= 0 }
 }
 
-/// Runs a call: a panic makes every device of the process fail, and the call with it.
+/// Runs a call. A panic makes the call and every device of the process fail.
 #[inline]
 pub(crate) fn run<R: Failure>(body: impl FnOnce() -> R) -> R {
     let _uncancelled = Uncancelled::new();
     look(body)
 }
 
-/// As [`run`], for functions whose type does not say how a failure looks. Sets `errno`, too.
+/// As [`run`], for functions whose type cannot express a failure. Sets `errno`, too.
 #[inline]
 pub(crate) fn run_or<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     let _uncancelled = Uncancelled::new();
@@ -92,7 +92,7 @@ pub(crate) fn run_or<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// As [`run`], for functions that make no system calls, where a thread could be cancelled.
+/// As [`run`], for functions that contain no cancellation point.
 #[inline]
 pub(crate) fn look<R: Failure>(body: impl FnOnce() -> R) -> R {
     catch(body).unwrap_or_else(R::failure)
@@ -114,34 +114,34 @@ fn catch<R>(body: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// A device that panicked with its lock held has failed already. If it happened elsewhere, nobody
-/// knows what is left undone: none is trusted any more.
+/// A device that panicked while its lock was held has already failed. After a panic elsewhere the
+/// state of every device is unknown, so all of them fail.
 #[cold]
 fn failed() {
     let tell = || {
         warn(
-            "an internal error (see above); the devices of this process are closed, and all \
+            "internal error (see above): the devices of this process are closed, and all \
              requests end with an error; please report it",
         );
         devices::entries().iter().filter_map(devices::Entry::opened).for_each(|d| d.fail());
     };
-    // Should that go wrong, too, the program still gets its answer.
+    // If that panics, too, the call still returns.
     let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
-/// Panics on purpose, in builds with debug assertions only: how tests see the barrier at work.
+/// Panics on purpose, in builds with debug assertions only, so that tests can check the barrier.
 #[cfg(debug_assertions)]
 pub(crate) mod planned {
     use libc::c_int;
     use std::sync::atomic::{AtomicI32, Ordering};
 
     static WHERE: AtomicI32 = AtomicI32::new(0);
-    /// Without the engine's lock.
+    /// A panic without the engine's lock.
     const OUTSIDE: c_int = 1;
-    /// With it.
+    /// A panic with the engine's lock held.
     const LOCKED: c_int = 2;
 
-    /// Plans a panic of the next call: 1 outside of the engine, 2 with the engine's lock held.
+    /// Makes the next call panic: 1 outside of the engine, 2 with the engine's lock held.
     #[unsafe(no_mangle)]
     pub extern "C" fn srd_debug_panic(place: c_int) {
         WHERE.store(place, Ordering::SeqCst);

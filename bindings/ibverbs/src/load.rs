@@ -1,15 +1,15 @@
-//! What happens when the loader brings the library into a process, and when the process ends.
+//! Code that runs when the library is loaded into a process, and at process exit.
 
 use crate::{exit, sysfs};
 use srd_guard::guarded;
 use std::env;
 
-/// Programs look for the device's description where this variable says.
+/// Programs look for the device's description in the folder that this variable names.
 #[guarded]
 extern "C" fn at_load() {
     if env::var_os(sysfs::SYSFS_PATH).is_none() {
-        // SAFETY: libraries are loaded before the program has threads of its own, or under the
-        // loader's lock by a program that must not change its environment meanwhile.
+        // SAFETY: libraries are loaded before the program starts threads, or under the loader's
+        // lock by a program that must not change its environment meanwhile.
         unsafe { env::set_var(sysfs::SYSFS_PATH, sysfs::root()) };
     }
 }

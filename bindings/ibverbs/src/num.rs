@@ -1,13 +1,13 @@
-//! Numbers of verbs and efadv. `tests/abi.rs` compares them with the system's headers.
+//! Constants of verbs and efadv. `tests/abi.rs` compares them with the system's headers.
 #![allow(missing_docs, reason = "documented by verbs' and efadv's manual pages")]
 
 use libc::c_int;
 
-/// Makes constants and the list that the test compares with the headers.
+/// Defines constants and the list that the test compares with the headers.
 macro_rules! numbers {
     ($list:ident: $($name:ident = $value:expr;)*) => {
         $(pub const $name: i64 = $value;)*
-        /// Every number above by name.
+        /// Names and values of all constants above.
         pub const $list: &[(&str, i64)] = &[$((stringify!($name), $name),)*];
     };
 }
@@ -107,7 +107,7 @@ numbers! { EFADV_NEWER:
     EFADV_SQ_DEPTH_ATTR_INLINE_WRITE = 1;
 }
 
-/// A number as C's `int`.
+/// A constant as C's `int`.
 pub const fn int(n: i64) -> c_int {
     n as c_int
 }

@@ -1,6 +1,6 @@
-//! An open device with what is kept about its objects. Numbers of queue pairs and of handles mean
-//! something on their device only: two devices of one process (two rails) may give out the
-//! same ones, and so may a device that is closed and opened again.
+//! An open device and the state of its objects. Numbers of queue pairs and address handles are
+//! unique per device only: two devices of one process (two rails) may assign the same ones, and so
+//! may a device that is closed and reopened.
 
 use crate::{
     events::{Inbox, Queues},
@@ -10,16 +10,16 @@ use crate::{
 use srd::{AhId, Device, WorkCompletion};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A device, from its first context to the last of its objects.
+/// A device, from its first context until its last object is gone.
 pub(crate) struct Opened {
     pub device: Device,
     /// Its queue pairs.
     pub queues: Queues,
-    /// Which domains know which senders.
+    /// Which domains have handles for which senders.
     pub senders: Senders,
-    /// What the program has polled.
+    /// Counts of polled completions.
     pub polled: Polled,
-    /// Where its contexts get their events.
+    /// Inboxes of its contexts.
     inboxes: Mutex<Vec<Arc<Inbox>>>,
 }
 
@@ -34,12 +34,12 @@ impl Opened {
         })
     }
 
-    /// Where its contexts get their events.
+    /// Inboxes of its contexts.
     pub(crate) fn inboxes(&self) -> MutexGuard<'_, Vec<Arc<Inbox>>> {
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the sender's address handle in the domain of the queue pair that received.
+    /// The sender's address handle in the domain of the receiving queue pair, by number.
     #[inline]
     pub(crate) fn ah_of(&self, c: &WorkCompletion) -> AhId {
         self.senders.ah_of(&self.queues, c)

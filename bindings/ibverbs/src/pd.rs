@@ -26,10 +26,10 @@ use std::{
     },
 };
 
-/// The address handles of a domain and of those made from it: one per address, however often it was
-/// asked for, so that equal addresses have equal numbers.
+/// The address handles of a domain and of its parent domains: one per address, however often it was
+/// requested, so that equal addresses have equal numbers.
 struct Handles {
-    /// Number of the domain and of those made from it.
+    /// Number shared by the domain and the parent domains made from it.
     family: u32,
     by_ip: Mutex<BTreeMap<IpAddr, (AddressHandle, usize)>>,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Pd {
     base: ibv_pd,
     pub pd: ProtectionDomain,
     handles: Arc<Handles>,
-    /// Objects made in it, and domains made from it.
+    /// Number of objects and of parent domains made from it.
     users: AtomicU32,
-    /// What a parent domain was made from; null for others.
+    /// The domain that a parent domain was made from; null for others.
     origin: *mut ibv_pd,
     /// The thread domain of a parent domain, or null.
     thread: *mut ibv_td,
@@ -56,46 +56,46 @@ pub(crate) struct Pd {
 
 impl Pd {
     /// # Safety
-    /// `pd` came from here and was not given back.
+    /// `pd` was created here and is not freed.
     pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a Self {
         // SAFETY: such pointers are to the first field.
         unsafe { &*pd.cast::<Self>() }
     }
 
-    /// Something uses it.
+    /// Adds a user.
     pub(crate) fn refer(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Something that used it is gone.
+    /// Removes a user.
     pub(crate) fn unrefer(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A domain made from another.
+    /// Whether it is a parent domain, made from another domain.
     pub(crate) fn is_parent(&self) -> bool {
         !self.origin.is_null()
     }
 
-    /// The number that it shares with the domains made from it.
+    /// The number shared with the parent domains made from it.
     pub(crate) fn family(&self) -> u32 {
         self.handles.family
     }
 
-    /// The number of its address handle for a host, if it has one.
+    /// The number of its address handle for a host, if there is one.
     pub(crate) fn handle_of(&self, ip: IpAddr) -> Option<AhId> {
         self.handles.locked().get(&ip).map(|(ah, _)| ah.id())
     }
 }
 
-/// Numbers for the fields called `handle`, by which programs tell objects apart in their logs.
+/// Next value of the fields called `handle`, by which programs distinguish objects in logs.
 pub(crate) fn next_handle() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
@@ -121,7 +121,7 @@ fn give_pd(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: it came from `give_pd`.
     let this = unsafe { Box::from_raw(pd.cast::<Pd>()) };
     if this.is_parent() {
-        // SAFETY: what a parent domain was made from cannot be freed before it.
+        // SAFETY: the domain that a parent domain was made from cannot be freed before it.
         unsafe {
             Pd::of(this.origin).unrefer();
             if let Some(thread) = this.thread.cast::<Td>().as_ref() {
@@ -143,11 +143,11 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     0
 }
 
-/// A domain for use together with its parent. Thread domains change nothing here, and memory is
-/// never taken from allocators of the program.
+/// Creates a parent domain. Thread domains have no effect, and the program's allocators are not
+/// used.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
@@ -177,12 +177,12 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 #[repr(C)]
 struct Td {
     base: ibv_td,
-    /// Parent domains made with it.
+    /// Number of parent domains made with it.
     users: AtomicU32,
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
@@ -196,7 +196,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: it came from `alloc_td`.
@@ -218,7 +218,7 @@ struct Mr {
 }
 
 /// # Safety
-/// As verbs: the memory stays valid until it was deregistered.
+/// As the verbs manual page requires: the memory stays valid until the region is deregistered.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_reg_mr(
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn ibv_reg_mr(
     length: size_t,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { ibv_reg_mr_iova2(pd, addr, length, addr.addr() as u64, access as c_uint) }
 }
 
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
 }
 
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     }
 }
 
-/// Ordinary memory only: no file of another device, no handle for its caches.
+/// Ordinary memory only: device memory and dma-buf are not supported.
 ///
 /// # Safety
 /// As [`ibv_reg_mr`].
@@ -300,11 +300,11 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
     }
     let here = attr.addr.addr() as u64;
     let iova = if attr.comp_mask & IOVA != 0 { attr.iova } else { here };
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { ibv_reg_mr_iova2(pd, attr.addr, attr.length, iova, attr.access as c_uint) }
 }
 
-/// Rights as the device has them. Optional ones that it does not have are left out.
+/// Access rights of the device. Optional ones that it does not support are ignored.
 fn access_of(access: c_uint) -> Result<u8, i32> {
     const MAP: [(i64, u8); 3] = [
         (IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
@@ -322,7 +322,7 @@ fn access_of(access: c_uint) -> Result<u8, i32> {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
@@ -344,22 +344,22 @@ pub(crate) struct Ah {
 
 impl Ah {
     /// # Safety
-    /// `ah` came from here and was not given back.
+    /// `ah` was created here and is not destroyed.
     pub(crate) unsafe fn of<'a>(ah: *mut ibv_ah) -> &'a Self {
         // SAFETY: such pointers are to the first field.
         unsafe { &*ah.cast::<Self>() }
     }
 
-    /// The number by which completions name it.
+    /// The number that identifies it in completions.
     pub(crate) fn number(&self) -> u16 {
         self.ah.id().0
     }
 }
 
-/// Only the destination's GID and the port count, as for EFA.
+/// Only the destination's GID and the port are used, as for EFA.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
@@ -393,7 +393,7 @@ pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) 
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
@@ -415,7 +415,7 @@ pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded(-1)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
@@ -439,7 +439,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_create_ah_from_wc(
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     let mut attr = ibv_ah_attr::default();
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe {
         let context = Pd::of(pd).base.context;
         if ibv_init_ah_from_wc(context, port, wc, grh, &raw mut attr) != 0 {

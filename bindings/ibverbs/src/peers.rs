@@ -1,6 +1,6 @@
-//! A peer that never answers, or is the process itself, or to which only smaller packets pass, is
-//! told on standard error, once: what a program makes of the error (MPI says "internal error")
-//! tells nobody what to do.
+//! Reports a peer once on standard error if it never answers, is the process itself, or can only be
+//! reached with smaller packets: a program's own report of the error (MPI: "internal error") does
+//! not say what to do.
 
 use crate::settings::warn;
 use srd::{AsyncEvent, Endpoint};
@@ -10,21 +10,21 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Peers that are named; where more are silent, the first ones say enough.
+/// Most peers reported.
 const NAMED_MAX: usize = 8;
-/// UDP ports of the engines of a host.
+/// UDP ports used by the engines of a host.
 const PORTS: u16 = 256;
 
-/// Peers that were named.
+/// Peers reported so far.
 #[derive(Default)]
 pub(crate) struct Silent {
     told: Mutex<BTreeSet<(IpAddr, u16)>>,
-    /// Addresses to which only smaller packets pass, as was told.
+    /// Addresses reported for smaller packets.
     narrow: Mutex<BTreeSet<IpAddr>>,
 }
 
 impl Silent {
-    /// Tells of what somebody must mend, unless it was told of.
+    /// Reports an event that requires action, unless its peer was already reported.
     pub(crate) fn watch(&self, event: &AsyncEvent, port_base: u16, seconds: u64) {
         let text = match event {
             AsyncEvent::PeerUnreachable(peer) => self.silent(*peer, port_base, seconds),
@@ -37,14 +37,14 @@ impl Silent {
         }
     }
 
-    /// Whether the peer was not named yet, or why not.
+    /// Registers the peer; an error if it is not to be reported, with a final line if there is one.
     fn name(&self, peer: Endpoint) -> Result<(), Option<String>> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() > NAMED_MAX || !told.insert((peer.ip, peer.port)) {
             return Err(None);
         }
         if told.len() > NAMED_MAX {
-            return Err(Some("more peers cannot be reached; they are not named".to_owned()));
+            return Err(Some("more peers cannot be reached; they are not listed".to_owned()));
         }
         Ok(())
     }
@@ -55,24 +55,23 @@ impl Silent {
         }
         let (ip, port) = (peer.ip, peer.port);
         Some(format!(
-            "{ip}, UDP port {port}, is this process itself, and it has refused a request that was \
-             sent there: if another process was meant, that one has ended and this one has its \
-             place now; ask for the address of its successor, or start the whole job again"
+            "{ip}, UDP port {port}, is this process itself, and it refused a request sent to that \
+             address; if another process was meant, it has ended and this process has taken \
+             over its port: use the current address of the peer, or restart the whole job"
         ))
     }
 
-    /// The first change of an address is to smaller packets. Later ones, which may be to larger
-    /// ones again, are not told.
+    /// Only the first change of an address, which is to smaller packets, is reported.
     fn narrow(&self, ip: IpAddr, payload_max: u16) -> Option<String> {
         let mut told = self.narrow.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= NAMED_MAX || !told.insert(ip) {
             return None;
         }
         Some(format!(
-            "packets to {ip} have at most {payload_max} bytes of payload from now on: the way \
-             there, or the local link, carries only smaller packets, and longer messages \
-             end with status 6; mend the MTU of that way (larger packets are tried again \
-             now and then), or start the job again with SRD_MTU={payload_max} on all hosts"
+            "packets to {ip} are now limited to {payload_max} bytes of payload, because larger \
+             ones do not pass the path or the local link; longer messages end with status 6; \
+             correct the MTU of the path (larger packets are probed from time to time), or \
+             restart the job with SRD_MTU={payload_max} on all hosts"
         ))
     }
 
@@ -82,10 +81,10 @@ impl Silent {
         }
         let (ip, port, last) = (peer.ip, peer.port, port_base.saturating_add(PORTS - 1));
         Some(format!(
-            "{ip}, UDP port {port}, never answered in {seconds} s, and requests to it end with \
-             status 15: its program has ended, UDP ports {port_base} to {last} are blocked, or it \
-             has another SRD_PORT_BASE (smaller packets were tried, too); start \
-             `srd serve --ip {ip}` there, and `srd doctor {ip}` here tells which"
+            "{ip}, UDP port {port}, did not answer within {seconds} s (smaller packets were tried, \
+             too); requests to it end with status 15; either its program has ended, or UDP \
+             ports {port_base} to {last} are blocked, or it uses another SRD_PORT_BASE: to find \
+             out, run `srd serve --ip {ip}` on that host and `srd doctor {ip}` on this one"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Queue pairs: creation, states, end.
+//! Queue pairs: creation, state changes, destruction.
 
 use crate::{
     abi::{
@@ -46,16 +46,16 @@ pub(crate) struct Qp {
     pub opened: Arc<Opened>,
     pub cap: ibv_qp_cap,
     pub sig_all: bool,
-    /// Made for `ibv_wr_…`.
+    /// Created for the `ibv_wr_…` functions.
     extended: bool,
     /// RDMA writes may carry inline data.
     pub inline_write: bool,
     /// Requests whose completions were not polled.
     pub unpolled: Unpolled,
     sq_psn: AtomicU32,
-    /// The program wants to hear when the send queue has drained.
+    /// The program requested an event when the send queue has drained.
     pub drain_notice: AtomicBool,
-    /// Events given to the program and not acknowledged.
+    /// Events that the program received but did not acknowledge.
     pub events_open: AtomicU32,
     /// Guards `session`; held from `wr_start` to `wr_complete` or `wr_abort`.
     pub lock: UnsafeCell<libc::pthread_mutex_t>,
@@ -63,39 +63,39 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// Requests of one of its queues whose completions were not polled.
+    /// Number of requests of one queue whose completions were not polled.
     #[inline]
     pub(crate) fn unpolled(&self, side: Side) -> u32 {
         self.unpolled.count(&self.opened.polled, side)
     }
 
     /// # Safety
-    /// `qp` came from here and was not given back.
+    /// `qp` was created here and is not destroyed.
     pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a Self {
         // SAFETY: such pointers are to the first field of the first field.
         unsafe { &*qp.cast::<Self>() }
     }
 }
 
-/// How a queue pair is to be made, whichever call says so.
+/// Parameters of a new queue pair, whichever function creates it.
 struct Wanted<'a> {
     kind: QpType,
     base: &'a ibv_qp_init_attr,
     pd: *mut ibv_pd,
     extended: bool,
-    /// efadv's.
+    /// Flags of efadv.
     flags: i64,
 }
 
 impl<'a> Wanted<'a> {
-    /// Without anything that the extended calls add.
+    /// Parameters without the extended functions' additions.
     fn plain(kind: QpType, base: &'a ibv_qp_init_attr, pd: *mut ibv_pd) -> Self {
         Self { kind, base, pd, extended: false, flags: 0 }
     }
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_create_qp(
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 /// `ibv_create_qp_ex`.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn create_qp_ex(
     _context: *mut ibv_context,
@@ -125,14 +125,14 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     if i64::from(attr.qp_type) != IBV_QPT_UD {
         return errno::null(libc::EOPNOTSUPP);
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { create_from_ex(QpType::Ud, attr, 0) }
 }
 
 /// `efadv_create_driver_qp`, called by libefa.so.1.
 ///
 /// # Safety
-/// As efadv.
+/// As the efadv manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_create_driver_qp(
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn srd_efadv_create_driver_qp(
 /// `efadv_create_qp_ex`, called by libefa.so.1.
 ///
 /// # Safety
-/// As efadv: `efa` has `len` bytes.
+/// As the efadv manual page requires: `efa` has `len` bytes.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_create_qp_ex(
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     len: u32,
 ) -> *mut ibv_qp {
     const FLAGS: i64 = EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV | EFADV_QP_FLAGS_INLINE_WRITE;
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     let (Some(efa), attr) = (unsafe { read_tail(efa, len as usize) }, unsafe { &*attr }) else {
         return errno::null(libc::EINVAL);
     };
@@ -178,12 +178,12 @@ pub unsafe extern "C" fn srd_efadv_create_qp_ex(
     {
         return errno::null(libc::EOPNOTSUPP);
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { create_from_ex(QpType::Srd, attr, i64::from(efa.flags)) }
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn create_from_ex(kind: QpType, attr: &ibv_qp_init_attr_ex, flags: i64) -> *mut ibv_qp {
     const SENDS: i64 = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     const RDMA: i64 =
@@ -195,7 +195,7 @@ unsafe fn create_from_ex(kind: QpType, attr: &ibv_qp_init_attr_ex, flags: i64) -
     if mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         return errno::null(libc::EINVAL);
     }
-    // Without any operation, too.
+    // Also if no operation is listed.
     let extended = mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
     let send_ops = if extended { attr.send_ops_flags as i64 } else { 0 };
     let offered = if kind == QpType::Srd { SENDS | RDMA } else { SENDS };
@@ -213,7 +213,7 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
     if base.send_cq.is_null() || base.recv_cq.is_null() || !base.srq.is_null() {
         return errno::null(libc::EINVAL);
     }
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     let (domain, send_cq, recv_cq) =
         unsafe { (Pd::of(pd), Cq::of(base.send_cq), Cq::of(base.recv_cq)) };
     let limits = domain.pd.device().attr();
@@ -228,7 +228,7 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
     }
     let mut init = QpInit::srd(&send_cq.cq, &recv_cq.cq);
     init.kind = kind;
-    // A queue that the program does not use has no depth in verbs.
+    // Verbs allows a depth of 0 for a queue that the program does not use.
     (init.sq_depth, init.rq_depth) = (cap.max_send_wr.max(1), cap.max_recv_wr.max(1));
     init.send_sges_max = cap.max_send_sge.max(1);
     init.recv_sges_max = cap.max_recv_sge.max(1);
@@ -280,10 +280,10 @@ unsafe fn create(wanted: &Wanted<'_>) -> *mut ibv_qp {
     made.cast()
 }
 
-/// The form for `ibv_wr_…`, if it was asked for.
+/// The extended interface (`ibv_wr_…`), if it was requested at creation.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 /// `efadv_qp_from_ibv_qp_ex`, called by libefa.so.1.
 ///
 /// # Safety
-/// As efadv.
+/// As the efadv manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn srd_efadv_qp_from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut efadv_qp {
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn srd_efadv_qp_from_ibv_qp_ex(qp: *mut ibv_qp_ex) -> *mut
     (&raw const unsafe { Qp::of(qp.cast()) }.efadv).cast_mut()
 }
 
-/// Attributes that a move needs, and those that it allows besides. EFA's table.
+/// Attributes that a state change requires, and those it permits in addition. As for EFA.
 fn allowed(from: QpState, to: QpState, kind: QpType) -> Option<(i64, i64)> {
     let rnr = if kind == QpType::Srd { IBV_QP_RNR_RETRY } else { 0 };
     Some(match (from, to) {
@@ -319,7 +319,7 @@ fn allowed(from: QpState, to: QpState, kind: QpType) -> Option<(i64, i64)> {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_modify_qp(
@@ -363,12 +363,12 @@ pub unsafe extern "C" fn ibv_modify_qp(
     if to == QpState::Reset {
         forget_completions(this);
     }
-    // SAFETY: programs read the state without a lock; so does verbs' own library write it.
+    // SAFETY: programs read the state without a lock, and rdma-core writes it without one.
     unsafe { (&raw mut (*qp).state).write(number_of(to)) };
     0
 }
 
-/// Completions of the queue pair that were taken from the device but not yet polled.
+/// Drops completions of the queue pair that were taken from the device but not polled.
 fn forget_completions(this: &Qp) {
     let plain = &this.base.base;
     for cq in [plain.send_cq, plain.recv_cq] {
@@ -379,7 +379,7 @@ fn forget_completions(this: &Qp) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_query_qp(
@@ -435,10 +435,10 @@ pub unsafe extern "C" fn ibv_query_qp(
     0
 }
 
-/// Waits, as verbs demands, until every asynchronous event of the queue pair was acknowledged.
+/// Waits, as verbs requires, until every asynchronous event of the queue pair was acknowledged.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
@@ -456,7 +456,7 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let pd = this.base.base.pd;
     let (cqs, qpn) = ([this.base.base.send_cq, this.base.base.recv_cq], this.qp.qpn());
     drop(this);
-    // After the device has forgotten it: nothing new can come.
+    // The device has removed the queue pair, so that no new completion can arrive.
     for cq in cqs {
         // SAFETY: a queue pair's completion queues cannot be destroyed before it.
         unsafe { Cq::of(cq) }.forget(qpn);
@@ -466,10 +466,10 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     0
 }
 
-/// Blocks of 128 bytes arrive whole and once where segments end on such blocks.
+/// Aligned blocks of 128 bytes arrive whole and exactly once if segments end on such blocks.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[unsafe(no_mangle)]
 #[guarded]
 pub unsafe extern "C" fn ibv_query_qp_data_in_order(
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(
     _op: c_int,
     flags: u32,
 ) -> c_int {
-    /// `IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS`, and the bit of aligned blocks in the answer.
+    /// `IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS`, and the result bit for aligned blocks.
     const RETURN_CAPS: u32 = 1;
     const ALIGNED_128_BYTES: c_int = 2;
     // SAFETY: a live queue pair.

@@ -1,5 +1,5 @@
-//! Two devices in one process, as with two network cards. Slots belong to addresses, so the first
-//! queue pairs of both devices have one number: everything must be kept by device and number.
+//! Two devices in one process, as with two NICs. Slots are assigned per address, so the first queue
+//! pairs of both devices have the same number: all state must be kept per device and number.
 
 use crate::{
     abi::{
@@ -26,18 +26,18 @@ use std::{
 const QKEY: u32 = 0x1111;
 /// Depth of the queues.
 const DEPTH: u32 = 4;
-/// Bounds a test that would hang; nothing is expected of it.
+/// Limit for a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An address of the loopback network that no other process uses at the moment, so that the first
-/// device there has slot 0.
+/// A loopback address that no other process uses at the moment, so that its first device gets slot
+/// 0.
 fn address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high | 0x80, low, NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// A device with one queue pair, ready to send.
+/// A device with one queue pair in RTS.
 struct Rail {
     ip: IpAddr,
     context: *mut ibv_context,
@@ -51,7 +51,7 @@ impl Rail {
         Self::with_number(None)
     }
 
-    /// With this number of its queue pair.
+    /// A rail whose queue pair has this number.
     fn with_number(number: Option<u32>) -> Self {
         let ip = address();
         // SAFETY: the calls follow the rules of verbs, here and below.
@@ -62,7 +62,7 @@ impl Rail {
             let pd = ibv_alloc_pd(context);
             let cq = ibv_create_cq(context, 64, ptr::null_mut(), ptr::null_mut(), 0);
             let mut qp = queue_pair(pd, cq);
-            // Numbers may begin anywhere.
+            // Numbers may start anywhere.
             let mut spare = Vec::new();
             while number.is_some_and(|number| (*qp).qp_num != number) {
                 assert!(spare.len() < 256, "no queue pair has that number");
@@ -107,7 +107,7 @@ impl Rail {
         assert_eq!(unsafe { post_recv(self.qp, &raw mut wr, &mut ptr::null_mut()) }, 0);
     }
 
-    /// Posts an empty message; the result of the post.
+    /// Posts an empty message and returns the result.
     fn send(&self, ah: *mut ibv_ah, to: &Self) -> i32 {
         // SAFETY: numbers and null pointers make a request.
         let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
@@ -161,13 +161,13 @@ unsafe fn queue_pair(pd: *mut ibv_pd, cq: *mut ibv_cq) -> *mut ibv_qp {
         qp_type: int(IBV_QPT_DRIVER),
         sq_sig_all: 1,
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     let qp = unsafe { srd_efadv_create_driver_qp(pd, &raw mut init, 0) };
     assert!(!qp.is_null());
     qp
 }
 
-/// Two devices whose queue pairs have one number.
+/// Two devices whose queue pairs have the same number.
 fn rails() -> [Rail; 2] {
     let first = Rail::new();
     let second = Rail::with_number(Some(first.number()));
@@ -229,7 +229,7 @@ fn what_one_device_polls_makes_no_room_in_the_queue_of_the_other() {
         assert!(began.elapsed() < PATIENCE, "the device is not done");
         std::thread::yield_now();
     }
-    // Both directions of the other device are polled.
+    // The other device's sends and receives are polled.
     for _ in 0..2 * DEPTH {
         b.poll();
     }

@@ -14,7 +14,7 @@ use std::slice;
 /// `ibv_post_recv`.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,

@@ -1,5 +1,5 @@
-//! How completions name senders: by the address handle that the receiving queue pair's own domain
-//! has for them. The device knows handles of all domains; a domain without one is told the GID.
+//! Identifies senders in completions by the address handle of the receiving queue pair's own
+//! domain. The device knows handles of all domains; a domain without one gets the sender's GID.
 
 use crate::events::Queues;
 use srd::{AhId, Qpn, WorkCompletion};
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Numbers of address handles have 16 bits.
 const HANDLES: usize = 1 << 16;
 
-/// Queue pairs of one device: their numbers differ in the low byte, the index.
+/// Queue pairs of one device: the low byte of their numbers is the index.
 const QUEUES: usize = 1 << 8;
 
-/// The families of domains that the queue pairs and the address handles of one open device are of.
+/// For each queue pair and address handle of one open device, the family of its domain.
 pub(crate) struct Senders {
-    /// By index of the queue pair. Stale entries are of queue pairs that are gone, whose
-    /// completions are dropped.
+    /// By index of the queue pair. Entries of destroyed queue pairs remain; their completions are
+    /// dropped.
     queues: [AtomicU32; QUEUES],
-    /// By number of the handle; 0: none.
+    /// By number of the handle; 0 = none.
     handles: Box<[AtomicU32]>,
 }
 
@@ -30,17 +30,17 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// A queue pair was made in a domain of this family.
+    /// Records the domain family of a new queue pair.
     pub(crate) fn qp_add(&self, qpn: Qpn, family: u32) {
         self.queues[usize::from(qpn.index())].store(family, Ordering::Relaxed);
     }
 
-    /// A handle is of this family from now on.
+    /// Records the domain family of an address handle.
     pub(crate) fn ah_set(&self, ah: AhId, family: u32) {
         self.handles[usize::from(ah.0)].store(family, Ordering::Relaxed);
     }
 
-    /// The number of the sender's address handle in the domain of the queue pair that received.
+    /// The sender's address handle in the domain of the receiving queue pair, by number.
     #[inline]
     pub(crate) fn ah_of(&self, queues: &Queues, c: &WorkCompletion) -> AhId {
         if c.src_ah == AhId::UNKNOWN {
@@ -54,7 +54,7 @@ impl Senders {
     }
 }
 
-/// Another domain knows the sender; this one may know it under another number.
+/// The handle belongs to another domain; this one may have a handle with another number.
 #[cold]
 fn elsewhere(queues: &Queues, c: &WorkCompletion) -> AhId {
     c.src_ip.and_then(|ip| queues.handle_of(c.qpn, ip)).unwrap_or(AhId::UNKNOWN)

@@ -1,38 +1,37 @@
-//! What the environment says. Everything is optional; a variable `SRD_…` that nobody knows, or a
-//! value that makes no sense, is named once on standard error.
+//! Settings from the environment. All are optional; an unknown variable `SRD_…` or an invalid value
+//! is reported once on standard error.
 
 use crate::peers::Silent;
 use srd::{DeviceConfig, PathPolicy, Progress};
 use std::{env, fmt::Display, net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
-/// Vendor and part number unless told otherwise: none, because this is no vendor's hardware.
+/// Default vendor and part number: none, because this is no vendor's hardware.
 const NO_ID: u32 = 0;
 
-/// Payload bytes of a packet at most, unless told otherwise: as EFA devices have. Programs size
-/// their pools of receive buffers by it.
+/// Default of the largest payload of a packet: that of EFA devices. Programs size their pools of
+/// receive buffers by it.
 const MTU_MAX_DEFAULT: u16 = 8928;
 
-/// How long a program does not poll before the device's thread drives.
+/// Time without a poll by the program after which the device's thread takes over.
 const IDLE: Duration = Duration::from_micros(300);
 
 /// How long a peer may be silent while it owes an answer, in seconds, before requests to it end
-/// with status 13 (or 15, if it never answered). Longer than the device's own 5 s: the peer is no
-/// card but a process, and where more programs spin than there are processors, one was seen to get
-/// none for 5.4 s.
+/// with status 13 (or 15, if it never answered). Longer than the device's default of 5 s: the peer
+/// is a process, and on overcommitted processors one was seen to get no CPU time for 5.4 s.
 const PEER_SILENT_MAX_S: u64 = 20;
 
-/// The variables, with what they are for.
+/// The variables and their purpose.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("SRD_INTERFACE", "network interfaces to offer as devices, by name, with commas in between"),
-    ("SRD_IP", "the same by address"),
-    ("SRD_MTU", "payload bytes of one packet (default: what the link carries, 8928 at most)"),
-    ("SRD_PATHS", "paths to spray over: a power of two up to 256 (default 64)"),
+    ("SRD_INTERFACE", "network interfaces to offer as devices: names separated by commas"),
+    ("SRD_IP", "the same, by IP address"),
+    ("SRD_MTU", "most payload bytes per packet (default: as the link permits, at most 8928)"),
+    ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
     ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),
-    ("SRD_PORT_BASE", "first of the 256 UDP ports of engines; the same on all hosts"),
+    ("SRD_PORT_BASE", "first of the engines' 256 UDP ports; must be the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),
     ("SRD_PART_ID", "part number that the device reports (default 0; EFA: 0xefa0 to 0xefa4)"),
-    ("SRD_STATS_DIR", "folder where each process leaves its figures at its end"),
+    ("SRD_STATS_DIR", "folder to which each process writes its statistics at exit"),
     ("SRD_VERBS_DIR", "folder with libibverbs.so.1 and libefa.so.1 (for `srd run`)"),
 ];
 
@@ -50,7 +49,7 @@ pub(crate) struct Settings {
     pub part_id: u32,
 }
 
-/// The settings, read once.
+/// The settings, parsed once.
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -75,7 +74,7 @@ pub(crate) fn settings() -> &'static Settings {
 }
 
 impl Settings {
-    /// How to open the device at `ip`.
+    /// Configuration of the device at `ip`.
     pub(crate) fn device_config(&self, ip: IpAddr) -> DeviceConfig {
         let mut config = DeviceConfig::ip(ip);
         config.progress = Progress::Shared { idle: IDLE };
@@ -100,14 +99,14 @@ impl Settings {
         let (silent, base) = (Silent::default(), config.port_base);
         config.watch = Some(Box::new(move |event| silent.watch(event, base, PEER_SILENT_MAX_S)));
         if self.mtu.is_none() {
-            // No more than EFA has, although the loopback interface would carry it.
+            // No more than EFA, although the loopback interface would permit it.
             config.mtu_max = Some(MTU_MAX_DEFAULT);
         }
         config
     }
 }
 
-/// Says something to the user, on standard error.
+/// Prints a warning to standard error.
 pub(crate) fn warn(text: &str) {
     eprintln!("srd: {text}");
 }

@@ -1,10 +1,10 @@
-//! What has no meaning on a software SRD device: every call answers `EOPNOTSUPP`, and the library
-//! is complete for programs and libraries that are linked against all of verbs.
+//! Verbs functions without a meaning on a software SRD device: every call fails with `EOPNOTSUPP`.
+//! They exist so that programs and libraries linked against all of verbs can be loaded.
 
 use crate::errno;
 use libc::{c_int, c_void};
 
-/// A function that gives a number: the code itself.
+/// A function that returns a number: the error code.
 macro_rules! number {
     ($($name:ident)*) => {
         $(#[doc = "Not supported."]
@@ -15,7 +15,7 @@ macro_rules! number {
     };
 }
 
-/// A function that gives an object: none, with the code in `errno`.
+/// A function that returns an object: null, with the code in `errno`.
 macro_rules! object {
     ($($name:ident)*) => {
         $(#[doc = "Not supported."]
@@ -26,7 +26,7 @@ macro_rules! object {
     };
 }
 
-/// A function that gives nothing.
+/// A function without a result.
 macro_rules! nothing {
     ($($name:ident)*) => {
         $(#[doc = "Does nothing."]
@@ -64,7 +64,7 @@ nothing! {
     ibv_register_driver
 }
 
-/// Memory is never pinned, so `fork` needs no preparation.
+/// Memory is never pinned, so that `fork` needs no preparation.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_fork_init() -> c_int {
     0
@@ -91,13 +91,13 @@ pub extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
 /// For function tables.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 pub(crate) unsafe extern "C" fn not_supported() -> c_int {
     libc::EOPNOTSUPP
 }
 
-/// For places of function tables whose type does not matter: the answer is read as a number.
+/// For slots of function tables whose type does not matter: the result is read as a number.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 pub(crate) unsafe extern "C" fn unsupported() {}

@@ -1,8 +1,8 @@
-//! A folder that looks like the part of sysfs which programs read about a device.
+//! A folder that imitates the part of sysfs that programs read about a device.
 //!
-//! libfabric wants the version of the verbs interface, and a PCI address with a driver; hwloc (in
-//! MPI libraries) must know that PCI device, so a real one of this host is named where there is
-//! one: that of the interface, else any with a driver.
+//! libfabric reads the version of the verbs interface, and a PCI address with a driver; hwloc (in
+//! MPI libraries) must know that PCI device. Therefore a real one of this host is named if
+//! possible: the interface's, else any with a driver.
 
 use std::{
     ffi::OsString,
@@ -16,16 +16,16 @@ use std::{
     sync::OnceLock,
 };
 
-/// Version of the interface between verbs and the kernel that the tree names.
+/// Version of the interface between verbs and the kernel that the tree reports.
 const ABI_VERSION: &str = "6\n";
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
-/// Name of the PCI device where the host shows none.
+/// PCI address if the host has no PCI device.
 const PCI_NONE: &str = "0000:00:00.0";
 
-/// Environment variable by which verbs programs are told of another sysfs.
+/// Environment variable that tells verbs programs of another sysfs.
 pub const SYSFS_PATH: &str = "SYSFS_PATH";
 
-/// A device as the tree shows it.
+/// A device to be described in the tree.
 pub(crate) struct Entry<'a> {
     pub name: &'a str,
     pub uverbs: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct Entry<'a> {
     pub fw_ver: &'a str,
 }
 
-/// Root of the tree. A variable that is set already is respected: the caller has a tree.
+/// Root of the tree. If the variable is already set, its tree is used.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| match std::env::var_os(SYSFS_PATH) {
@@ -44,8 +44,8 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// A folder of this user's that nobody else can write to: the same for all processes, so that it is
-/// written once; where somebody else was quicker with that name, one with a name of its own.
+/// A folder that only this user can write to. It is shared by all processes of the user, so that it
+/// is written once; if the name is taken by another user, a folder with a random name.
 fn own_root() -> PathBuf {
     let shared = Path::new("/dev/shm");
     let base = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
@@ -57,7 +57,7 @@ fn own_root() -> PathBuf {
     fresh(&base).unwrap_or(path)
 }
 
-/// Makes a folder with a random name that only this user can enter.
+/// Creates a folder with a random name that only this user can enter.
 fn fresh(base: &Path) -> Option<PathBuf> {
     let template = base.join("srd-verbs-XXXXXX");
     let mut name =
@@ -68,14 +68,14 @@ fn fresh(base: &Path) -> Option<PathBuf> {
     (!made.is_null()).then(|| OsString::from_vec(name).into())
 }
 
-/// Makes the folder if it is not there, and sees to it that nobody but this user (or root) can put
-/// anything in: what is written there must not follow somebody else's links.
+/// Creates the folder if necessary, and checks that only this user (or root) can write to it, since
+/// files must not be written through another user's links.
 fn ready(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
-    // Of the entry itself: a link is no folder.
+    // The entry itself: a link is refused.
     let found = fs::symlink_metadata(path)?;
     // SAFETY: no memory is passed; the call cannot fail.
     let own = found.uid() == unsafe { libc::getuid() } || found.uid() == 0;
@@ -89,7 +89,7 @@ fn ready(path: &Path) -> io::Result<()> {
     ))
 }
 
-/// Writes the tree. What is there already is left as it is.
+/// Writes the tree; existing files are kept.
 pub(crate) fn write(entry: &Entry<'_>) -> io::Result<()> {
     let root = root();
     ready(root)?;
@@ -120,13 +120,13 @@ pub(crate) fn write(entry: &Entry<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes as sysfs shows GUIDs and GIDs: groups of four digits.
+/// Bytes in sysfs format for GUIDs and GIDs: groups of four digits.
 fn quads(bytes: &[u8]) -> String {
     let group = |pair: &[u8]| format!("{:02x}{:02x}", pair[0], pair[1]);
     bytes.chunks_exact(2).map(group).collect::<Vec<_>>().join(":")
 }
 
-/// Writes a file unless it holds that already; readers see the old or the new one, whole.
+/// Replaces a file atomically unless it already has this content.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
@@ -136,13 +136,13 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     }
     let mut name = OsString::from(path);
     name.push(format!(".{}", std::process::id()));
-    // Left behind by a process of this number that was killed.
+    // May exist if a process with this id was killed.
     let _ = fs::remove_file(&name);
     fs::File::options().write(true).create_new(true).open(&name)?.write_all(text.as_bytes())?;
     fs::rename(&name, path)
 }
 
-/// Links, unless another process was quicker.
+/// Creates a link unless it exists already.
 fn link(to: &Path, at: &Path) -> io::Result<()> {
     match symlink(to, at) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -164,14 +164,14 @@ fn pci_of(interface: &str) -> Option<PathBuf> {
     parents.chain(all).find(|p| is_pci_address(p) && p.join("driver").exists())
 }
 
-/// Whether the last part of the path is a PCI address: dddd:bb:dd.f.
+/// Whether the last component of the path is a PCI address: dddd:bb:dd.f.
 fn is_pci_address(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return false };
     let parts: Vec<_> = name.split([':', '.']).map(str::len).collect();
     parts == [4, 2, 2, 1] && name.chars().all(|c| c.is_ascii_hexdigit() || ":.".contains(c))
 }
 
-/// A PCI device for a host that shows none.
+/// A PCI device for a host without one.
 fn made_up(root: &Path) -> io::Result<PathBuf> {
     let driver = root.join("bus/pci/drivers/srd");
     fs::create_dir_all(&driver)?;

@@ -1,9 +1,9 @@
-//! Structures that grew from version to version: the caller's may be shorter or longer than ours.
+//! Versioned structures: the caller's may be shorter or longer than ours.
 
 use std::ptr;
 
-/// Reads a structure of `len` bytes: what it lacks is zero. `None` if it is null or empty, or has
-/// something in fields that are not known here.
+/// Reads a structure of `len` bytes; missing fields are zero. `None` if it is null or empty, or has
+/// a value in fields unknown here.
 ///
 /// # Safety
 /// `from` is null or has `len` bytes; `T` consists of numbers only.
@@ -20,7 +20,7 @@ pub(crate) unsafe fn read_tail<T: Default + Copy>(from: *const T, len: usize) ->
     rest.then_some(value)
 }
 
-/// Writes a structure of `len` bytes: what is not known here becomes zero.
+/// Writes a structure of `len` bytes; fields unknown here become zero.
 ///
 /// # Safety
 /// `to` has `len` bytes.

@@ -1,9 +1,9 @@
-//! Names of numbers, and the arithmetic of link rates.
+//! Names of constants, and the arithmetic of link rates.
 
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 
-/// The text with that number, else the last one.
+/// The name with that number, else the last one.
 fn pick(names: &[&'static CStr], number: c_int) -> *const c_char {
     let last = names.len() - 1;
     names[usize::try_from(number).map_or(last, |n| n.min(last))].as_ptr()
@@ -119,7 +119,7 @@ const RATES: [(c_int, c_int, c_int); 18] = [
     (18, -1, 309_375),
     (19, 11, 28_125),
 ];
-/// As fast as the port.
+/// Rate code 0: the port's rate.
 const RATE_MAX: c_int = 0;
 
 fn rate(find: impl Fn(&(c_int, c_int, c_int)) -> bool) -> Option<(c_int, c_int, c_int)> {

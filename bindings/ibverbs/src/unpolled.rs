@@ -1,10 +1,11 @@
-//! Requests whose completions the program has not polled. As with EFA, a place in a queue is free
-//! when the completion was polled, not when the device is done: programs that count rely on that.
+//! Requests whose completions were not polled. As with EFA, a place in a queue becomes free when
+//! the completion is polled, not when the device has executed the request; programs rely on that
+//! count.
 
 use srd::{CompletionOp, Qpn, WorkCompletion};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Queue pairs of one device: their numbers differ in the low byte, the index.
+/// Queue pairs of one device: the low byte of their numbers is the index.
 const QUEUES: usize = 1 << 8;
 
 /// The queues of a queue pair.
@@ -14,8 +15,8 @@ pub(crate) enum Side {
     Recv = 1,
 }
 
-/// Completions of one open device that were polled so far, by the index of the queue pair: of
-/// sends, and of receives.
+/// Completions of one open device polled so far, by index of the queue pair: of sends, and of
+/// receives.
 pub(crate) struct Polled([[AtomicU32; 2]; QUEUES]);
 
 impl Default for Polled {
@@ -25,13 +26,13 @@ impl Default for Polled {
 }
 
 impl Polled {
-    /// The program has polled a completion.
+    /// Counts a completion that the program polled.
     #[inline]
     pub(crate) fn add(&self, c: &WorkCompletion) {
         let side = match c.op {
             CompletionOp::Send | CompletionOp::Read | CompletionOp::Write => Side::Send,
             CompletionOp::Recv | CompletionOp::RecvRdmaImm => Side::Recv,
-            // Took no request.
+            // Consumed no request.
             CompletionOp::RecvUnsolicited => return,
         };
         self.of(c.qpn)[side as usize].fetch_add(1, Ordering::Release);
@@ -43,38 +44,38 @@ impl Polled {
     }
 }
 
-/// Requests of one queue pair.
+/// Counts the unpolled requests of one queue pair.
 pub(crate) struct Unpolled {
     qpn: Qpn,
-    /// Posted, in the count that [`Polled`] goes on with.
+    /// Requests posted, starting from the value of [`Polled`] at creation.
     posted: [AtomicU32; 2],
 }
 
 impl Unpolled {
-    /// Of a new queue pair.
+    /// For a new queue pair.
     pub(crate) fn new(qpn: Qpn, polled: &Polled) -> Self {
         let new = Self { qpn, posted: [const { AtomicU32::new(0) }; 2] };
         new.forget(polled);
         new
     }
 
-    /// Requests were posted.
+    /// Counts posted requests.
     #[inline]
     pub(crate) fn add(&self, side: Side, n: u32) {
         self.posted[side as usize].fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Requests without polled completions.
+    /// Number of requests whose completions were not polled.
     #[inline]
     pub(crate) fn count(&self, polled: &Polled, side: Side) -> u32 {
-        // In this order: what was polled had been posted before.
+        // Read in this order: a polled request was posted before.
         let polled = polled.of(self.qpn)[side as usize].load(Ordering::Acquire);
         let n = self.posted[side as usize].load(Ordering::Relaxed).wrapping_sub(polled);
-        // A poll may be counted before its post: half of all numbers are below zero.
+        // A poll may be counted before its post: values above half of the range are negative.
         if n > u32::MAX / 2 { 0 } else { n }
     }
 
-    /// No completion comes any more.
+    /// No further completion will come: all requests count as polled.
     pub(crate) fn forget(&self, polled: &Polled) {
         for (posted, polled) in self.posted.iter().zip(polled.of(self.qpn)) {
             posted.store(polled.load(Ordering::Relaxed), Ordering::Relaxed);

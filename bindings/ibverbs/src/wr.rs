@@ -1,6 +1,6 @@
 //! Posting sends: `ibv_post_send`, and the calls `ibv_wr_…` that build requests piece by piece.
 //!
-//! Between `wr_start` and `wr_complete` requests are collected; they are posted all or none.
+//! Requests are collected from `wr_start` to `wr_complete`, and posted either all or none.
 
 use crate::{
     abi::{efadv_qp, ibv_ah, ibv_data_buf, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge},
@@ -16,7 +16,7 @@ use srd::{
 use srd_guard::guarded;
 use std::{ptr, slice};
 
-/// Local data of a request that is being built.
+/// Local data of a request under construction.
 #[derive(Clone, Copy)]
 struct Local {
     sges: [Sge; SEND_SGES_MAX],
@@ -39,7 +39,7 @@ impl Default for Local {
 }
 
 impl Local {
-    /// Takes a list of pieces, unless there are too many.
+    /// Sets the list of buffers, unless there are too many.
     fn sges_set(&mut self, list: &[ibv_sge]) -> Result<(), c_int> {
         let places = self.sges.get_mut(..list.len()).ok_or(libc::EINVAL)?;
         for (to, from) in places.iter_mut().zip(list) {
@@ -49,7 +49,7 @@ impl Local {
         Ok(())
     }
 
-    /// Appends bytes, unless they are more than `max` then.
+    /// Appends bytes, unless the total would exceed `max`.
     ///
     /// # Safety
     /// `len` bytes are there.
@@ -74,7 +74,7 @@ impl Local {
     }
 }
 
-/// A request that is being built.
+/// A request under construction.
 #[derive(Clone, Copy)]
 struct Building {
     wr_id: u64,
@@ -89,7 +89,7 @@ struct Building {
 }
 
 impl Building {
-    /// As the device takes it.
+    /// The request in the device's format.
     ///
     /// # Safety
     /// The address handle is not null, and lives.
@@ -97,7 +97,7 @@ impl Building {
         SendWr {
             wr_id: self.wr_id,
             op: self.op,
-            // SAFETY: as promised by the caller.
+            // SAFETY: required of the caller.
             ah: unsafe { &Ah::of(self.ah).ah },
             dst_qpn: Qpn(self.qpn),
             qkey: self.qkey,
@@ -108,7 +108,7 @@ impl Building {
         }
     }
 
-    /// Hands all of them to the device's queue, or none.
+    /// Enqueues all of the requests, or none.
     ///
     /// # Safety
     /// Each address handle is null or lives.
@@ -129,15 +129,15 @@ impl Building {
     }
 }
 
-/// What `ibv_wr_…` has collected since `wr_start`.
+/// Requests collected by `ibv_wr_…` since `wr_start`.
 #[derive(Default)]
 pub(crate) struct Session {
     requests: Vec<Building>,
-    /// The first thing that was wrong.
+    /// The first error.
     error: c_int,
 }
 
-/// Releases the lock of a queue pair's session when it goes.
+/// Unlocks a queue pair's session when dropped.
 struct Unlock<'a>(&'a Qp);
 
 impl Drop for Unlock<'_> {
@@ -147,7 +147,7 @@ impl Drop for Unlock<'_> {
     }
 }
 
-/// The checks that EFA's library makes of every send request.
+/// The checks that EFA's library applies to every send request.
 fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     let flags = i64::from(flags);
     if !matches!(qp.qp.state(), QpState::Rts | QpState::Sqd)
@@ -162,7 +162,8 @@ fn check(qp: &Qp, flags: c_uint, before: usize) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Posts a list of requests up to the first that fails, which `bad` names; then rings once.
+/// Posts a list of requests up to the first that fails, which `bad` returns; then rings the
+/// doorbell.
 ///
 /// # Safety
 /// `wr` and what `next` gives are valid requests or null, `bad` is a place for one, and `post` may
@@ -196,7 +197,7 @@ pub(crate) unsafe fn post_list<T>(
 /// `ibv_post_send`: messages only; RDMA needs `ibv_wr_…`, as with EFA.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
@@ -220,7 +221,7 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
         IBV_WR_SEND_WITH_IMM => Opcode::SendImm,
         _ => return Err(libc::EINVAL),
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     let list = unsafe { list_of(wr.sg_list, usize::try_from(wr.num_sge).unwrap_or(usize::MAX))? };
     let mut local = Local::default();
     if i64::from(wr.send_flags) & IBV_SEND_INLINE != 0 {
@@ -248,11 +249,11 @@ unsafe fn post_one(qp: &Qp, wr: &ibv_send_wr) -> Result<(), c_int> {
         qkey: wr.remote_qkey,
         local,
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: required of the caller.
     unsafe { Building::enqueue(slice::from_ref(&request), qp) }
 }
 
-/// A list of a program's.
+/// A list passed by the program.
 ///
 /// # Safety
 /// `from` has `n` entries.
@@ -265,7 +266,7 @@ unsafe fn list_of<'a, T>(from: *const T, n: usize) -> Result<&'a [T], c_int> {
     }
 }
 
-/// The table of functions around the plain queue pair.
+/// The function table around the plain queue pair.
 pub(crate) const fn table(base: ibv_qp) -> ibv_qp_ex {
     ibv_qp_ex {
         base,
@@ -297,21 +298,21 @@ pub(crate) const fn table(base: ibv_qp) -> ibv_qp_ex {
     }
 }
 
-/// efadv's table.
+/// efadv's function table.
 pub(crate) const EFADV: efadv_qp =
     efadv_qp { comp_mask: 0, wr_set_processing_hints: processing_hints };
 
-/// Hints about bursts mean nothing to software.
+/// Hints about bursts have no effect.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
 
-/// The session that this thread has started.
+/// The session started by this thread.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
     // SAFETY: a live queue pair, locked since `wr_start`; the lock guards the session.
     unsafe {
@@ -321,7 +322,7 @@ unsafe fn session<'a>(qp: *mut ibv_qp_ex) -> (&'a Qp, &'a mut Session) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     // SAFETY: a live queue pair; the mutex was initialised and is never moved.
@@ -334,12 +335,12 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
-    // Whoever completes holds the lock, since `wr_start`; released also if this panics.
+    // The lock is held since `wr_start` and released here, also if this panics.
     let unlock = Unlock(this);
     let mut result = session.error;
     let posted = result == 0 && !session.requests.is_empty();
@@ -356,7 +357,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // SAFETY: a session was started, hence the lock is held.
@@ -367,10 +368,10 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Begins the next request of the session.
+/// Starts the next request of the session.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn begin(qp: *mut ibv_qp_ex, op: Opcode, rkey: u32, raddr: u64, imm: u32) {
     // SAFETY: a session was started; its owner has written number and flags.
     let (this, session, wr_id, flags) = unsafe {
@@ -397,10 +398,10 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: Opcode, rkey: u32, raddr: u64, imm: u32)
     });
 }
 
-/// Changes the request that was begun last.
+/// Changes the latest request of the session.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 unsafe fn change(qp: *mut ibv_qp_ex, set: impl FnOnce(&Qp, &mut Building) -> Result<(), c_int>) {
     // SAFETY: a session was started.
     let (this, session) = unsafe { session(qp) };
@@ -412,7 +413,7 @@ unsafe fn change(qp: *mut ibv_qp_ex, set: impl FnOnce(&Qp, &mut Building) -> Res
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
@@ -420,7 +421,7 @@ unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
     // SAFETY: within a session.
@@ -428,7 +429,7 @@ unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm: u32) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
@@ -436,7 +437,7 @@ unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
     // SAFETY: within a session.
@@ -444,17 +445,17 @@ unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, imm: u32) {
     // SAFETY: within a session.
     unsafe { begin(qp, Opcode::WriteImm, rkey, addr, imm) };
 }
 
-/// Operations that were not granted when the queue pair was made.
+/// An operation that was not granted at creation.
 ///
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
     // SAFETY: within a session.
@@ -462,7 +463,7 @@ unsafe extern "C" fn no_such_wr(qp: *mut ibv_qp_ex) {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded(look)]
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     let set = |_: &Qp, wr: &mut Building| {
@@ -474,7 +475,7 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
     let one = [ibv_sge { addr, length, lkey }];
@@ -483,14 +484,14 @@ unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, n: size_t, list: *const ibv_sge) {
     // SAFETY: within a session; the list has `n` entries.
     unsafe { change(qp, |qp, wr| sges_set(qp, wr, list_of(list, n)?)) };
 }
 
-/// RDMA takes one piece, messages as many as the queue pair was made for.
+/// RDMA takes one buffer, messages as many as the queue pair was created for.
 fn sges_set(qp: &Qp, wr: &mut Building, list: &[ibv_sge]) -> Result<(), c_int> {
     let rdma = !matches!(wr.op, Opcode::Send | Opcode::SendImm);
     let max = if rdma { 1 } else { qp.cap.max_send_sge as usize };
@@ -501,7 +502,7 @@ fn sges_set(qp: &Qp, wr: &mut Building, list: &[ibv_sge]) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) {
     let one = [ibv_data_buf { addr, length }];
@@ -510,7 +511,7 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
 }
 
 /// # Safety
-/// As verbs.
+/// As the verbs manual page requires.
 #[guarded]
 unsafe extern "C" fn wr_set_inline_data_list(
     qp: *mut ibv_qp_ex,
@@ -524,7 +525,7 @@ unsafe extern "C" fn wr_set_inline_data_list(
 /// # Safety
 /// Each entry's bytes are there.
 unsafe fn inline_set(qp: &Qp, wr: &mut Building, list: &[ibv_data_buf]) -> Result<(), c_int> {
-    // As EFA has it: RDMA writes take such data only where the queue pair was made for it.
+    // As for EFA: RDMA writes take inline data only if the queue pair was created for it.
     let write = matches!(wr.op, Opcode::Write | Opcode::WriteImm);
     if wr.op == Opcode::Read || (write && !qp.inline_write) {
         return Err(libc::EINVAL);
@@ -532,7 +533,7 @@ unsafe fn inline_set(qp: &Qp, wr: &mut Building, list: &[ibv_data_buf]) -> Resul
     let max = qp.cap.max_inline_data as usize;
     (wr.local.inline, wr.local.bytes_len) = (true, 0);
     for part in list {
-        // SAFETY: as promised by the caller.
+        // SAFETY: required of the caller.
         unsafe { wr.local.bytes_add(part.addr.cast(), part.length, max)? };
     }
     Ok(())

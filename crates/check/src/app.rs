@@ -1,4 +1,4 @@
-//! The application on an engine: posts work, keeps receives posted, makes and destroys objects.
+//! The application of an engine: posts requests, keeps receives posted, makes and destroys objects.
 
 use crate::class::Class;
 use crate::cover::Cover;
@@ -16,17 +16,17 @@ use srd_fabric::{NS, Ps, US};
 /// State of an application.
 #[derive(Debug)]
 pub struct App {
-    /// Its choices.
+    /// Source of its random choices.
     pub draw: Draw,
     /// Messages still to be posted.
     pub left: u32,
-    /// Next step.
+    /// Time of the next step.
     pub next_at: Ps,
-    /// Numbers for requests.
+    /// Next `wr_id`.
     pub wr_id: u64,
     /// Steps so far.
     pub steps: u32,
-    /// Receives come late until then.
+    /// No receives are posted before this time.
     pub starve_until: Ps,
 }
 
@@ -47,17 +47,17 @@ impl App {
 impl Node {
     /// One step of the application.
     pub fn app_step(&mut self, s: &Scenario, led: &mut Ledger) {
-        // Now and then objects go while completions wait.
+        // Sometimes objects are destroyed before their completions are polled.
         if led.calm || !s.classes.has(Class::Churn) || self.app.draw.percent(60) {
             self.poll(s, led);
         }
-        // No slot is kept back for ever.
+        // Return all completion slots, so that none is withheld for ever.
         self.engine.cq_release(self.cq, self.mirror.unreleased);
         self.mirror.unreleased = 0;
         if led.now >= s.heal_at {
             led.calm = true;
         }
-        // After the last message an application only keeps receives posted.
+        // After its last message an application only keeps receives posted.
         let idle = led.calm || self.app.left == 0;
         let pause = self.app.draw.range(1, s.profile.pause_ns) * NS;
         self.app.next_at = led.now + if idle { pause.max(300 * US) } else { pause };
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Keeps receives posted, unless this is a time of famine.
+    /// Keeps receives posted, except before `starve_until`.
     pub fn receives_fill(&mut self, s: &Scenario, led: &mut Ledger) {
         if s.classes.has(Class::Rnr) && !led.calm {
             if led.now < self.app.starve_until {
@@ -90,7 +90,7 @@ impl Node {
                 self.app.starve_until = led.now + self.app.draw.range(1, 800) * 1_000 * NS;
             }
         }
-        // Half of the completion queue is for sends: were receives able to take it all, or sends,
+        // Half of the completion queue is for sends: if receives or sends could fill it alone, two
         // engines could wait for each other for ever.
         let share = s.machine.cq_depth / 2 / (s.machine.qps + 1);
         let most = s.profile.receives.min(s.machine.rq_depth).min(share.max(1));
@@ -129,7 +129,7 @@ impl Node {
         posted.is_ok()
     }
 
-    /// Posts one message to somebody.
+    /// Posts one message to a random engine.
     fn message_post(&mut self, s: &Scenario, led: &mut Ledger) {
         if self.mirror.sends + 1 >= self.mirror.cq_depth / 2 {
             return;
@@ -220,7 +220,7 @@ impl Node {
         (!fit.is_empty()).then(|| self.app.draw.pick(&fit))
     }
 
-    /// A region of engine `to` that allows the operation; now and then one that does not.
+    /// A region of engine `to` that permits the operation; sometimes one that does not.
     fn region_of(&mut self, s: &Scenario, led: &Ledger, to: u16, op: Opcode) -> Option<Region> {
         use srd_core::Access;
         let wrong = !led.calm && self.app.draw.percent(s.machine.bad);
@@ -234,7 +234,7 @@ impl Node {
         (!fit.is_empty()).then(|| self.app.draw.pick(&fit))
     }
 
-    /// Makes a request wrong.
+    /// Makes a request invalid.
     fn spoil(&mut self, wr: &mut SendRequest, region: Option<Region>) {
         match self.app.draw.below(5) {
             0 => wr.qkey ^= 1,
@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// Posts a request and checks the answer.
+    /// Posts a request and checks the result.
     pub fn post(&mut self, s: &Scenario, led: &mut Ledger, qpn: Qpn, wr: SendRequest) {
         let now = self.clock.read(led.now);
         let posted = self.engine.post_send(now, qpn, &wr);
@@ -343,7 +343,8 @@ impl Node {
                 let (ah, ip) = self.app.draw.pick(&all);
                 led.note(|| format!("{ah:?} to {ip} goes"));
                 let done = self.engine.ah_destroy(now, ah);
-                // Its work ends here, and gives its credits back before it is polled.
+                // Its requests end here and return their credits before their completions are
+                // polled.
                 for id in self.wrs.iter().flatten() {
                     let r = &mut led.reqs[*id as usize];
                     r.credit = if r.wr.ah == ah { Some(NO_CREDIT) } else { r.credit };
@@ -370,7 +371,7 @@ impl Node {
         self.observed(led);
     }
 
-    /// Destroys a queue pair with all that it has outstanding.
+    /// Destroys a queue pair with all its outstanding requests.
     pub fn qp_remove(&mut self, led: &mut Ledger, qpn: Qpn) {
         led.note(|| format!("{qpn:?} goes"));
         let now = self.clock.read(led.now);
@@ -409,7 +410,7 @@ impl Node {
         }
     }
 
-    /// Lets a queue pair drain, or go on.
+    /// Moves a queue pair to SQD, or back to RTS.
     fn qp_drain(&mut self, led: &mut Ledger, qpn: Qpn) {
         let now = self.clock.read(led.now);
         let Some(q) = self.mirror.qp(qpn) else { return };
@@ -420,7 +421,7 @@ impl Node {
         led.require(done.is_ok(), Oracle::Post, || format!("{qpn:?} to {to:?}: {done:?}"));
     }
 
-    /// Queue pairs that drain go on.
+    /// Moves all queue pairs in SQD back to RTS.
     pub fn undrain(&mut self, led: &mut Ledger) {
         let all: Vec<Qpn> =
             self.mirror.qps.iter().filter(|q| q.state == QpState::Sqd).map(|q| q.qpn).collect();

@@ -5,64 +5,64 @@ use crate::kill;
 use crate::runner::Plan;
 use std::time::Duration;
 
-/// Usage.
+/// Text of `--help`.
 pub const HELP: &str = "\
-Runs the SRD core in worlds made of seeds, with faults, and watches every promise it makes.
+Fault checker: runs the SRD core in simulated worlds with random faults and checks its promises.
 
-Usage: srd check [OPTIONS]              many worlds
-       srd check --seed S [OPTIONS]     one world
-       srd check --corpus FILE          every seed that ever failed (`-`: the list built in)
-       srd check --canary               break the harness on purpose: the oracles must notice
-       srd check bugs                   the planted bugs of this build
-       srd check kill-table [OPTIONS]   seeds until each planted bug is noticed, as a table
+Usage: srd check [OPTIONS]              run many worlds, each made from a seed
+       srd check --seed S [OPTIONS]     run one world
+       srd check --corpus FILE          run every seed that ever failed (`-`: the built-in list)
+       srd check --canary               break the harness on purpose: the oracles must detect it
+       srd check bugs                   list the planted bugs of this build
+       srd check kill-table [OPTIONS]   measure how many seeds detect each planted bug
 
 Many worlds
-  --seeds N        worlds to run (default 1000)
-  --minutes M      or as many as fit into M minutes
+  --seeds N        number of worlds (default 1000)
+  --minutes M      run for M minutes instead of a number of worlds
   --first S        first seed (default 0)
-  --with CLASS     of these only worlds with this class of faults (Loss, Liar, Flood, ...)
-  --threads T      threads (default: all cores); what is found does not depend on it
+  --with CLASS     skip worlds without this class of faults (Loss, Liar, Flood, ...)
+  --threads T      threads (default: all cores); they do not change the result
 
 One world
-  --seed S         its seed; when it fails, the least of it that still does
-  --trace          its events as text, and its packets as a capture
-  --whole          with --trace: do not shrink
-  --pcap FILE      with --trace: where the capture goes (default seed-S.pcapng)
+  --seed S         its seed; a failing world is shrunk to what it needs to fail
+  --trace          print its events, and write its packets as a capture
+  --whole          with --trace: do not shrink the world
+  --pcap FILE      with --trace: file of the capture (default seed-S.pcapng)
 
 Planted bugs (only in a build with RUSTFLAGS=\"--cfg planted_bugs\")
-  --planted N      many worlds or one with bug N
+  --planted N      run one world or many with bug N
   --blocks B       kill-table: independent blocks of seeds per bug (default 20)
-  --limit L        kill-table: seeds after which a block gives up (default 1000)
-  --only N,N...    kill-table: these bugs alone
+  --limit L        kill-table: seeds after which a block ends undetected (default 1000)
+  --only N,N...    kill-table: measure these bugs only
   --write FILE     kill-table: replace the table (with --only: these rows) in this document
 
 Examples:
-  srd check --minutes 10               ten minutes on all cores
-  srd check --seed 7 --trace | less    what happened in world 7
+  srd check --minutes 10               check for ten minutes on all cores
+  srd check --seed 7 --trace | less    see what happens in world 7
 
-The first Ctrl-C ends the run and prints what it came to, the second one ends at once.
-Exit code: 0 every promise kept, 1 some promise broken, 2 wrong usage.";
+The first Ctrl-C ends the run and prints its summary, the second one ends it at once.
+Exit code: 0 no violation, 1 a promise was violated, 2 wrong usage.";
 
-/// What is asked for.
+/// The requested command.
 #[derive(Debug)]
 pub(crate) enum Mode {
     /// Many worlds.
     Many(Plan),
     /// One world.
     One(One),
-    /// The seeds of a file.
+    /// The seeds of a corpus file.
     Corpus(String),
-    /// Mistakes of the harness.
+    /// Deliberate faults of the harness.
     Canary,
-    /// Planted bugs, measured.
+    /// The table of planted bugs.
     Table(kill::Table),
-    /// Planted bugs, listed.
+    /// The list of planted bugs.
     Bugs,
-    /// Usage.
+    /// The usage text.
     Help,
 }
 
-/// How to look at one world.
+/// Options for one world.
 #[derive(Debug, Default)]
 pub(crate) struct One {
     pub seed: u64,
@@ -71,19 +71,19 @@ pub(crate) struct One {
     pub pcap: Option<String>,
 }
 
-/// Mode and planted bug.
+/// Options of a run with a planted bug.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub mode: Mode,
     pub planted: Option<u32>,
 }
 
-/// Options given, each with its value ("" for a flag), not used yet.
+/// Options given and not yet used, each with its value ("" for a flag).
 struct Given(Vec<(String, String)>);
 
-/// Options that have no value.
+/// Options without a value.
 const FLAGS: [&str; 3] = ["--trace", "--whole", "--canary"];
-/// Options that have one.
+/// Options with a value.
 const VALUES: [&str; 13] = [
     "--seeds",
     "--minutes",
@@ -140,12 +140,12 @@ impl Given {
         self.take(name).is_some()
     }
 
-    /// A whole number of at least `least`.
+    /// A whole number, at least `least`.
     fn number(&mut self, name: &str, least: u64) -> Result<Option<u64>, String> {
         self.take(name).map(|text| number(name, &text, least)).transpose()
     }
 
-    /// Nothing may be left that `what` does not use.
+    /// Refuses options that `what` does not use.
     fn end(&self, what: &str) -> Result<(), String> {
         match self.0.first() {
             None => Ok(()),
@@ -162,13 +162,13 @@ fn number(name: &str, text: &str, least: u64) -> Result<u64, String> {
     }
 }
 
-/// Number of a planted bug.
+/// Parses the number of a planted bug.
 fn bug(name: &str, text: &str) -> Result<u32, String> {
     let n = number(name, text, 1)?;
     u32::try_from(n).map_err(|_| format!("{name}: there is no bug {n}; `bugs` lists them"))
 }
 
-/// Reads the arguments.
+/// Parses the arguments.
 pub(crate) fn parse(args: &[String]) -> Result<Asked, String> {
     if args.iter().any(|a| a == "--help" || a == "-h") {
         return Ok(Asked { mode: Mode::Help, planted: None });

@@ -1,5 +1,5 @@
-//! The classes of faults. Each world has a random subset of them (swarm testing): a fault that is
-//! always on hides what happens without it.
+//! The classes of faults. Each world has a random subset of them (swarm testing), since a fault
+//! that is always present hides what happens without it.
 
 /// A class of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,70 +11,70 @@ pub enum Class {
     Burst,
     /// Packets arrive twice.
     Duplicate,
-    /// Some cables are slower than others: paths reorder.
+    /// Some cables are slower than others, so that paths reorder.
     Skew,
-    /// A few packets are delayed for long.
+    /// A few packets are delayed for a long time.
     Spike,
     /// Bits flip; the UDP checksum drops the packet.
     Corrupt,
     /// Truncated, random and forged packets from strangers.
     Garbage,
-    /// A cable takes packets and loses them.
+    /// A cable accepts packets and loses all of them.
     BlackHole,
-    /// One direction of a cable, or a share of its flows, vanishes.
+    /// A cable loses all packets in one direction, or a share of its flows.
     OneWay,
     /// A cable goes up and down.
     Flap,
-    /// A cable loses 1 to 20 %.
+    /// A cable loses 1 to 20 % of its packets.
     Gray,
     /// A switch dies and comes back.
     SwitchDeath,
-    /// A switch hashes anew: live entropy takes other ways.
+    /// A switch changes its ECMP hash: flows take other paths.
     Rehash,
     /// Small buffers and slow links: queues overflow.
     Overflow,
-    /// ECN marks wiped or set on every packet.
+    /// ECN marks are cleared, or set on every packet.
     Ecn,
     /// A cable drops large packets.
     Mtu,
     /// Receives are posted late.
     Rnr,
-    /// Small completion queues, polled late.
+    /// Small completion queues that are polled late.
     CqFull,
-    /// A host stops for a while.
+    /// A host stands still for a while.
     HostStall,
-    /// An engine is killed and started again.
+    /// An engine is killed and restarted.
     Restart,
-    /// Packets of the past arrive again, also those meant for a former life of the engine.
+    /// Old packets arrive again, also those sent to a former incarnation of the engine.
     Stale,
-    /// Timers fire late and coarsely, the clock leaps ahead.
+    /// Timers fire late and coarsely, and the clock leaps ahead.
     Clock,
-    /// The card refuses packets, sends come in partial batches, receives in bursts.
+    /// The NIC refuses packets; sends leave in partial batches, receives arrive in bursts.
     Backpressure,
-    /// Address handles, regions and queue pairs are destroyed in flight.
+    /// Address handles, regions and queue pairs are destroyed while in use.
     Churn,
-    /// A peer that holds tags and lies.
+    /// A peer that holds valid tags and sends false information.
     Liar,
     /// Datagrams with flipped bits are delivered.
     Damage,
-    /// Engines die with work under way and never return.
+    /// Engines die with requests outstanding and never return.
     Dead,
-    /// A socket never runs empty.
+    /// A socket that is never empty.
     Busy,
     /// Two devices in one process, on two networks.
     Rails,
-    /// Many messages are refused at once: receives come late.
+    /// Many messages get RNR at once, because receives are posted late.
     Late,
     /// Strangers flood an engine with handshakes, resets and unknown tags.
     Flood,
-    /// Ways carry less than full packets, or only look so; engines look for the size that passes.
+    /// Paths with a smaller MTU, or faults that look like one; engines search for the packet size.
     Narrow,
 }
 
 impl Class {
     /// Number of classes.
     pub const COUNT: usize = 32;
-    /// Number of those that worlds of honest members have: the first ones.
+    /// Number of classes whose worlds have honest members only; they are the first ones.
     pub const ORDINARY: usize = 24;
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -120,25 +120,25 @@ pub struct Classes(pub u32);
 impl Classes {
     /// Every class.
     pub const ALL: Self = Self(u32::MAX >> (u32::BITS - Class::COUNT as u32));
-    /// Those of worlds whose members all keep to the protocol.
+    /// Classes of worlds whose members all follow the protocol.
     pub const ORDINARY: Self = Self((1 << Class::ORDINARY) - 1);
-    /// Those of worlds with hostile members.
+    /// Classes of worlds with hostile members.
     pub const HOSTILE: Self = Self(Self::ALL.0 & !Self::ORDINARY.0);
     /// Whether `c` is in the set.
     pub const fn has(self, c: Class) -> bool {
         self.0 >> c as u8 & 1 == 1
     }
-    /// With `c`.
+    /// The set with `c` added.
     #[must_use]
     pub const fn with(self, c: Class) -> Self {
         Self(self.0 | 1 << c as u8)
     }
-    /// Without `c`.
+    /// The set without `c`.
     #[must_use]
     pub const fn without(self, c: Class) -> Self {
         Self(self.0 & !(1 << c as u8))
     }
-    /// Those in both.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

@@ -12,14 +12,14 @@ use crate::world::Options;
 use std::io::Write as _;
 use std::sync::atomic::AtomicBool;
 
-/// Why the command did not come to an answer.
+/// Why the command ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The arguments make no sense; the text says why.
+    /// Invalid arguments; the text says why.
     Usage(String),
-    /// Something else went wrong; the text says what to do.
+    /// Another error; the text says what to do.
     Failed(String),
-    /// Nobody reads the output any more.
+    /// The reader of the output has closed it.
     Unread,
 }
 
@@ -29,10 +29,10 @@ impl From<String> for Trouble {
     }
 }
 
-/// Writes a line for the user.
+/// Prints a line.
 ///
 /// # Errors
-/// Nobody reads it, or the file it goes to is full.
+/// The output is closed, or its file system is full.
 pub(crate) fn say(line: &str) -> Result<(), Trouble> {
     let mut out = std::io::stdout().lock();
     let done = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n"));
@@ -42,11 +42,10 @@ pub(crate) fn say(line: &str) -> Result<(), Trouble> {
     })
 }
 
-/// Runs the command until `stop` is set at the longest. `Ok(false)`: it ran, and promises were
-/// broken.
+/// Runs the command, until `stop` is set at the latest. `Ok(false)`: it ran and found violations.
 ///
 /// # Errors
-/// Arguments that make no sense, files that cannot be read or written; the text says what to do.
+/// Invalid arguments, or files that cannot be read or written; the text says what to do.
 pub fn cli(args: &[String], stop: &AtomicBool) -> Result<bool, Trouble> {
     let asked = args::parse(args).map_err(Trouble::Usage)?;
     runner::panics_keep();
@@ -80,7 +79,7 @@ pub fn cli(args: &[String], stop: &AtomicBool) -> Result<bool, Trouble> {
     }
 }
 
-/// One seed: verdict, and on failure what is left of it after shrinking.
+/// Runs one seed and prints the verdict; on failure shrinks the world.
 fn look(one: &One) -> Result<bool, Trouble> {
     let seed = one.seed;
     let s = Scenario::from_seed(seed, Limits::NONE);
@@ -93,7 +92,7 @@ fn look(one: &One) -> Result<bool, Trouble> {
             && let Some(small) = shrink::shrink(seed)
         {
             limits = small.limits;
-            say(&format!("still broken with faults: {}, {}", small.classes, small.limits))?;
+            say(&format!("still fails with faults: {}, {}", small.classes, small.limits))?;
             say(&format!("after {} tries: {}", small.tries, small.violation.what))?;
         }
     } else {
@@ -103,14 +102,14 @@ fn look(one: &One) -> Result<bool, Trouble> {
         let s = Scenario::from_seed(seed, limits);
         let traced = runner::check(&s, Options { trace: true, ..Options::default() });
         let Some(trace) = traced.trace else {
-            return Err(Trouble::Failed("the world panics: no trace came out of it".into()));
+            return Err(Trouble::Failed("the world panics, so there is no trace".into()));
         };
         for line in s.describe().iter().chain(&trace.lines) {
             say(line)?;
         }
         let file = one.pcap.clone().unwrap_or_else(|| format!("seed-{seed}.pcapng"));
         std::fs::write(&file, trace.pcapng()).map_err(|e| format!("cannot write {file}: {e}"))?;
-        say(&format!("{} packets are in {file}", trace.packets.len()))?;
+        say(&format!("{} packets written to {file}", trace.packets.len()))?;
     }
     Ok(first.violation.is_none())
 }
@@ -133,7 +132,7 @@ fn corpus_run(file: &str) -> Result<bool, Trouble> {
     Ok(broken == 0)
 }
 
-/// The harness makes mistakes on purpose; the oracles must see each within 100 seeds.
+/// Breaks the harness on purpose; the oracles must detect each fault within 100 seeds.
 fn canary() -> Result<bool, Trouble> {
     let mut awake = true;
     for tamper in [Tamper::CopyDropped, Tamper::CopyLate, Tamper::WrongBytes] {
@@ -142,8 +141,8 @@ fn canary() -> Result<bool, Trouble> {
             runner::check(&s, Options { tamper, trace: false }).violation.is_some()
         });
         say(&match noticed {
-            Some(seed) => format!("canary {tamper:?}: noticed at seed {seed}"),
-            None => format!("canary {tamper:?}: not noticed in 100 seeds: the alarm is broken"),
+            Some(seed) => format!("canary {tamper:?}: detected at seed {seed}"),
+            None => format!("canary {tamper:?}: not detected in 100 seeds: an oracle is broken"),
         })?;
         awake &= noticed.is_some();
     }

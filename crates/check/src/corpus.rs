@@ -1,21 +1,21 @@
-//! Seeds that failed once, each with its story: `corpus.toml`.
+//! `corpus.toml`: seeds that failed once, each with a description.
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The seed.
     pub seed: u64,
-    /// What it found.
+    /// What the seed found.
     pub story: String,
 }
 
-/// The corpus that comes with this version.
+/// The corpus of this version.
 pub const BUILT_IN: &str = include_str!("../corpus.toml");
 
 /// Reads entries of the form `[[seed]]`, `seed = 7`, `story = "…"`.
 ///
 /// # Errors
-/// Names the first line that is none of these, or the entry that lacks a part.
+/// Names the first invalid line, or the entry that lacks a field.
 pub fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let mut entries: Vec<(Option<u64>, Option<String>)> = Vec::new();
     for (k, line) in text.lines().enumerate() {

@@ -1,6 +1,6 @@
-//! Which bytes of a request have been placed: disjoint ranges in order.
+//! Tracks which bytes of a request have been placed.
 
-/// A set of ranges that never overlap.
+/// A set of disjoint ranges in ascending order.
 #[derive(Clone, Debug, Default)]
 pub struct Cover {
     ranges: Vec<(u32, u32)>,
@@ -8,7 +8,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Adds `len` bytes at `at`. False if any of them was there: placed twice.
+    /// Adds `len` bytes at `at`. Returns false if any of them was in the set.
     #[must_use]
     pub fn add(&mut self, at: u32, len: u32) -> bool {
         let end = at + len;

@@ -1,9 +1,9 @@
-//! Choices of a scenario: from a seed, or from a byte string that a fuzzer made.
+//! Random choices of a scenario, from a seed or from a fuzzer's byte string.
 
 use srd_fabric::Rng;
 
-/// A stream of choices. A byte string is used up first, two bytes per choice; a generator goes on
-/// from there.
+/// A stream of choices. A byte string is consumed first, two bytes per choice; then a generator
+/// continues.
 #[derive(Clone, Debug)]
 pub struct Draw {
     bytes: Vec<u8>,
@@ -12,12 +12,12 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Stream `(kind, id)` of a seed.
+    /// The stream `(kind, id)` of a seed.
     pub fn new(seed: u64, kind: u64, id: u64) -> Self {
         Self { bytes: Vec::new(), at: 0, rng: Rng::stream(seed, kind, id) }
     }
 
-    /// The same, but the choices of `bytes` come first.
+    /// The same stream, preceded by the choices of `bytes`.
     pub fn with_bytes(seed: u64, kind: u64, id: u64, bytes: &[u8]) -> Self {
         Self { bytes: bytes.to_vec(), ..Self::new(seed, kind, id) }
     }
@@ -51,7 +51,7 @@ impl Draw {
         items[self.below(items.len() as u64) as usize]
     }
 
-    /// Index drawn by weight; 0 if all weights are 0.
+    /// Weighted random index; 0 if all weights are 0.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
         let mut at = self.below(sum);

@@ -1,4 +1,4 @@
-//! What leaves an engine, looked at packet by packet before the network has it.
+//! Checks of each packet that an engine emits, before the network gets it.
 
 use crate::ledger::{Carried, Ledger, NO_CREDIT, Oracle, ReqState};
 use crate::mirror::Mirror;
@@ -14,7 +14,7 @@ use srd_core::{Endpoint, EngineConfig, Opcode, Qpn, Source, Transmit, TxSink};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Takes the packets of one poll.
+/// Receives the packets of one poll.
 pub struct Emitter<'a> {
     led: &'a mut Ledger,
     mirror: &'a Mirror,
@@ -23,7 +23,7 @@ pub struct Emitter<'a> {
     contexts: &'a FxHashMap<Endpoint, u32>,
     engagements: &'a FxHashMap<Endpoint, u32>,
     buckets: &'a mut FxHashMap<IpAddr, Bucket>,
-    /// The engine's clock.
+    /// Time of the engine's clock.
     now: Time,
     counts: &'a mut (u64, u64, u64),
     ack_deadline: &'a AckDeadline,
@@ -32,12 +32,12 @@ pub struct Emitter<'a> {
     epoch: u32,
     slots: &'a [u8],
     hosts: u32,
-    /// What came out.
+    /// The emitted packets.
     pub out: &'a mut Vec<Pkt>,
 }
 
 impl Node {
-    /// Asks the engine for up to `batch` packets. Returns how many came.
+    /// Polls the engine for up to `batch` packets. Returns how many it emitted.
     pub fn poll_transmit(
         &mut self,
         led: &mut Ledger,
@@ -70,7 +70,7 @@ impl Node {
         n
     }
 
-    /// Drains what the recorder has seen outside of [`Node::deliver`].
+    /// Evaluates what the recorder saw outside of [`Node::deliver`].
     pub fn observed(&mut self, led: &mut Ledger) {
         let id = self.id;
         let r = self.engine.observer();
@@ -88,10 +88,10 @@ impl Node {
             led.fail(Oracle::Judgment, format!("engine {id} judged {j:?} without a packet"));
         }
         for (peer, from, to) in core::mem::take(&mut r.moves) {
-            // A peer that was not heard for so long may count the context as open.
+            // A peer whose packets were lost for this long may still regard the context as open.
             led.disturbed |= (from, to) == ("HalfOpen", "Closed");
             if to == "Forgotten" {
-                // It learns by a reset that what it had under way is lost.
+                // A reset will tell the peer that its outstanding requests are lost.
                 led.disturbed = true;
                 self.silent(led, peer);
                 continue;
@@ -150,7 +150,7 @@ impl TxSink for Emitter<'_> {
     }
 }
 
-/// A packet in one line.
+/// A packet as one line of text.
 pub fn brief(p: &Packet<'_>) -> String {
     let h = &p.header;
     let mut s =
@@ -172,7 +172,7 @@ pub fn brief(p: &Packet<'_>) -> String {
     s
 }
 
-/// Whether a block says that `p` was received.
+/// Whether an acknowledgment block reports `p` as received.
 fn speaks_of(a: &AckBlock, p: u32) -> bool {
     if (p.wrapping_sub(a.cum) as i32) < 0 {
         return true;
@@ -183,7 +183,7 @@ fn speaks_of(a: &AckBlock, p: u32) -> bool {
 }
 
 impl Emitter<'_> {
-    /// The engine that receives at `e`, if one does.
+    /// The engine that receives at endpoint `e`, if there is one.
     fn engine_at(&self, e: Endpoint) -> Option<u16> {
         let host = host_of(e.ip, self.hosts)?;
         let slot = e.port.checked_sub(PORT_BASE_DEFAULT)?;
@@ -191,29 +191,31 @@ impl Emitter<'_> {
         Some(host as u16 * self.slots.len() as u16 + k as u16)
     }
 
-    /// Tags belong to the life of the engine that gives them out.
+    /// Records the incarnation of the engine that assigned a tag.
     fn tag_note(&mut self, p: &Packet<'_>) {
         if let Body::Open(o) | Body::OpenAck(o) = p.body {
             self.led.tags.insert((self.id, o.tag), self.epoch);
         }
     }
 
-    /// Everything that a block acknowledges was judged (which includes: handed over and copied),
-    /// with that verdict; and no verdict that the peer needs goes unsaid.
+    /// Everything that a block acknowledges must have been judged (which includes delivery and
+    /// copying) with that verdict, and every verdict that the peer needs must be reported.
     fn ack_check(&mut self, peer: Endpoint, a: &AckBlock) {
         let bits: u32 = a.words.iter().map(|w| w.count_ones()).sum();
         let Some(j) = self.judgments.get_mut(&peer) else {
             let quiet = bits == 0 && a.verdicts.is_empty();
             let id = self.id;
             return self.led.require(quiet, Oracle::Ack, || {
-                format!("engine {id} acknowledges to {peer:?} what it never judged: {a:?}")
+                format!("engine {id} acknowledges to {peer:?} packets that it never judged: {a:?}")
             });
         };
         let (led, id) = (&mut *self.led, self.id);
         if let Some(since) = j.unsaid_since.take() {
             let missed = self.ack_deadline.is_missed(since, led.now);
             led.require(!missed, Oracle::Ack, || {
-                format!("engine {id} acknowledges to {peer:?} late what it judged at {since} ps")
+                format!(
+                    "engine {id} is late to acknowledge to {peer:?} a packet judged at {since} ps"
+                )
             });
         }
         let first = led.directions.get(&(id, j.tag)).and_then(|d| d.psn_first);
@@ -259,12 +261,12 @@ impl Emitter<'_> {
         }
     }
 
-    /// A request's packets say what was posted; its memory is read while it is the engine's.
+    /// A request's packets must match the request; its memory may be read while the engine owns it.
     fn body_check(&mut self, t: &Transmit<'_>, to: Option<u16>) -> Option<u32> {
         if let Some(p) = t.payload
             && p.len != t.packet.payload_len
         {
-            self.led.fail(Oracle::Bounds, format!("payload of another length: {t:?}"));
+            self.led.fail(Oracle::Bounds, format!("payload length is wrong: {t:?}"));
         }
         if let Body::ReadResp(r) = t.packet.body {
             self.response_check(t, r.status);
@@ -276,7 +278,7 @@ impl Emitter<'_> {
         let m = *t.packet.body.message()?;
         let id = self.wrs.get((m.msg_id & 0xFFFF) as usize).copied().flatten();
         let Some(id) = id else {
-            self.led.fail(Oracle::Destroyed, format!("sent for a request that has ended: {t:?}"));
+            self.led.fail(Oracle::Destroyed, format!("packet of a request that has ended: {t:?}"));
             return None;
         };
         let req = &self.led.reqs[id as usize];
@@ -306,7 +308,7 @@ impl Emitter<'_> {
         let inside = offset + u64::from(t.packet.payload_len) <= u64::from(wr.len);
         let to_ok = req.dst == to && req.state == ReqState::Live;
         if m != msg || !body_ok || !inside || !from || !to_ok {
-            let what = format!("packet does not say what request {id} {wr:?} asked for: {t:?}");
+            let what = format!("packet does not match request {id} {wr:?}: {t:?}");
             self.led.fail(Oracle::Placement, what);
         }
         if matches!(t.packet.body, Body::WriteImm { .. }) {
@@ -316,8 +318,8 @@ impl Emitter<'_> {
         Some(id)
     }
 
-    /// Reads and messages of several packets take a credit each. Engines of a world all offer the
-    /// same number.
+    /// Reads and multi-packet messages take a credit each. All engines of a world offer the same
+    /// number of credits.
     fn credit_check(&mut self, t: &Transmit<'_>, id: u32) {
         let (op, most) = match t.packet.body {
             Body::ReadReq(..) => (Opcode::Read, self.cfg.reads_per_context_max),
@@ -339,11 +341,14 @@ impl Emitter<'_> {
         let taken = taken.count();
         let id = self.id;
         self.led.require(taken <= usize::from(most), Oracle::Window, || {
-            format!("engine {id}: {taken} of {op:?} under way to {:?}, offered are {most}", t.dst)
+            format!(
+                "engine {id}: {taken} of {op:?} outstanding to {:?}, above the {most} offered",
+                t.dst
+            )
         });
     }
 
-    /// A response is read from a region that is registered.
+    /// A response must be read from a registered region.
     fn response_check(&mut self, t: &Transmit<'_>, status: ReadStatus) {
         let Some(p) = t.payload else {
             let ok = status == ReadStatus::RegionGone;
@@ -352,14 +357,18 @@ impl Emitter<'_> {
                 .require(ok, Oracle::Bounds, || format!("response without data: {t:?}"));
         };
         let Source::Region(key) = p.source else {
-            return self.led.fail(Oracle::Bounds, format!("a response from a request: {t:?}"));
+            return self
+                .led
+                .fail(Oracle::Bounds, format!("a response with a request's payload: {t:?}"));
         };
         let end = u128::from(p.offset) + u128::from(p.len);
         let inside = |r: &crate::mirror::MrModel| {
             p.offset >= r.addr && end <= u128::from(r.addr) + u128::from(r.len)
         };
         match self.mirror.mrs.get(&key.0) {
-            None => self.led.fail(Oracle::Destroyed, format!("read from a region gone: {t:?}")),
+            None => {
+                self.led.fail(Oracle::Destroyed, format!("read from a deregistered region: {t:?}"))
+            }
             Some(r) if !inside(r) => {
                 self.led.fail(Oracle::Bounds, format!("read outside the region: {t:?}"));
             }
@@ -367,7 +376,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// PSNs name one thing for ever, transmission numbers are never repeated, the window is kept.
+    /// A PSN's content never changes, transmission numbers never repeat, and the window is
+    /// respected.
     fn numbers_check(
         &mut self,
         p: &Packet<'_>,
@@ -398,7 +408,7 @@ impl Emitter<'_> {
             dir.psn_first.get_or_insert(h.psn);
             let now = match p.body {
                 Body::Tombstone => Carried::Nothing,
-                // Nobody awaits a response to message 0.
+                // Message 0 stands for a response that no request awaits.
                 Body::ReadResp(r)
                     if r.msg_id == 0
                         && r.status == ReadStatus::RegionGone
@@ -418,8 +428,8 @@ impl Emitter<'_> {
             if was.is_some_and(|w| w != now && !ends) {
                 wrong = was;
             }
-            // A request whose place is empty may have ended, though nobody has polled that yet; it
-            // takes its credit anew when it is sent again.
+            // If the request's slot is empty, it may have ended without being polled yet; otherwise
+            // it takes a new credit when it is retransmitted.
             let theirs = [PacketType::ReadResp as u8, PacketType::Cancel as u8];
             if now == Carried::Nothing
                 && let Some(Carried::Data(Some(request), _, kind)) = was
@@ -438,8 +448,8 @@ impl Emitter<'_> {
         });
     }
 
-    /// Data leaves no faster than the rate, apart from bursts of the configured size. Time is that
-    /// of the engine: where its clock leaps, it is as late as after any wait.
+    /// Data must not leave faster than the rate, except for bursts of the configured size. Time is
+    /// that of the engine's clock: a leap counts as waiting time.
     fn pace(&mut self, t: &Transmit<'_>, len: usize) {
         let kind = t.packet.header.kind;
         if !kind.is_reliable() && !matches!(kind, PacketType::Ud | PacketType::UdImm) {
@@ -454,7 +464,7 @@ impl Emitter<'_> {
         let full = f64::from(2 * burst) + f64::from(self.cfg.mtu) + 512.0;
         let b = self.buckets.entry(t.dst.ip).or_insert(Bucket { room: full, at: self.now });
         let filled = self.now.since(b.at).0 as f64 * rate as f64 / 1e9;
-        // What rides along is free.
+        // Piggybacked acknowledgments are not paced.
         let paced = len - t.packet.ack.map_or(0, AckBlock::encoded_len);
         b.room = (b.room + filled).min(full) - paced as f64;
         b.at = self.now;

@@ -1,4 +1,4 @@
-//! From classes of faults to faults in time.
+//! Schedules the faults of each class.
 
 use crate::class::Class;
 use crate::draw::Draw;
@@ -7,7 +7,7 @@ use srd_fabric::{
     Burst, CableId, EcnFault, Effect, Fault, HostId, LinkId, NS, Node, Ps, SwitchId, Target, US,
 };
 
-/// Room between 2 % and 90 % of the phase.
+/// A random time between 2 % and 90 % of the fault phase.
 fn when(d: &mut Draw, s: &Scenario) -> Ps {
     s.heal_at * d.range(2, 90) / 100
 }
@@ -16,7 +16,7 @@ fn percent(d: &mut Draw, lo: u64, hi: u64) -> f64 {
     d.range(lo, hi) as f64 / 100.0
 }
 
-/// A cable between switches; a host's where there is none.
+/// A random cable between switches, or a host's cable if there is none.
 fn cable(d: &mut Draw, s: &Scenario) -> CableId {
     let core: Vec<CableId> = s.topology.core_cables().collect();
     if core.is_empty() || d.percent(15) {
@@ -36,7 +36,7 @@ fn routing(d: &mut Draw) -> Option<Ps> {
     if d.percent(40) { None } else { Some(d.range(10, 2_000) * US) }
 }
 
-/// Makes the faults of every class of `s`.
+/// Schedules the faults of every class of `s`.
 pub(crate) fn plan(s: &mut Scenario) {
     for c in s.classes.iter() {
         let mut d = Draw::new(s.seed, stream::FAULT, c as u64);
@@ -46,7 +46,7 @@ pub(crate) fn plan(s: &mut Scenario) {
             one(&mut d, s, c, &mut out);
             let before = s.incidents.len();
             incident(&mut d, s, c);
-            // A world may lack what the fault would hit.
+            // Drop faults of components that this topology does not have.
             out.retain(|(_, f)| f.check(&s.topology).is_ok());
             let any = !out.is_empty() || s.incidents.len() > before;
             s.planned[c as usize] += u32::from(any);
@@ -55,7 +55,7 @@ pub(crate) fn plan(s: &mut Scenario) {
     }
 }
 
-/// Faults of machines.
+/// Schedules a fault of a machine.
 fn incident(d: &mut Draw, s: &mut Scenario, c: Class) {
     let slot = d.pick(&s.slots.clone());
     let host = d.below(u64::from(s.hosts)) as u32;
@@ -77,7 +77,7 @@ fn incident(d: &mut Draw, s: &mut Scenario, c: Class) {
     s.incidents.push((at, host, what));
 }
 
-/// One fault of the network.
+/// Schedules one fault of the network.
 fn one(d: &mut Draw, s: &Scenario, c: Class, out: &mut Vec<(Ps, Fault)>) {
     let at = when(d, s);
     let end = at + (s.heal_at - at) * d.range(1, 100) / 100;
@@ -121,11 +121,11 @@ fn one(d: &mut Draw, s: &Scenario, c: Class, out: &mut Vec<(Ps, Fault)>) {
             let how = if d.percent(50) { EcnFault::Set } else { EcnFault::Clear };
             impair(Target::Core, Effect::Ecn(how), Effect::Ecn(EcnFault::None));
         }
-        // Engines look for the size that passes, and must find that all do.
+        // Here engines search for the packet size and must find that every size passes.
         Class::Mtu if s.config.mtu_search && s.seed.is_multiple_of(3) => {}
         Class::Mtu if s.config.mtu_search => {
-            // All ways at once, soon, and until nearly the end; 484 bytes are the least that a
-            // packet of the smallest size takes.
+            // All paths at once, early, and until near the end of the phase; 484 bytes fit the
+            // smallest packet size.
             let (at, end) = (d.range(5, 800) * US, s.heal_at * d.range(30, 98) / 100);
             let on = Effect::Mtu(Some(d.pick(&[500, 576, 800])));
             out.push((at, Fault::Impair { at: Target::All, effect: on }));
@@ -150,7 +150,7 @@ fn one(d: &mut Draw, s: &Scenario, c: Class, out: &mut Vec<(Ps, Fault)>) {
     }
 }
 
-/// Outages and other faults of whole parts.
+/// Schedules outages and other faults of whole components.
 fn hard(d: &mut Draw, s: &Scenario, c: Class, (at, end): (Ps, Ps), out: &mut Vec<(Ps, Fault)>) {
     let switch = SwitchId(d.below(u64::from(s.topology.switches().max(1))) as u32);
     let routing = routing(d);

@@ -1,4 +1,4 @@
-//! Planted bugs: how many worlds it takes to notice each.
+//! Planted bugs: how many seeds it takes to detect each.
 
 use crate::class::Classes;
 use crate::cli::{Trouble, say};
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The marks between which the table stands in a document.
+/// Markers around the table in a document.
 const BEGIN: &str = "<!-- kill-table: made by `srd-check kill-table` -->";
-/// Areas of bugs that only hostile worlds show.
+/// Areas whose bugs only hostile worlds detect.
 const HOSTILE: [&str; 2] = ["hostile peers", "sizes of packets"];
 const END: &str = "<!-- end of kill-table -->";
 
@@ -19,13 +19,13 @@ const END: &str = "<!-- end of kill-table -->";
 pub struct Table {
     /// Independent blocks of seeds per bug.
     pub blocks: u64,
-    /// Seeds after which a block gives up.
+    /// Seeds after which a block ends without detection.
     pub limit: u64,
-    /// Numbers of the bugs to measure; empty: all.
+    /// Numbers of the bugs to measure; empty = all.
     pub only: Vec<u32>,
-    /// Document whose table is replaced; with `only`, the rows of these bugs.
+    /// Document in which the table is replaced; with `only`, the rows of these bugs.
     pub write: Option<String>,
-    /// Threads.
+    /// Worker threads.
     pub threads: usize,
 }
 
@@ -35,10 +35,10 @@ impl Default for Table {
     }
 }
 
-/// Turns bug `n` on (0: none).
+/// Activates bug `n` (0 = none).
 ///
 /// # Errors
-/// In a build without planted bugs, and for a number that no bug has.
+/// In a build without planted bugs, or for an unknown number.
 pub fn plant(n: u32) -> Result<(), String> {
     #[cfg(planted_bugs)]
     {
@@ -52,7 +52,7 @@ pub fn plant(n: u32) -> Result<(), String> {
     }
 }
 
-/// Number, name and area of every bug that this program has.
+/// Number, name and area of every planted bug of this build.
 pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
     #[cfg(planted_bugs)]
     {
@@ -64,11 +64,11 @@ pub fn bugs() -> Vec<(u32, &'static str, &'static str)> {
     }
 }
 
-/// Measures every bug and prints the table. `Ok(false)`: some bug was not noticed in some block.
+/// Measures every bug and prints the table. `Ok(false)`: a block did not detect its bug.
 ///
 /// # Errors
-/// In a build without planted bugs; a document that cannot be read or written, or has no marks;
-/// when `stop` was set.
+/// In a build without planted bugs; if the document cannot be read or written, or has no markers;
+/// or when `stop` was set.
 pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     plant(0)?;
     let mut rows = format!(
@@ -83,12 +83,12 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     let wanted = |b: &(u32, &str, &str)| table.only.is_empty() || table.only.contains(&b.0);
     for (n, name, area) in bugs().into_iter().filter(wanted) {
         plant(n)?;
-        // The rest of the seeds shows nothing of these, and is passed over.
+        // Other seeds cannot detect these bugs and are skipped.
         let only = if HOSTILE.contains(&area) { Classes::HOSTILE } else { Classes::ALL };
         let limit = if HOSTILE.contains(&area) { HOSTILE_EACH * table.limit } else { table.limit };
         let (mut seeds, mut oracles) = (Vec::new(), BTreeMap::new());
         for block in 0..table.blocks {
-            // Far apart, and another part of the seeds for each bug.
+            // Blocks are far apart, and each bug has its own range of seeds.
             let first = (u64::from(n) << 40) + (block << 20);
             let plan = Plan { only, ..Plan::new(first, limit, table.threads) };
             let sum = run_many(&Plan { stop_at_failure: true, ..plan }, stop);
@@ -125,7 +125,7 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     Ok(all)
 }
 
-/// `text` with `rows` between the marks. Rows that stood there stay for bugs that `rows` leaves out.
+/// `text` with `rows` between the markers. A bug that `rows` leaves out keeps its old row.
 fn replace(text: &str, rows: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (old, after) = rest.split_once(END)?;

@@ -1,4 +1,4 @@
-//! What all engines of a world have promised each other, and the first broken promise.
+//! The ledger shared by all engines of a world, and the first violation.
 
 use crate::cover::Cover;
 use crate::trace::Trace;
@@ -7,18 +7,18 @@ use srd_core::wire::Verdict;
 use srd_core::{Access, Opcode, Qpn, SendRequest, Status};
 use srd_fabric::Ps;
 
-/// A broken promise: the oracle that saw it, and what it saw.
+/// A violation: the oracle that detected it, and what it saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The oracle.
     pub oracle: Oracle,
-    /// When.
+    /// Time.
     pub at: Ps,
-    /// What was seen.
+    /// Description.
     pub what: String,
 }
 
-/// The promises that are watched. `docs/reliability.md` says each in full.
+/// The oracles. `docs/reliability.md` states each of their promises in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Oracle {
     /// Each byte of a request is placed at most once, at the right place, from the right source;
@@ -28,64 +28,64 @@ pub enum Oracle {
     Completion,
     /// A request ends well only after its bytes are placed.
     CompletionAfterPlacement,
-    /// Nothing is acknowledged that was not judged, or with another verdict; none goes unsaid.
+    /// Only judged packets are acknowledged, with their verdict; no verdict stays unreported.
     Ack,
-    /// Nothing is written or read outside a region and its rights.
+    /// Memory is accessed only within a region and its access rights.
     Bounds,
-    /// Nothing happens to what was destroyed, nor on behalf of it.
+    /// Nothing happens to destroyed objects, or on their behalf.
     Destroyed,
-    /// The responder judges as its queue pairs, receives, regions and rights say.
+    /// The responder's verdict follows from queue pairs, receives, regions and access rights.
     Judgment,
-    /// The requester learns what the responder decided.
+    /// The requester learns the responder's verdict.
     Verdict,
-    /// Nothing meant for a former life of an engine reaches the new one.
+    /// No packet for a former incarnation of an engine takes effect in the new one.
     Epoch,
     /// Data never leaves faster than the rate allows.
     Pacing,
-    /// Paths out of use carry nothing, enough of them stay in use, and what was lost takes another.
+    /// Retired paths carry no data, enough paths stay in use, and a lost packet takes another path.
     Paths,
-    /// Windows, credits of reads and writes, numbers on the wire.
+    /// Windows, credits of reads and writes, and numbers on the wire are respected.
     Window,
-    /// Bytes in flight are those of packets in flight.
+    /// Bytes in flight equal the sum over packets in flight.
     Inflight,
-    /// Completion queues hold what was promised, no more.
+    /// Completion queues hold the reserved slots and no more.
     CqReservation,
-    /// Receive completions come in order and say what arrived.
+    /// Receive completions come in order and describe what arrived.
     Receive,
-    /// Queues keep within their limits.
+    /// Queues respect their limits.
     Limits,
-    /// Counters add up.
+    /// Counters are consistent.
     Counters,
-    /// After the network has healed everything ends, and new work succeeds.
+    /// After the network has healed every request ends, and new requests succeed.
     Liveness,
-    /// A post is refused only for the reason given.
+    /// A post fails only for the reason reported.
     Post,
     /// An engine must not panic.
     Panic,
     /// A call has a bounded number of steps, and an instant a bounded number of calls.
     Loop,
-    /// What an engine holds for a peer is bounded, and goes with the peer.
+    /// What an engine holds for a peer is bounded, and freed with the peer.
     Memory,
     /// Honest third parties keep their throughput.
     Neighbour,
-    /// Round trips are believed as far as they can be true.
+    /// The RTT estimate is plausible.
     Belief,
-    /// Nothing is sent again that was not lost.
+    /// Only lost packets are retransmitted.
     Copies,
-    /// What was damaged on the way is dropped where both sides check.
+    /// Damaged packets are dropped if both sides use checksums.
     Integrity,
-    /// Two runs of one seed are the same.
+    /// Two runs of one seed are identical.
     Replay,
 }
 
-/// Where a request stands.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReqState {
     /// Posted.
     Live,
     /// Its completion was polled.
     Done(Status),
-    /// Withdrawn with its queue pair.
+    /// Released with its queue pair.
     Released,
     /// Its engine was killed.
     Orphan,
@@ -96,54 +96,54 @@ pub enum ReqState {
 pub struct Req {
     /// Engine that posted it.
     pub owner: u16,
-    /// The engine's life in which it did.
+    /// Incarnation of that engine.
     pub epoch: u32,
-    /// When.
+    /// Time of the post.
     pub at: Ps,
     /// Queue pair.
     pub qpn: Qpn,
     /// The request.
     pub wr: SendRequest,
-    /// An unreliable datagram.
+    /// It is an unreliable datagram.
     pub datagram: bool,
-    /// Engine it is for, if that exists.
+    /// Destination engine, if it exists.
     pub dst: Option<u16>,
-    /// `rnr_retry` of its queue pair when posted.
+    /// `rnr_retry` of its queue pair at the post.
     pub rnr_retry: u8,
-    /// Where it stands.
+    /// State.
     pub state: ReqState,
     /// Bytes placed.
     pub placed: Cover,
-    /// Verdicts given, one bit each.
+    /// Verdicts given so far, one bit each.
     pub verdicts: u16,
-    /// How often RNR was the verdict.
+    /// Number of RNR verdicts.
     pub rnr: u32,
-    /// Times its immediate (or its message) was delivered as a completion at the responder.
+    /// Completions at the responder for its immediate or message.
     pub delivered: u32,
-    /// The responder said that the region went away.
+    /// The responder reported that the region was deregistered.
     pub region_gone: bool,
     /// Posted after the network had healed.
     pub calm: bool,
-    /// It takes a credit of the peer since it was first sent: in which engagement of the two.
+    /// Engagement in which it holds a credit of the peer, from its first transmission on.
     pub credit: Option<u32>,
 }
 
-/// In place of an engagement: the request takes no credit any more.
+/// Value of `credit` once the request no longer takes one.
 pub const NO_CREDIT: u32 = u32::MAX;
 
 impl Req {
-    /// Whether `v` was ever the verdict.
+    /// Whether verdict `v` was ever given.
     pub fn judged(&self, v: Verdict) -> bool {
         self.verdicts >> v as u16 & 1 == 1
     }
-    /// Whether its credit must still be taken, for all that is known outside of the engine: it has
-    /// not done all it should, and nothing has ended it.
+    /// Whether it must hold a credit, as far as is known outside the engine: it is neither complete
+    /// nor ended.
     pub fn holds_credit(&self, engagement: u32) -> bool {
         let done = match self.wr.op {
             Opcode::Read => self.placed.total() == u64::from(self.wr.len) || self.region_gone,
             _ => self.delivered > 0,
         };
-        // A read that is refused for now gives its credit back until it is tried again.
+        // A read that gets RNR returns its credit until the retry.
         let rnr = u16::from(self.wr.op == Opcode::WriteImm) << Verdict::Rnr as u16;
         let good = 1 << Verdict::Ok as u16 | rnr;
         let refused = self.verdicts & !good != 0
@@ -151,7 +151,7 @@ impl Req {
         let live = self.state == ReqState::Live && self.credit == Some(engagement);
         live && !done && !refused
     }
-    /// Whether the responder completes a receive for it.
+    /// Whether it completes a receive at the responder.
     pub fn is_message(&self) -> bool {
         !matches!(self.wr.op, Opcode::Write | Opcode::Read)
     }
@@ -160,7 +160,7 @@ impl Req {
 /// A region of any engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
-    /// Engine.
+    /// Engine that registered it.
     pub owner: u16,
     /// Number in the ledger.
     pub id: u32,
@@ -174,10 +174,10 @@ pub struct Region {
     pub access: Access,
 }
 
-/// What applications know of each other's engines, by means outside the network.
+/// What applications know of each other's engines, independent of the network.
 #[derive(Clone, Debug, Default)]
 pub struct Public {
-    /// Lives so far.
+    /// Number of restarts.
     pub epoch: u32,
     /// Its receive window in PSNs.
     pub window: u16,
@@ -187,84 +187,84 @@ pub struct Public {
     pub regions: Vec<Region>,
 }
 
-/// One direction of a context, known by receiver and tag: what its PSNs carry.
+/// One direction of a context, identified by receiver and tag, and the content of its PSNs.
 #[derive(Debug, Default)]
 pub struct Direction {
     /// First PSN that was ever sent.
     pub psn_first: Option<u32>,
     /// What each PSN carries.
     pub psns: FxHashMap<u32, Carried>,
-    /// Newest transmission number, once there is one, and the sender's life and context that used
-    /// it: a tag can be given to two of them while it opens.
+    /// Latest transmission number, with the sender's incarnation and context: during a handshake a
+    /// tag can belong to two of them.
     pub tx_num: Option<((u32, u32), u32)>,
 }
 
-/// What a PSN carries.
+/// Content of a PSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// Request (or none) and offset, and the wire type.
+    /// Request (if any), offset and wire type.
     Data(Option<u32>, u32, u8),
-    /// Nothing any more.
+    /// No content any more.
     Nothing,
-    /// The question whether what it carried has arrived: it is too large for the way now.
+    /// A recall: asks whether the content, now too large for the path, has arrived.
     Recall,
 }
 
-/// Faults of the checker itself, to prove that the oracles are awake.
+/// Deliberate faults of the checker, which prove that the oracles detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Tamper {
     /// None.
     #[default]
     None,
-    /// One payload in some is not copied.
+    /// Some payloads are not copied.
     CopyDropped,
-    /// Payload is copied only after completions have been polled.
+    /// Payload is copied only after completions were polled.
     CopyLate,
-    /// A packet is handed to the engine with another byte range.
+    /// A packet reaches the engine with a wrong byte range.
     WrongBytes,
 }
 
-/// Numbers of a run.
+/// Counters of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Packets handed to the network.
+    /// Packets passed to the network.
     pub packets: u64,
-    /// Packets handed to engines.
+    /// Packets passed to engines.
     pub received: u64,
     /// Requests posted.
     pub requests: u64,
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub completed: u64,
     /// Requests that ended with an error.
     pub failed: u64,
     /// Reliable packets judged.
     pub judged: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmitted: u64,
-    /// Times that packets to an address got another size.
+    /// Changes of the packet size to an address.
     pub sizes: u64,
-    /// PSNs that were recalled because they had become too large.
+    /// PSNs recalled because their packets had become too large.
     pub recalls: u64,
-    /// Verdicts "not ready".
+    /// RNR verdicts.
     pub rnr: u64,
-    /// Engines killed and started again.
+    /// Restarts of engines.
     pub restarts: u64,
-    /// Packets of the past that arrived again.
+    /// Old packets that arrived again.
     pub stale: u64,
-    /// Packets made up by strangers.
+    /// Forged packets.
     pub forged: u64,
-    /// Leaps of clocks.
+    /// Clock leaps.
     pub leaps: u64,
-    /// Packets that a card had no room for.
+    /// Packets refused by a full NIC.
     pub refused: u64,
     /// Datagrams dropped by a full receive queue.
     pub overflowed: u64,
-    /// Queue pairs, regions and address handles destroyed or failed in flight.
+    /// Queue pairs, regions and address handles destroyed or failed while in use.
     pub churned: u64,
 }
 
 impl Tally {
-    /// Adds what another run counted.
+    /// Adds the counters of another run.
     pub fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.packets, other.packets),
@@ -291,43 +291,43 @@ impl Tally {
     }
 }
 
-/// The common knowledge of a world.
+/// State shared by all engines of a world.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Present time.
+    /// Current time.
     pub now: Ps,
-    /// The first broken promise.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// Hash of everything that was decided, in order.
+    /// Hash of all decisions in order.
     pub hash: u64,
     /// All requests ever posted.
     pub reqs: Vec<Req>,
-    /// Regions ever registered, by number: engine and key. A new life may give out a key again.
+    /// Regions ever registered, by number: engine and key. A later incarnation may reuse a key.
     pub regions: Vec<(u16, u32)>,
-    /// What is public of each engine.
+    /// Public information on each engine.
     pub public: Vec<Public>,
-    /// Directions by receiving engine and its tag.
+    /// Directions by receiving engine and tag.
     pub directions: FxHashMap<(u16, u32), Direction>,
-    /// Requests of writes with immediate by engine, life and message id.
+    /// Requests of writes with immediate by engine, incarnation and message id.
     pub messages: FxHashMap<(u16, u32, u32), u32>,
-    /// Life of the engine that gave out the tag.
+    /// Incarnation of the engine that assigned the tag, by engine and tag.
     pub tags: FxHashMap<(u16, u32), u32>,
-    /// Pairs of engines between which contexts were ended by silence or restart.
+    /// Some context was ended by silence or restart.
     pub disturbed: bool,
-    /// From when on some way may carry smaller packets only.
+    /// Time from which paths may carry smaller packets only.
     pub narrow_from: Option<Ps>,
     /// The network has healed.
     pub calm: bool,
-    /// Fault of the checker itself.
+    /// Deliberate fault of the checker.
     pub tamper: Tamper,
-    /// Readable account of the run, if wanted.
+    /// Readable trace of the run, if requested.
     pub trace: Option<Box<Trace>>,
-    /// Numbers.
+    /// Counters.
     pub tally: Tally,
 }
 
 impl Ledger {
-    /// Notes a broken promise; the first one counts.
+    /// Records a violation; only the first is kept.
     #[cold]
     pub fn fail(&mut self, oracle: Oracle, what: String) {
         let at = self.now;
@@ -339,20 +339,20 @@ impl Ledger {
         }
     }
 
-    /// Notes a broken promise unless `ok`.
+    /// Records a violation unless `ok`.
     pub fn require(&mut self, ok: bool, oracle: Oracle, what: impl FnOnce() -> String) {
         if !ok {
             self.fail(oracle, what());
         }
     }
 
-    /// Folds a decision into the hash.
+    /// Adds a decision to the hash.
     pub fn fold(&mut self, a: u64, b: u64) {
         let x = self.hash.rotate_left(9) ^ a.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ b;
         self.hash = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ self.now;
     }
 
-    /// Adds a line to the account, if one is wanted.
+    /// Adds a line to the trace, if there is one.
     pub fn note(&mut self, line: impl FnOnce() -> String) {
         let at = self.now;
         if let Some(t) = &mut self.trace {
@@ -360,7 +360,7 @@ impl Ledger {
         }
     }
 
-    /// Bytes `at..at + len` of request `id` were placed.
+    /// Records that bytes `at..at + len` of request `id` were placed.
     pub fn place(&mut self, id: u32, at: u32, len: u32) {
         self.fold(u64::from(id) << 32 | u64::from(at), u64::from(len));
         let req = &mut self.reqs[id as usize];
@@ -376,7 +376,7 @@ impl Ledger {
         }
     }
 
-    /// A verdict was given on a packet of request `id`.
+    /// Records a verdict on a packet of request `id`.
     pub fn judged(&mut self, id: u32, v: Verdict) {
         let req = &mut self.reqs[id as usize];
         req.verdicts |= 1 << v as u16;

@@ -1,10 +1,9 @@
 //! Fault checker for the SRD core.
 //!
 //! One seed makes a world: hosts, engines, queue pairs, sizes, policies, a network and a random set
-//! of faults. Engines are those of `srd-core`, the network is `srd-fabric`. Oracles watch every
-//! packet, placement and completion; after a phase with faults the network heals and everything
-//! must end.
-//! `docs/reliability.md` names each promise and the oracle that holds it.
+//! of faults. Engines are those of `srd-core`, the network is `srd-fabric`. Oracles check every
+//! packet, placement and completion; after a phase with faults the network heals, and then
+//! everything must end. `docs/reliability.md` names each promise and its oracle.
 #![forbid(unsafe_code)]
 
 mod app;

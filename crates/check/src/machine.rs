@@ -1,4 +1,4 @@
-//! A host: its engines, the card and queues around them, and what goes wrong there.
+//! A host: its engines, the NIC and queues around them, and faults of the host.
 
 use crate::draw::Draw;
 use crate::ledger::{Ledger, Oracle};
@@ -15,14 +15,14 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Packets of the past that a machine can see again.
+/// Old packets that a machine can replay.
 const PAST_MAX: usize = 48;
-/// Calls of [`Host::on_call`] beyond the incidents of the scenario.
+/// Tokens of [`Host::on_call`] beyond the incidents of the scenario.
 const CALM: u64 = 1 << 32;
-/// New work that must succeed; the low byte is the round.
+/// New requests that must succeed; the low byte is the round.
 const PROBE: u64 = 1 << 33;
 
-/// See the module.
+/// A host of a world.
 pub struct Machine {
     scenario: Rc<Scenario>,
     led: Rc<RefCell<Ledger>>,
@@ -30,7 +30,7 @@ pub struct Machine {
     draw: Draw,
     past: VecDeque<Pkt>,
     out: Vec<Pkt>,
-    /// Packets to engines of this host: when, packet.
+    /// Packets between engines of this host: time, packet.
     inner: VecDeque<(Ps, Pkt)>,
 }
 
@@ -53,21 +53,21 @@ impl Machine {
         Self { scenario, led, nodes, draw, past, out: Vec::new(), inner }
     }
 
-    /// Its engines.
+    /// The engines of this host.
     pub fn nodes(&mut self) -> &mut [Node] {
         &mut self.nodes
     }
 
-    /// A call that announces the end of faults.
+    /// Token of the call that announces the end of faults.
     pub const fn token_calm() -> u64 {
         CALM
     }
-    /// A call for new work that must succeed in round 1.
+    /// Token of the call that posts the new requests of a round.
     pub const fn token_probe(round: u64) -> u64 {
         PROBE + round
     }
 
-    /// Gives a packet to the engine that it is for, now or after a while in the receive queue.
+    /// Passes a packet to its engine, now or after a while in the receive queue.
     fn arrive(&mut self, led: &mut Ledger, now: Ps, ce: bool, d: &Pkt) {
         let m = &self.scenario.machine;
         let slot = d.dst.port.wrapping_sub(PORT_BASE_DEFAULT);
@@ -121,7 +121,7 @@ impl Machine {
         let node = &mut self.nodes[k];
         let t = node.clock.read(now);
         let due = node.engine.next_timeout();
-        // Also where there is something to send at once: timers are not put off by it.
+        // Also if there is something to send at once: that does not delay timers.
         if due <= t && node.wake_at <= now {
             node.engine.handle_timeout(t);
             node.observed(led);
@@ -129,7 +129,7 @@ impl Machine {
         }
     }
 
-    /// Everything that engine `k` has to send, as far as the card takes it.
+    /// Sends all packets of engine `k`, as far as the NIC accepts them.
     fn send_all(&mut self, s: &Scenario, led: &mut Ledger, k: usize, io: &mut HostIo<'_, Pkt>) {
         for _ in 0..4096 {
             while let Some(d) = self.nodes[k].refused.pop_front() {
@@ -148,10 +148,10 @@ impl Machine {
             }
             self.out = out;
         }
-        led.fail(Oracle::Liveness, format!("engine {k} of a host sends without end"));
+        led.fail(Oracle::Liveness, format!("engine {k} sends endlessly at one instant"));
     }
 
-    /// Hands one packet to the card. False: it has no room; the packet waits or is dropped.
+    /// Passes one packet to the NIC. False: it is full; the packet waits or is dropped.
     fn send(&mut self, led: &mut Ledger, k: usize, io: &mut HostIo<'_, Pkt>, d: Pkt) -> bool {
         let bytes = FRAME_BYTES + d.head.len() as u32 + u32::from(d.tail_len);
         let Some(host) = host_of(d.dst.ip, self.scenario.hosts) else { return true };
@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// When something of this machine is due next.
+    /// Time of this machine's next event.
     fn wake_at(&mut self, now: Ps, io: &HostIo<'_, Pkt>) -> Ps {
         let m = &self.scenario.machine;
         let mut at = self.inner.front().map_or(Ps::MAX, |p| p.0);
@@ -194,7 +194,7 @@ impl Machine {
                 Time(0) => now + NS,
                 t => {
                     let due = node.clock.when(t).max(now + NS);
-                    // The first tick that is not before it, whatever happens meanwhile.
+                    // The first tick at or after `due`, whatever happens meanwhile.
                     if m.late_ps == 0 { due } else { due.next_multiple_of(m.late_ps) }
                 }
             };
@@ -204,7 +204,7 @@ impl Machine {
         at
     }
 
-    /// Something that the scenario has in store for one engine.
+    /// Executes an incident of the scenario.
     fn incident(&mut self, led: &mut Ledger, now: Ps, what: Incident) {
         let scenario = self.scenario.clone();
         led.note(|| format!("incident {what:?}"));
@@ -226,7 +226,7 @@ impl Machine {
                     node.poll_transmit(led, hosts, 64, &mut self.out);
                 }
                 self.nodes[k].restart(&scenario, led);
-                // What had left the engine leaves the machine.
+                // Packets that had left the engine still leave the machine.
                 self.nodes[k].refused.extend(self.out.drain(..));
             }
             Incident::Stale { packets, .. } => {
@@ -241,7 +241,7 @@ impl Machine {
                 }
             }
             Incident::Garbage { packets, .. } => {
-                // Who forges an Open can end a context that is only opening.
+                // A forged Open can end a context that is still opening.
                 led.disturbed = true;
                 for _ in 0..packets {
                     let d = Rc::new(self.garbage(k));
@@ -250,7 +250,7 @@ impl Machine {
                 }
             }
             Incident::Leap { by_ns, .. } => {
-                // What is half open for long goes, and the leap makes it long.
+                // The leap ends contexts that are half open.
                 led.disturbed = true;
                 led.tally.leaps += 1;
                 self.nodes[k].clock.leap(now, by_ns);
@@ -258,7 +258,7 @@ impl Machine {
         }
     }
 
-    /// A datagram of a stranger who knows the format and the addresses, and no tag.
+    /// A datagram of a stranger who knows the format and the addresses, but no tag.
     fn garbage(&mut self, k: usize) -> Datagram {
         let d = &mut self.draw;
         let s = &self.scenario;
@@ -268,7 +268,7 @@ impl Machine {
         match d.below(4) {
             0 => head = (0..d.below(200)).map(|_| d.bits() as u8).collect(),
             1 if !self.past.is_empty() => {
-                // A true packet, cut short or with another tag.
+                // A real packet, truncated or with another tag.
                 let at = d.below(self.past.len() as u64) as usize;
                 head = self.past[at].head.clone();
                 if head.len() > 8 {
@@ -297,7 +297,7 @@ impl Machine {
         }
     }
 
-    /// New work: a message to every engine that exists.
+    /// Posts new requests: a message to every engine.
     fn probe(&mut self, s: &Scenario, led: &mut Ledger, round: u64) {
         let engines = (s.hosts as usize * s.slots.len()) as u16;
         for node in &mut self.nodes {
@@ -311,7 +311,7 @@ impl Machine {
             node.receives_fill(s, led);
             let own = node.id;
             for to in (0..engines).filter(|&to| to != own) {
-                // Few at a time where the table of contexts holds few.
+                // Few at a time if the context table is small.
                 if s.config.contexts_max < 64 && u64::from(to) % 4 != round % 4 {
                     continue;
                 }
@@ -340,7 +340,7 @@ impl Machine {
     }
 }
 
-/// A packet that is well-formed and false.
+/// A well-formed packet with false content.
 fn forgery(d: &mut Draw, slot: u8, checked: bool) -> Packet<'static> {
     let word = d.bits() as u32;
     let msg = Message { src_qpn: 0, dst_qpn: 0, qkey: 0x11, msg_id: word };

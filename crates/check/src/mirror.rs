@@ -1,5 +1,5 @@
-//! A second, simple model of one engine's objects: what a responder must decide, and how many
-//! completion slots must be promised.
+//! A second, simple model of one engine's objects: which verdict a responder must give, and how
+//! many completion slots must be reserved.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::wire::{Body, Message, Packet, Verdict};
@@ -22,20 +22,20 @@ pub struct QpModel {
     pub pd: u16,
     /// Posted receives: slot, number, bytes.
     pub receives: VecDeque<(u32, u64, u32)>,
-    /// Takes writes with immediate without a receive.
+    /// Accepts writes with immediate without a receive.
     pub unsolicited: bool,
     /// Retries on RNR.
     pub rnr_retry: u8,
-    /// Send requests not ended.
+    /// Outstanding send requests.
     pub sends: u32,
 }
 
-/// A completion that must come out, in this order among those of receives.
+/// An expected completion; receive completions come in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// What must be seen.
+    /// The completion.
     pub completion: Completion,
-    /// The request that it tells of; none for a flushed receive.
+    /// The request that caused it; none for a flushed receive.
     pub request: Option<u32>,
 }
 
@@ -63,19 +63,19 @@ pub struct Mirror {
     pub mrs: FxHashMap<u32, MrModel>,
     /// Live address handles.
     pub ahs: Vec<(AhId, IpAddr)>,
-    /// Completions of receives that have not been polled.
+    /// Receive completions not polled yet.
     pub expected: VecDeque<Expected>,
-    /// Completions polled whose slots were not given back.
+    /// Completions polled whose slots were not returned.
     pub unreleased: u32,
-    /// Send requests whose slots are promised.
+    /// Outstanding send requests, which have a slot reserved.
     pub sends: u32,
-    /// Bytes accepted of each write with immediate of several packets, by request.
+    /// Accepted bytes of each multi-packet write with immediate, by request.
     pub imm_bytes: FxHashMap<u32, u32>,
-    /// Writes with immediate of several packets that their requester has given up.
+    /// Multi-packet writes with immediate that their requester cancelled.
     pub cancelled: FxHashSet<u32>,
     /// Depth of the completion queue.
     pub cq_depth: u32,
-    /// Serves reads, writes, and only to peers with an address handle.
+    /// Whether it serves reads, serves writes, and serves only peers with an address handle.
     pub serves: (bool, bool, bool),
 }
 
@@ -85,7 +85,7 @@ impl Mirror {
         self.qps.iter_mut().find(|q| q.qpn == qpn)
     }
 
-    /// Slots that must be promised now.
+    /// Slots that must be reserved now.
     pub fn reserved(&self) -> u32 {
         let receives: usize = self.qps.iter().map(|q| q.receives.len()).sum();
         self.sends + self.unreleased + (receives + self.expected.len()) as u32
@@ -112,13 +112,13 @@ impl Mirror {
         good.then_some(()).ok_or(Verdict::BadRkey)
     }
 
-    /// Whether an immediate for `qp` finds a receive, or a free slot where it needs none.
+    /// Whether an immediate for `qp` finds a receive, or a free slot if it needs none.
     fn takes_imm(&self, qp: &QpModel) -> bool {
         if qp.unsolicited { self.reserved() < self.cq_depth } else { !qp.receives.is_empty() }
     }
 
-    /// What the responder must decide about `packet` of request `id`, the requester being at `ip`.
-    /// `None`: either of several is right.
+    /// The verdict that the responder must give on `packet` of request `id` from a requester at
+    /// `ip`. `None`: several verdicts are permitted.
     pub fn verdict(&self, ip: IpAddr, packet: &Packet<'_>, id: Option<u32>) -> Option<Verdict> {
         Some(match self.judge(ip, packet, id) {
             Ok(v) => return v,
@@ -174,7 +174,7 @@ impl Mirror {
                     return good;
                 }
                 self.region(pd, r.rkey, r.raddr, u64::from(r.len), Access::REMOTE_READ)?;
-                // Or busy, which depends on how far the responses have come.
+                // OK or busy, depending on the progress of the responses.
                 Ok(None)
             }
             Body::ReadResp(_) => Ok(None),
@@ -193,7 +193,7 @@ impl Mirror {
         self.region(pd, key, at, u64::from(len), Access::REMOTE_WRITE)
     }
 
-    /// The completion of a receive that a message fills; the receive is consumed.
+    /// Consumes a receive and returns the completion that a message causes.
     pub fn consume(
         &mut self,
         ip: IpAddr,

@@ -1,4 +1,4 @@
-//! One engine with its memory and objects, and what is known of it from outside.
+//! One engine with its memory and objects, and what the oracles know of it.
 
 use crate::app::App;
 use crate::draw::Draw;
@@ -17,38 +17,38 @@ use srd_fabric::{Fault, Ps, US};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// What an engine has judged of one peer, for the oracle of acknowledgments.
+/// Verdicts of an engine on one peer's packets, for the acknowledgment oracle.
 #[derive(Debug, Default)]
 pub struct Judgments {
-    /// Tag under which the peer's packets came.
+    /// Tag in the peer's packets.
     pub tag: u32,
     /// Verdict of each PSN.
     pub verdicts: FxHashMap<u32, Verdict>,
-    /// Those not OK that the peer may not know yet.
+    /// Verdicts other than OK that the peer may not know yet.
     pub owed: Vec<(u32, Verdict)>,
-    /// Last cumulative acknowledgment.
+    /// Last cumulative acknowledgment sent.
     pub cum: Option<u32>,
-    /// The peer's lower edge.
+    /// The peer's lower window edge.
     pub una: u32,
-    /// When the first packet was judged that no acknowledgment has followed.
+    /// Time of the first verdict since the last acknowledgment.
     pub unsaid_since: Option<Ps>,
 }
 
-/// Until when a packet that was judged may wait for an acknowledgment.
+/// How long an acknowledgment may be delayed.
 #[derive(Debug, Default)]
 pub struct AckDeadline {
-    /// Longest wait: as configured, and as late as timers are.
+    /// Longest delay: the configured one plus the lateness of timers.
     most_ps: Ps,
-    /// When the host stands still: from, to.
+    /// Periods in which the host stands still: from, to.
     stalls: Vec<(Ps, Ps)>,
-    /// When the card last refused a packet: then the engine is not asked.
+    /// When the NIC last refused a packet; the engine is not polled then.
     pub refused_at: Ps,
 }
 
 impl AckDeadline {
     fn new(s: &Scenario, cfg: &EngineConfig, host: u32) -> Self {
         let delay_ns = cfg.ack.delay_max.max(cfg.ack.delay_requested).0;
-        // A hundredth for the drift of the clock; what is due is done once per tick of the timer.
+        // One percent for clock drift; timers are checked once per tick.
         let most_ps = delay_ns * 1_010 + 2 * s.machine.late_ps + 2 * US;
         let stall = |&(at, f): &(Ps, Fault)| match f {
             Fault::HostStall { host: h, for_ps } if h.0 == host => Some((at, at + for_ps)),
@@ -57,7 +57,7 @@ impl AckDeadline {
         Self { most_ps, stalls: s.faults.iter().filter_map(stall).collect(), refused_at: 0 }
     }
 
-    /// Whether `now` is too late for what was judged at `since`.
+    /// Whether a packet judged at `since` should have been acknowledged by `now`.
     pub fn is_missed(&self, since: Ps, now: Ps) -> bool {
         let stalled = || self.stalls.iter().any(|s| s.0 <= now && s.1 >= since);
         now > since + self.most_ps && self.refused_at < since && !stalled()
@@ -67,13 +67,13 @@ impl AckDeadline {
 /// Token bucket of the pacing oracle, one per address.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Bytes that may leave.
+    /// Bytes that may leave now.
     pub room: f64,
-    /// When it was last filled, by the engine's clock.
+    /// Time of the last refill, by the engine's clock.
     pub at: Time,
 }
 
-/// The clock of a machine: starts anywhere, drifts, leaps ahead.
+/// A machine's clock: random start, drift, leaps ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin_ns: u64,
@@ -86,7 +86,7 @@ impl Clock {
     pub fn new(origin_ns: u64, ppm: i64) -> Self {
         Self { origin_ns, origin_ps: 0, ppm }
     }
-    /// What it shows.
+    /// Its value at `now`.
     pub fn read(&self, now: Ps) -> Time {
         if self.ppm == 0 {
             return Time(self.origin_ns + (now - self.origin_ps) / 1000);
@@ -95,7 +95,7 @@ impl Clock {
         let ns = ps * (1_000_000 + i128::from(self.ppm)) / 1_000_000_000;
         Time(self.origin_ns + ns as u64)
     }
-    /// When it shows at least `t`.
+    /// When its value is at least `t`.
     pub fn when(&self, t: Time) -> Ps {
         if self.ppm == 0 {
             return self.origin_ps + t.0.saturating_sub(self.origin_ns).saturating_mul(1000);
@@ -110,15 +110,15 @@ impl Clock {
     }
 }
 
-/// See the module.
+/// An engine and its surroundings.
 pub struct Node {
     /// Index in the ledger.
     pub id: u16,
     /// Host and slot.
     pub host: u32,
-    /// See `host`.
+    /// Slot on the host.
     pub slot: u8,
-    /// Lives so far.
+    /// Incarnation.
     pub epoch: u32,
     /// The engine.
     pub engine: Engine<Recorder>,
@@ -128,13 +128,13 @@ pub struct Node {
     pub clock: Clock,
     /// Model of its objects.
     pub mirror: Mirror,
-    /// Request behind each handle.
+    /// Request of each handle.
     pub wrs: Vec<Option<u32>>,
-    /// Judgments by peer.
+    /// Verdicts by peer.
     pub judgments: FxHashMap<Endpoint, Judgments>,
-    /// Contexts that there have been with each peer in this life: numbers start anew with each.
+    /// Contexts created per peer in this incarnation; PSNs start anew with each.
     pub contexts: FxHashMap<Endpoint, u32>,
-    /// How often all work with each peer may have ended at once: credits are counted anew.
+    /// How often all requests to a peer may have ended at once; credits are recounted each time.
     pub engagements: FxHashMap<Endpoint, u32>,
     /// When each peer was last heard, by the engine's clock.
     pub heard: FxHashMap<Endpoint, Time>,
@@ -146,28 +146,28 @@ pub struct Node {
     pub cq: CqId,
     /// Its application.
     pub app: App,
-    /// Packets that the card refused.
+    /// Packets refused by the NIC.
     pub refused: VecDeque<Pkt>,
-    /// Packets that wait for the engine: since when, CE, packet.
+    /// Packets waiting for the engine: arrival, CE, packet.
     pub held: VecDeque<(Ps, bool, Pkt)>,
     /// Datagrams dropped by the full receive queue.
     pub queue_drops: u32,
-    /// Handed to the engine; taken from it; bytes of these.
+    /// Packets passed to the engine; packets emitted by it; bytes emitted.
     pub counts: (u64, u64, u64),
-    /// Block to parse into.
+    /// Scratch block for parsing.
     pub ack: AckBlock,
-    /// Bytes to parse from.
+    /// Scratch buffer for parsing.
     pub buffer: Vec<u8>,
-    /// Placements that a tampering harness puts off.
+    /// Placements delayed by [`Tamper::CopyLate`](crate::ledger::Tamper::CopyLate).
     pub late: Vec<(u32, u32, u32)>,
-    /// A timer of the engine that has fired late: when.
+    /// Time of an engine's timer that fires late.
     pub wake_at: Ps,
-    /// See there.
+    /// Limit on the delay of its acknowledgments.
     pub ack_deadline: AckDeadline,
 }
 
 impl Node {
-    /// A fresh engine with its usual objects.
+    /// Creates an engine with its usual objects.
     pub fn new(s: &Scenario, led: &mut Ledger, id: u16, host: u32, slot: u8) -> Self {
         let cfg = s.config_of(host, slot);
         let mut d = Draw::new(s.seed, stream::ENGINE, u64::from(id));
@@ -220,8 +220,8 @@ impl Node {
         let mut d =
             Draw::new(s.seed, stream::ENGINE, 1000 + u64::from(id) * 1000 + u64::from(epoch));
         let recorder = Recorder::new(cfg, verbose);
-        // Starts are random numbers where the world does not choose them. Lives that start at the
-        // same PSN cannot be told apart by a peer that is in the middle of opening.
+        // A random start unless the world chooses one. A peer in the middle of a handshake cannot
+        // tell incarnations with the same first PSN apart.
         let psn_start = cfg.psn_start.map(|p| p.wrapping_sub(epoch << 20));
         let cfg = EngineConfig { psn_start, ..cfg.clone() };
         Engine::new(cfg, Rng::from_seed(d.bits()), now, recorder)
@@ -255,7 +255,7 @@ impl Node {
         }
     }
 
-    /// Kills the engine and starts it again.
+    /// Kills and restarts the engine.
     pub fn restart(&mut self, s: &Scenario, led: &mut Ledger) {
         for req in &mut led.reqs {
             if req.owner == self.id && req.state == ReqState::Live {
@@ -280,7 +280,7 @@ impl Node {
         self.furnish(s, led);
     }
 
-    /// Makes a queue pair ready to send.
+    /// Creates a queue pair and moves it to RTS.
     pub fn qp_add(&mut self, s: &Scenario, led: &mut Ledger, now: Time, kind: QpType) -> bool {
         let m = &s.machine;
         let unsolicited = self.app.draw.percent(20);
@@ -298,7 +298,7 @@ impl Node {
         };
         let Ok(qpn) = self.engine.qp_create(now, init) else { return false };
         let reused = self.mirror.qp(qpn).is_some();
-        led.require(!reused, Oracle::Destroyed, || format!("{qpn:?} was given out twice"));
+        led.require(!reused, Oracle::Destroyed, || format!("{qpn:?} was returned twice"));
         let steps = [
             QpModify { state: Some(QpState::Init), qkey: Some(qkey), rnr_retry: None },
             QpModify { state: Some(QpState::Rtr), qkey: None, rnr_retry: None },
@@ -337,12 +337,12 @@ impl Node {
         let id = led.regions.len() as u32;
         led.regions.push((self.id, key.0));
         let twice = self.mirror.mrs.insert(key.0, MrModel { id, addr, len, access, pd: pd.0 });
-        led.require(twice.is_none(), Oracle::Destroyed, || format!("{key:?} was given out twice"));
+        led.require(twice.is_none(), Oracle::Destroyed, || format!("{key:?} was returned twice"));
         let region = Region { owner: self.id, id, key: key.0, addr, len, access };
         led.public[usize::from(self.id)].regions.push(region);
     }
 
-    /// Makes an address handle unless there is no room.
+    /// Creates an address handle if there is room.
     pub fn ah_add(&mut self, now: Time, ip: IpAddr) -> Option<AhId> {
         let ah = self.engine.ah_create(now, self.pds[0], ip).ok()?;
         self.mirror.ahs.push((ah, ip));

@@ -1,5 +1,5 @@
 //! A packet on the network: real header bytes, and a description of the payload instead of its
-//! bytes. Which byte of which request or region it is tells more than a hash of its value would.
+//! bytes. The identity of each byte (request or region, and offset) tells more than a hash.
 
 use srd_core::Endpoint;
 use srd_core::config::PORT_BASE_DEFAULT;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Bytes of Ethernet, IPv4 and UDP headers around a datagram.
 pub const FRAME_BYTES: u32 = 14 + 20 + 8;
 
-/// Where payload was taken from.
+/// Source of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Buffers of a request, by its number in the ledger.
@@ -21,36 +21,36 @@ pub enum Owner {
 /// Payload: `len` bytes from `offset` of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Whose bytes they are.
+    /// Source.
     pub owner: Owner,
-    /// Offset into the request, or address within the region.
+    /// Offset into the request, or address in the region.
     pub offset: u64,
-    /// How many.
+    /// Length in bytes.
     pub len: u16,
 }
 
 /// A datagram.
 #[derive(Debug)]
 pub struct Datagram {
-    /// Headers as they travel; of garbage, all its bytes.
+    /// Header bytes; for garbage, all bytes.
     pub head: Vec<u8>,
-    /// Payload bytes behind the headers (zeros in the padding of an Open).
+    /// Payload bytes after the headers (zeros in the padding of an Open).
     pub tail_len: u16,
-    /// What they are.
+    /// The payload.
     pub content: Option<Content>,
-    /// Request that the packet is for, if it carries one.
+    /// Request that the packet carries, if any.
     pub request: Option<u32>,
-    /// Made up by the fault injector.
+    /// Forged by the fault injector.
     pub forged: bool,
-    /// Where it comes from, as its IP header says.
+    /// Source address in the IP header.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination.
     pub dst: Endpoint,
     /// Source port.
     pub sport: u16,
 }
 
-/// What the network carries.
+/// A datagram on the network.
 pub type Pkt = Rc<Datagram>;
 
 /// Address of a host.
@@ -66,7 +66,7 @@ pub fn host_of(ip: IpAddr, hosts: u32) -> Option<u32> {
     (a == 10 && b == 0 && host < hosts).then_some(host)
 }
 
-/// Where the engine in `slot` of `host` receives.
+/// Endpoint of the engine in `slot` of `host`.
 pub fn endpoint_of(host: u32, slot: u8) -> Endpoint {
     Endpoint { ip: ip_of(host), port: PORT_BASE_DEFAULT + u16::from(slot) }
 }

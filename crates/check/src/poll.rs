@@ -1,4 +1,4 @@
-//! What comes out of an engine for its user: completions, events, and the accounts behind them.
+//! Checks of what an engine reports to its user: completions, events, statistics.
 
 use crate::ledger::{Ledger, Oracle, ReqState};
 use crate::node::Node;
@@ -7,7 +7,7 @@ use srd_core::wire::Verdict;
 use srd_core::{AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle};
 
 impl Node {
-    /// Polls the completion queue and the events dry.
+    /// Polls completions and events until there are none.
     pub fn poll(&mut self, s: &Scenario, led: &mut Ledger) {
         self.events(led);
         while let Some(c) = self.engine.cq_poll(self.cq) {
@@ -47,7 +47,7 @@ impl Node {
                 AsyncEvent::PathMtu(ip, size) => {
                     let narrow = led.narrow_from.is_some_and(|from| from <= led.now);
                     led.require(narrow, Oracle::Paths, || {
-                        format!("engine {id}: {size} bytes to {ip}, and all sizes pass")
+                        format!("engine {id}: packet size {size} to {ip} although all sizes pass")
                     });
                 }
                 AsyncEvent::PeerUnreachable(peer) => {
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// A peer counts as silent only after so long a silence.
+    /// A peer may be reported silent only after the configured silence.
     pub(crate) fn silent(&mut self, led: &mut Ledger, peer: Endpoint) {
         let now = self.clock.read(led.now);
         let (id, after) = (self.id, self.cfg.loss.unresponsive_after);
@@ -79,7 +79,7 @@ impl Node {
         led.require(gone, Oracle::Destroyed, || format!("{h:?} released, {qpn:?} is there"));
     }
 
-    /// What a destroyed queue pair had outstanding was released, or had ended unpolled.
+    /// Outstanding requests of a destroyed queue pair were released, or had ended unpolled.
     pub fn purged(&mut self, led: &mut Ledger, qpn: Qpn) {
         for slot in &mut self.wrs {
             let Some(req) = *slot else { continue };
@@ -92,15 +92,17 @@ impl Node {
         self.mirror.expected.retain(|e| e.completion.qpn != qpn);
     }
 
-    /// A send request ended.
+    /// Checks a send completion.
     fn send_done(&mut self, led: &mut Ledger, c: &Completion, h: WrHandle, op: Opcode) {
         let id = self.id;
         let Some(req) = self.wrs.get_mut(h.0 as usize).and_then(Option::take) else {
-            return led.fail(Oracle::Completion, format!("engine {id}: {c:?} for no request"));
+            return led.fail(Oracle::Completion, format!("engine {id}: {c:?} without a request"));
         };
         self.mirror.sends -= 1;
         let live = self.mirror.qp(c.qpn).map(|q| q.sends -= 1).is_some();
-        led.require(live, Oracle::Destroyed, || format!("engine {id}: {c:?}, queue pair is gone"));
+        led.require(live, Oracle::Destroyed, || {
+            format!("engine {id}: {c:?}, but its queue pair was destroyed")
+        });
         let r = &mut led.reqs[req as usize];
         let same = r.wr.wr_id == c.wr_id
             && r.qpn == c.qpn
@@ -121,7 +123,7 @@ impl Node {
         }
     }
 
-    /// A receive was filled or flushed.
+    /// Checks a receive completion.
     fn recv_done(&mut self, led: &mut Ledger, c: &Completion) {
         let id = self.id;
         let right = self.mirror.expected.pop_front();
@@ -133,22 +135,22 @@ impl Node {
         let there = r.placed.total() == u64::from(needs);
         led.require(there, Oracle::CompletionAfterPlacement, || {
             format!(
-                "engine {id}: receive completed, {} bytes of request {req} are not there",
+                "engine {id}: receive completed, but {} bytes of request {req} are missing",
                 needs
             )
         });
     }
 
-    /// Promised slots are those of posted work and of completions not given back.
+    /// Reserved slots must equal outstanding requests plus completions not returned.
     pub fn reserved_check(&mut self, led: &mut Ledger) {
         let (is, right) = (self.engine.cq_reserved(self.cq), self.mirror.reserved());
         let (id, depth) = (self.id, self.mirror.cq_depth);
         led.require(is == Some(right) && right <= depth, Oracle::CqReservation, || {
-            format!("engine {id}: {is:?} slots are promised, right is {right} (depth {depth})")
+            format!("engine {id}: {is:?} slots are reserved, expected {right} (depth {depth})")
         });
     }
 
-    /// Accounts of contexts and paths.
+    /// Checks the statistics of contexts and paths.
     pub fn accounts_check(&mut self, led: &mut Ledger) {
         let id = self.id;
         let stats = self.engine.context_stats();
@@ -158,7 +160,7 @@ impl Node {
             let most = u64::from(packets) * (u64::from(self.cfg.mtu) + 512);
             let fits = (packets == 0) == (c.inflight_bytes == 0) && c.inflight_bytes <= most;
             led.require(fits, Oracle::Inflight, || {
-                format!("engine {id}: {packets} packets in flight are {} bytes", c.inflight_bytes)
+                format!("engine {id}: {packets} packets in flight, but {} bytes", c.inflight_bytes)
             });
             let in_window = c.psns_unresolved <= u32::from(u16::MAX) / 2;
             let consistent = c.packets_in_flight <= c.psns_unresolved;
@@ -166,9 +168,11 @@ impl Node {
         }
         let unsaid = self.judgments.iter().filter_map(|(p, j)| Some((*p, j.unsaid_since?)));
         let missed = |&(_, since): &(Endpoint, _)| self.ack_deadline.is_missed(since, led.now);
-        // The least, so that it does not depend on the order of the map.
+        // The minimum, so that the result does not depend on the map's order.
         if let Some((peer, since)) = unsaid.filter(missed).min() {
-            let what = format!("engine {id} judged at {since} ps, and says nothing to {peer:?}");
+            let what = format!(
+                "engine {id} judged a packet at {since} ps, but sent no acknowledgment to {peer:?}"
+            );
             led.fail(Oracle::Ack, what);
         }
         let table = stats.len() <= self.cfg.contexts_max as usize;
@@ -176,7 +180,7 @@ impl Node {
         let live = self.wrs.iter().flatten().count() as u32;
         let outstanding: u32 = stats.iter().map(|c| c.outstanding).sum();
         led.require(outstanding <= live, Oracle::Inflight, || {
-            format!("engine {id}: {outstanding} requests outstanding of {live}")
+            format!("engine {id}: {outstanding} requests outstanding, expected {live}")
         });
         self.counters_check(led);
     }
@@ -196,7 +200,7 @@ impl Node {
     }
 }
 
-/// All that a request asked for was done.
+/// Checks a request that succeeded.
 fn succeeded(led: &mut Ledger, id: u32) {
     let r = &led.reqs[id as usize];
     if r.datagram {
@@ -215,11 +219,11 @@ fn succeeded(led: &mut Ledger, id: u32) {
         );
         led.fail(Oracle::CompletionAfterPlacement, what);
     } else if !judged {
-        led.fail(Oracle::Verdict, format!("request {id} succeeded, and should not have: {r:?}"));
+        led.fail(Oracle::Verdict, format!("request {id} should have failed, but succeeded: {r:?}"));
     }
 }
 
-/// The status follows from what the responder decided, or from what happened here.
+/// Checks that an error status follows from the verdicts, or from local events.
 fn failed(led: &mut Ledger, id: u32, status: Status) {
     let r = &led.reqs[id as usize];
     let retries = u32::from(r.rnr_retry);
@@ -233,7 +237,7 @@ fn failed(led: &mut Ledger, id: u32, status: Status) {
         Status::RemoteFeatureMismatch => r.judged(Verdict::FeatureMismatch) || r.verdicts == 0,
         Status::RemoteAbort => disturbed,
         Status::LocalUnrespRemote | Status::LocalUnreachRemote => true,
-        // Longer than what the way carries, and told that it has not arrived.
+        // The request was too long for the path, and the peer reported that it did not arrive.
         Status::LocalBadLength => {
             matches!(r.wr.op, Opcode::Send | Opcode::SendImm) && (r.datagram || r.delivered == 0)
         }

@@ -1,4 +1,4 @@
-//! What an engine does with a packet, compared with what it should do.
+//! Compares an engine's reaction to a packet with the model's.
 
 use crate::emit::brief;
 use crate::ledger::{Ledger, Oracle, ReqState, Tamper};
@@ -12,8 +12,8 @@ use srd_core::{Endpoint, Opcode, Placement, Rx, RxMeta, Span, Target};
 use srd_fabric::Ps;
 
 impl Node {
-    /// Hands one datagram, waiting `since` then with so many behind it, to the engine and carries
-    /// out what it answers.
+    /// Passes one datagram to the engine and executes the result; it has waited since `since`, with
+    /// `more` packets behind it.
     pub fn deliver(
         &mut self,
         led: &mut Ledger,
@@ -53,7 +53,7 @@ impl Node {
         self.observed(led);
     }
 
-    /// Compares the answer with the model's.
+    /// Compares the result with the model's.
     fn examine(&mut self, led: &mut Ledger, d: &Datagram, p: &Packet<'_>, rx: Rx) {
         let r = self.engine.observer();
         let (judged, twice) = (r.judged.take(), r.judged_twice);
@@ -64,7 +64,7 @@ impl Node {
         led.require(!twice, Oracle::Judgment, || "two judgments in one call".into());
         let touched = judged.is_some() || matches!(rx, Rx::Place(_));
         if d.forged && touched {
-            return led.fail(Oracle::Judgment, format!("engine {id} takes a forgery: {p:?}"));
+            return led.fail(Oracle::Judgment, format!("engine {id} accepts a forgery: {p:?}"));
         }
         let key = (id, p.header.dst_tag);
         let unheard = [
@@ -97,7 +97,7 @@ impl Node {
         if touched {
             let life = led.tags.get(&key).copied();
             led.require(life == Some(self.epoch), Oracle::Epoch, || {
-                format!("engine {id} in another life than {life:?} takes {p:?}")
+                format!("engine {id} accepts {p:?} of incarnation {life:?}")
             });
         }
         match (judged, rx) {
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Keeps a judgment for the acknowledgments to come.
+    /// Records a verdict for later acknowledgments.
     fn remember(&mut self, led: &mut Ledger, peer: Endpoint, p: &Packet<'_>, v: Verdict) {
         let (psn, tag, id) = (p.header.psn, p.header.dst_tag, self.id);
         led.tally.judged += 1;
@@ -129,7 +129,7 @@ impl Node {
         });
     }
 
-    /// A reliable packet was judged.
+    /// Checks a verdict on a reliable packet.
     fn judgment(
         &mut self,
         led: &mut Ledger,
@@ -171,7 +171,7 @@ impl Node {
                 self.write_imm(led, d, p, (verdict, place), (msg_len, rdma.raddr));
             }
             Body::ReadReq(..) => {
-                // Where the model leaves it open: started, or no room for another.
+                // If the model permits several: accepted, or refused as busy.
                 let open = self.mirror.verdict(d.src, p, d.request).is_none();
                 let fine = !open || matches!(verdict, Verdict::Ok | Verdict::Busy);
                 led.require(fine && place.is_none(), Oracle::Judgment, || {
@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// A segment of a write was accepted.
+    /// Checks an accepted segment of a write.
     fn written(
         &mut self,
         led: &mut Ledger,
@@ -226,11 +226,12 @@ impl Node {
         let id = self.id;
         if len == 0 {
             return led.require(place.is_none(), Oracle::Placement, || {
-                format!("engine {id} places nothing at {place:?}")
+                format!("engine {id} places no bytes at {place:?}")
             });
         }
         let Some(Placement { target: Target::Region(key), offset, len: placed }) = place else {
-            return led.fail(Oracle::Placement, format!("engine {id}: a write goes to {place:?}"));
+            return led
+                .fail(Oracle::Placement, format!("engine {id}: a write is placed at {place:?}"));
         };
         let (wanted, base) = d.request.map_or((0, 0), |r| {
             let wr = &led.reqs[r as usize].wr;
@@ -253,7 +254,7 @@ impl Node {
         self.copy(led, d, place);
     }
 
-    /// A segment of a read response.
+    /// Checks a segment of a read response.
     fn response(
         &mut self,
         led: &mut Ledger,
@@ -300,12 +301,12 @@ impl Node {
         self.copy_bytes(led, req, r.offset, place.len);
     }
 
-    /// A message or an immediate completes a receive.
+    /// Checks a message or an immediate that completes a receive.
     fn message(&mut self, led: &mut Ledger, d: &Datagram, p: &Packet<'_>, len: u32, rdma: bool) {
         let id = self.id;
         let Some(m) = p.body.message() else { return };
         let Some(completion) = self.mirror.consume(d.src, m, len, p.body.imm(), rdma) else {
-            return led.fail(Oracle::Judgment, format!("engine {id} fills no receive: {p:?}"));
+            return led.fail(Oracle::Judgment, format!("engine {id} completes no receive: {p:?}"));
         };
         self.mirror.expected.push_back(Expected { completion, request: d.request });
         let Some(req) = d.request else { return };
@@ -316,7 +317,7 @@ impl Node {
         });
     }
 
-    /// An unreliable datagram was accepted.
+    /// Checks an accepted unreliable datagram.
     fn datagram(&mut self, led: &mut Ledger, d: &Datagram, p: &Packet<'_>, place: Placement) {
         let id = self.id;
         let len = u32::from(p.payload_len);
@@ -334,13 +335,13 @@ impl Node {
         });
         let right = front.map(|h| Placement { target: Target::Recv(h), offset: 40, len });
         led.require(Some(place) == right, Oracle::Placement, || {
-            format!("engine {id} places a datagram at {place:?}, right is {right:?}")
+            format!("engine {id} places a datagram at {place:?}, expected {right:?}")
         });
         self.message(led, d, p, len + 40, false);
         self.copy(led, d, Some(place));
     }
 
-    /// Copies the payload, as the datapath does at once (unless the harness is tampered with).
+    /// Copies the payload at once, as the datapath does (unless the harness is tampered with).
     fn copy(&mut self, led: &mut Ledger, d: &Datagram, place: Option<Placement>) {
         let (Some(place), Some(req)) = (place, d.request) else { return };
         let Some(Content { owner, offset, len }) = d.content else {

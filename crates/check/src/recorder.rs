@@ -1,4 +1,4 @@
-//! What an engine says of its inside, and what can be judged of it alone: the choice of paths.
+//! Records events inside an engine, and checks the choice of paths.
 
 use rustc_hash::FxHashMap;
 use srd_core::config::PathPolicy;
@@ -7,12 +7,12 @@ use srd_core::wire::Verdict;
 use srd_core::{Endpoint, EngineConfig, Time};
 use std::net::IpAddr;
 
-/// What is known of the paths to one address.
+/// State of the paths to one address.
 #[derive(Debug, Default)]
 struct Paths {
-    /// Contexts with engines there: with the last one the paths are forgotten.
+    /// Contexts with engines there; the paths are forgotten with the last one.
     contexts: u32,
-    /// Paths that are out of use.
+    /// Retired paths.
     retired: [u64; 4],
 }
 
@@ -31,35 +31,36 @@ impl Paths {
     }
 }
 
-/// Keeps what oracles want to know of an engine's inside.
+/// Records internal events for the oracles.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// Keep every event as text, too.
+    /// Whether to keep every event as text, too.
     verbose: bool,
-    /// The packet just handled was judged: context, PSN, verdict.
+    /// Verdict on the packet just handled: context, PSN, verdict.
     pub judged: Option<(u32, u32, Verdict)>,
-    /// A second judgment within one call.
+    /// Whether there was a second verdict within one call.
     pub judged_twice: bool,
-    /// Contexts that changed: peer, names of the states.
+    /// Contexts that changed state: peer, old state, new state.
     pub moves: Vec<(Endpoint, &'static str, &'static str)>,
-    /// Text.
+    /// Events as text.
     pub lines: Vec<String>,
-    /// Number of paths, those that must stay in use, and whether the policy heeds their health.
+    /// Number of paths, of paths that must stay in use, and whether the policy observes path
+    /// health.
     paths_all: u32,
     paths_least: u32,
     heeds_health: bool,
     spreads: bool,
     paths: FxHashMap<IpAddr, Paths>,
     peers: FxHashMap<u32, IpAddr>,
-    /// The path that lost each packet which has not been sent again, by context and PSN.
+    /// Path of each lost packet not yet retransmitted, by context and PSN.
     lost_on: FxHashMap<(u32, u32), u8>,
-    /// Where a path was retired last.
+    /// Address whose path was retired last.
     path_last: Option<IpAddr>,
     path_wrong: Option<String>,
 }
 
 impl Recorder {
-    /// For an engine of this configuration.
+    /// A recorder for an engine of this configuration.
     pub fn new(cfg: &EngineConfig, verbose: bool) -> Self {
         let policy = cfg.path.policy;
         Self {
@@ -76,7 +77,7 @@ impl Recorder {
         self.path_wrong.get_or_insert_with(what);
     }
 
-    /// Paths are forgotten with the last context to their address.
+    /// Forgets the paths with the last context to their address.
     fn context(&mut self, ctx: u32, ip: IpAddr, from: &'static str, to: &'static str) {
         let paths = self.paths.entry(ip).or_default();
         if from.is_empty() {
@@ -97,31 +98,31 @@ impl Recorder {
         self.path_last = retired.then_some(ip);
     }
 
-    /// After a call: the first wrong choice of a path. The least number of paths stays in use.
+    /// Checks at the end of a call that enough paths are in use; returns the first violation.
     pub fn paths_check(&mut self) -> Option<String> {
         if let Some(ip) = self.path_last.take()
             && let Some(paths) = self.paths.get(&ip)
         {
             let left = self.paths_all.saturating_sub(paths.out());
             if left < self.paths_least {
-                self.wrong(|| format!("{left} paths to {ip} are left in use"));
+                self.wrong(|| format!("{left} paths to {ip} remain in use"));
             }
         }
         self.path_wrong.take()
     }
 
-    /// No packet takes a path that is out of use; one that was lost takes another path than before,
-    /// if there is another.
+    /// No packet may take a retired path; a retransmission takes another path than the loss, if
+    /// there is one.
     fn sent(&mut self, ctx: u32, psn: u32, path: u8) {
         let lost_on = self.lost_on.remove(&(ctx, psn));
         let Some(paths) = self.peers.get(&ctx).and_then(|ip| self.paths.get(ip)) else { return };
         let out = paths.out();
         if self.heeds_health && paths.is_retired(path) {
-            self.wrong(|| format!("psn {psn} takes path {path}, which is out of use"));
+            self.wrong(|| format!("psn {psn} takes path {path}, which is retired"));
         }
         let choice = self.paths_all - if self.heeds_health { out } else { 0 };
         if self.spreads && choice > 1 && lost_on == Some(path) {
-            self.wrong(|| format!("psn {psn} takes path {path} again, which lost it"));
+            self.wrong(|| format!("psn {psn} takes path {path}, on which it was lost"));
         }
     }
 }

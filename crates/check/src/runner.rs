@@ -1,4 +1,4 @@
-//! Many worlds: on all cores, some of them twice, counted.
+//! Runs many worlds on all cores, some of them twice, and adds up the results.
 
 use crate::class::{Class, Classes};
 use crate::ledger::{Oracle, Tally, Violation};
@@ -12,22 +12,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Every so many seeds is run twice.
+/// One seed in this many runs twice.
 const REPLAY_EVERY: u64 = 20;
 
 thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps the words of a panic for its violation instead of printing them. For a program that does
-/// nothing but check: it concerns the whole process.
+/// Stores the message of a panic for its violation instead of printing it. It changes the panic
+/// hook of the whole process, so only a program that does nothing but check may call it.
 pub fn panics_keep() {
     std::panic::set_hook(Box::new(|info| {
         PANIC.with(|p| *p.borrow_mut() = info.to_string());
     }));
 }
 
-/// Runs one world; a panic in it is a broken promise, too.
+/// Runs one world; a panic in it is a violation, too.
 pub fn check(s: &Scenario, options: Options) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| run(s, options))).unwrap_or_else(|_| {
         let what = PANIC.with(|p| p.borrow_mut().split_off(0));
@@ -42,7 +42,7 @@ pub fn check(s: &Scenario, options: Options) -> Outcome {
     })
 }
 
-/// Runs a world twice and compares.
+/// Runs a world twice and compares the hashes.
 pub fn check_twice(s: &Scenario) -> Outcome {
     let (mut first, second) = (check(s, Options::default()), check(s, Options::default()));
     if first.violation.is_none() && first.hash != second.hash {
@@ -55,11 +55,11 @@ pub fn check_twice(s: &Scenario) -> Outcome {
 /// A world that runs this long is in a loop: no world needs a hundredth of it.
 const WORLD_MAX: Duration = Duration::from_secs(60);
 
-/// What each thread runs: the seed, and since when in milliseconds of [`clock`], plus 1 (0: none).
+/// What each thread runs: the seed, and the start in milliseconds of [`clock`] plus 1 (0 = none).
 type Under = (AtomicU64, AtomicU64);
 
-/// Ends the process when a world is in a loop that has no call to return from: a thread cannot be
-/// stopped, and a run must not hang. Names the seed.
+/// Ends the process and names the seed when a world loops inside a call: a thread cannot be
+/// stopped, and a run must not hang.
 fn watch(under: &[Under], over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));
@@ -82,30 +82,30 @@ pub struct Plan {
     pub first: u64,
     /// Most seeds.
     pub seeds: u64,
-    /// Longest time.
+    /// Longest duration.
     pub time: Option<Duration>,
     /// Threads.
     pub threads: usize,
     /// Stop at the first failure.
     pub stop_at_failure: bool,
-    /// Only worlds with this class of faults; the other seeds are passed over.
+    /// Only worlds with this class of faults; other seeds are skipped.
     pub with: Option<Class>,
-    /// Only worlds with one of these; those without any class are passed over, too, unless it is
-    /// all of them.
+    /// Only worlds with one of these classes; worlds without any class are skipped, too, unless
+    /// this is all classes.
     pub only: Classes,
-    /// Say at once what has failed, and every minute how far it is.
+    /// Print each failure at once, and the progress every minute.
     pub tell: bool,
 }
 
 impl Plan {
-    /// `seeds` seeds from `first` on, on `threads` threads, to the end and in silence.
+    /// A silent run of `seeds` seeds from `first` on, on `threads` threads.
     pub const fn new(first: u64, seeds: u64, threads: usize) -> Self {
         let (with, only) = (None, Classes::ALL);
         Self { first, seeds, time: None, threads, stop_at_failure: false, with, only, tell: false }
     }
 }
 
-/// How long since the process first asked.
+/// Time since the first call in this process.
 #[expect(clippy::disallowed_methods, reason = "bounds a run; no world sees it")]
 fn clock() -> Duration {
     use std::sync::OnceLock;
@@ -114,8 +114,7 @@ fn clock() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Processor time of this process, from Linux's `/proc/self/stat`: fields 14 and 15, in ticks of
-/// 10 ms.
+/// CPU time of this process, from Linux's `/proc/self/stat`: fields 14 and 15, in ticks of 10 ms.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -124,14 +123,14 @@ fn cpu() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Says a line to whoever waits, if somebody does.
+/// Prints a line to standard error, ignoring errors.
 fn tell(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Runs many worlds, until `stop` is set at the longest. What is found does not depend on the
-/// number of threads.
+/// Runs many worlds, until `stop` is set at the latest. The result does not depend on the number of
+/// threads.
 #[expect(clippy::disallowed_methods, reason = "worlds on several cores; each has one thread")]
 pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
     let (start, cpu_start) = (clock(), cpu());
@@ -179,7 +178,7 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
             let n = done.fetch_add(1, Ordering::Relaxed) + 1;
             let minute = (clock() - start).as_secs() / 60;
             if plan.tell && minutes.fetch_max(minute, Ordering::Relaxed) < minute {
-                tell(&format!("{minute} min: {n} seeds, {:.0} s of processor", secs(cpu_start)));
+                tell(&format!("{minute} min: {n} seeds, {:.0} s of CPU time", secs(cpu_start)));
             }
         }
         if let Ok(mut sum) = sum.lock() {
@@ -209,7 +208,7 @@ pub fn run_many(plan: &Plan, stop: &AtomicBool) -> Summary {
     sum
 }
 
-/// Seconds of processor time since `start`.
+/// Seconds of CPU time since `start`.
 fn secs(start: Duration) -> f64 {
     cpu().saturating_sub(start).as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! A world as data: everything that follows from a seed before time starts.
+//! A world as data: everything that follows from a seed before the run.
 
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
@@ -12,11 +12,11 @@ use srd_core::config::{Integrity, PathPolicy, RatePolicy};
 use srd_core::time::Span;
 use srd_fabric::{Ecn, Fault, LeafSpine, MS, NS, Port, Ps, Topology, US, back_to_back, dumbbell};
 
-/// What a shrinker may take away from a world. The rest of the world stays as it was, because each
-/// part draws from its own stream.
+/// Restrictions that a shrinker sets. The rest of the world stays as it is, because each part draws
+/// from its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Classes that may be on.
+    /// Permitted classes.
     pub classes: Classes,
     /// Most hosts.
     pub hosts: u32,
@@ -27,10 +27,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Nothing is taken away.
+    /// No restriction.
     pub const NONE: Self =
         Self { classes: Classes::ALL, hosts: u32::MAX, messages: u32::MAX, faults: u32::MAX };
-    /// Nothing but what the engine is known not to pass yet.
+    /// No restriction except for known failures of the engine.
     pub const USUAL: Self =
         Self { classes: Classes(Classes::ALL.0 & !hostile::AWAITED.0), ..Self::NONE };
 }
@@ -44,20 +44,20 @@ impl core::fmt::Display for Limits {
     }
 }
 
-/// How the machines around the engines behave.
+/// Behaviour of the machines around the engines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine {
-    /// Packets asked for in one poll.
+    /// Packets per poll.
     pub batch: usize,
-    /// Timers fire up to this much late.
+    /// Most that timers fire late.
     pub late_ps: Ps,
-    /// Arriving packets wait this long at most before the engine is asked (0: not at all).
+    /// Longest time that arriving packets wait before the engine gets them (0 = none).
     pub hold_ps: Ps,
-    /// Packets that the receive queue holds before it drops.
+    /// Capacity of the receive queue in packets.
     pub hold_max: usize,
     /// Share of refused packets that are dropped instead of kept, in percent.
     pub refuse_drop: u64,
-    /// Completions are polled only in steps of the application.
+    /// Completions are polled in application steps only.
     pub lazy_poll: bool,
     /// Depth of completion queues.
     pub cq_depth: u32,
@@ -69,43 +69,43 @@ pub struct Machine {
     pub qps: u32,
     /// `rnr_retry` of queue pairs.
     pub rnr_retry: u8,
-    /// Requests that are wrong on purpose, in percent.
+    /// Invalid requests, in percent.
     pub bad: u64,
-    /// Completion slots are given back this many at a time.
+    /// Completion slots are returned in batches of this size.
     pub release_batch: u32,
-    /// Drift of the clock in parts per million, up to this, either way.
+    /// Largest clock drift in either direction, in parts per million.
     pub drift_ppm: u64,
 }
 
-/// Something that happens to one engine at a time.
+/// An incident of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// Killed and started again.
+    /// Killed and restarted.
     Restart {
-        /// Which engine.
+        /// The engine's slot.
         slot: u8,
-        /// It says goodbye first.
+        /// It closes its contexts first.
         gentle: bool,
     },
-    /// Packets of the past arrive again.
+    /// Old packets arrive again.
     Stale {
-        /// Which engine.
+        /// The engine's slot.
         slot: u8,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
-    /// Packets made up by a stranger arrive.
+    /// Forged packets of a stranger arrive.
     Garbage {
-        /// Which engine.
+        /// The engine's slot.
         slot: u8,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// The clock leaps ahead.
     Leap {
-        /// Which engine.
+        /// The engine's slot.
         slot: u8,
-        /// By how much.
+        /// Length of the leap.
         by_ns: u64,
     },
 }
@@ -113,33 +113,33 @@ pub enum Incident {
 /// A world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it was made from.
+    /// The seed that it was made from.
     pub seed: u64,
-    /// Choices that came from outside, if any.
+    /// Choices of a fuzzer, if any.
     pub bytes: Vec<u8>,
-    /// What was taken away.
+    /// Restrictions.
     pub limits: Limits,
-    /// What a hostile world is made of; nothing but `config` and `classes` of the rest counts then.
+    /// Plan of a hostile world; it uses only `config` and `classes` of the other fields.
     pub hostile: Option<hostile::Plan>,
     /// Kind of applications.
     pub workload: Workload,
-    /// Their numbers.
+    /// Parameters of the applications.
     pub profile: Profile,
-    /// Classes of faults that are on.
+    /// Active classes of faults.
     pub classes: Classes,
-    /// Faults and incidents planned of each class. Some classes have none: they are on always.
+    /// Faults and incidents planned per class; permanent faults have none.
     pub planned: [u32; Class::COUNT],
     /// The network.
     pub topology: Topology,
-    /// Hosts in it that run engines.
+    /// Hosts that run engines.
     pub hosts: u32,
     /// Slots of each host's engines.
     pub slots: Vec<u8>,
-    /// How machines behave.
+    /// Behaviour of the machines.
     pub machine: Machine,
     /// Configuration that all engines start from.
     pub config: EngineConfig,
-    /// End of the phase with faults.
+    /// End of the fault phase.
     pub heal_at: Ps,
     /// Faults of the network.
     pub faults: Vec<(Ps, Fault)>,
@@ -147,11 +147,11 @@ pub struct Scenario {
     pub incidents: Vec<(Ps, u32, Incident)>,
 }
 
-/// The phase with faults of a world whose ways are narrow: ten rounds of probes in waits that
-/// double from a few timeouts on.
+/// Fault phase of a world with narrow paths: ten rounds of probes whose waits double from a few
+/// timeouts on.
 const NARROW_PS: Ps = 100 * MS;
 
-/// Streams of a seed.
+/// Random streams of a seed.
 pub(crate) mod stream {
     pub const SHAPE: u64 = 1;
     pub const KNOBS: u64 = 2;
@@ -160,9 +160,9 @@ pub(crate) mod stream {
     pub const APP: u64 = 5;
     pub const ENGINE: u64 = 6;
     pub const MACHINE: u64 = 7;
-    /// A number under which no seed of the corpus, as it was then, became another world.
+    /// A number for which no seed of the corpus at that time became another world.
     pub const FOCUS: u64 = 11;
-    /// Chosen like `FOCUS`.
+    /// Chosen in the same way as `FOCUS`.
     pub const HOSTILE: u64 = 36;
     pub const INTEGRITY: u64 = 37;
     pub const NARROW: u64 = 38;
@@ -174,7 +174,7 @@ impl Scenario {
         Self::build(seed, &[], limits)
     }
 
-    /// The world of a byte string: its bytes decide first, a seed made of them the rest.
+    /// The world of a byte string: its bytes decide first, a seed derived from them the rest.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let fold = |h: u64, &b: &u8| (h.rotate_left(5) ^ u64::from(b)).wrapping_mul(0x9E37_79B9);
         let seed = bytes.iter().fold(bytes.len() as u64, fold);
@@ -206,7 +206,7 @@ impl Scenario {
         let heal_at = shape.range(2, 8) * MS;
         let heal_at = narrow(seed, classes, &mut config).unwrap_or(heal_at);
         if config.mtu_search {
-            // There is work when the size is found, and long enough messages to be cut.
+            // There are requests when the size is found, with messages long enough to be segmented.
             profile.messages = (8 * profile.messages).min(limits.messages);
         }
         let mut s = Self {
@@ -246,7 +246,7 @@ impl Scenario {
         c.slot = slot;
         let id = u64::from(host) << 8 | u64::from(slot);
         let mut d = Draw::new(self.seed, stream::KNOBS, 1 + id);
-        // Engines need not be configured alike.
+        // Engines may have different configurations.
         if d.percent(15) {
             c.window = d.pick(&[16, 64, 256]);
         }
@@ -269,7 +269,7 @@ impl Scenario {
         c
     }
 
-    /// The world in lines for people, as the head of a trace.
+    /// Describes the world as lines of text, as the head of a trace.
     pub fn describe(&self) -> Vec<String> {
         if let Some(plan) = &self.hostile {
             return hostile::describe(plan);
@@ -307,33 +307,33 @@ impl Scenario {
         out
     }
 
-    /// Time after the network has healed in which every request must end, with `packets` still to
-    /// be sent: the longest silence that an engine bears, the longest wait between its tries, and
-    /// the slowest way that packets may leave in.
+    /// Time after healing within which every request must end, with `packets` still to be sent: the
+    /// longest silence that an engine tolerates, the longest interval between its retries, and the
+    /// time for all packets at the lowest rate.
     pub fn settle_ps(&self, packets: u64) -> Ps {
         let l = &self.config.loss;
         let ns = l.unresponsive_after.0.max(l.unreachable_after.0) + 8 * l.rto_max.0;
-        // A full rate sends the most that a world may have within 20 ms.
+        // At full rate the largest possible backlog is sent within 20 ms.
         let one_by_one = packets * self.round_trip_ps();
-        // Queues of hosts that hold packets back look like the network's to a rate that adapts.
+        // To an adaptive rate, hosts that hold packets back look like queues of the network.
         let held = self.machine.hold_ps > 0 && self.config.rate.policy == RatePolicy::Srd;
         let slow = held || self.is_slow() || self.is_slow_search();
         2 * ns * NS + 20 * MS + if slow { one_by_one } else { 0 }
     }
 
-    /// Whether engines that look for a smaller size may come down to one packet per round trip:
-    /// their packets are large, and on a slow wire a large packet's own time, beyond that of the
-    /// small ones which the least round trip is known from, is more than the queue that an
-    /// adaptive rate tolerates. Other worlds have an eighth of the messages, and so end in time.
+    /// Whether engines that search for a smaller size may fall to one packet per round trip: on a
+    /// slow wire a large packet's serialization time exceeds that of the small packets behind the
+    /// minimum RTT by more than the queueing delay that an adaptive rate tolerates. Other worlds
+    /// have an eighth of the messages and so end in time.
     fn is_slow_search(&self) -> bool {
         let (c, r) = (&self.config, &self.config.rate);
         let own_ns = 4 * u64::from(c.mtu) * 1_000_000_000 / r.line_bytes_per_sec;
         c.mtu_search && r.policy == RatePolicy::Srd && own_ns > r.target_min.0
     }
 
-    /// Whether engines may come down to one packet per round trip: where the cap holds few, where
-    /// timers run in ticks, and where timers that fire before the answer can come bring every
-    /// sender to the least rate.
+    /// Whether engines may fall to one packet per round trip: if the cap is small, if timers run in
+    /// ticks, or if timers that fire before the answer can arrive bring every sender to the lowest
+    /// rate.
     fn is_slow(&self) -> bool {
         let r = &self.config.rate;
         let capped = r.policy == RatePolicy::Fixed
@@ -341,9 +341,8 @@ impl Scenario {
         capped || self.config.loss.reorder_min == Span(0) || self.machine.late_ps > 0
     }
 
-    /// The longest that one packet and its acknowledgment take where nothing queues: the way, eight
-    /// times onto a wire, the delay of acknowledgments, both receive queues, and a tick of the
-    /// timer on either side.
+    /// Longest round trip without queues: propagation, eight serializations, the acknowledgment
+    /// delay, both receive queues, and a timer tick on either side.
     fn round_trip_ps(&self) -> Ps {
         let (c, m) = (&self.config, &self.machine);
         let wire = 8 * (u64::from(c.mtu) + 200) * 1_000_000_000 / c.rate.line_bytes_per_sec;
@@ -403,7 +402,7 @@ fn classes_draw(d: &mut Draw, w: Workload) -> Classes {
     let set = focus::classes(set, w);
     match w {
         Workload::Rnr => set.with(Class::Rnr),
-        // Reordering, so that what is given up has segments behind the word of it.
+        // Spikes reorder packets, so that segments of a cancelled write arrive after the Cancel.
         Workload::Churn => set.with(Class::Churn).with(Class::Spike),
         Workload::Restart => set.with(Class::Restart).with(Class::Stale),
         Workload::Stall => set.with(Class::HostStall),
@@ -461,11 +460,11 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
         c.loss.reorder_min = Span(0);
     }
     c.loss.rto_max = Span::from_us(d.pick(&[200, 1_000, 4_000])).max(rtt);
-    // What a fixed rate above the network's may queue comes back before a timeout: else every
-    // packet is sent again for ever, as anybody would who sends blindly.
+    // Bytes queued by a fixed rate above the network's must drain before a timeout; otherwise every
+    // packet is retransmitted for ever, as with any sender that ignores feedback.
     let queued = l.bits_per_s / 8 * c.loss.rto_max.0 / 1_000_000_000 / 8;
     c.rate.inflight_fixed_bytes = c.rate.inflight_fixed_bytes.min(queued);
-    // A silence is longer than the timers that would end it.
+    // The silence limit is longer than the timers that would end the silence.
     let patience = c.loss.rto_max.scale(5, 1);
     c.loss.unresponsive_after = Span::from_ms(d.pick(&[3, 10, 30])).max(patience);
     c.loss.unreachable_after = Span::from_ms(d.pick(&[3, 10, 30])).max(patience);
@@ -477,12 +476,12 @@ fn config_draw(d: &mut Draw, w: Workload, l: &Links) -> EngineConfig {
     c
 }
 
-/// In some worlds whose cables drop large packets all of them do, and engines look for the size
-/// that passes. That takes a while: how long.
+/// In some worlds whose cables drop large packets, all cables do, and engines search for the packet
+/// size. Returns the duration of the search.
 fn narrow(seed: u64, classes: Classes, c: &mut EngineConfig) -> Option<Ps> {
     let narrow = classes.has(Class::Mtu) && Draw::new(seed, stream::NARROW, 0).percent(50);
     if narrow {
-        // Sizes below the least that every link carries are not looked for.
+        // Sizes below the minimum that every link carries are not searched for.
         let padding = if c.open_padded_len > 0 { 1024 - c.mtu } else { 0 };
         (c.mtu, c.mtu_search) = (1024, true);
         c.open_padded_len += padding;
@@ -490,8 +489,8 @@ fn narrow(seed: u64, classes: Classes, c: &mut EngineConfig) -> Option<Ps> {
     narrow.then_some(NARROW_PS)
 }
 
-/// Which packets carry a checksum. It is not calculated here, where payload has no bytes: what the
-/// engines make of the flag is seen, and of four bytes more.
+/// Which packets carry a checksum. It is not calculated here, since payload has no bytes: only the
+/// handling of the flag and of four more bytes is tested.
 fn integrity_draw(seed: u64) -> Integrity {
     Draw::new(seed, stream::INTEGRITY, 0).pick(&[Integrity::On, Integrity::Off])
 }
@@ -524,7 +523,7 @@ fn machine_draw(d: &mut Draw, classes: Classes, w: Workload) -> Machine {
     }
     if classes.has(Class::Backpressure) {
         m.hold_ps = d.range(1, 40) * US;
-        // Deeper than the least that a sender may have in flight in its smallest packets.
+        // Deeper than the minimum that a sender may have in flight in its smallest packets.
         m.hold_max = d.range(48, 128) as usize;
         m.refuse_drop = d.pick(&[0, 50]);
         m.batch = d.range(1, 5) as usize;

@@ -1,4 +1,4 @@
-//! Takes away from a failing world what it does not need to fail.
+//! Reduces a failing world to what it needs to fail.
 
 use crate::class::Classes;
 use crate::ledger::Violation;
@@ -6,14 +6,14 @@ use crate::runner::check;
 use crate::scenario::{Limits, Scenario};
 use crate::world::Options;
 
-/// The least of a failing world that was found.
+/// The smallest failing world that was found.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// What is left.
+    /// Remaining limits.
     pub limits: Limits,
-    /// Classes of faults that are left.
+    /// Remaining classes of faults.
     pub classes: Classes,
-    /// How it fails now: the same oracle as before.
+    /// Its violation, of the same oracle as before.
     pub violation: Violation,
     /// Worlds tried.
     pub tries: u32,

@@ -1,4 +1,4 @@
-//! What many runs come to.
+//! Summary of many runs.
 
 use crate::class::{Class, Classes};
 use crate::ledger::{Tally, Violation};
@@ -9,47 +9,47 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A seed whose world broke a promise.
+/// A seed whose world had a violation.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// Classes of faults of its world.
     pub classes: Classes,
-    /// What was broken.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// The sum of many runs.
+/// Sum of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Worlds.
     pub seeds: u64,
     /// Worlds run a second time.
     pub replays: u64,
-    /// Seeds that were run: every one of this range.
+    /// Range of seeds; every one of it was run.
     pub range: Range<u64>,
     /// Failures in order of seeds.
     pub failures: Vec<Failure>,
-    /// Numbers of engines.
+    /// Counters of engines.
     pub tally: Tally,
     /// Packets that the network lost, by reason.
     pub lost: [u64; DropReason::ALL.len()],
-    /// Packets that the network doubled.
+    /// Packets duplicated by the network.
     pub duplicated: u64,
-    /// Packets that the network damaged.
+    /// Packets corrupted by the network.
     pub corrupted: u64,
-    /// Packets that queues marked.
+    /// Packets marked by queues (CE).
     pub marked: u64,
     /// Worlds with each class of faults.
     pub classes: [u64; Class::COUNT],
-    /// Faults of each class, of those that have a beginning.
+    /// Faults per class, for classes whose faults have a start time.
     pub planned: [u64; Class::COUNT],
-    /// Time from start to end.
+    /// Duration of the run.
     pub wall: Duration,
-    /// Processor time of this process meanwhile; zero where the system does not tell.
+    /// CPU time of this process during the run; zero if the system does not report it.
     pub cpu: Duration,
-    /// Threads.
+    /// Worker threads.
     pub threads: usize,
 }
 
@@ -94,12 +94,12 @@ impl Summary {
         each_plus(&mut self.planned, other.planned);
     }
 
-    /// Packets that the network lost.
+    /// All packets that the network lost.
     pub fn lost_total(&self) -> u64 {
         self.lost.iter().sum()
     }
 
-    /// How often each oracle saw worlds of each hostile class fail, and others.
+    /// Failures by oracle and hostile class.
     fn failures_by_class(&self) -> String {
         let mut counts = std::collections::BTreeMap::new();
         for f in &self.failures {
@@ -111,7 +111,7 @@ impl Summary {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// The summary for people.
+    /// The summary as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let t = &self.tally;

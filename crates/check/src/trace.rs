@@ -1,10 +1,10 @@
-//! What happened, for people: lines of text and a capture for packet analysers.
+//! The trace of a run: lines of text, and a capture for packet analysers.
 
 use crate::packet::{Datagram, FRAME_BYTES};
 use srd_fabric::Ps;
 use std::net::IpAddr;
 
-/// The account of one run.
+/// The trace of one run.
 #[derive(Debug, Default)]
 pub struct Trace {
     /// Events, oldest first.

@@ -7,37 +7,37 @@ pub enum Workload {
     Tiny,
     /// Few large RDMA writes and reads.
     Huge,
-    /// Everything, much of it with immediate data.
+    /// All operations, many of them with immediate data.
     MixedImm,
-    /// Receives come late and are few.
+    /// Few receives, posted late.
     Rnr,
-    /// Queue pairs, address handles and regions come and go in flight.
+    /// Queue pairs, address handles and regions are created and destroyed while in use.
     Churn,
-    /// Engines are killed and started again; packets of their former lives come back.
+    /// Engines are killed and restarted; packets of former incarnations return.
     Restart,
-    /// Everybody with everybody.
+    /// Every engine sends to every other one.
     AllToAll,
     /// Two engines per host share one path context per peer address.
     Shared,
-    /// Hosts stop and go on.
+    /// Hosts stand still for a while.
     Stall,
-    /// Datagrams among reliable messages.
+    /// Unreliable datagrams among reliable messages.
     Datagrams,
-    /// Everybody to one.
+    /// All engines send to one.
     Incast,
-    /// A little work between long pauses: contexts fall asleep and wake up.
+    /// A little work between long pauses: contexts become idle and wake up.
     Idle,
-    /// More peers than the table of contexts holds: contexts are closed and opened again.
+    /// More peers than the context table holds: contexts are closed and reopened.
     Crowd,
-    /// Messages of several packets are given up while their packets are on the way.
+    /// Multi-packet messages are cancelled while their packets are in flight.
     GiveUp,
-    /// Several engines per host behind one small cap on what may be in flight to an address.
+    /// Several engines per host behind one small cap on the bytes in flight to an address.
     Capped,
-    /// Members that do not keep to the protocol, see `hostile`.
+    /// Some members do not follow the protocol; see `hostile`.
     Hostile,
 }
 
-/// The numbers behind a workload.
+/// Parameters of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// Weights of send, send with immediate, write, write with immediate, read, datagram.
@@ -54,16 +54,16 @@ pub struct Profile {
     pub receives: u32,
     /// Two engines per host.
     pub two_slots: bool,
-    /// Everybody sends to host 0.
+    /// Every engine sends to host 0.
     pub incast: bool,
-    /// Steps of an application that destroy something where objects churn, in percent.
+    /// Churn steps that destroy an object, in percent.
     pub churn: u64,
     /// Objects of host 0 do not churn.
     pub steady: bool,
 }
 
 impl Workload {
-    /// Those of which each seed draws one.
+    /// Workloads of which each seed draws one.
     pub const ALL: [Self; 13] = [
         Self::Tiny,
         Self::Huge,
@@ -80,10 +80,10 @@ impl Workload {
         Self::Crowd,
     ];
 
-    /// Those that a share of the seeds has instead: see `focus.rs`.
+    /// Workloads that a share of the seeds gets instead; see `focus.rs`.
     pub const FOCUSED: [Self; 2] = [Self::GiveUp, Self::Capped];
 
-    /// Its numbers.
+    /// Its parameters.
     pub const fn profile(self) -> Profile {
         let base = Profile {
             ops: [40, 15, 15, 10, 15, 5],
@@ -143,7 +143,7 @@ impl Workload {
                 ..base
             },
             Self::Capped => Profile {
-                // Whoever serves a read has nothing outstanding that would make it ask again.
+                // A host that only serves reads has nothing outstanding that would make it retry.
                 ops: [15, 5, 5, 5, 70, 0],
                 lens: [0, 20, 30, 45, 5],
                 messages: 30,

@@ -1,4 +1,4 @@
-//! Runs a world: faults and work, then healing, then the demand that everything ends well.
+//! Runs a world: faults and requests, then healing, then the check that everything has ended.
 
 use crate::ledger::{Ledger, Oracle, Public, ReqState, Tally, Tamper, Violation};
 use crate::machine::Machine;
@@ -10,40 +10,40 @@ use srd_fabric::{Effect, Fault, HostId, MS, Ps, Totals, World, WorldConfig};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Events after which a world is stuck in a loop: some hundred times what the largest needs.
+/// Events after which a world counts as a loop: some hundred times what the largest world needs.
 const EVENTS_MAX: u64 = 20_000_000;
-/// Payload of the packets that pass where ways are narrow.
+/// Payload of the packets that pass narrow paths.
 const MTU_LEAST: u16 = 384;
-/// Rounds of new work after the settling time. Peers may learn of a restart in all but the last.
+/// Rounds of new requests after the settling time. All but the last may fail because of restarts.
 const ROUNDS: u64 = 8;
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Keep an account for people.
+    /// Keep a trace.
     pub trace: bool,
-    /// Fault of the checker itself.
+    /// Deliberate fault of the checker.
     pub tamper: Tamper,
 }
 
-/// What came of a world.
+/// Result of a world.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The first broken promise.
+    /// The first violation.
     pub violation: Option<Violation>,
     /// Hash of all deliveries and decisions.
     pub hash: u64,
-    /// Numbers of engines.
+    /// Counters of engines.
     pub tally: Tally,
-    /// Numbers of the network.
+    /// Counters of the network.
     pub network: Totals,
-    /// The account, if wanted.
+    /// The trace, if requested.
     pub trace: Option<Box<Trace>>,
 }
 
 type Net = World<Pkt, Machine>;
 
-/// Runs one world to its end or its first broken promise.
+/// Runs one world to its end or its first violation.
 pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     if let Some(plan) = &scenario.hostile {
         let r = crate::hostile::run(plan, scenario.seed, &scenario.bytes, options);
@@ -53,7 +53,7 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     }
     let s = Rc::new(scenario.clone());
     let engines = s.hosts as usize * s.slots.len();
-    // Where the table is small, contexts of silent peers are thrown away.
+    // If the context table is small, contexts of silent peers are evicted.
     let crowded = s.config.contexts_max < 64;
     let mut ledger = Ledger { disturbed: crowded, tamper: options.tamper, ..Ledger::default() };
     ledger.narrow_from = s.faults.iter().filter(|f| is_narrowing(&f.1)).map(|f| f.0).min();
@@ -67,7 +67,7 @@ pub fn run(scenario: &Scenario, options: Options) -> Outcome {
     schedule(&s, &mut net);
     live(&mut net, &led, s.heal_at);
     let settled = s.heal_at + s.settle_ps(packets_left(&led.borrow(), &s));
-    // Every round is as much as one message from everybody to everybody.
+    // A round is as much as one message between each pair of engines.
     let round = s.settle_ps((engines * engines) as u64) / 2;
     for (h, round_k) in (0..s.hosts).flat_map(|h| (0..ROUNDS).map(move |k| (h, k))) {
         let at = settled + 1 + round_k * round;
@@ -103,7 +103,7 @@ fn is_narrowing(f: &Fault) -> bool {
     matches!(f, Fault::Impair { effect: Effect::Mtu(Some(_)), .. })
 }
 
-/// Everything that happens by itself.
+/// Schedules all faults and incidents.
 fn schedule(s: &Scenario, net: &mut Net) {
     for (at, fault) in &s.faults {
         net.fault_at(*at, *fault).expect("the scenario draws faults of its topology");
@@ -111,7 +111,7 @@ fn schedule(s: &Scenario, net: &mut Net) {
     for (k, (at, host, _)) in s.incidents.iter().enumerate() {
         net.call_at(*at, HostId(*host), k as u64);
     }
-    // Twice: outages of a flap that come in between may leave routing behind.
+    // Twice: the outages of a flap in between may leave stale routes.
     for at in [s.heal_at, s.heal_at + 10 * MS] {
         net.fault_at(at, Fault::HealAll).expect("always possible");
     }
@@ -121,8 +121,8 @@ fn schedule(s: &Scenario, net: &mut Net) {
     }
 }
 
-/// Packets that what is outstanding takes, if all of it is still to be sent in the smallest packets
-/// that any two engines agree on, each request with one packet more for its word or its end.
+/// Packets that all outstanding requests take if they are sent anew in the smallest packets that
+/// any two engines agree on, with one more packet each for a recall or a Cancel.
 fn packets_left(led: &Ledger, s: &Scenario) -> u64 {
     let engines = (0..s.hosts).flat_map(|h| s.slots.iter().map(move |&slot| (h, slot)));
     let mtu = engines.map(|(h, slot)| s.config_of(h, slot).mtu).min().unwrap_or(64);
@@ -131,7 +131,7 @@ fn packets_left(led: &Ledger, s: &Scenario) -> u64 {
     live.map(|r| u64::from(r.wr.len.div_ceil(mtu.into())) + 1).sum()
 }
 
-/// Runs until `end` or a broken promise.
+/// Runs until `end` or the first violation.
 fn live(net: &mut Net, led: &Rc<RefCell<Ledger>>, end: Ps) {
     let mut events = 0;
     while led.borrow().violation.is_none() {
@@ -144,12 +144,12 @@ fn live(net: &mut Net, led: &Rc<RefCell<Ledger>>, end: Ps) {
         if events > EVENTS_MAX {
             let mut led = led.borrow_mut();
             led.now = net.now();
-            led.fail(Oracle::Liveness, format!("{events} events and no end"));
+            led.fail(Oracle::Liveness, format!("{events} events without an end"));
         }
     }
 }
 
-/// After the settling time nothing that was posted before is outstanding.
+/// After the settling time no older request may be outstanding.
 fn settled_check(led: &Rc<RefCell<Ledger>>, net: &mut Net) {
     let led = &mut *led.borrow_mut();
     led.now = net.now();
@@ -160,24 +160,24 @@ fn settled_check(led: &Rc<RefCell<Ledger>>, net: &mut Net) {
     }
 }
 
-/// At the end every request has ended, the last round of new work (from `last` on) well, and
-/// nothing is left over.
+/// At the end every request has ended, the last round of new requests (posted from `last` on) has
+/// succeeded, and no state is left.
 fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net, last: Ps) {
     for k in 0..led.reqs.len() {
         let r = &led.reqs[k];
         let ok = match r.state {
             ReqState::Live => false,
-            // Receives are few where queues are short: finite retries may be used up.
+            // With short queues receives are few: finite retries may be exhausted.
             ReqState::Done(Status::RemoteRnr) => r.rnr_retry < 7,
-            // A table that is too small for all peers may stay full.
+            // A context table that is too small for all peers may stay full.
             ReqState::Done(_) if s.config.contexts_max < 64 => true,
-            // It is tried but once a second whether longer ones pass again.
+            // Engines probe only once a second whether larger packets pass again.
             ReqState::Done(Status::LocalBadLength) => r.at < last || s.config.mtu_search,
             ReqState::Done(status) => r.at < last || status == Status::Ok,
             ReqState::Released | ReqState::Orphan => r.at < last,
         };
         if !ok {
-            let what = format!("request {k}, posted when all was well: {r:?}");
+            let what = format!("request {k}, posted after healing, did not succeed: {r:?}");
             return led.fail(Oracle::Liveness, what);
         }
     }
@@ -188,7 +188,7 @@ fn end_check(led: &mut Ledger, s: &Scenario, net: &mut Net, last: Ps) {
             let id = node.id;
             for c in node.engine.context_stats() {
                 let rest = c.outstanding + c.psns_unresolved + c.packets_in_flight;
-                // Towards a peer that was given up, what was given up waits to be said.
+                // A Cancel to a silent peer remains pending.
                 led.require(
                     (rest == 0 || c.stalled) && c.inflight_bytes == 0,
                     Oracle::Inflight,

@@ -100,7 +100,7 @@ fn one_world_tells_its_story_and_writes_its_packets() {
     assert!(out.contains("engine 0: ") && out.contains("posts request 0"), "{out:.500}");
     let last = out.lines().last().unwrap();
     let packets: u64 = last.split(' ').next().unwrap().parse().unwrap();
-    assert!(last.ends_with("packets are in seed-5.pcapng"), "{last}");
+    assert!(last.ends_with("packets written to seed-5.pcapng"), "{last}");
     let capture = std::fs::read(folder.0.join("seed-5.pcapng")).unwrap();
     assert_eq!(blocks(&capture), packets + 2, "a section, an interface, and the packets");
     let (code, out, _) = program_in("--seed 5 --trace --pcap other.pcapng", &folder.0);
@@ -151,7 +151,7 @@ fn mistakes_of_the_harness_are_noticed_one_by_one() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines.len(), 3);
     for (line, kind) in lines.iter().zip(["CopyDropped", "CopyLate", "WrongBytes"]) {
-        assert!(line.starts_with(&format!("canary {kind}: noticed at seed ")), "{line}");
+        assert!(line.starts_with(&format!("canary {kind}: detected at seed ")), "{line}");
     }
 }
 

@@ -1,80 +1,80 @@
-//! Settings of all hosts of a run.
+//! Settings shared by all hosts of a run.
 
 use srd_fabric::{PACKET_BYTES_MAX, Ps, US};
 use std::fmt;
 
-/// What keeps a sender from overrunning its receiver's host.
+/// What bounds the sender's packets in flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
-    /// Nothing: packets leave as fast as the link takes them.
+    /// No bound: packets leave at the rate of the link.
     Stream,
-    /// So many packets unacknowledged at most; 1 is the slides' baseline.
+    /// At most this many unacknowledged packets; 1 is the baseline of the slides.
     Window(u32),
-    /// Additive increase, multiplicative decrease, as TCP's.
+    /// Additive increase, multiplicative decrease, as in TCP.
     Aimd,
-    /// The slides' contribution: the receiver's threshold, a share of its ring.
+    /// The proposal of the slides: a threshold in the receiver's ring, as a share of the ring.
     DupAck(f64),
 }
 
-/// What a sender sends again after a loss.
+/// What a sender retransmits after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Everything from the lost packet on; receivers keep nothing that comes early.
+    /// Everything from the lost packet on; receivers discard packets received out of order.
     GoBackN,
-    /// The lost packet.
+    /// The lost packet only.
     Selective,
 }
 
-/// What a duplicate acknowledgment makes of its sender ([`Policy::DupAck`]).
+/// How a sender reacts to a duplicate acknowledgment ([`Policy::DupAck`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// It stops until an acknowledgment tells of something new, and no duplicate follows within the
-    /// time between two of its packets as they arrive.
+    /// The sender stops. It resumes after an acknowledgment of new data, unless another duplicate
+    /// follows within the arrival interval of two of its packets.
     StopGo,
-    /// It stops until an acknowledgment tells of something new.
+    /// The sender stops, and resumes with the next acknowledgment of new data.
     StopGoAtOnce,
-    /// It sends one packet for each newly acknowledged one, until a round trip has passed without a
-    /// duplicate.
+    /// The sender sends one packet per newly acknowledged packet, until a round trip has passed
+    /// without a duplicate.
     Clocked,
 }
 
-/// Which way data go.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// The host that starts a flow sends it.
+    /// The host that starts a flow sends the data.
     Put,
-    /// It asks for it, and receives it.
+    /// The host that starts a flow requests and receives the data.
     Get,
 }
 
-/// Settings of all hosts of a run.
+/// Settings shared by all hosts of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CopaConfig {
-    /// What bounds senders.
+    /// What bounds the packets in flight.
     pub policy: Policy,
-    /// What is sent again.
+    /// What is retransmitted.
     pub recovery: Recovery,
-    /// What duplicates do.
+    /// Reaction to a duplicate acknowledgment.
     pub reaction: Reaction,
-    /// Which way data go.
+    /// Direction of the data.
     pub verb: Verb,
     /// Payload of a full packet in bytes.
     pub payload_bytes: u32,
-    /// All else of a data packet on the wire.
+    /// Bytes of a data packet on the wire besides the payload.
     pub overhead_bytes: u32,
-    /// An acknowledgment, a NACK or a request on the wire.
+    /// Bytes of an acknowledgment, a NACK or a request on the wire.
     pub control_bytes: u32,
-    /// Base round trip.
+    /// Round trip time without queues.
     pub rtt_ps: Ps,
-    /// So many round trips without an answer, and what is under way is taken for lost.
+    /// Timeout: after this many round trips without an answer, everything in flight is lost.
     pub timeout_rtts: u32,
-    /// Packets that may be unacknowledged: the retransmit buffer.
+    /// Capacity of the retransmit buffer: most unacknowledged packets.
     pub outstanding_packets: u32,
 }
 
 impl CopaConfig {
-    /// The defaults of `docs/copa.md`: packets of 4,096 bytes, go-back-N, stop and go, a threshold
-    /// at half of the ring.
+    /// The defaults of `docs/copa.md`: packets of 4,096 bytes, go-back-N, [`Reaction::StopGo`], a
+    /// threshold at half of the ring.
     pub const fn new(rtt_ps: Ps) -> Self {
         Self {
             policy: Policy::DupAck(0.5),
@@ -95,10 +95,10 @@ impl CopaConfig {
         self.payload_bytes + self.overhead_bytes
     }
 
-    /// Refuses what makes no sense.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// Names the field, and what to give instead.
+    /// Names the invalid field and its valid values.
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |text: String| Err(ConfigError(text));
         match self.policy {
@@ -135,7 +135,7 @@ impl CopaConfig {
     }
 }
 
-/// Why settings were refused. The text says what to change.
+/// Invalid settings. The text says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 

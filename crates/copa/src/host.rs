@@ -1,4 +1,4 @@
-//! The program on a host: its card, with the streams that it sends and those that it receives.
+//! A host: its NIC, the streams it sends and the streams it receives.
 
 use crate::config::{CopaConfig, Policy, Verb};
 use crate::initiator::Outgoing;
@@ -9,49 +9,49 @@ use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Ps};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// First source port; a stream's number is added. A flow keeps its port, and so its path.
+/// First source port; the stream's number is added. A flow keeps its port and hence its path.
 const SPORT_BASE: u32 = 49_152;
 const SPORTS: u32 = 16_384;
-/// Port of receivers.
+/// Destination port.
 const DPORT: u16 = 4_791;
-/// Doublings of the time until a request is repeated.
+/// Most doublings of the request timeout.
 const BACKOFF_MAX: u32 = 6;
 
-/// What a host has counted.
+/// Counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Data packets sent, those sent again among them.
+    /// Data packets sent, retransmissions included.
     pub data_sent: u64,
-    /// Of these, sent again.
+    /// Data packets retransmitted.
     pub resent: u64,
-    /// Acknowledgments sent that told of something new.
+    /// Acknowledgments of new data sent.
     pub acks_sent: u64,
-    /// Duplicates sent.
+    /// Duplicate acknowledgments sent.
     pub duplicates_sent: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
-    /// Duplicates heard.
+    /// Duplicate acknowledgments received.
     pub duplicates_heard: u64,
     /// Timeouts.
     pub timeouts: u64,
-    /// Data packets taken.
+    /// Data packets accepted.
     pub taken: u64,
-    /// Data packets that found no room.
+    /// Data packets dropped because the ring was full.
     pub full: u64,
-    /// Data packets that came before an earlier one and were not kept.
+    /// Data packets received out of order and discarded (go-back-N).
     pub early: u64,
-    /// Data packets that had come before.
+    /// Data packets received again.
     pub again: u64,
-    /// Requests sent again.
+    /// Requests retransmitted.
     pub requests_repeated: u64,
-    /// Frames dropped because their check failed.
+    /// Frames dropped because of a wrong checksum.
     pub corrupt: u64,
-    /// Packets that the card's queue did not take.
+    /// Packets refused by a full NIC queue.
     pub card_refused: u64,
 }
 
 impl Counters {
-    /// Adds those of another host.
+    /// Adds the counters of another host.
     pub const fn add(&mut self, other: &Self) {
         self.data_sent += other.data_sent;
         self.resent += other.resent;
@@ -70,18 +70,18 @@ impl Counters {
     }
 }
 
-/// A round of a flow has got somewhere.
+/// Progress of a flow's round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Which flow.
+    /// The flow.
     pub flow: u32,
-    /// Which round.
+    /// The round.
     pub round: u32,
-    /// When.
+    /// The time.
     pub at: Ps,
-    /// It is done for the host that began it: all is acknowledged (put), or in memory (get).
+    /// The round is complete at its initiator: all is acknowledged (put), or in memory (get).
     pub done: bool,
-    /// It is in its receiver's memory.
+    /// The round's data are in the receiver's memory.
     pub arrived: bool,
 }
 
@@ -91,24 +91,24 @@ struct Sending {
     flow: u32,
     dst: HostId,
     bytes: u64,
-    /// Round that was last handed in.
+    /// The last round queued for sending.
     round: Option<u32>,
     out: Outgoing,
 }
 
-/// A flow that this host asks for.
+/// A flow that this host requests (get).
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     flow: u32,
     from: HostId,
     bytes: u64,
     round: u32,
-    /// When the request is repeated; [`Ps::MAX`] once data have come.
+    /// When the request is retransmitted; [`Ps::MAX`] once data have arrived.
     due: Ps,
     tries: u32,
 }
 
-/// A host.
+/// A simulated host.
 #[derive(Debug)]
 pub struct CopaHost {
     id: HostId,
@@ -117,7 +117,7 @@ pub struct CopaHost {
     asking: Vec<Asking>,
     incoming: BTreeMap<Stream, Incoming>,
     threshold: Option<Threshold>,
-    /// Stream that is looked at first.
+    /// Stream to be served first.
     turn: usize,
     counters: Counters,
     ends: Vec<End>,
@@ -147,8 +147,8 @@ impl CopaHost {
         }
     }
 
-    /// Adds a flow of `bytes` that this host sends to `peer`, or asks `peer` for (get); returns the
-    /// token of the call that starts it: in its low half; the round goes into the high half.
+    /// Adds a flow of `bytes` that this host sends to `peer` (put) or requests from `peer` (get).
+    /// Returns the token of the call that starts it; the round goes into the token's high half.
     pub fn flow_add(&mut self, flow: u32, peer: HostId, bytes: u64) -> u64 {
         match self.config.verb {
             Verb::Put => {
@@ -168,32 +168,32 @@ impl CopaHost {
         self.sending.push(Sending { flow, dst, bytes, round: None, out });
     }
 
-    /// What was counted.
+    /// The counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What has ended since the last call.
+    /// Progress since the last call.
     pub fn ends_take(&mut self) -> Vec<End> {
         std::mem::take(&mut self.ends)
     }
 
-    /// Flow and payload of the packet that was taken last, if one was since the last call.
+    /// Flow and payload of the last accepted packet, if one was accepted since the last call.
     pub const fn arrived_take(&mut self) -> Option<(u32, u32)> {
         self.arrived.take()
     }
 
-    /// Packets that each stream it receives has acknowledged without a gap.
+    /// Packets acknowledged without a gap, per received stream.
     pub fn acknowledged(&self) -> impl Iterator<Item = (Stream, u64)> {
         self.incoming.iter().map(|(stream, i)| (*stream, i.acknowledged()))
     }
 
-    /// Packets that each stream it sends has in its retransmit buffer.
+    /// Packets in the retransmit buffer, per sent stream.
     pub fn unacknowledged(&self) -> impl Iterator<Item = u64> {
         self.sending.iter().map(|s| s.out.unacknowledged())
     }
 
-    /// Sends a packet of `bytes` on the wire.
+    /// Sends a packet that takes `bytes` on the wire.
     fn emit(&mut self, io: Io<'_, '_>, dst: HostId, number: u32, bytes: u32, packet: CopaPacket) {
         let sport = (SPORT_BASE + number % SPORTS) as u16;
         let out = Outbound { dst, sport, dport: DPORT, bytes, ect: false };
@@ -218,7 +218,7 @@ impl CopaHost {
         self.emit(io, nack.stream.sender, nack.stream.number, bytes, CopaPacket::Nack(nack));
     }
 
-    /// Acknowledges what has sunk below the threshold, each packet by itself.
+    /// Acknowledges packets that have fallen to the threshold, each packet by itself.
     fn sinks(&mut self, io: Io<'_, '_>) {
         let Some(written) = io.rx_ring().map(|r| r.written_bytes) else { return };
         while let Some(above) = self.threshold.as_mut().and_then(|t| t.sunk(written)) {
@@ -230,7 +230,7 @@ impl CopaHost {
         io.rx_ring_call(self.threshold.as_ref().and_then(Threshold::sinks_at));
     }
 
-    /// A data packet of a stream, with the flow and the length that it names.
+    /// Handles a data packet.
     fn data(&mut self, io: Io<'_, '_>, data: &Data) {
         self.sinks(io);
         let answered = |a: &&mut Asking| a.flow == data.flow && a.round <= data.round;
@@ -262,7 +262,7 @@ impl CopaHost {
         }
     }
 
-    /// Puts a packet into the ring and says so: the place comes before the acknowledgment.
+    /// Puts a packet into the ring and answers it; drops it if the ring is full.
     fn take(&mut self, io: Io<'_, '_>, data: &Data) {
         let ring = io.rx_ring();
         let put = io.rx_ring_put();
@@ -295,14 +295,14 @@ impl CopaHost {
         }
     }
 
-    /// Somebody wants data.
+    /// Handles a request for data.
     fn requested(&mut self, from: HostId, flow: u32, round: u32, bytes: u64) {
         let is = |s: &Sending| s.dst == from && s.flow == flow;
         let i = self.sending.iter().position(is).unwrap_or_else(|| {
             self.sending_add(flow, from, bytes);
             self.sending.len() - 1
         });
-        // A request that was repeated is not served twice; one that was lost is part of the next.
+        // Ignore a repeated request; a lost request is included in the next one.
         let first = self.sending[i].round.map_or(0, |last| last + 1);
         (first..=round).for_each(|round| self.hand_in(i, round));
     }
@@ -322,8 +322,8 @@ impl CopaHost {
         self.emit(io, from, number, bytes, request);
     }
 
-    /// Sends what may go while the card is idle, and sets the timer for what comes next. Nothing
-    /// waits in the card, so that a stop stops at once.
+    /// Sends what the policies permit while the NIC is idle, and sets the timer for the next step.
+    /// Nothing queues in the NIC, so that a stop takes effect at once.
     fn pump(&mut self, now: Ps, io: Io<'_, '_>) {
         let n = self.sending.len();
         while io.nic_backlog_bytes() == 0 {
@@ -360,7 +360,7 @@ impl CopaHost {
         self.emit(io, dst, k as u32, len + self.config.overhead_bytes, packet);
     }
 
-    /// A stream has heard something: rounds may be done.
+    /// Reports the rounds that an answer completed.
     fn rounds_end(&mut self, now: Ps, k: usize) {
         let s = &mut self.sending[k];
         while let Some(round) = s.out.round_ended() {
@@ -420,7 +420,7 @@ impl Host<CopaPacket> for CopaHost {
         self.pump(now, io);
     }
 
-    /// Starts a flow (again).
+    /// Starts a round of a flow.
     fn on_call(&mut self, now: Ps, token: u64, io: Io<'_, '_>) {
         let (i, round) = ((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32);
         match self.config.verb {

@@ -1,4 +1,4 @@
-//! A stream at its sender: what may leave, what is acknowledged, what is sent again.
+//! The sending end of a stream: what may leave, what is acknowledged, what is retransmitted.
 
 use crate::config::{CopaConfig, Recovery};
 use crate::packet::{Ack, Nack};
@@ -6,16 +6,16 @@ use crate::policy::{Policy, policy_of};
 use srd_fabric::Ps;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Doublings of the time until the next timeout.
+/// Most doublings of the timeout.
 const BACKOFF_MAX: u32 = 6;
-/// Weight of the past in the smoothed round trip (RFC 6298).
+/// Weight of the old value in the smoothed RTT, in eighths (RFC 6298).
 const SMOOTHING: u64 = 7;
 
 /// A packet in the retransmit buffer.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     sent_at: Ps,
-    /// Number of its last transmission.
+    /// Number of its latest transmission.
     sent_no: u64,
     sent: bool,
     resent: bool,
@@ -27,20 +27,20 @@ struct Slot {
 pub(crate) struct Sent {
     pub seq: u64,
     pub round: u32,
-    /// The round's last packet is the one before this.
+    /// End of its round: the sequence number after the round's last packet.
     pub end: u64,
-    /// It was sent before.
+    /// It is a retransmission.
     pub again: bool,
 }
 
-/// What an answer meant.
+/// Result of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
-    /// Nothing was new in it.
+    /// It acknowledged nothing new.
     pub duplicate: bool,
 }
 
-/// A stream of data to one receiver.
+/// The sending end of a stream.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     recovery: Recovery,
@@ -51,27 +51,27 @@ pub(crate) struct Outgoing {
     policy: Box<dyn Policy>,
     /// All packets before this one are acknowledged.
     una: u64,
-    /// The next one to send; before `top` after going back.
+    /// Next packet to send; below `top` after going back.
     next: u64,
-    /// All before this one have been sent.
+    /// All packets before this one have been transmitted.
     top: u64,
-    /// All before this one were handed in.
+    /// All packets before this one are queued for sending.
     end: u64,
     slots: VecDeque<Slot>,
-    /// Packets to send again (selective).
+    /// Packets to retransmit (selective).
     lost: BTreeSet<u64>,
     /// Packets sent, not acknowledged and not lost (selective).
     open: u64,
-    /// Transmissions in order, for losses that nobody tells of.
+    /// Transmissions in order, to detect losses that no NACK reports.
     order: VecDeque<(u64, u64)>,
     sent_no: u64,
-    /// Last transmission that was acknowledged.
+    /// Number of the latest transmission that was acknowledged.
     acked_no: u64,
-    /// Rounds that are not acknowledged yet: number and end.
+    /// Rounds not yet acknowledged: number and end.
     rounds: VecDeque<(u32, u64)>,
-    /// All packets before this one have been answered.
+    /// All packets before this one were answered at least once.
     answered: u64,
-    /// When something was last heard, or sent after silence.
+    /// When an answer last arrived, or the first packet left after an idle period.
     heard_at: Ps,
     tries: u32,
 }
@@ -102,13 +102,13 @@ impl Outgoing {
         }
     }
 
-    /// So many packets more are to be sent.
+    /// Queues `packets` more packets.
     pub fn hand_in(&mut self, round: u32, packets: u64) {
         self.end += packets;
         self.rounds.push_back((round, self.end));
     }
 
-    /// Packets not acknowledged.
+    /// Unacknowledged packets.
     pub const fn unacknowledged(&self) -> u64 {
         self.top - self.una
     }
@@ -125,7 +125,7 @@ impl Outgoing {
         self.waits() && self.policy.allows(now, self.in_flight())
     }
 
-    /// Whether there is a packet to send, policy left aside.
+    /// Whether there is a packet to send, regardless of the policy.
     fn waits(&self) -> bool {
         !self.lost.is_empty() || (self.next < self.end && self.next - self.una < self.limit)
     }
@@ -166,7 +166,7 @@ impl Outgoing {
         self.rounds.iter().copied().find(|(_, end)| seq < *end).expect("it was handed in")
     }
 
-    /// Takes everything before `next` out of the retransmit buffer; returns how many were new.
+    /// Removes all packets before `next` from the retransmit buffer; returns how many there were.
     fn advance(&mut self, next: u64) -> u64 {
         let mut new = 0;
         while self.una < next.min(self.top) {
@@ -182,7 +182,7 @@ impl Outgoing {
         new
     }
 
-    /// A packet is no longer under way.
+    /// A packet is no longer in flight.
     fn closed(&mut self, seq: u64, slot: &Slot) {
         if self.recovery == Recovery::Selective && !self.lost.remove(&seq) && slot.sent {
             self.open -= 1;
@@ -193,7 +193,7 @@ impl Outgoing {
         self.acked_no = self.acked_no.max(slot.sent_no);
     }
 
-    /// A round trip was measured.
+    /// Adds an RTT sample.
     fn sample(&mut self, now: Ps, of: u64) {
         let slot = of.checked_sub(self.una).and_then(|i| self.slots.get(i as usize));
         if let Some(slot) = slot.filter(|s| !s.resent && !s.acked) {
@@ -202,7 +202,7 @@ impl Outgoing {
         }
     }
 
-    /// An acknowledgment came.
+    /// Handles an acknowledgment.
     pub fn acked(&mut self, now: Ps, ack: &Ack) -> Heard {
         if ack.own || ack.next > ack.of {
             self.sample(now, ack.of);
@@ -226,7 +226,7 @@ impl Outgoing {
             self.late_ones_lose(now);
             return Heard::default();
         }
-        // About a packet that was acknowledged before: it says nothing.
+        // Its packet was acknowledged before: it carries no new information.
         if ack.own || ack.of < self.una || ack.next < self.una || self.una == self.top {
             return Heard::default();
         }
@@ -237,13 +237,13 @@ impl Outgoing {
         Heard { duplicate: true }
     }
 
-    /// Packets after which others have been acknowledged are lost, where nobody tells of losses.
+    /// Without NACKs, marks packets lost if enough later transmissions were acknowledged.
     fn late_ones_lose(&mut self, now: Ps) {
         let Some(reordering) = self.policy.reordering() else { return };
         while let Some((_, seq)) =
             self.order.pop_front_if(|(no, _)| *no + reordering <= self.acked_no)
         {
-            // Of a transmission that was followed by another nothing is to be said.
+            // A transmission that was followed by a retransmission of its packet is not judged.
             let known = seq.checked_sub(self.una).and_then(|i| self.slots.get(i as usize));
             if known.is_some_and(|s| !s.acked && s.sent_no + reordering <= self.acked_no) {
                 self.loses(now, seq, seq);
@@ -251,7 +251,7 @@ impl Outgoing {
         }
     }
 
-    /// The receiver misses packets.
+    /// Handles a NACK.
     pub fn missed(&mut self, now: Ps, nack: &Nack) {
         let new = self.advance(nack.next);
         if new > 0 {
@@ -261,7 +261,7 @@ impl Outgoing {
         self.loses(now, nack.first, nack.last);
     }
 
-    /// Packets are lost: they, or all from the first on, are to be sent again.
+    /// Marks packets lost: they, or all from the first one on, are to be retransmitted.
     fn loses(&mut self, now: Ps, first: u64, last: u64) {
         let (first, last) = (first.max(self.una), last.min(self.top.saturating_sub(1)));
         if first > last || self.una == self.top {
@@ -282,7 +282,7 @@ impl Outgoing {
         self.policy.lost(now, self.rtt);
     }
 
-    /// When it takes what is under way for lost; [`Ps::MAX`] if nothing is.
+    /// When everything in flight counts as lost; [`Ps::MAX`] if nothing is in flight.
     fn timeout_at(&self) -> Ps {
         if self.una == self.top {
             return Ps::MAX;
@@ -291,13 +291,13 @@ impl Outgoing {
         self.heard_at.saturating_add(wait)
     }
 
-    /// When to look at it again if nothing comes.
+    /// When to poll it again if no packet arrives.
     pub fn due(&self, now: Ps) -> Ps {
         let wakes = if self.waits() { self.policy.wakes_at(now) } else { None };
         self.timeout_at().min(wakes.unwrap_or(Ps::MAX))
     }
 
-    /// Takes everything under way for lost, if it is time. True if it was.
+    /// If the timeout has expired, marks everything in flight lost and returns true.
     pub fn timeout(&mut self, now: Ps) -> bool {
         if self.timeout_at() > now {
             return false;
@@ -318,7 +318,7 @@ impl Outgoing {
         true
     }
 
-    /// The next round that is wholly acknowledged.
+    /// The next round that is completely acknowledged.
     pub fn round_ended(&mut self) -> Option<u32> {
         let una = self.una;
         self.rounds.pop_front_if(|(_, end)| *end <= una).map(|(round, _)| round)

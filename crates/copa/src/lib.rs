@@ -1,11 +1,12 @@
 //! COPA's transport on the simulated network: reliable puts and gets over UDP and Ethernet, one
-//! path per flow, on a lossy fabric, and four policies for hosts that fall behind their links.
+//! path per flow, on a lossy fabric, with four policies against hosts that are slower than their
+//! links.
 //!
 //! After T. Chong, V. Krishnan, "Addressing Endpoint-Induced Congestion in a Scale-Out Accelerator
-//! Domain" (OFA Virtual Workshop 2023, slides). A receiver's ring between card and memory has a
-//! threshold: packets at or below it are acknowledged; one above it is not, and a duplicate of the
-//! last acknowledgment tells its sender to stop, until it has sunk below. What the slides leave
-//! open is decided in `docs/copa.md`.
+//! Domain" (OFA Virtual Workshop 2023, slides). A receiver's ring between NIC and memory has a
+//! threshold: packets at or below it are acknowledged. A packet above it causes a duplicate of the
+//! last acknowledgment, which tells the sender to stop until the ring has drained to the threshold.
+//! `docs/copa.md` lists the decisions that the slides leave open.
 #![forbid(unsafe_code)]
 
 mod config;

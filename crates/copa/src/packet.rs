@@ -1,74 +1,75 @@
-//! What travels. Packets are typed here; the bytes they would take are counted.
+//! Packet types. Packets are simulated as values; only their size on the wire is counted.
 
 use srd_fabric::HostId;
 
-/// COPA's header in every packet, behind UDP's: kind (1 byte), flags (1), length (2), stream (4),
-/// sequence number acknowledged (8), sequence number meant (8). The layout is our choice; the
-/// slides show none.
+/// COPA's header, after UDP's: kind (1 byte), flags (1), length (2), stream (4), acknowledged
+/// sequence number (8), the packet's own sequence number (8). The layout is our choice; the slides
+/// show none.
 pub const HEADER_BYTES: u32 = 24;
 
-/// A flow's packets from one sender, numbered from 0 on over all rounds.
+/// A flow's packets from one sender, numbered from 0 across all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stream {
-    /// Who sends the data.
+    /// The host that sends the data.
     pub sender: HostId,
-    /// Number among its streams.
+    /// The sender's number of the stream.
     pub number: u32,
 }
 
 /// A data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Of which stream.
+    /// The stream.
     pub stream: Stream,
     /// Number of the flow in the workload.
     pub flow: u32,
-    /// Place in it.
+    /// Sequence number.
     pub seq: u64,
     /// Payload in bytes.
     pub len: u32,
-    /// Which round.
+    /// The round.
     pub round: u32,
-    /// The round's last packet is the one before this.
+    /// End of the round: the sequence number after the round's last packet.
     pub end: u64,
 }
 
 /// An acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Of which stream.
+    /// The stream.
     pub stream: Stream,
-    /// All packets before this one are acknowledged.
+    /// Cumulative acknowledgment: all packets before this one.
     pub next: u64,
-    /// The packet that caused it: it has arrived, or has sunk below the threshold.
+    /// The packet that caused it: it has arrived, or the ring has drained until it was at the
+    /// threshold.
     pub of: u64,
-    /// That packet is acknowledged, too.
+    /// Whether that packet is itself acknowledged.
     pub own: bool,
 }
 
-/// Packets are missing and will not come: send them again.
+/// A NACK: packets are missing and are to be retransmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nack {
-    /// Of which stream.
+    /// The stream.
     pub stream: Stream,
-    /// All packets before this one are acknowledged.
+    /// Cumulative acknowledgment: all packets before this one.
     pub next: u64,
-    /// First one missing.
+    /// First missing packet.
     pub first: u64,
-    /// Last one missing.
+    /// Last missing packet.
     pub last: u64,
 }
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopaPacket {
-    /// The sender of this wants data (get).
+    /// The source of this packet requests data (get).
     Request {
         /// Number of the flow in the workload.
         flow: u32,
-        /// Which round.
+        /// The round.
         round: u32,
-        /// How much.
+        /// Bytes requested.
         bytes: u64,
     },
     /// Data.

@@ -1,4 +1,4 @@
-//! The card's view of its ring: which packets wait above the threshold, and when they sink.
+//! The NIC's view of its ring: which packets wait above the threshold, and when they fall to it.
 
 use crate::packet::Stream;
 use srd_fabric::{RingPut, RingState};
@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 pub(crate) struct Above {
     pub stream: Stream,
     pub seq: u64,
-    /// Place of its last byte.
+    /// Position of its last byte.
     end_bytes: u64,
 }
 
-/// A threshold in a ring. A packet is at or below it when its last byte is: the bytes that wait
-/// before it, and its own, are not more.
+/// A threshold in a ring. A packet is above it if the bytes waiting before it, plus its own, exceed
+/// the threshold.
 #[derive(Clone, Debug)]
 pub(crate) struct Threshold {
     share: f64,
@@ -23,13 +23,13 @@ pub(crate) struct Threshold {
 }
 
 impl Threshold {
-    /// At this share of the ring.
+    /// A threshold at this share of the ring.
     pub const fn new(share: f64) -> Self {
         Self { share, bytes: u64::MAX, above: VecDeque::new() }
     }
 
-    /// A packet has taken its place in the ring. True if it is at or below the threshold; else it
-    /// will sink.
+    /// Notes that a packet was put into the ring. Returns true if it is at or below the threshold;
+    /// otherwise [`Threshold::sunk`] returns it later.
     pub fn took(
         &mut self,
         ring: Option<&RingState>,
@@ -46,13 +46,13 @@ impl Threshold {
         false
     }
 
-    /// The next packet that has sunk, with so many bytes written.
+    /// Removes the next packet that has fallen to the threshold when `written_bytes` are written.
     pub fn sunk(&mut self, written_bytes: u64) -> Option<Above> {
         let bytes = self.bytes;
         self.above.pop_front_if(|a| a.end_bytes.saturating_sub(bytes) <= written_bytes)
     }
 
-    /// Bytes written when the next one sinks.
+    /// Bytes written at which the next packet falls to the threshold.
     pub fn sinks_at(&self) -> Option<u64> {
         self.above.front().map(|a| a.end_bytes.saturating_sub(self.bytes))
     }

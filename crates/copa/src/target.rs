@@ -1,59 +1,59 @@
-//! A stream at its receiver: what is taken, acknowledged, missed.
+//! The receiving end of a stream: what is accepted, acknowledged and missing.
 
 use crate::config::Recovery;
 use crate::packet::{Ack, Nack, Stream};
 use std::collections::VecDeque;
 
-/// What became of a packet at its receiver.
+/// State of a packet at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Missing,
-    /// It waits above the threshold.
+    /// Accepted, above the threshold: not yet acknowledged.
     Taken,
-    /// It is acknowledged.
+    /// Accepted and acknowledged.
     Green,
 }
 
-/// What to do with a packet that has come.
+/// What to do with an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is to take the ring.
+    /// Put it into the ring.
     Take,
-    /// It is of no use: it has come before.
+    /// Discard it: it was received before.
     Duplicate,
-    /// It came before an earlier one, and early ones are not kept.
+    /// Discard it: it is out of order, and the receiver keeps packets in order only.
     Early,
 }
 
-/// A stream of data from one sender.
+/// The receiving end of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     stream: Stream,
     recovery: Recovery,
-    /// It tells its sender of losses.
+    /// Whether it sends NACKs.
     nacks: bool,
     limit: u64,
     /// All packets before this one are acknowledged.
     next: u64,
-    /// From `next` on.
+    /// States of the packets from `next` on.
     states: VecDeque<State>,
-    /// All packets before this one have been taken.
+    /// All packets before this one have been accepted.
     taken: u64,
     /// Packets above the threshold.
     above: u64,
-    /// All packets before this one have come, or were missed.
+    /// All packets before this one have arrived or were reported missing.
     seen: u64,
-    /// The one that came last.
+    /// The packet that arrived last.
     latest: u64,
-    /// The sender knows that `taken` is missing.
+    /// A NACK for `taken` was sent.
     nacked: bool,
-    /// Rounds that are not wholly taken yet: number and end.
+    /// Rounds that are not completely accepted: number and end.
     rounds: VecDeque<(u32, u64)>,
     rounds_known: u64,
 }
 
 impl Incoming {
-    /// `limit`: packets that the sender may have unacknowledged.
+    /// `limit`: the most packets that the sender may have unacknowledged.
     pub const fn new(stream: Stream, recovery: Recovery, nacks: bool, limit: u64) -> Self {
         Self {
             stream,
@@ -88,7 +88,7 @@ impl Incoming {
         self.states[i] = state;
     }
 
-    /// A packet has come: what to do with it, and what its sender must be told was lost before it.
+    /// Classifies an arriving packet; also returns a NACK for packets found missing before it.
     pub fn arrived(&mut self, seq: u64, round: u32, end: u64) -> (Verdict, Option<Nack>) {
         if end > self.rounds_known {
             self.rounds_known = end;
@@ -103,7 +103,8 @@ impl Incoming {
         }
         match self.recovery {
             Recovery::GoBackN if seq > self.taken => {
-                // The sender has gone back if numbers have; then what it knew is of the past.
+                // Falling sequence numbers mean that the sender went back: an earlier NACK is
+                // obsolete.
                 let known = self.nacked && seq > latest;
                 let nack = (self.nacks && !known).then(|| self.nack(self.taken, self.taken));
                 self.nacked = true;
@@ -122,13 +123,13 @@ impl Incoming {
         Nack { stream: self.stream, next: self.next, first, last }
     }
 
-    /// It found no room: what its sender is told.
+    /// The packet found no room in the ring; returns the NACK to send.
     pub const fn dropped(&mut self, seq: u64) -> Option<Nack> {
         self.nacked = true;
         if self.nacks { Some(self.nack(seq, seq)) } else { None }
     }
 
-    /// It has taken the ring, at or below the threshold (`green`) or above.
+    /// The packet was put into the ring, at or below the threshold (`green`) or above it.
     pub fn took(&mut self, seq: u64, green: bool) -> Ack {
         self.nacked = false;
         self.state_set(seq, State::Taken);
@@ -139,7 +140,7 @@ impl Incoming {
         if green { self.sunk(seq) } else { self.duplicate(seq) }
     }
 
-    /// It is at or below the threshold now.
+    /// The packet has fallen to the threshold.
     pub fn sunk(&mut self, seq: u64) -> Ack {
         debug_assert_eq!(
             self.state(seq),
@@ -154,13 +155,13 @@ impl Incoming {
         Ack { stream: self.stream, next: self.next, of: seq, own: true }
     }
 
-    /// The last acknowledgment once more, because of this packet.
+    /// Repeats the last acknowledgment because of this packet.
     pub const fn duplicate(&self, seq: u64) -> Ack {
         Ack { stream: self.stream, next: self.next, of: seq, own: false }
     }
 
-    /// What is said to a packet that was not taken: a duplicate if another will sink and so take it
-    /// back; without NACKs (as TCP does) always.
+    /// Answer to a packet that was not accepted: a duplicate, if a later acknowledgment will revoke
+    /// it; without NACKs (as in TCP) always.
     pub fn refused(&self, seq: u64) -> Option<Ack> {
         match self.state(seq) {
             State::Green => Some(Ack { own: true, ..self.duplicate(seq) }),
@@ -168,7 +169,7 @@ impl Incoming {
         }
     }
 
-    /// The next round that is wholly taken.
+    /// The next round that is completely accepted.
     pub fn round_arrived(&mut self) -> Option<u32> {
         let taken = self.taken;
         self.rounds.pop_front_if(|(_, end)| *end <= taken).map(|(round, _)| round)

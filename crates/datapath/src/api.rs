@@ -1,4 +1,4 @@
-//! The [`Datapath`] trait and what crosses it.
+//! The [`Datapath`] trait and its types.
 
 use crate::{Part, ReleasesParts, Waker};
 use core::{
@@ -31,11 +31,11 @@ pub trait Datapath: ReleasesParts + Send {
     /// Most bytes of UDP payload in one datagram: the link MTU less the IP and UDP headers.
     fn udp_payload_max(&self) -> usize;
 
-    /// Datagrams that [`tx_push`](Self::tx_push) will take before the next flush; 0 while a
-    /// backlog of refused packets waits for the kernel (call [`tx_flush`](Self::tx_flush) to try).
+    /// Datagrams that [`tx_push`](Self::tx_push) accepts before the next flush; 0 while a backlog
+    /// of refused packets waits for the kernel (call [`tx_flush`](Self::tx_flush) to retry).
     fn tx_room(&self) -> usize;
 
-    /// Whether no backlog is waiting: the kernel took everything pushed before.
+    /// Whether the backlog is empty: the kernel accepted everything pushed before.
     fn tx_ready(&self) -> bool;
 
     /// Queues one datagram. Its header bytes are copied; its payload is only referenced, until the
@@ -48,37 +48,37 @@ pub trait Datapath: ReleasesParts + Send {
     /// The packet was not queued: see [`TxPushError`].
     fn tx_push(&mut self, packet: &TxPacket<'_>) -> Result<(), TxPushError>;
 
-    /// Whether a datagram of `len` bytes is copied when it is pushed, whether or not it has to be
-    /// [finished](TxPacket::finish).
+    /// Whether a datagram of `len` bytes is copied when it is pushed, even if it has no
+    /// [finisher](TxPacket::finish).
     fn tx_copies(&self, len: usize) -> bool;
 
-    /// Sends what was queued. What the kernel would not take now is copied into pooled buffers, so
-    /// that no payload memory is referenced after this returns; later calls send it first.
+    /// Sends the queue. Datagrams that the kernel refuses for now are copied into pooled buffers,
+    /// so that no payload memory is referenced after this returns; later calls send them first.
     ///
     /// # Errors
     /// Only when the datapath itself is broken; the queue is empty then, too.
     fn tx_flush(&mut self) -> io::Result<TxReport>;
 
-    /// Forgets what was queued since the last flush. The backlog stays.
+    /// Discards the datagrams queued since the last flush, but not the backlog.
     fn tx_discard(&mut self);
 
-    /// Hands waiting datagrams to `sink`, a bounded batch of them, and never blocks.
+    /// Passes waiting datagrams to `sink`, a bounded batch of them, and never blocks.
     ///
     /// # Errors
     /// Only when the datapath itself is broken.
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
 
     /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
-    /// `timeout` has passed (`None` = no timeout). May return early for no reason.
+    /// `timeout` has expired (`None` = no timeout). May return early without a reason.
     ///
     /// # Errors
     /// Only when the datapath itself is broken.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Ends [`wait`](Self::wait) from other threads.
+    /// Ends [`wait`](Self::wait) from another thread.
     fn waker(&self) -> Waker;
 
-    /// What happened so far.
+    /// Counters since creation.
     fn counters(&self) -> Counters;
 }
 
@@ -130,7 +130,7 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
 }
 
-/// Completes a datagram when all its bytes are known: writes a checksum into it.
+/// Completes a datagram once all of its bytes are known: writes a checksum into it.
 pub type Finish = fn(&mut [u8]);
 
 /// One datagram to send: `headers`, then `payload`, then zeros up to `padded_len` bytes.
@@ -142,12 +142,12 @@ pub struct TxPacket<'a> {
     pub path: u8,
     /// First bytes of the datagram; copied when pushed.
     pub headers: &'a [u8],
-    /// The rest of it, gathered when flushed.
+    /// The rest of the datagram, gathered at the flush.
     pub payload: &'a [Part],
-    /// Fill with zeros up to this many bytes; no effect where the datagram is as long already.
+    /// Pad with zeros up to this many bytes; no effect if the datagram is not shorter.
     pub padded_len: usize,
-    /// Copy the datagram when it is pushed, so that its payload does not change any more, and let
-    /// this complete the copy.
+    /// If set, copy the datagram when it is pushed, so that its payload no longer changes, and call
+    /// this to complete the copy.
     pub finish: Option<Finish>,
 }
 
@@ -164,7 +164,7 @@ impl TxPacket<'_> {
         self.padded_len.saturating_sub(self.headers.len() + body)
     }
 
-    /// Appends the whole datagram to `out`, completed.
+    /// Appends the whole completed datagram to `out`.
     pub fn gather_into(&self, out: &mut Vec<u8>) {
         let (start, end) = (out.len(), out.len() + self.wire_len());
         out.extend_from_slice(self.headers);
@@ -184,16 +184,16 @@ impl TxPacket<'_> {
 pub enum TxPushError {
     /// The batch is full or a backlog waits: flush, and wait if that does not help.
     Full,
-    /// Longer than [`Datapath::udp_payload_max`].
+    /// The datagram is longer than [`Datapath::udp_payload_max`].
     TooLong {
         /// Bytes of the datagram.
         len: usize,
         /// Bytes that are allowed.
         max: usize,
     },
-    /// No such path.
+    /// There is no such path.
     BadPath {
-        /// The path asked for.
+        /// The requested path.
         path: u8,
         /// Number of paths there are.
         paths: usize,
@@ -221,28 +221,28 @@ impl fmt::Display for TxPushError {
 
 impl Error for TxPushError {}
 
-/// What a flush did.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxReport {
-    /// Datagrams that the kernel took, backlog included.
+    /// Datagrams that the kernel accepted, backlog included.
     pub sent: usize,
-    /// Datagrams that wait in the backlog now.
+    /// Datagrams now in the backlog.
     pub backlog: usize,
-    /// Datagrams dropped with an error; [`Counters`] tell the kind.
+    /// Datagrams dropped because of an error; [`Counters`] tell which.
     pub dropped: usize,
-    /// The last of them that was too long for the link.
+    /// The last datagram that was too long for the link.
     pub too_long: Option<TooLong>,
 }
 
 /// A datagram did not fit the link's MTU and was dropped (fragmentation is forbidden).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// Where it was sent to.
+    /// Destination.
     pub dst: SocketAddr,
     /// Its UDP payload in bytes.
     pub len: usize,
-    /// MTU of the link that has the device's address, in bytes with IP and UDP headers; `None` if
-    /// it cannot be told, or is not what was too small. Never the word of a router (ICMP).
+    /// MTU of the link with the device's address, in bytes including IP and UDP headers; `None` if
+    /// it is unknown, or was large enough. Never taken from a router's ICMP message.
     pub mtu: Option<u32>,
 }
 
@@ -256,7 +256,7 @@ impl fmt::Display for TooLong {
                 "the link's MTU of {mtu} leaves {}; lower the device MTU",
                 (mtu as usize).saturating_sub(headers)
             ),
-            None => f.write_str("the MTU of the way there is smaller; lower the device MTU"),
+            None => f.write_str("the MTU of the path is smaller; lower the device MTU"),
         }
     }
 }
@@ -266,36 +266,36 @@ impl Error for TooLong {}
 /// One received datagram. Merged ones (GRO) have been split again.
 #[derive(Clone, Copy, Debug)]
 pub struct RxDatagram<'a> {
-    /// Address and port it came from; the port is the sender's path.
+    /// Source address and port; the port identifies the sender's path.
     pub src: SocketAddr,
-    /// The IP header carried the mark "congestion experienced".
+    /// Its IP header carried CE ("congestion experienced").
     pub ce: bool,
-    /// Datagrams that the receive socket has dropped so far for lack of buffer (wraps around).
+    /// Datagrams dropped so far because the receive socket's buffer was full (wraps around).
     pub rxq_drops: u32,
-    /// Datagrams known to wait behind this one: the rest of the batch.
+    /// Datagrams known to wait behind this one: the rest of its batch.
     pub behind: u16,
-    /// Nanoseconds it waited in the socket until it was taken out, by the kernel's arrival stamp; 0
-    /// where unknown. What the host took is not the network's delay.
+    /// Nanoseconds that it waited in the socket, by the kernel's arrival stamp; 0 if unknown. Used
+    /// to exclude the host's delay from the network's.
     pub waited_ns: u64,
     /// The datagram.
     pub bytes: &'a [u8],
 }
 
-/// What a receive did.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
-    /// Datagrams handed to the sink.
+    /// Datagrams passed to the sink.
     pub datagrams: usize,
     /// The batch was full: more may be waiting.
     pub more: bool,
 }
 
-/// What a datapath has done since it was made. Datagrams and bytes are of UDP payload.
+/// Counters of a datapath. Datagrams and bytes are UDP payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub tx_packets: u64,
-    /// Bytes of them.
+    /// Bytes in them.
     pub tx_bytes: u64,
     /// System calls made to send.
     pub tx_syscalls: u64,
@@ -303,13 +303,13 @@ pub struct Counters {
     pub tx_gso_batches: u64,
     /// Datagrams in them.
     pub tx_gso_packets: u64,
-    /// Segmented sends that the kernel refused and that were repeated unsegmented.
+    /// Segmented sends that the kernel refused and that were repeated without segmentation.
     pub tx_gso_refused: u64,
     /// Times that a socket's send buffer was full (EAGAIN).
     pub tx_would_block: u64,
     /// Times that the kernel had no buffer (ENOBUFS, ENOMEM).
     pub tx_nobufs: u64,
-    /// Datagrams that were copied into the backlog.
+    /// Datagrams copied into the backlog.
     pub tx_backlogged: u64,
     /// Datagrams dropped: longer than the link's MTU (EMSGSIZE).
     pub tx_too_long: u64,
@@ -325,7 +325,7 @@ pub struct Counters {
     pub tx_other_errno: i32,
     /// Datagrams received.
     pub rx_packets: u64,
-    /// Bytes of them.
+    /// Bytes in them.
     pub rx_bytes: u64,
     /// System calls made to receive.
     pub rx_syscalls: u64,
@@ -333,13 +333,13 @@ pub struct Counters {
     pub rx_gro_batches: u64,
     /// Datagrams in them.
     pub rx_gro_packets: u64,
-    /// Datagrams that carried the mark "congestion experienced".
+    /// Datagrams that carried CE ("congestion experienced").
     pub rx_ce: u64,
     /// Receives dropped because they were longer than the buffer.
     pub rx_truncated: u64,
     /// Datagrams that the kernel dropped because the receive buffer was full.
     pub rxq_drops: u64,
-    /// Times that `wait` really slept.
+    /// Times that `wait` slept.
     pub waits: u64,
 }
 
@@ -371,7 +371,7 @@ pub fn send_batch<'p, D: Datapath + ?Sized, R>(
     Ok((value, report))
 }
 
-/// Takes packets with borrowed payload; see [`send_batch`].
+/// Accepts packets with borrowed payload; see [`send_batch`].
 pub struct TxBatch<'d, 'p, D: Datapath + ?Sized> {
     datapath: &'d mut D,
     borrowed: PhantomData<&'p [u8]>,
@@ -407,7 +407,7 @@ impl<'p, D: Datapath + ?Sized> TxBatch<'_, 'p, D> {
 }
 
 impl<D: Datapath + ?Sized> Drop for TxBatch<'_, '_, D> {
-    /// After a panic in `fill`, nothing that borrows payload may stay queued.
+    /// After a panic in `fill`, no borrowed payload may stay queued.
     fn drop(&mut self) {
         self.datapath.tx_discard();
     }

@@ -1,4 +1,4 @@
-//! Records what goes through any [`Datapath`] into a pcapng trace.
+//! Records the traffic of any [`Datapath`] into a pcapng trace.
 
 use crate::{
     Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker, clock,
@@ -14,9 +14,9 @@ use std::{
     path::Path,
 };
 
-/// ECN field of received packets that carried the mark "congestion experienced".
+/// ECN field recorded for received packets with CE.
 const ECN_CE: u8 = 3;
-/// ECN field of sent packets and of received ones without the mark: ECT(0).
+/// ECN field recorded for other packets: ECT(0).
 const ECN_ECT0: u8 = 2;
 
 struct Pushed {
@@ -25,7 +25,7 @@ struct Pushed {
     bytes_end: usize,
 }
 
-/// A datapath that is recorded. A trace that cannot be written ends; the datapath goes on.
+/// A recorded datapath. If the trace cannot be written, recording ends and the datapath continues.
 pub struct Capture<D, W: Write = BufWriter<File>> {
     inner: D,
     trace: Option<PcapNg<W>>,
@@ -39,7 +39,7 @@ impl<D: Datapath> Capture<D> {
     /// Records into a new file at `path`, replacing what is there.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn to_file(inner: D, path: &Path) -> io::Result<Self> {
         let file = File::create(path).map_err(|error| {
             let what = format!("cannot write the capture {}: {error}", path.display());
@@ -75,10 +75,10 @@ impl<D: Datapath, W: Write> Capture<D, W> {
         self.error.as_ref()
     }
 
-    /// Ends recording and gives the output back, everything written.
+    /// Ends recording and returns the output after writing everything.
     ///
     /// # Errors
-    /// Recording had ended before, with this error.
+    /// The error that ended recording earlier.
     pub fn finish(mut self) -> io::Result<W> {
         match (self.trace.take(), self.error.take()) {
             (Some(trace), None) => trace.into_inner(),

@@ -1,4 +1,4 @@
-//! A descriptor of the kernel that one thread sets and another polls, reads and clears.
+//! A kernel event descriptor that one thread sets and another polls, reads and clears.
 
 use crate::sys;
 use std::{
@@ -7,19 +7,19 @@ use std::{
     os::fd::{AsRawFd, RawFd},
 };
 
-/// Set or not; readable for `poll` while set.
+/// Readable for `poll` while it is set.
 #[derive(Debug)]
 pub struct Event(File);
 
 impl Event {
-    /// One that is not set. Fails when the process has too many open files.
+    /// An event that is not set. Fails if the process has too many open files.
     pub fn new() -> io::Result<Self> {
         Ok(Self(File::from(sys::event()?)))
     }
 
     /// Sets it.
     pub fn set(&self) {
-        // Fails only when the counter is at its maximum, and then the event is set anyway.
+        // Fails only if the counter is at its maximum; then the event is set anyway.
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 

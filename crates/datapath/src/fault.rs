@@ -1,9 +1,9 @@
-//! Faults on purpose: a wrapper that loses, repeats, delays, reorders and corrupts datagrams of any
-//! [`Datapath`], the same way for the same seed and the same packets.
+//! Fault injection: a wrapper that loses, duplicates, delays, reorders and corrupts datagrams of
+//! any [`Datapath`], in the same way for the same seed and the same packets.
 //!
-//! The wrapper reads no clock. A packet that is held back is released after a number of *ticks*:
-//! each packet of its direction is one tick, and so is each flush or wait without a packet, so that
-//! the last packet held back is released as well.
+//! The wrapper reads no clock. It releases a held packet after a number of *ticks*: each packet of
+//! its direction is one tick, and so is each flush or wait without a packet, so that the last held
+//! packet is released as well.
 
 use crate::{Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker};
 use core::{
@@ -16,48 +16,48 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Packets held back in one direction; more are dropped.
+/// Most packets held per direction; further packets are dropped.
 const HELD_MAX: usize = 65_536;
-/// Longest sleep while packets are held back.
+/// Longest sleep while packets are held.
 const HELD_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// Faults of one direction. Probabilities are in parts per million, drawn for each packet.
+/// Faults of one direction. Probabilities are in parts per million and apply to each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Drop it.
     pub loss_ppm: u32,
-    /// Let it come twice, the second time up to `reorder_packets_max` ticks later.
+    /// Duplicate it; the copy follows up to `reorder_packets_max` ticks later.
     pub duplicate_ppm: u32,
-    /// Hold it back for 1 to `reorder_packets_max` ticks.
+    /// Hold it for 1 to `reorder_packets_max` ticks.
     pub reorder_ppm: u32,
     /// See `reorder_ppm` and `duplicate_ppm`.
     pub reorder_packets_max: u32,
-    /// Hold every packet back for this many ticks; order is kept.
+    /// Delay of every packet in ticks; order is kept.
     pub delay_packets: u32,
     /// Flip one bit.
     pub corrupt_ppm: u32,
-    /// Received packets only: set the mark "congestion experienced".
+    /// Received packets only: set CE ("congestion experienced").
     pub ce_ppm: u32,
 }
 
-/// What was done to the packets of one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Packets looked at.
+    /// Packets handled.
     pub packets: u64,
-    /// Dropped by chance.
+    /// Dropped at random.
     pub lost: u64,
-    /// Dropped by a switched-off direction or path.
+    /// Dropped because the direction or path is switched off.
     pub black_holed: u64,
-    /// Repeated.
+    /// Duplicated.
     pub duplicated: u64,
-    /// Held back, by delay or reorder.
+    /// Held, by delay or reordering.
     pub held: u64,
-    /// Dropped because too many were held back.
+    /// Dropped because too many were held.
     pub overflowed: u64,
-    /// Bits flipped.
+    /// Corrupted by one flipped bit.
     pub corrupted: u64,
-    /// Marked "congestion experienced".
+    /// Marked CE ("congestion experienced").
     pub marked: u64,
 }
 
@@ -70,7 +70,7 @@ struct Direction {
 struct Shared {
     tx: Direction,
     rx: Direction,
-    /// Paths whose packets disappear.
+    /// Paths whose packets are lost.
     black_holes: [bool; 256],
     stalled: bool,
 }
@@ -94,42 +94,42 @@ impl FaultHandle {
         self.lock().rx.rates = rates;
     }
 
-    /// Makes all packets that are sent disappear (`true`), or no longer.
+    /// Sets whether all sent packets are lost.
     pub fn tx_off(&self, off: bool) {
         self.lock().tx.off = off;
     }
 
-    /// Makes all packets that are received disappear (`true`), or no longer.
+    /// Sets whether all received packets are lost.
     pub fn rx_off(&self, off: bool) {
         self.lock().rx.off = off;
     }
 
-    /// Makes packets sent over `path` disappear (`true`), or no longer.
+    /// Sets whether packets sent over `path` are lost.
     pub fn path_off(&self, path: u8, off: bool) {
         self.lock().black_holes[usize::from(path)] = off;
     }
 
-    /// Makes the datapath refuse packets as if the kernel had no room (`true`), or no longer.
+    /// Sets whether the datapath refuses packets as if the kernel had no room.
     pub fn tx_stall(&self, stalled: bool) {
         self.lock().stalled = stalled;
     }
 
-    /// What was done to packets that are sent.
+    /// Counters of sent packets.
     pub fn tx_done(&self) -> Done {
         self.lock().tx.done
     }
 
-    /// What was done to packets that are received.
+    /// Counters of received packets.
     pub fn rx_done(&self) -> Done {
         self.lock().rx.done
     }
 }
 
-/// What is to happen to one packet.
+/// The faults drawn for one packet.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     lost: bool,
-    /// Ticks to hold it; 0 = go on at once.
+    /// Ticks to hold it; 0 = pass it on at once.
     hold: u64,
     /// Ticks after which a copy follows.
     duplicate: Option<u64>,
@@ -176,8 +176,8 @@ impl Direction {
     }
 }
 
-/// Sequence of 64-bit numbers: a counter through a mixing function (Steele, Lea, Flood 2014,
-/// "Fast splittable pseudorandom number generators"). Small, and the sequence never changes.
+/// Random numbers: a counter through a mixing function (Steele, Lea, Flood 2014, "Fast splittable
+/// pseudorandom number generators"). Small, and the sequence never changes.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -189,18 +189,19 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// Draws no number when it cannot happen: adding a kind of fault leaves other draws alone.
+    /// Draws no number if the probability is 0, so that a new kind of fault does not change other
+    /// draws.
     fn happens(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.next() % 1_000_000 < u64::from(ppm)
     }
 }
 
-/// Packets held back, by tick and then in order of arrival.
+/// Held packets, by tick and then by order of arrival.
 struct Held<T> {
     packets: BTreeMap<(u64, u64), T>,
     tick: u64,
     count: u64,
-    /// A packet came since the last idle tick.
+    /// A packet arrived since the last idle tick.
     busy: bool,
 }
 
@@ -228,7 +229,7 @@ impl<T> Held<T> {
         self.packets.insert((self.tick + ticks, self.count), packet);
     }
 
-    /// The next packet whose time has come.
+    /// The next packet whose tick has come.
     fn due(&mut self) -> Option<T> {
         let first = self.packets.first_entry()?;
         if first.key().0 <= self.tick { Some(first.remove()) } else { None }
@@ -279,7 +280,7 @@ pub struct Fault<D> {
 }
 
 impl<D: Datapath> Fault<D> {
-    /// Wraps `inner`. Everything random comes from `seed`; each direction has its own sequence.
+    /// Wraps `inner`. All random choices come from `seed`; each direction has its own sequence.
     pub fn new(inner: D, seed: u64, tx: Rates, rx: Rates) -> Self {
         let mut seeds = SplitMix(seed);
         let shared = Shared {
@@ -299,7 +300,7 @@ impl<D: Datapath> Fault<D> {
         }
     }
 
-    /// What changes the faults later.
+    /// The handle that changes the faults later.
     pub fn handle(&self) -> FaultHandle {
         self.shared.clone()
     }
@@ -318,7 +319,7 @@ impl<D: Datapath> Fault<D> {
         HeldTx { dst: packet.dst, path: packet.path, bytes }
     }
 
-    /// Refuses what the inner datapath would refuse if the packet were not lost or held back.
+    /// Refuses a packet that the inner datapath would refuse if it were neither lost nor held.
     fn packet_check(&self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
         let (len, max) = (packet.wire_len(), self.inner.udp_payload_max());
         if len > max {
@@ -334,7 +335,7 @@ impl<D: Datapath> Fault<D> {
         if self.tx_room() == 0 { Err(TxPushError::Full) } else { Ok(()) }
     }
 
-    /// Pushes held packets whose time has come, flushing when there is no room for more.
+    /// Pushes held packets whose tick has come; flushes if there is no more room.
     fn tx_release(&mut self, report: &mut TxReport) -> io::Result<()> {
         while self.tx_held.is_due() {
             if self.inner.tx_room() == 0 {
@@ -419,7 +420,7 @@ impl<D: Datapath> Datapath for Fault<D> {
             return self.inner.tx_push(packet);
         }
         let copy = Self::packet_copy(packet, fate);
-        // Bits are flipped after the checksum was written.
+        // Bits are flipped after the checksum has been written.
         let packet = TxPacket { headers: &copy.bytes, payload: &[], finish: None, ..*packet };
         self.inner.tx_push(&packet)
     }

@@ -1,9 +1,9 @@
-//! Finds the routers that packets with different source ports pass on the way to a peer.
+//! Finds the routers on the paths to a peer, for different source ports.
 //!
-//! Packets with a small time to live end at a router, which says so (ICMP "time exceeded") with an
-//! address of its own. Where equal-cost multipath routing looks at ports, packets of different
-//! source ports end at different routers. No privilege is needed: the answers come through the
-//! error queues of ordinary UDP sockets.
+//! A packet with a small time to live ends at a router, which reports that by ICMP "time exceeded"
+//! from its own address. If equal-cost multipath routing hashes ports, packets of different source
+//! ports end at different routers. No privilege is needed: the reports arrive in the error queues
+//! of ordinary UDP sockets.
 
 use crate::{
     sys::{self, ErrorControl, Poll},
@@ -21,20 +21,20 @@ use std::{
     time::Instant,
 };
 
-/// The search ends after this many hops: a fabric has at most five, and the way to it some more.
+/// Most hops searched: a fabric has at most five, plus some outside of it.
 const HOPS_MAX: u8 = 12;
 /// The search ends after this many hops in a row without an answer.
 const SILENT_MAX: usize = 2;
-/// Times that each hop is asked by each port: probes and answers are lost, too.
+/// Probes per hop and port, since probes and answers may be lost.
 const ROUNDS: usize = 2;
-/// Room between two probes: routers answer at a bounded rate.
+/// Interval between two probes: routers limit the rate of their answers.
 const GAP: Duration = Duration::from_micros(500);
-/// Room for answers after the last probe, or after the last answer.
+/// Time to wait for answers after the last probe, or after the last answer.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// What a probe carries; no receiver takes it for anything.
+/// Payload of a probe; no receiver recognizes it.
 const PAYLOAD: [u8; 16] = [0; 16];
 
-/// `sock_extended_err`: where the error comes from, its ICMP type and code, and the size of all.
+/// `sock_extended_err`: origin of the error, its ICMP type and code, and the size of the structure.
 const ORIGIN_AT: usize = 4;
 const TYPE_AT: usize = 5;
 const REPORT_BYTES: usize = 16;
@@ -42,43 +42,44 @@ const REPORT_BYTES: usize = 16;
 const TIME_EXCEEDED: [u8; 2] = [11, 3];
 const UNREACHABLE: [u8; 2] = [3, 1];
 
-/// What the routers at one distance said.
+/// Answers of the routers at one distance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
-    /// Whose router said that the packet ended there, for each source port; none: no answer.
+    /// For each source port the router at which the packet ended; none = no answer.
     pub routers: Vec<Option<IpAddr>>,
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Distance 1 and on.
+    /// Answers by distance, from 1.
     pub hops: Vec<Hop>,
-    /// The peer itself said that a probe arrived.
+    /// The peer itself reported that a probe arrived.
     pub arrived: bool,
 }
 
-/// What one error says.
+/// Content of one ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
     /// The packet ended at this router.
     Ended(IpAddr),
-    /// It cannot go on: there is nobody, or the peer listens elsewhere.
+    /// It was undeliverable: no host, or no socket at that port of the peer.
     Unreachable(Option<IpAddr>),
 }
 
 /// One source port.
 struct Flow {
     socket: UdpSocket,
-    /// What it heard about the present distance.
+    /// Answer at the current distance.
     said: Option<IpAddr>,
 }
 
-/// Asks for the routers between `local` and `remote` with `flows` source ports. Nobody should
-/// listen at the port of `remote`: the peer then says that probes arrive. Takes some seconds.
+/// Searches for the routers between `local` and `remote` with `flows` source ports. No socket
+/// should listen at the port of `remote`: the peer then reports probes that arrive. Takes some
+/// seconds.
 ///
 /// # Errors
-/// `local` is no address of this host, or packets cannot be sent.
+/// `local` is not an address of this host, or packets cannot be sent.
 pub fn trace(local: SocketAddr, remote: SocketAddr, flows: usize) -> io::Result<Trace> {
     let mut flows: Vec<Flow> =
         (0..flows).map(|_| Flow::open(local)).collect::<io::Result<Vec<_>>>()?;
@@ -102,7 +103,7 @@ pub fn trace(local: SocketAddr, remote: SocketAddr, flows: usize) -> io::Result<
     Ok(out)
 }
 
-/// Asks the routers at distance `ttl`. True if the peer answered.
+/// Probes the routers at distance `ttl`. True if the peer answered.
 fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> {
     let mut arrived = false;
     for flow in flows.iter() {
@@ -115,7 +116,7 @@ fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> 
         }
         arrived |= answers_await(flows, remote.ip())?;
         let any = flows.iter().any(|f| f.said.is_some());
-        // A router that is silent for all ports is not asked again, nor is the peer.
+        // A router that is silent for all ports is not probed again, nor is the peer.
         if arrived || (!any && ttl > 1) || flows.iter().all(|f| f.said.is_some()) {
             break;
         }
@@ -123,7 +124,7 @@ fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> 
     Ok(arrived)
 }
 
-/// Takes answers until there was none for a while. True if the peer was among them.
+/// Reads answers until none arrives for a while. True if the peer was among them.
 fn answers_await(flows: &mut [Flow], peer: IpAddr) -> io::Result<bool> {
     let mut arrived = false;
     let begin = Instant::now();
@@ -181,7 +182,7 @@ impl Flow {
         let mut control = ErrorControl::new();
         let queued = sys::error_take(self.socket.as_fd(), &mut control)?;
         if queued.is_none() {
-            // A datagram or a pending error was there; neither matters here.
+            // This read a datagram or a pending error; neither matters here.
             let _ = self.socket.take_error()?;
             let _ = self.socket.recv(&mut [0; 16]);
         }
@@ -189,7 +190,7 @@ impl Flow {
     }
 }
 
-/// Reads the control messages of an error.
+/// Parses the control messages of an error.
 fn report(control: &[u8]) -> Option<Report> {
     let error = |&(level, kind, _): &(i32, i32, &[u8])| {
         (level, kind) == (libc::SOL_IP, libc::IP_RECVERR)
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(report(&ended), Some(Report::Ended(at)));
         let gone = report(&queued(level, kind, icmp, 3, &v4));
         assert_eq!(gone, Some(Report::Unreachable(Some(at))));
-        // What this host itself says is not an answer, nor is another kind of message.
+        // Errors reported by this host itself and other kinds of messages are ignored.
         assert_eq!(report(&queued(level, kind, libc::SO_EE_ORIGIN_LOCAL, 11, &v4)), None);
         assert_eq!(report(&queued(level, libc::IP_TOS, icmp, 11, &v4)), None);
         for cut in 0..16 + REPORT_BYTES {

@@ -1,20 +1,20 @@
-//! How packets enter and leave: a [`Datapath`] takes opaque UDP payloads with a path index and
-//! hands received ones to a closure. It knows nothing of the protocol in them.
+//! Packet input and output: a [`Datapath`] sends opaque UDP payloads over a path and passes
+//! received ones to a closure. It does not know the protocol in them.
 //!
 //! A *path* is a number below [`Datapath::paths`]. Each path stands for one UDP source port, so
 //! that equal-cost multipath routing in the network sends different paths over different links.
 //!
-//! Everything is driven by one caller: push packets, flush, receive, wait. Only a [`Waker`] may be
-//! used from other threads.
+//! One caller drives everything: push packets, flush, receive, wait. Only a [`Waker`] may be used
+//! from other threads.
 //!
 //! - [`api`]: the trait and its types
 //! - [`udp`]: UDP sockets, with segmentation and merging by the kernel
 //! - [`mem`]: a network in memory
-//! - [`route`]: MTU, interface and speed of the way to a peer
-//! - [`hops`]: which routers packets of different source ports pass
-//! - [`fault`]: loses, repeats, reorders and corrupts packets of any datapath, on purpose
+//! - [`route`]: interface, MTU and speed of a local address
+//! - [`hops`]: the routers that packets of different source ports pass
+//! - [`fault`]: injects loss, duplication, reordering and corruption into any datapath
 //! - [`capture`]: records any datapath; [`pcapng`]: the format
-//! - [`clock`]: the clock
+//! - [`clock`]: the process's clock
 #![deny(unsafe_code)]
 
 pub mod api;

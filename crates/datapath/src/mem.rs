@@ -1,8 +1,8 @@
-//! A network in memory: endpoints with addresses that hand each other datagrams through bounded
-//! queues. For tests of everything above the datapath, in one thread or several.
+//! A network in memory: endpoints with addresses that exchange datagrams through bounded queues.
+//! For tests of everything above the datapath, in one thread or several.
 //!
-//! Nothing is lost but what overflows a queue, and order is kept; [`fault`](crate::fault) changes
-//! that. Path `p` shows as source port 40000 + `p`.
+//! Only a full queue loses datagrams, and order is kept; [`fault`](crate::fault) changes that. Path
+//! `p` has source port 40000 + `p`.
 
 use crate::{
     Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
@@ -22,19 +22,19 @@ use std::{
 
 /// Source port of path 0.
 pub const PATH_PORT_BASE: u16 = 40_000;
-/// Buffers that an endpoint keeps for reuse.
+/// Most buffers that an endpoint keeps for reuse.
 const SPARE_MAX: usize = 1024;
 
-/// How an endpoint is to be.
+/// Configuration of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct MemConfig {
     /// Paths, 1 to 256.
     pub paths: usize,
     /// Most bytes of UDP payload in one datagram.
     pub udp_payload_max: usize,
-    /// Datagrams that wait to be received; more are dropped and counted as `rxq_drops`.
+    /// Most datagrams waiting to be received; more are dropped and counted as `rxq_drops`.
     pub queue_max: usize,
-    /// Datagrams between two flushes and in one receive.
+    /// Most datagrams between two flushes, and in one receive.
     pub batch_max: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for MemConfig {
     }
 }
 
-/// The network. Clones are the same network.
+/// The network. Clones refer to the same network.
 #[derive(Clone, Default)]
 pub struct MemNet(Arc<Mutex<BTreeMap<SocketAddr, Arc<Inbox>>>>);
 
@@ -67,7 +67,7 @@ struct Datagram {
     bytes: Vec<u8>,
 }
 
-/// A panic elsewhere leaves queues that are still whole.
+/// After a panic elsewhere the queues are still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +125,7 @@ impl fmt::Debug for MemNet {
     }
 }
 
-/// An endpoint of a [`MemNet`]. Dropping it frees its address; what waited there is lost.
+/// An endpoint of a [`MemNet`]. Dropping it frees its address; datagrams waiting there are lost.
 pub struct MemDatapath {
     net: MemNet,
     addr: SocketAddr,
@@ -133,7 +133,7 @@ pub struct MemDatapath {
     queued: Vec<(SocketAddr, Datagram)>,
     taken: VecDeque<Datagram>,
     spare: Vec<Vec<u8>>,
-    /// The last destination: most packets of a batch go to the same.
+    /// The last destination, cached because most packets of a batch have the same.
     last: Option<(SocketAddr, Arc<Inbox>)>,
     counters: Counters,
 }
@@ -239,7 +239,7 @@ impl Datapath for MemDatapath {
 
     fn tx_flush(&mut self) -> io::Result<TxReport> {
         let mut report = TxReport::default();
-        // The endpoint may have gone, and another come, since the last batch.
+        // The endpoint may have been replaced by another since the last batch.
         self.last = None;
         let mut queued = mem::take(&mut self.queued);
         for (dst, datagram) in queued.drain(..) {

@@ -1,28 +1,28 @@
 //! A piece of payload, by address.
 //!
-//! Payload stays where the user has it until a flush, which the compiler cannot watch over. What
-//! has to be promised for that, by whoever makes a [`Part`] and by every datapath, is in here.
+//! Payload stays in the user's memory until a flush, which the compiler cannot check. This module
+//! states the conditions that whoever creates a [`Part`], and every datapath, must meet.
 #![allow(unsafe_code, reason = "the one place that turns payload addresses into bytes")]
 
 use crate::{Datapath, capture::Capture, fault::Fault, mem::MemDatapath, udp::UdpDatapath};
 use std::io::Write;
 
-/// A promise that every [`Datapath`] makes.
+/// A contract that every [`Datapath`] fulfils.
 ///
 /// # Safety
-/// Once `tx_flush` or `tx_discard` has returned, the datapath never again looks at a [`Part`] that
-/// it was given before: its memory may be gone. One that wraps another hands both calls on.
+/// Once `tx_flush` or `tx_discard` has returned, the datapath never reads a [`Part`] passed to it
+/// before: its memory may be gone. A wrapper forwards both calls.
 pub unsafe trait ReleasesParts {}
 
-// SAFETY: it makes no call of its own.
+// SAFETY: it forwards all calls.
 unsafe impl<D: Datapath + ?Sized> ReleasesParts for Box<D> {}
-// SAFETY: its queue drops all parts in flush and discard; its backlog holds copies.
+// SAFETY: flush and discard drop all parts of its queue; its backlog holds copies.
 unsafe impl ReleasesParts for UdpDatapath {}
-// SAFETY: it copies payload when it is pushed and keeps no part.
+// SAFETY: it copies payload on push and keeps no part.
 unsafe impl ReleasesParts for MemDatapath {}
-// SAFETY: what it holds back is a copy; it hands flush and discard on.
+// SAFETY: held packets are copies; it forwards flush and discard.
 unsafe impl<D: Datapath> ReleasesParts for Fault<D> {}
-// SAFETY: what it records is a copy; it hands flush and discard on.
+// SAFETY: recorded packets are copies; it forwards flush and discard.
 unsafe impl<D: Datapath, W: Write + Send> ReleasesParts for Capture<D, W> {}
 
 /// A piece of payload memory that a datapath reads when it flushes.
@@ -33,9 +33,9 @@ pub struct Part {
     len: usize,
 }
 
-// SAFETY: a Part is an address; the promise made to `Part::new` holds on every thread.
+// SAFETY: a Part is an address; the contract of `Part::new` holds on every thread.
 unsafe impl Send for Part {}
-// SAFETY: as above; a shared Part offers reading only.
+// SAFETY: as above; a shared Part only permits reading.
 unsafe impl Sync for Part {}
 
 impl Part {
@@ -58,8 +58,8 @@ impl Part {
         unsafe { Self::new(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// `len` bytes from `at` on of an arena that outlives the part's use, as for
-    /// [`of_batch`](Self::of_batch). It may be [`extend`](Self::extend)ed within the arena.
+    /// `len` bytes at offset `at` of an arena that outlives the part's use, as for
+    /// [`of_batch`](Self::of_batch). It can be [extended](Self::extend) within the arena.
     pub(crate) fn of_arena(arena: &[u8], at: usize, len: usize) -> Self {
         assert!(at <= arena.len() && len <= arena.len() - at);
         // The address comes from the whole arena, so that it stays valid for what follows.
@@ -67,7 +67,7 @@ impl Part {
         unsafe { Self::new(arena.as_ptr().add(at), len) }
     }
 
-    /// Takes in `next`, a part of the same arena, if it follows at once; tells whether it does.
+    /// Appends `next`, a part of the same arena, if it is adjacent; returns whether it is.
     pub(crate) fn extend(&mut self, next: &Self) -> bool {
         let follows = self.len > 0 && self.ptr.wrapping_add(self.len) == next.ptr;
         self.len += if follows { next.len } else { 0 };
@@ -84,14 +84,15 @@ impl Part {
         self.len == 0
     }
 
-    /// Where it starts.
+    /// Its address.
     pub const fn as_ptr(&self) -> *const u8 {
         self.ptr
     }
 
-    /// Shows its bytes where they lie.
+    /// Its bytes, in place.
     pub fn look<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: whoever made the part promised that the bytes are readable while it is in use.
+        // SAFETY: the creator of the part guarantees that the bytes are readable while it is in
+        // use.
         look(unsafe { core::slice::from_raw_parts(self.ptr, self.len) })
     }
 

@@ -1,21 +1,21 @@
-//! Writes packet traces that Wireshark and tcpdump read: pcapng with raw IP packets.
+//! Writes packet traces for Wireshark and tcpdump: pcapng with raw IP packets.
 //!
-//! The IP and UDP headers are made up around the payload from what is known: addresses, ports, ECN
-//! field, a TTL of 64, correct checksums. Format: IETF draft-ietf-opsawg-pcapng.
+//! The IP and UDP headers are constructed around the payload: addresses, ports, ECN field, a TTL of
+//! 64, correct checksums. Format: IETF draft-ietf-opsawg-pcapng.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io::{self, Write};
 
 /// Link type "raw IP", version by the first four bits (tcpdump.org, LINKTYPE_RAW).
 const LINKTYPE_RAW: u16 = 101;
-/// "This interface counts in units of 10^-9 s."
+/// Option "timestamps have a resolution of 10^-9 s".
 const OPTION_IF_TSRESOL: u16 = 9;
 /// Direction of a packet.
 const OPTION_EPB_FLAGS: u16 = 2;
 const TTL: u8 = 64;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Which way a packet went.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It was received.
@@ -29,11 +29,11 @@ pub enum Way {
 pub struct Record<'a> {
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
-    /// Which way it went.
+    /// Direction.
     pub way: Way,
-    /// Where from.
+    /// Source.
     pub src: SocketAddr,
-    /// Where to; of the family of `src`.
+    /// Destination, of the same address family as `src`.
     pub dst: SocketAddr,
     /// ECN field, 0 to 3.
     pub ecn: u8,
@@ -57,7 +57,7 @@ impl<W: Write> PcapNg<W> {
         let mut trace = Self { out, block: Vec::new(), packet: Vec::new() };
         trace.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
         trace.block.extend_from_slice(&[1, 0, 0, 0]);
-        // The length of the section is not known in advance.
+        // The length of the section is unknown in advance.
         trace.block.extend_from_slice(&u64::MAX.to_le_bytes());
         trace.block_end(0x0a0d_0d0a)?;
         trace.block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
@@ -70,7 +70,7 @@ impl<W: Write> PcapNg<W> {
     /// Writes one packet.
     ///
     /// # Errors
-    /// Those of writing to the output; source and destination of different families.
+    /// Errors of the output, or if source and destination have different address families.
     pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
         self.packet.clear();
         ip_packet(record, &mut self.packet)?;
@@ -87,7 +87,7 @@ impl<W: Write> PcapNg<W> {
         self.block_end(6)
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes the output.
     ///
     /// # Errors
     /// Those of the output.
@@ -95,7 +95,7 @@ impl<W: Write> PcapNg<W> {
         self.out.flush()
     }
 
-    /// The output, everything written.
+    /// Returns the output after flushing it.
     ///
     /// # Errors
     /// Those of the output.
@@ -104,7 +104,7 @@ impl<W: Write> PcapNg<W> {
         Ok(self.out)
     }
 
-    /// The one option of a block, and the end of its options.
+    /// A block's single option and the end of its options.
     fn option(&mut self, code: u16, value: &[u8]) {
         self.block.extend_from_slice(&code.to_le_bytes());
         self.block.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -112,7 +112,7 @@ impl<W: Write> PcapNg<W> {
         self.block.resize(self.block.len().next_multiple_of(4) + 4, 0);
     }
 
-    /// Writes the collected body as a block of `kind`: its length stands before and after it.
+    /// Writes the collected body as a block of `kind`, with its length before and after it.
     fn block_end(&mut self, kind: u32) -> io::Result<()> {
         let len = (self.block.len() as u32 + 12).to_le_bytes();
         self.out.write_all(&kind.to_le_bytes())?;
@@ -135,7 +135,7 @@ fn ip_packet(record: &Record<'_>, out: &mut Vec<u8>) -> io::Result<()> {
                 .ok_or_else(|| bad("payload is longer than IPv4 can carry: 65507 bytes"))?;
             out.extend_from_slice(&[0x45, record.ecn & 3]);
             out.extend_from_slice(&total.to_be_bytes());
-            // No identification, "don't fragment", then the checksum's place.
+            // No identification, "don't fragment", then the checksum field.
             out.extend_from_slice(&[0, 0, 0x40, 0, TTL, PROTOCOL_UDP, 0, 0]);
             out.extend_from_slice(&src.octets());
             out.extend_from_slice(&dst.octets());
@@ -166,14 +166,14 @@ fn udp_header(record: &Record<'_>, udp_len: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.dst.port().to_be_bytes());
     out.extend_from_slice(&udp_len.to_be_bytes());
     let sum = checksum(ones_sum(ones_sum(pseudo, &out[at..]), record.payload));
-    // 0 would mean "no checksum".
+    // A checksum of 0 would mean "no checksum".
     out.extend_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
 }
 
 /// Adds big-endian 16-bit words to `sum` (RFC 1071).
 fn ones_sum(sum: u32, bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | w.get(1).map_or(0, |&b| b.into()));
-    // Folded as we go: 65535 bytes of 0xff would otherwise overflow.
+    // Folded after each word: otherwise 65535 bytes of 0xff would overflow.
     words.fold(sum, |sum, word| {
         let sum = sum + word;
         (sum & 0xffff) + (sum >> 16)

@@ -1,4 +1,4 @@
-//! What the host knows of the link that has an address: interface, MTU, speed.
+//! Interface, MTU and speed of the link with a local address.
 
 use crate::sys;
 use core::net::IpAddr;
@@ -17,26 +17,26 @@ pub fn udp_payload_max(mtu: u32, ip: IpAddr) -> usize {
     (mtu as usize).saturating_sub(headers).min(PAYLOAD_V4_BYTES_MAX)
 }
 
-/// MTU in bytes, IP header included, of the interface that has the address `local`.
+/// MTU in bytes, IP header included, of the interface with the address `local`.
 ///
-/// Never what the kernel remembers of the way to a peer (`IP_MTU`): that may be the word of an ICMP
-/// message, which anybody can forge. Path sockets do not obey it either.
+/// Never the kernel's MTU of a route (`IP_MTU`), which may come from an ICMP message, and those can
+/// be forged. Path sockets ignore it, too.
 ///
 /// # Errors
-/// `local` is no address of this host.
+/// `local` is not an address of this host.
 pub fn mtu_of_interface(local: IpAddr) -> io::Result<u32> {
     let mtu = sys::interface_mtu(&interface_of(local)?)?;
-    // The length field of IPv4 has 16 bits, also on a loopback link of 64 KiB.
+    // IPv4's length field has 16 bits, also on a loopback link of 64 KiB.
     Ok(if local.is_ipv4() { mtu.min(65_535) } else { mtu })
 }
 
-/// Name of the interface that has the address `ip`.
+/// Name of the interface with the address `ip`.
 ///
 /// # Errors
-/// No interface has it; the message lists the addresses there are.
+/// No interface has it; the message lists the host's addresses.
 pub fn interface_of(ip: IpAddr) -> io::Result<String> {
     let all = sys::interface_addresses()?;
-    // All of 127/8 is local though only one address of it is listed.
+    // All of 127/8 is local although only one of its addresses is listed.
     let found = all.iter().find(|a| a.ip == ip);
     let found = found.or_else(|| all.iter().find(|a| ip.is_loopback() && a.loopback));
     found.map(|a| a.name.clone()).ok_or_else(|| {
@@ -46,14 +46,14 @@ pub fn interface_of(ip: IpAddr) -> io::Result<String> {
     })
 }
 
-/// Speed of the link that has the address `ip`, in bits per second, where its driver knows.
-/// Loopback interfaces do not, and some virtual ones make a number up.
+/// Speed of the link with the address `ip`, in bits per second, if its driver knows it. Loopback
+/// interfaces do not, and some virtual ones report a fictitious value.
 pub fn link_bits_per_sec(ip: IpAddr) -> Option<u64> {
     speed_read(&Path::new("/sys/class/net").join(interface_of(ip).ok()?))
 }
 
-/// The speed in an interface's directory of sysfs, in bits per second. A device behind it knows its
-/// speed, and what is stacked on devices passes theirs on; of the rest, veth always says 10 Gb/s
+/// The speed from an interface's sysfs directory, in bits per second. Interfaces of a device know
+/// their speed, and those stacked on others inherit it; of the rest, veth always reports 10 Gb/s
 /// and tun 10 Mb/s.
 fn speed_read(interface: &Path) -> Option<u64> {
     const STACKED: [&str; 3] = ["DEVTYPE=vlan", "DEVTYPE=bond", "DEVTYPE=macvlan"];

@@ -1,4 +1,4 @@
-//! The atomics of files that `crates/srd/examples/models` runs under every order of their steps:
-//! it puts others in their place.
+//! Atomics of the files that `crates/srd/examples/models` checks under every interleaving: the
+//! models substitute their own.
 
 pub use std::sync::atomic;

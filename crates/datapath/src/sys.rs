@@ -1,4 +1,4 @@
-//! The system calls that std does not wrap, each as a safe function.
+//! System calls that std does not provide, each as a safe function.
 #![allow(unsafe_code, reason = "system calls; nothing else is in here")]
 
 use core::{ffi::CStr, mem, net::IpAddr, time::Duration};
@@ -28,7 +28,7 @@ pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Nanoseconds of a clock that every system has: `CLOCK_MONOTONIC`, `CLOCK_REALTIME`.
+/// Nanoseconds of `CLOCK_MONOTONIC` or `CLOCK_REALTIME`, which every system has.
 #[inline]
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -37,7 +37,7 @@ pub fn clock_ns(clock: libc::clockid_t) -> u64 {
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-/// Opens an event descriptor: readable when a number was written to it, until it is read.
+/// Opens an event descriptor: readable from a write until the next read.
 pub fn event() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -48,18 +48,18 @@ pub fn event() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Room for the control messages of an error.
+/// Buffer for the control messages of an error.
 #[repr(C, align(8))]
 pub struct ErrorControl([u8; 256]);
 
 impl ErrorControl {
-    /// Room with nothing in it.
+    /// An empty buffer.
     pub const fn new() -> Self {
         Self([0; 256])
     }
 }
 
-/// Takes one error out of a socket's error queue (`IP_RECVERR`): its control messages. `None`: the
+/// Reads the control messages of one error from a socket's error queue (`IP_RECVERR`). `None`: the
 /// queue is empty.
 pub fn error_take<'a>(
     fd: BorrowedFd<'_>,
@@ -81,32 +81,32 @@ pub fn error_take<'a>(
     if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) }
 }
 
-/// A descriptor to wait for, and whether it came.
+/// A descriptor to wait for, and whether it is ready.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Poll(libc::pollfd);
 
 impl Poll {
-    /// Waits until `fd` can be read.
+    /// Waits until `fd` is readable.
     pub fn readable(fd: RawFd) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     }
 
-    /// Waits until `fd` can be written.
+    /// Waits until `fd` is writable.
     pub fn writable(fd: RawFd) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
     }
 
-    /// Whether it came (or the descriptor is in error).
+    /// Whether it is ready (or in error).
     pub fn fired(&self) -> bool {
         self.0.revents != 0
     }
 }
 
-/// Waits for any of `fds`; returns how many came. A signal counts as none.
+/// Waits for any of `fds`; returns how many are ready. A signal counts as none.
 pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
     if cfg!(miri) {
-        // Miri knows no ppoll. Callers look again after a signal, which may come at any time.
+        // Miri has no ppoll. Callers poll again after a signal, which may come at any time.
         std::thread::sleep(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(100)));
         return Ok(0);
     }
@@ -126,11 +126,11 @@ pub fn poll(fds: &mut [Poll], timeout: Option<Duration>) -> io::Result<usize> {
     if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) }
 }
 
-/// Sets how much later than asked the kernel may end this thread's sleeps. Linux starts threads
-/// with 50 µs, which is longer than a round trip; a driving thread wants 1 ns.
+/// Sets the timer slack of this thread: how late the kernel may end its sleeps. Linux starts
+/// threads with 50 µs, longer than a round trip; a driving thread needs 1 ns.
 ///
 /// # Errors
-/// None on Linux for a calling thread's own value.
+/// None on Linux when a thread sets its own value.
 pub fn timer_slack_ns_set(ns: u32) -> io::Result<()> {
     if cfg!(miri) {
         return Ok(());
@@ -140,7 +140,7 @@ pub fn timer_slack_ns_set(ns: u32) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Processor time that this process has used so far, user and system, in nanoseconds.
+/// CPU time of this process so far, user and system, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     // SAFETY: an all-zero rusage is a valid value of that plain struct.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
@@ -158,11 +158,11 @@ pub struct InterfaceAddress {
     pub name: String,
     /// The address.
     pub ip: IpAddr,
-    /// It is the loopback interface.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
 }
 
-/// All IP addresses of this host (of this network namespace).
+/// All IP addresses of this host (in this network namespace).
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut head: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `head` is a writable pointer; the list is freed below.

@@ -10,20 +10,20 @@ use std::{
     sync::Arc,
 };
 
-/// Ends [`Datapath::wait`](crate::Datapath::wait) from other threads. Cheap to clone. Wakes that
-/// come before the waiting side noticed the first cost one atomic operation and no system call.
+/// Ends [`Datapath::wait`](crate::Datapath::wait) from other threads. Cheap to clone. Repeated
+/// wakes before the waiting side reacts cost one atomic operation each and no system call.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     event: Event,
-    /// The event is set, or about to be.
+    /// Whether the event is set or about to be set.
     pending: AtomicBool,
 }
 
 impl Waker {
-    /// Makes one that no wait listens to yet.
+    /// Creates a waker that no wait uses yet.
     ///
     /// # Errors
     /// Those of `eventfd`: the process has too many open files.
@@ -32,18 +32,18 @@ impl Waker {
         Ok(Self(Arc::new(Inner { event, pending: AtomicBool::new(false) })))
     }
 
-    /// Ends the current wait, or the next one if none is going on.
+    /// Ends the current wait, or the next one if none is in progress.
     pub fn wake(&self) {
         if !self.0.pending.swap(true, Ordering::AcqRel) {
             self.0.event.set();
         }
     }
 
-    /// Takes the wakes that came so far; tells whether there were any.
+    /// Consumes the wakes so far; returns whether there were any.
     ///
-    /// The event is cleared before the flag: a wake between the two does not set the event, but
-    /// the caller is awake and looks at its queues after this. The event is read even when the flag
-    /// is down, because a wake may have set the event after its flag was taken.
+    /// The event is cleared before the flag: a wake in between does not set the event, but the
+    /// caller is awake and checks its queues after this. The event is read even if the flag is not
+    /// set, because a wake may set the event after its flag was consumed.
     pub fn take(&self) -> bool {
         self.0.event.clear();
         self.0.pending.swap(false, Ordering::AcqRel)
@@ -51,14 +51,14 @@ impl Waker {
 }
 
 impl Waker {
-    /// What a wait polls.
+    /// The descriptor that a wait polls.
     pub(crate) fn event(&self) -> &Event {
         &self.0.event
     }
 }
 
 impl AsRawFd for Waker {
-    /// A descriptor that is readable while a wake waits to be taken.
+    /// A descriptor that is readable while a wake is pending.
     fn as_raw_fd(&self) -> RawFd {
         self.event().as_raw_fd()
     }

@@ -1,4 +1,4 @@
-//! Every parameter of the rival, with the kernel's value or the paper's as default.
+//! Every parameter of the simulated TCP; the default is the kernel's value or the paper's.
 
 use srd_fabric::rng::mix64;
 use srd_fabric::{HostId, MS, Ps, SEC, US};
@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Algorithm {
     /// RFC 5681: one segment per round trip, half on loss.
     Reno,
-    /// RFC 9438, with the kernel's quick growth before the first loss.
+    /// RFC 9438, with the kernel's faster growth before the first loss.
     Cubic,
     /// RFC 8257; needs switches that mark.
     Dctcp,
@@ -20,14 +20,14 @@ pub enum Algorithm {
 pub enum SlowStart {
     /// Never (RFC 5681).
     Standard,
-    /// The kernel's HyStart for CUBIC: a train of acks longer than half the least round trip, or
-    /// delay.
+    /// The kernel's HyStart for CUBIC: an ack train longer than half the minimum RTT, or a delay
+    /// increase.
     HyStart,
-    /// RFC 9406: delay, confirmed over some rounds of slower growth.
+    /// RFC 9406: a delay increase, confirmed over some rounds of slower growth.
     HyStartPlusPlus,
 }
 
-/// How losses are noticed.
+/// How losses are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// By time (RACK, RFC 8985), as the kernel does.
@@ -41,9 +41,9 @@ pub enum Recovery {
 /// Parameters of a host's TCP. [`TcpConfig::parameters`] prints them all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
-    /// Congestion control. Default CUBIC, the kernel's.
+    /// Congestion control. Default CUBIC, as in the kernel.
     pub algorithm: Algorithm,
-    /// End of slow start. Default as the kernel.
+    /// What ends slow start. Default [`SlowStart::HyStart`], as in the kernel.
     pub slow_start: SlowStart,
     /// Loss detection. Default RACK.
     pub recovery: Recovery,
@@ -51,52 +51,51 @@ pub struct TcpConfig {
     pub tlp: bool,
     /// Largest payload of a segment, bytes. Default 8948: a 9000-byte IP packet less 52.
     pub mss: u32,
-    /// IP and TCP headers with timestamps, bytes per packet. Default 52.
+    /// IP header and TCP header with the timestamp option, bytes per packet. Default 52.
     pub header_bytes: u32,
-    /// Framing below IP, bytes per packet. Default 18: Ethernet header and checksum.
+    /// Framing below IP, bytes per packet. Default 18: Ethernet header and frame check sequence.
     pub link_bytes: u32,
     /// First congestion window, segments. Default 10 (RFC 6928).
     pub initial_window: u32,
-    /// Floor of the retransmission timeout. Default 50 ms, the paper's; the kernel's is 200 ms.
-    /// As in the kernel it bounds the variance term: the timeout is never below SRTT + floor.
+    /// Minimum retransmission timeout. Default 50 ms, the paper's; the kernel's is 200 ms. As in
+    /// the kernel it bounds the variance term: the timeout is never below SRTT + this minimum.
     pub rto_min_ps: Ps,
-    /// Timeout before the first sample (RFC 6298). Default 1 s.
+    /// Retransmission timeout before the first RTT sample (RFC 6298). Default 1 s.
     pub rto_initial_ps: Ps,
-    /// Ceiling of the timeout. Default 120 s.
+    /// Maximum retransmission timeout. Default 120 s.
     pub rto_max_ps: Ps,
-    /// Timeouts in a row after which a connection gives up. Default 15.
+    /// Consecutive timeouts after which a connection is aborted. Default 15.
     pub retries_max: u32,
     /// Timers for retransmission and delayed acks fire at multiples of this. Default 1 ms (HZ =
-    /// 1000), each host with a phase of its own; 0 = exactly.
+    /// 1000), with a random phase per host; 0 = exact timers.
     pub tick_ps: Ps,
-    /// Added by the kernel to the timers of probes and reordering. Default 2 ms.
+    /// Slack that the kernel adds to the probe and reordering timers. Default 2 ms.
     pub timer_slack_ps: Ps,
     /// Longest delay of an ack. Default 40 ms.
     pub delayed_ack_ps: Ps,
-    /// Full segments per ack once quick acks are used up. Default 2.
+    /// Full segments per ack after the quick acks. Default 2.
     pub ack_every: u32,
-    /// Acks without delay at the start and after a pause longer than the RTO floor. Default 16.
+    /// Acks sent without delay at the start and after a pause longer than `rto_min_ps`. Default 16.
     pub quick_acks: u32,
-    /// Receive window, bytes, from the start (no auto-tuning from a small one). Default 6 MiB,
-    /// the kernel's largest.
+    /// Receive window, bytes, constant (no auto-tuning). Default 6 MiB, the kernel's maximum.
     pub window_bytes: u32,
-    /// Largest burst handed to the card at once, bytes; 0 = one segment at a time. With bursts
-    /// the sender waits for a third of its window, as the kernel does. Default 0.
+    /// Largest burst handed to the NIC at once (TSO), bytes; 0 = one segment at a time. With bursts
+    /// the sender waits until a third of its window is free, as the kernel does. Default 0.
     pub tso_bytes: u32,
-    /// Most bytes that one connection keeps in the card (at least two bursts always). Default
-    /// 1 MiB.
+    /// Most bytes of one connection in the NIC queue (TCP small queues; never below two bursts).
+    /// Default 1 MiB.
     pub small_queue_bytes_max: u64,
-    /// The same as time at the connection's rate; 0 = two bursts only. Default 1 ms.
+    /// The same limit as time at the connection's rate; 0 = always two bursts. Default 1 ms.
     pub small_queue_ps: Ps,
-    /// Spread segments over the round trip: at twice the window per round trip in slow start, at
-    /// 1.2 times later. Default off: CUBIC without the fq scheduler.
+    /// Pace segments over the round trip: at twice the window per round trip in slow start, at 1.2
+    /// times later. Default off, as CUBIC without the fq scheduler.
     pub pacing: bool,
     /// Negotiate ECN (RFC 3168). DCTCP always does. Default off.
     pub ecn: bool,
-    /// New connections shake hands. Off: they are open at once and the first round trip time is
-    /// unknown. Default on.
+    /// New connections do a handshake. If off, they are open at once and have no RTT sample.
+    /// Default on.
     pub handshake: bool,
-    /// Shrink the window after a pause of an RTO (RFC 2861). Default on, as the kernel.
+    /// Shrink the window after an idle period of an RTO (RFC 2861). Default on, as in the kernel.
     pub restart_after_idle: bool,
     /// A timeout changes the path: IPv6 flow labels with ECMP that hashes them ("protective
     /// reroute"). Default off.
@@ -139,7 +138,7 @@ impl Default for TcpConfig {
     }
 }
 
-/// A parameter that makes no sense. The text says what to change.
+/// An invalid parameter. The text says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -151,19 +150,19 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl TcpConfig {
-    /// The kernel's own timers: RTO floor 200 ms, HZ = 250.
+    /// The kernel's timer defaults: RTO minimum 200 ms, HZ = 250.
     pub fn linux() -> Self {
         Self { rto_min_ps: 200 * MS, tick_ps: 4 * MS, ..Self::default() }
     }
 
-    /// The same with another segment size.
+    /// Replaces the segment size.
     pub const fn mss(mut self, bytes: u32) -> Self {
         self.mss = bytes;
         self
     }
 
-    /// The same with another algorithm; Reno and DCTCP come with standard slow start, since HyStart
-    /// is CUBIC's.
+    /// Replaces the algorithm; Reno and DCTCP get standard slow start, since the kernel has HyStart
+    /// for CUBIC only.
     pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
         if !matches!(algorithm, Algorithm::Cubic) {
@@ -172,13 +171,13 @@ impl TcpConfig {
         self
     }
 
-    /// The same with another RTO floor.
+    /// Replaces the minimum RTO.
     pub const fn rto_min_ps(mut self, ps: Ps) -> Self {
         self.rto_min_ps = ps;
         self
     }
 
-    /// The same with another loss detection; probes go off with SACK.
+    /// Replaces the loss detection; [`Recovery::NewReno`] turns tail loss probes off.
     pub const fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = recovery;
         if matches!(recovery, Recovery::NewReno) {
@@ -187,7 +186,7 @@ impl TcpConfig {
         self
     }
 
-    /// The same with or without a new path on each timeout.
+    /// Sets whether each timeout changes the path.
     pub const fn rehash_on_rto(mut self, on: bool) -> Self {
         self.rehash_on_rto = on;
         self
@@ -196,7 +195,7 @@ impl TcpConfig {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// Names the first one that makes no sense.
+    /// Names the first invalid parameter.
     pub fn check(&self) -> Result<(), ConfigError> {
         let fail = |text: String| Err(ConfigError(text));
         let wire = u64::from(self.mss) + u64::from(self.header_bytes) + u64::from(self.link_bytes);
@@ -227,18 +226,18 @@ impl TcpConfig {
         Ok(())
     }
 
-    /// Whether data packets are sent as ECN-capable.
+    /// Whether data packets are ECN-capable (ECT).
     pub(crate) const fn ect(&self) -> bool {
         self.ecn || matches!(self.algorithm, Algorithm::Dctcp)
     }
 
-    /// Most segments handed to the card at once.
+    /// Most segments handed to the NIC at once.
     pub(crate) const fn burst_segments(&self) -> u32 {
         let n = self.tso_bytes / self.mss;
         if n == 0 { 1 } else { n }
     }
 
-    /// A moment rounded up to the next tick of a host; hosts do not tick together.
+    /// Rounds a time up to the next tick of a host; each host has its own phase.
     pub(crate) const fn tick(&self, at: Ps, host: HostId) -> Ps {
         if self.tick_ps == 0 {
             return at;
@@ -248,7 +247,7 @@ impl TcpConfig {
         ticks.saturating_mul(self.tick_ps).saturating_add(phase)
     }
 
-    /// Every parameter and its value with unit, for reports.
+    /// Every parameter with its value and unit, for reports.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let time = |ps: Ps| match ps {
             0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! A host: its connections, their timers, and what the application asks.
+//! A host: its connections, their timers and the planned application calls.
 
 use crate::TcpConfig;
 use crate::receiver::{Arrived, Receiver};
@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whose deadline it is, in the top bits beside the number of the connection's end: a sender's
-/// timer, a sender that waits for its card or pacer, a receiver's delayed ack. Apart, since a
-/// deadline that comes often must not push aside one that is far away.
+/// Position of the deadline's kind above the connection end's number: a sender's timer, a sender
+/// waiting for the NIC or pacer, a receiver's delayed ack. Kinds are kept apart so that a frequent
+/// deadline does not replace a distant one.
 const KIND_SHIFT: u32 = 30;
 const TIMER: u32 = 0;
 const WAKE: u32 = 1;
 const DELAYED: u32 = 2;
 const INDEX: u32 = (1 << KIND_SHIFT) - 1;
 
-/// What the application will do at a time.
+/// A planned application call.
 #[derive(Clone, Copy, Debug)]
 enum Job {
     /// Write bytes to a connection.
@@ -29,27 +29,28 @@ enum Job {
     Flow { dst: HostId, ports: (u16, u16), bytes: u64, conn: u32 },
 }
 
-/// A host that speaks TCP.
+/// A simulated host that runs TCP.
 #[derive(Debug)]
 pub struct TcpHost {
     id: HostId,
     config: Arc<TcpConfig>,
     senders: Vec<Option<Sender>>,
     receivers: Vec<Receiver>,
-    /// Receiving ends by sending host and number there, for segments sent before it knew ours.
+    /// Receiving ends by sending host and the sender's number, for segments sent before the sender
+    /// knew the receiver's number.
     known: BTreeMap<(u32, u32), u32>,
     jobs: Vec<Job>,
-    /// Deadlines; of each kind and end the one in `queued` counts, others are stale.
+    /// Deadlines. For each kind and end only the one in `queued` is valid; others are stale.
     heap: BinaryHeap<Reverse<(Ps, u32)>>,
     queued: [Vec<Ps>; 3],
-    /// Messages received by all hosts that share it.
+    /// Messages received by all hosts that share this counter.
     received: Arc<AtomicU64>,
     corrupt: u64,
 }
 
 impl TcpHost {
-    /// A host without connections. `received` counts the messages that arrive here; several hosts
-    /// may share it.
+    /// A host without connections. `received` counts the messages that arrive here and may be
+    /// shared by several hosts.
     pub fn new(id: HostId, config: Arc<TcpConfig>, received: Arc<AtomicU64>) -> Self {
         Self {
             id,
@@ -94,20 +95,20 @@ impl TcpHost {
         self.arm_sender(conn.index, io);
     }
 
-    /// Plans a write; returns the token for [`srd_fabric::World::call_at`].
+    /// Plans a write and returns the token for [`srd_fabric::World::call_at`].
     pub(crate) fn plan_write(&mut self, conn: u32, bytes: u64) -> u64 {
         self.jobs.push(Job::Write { conn, bytes });
         self.jobs.len() as u64 - 1
     }
 
-    /// Plans a flow of its own; returns its connection and the token.
+    /// Plans a flow on a new connection and returns the connection and the token.
     pub(crate) fn plan_flow(&mut self, dst: HostId, ports: (u16, u16), bytes: u64) -> (Conn, u64) {
         let conn = self.reserve();
         self.jobs.push(Job::Flow { dst, ports, bytes, conn });
         (Conn { src: self.id, index: conn }, self.jobs.len() as u64 - 1)
     }
 
-    /// A connection's sending end; `None` if it is planned but not open.
+    /// A connection's sending end; `None` while it is planned but not open.
     pub fn sender(&self, conn: Conn) -> Option<&Sender> {
         self.senders.get(conn.index as usize)?.as_ref()
     }
@@ -117,13 +118,13 @@ impl TcpHost {
         self.senders.iter().flatten()
     }
 
-    /// A connection's receiving end; `None` until its first packet has come.
+    /// A connection's receiving end; `None` until its first packet has arrived.
     pub fn receiver(&self, conn: Conn) -> Option<&Receiver> {
         let at = *self.known.get(&(conn.src.0, conn.index))?;
         self.receivers.get(at as usize)
     }
 
-    /// What all ends of this host did.
+    /// Sum of the counters of all ends of this host.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters { corrupt: self.corrupt, ..Counters::default() };
         self.senders().for_each(|s| sum.add(s.counters()));
@@ -151,7 +152,7 @@ impl TcpHost {
         self.arm_sender(conn, io);
     }
 
-    /// Makes sure that a deadline is queued in time; [`Ps::MAX`] = there is none.
+    /// Makes sure that a deadline is queued; [`Ps::MAX`] = no deadline.
     #[inline]
     fn arm(&mut self, kind: u32, index: u32, at: Ps, io: &mut HostIo<'_, TcpSegment>) {
         let queued = &mut self.queued[kind as usize][index as usize];
@@ -174,7 +175,7 @@ impl TcpHost {
         self.arm(DELAYED, at, deadline, io);
     }
 
-    /// Number of the receiving end of a connection, which is made if it is new.
+    /// Number of a connection's receiving end, which is created if it is new.
     fn receiver_at(&mut self, src: HostId, conn: u32, peer: u32, ports: (u16, u16)) -> u32 {
         let right = |r: &Receiver| r.src == src && r.conn == conn;
         if peer != UNKNOWN && self.receivers.get(peer as usize).is_some_and(right) {

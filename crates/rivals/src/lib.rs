@@ -1,11 +1,11 @@
-//! TCP on the simulated network: the rival that SRD is compared with.
+//! TCP on the simulated network, for comparison with SRD.
 //!
-//! A sender and a receiver state machine as the Linux kernel behaves: CUBIC with HyStart (Reno and
-//! DCTCP by choice), SACK, RACK with tail loss probes, proportional rate reduction, undoing of
-//! mistaken reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart
-//! after idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
-//! [`TcpConfig::parameters`]; the crate's README compares it with measurements of a kernel and
-//! says what is left out.
+//! Sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart (or
+//! Reno, or DCTCP), SACK, RACK with tail loss probes, proportional rate reduction, undo of spurious
+//! reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart after
+//! idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
+//! [`TcpConfig::parameters`]; the crate's README compares the model with measurements of a kernel
+//! and lists what is left out.
 //!
 //! ```
 //! use srd_fabric::{HostId, Port, SEC, US, WorldConfig, back_to_back};

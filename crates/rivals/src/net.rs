@@ -1,4 +1,4 @@
-//! A world full of TCP hosts, and the bookkeeping of an experiment.
+//! A simulated network of TCP hosts, and the bookkeeping of an experiment.
 
 use crate::report::{Conn, Counters, Message, MessageId};
 use crate::segment::TcpSegment;
@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Port that servers listen on.
+/// Port that receivers listen on.
 const PORT_SERVER: u16 = 5001;
-/// First port the kernel gives to clients, and how many there are.
+/// Start and size of the kernel's ephemeral port range.
 const PORT_FIRST: u64 = 32_768;
 const PORTS: u64 = 28_232;
-/// Time between two looks at the count of received messages.
+/// Interval at which the count of received messages is read.
 const LOOK_PS: Ps = 2 * US;
-/// Stream of random numbers for ports.
+/// Random number stream that draws ports.
 const STREAM_PORTS: u64 = 0x7C9_0001;
 
 /// Why a network cannot be simulated. The text says what to change.
@@ -37,30 +37,31 @@ impl fmt::Display for NetError {
 }
 impl std::error::Error for NetError {}
 
-/// A round of messages that started together.
+/// A round: messages that started together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When all of them were written.
+    /// When all of the round's messages were written.
     pub start_ps: Ps,
-    /// Completion time of each, in the order of the connections; `None` = not within the limit.
+    /// Completion time of each message in the order of the connections; `None` = not within the
+    /// limit.
     pub fct_ps: Vec<Option<Ps>>,
 }
 
 impl Round {
-    /// The longest, if all are complete.
+    /// Longest completion time, if all messages are complete.
     pub fn max_ps(&self) -> Option<Ps> {
         self.fct_ps.iter().copied().try_fold(0, |max, fct| fct.map(|fct| max.max(fct)))
     }
 }
 
-/// A network whose hosts speak TCP.
+/// A simulated network whose hosts run TCP.
 #[derive(Debug)]
 pub struct TcpNet {
-    /// The network: for faults, monitors, counters, the run hash.
+    /// The simulated world: faults, monitors, counters, the run hash.
     pub world: World<TcpSegment, TcpHost>,
     received: Arc<AtomicU64>,
     posted: u64,
-    /// Messages planned per connection and the time of the last, by host.
+    /// Messages planned per connection and the time of the last one, by host.
     planned: Vec<Vec<(u32, Ps)>>,
     ports: Rng,
     sampled: bool,
@@ -70,7 +71,7 @@ impl TcpNet {
     /// A network at time 0 without connections.
     ///
     /// # Errors
-    /// If topology or parameters make no sense.
+    /// Names what is invalid in the topology or the parameters.
     pub fn new(topology: Topology, world: WorldConfig, tcp: TcpConfig) -> Result<Self, NetError> {
         tcp.check().map_err(NetError::Config)?;
         let received = Arc::new(AtomicU64::new(0));
@@ -99,7 +100,7 @@ impl TcpNet {
         self.connect_ports(src, dst, sport, dport)
     }
 
-    /// Opens a connection now with given ports.
+    /// Opens a connection now with the given ports.
     ///
     /// # Panics
     /// If a host does not exist.
@@ -110,11 +111,11 @@ impl TcpNet {
         conn
     }
 
-    /// Writes a message to a connection at a time.
+    /// Plans a write of a message to a connection at time `at`.
     ///
     /// # Panics
     /// If the connection does not exist, `bytes` is 0, or an earlier call planned a later message:
-    /// plan the messages of a connection in the order of their times.
+    /// plan a connection's messages in the order of their times.
     pub fn message_at(&mut self, conn: Conn, at: Ps, bytes: u64) -> MessageId {
         assert!(bytes > 0, "a message of no bytes never arrives: give it at least one");
         let token = self.world.host_mut(conn.src).plan_write(conn.index, bytes);
@@ -122,7 +123,7 @@ impl TcpNet {
         self.message_count(conn, at)
     }
 
-    /// A message on a connection of its own, opened at that time from a random client port.
+    /// Plans a message on a connection of its own, opened at `at` from a random client port.
     ///
     /// # Panics
     /// If a host does not exist or `bytes` is 0.
@@ -152,8 +153,8 @@ impl TcpNet {
         ((PORT_FIRST + self.ports.below(PORTS)) as u16, PORT_SERVER)
     }
 
-    /// Runs until every message planned so far has arrived, and at most 2 µs longer: true. Or
-    /// until `limit`, or until nothing more will happen: false.
+    /// Runs until every planned message has arrived, and at most 2 µs longer: returns true. Returns
+    /// false at `limit`, or when no event is left.
     pub fn run_done(&mut self, limit: Ps) -> bool {
         while self.received.load(Ordering::Relaxed) < self.posted {
             let Some(next) = self.world.next_event_at().filter(|next| *next <= limit) else {
@@ -164,14 +165,14 @@ impl TcpNet {
         true
     }
 
-    /// Runs up to a time.
+    /// Runs until `end`.
     pub fn run_until(&mut self, end: Ps) {
         self.world.run_until(end);
     }
 
-    /// Barrier rounds: in each, all connections get a message of `bytes` at once; the next begins
-    /// `gap_ps` (at least some 2 µs) after the last one has arrived. Ends early if a round is not
-    /// done by `limit`.
+    /// Barrier rounds: in each round all connections get a message of `bytes` at once; the next
+    /// round begins `gap_ps` (at least about 2 µs) after the last message has arrived. Ends early
+    /// if a round is not done by `limit`.
     pub fn rounds(
         &mut self,
         conns: &[Conn],
@@ -198,7 +199,7 @@ impl TcpNet {
         out
     }
 
-    /// A message; `None` if its time has not come.
+    /// A message; `None` if it has not been written yet.
     pub fn message(&self, id: MessageId) -> Option<Message> {
         let host = &self.world.hosts()[id.conn.src.0 as usize];
         let mut message = *host.sender(id.conn)?.messages().get(id.index as usize)?;
@@ -207,7 +208,7 @@ impl TcpNet {
         Some(message)
     }
 
-    /// All messages written so far, by sending host, connection and place.
+    /// All messages written so far, by sending host, connection and index.
     pub fn messages(&self) -> Vec<Message> {
         let mut out = Vec::new();
         for (src, counts) in self.planned.iter().enumerate() {
@@ -238,7 +239,7 @@ impl TcpNet {
         receiver().map_or(&[], |r| &r.samples)
     }
 
-    /// What all connections did.
+    /// Sum of the counters of all connections.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.world.hosts().iter().for_each(|h| sum.add(&h.counters()));

@@ -1,11 +1,11 @@
-//! The receiving end of a connection: puts the stream in order and acknowledges it.
+//! The receiving end of a connection: reassembles the stream and acknowledges it.
 
 use crate::config::{Algorithm, Recovery, TcpConfig};
 use crate::report::Counters;
 use crate::segment::{Ack, SACK_BLOCKS, TcpSegment};
 use srd_fabric::{HostId, HostIo, Outbound, Ps};
 
-/// Bytes that arrived out of order.
+/// A range of bytes that arrived out of order.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     from: u64,
@@ -14,7 +14,7 @@ struct Range {
     messages: u32,
 }
 
-/// What of a data segment the receiver reads.
+/// The fields of a data segment that the receiver reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub seq: u64,
@@ -35,15 +35,15 @@ pub struct Receiver {
     pub(crate) src: HostId,
     sport: u16,
     dport: u16,
-    /// Next byte expected.
+    /// RCV.NXT: next byte expected.
     next: u64,
-    /// Ranges above it, ascending, apart.
+    /// Ranges above `next`, ascending and disjoint.
     ranges: Vec<Range>,
-    /// Ranges as reported, latest first.
+    /// SACK blocks to report, latest first.
     recent: [(u64, u64); SACK_BLOCKS],
     recent_count: usize,
     duplicate: Option<(u64, u64)>,
-    /// `next` as of the last ack.
+    /// Value of `next` in the last ack sent.
     acked: u64,
     ts_echo: Ps,
     quick: u32,
@@ -54,7 +54,7 @@ pub struct Receiver {
     /// Source port of the last data packet.
     data_port: u16,
     messages: u32,
-    /// Arrival of each message.
+    /// Arrival time of each message.
     pub(crate) arrivals: Vec<Ps>,
     pub(crate) samples: Vec<u64>,
     counters: Counters,
@@ -98,7 +98,7 @@ impl Receiver {
     pub const fn received_bytes(&self) -> u64 {
         self.next
     }
-    /// When each message had arrived with all before it.
+    /// Time at which each message, and every message before it, had arrived.
     pub fn arrivals(&self) -> &[Ps] {
         &self.arrivals
     }
@@ -106,7 +106,7 @@ impl Receiver {
     pub fn samples(&self) -> &[u64] {
         &self.samples
     }
-    /// What it did.
+    /// This end's counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -115,7 +115,7 @@ impl Receiver {
         self.delayed.unwrap_or(Ps::MAX)
     }
 
-    /// Data arrived. Returns how many messages are complete by it.
+    /// Handles a data segment. Returns how many messages it completed.
     pub(crate) fn on_data(
         &mut self,
         now: Ps,
@@ -160,7 +160,7 @@ impl Receiver {
         done
     }
 
-    /// The ack has been delayed long enough.
+    /// Sends the delayed ack when its timer fires.
     pub(crate) fn on_deadline(
         &mut self,
         now: Ps,
@@ -172,7 +172,7 @@ impl Receiver {
         }
     }
 
-    /// ECN: RFC 3168 echoes until the sender answers, RFC 8257 echoes each segment's mark.
+    /// ECN echo: RFC 3168 echoes until the sender answers, RFC 8257 echoes each segment's mark.
     fn marks_read(
         &mut self,
         _now: Ps,
@@ -182,7 +182,7 @@ impl Receiver {
     ) {
         if config.algorithm == Algorithm::Dctcp {
             if data.ce != self.ce_last && self.delayed.is_some() {
-                // What waits must be acknowledged with its own mark.
+                // Pending data must be acknowledged with their own mark.
                 self.ack_send(config, io);
             }
             self.ce_last = data.ce;
@@ -198,13 +198,13 @@ impl Receiver {
         }
     }
 
-    /// Nothing new in it: report that, and doubt the way back.
+    /// Handles a segment without new bytes: reports a duplicate and may change the acks' path.
     fn repeated(&mut self, data: &Arrived, end: u64, config: &TcpConfig) {
         self.counters.duplicates_received += 1;
         self.duplicate = Some((data.seq, end));
         self.quick = config.quick_acks;
         if config.rehash_on_rto && data.sport != self.data_port {
-            // The sender changed its path because our acks did not come: so do we.
+            // The sender changed its path because it received no acks: change the acks' path, too.
             let mixed = srd_fabric::rng::mix64(u64::from(self.sport) << 32 | u64::from(data.sport));
             self.sport = (mixed >> 48) as u16;
             self.counters.rehashes += 1;
@@ -216,7 +216,7 @@ impl Receiver {
         self.ranges.get(at).is_some_and(|r| r.from <= from && to <= r.to)
     }
 
-    /// Takes ranges that `next` has reached into the stream.
+    /// Moves ranges that `next` has reached into the stream.
     fn absorb(&mut self) {
         let reached = self.ranges.iter().take_while(|r| r.from <= self.next).count();
         for range in self.ranges.drain(..reached) {
@@ -233,7 +233,7 @@ impl Receiver {
         self.recent_count = kept;
     }
 
-    /// Adds a range, joined with those it touches, and reports the result first.
+    /// Adds a range, merges it with adjacent ranges, and reports the result first.
     fn insert(&mut self, mut new: Range) {
         let first = self.ranges.partition_point(|r| r.to < new.from);
         let touching = self.ranges[first..].iter().take_while(|r| r.from <= new.to).count();
@@ -268,7 +268,7 @@ impl Receiver {
         self.samples[at] += bytes;
     }
 
-    /// Sends an ack of all there is.
+    /// Sends an ack for everything received.
     fn ack_send(&mut self, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
         self.delayed = None;
         self.quick = self.quick.saturating_sub(1);

@@ -1,22 +1,22 @@
-//! What happened: messages and counters.
+//! Results of a run: messages and counters.
 
 use srd_fabric::{HostId, Ps};
 
-/// A connection, named by its sending host and its number there.
+/// A connection, identified by its sending host and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conn {
     /// The sending host.
     pub src: HostId,
-    /// Its number there.
+    /// Index of the connection at the sending host.
     pub index: u32,
 }
 
-/// A message, named by its connection and its place among the connection's messages.
+/// A message, identified by its connection and its index within the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId {
     /// Its connection.
     pub conn: Conn,
-    /// Its place, from 0.
+    /// Index within the connection, from 0.
     pub index: u32,
 }
 
@@ -25,66 +25,66 @@ pub struct MessageId {
 pub struct Message {
     /// Its connection.
     pub conn: Conn,
-    /// Who receives it.
+    /// The receiving host.
     pub dst: HostId,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// When it was written.
+    /// Time of the write.
     pub start_ps: Ps,
-    /// When its last byte had arrived at `dst` with all before it.
+    /// Time at which its last byte and all bytes before it had arrived at `dst`.
     pub received_ps: Option<Ps>,
-    /// When its sender knew that.
+    /// Time at which the sender received the ack of its last byte.
     pub acked_ps: Option<Ps>,
 }
 
 impl Message {
-    /// Flow completion time: from writing to the arrival of the last byte.
+    /// Flow completion time: from the write to the arrival of the last byte.
     pub fn fct_ps(&self) -> Option<Ps> {
         self.received_ps.map(|at| at.saturating_sub(self.start_ps))
     }
 }
 
-/// What connections did.
+/// Counters of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Data segments sent, copies included.
+    /// Data segments sent, retransmissions included.
     pub segments_sent: u64,
-    /// Payload bytes sent, copies included.
+    /// Payload bytes sent, retransmissions included.
     pub bytes_sent: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// Segments taken for lost, each time.
+    /// Segments marked lost; a segment counts each time.
     pub segments_lost: u64,
-    /// Recoveries that began without a timeout.
+    /// Recoveries entered without a timeout.
     pub fast_recoveries: u64,
-    /// Retransmission timeouts, of SYNs too.
+    /// Retransmission timeouts, SYNs included.
     pub timeouts: u64,
-    /// Tail loss probes.
+    /// Tail loss probes sent.
     pub probes: u64,
-    /// Reductions taken back because the losses were none.
+    /// Window reductions undone because the loss was spurious.
     pub undone: u64,
-    /// Duplicates that receivers reported.
+    /// Duplicates reported by receivers (D-SACK).
     pub duplicates_reported: u64,
-    /// Acks that senders read.
+    /// Acks received by senders.
     pub acks_received: u64,
-    /// Acks that receivers sent.
+    /// Acks sent by receivers.
     pub acks_sent: u64,
-    /// Data segments that held nothing new.
+    /// Data segments received without new bytes.
     pub duplicates_received: u64,
-    /// Refusals by a full card.
+    /// Packets refused by a full NIC queue.
     pub local_drops: u64,
-    /// Changes of path.
+    /// Path changes.
     pub rehashes: u64,
-    /// Connections given up.
+    /// Connections aborted.
     pub aborted: u64,
-    /// Packets with a wrong checksum.
+    /// Packets dropped because of a wrong checksum.
     pub corrupt: u64,
-    /// Largest window, segments.
+    /// Largest congestion window, segments.
     pub cwnd_max: u32,
 }
 
 impl Counters {
-    /// Adds another's counts; of the windows the larger.
+    /// Adds another's counters; `cwnd_max` becomes the larger one.
     pub fn add(&mut self, other: &Self) {
         self.segments_sent += other.segments_sent;
         self.bytes_sent += other.bytes_sent;

@@ -1,21 +1,21 @@
-//! Round trip times and the retransmission timeout (RFC 6298 as the kernel computes it).
+//! RTT estimation and the retransmission timeout (RFC 6298 as the kernel computes it).
 
 use crate::TcpConfig;
 use srd_fabric::Ps;
 
-/// Smoothed round trip time, its variance and the timeout.
+/// Smoothed RTT, its variation and the retransmission timeout.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     srtt: i64,
-    /// Four mean deviations.
+    /// Mean deviation, times four.
     dev: i64,
-    /// Largest `dev` of the present round.
+    /// Largest `dev` of the current round.
     dev_max: i64,
-    /// The variance term of the timeout: falls slowly.
+    /// The variance term of the timeout; decays slowly.
     var: i64,
-    /// The round of `dev_max` ends when this place is acknowledged.
+    /// The round of `dev_max` ends when this byte is acknowledged.
     round_end: u64,
-    /// Least sample.
+    /// Minimum RTT.
     min: Ps,
     rto: Ps,
 }
@@ -26,7 +26,7 @@ impl Rtt {
         Self { srtt: 0, dev: 0, dev_max: 0, var: 0, round_end: 0, min: Ps::MAX, rto }
     }
 
-    /// Takes a sample in; `una` and `next` are the sender's edges.
+    /// Adds a sample; `una` and `next` are the sender's SND.UNA and SND.NXT.
     pub fn sample(&mut self, rtt: Ps, una: u64, next: u64, config: &TcpConfig) {
         self.min = self.min.min(rtt.max(1));
         let floor = config.rto_min_ps as i64;
@@ -42,7 +42,7 @@ impl Rtt {
             self.srtt = (self.srtt + error / 8).max(1);
             let mut change = error.abs() - self.dev / 4;
             if error < 0 && change > 0 {
-                // A falling round trip time should not raise the timeout much.
+                // A falling RTT should not raise the timeout much.
                 change /= 8;
             }
             self.dev += change;
@@ -61,12 +61,12 @@ impl Rtt {
         self.rto = ((self.srtt + self.var) as Ps).min(config.rto_max_ps);
     }
 
-    /// Smoothed round trip time; 0 before the first sample.
+    /// Smoothed RTT; 0 before the first sample.
     pub const fn srtt(&self) -> Ps {
         self.srtt as Ps
     }
 
-    /// Least round trip time; `None` before the first sample.
+    /// Minimum RTT; `None` before the first sample.
     pub const fn min(&self) -> Option<Ps> {
         if self.min == Ps::MAX { None } else { Some(self.min) }
     }

@@ -3,7 +3,7 @@ use crate::fluid;
 use proptest::prelude::*;
 use srd_fabric::Rng;
 
-/// A random network: flows of random sizes over random ways, equal or very unequal, crowded or not.
+/// A random network: flows of random sizes over random paths, of equal or very unequal load.
 fn random(seed: u64) -> Paths {
     let mut rng = Rng::stream(seed, 0x7e57, 0);
     let (links, flows) = (rng.range(1, 40), rng.range(1, 60));
@@ -18,7 +18,7 @@ fn random(seed: u64) -> Paths {
     paths
 }
 
-/// Whether the shares of one link add up to at most 1, in whole numbers; `None` where their common
+/// Whether the shares of one link sum up to at most 1, in integers; `None` if their common
 /// denominator is too large.
 fn feasible(rates: &[Rate]) -> Option<bool> {
     let gcd = |mut a: u128, mut b: u128| {
@@ -72,7 +72,7 @@ fn no_assignment_is_shorter_and_faster_flows_overload_the_busiest_link() {
     for seed in 0..1_000 {
         let paths = random(seed);
         let assigned = optimal(&paths);
-        // Every flow 10 % faster: the busiest link cannot carry it, and nothing ends earlier.
+        // Every flow 10 % faster: the busiest link is overloaded, and no flow ends earlier.
         let faster = |r: &Rate| Rate::new(r.weight * 11, (r.most * 10).max(r.weight * 11));
         let rates: Vec<Rate> = assigned.rates.iter().map(|r| faster(r).expect("a share")).collect();
         let last = fluid::run(&paths, &rates).ends.into_iter().fold(0.0, f64::max);
@@ -99,7 +99,7 @@ proptest! {
     ) {
         let rate = Rate::new(weight, weight + more).expect("a share");
         let due = rate.due(packet, n);
-        // due · w_f >= n · packet · W_f, and no smaller time holds that.
+        // due · w_f >= n · packet · W_f, and no smaller time satisfies that.
         let sent = u128::from(n * packet) * u128::from(weight + more);
         let weight = u128::from(weight);
         prop_assert!(u128::from(due) * weight >= sent);

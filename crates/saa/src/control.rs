@@ -1,60 +1,61 @@
-//! Control packets: 16 bytes, one per event. A flow adds its weight to the links of its way when it
-//! starts, asks now and then what the heaviest of them weighs, and takes its weight off at the end.
+//! Control packets: 16 bytes, one per event. A flow adds its weight to the links of its path when
+//! it starts, queries the weight of the heaviest link from time to time, and subtracts its weight
+//! at the end.
 //!
-//! Links keep one sum and nothing of a flow. What is lost is sent again with the same number, and
-//! links ignore a number that they have counted; so a packet that was lost half-way is counted on
-//! the second half alone.
+//! Links keep one sum and no state per flow. A lost packet is retransmitted with the same number,
+//! and a link ignores a number that it has counted; so a packet that was lost on a middle link is
+//! counted on the remaining links only.
 
 use srd_fabric::Ps;
 
 /// Bytes of a control packet's contents.
 pub const CONTROL_BYTES: u32 = 16;
-/// Largest number of a flow at its host: 24 bits are on the wire.
+/// Largest flow number: 24 bits on the wire.
 pub const FLOW_MAX: u32 = (1 << 24) - 1;
-/// Doublings of the time until a repetition: lossless networks lose little, and a link that comes
-/// back is to be noticed soon.
+/// Most doublings of the retransmission timeout: few, since lossless networks lose little and a
+/// restored link should be noticed soon.
 const BACKOFF_MAX: u32 = 6;
 
-/// What a control packet is about.
+/// Type of a control packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The flow starts: its weight is added to every link.
+    /// Announcement: the flow starts, and its weight is added to every link.
     Announce,
-    /// What is the largest weight on the way? Changes nothing.
+    /// Probe: queries the largest weight on the path; changes nothing.
     Probe,
-    /// The flow has ended: its weight is taken off every link.
+    /// Withdrawal: the flow has ended, and its weight is subtracted from every link.
     Withdraw,
-    /// From the receiver: the largest weight that the event of this number met.
+    /// Answer of the receiver: the largest weight that the event of this number met.
     Answer,
 }
 
 /// A control packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// What it is about.
+    /// Type.
     pub event: Event,
     /// The flow's number at its sender, at most [`FLOW_MAX`].
     pub flow: u32,
-    /// The event's number at its sender; a repetition has the same.
+    /// The sender's number of the event; a retransmission keeps it.
     pub number: u32,
-    /// Announce, withdraw: w_f. Answer: W_f. Probe: 0.
+    /// Announcement, withdrawal: w_f. Answer: W_f. Probe: 0.
     pub value: u64,
 }
 
-/// Bytes that are no control packet.
+/// The bytes are not a control packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotControl;
 
 impl std::fmt::Display for NotControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the first byte names no event")
+        f.write_str("the first byte is not a known event")
     }
 }
 
 impl std::error::Error for NotControl {}
 
 impl Control {
-    /// As on the wire: event (1 byte), flow (3), number (4), value (8), the high byte first.
+    /// Wire format: event (1 byte), flow (3), number (4), value (8), big-endian.
     pub fn encode(&self) -> [u8; CONTROL_BYTES as usize] {
         let mut out = [0; CONTROL_BYTES as usize];
         let first = u32::from(self.event as u8 + 1) << 24 | self.flow & FLOW_MAX;
@@ -64,10 +65,10 @@ impl Control {
         out
     }
 
-    /// From the wire.
+    /// Parses the wire format.
     ///
     /// # Errors
-    /// If the first byte names no event.
+    /// If the first byte is not a known event.
     pub fn decode(bytes: &[u8; CONTROL_BYTES as usize]) -> Result<Self, NotControl> {
         let event = match bytes[0] {
             1 => Event::Announce,
@@ -87,23 +88,23 @@ impl Control {
     }
 }
 
-/// What a sender's side of one flow has done so far.
+/// State of a flow at its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Not started.
     Idle,
-    /// Announced, not answered yet: no rate.
+    /// Announced, not answered: no rate yet.
     Announced,
-    /// Answered: it has been told a rate, which may be too high, because others that start with it
-    /// may not have announced themselves yet.
+    /// Answered. The rate may be too high, because flows that start at the same time may not be
+    /// announced yet.
     Told,
-    /// It asks once more, and has no answer yet.
+    /// Queried again to confirm the rate, not answered.
     Confirming,
-    /// Flows that started together with it are counted: it sends at its assigned rate.
+    /// Flows that started at the same time are counted: the flow sends at its assigned rate.
     Running,
-    /// Withdrawn, not answered yet.
+    /// Withdrawn, not answered.
     Withdrawn,
-    /// Its weight is off every link.
+    /// Its weight is subtracted from every link.
     Ended,
 }
 
@@ -113,7 +114,7 @@ pub struct FlowControl {
     flow: u32,
     weight: u64,
     state: State,
-    /// Number of the event that waits for its answer.
+    /// Number of the unanswered event.
     number: u32,
     timeout_ps: Ps,
     sent_at: Ps,
@@ -126,21 +127,21 @@ pub struct FlowControl {
     counters: ControlCounters,
 }
 
-/// Control packets of a flow.
+/// Counters of a flow's control packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlCounters {
-    /// Announcements, confirmations and withdrawals, repetitions left aside.
+    /// Announcements, confirmations and withdrawals, without retransmissions.
     pub events: u64,
-    /// Probes that rode on data packets.
+    /// Probes piggybacked on data packets.
     pub probes: u64,
-    /// Events sent again.
+    /// Retransmitted events.
     pub repeated: u64,
-    /// Answers that told of a new W_f.
+    /// Answers with a changed W_f.
     pub rates: u64,
 }
 
 impl ControlCounters {
-    /// Adds those of another flow.
+    /// Adds the counters of another flow.
     pub const fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.probes += other.probes;
@@ -149,16 +150,16 @@ impl ControlCounters {
     }
 }
 
-/// Numbers of a host's events: each once.
+/// Allocates the numbers of a host's events; none is used twice.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers(u32);
 
 impl Numbers {
-    /// None yet.
+    /// Before the first event.
     pub const fn new() -> Self {
         Self(0)
     }
-    /// The next one; never 0.
+    /// The next number; never 0.
     pub fn take(&mut self) -> u32 {
         self.0 = self.0.checked_add(1).expect("2^32 events of one host are hours of simulation");
         self.0
@@ -166,8 +167,8 @@ impl Numbers {
 }
 
 impl FlowControl {
-    /// Of a flow of `weight` that probes with every `probe_packets`th data packet and repeats what
-    /// is not answered within `timeout_ps`.
+    /// For a flow of `weight` that probes with every `probe_packets`th data packet and retransmits
+    /// events not answered within `timeout_ps`.
     pub const fn new(flow: u32, weight: u64, probe_packets: u32, timeout_ps: Ps) -> Self {
         Self {
             flow,
@@ -184,17 +185,17 @@ impl FlowControl {
         }
     }
 
-    /// Where it is.
+    /// Its state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// What it has sent.
+    /// Its counters.
     pub const fn counters(&self) -> &ControlCounters {
         &self.counters
     }
 
-    /// What it has sent since it was last asked.
+    /// Its counters since the last call.
     pub fn counters_take(&mut self) -> ControlCounters {
         std::mem::take(&mut self.counters)
     }
@@ -206,24 +207,24 @@ impl FlowControl {
         self.control(event)
     }
 
-    /// The event that waits for its answer, as it is sent.
+    /// The unanswered event as a packet.
     const fn control(&self, event: Event) -> Control {
         let value = if matches!(event, Event::Probe) { 0 } else { self.weight };
         Control { event, flow: self.flow, number: self.number, value }
     }
 
-    /// The flow starts: what to send first.
+    /// Starts the flow; returns the announcement.
     pub fn announce(&mut self, now: Ps, numbers: &mut Numbers) -> Control {
         debug_assert!(matches!(self.state, State::Idle | State::Ended), "a flow starts once");
         self.state = State::Announced;
-        // The first data packet probes: by then all that started with it have announced.
+        // The first data packet probes: by then all flows that started with it are announced.
         self.since_probe = self.probe_packets;
         self.answered = 0;
         self.event(now, Event::Announce, numbers)
     }
 
-    /// A flow that has been told a rate asks whether it still holds: what to send. A probe without
-    /// data; it is repeated like an announcement, because the flow waits for its answer.
+    /// Queries whether the rate is still valid. Returns a probe without data; it is retransmitted
+    /// like an announcement, because the flow waits for the answer.
     pub fn confirm(&mut self, now: Ps, numbers: &mut Numbers) -> Option<Control> {
         if self.state != State::Told {
             return None;
@@ -232,14 +233,14 @@ impl FlowControl {
         Some(self.event(now, Event::Probe, numbers))
     }
 
-    /// The last data packet has left: what to send behind it.
+    /// Called after the last data packet; returns the withdrawal.
     pub fn withdraw(&mut self, now: Ps, numbers: &mut Numbers) -> Control {
         debug_assert_eq!(self.state, State::Running, "a flow ends once");
         self.state = State::Withdrawn;
         self.event(now, Event::Withdraw, numbers)
     }
 
-    /// A data packet leaves: the probe that rides on it, if it is time for one.
+    /// Called for each data packet; returns the probe to piggyback, if one is due.
     pub fn probe(&mut self, numbers: &mut Numbers) -> Option<Control> {
         self.since_probe = self.since_probe.saturating_add(1);
         if self.state != State::Running || self.since_probe <= self.probe_packets {
@@ -250,7 +251,7 @@ impl FlowControl {
         Some(Control { event: Event::Probe, flow: self.flow, number: numbers.take(), value: 0 })
     }
 
-    /// An answer has come. `Some(W_f)` if it tells of a rate.
+    /// Handles an answer. Returns `Some(W_f)` if it changes the rate.
     pub fn answer(&mut self, answer: &Control) -> Option<u64> {
         match self.state {
             State::Announced | State::Confirming if answer.number == self.number => {
@@ -262,7 +263,7 @@ impl FlowControl {
                 self.counters.rates += 1;
                 Some(answer.value)
             }
-            // Answers of probes may overtake each other where ways differ: only later ones count.
+            // Answers of probes may be reordered: only later probes count.
             State::Running if answer.number > self.answered => {
                 self.answered = answer.number;
                 self.counters.rates += 1;
@@ -276,7 +277,7 @@ impl FlowControl {
         }
     }
 
-    /// When the last event must be sent again; [`Ps::MAX`] if nothing waits.
+    /// When the unanswered event must be retransmitted; [`Ps::MAX`] if there is none.
     pub const fn due(&self) -> Ps {
         match self.state {
             State::Announced | State::Confirming | State::Withdrawn => {
@@ -287,7 +288,7 @@ impl FlowControl {
         }
     }
 
-    /// The last event once more, with its number. Call it at [`FlowControl::due`].
+    /// Retransmits the unanswered event. Call it at [`FlowControl::due`].
     pub const fn repeat(&mut self, now: Ps) -> Control {
         let event = match self.state {
             State::Withdrawn => Event::Withdraw,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 const TIMEOUT: Ps = 100;
 
-/// Announces a flow and asks again; both are answered with `value`. The flow runs then.
+/// Announces and confirms a flow; both events are answered with `value`, so that the flow runs.
 fn started(flow: &mut FlowControl, numbers: &mut Numbers, value: u64) {
     let first = flow.announce(0, numbers);
     assert_eq!(flow.answer(&Control { event: Event::Answer, value, ..first }), Some(value));
@@ -89,7 +89,7 @@ fn answers_of_probes_that_overtake_each_other_do_not_turn_time_back() {
     assert_eq!(flow.answer(&Control { event: Event::Answer, value: 5, ..a }), None);
 }
 
-/// A network of links that count numbers, and lose any control packet between any two of them.
+/// A network of links that count numbers and lose any control packet between any two links.
 struct Net {
     weights: LinkWeights,
     counted: Vec<BTreeSet<(usize, u32)>>,
@@ -98,7 +98,7 @@ struct Net {
 }
 
 impl Net {
-    /// Sends a control packet along; the answer, if both arrive.
+    /// Sends a control packet; returns the answer if both arrive.
     fn send(&mut self, flow: usize, control: Control, links: &[u32]) -> Option<Control> {
         for link in links {
             if self.rng.chance(self.loss) {
@@ -118,7 +118,7 @@ impl Net {
     }
 }
 
-/// Sends an event until it is answered; how often it was sent.
+/// Sends an event until it is answered; returns the number of transmissions.
 fn until_answered(
     net: &mut Net,
     (f, flow): (usize, &mut FlowControl),
@@ -173,7 +173,7 @@ fn distributed_is_optimal_after_one_probe_and_weights_go_back_to_nothing() {
             repeated += u64::from(tries) - 1;
         }
         for f in 0..n {
-            // A lost probe is not repeated: the next data packet's is as good.
+            // A lost probe is not retransmitted: the probe of the next data packet replaces it.
             let most = loop {
                 let probe = flows[f].probe(&mut numbers[f]).expect("every packet probes");
                 if let Some(answer) = net.send(f, probe, paths.links(f)) {

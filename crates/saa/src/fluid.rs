@@ -1,19 +1,19 @@
-//! Flows as fluids: what an assignment of rates comes to where packets are infinitely small.
+//! Fluid model: the result of an assignment of rates with infinitely small packets.
 
 use crate::assign::Rate;
 use crate::weight::Paths;
 
-/// What came of a phase.
+/// Result of a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fluid {
     /// When each flow ended, in the unit of the weights at line rate.
     pub ends: Vec<f64>,
-    /// Largest sum of rates that was asked of a link at any moment; up to 1 is feasible.
+    /// Largest sum of rates on any link at any time; up to 1 is feasible.
     pub load_max: f64,
 }
 
-/// Runs all flows from time 0, each at its rate, until the last has ended. A link that is asked for
-/// more than its rate slows its flows in proportion, each by the worst link of its way.
+/// Runs all flows from time 0 at their rates until the last has ended. An overloaded link slows its
+/// flows in proportion; a flow is slowed by the worst link of its path.
 pub fn run(paths: &Paths, rates: &[Rate]) -> Fluid {
     let n = paths.len();
     let mut left: Vec<f64> = (0..n).map(|f| paths.weight(f) as f64).collect();
@@ -36,7 +36,7 @@ pub fn run(paths: &Paths, rates: &[Rate]) -> Fluid {
         for f in &active {
             left[*f] -= step * speed(*f);
         }
-        // What is left of a flow by rounding alone is nothing.
+        // A remainder caused by rounding counts as zero.
         active.retain(|f| {
             let ended = left[*f] <= paths.weight(*f) as f64 * 1e-12;
             if ended {

@@ -1,5 +1,5 @@
-//! The program on a host: sends its flows' packets in order, at computed rates or as fast as the
-//! network takes them, and answers control packets.
+//! A host: sends its flows' packets in order, at assigned rates or as fast as the network accepts
+//! them, and answers control packets.
 
 use crate::assign::Rate;
 use crate::control::{CONTROL_BYTES, Control, Event, FlowControl, Numbers, State};
@@ -10,62 +10,62 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-/// Where rates come from.
+/// Source of the rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rates {
-    /// There are none.
+    /// No rates.
     None,
-    /// Computed once, before the phase begins: flows announce themselves ahead of it, and when all
-    /// have, each asks once ([`ANNOUNCE`], [`ASK`]).
+    /// Assigned once before the phase: flows announce themselves ahead of it, and when all are
+    /// announced, each queries its rate once ([`ANNOUNCE`], [`ASK`]).
     Optimal,
-    /// By control packets.
+    /// Assigned by control packets during the phase.
     Distributed,
 }
 
-/// Settings of all hosts of a run.
+/// Settings shared by all hosts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaaConfig {
-    /// Where rates come from.
+    /// Source of the rates.
     pub rates: Rates,
-    /// How packets are made of them.
+    /// How packets are paced at a rate.
     pub injection: Injection,
-    /// Bytes of a full packet on the wire. A probe has room in it.
+    /// Bytes of a full packet on the wire, including room for a probe.
     pub packet_bytes: u32,
     /// Time of a full packet at line rate.
     pub packet_ps: Ps,
-    /// Every so manieth packet of a flow carries a probe.
+    /// A probe rides on one of this many packets of a flow.
     pub probe_packets: u32,
-    /// What is not answered within this time is repeated.
+    /// Retransmission timeout of control packets.
     pub timeout_ps: Ps,
 }
 
-/// In the high half of a call's token instead of a round: the flow announces itself, ahead of its
-/// phase (optimal rates).
+/// Value in the high half of a call's token in place of a round: the flow announces itself ahead of
+/// its phase (optimal rates).
 pub const ANNOUNCE: u32 = u32::MAX;
-/// The same: the flow asks for its rate.
+/// As [`ANNOUNCE`]: the flow queries its rate.
 pub const ASK: u32 = u32::MAX - 1;
 
-/// What travels: a data packet, or a control packet, or a data packet with a probe.
+/// A packet: data, a control packet, or data with a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaaPacket {
     /// Number of the flow in the phase.
     flow: u32,
-    /// Place among the flow's packets; none: no data.
+    /// Index among the flow's packets; none = no data.
     seq: Option<u32>,
-    /// So many packets has the flow.
+    /// Number of packets of the flow.
     packets: u32,
     round: u32,
     control: Option<Control>,
 }
 
 impl SaaPacket {
-    /// The flow of which it carries data, if it does.
+    /// The flow whose data it carries, if any.
     pub fn data_of(&self) -> Option<u32> {
         self.seq.map(|_| self.flow)
     }
 }
 
-/// A flow at its sender.
+/// The sending end of a flow.
 #[derive(Clone, Debug)]
 struct Sending {
     flow: u32,
@@ -75,26 +75,26 @@ struct Sending {
     /// w_f: bytes on the wire.
     bytes: u64,
     packets: u32,
-    /// The next packet; all have left when it is `packets`.
+    /// Index of the next packet; equal to `packets` when all have been sent.
     next: u32,
     round: u32,
     started_at: Ps,
-    /// The rate that it was told last.
+    /// Latest assigned rate.
     told: Option<Rate>,
     pacer: Pacer,
     control: FlowControl,
-    /// Only the entry of this number in the queue of flows is meant.
+    /// Only the entry with this stamp in the queue of flows is valid.
     stamp: u64,
 }
 
-/// What a receiver knows of a flow.
+/// The receiving end of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Receiving {
-    /// Packets of this round that have come.
+    /// Packets of this round that have arrived.
     came: u32,
 }
 
-/// A host.
+/// A simulated host.
 #[derive(Debug)]
 pub struct SaaHost {
     id: HostId,
@@ -104,13 +104,13 @@ pub struct SaaHost {
     numbers: Numbers,
     /// By flow and round.
     receiving: BTreeMap<(u32, u32), Receiving>,
-    /// Control packets and answers that wait for the card; they go first.
+    /// Control packets and answers waiting for the NIC; they are sent first.
     urgent: VecDeque<(HostId, SaaPacket, Tag)>,
-    /// Flows with something to send, by when they may: due, turn, place in `sending`, stamp.
+    /// Flows with data to send, ordered by: due time, turn, index in `sending`, stamp.
     queue: BinaryHeap<Reverse<(Ps, u64, u32, u64)>>,
-    /// Flows whose announcement or withdrawal has no answer yet.
+    /// Flows whose announcement or withdrawal is unanswered.
     unanswered: Vec<u32>,
-    /// Counts up: flows that are due together take turns.
+    /// Counter that makes flows with the same due time take turns.
     turn: u64,
 }
 
@@ -131,9 +131,9 @@ impl SaaHost {
         }
     }
 
-    /// Adds a flow of the phase that this host sends; returns the token of the call that starts it
-    /// (in the low half; the round goes into the high half). `jitter`: bits for its injection's
-    /// phase.
+    /// Adds a flow that this host sends; returns the token of the call that starts it (in the low
+    /// half; the round goes into the high half). `jitter`: random bits for the phase of its
+    /// injection.
     pub fn flow_add(&mut self, flow: u32, jitter: u32) -> u64 {
         let of = self.phase.flows()[flow as usize];
         debug_assert_eq!(of.src, self.id);
@@ -147,7 +147,7 @@ impl SaaHost {
             circuit: None,
             bytes: of.bytes,
             packets,
-            // Nothing to send until it starts.
+            // Nothing to send before its start.
             next: packets,
             round: 0,
             started_at: 0,
@@ -186,7 +186,7 @@ impl SaaHost {
         }
     }
 
-    /// Ahead of the phase: announces a flow, or asks for its rate when all have been announced.
+    /// Before the phase: announces a flow, or queries its rate once all are announced.
     fn prepare(&mut self, now: Ps, i: usize, what: u32, io: &mut HostIo<'_, SaaPacket>) {
         let s = &mut self.sending[i];
         s.circuit.get_or_insert_with(|| io.flow_open(s.dst));
@@ -202,7 +202,7 @@ impl SaaHost {
         }
     }
 
-    /// Asks whether the rate that a flow was told still holds.
+    /// Queries whether the flow's rate is still valid.
     fn confirm(&mut self, now: Ps, i: usize) {
         if let Some(control) = self.sending[i].control.confirm(now, &mut self.numbers) {
             self.unanswered.push(i as u32);
@@ -210,7 +210,7 @@ impl SaaHost {
         }
     }
 
-    /// Puts a flow into the queue of those with data.
+    /// Puts a flow into the queue of flows with data.
     fn flow_queue(&mut self, i: usize) {
         let s = &mut self.sending[i];
         let due = s.pacer.due();
@@ -222,10 +222,10 @@ impl SaaHost {
         self.queue.push(Reverse((due, self.turn, i as u32, s.stamp)));
     }
 
-    /// Puts a control packet into the queue of the card.
+    /// Puts a control packet into the NIC's queue.
     fn control_queue(&mut self, i: usize, control: Control) {
-        // A withdrawal follows the last data packet and is the last of its circuit: it frees
-        // entries as it passes, so that what starts when the data has arrived finds them free.
+        // A withdrawal follows the last data packet and is the last packet of its circuit: it frees
+        // entries as it passes, so that flows starting when the data has arrived find them free.
         let last = control.event == Event::Withdraw;
         self.control_push(i, control, last);
     }
@@ -248,12 +248,12 @@ impl SaaHost {
         self.urgent.push_back((s.dst, packet, tag));
     }
 
-    /// What a control packet does to links. No two hosts use one number.
+    /// How a control packet changes links. No two hosts use the same number.
     fn register(&self, add: i64, number: u32) -> Option<RegisterOp> {
         Some(RegisterOp { add, number: u64::from(self.id.0) << 32 | u64::from(number) })
     }
 
-    /// Sends what may go while no packet waits in the card, and sets the timer for what comes next.
+    /// Sends what may leave while the NIC is empty, and sets the timer for the next step.
     fn pump(&mut self, now: Ps, io: &mut HostIo<'_, SaaPacket>) {
         while self.next_ready(now) && io.room_want() {
             if let Some((dst, packet, tag)) = self.urgent.pop_front() {
@@ -263,7 +263,7 @@ impl SaaHost {
             }
         }
         let queued = self.queue.peek().map_or(Ps::MAX, |Reverse((due, ..))| *due);
-        // What is due already waits for the card, which calls.
+        // A due packet already waits for the NIC, which will call back.
         let next = if queued > now { queued } else { Ps::MAX };
         let next = next.min(self.repeat_at());
         if next == Ps::MAX {
@@ -273,7 +273,7 @@ impl SaaHost {
         }
     }
 
-    /// Whether something may go now. Entries of flows that have another rate since are dropped.
+    /// Whether a flow may send now. Drops stale entries, whose flows have another rate since.
     fn next_ready(&mut self, now: Ps) -> bool {
         if !self.urgent.is_empty() {
             return true;
@@ -287,20 +287,20 @@ impl SaaHost {
         false
     }
 
-    /// When the first unanswered event must be repeated.
+    /// When the first unanswered event must be retransmitted.
     fn repeat_at(&self) -> Ps {
         let waiting = self.unanswered.iter().map(|i| self.sending[*i as usize].control.due());
         waiting.min().unwrap_or(Ps::MAX)
     }
 
-    /// Repeats what has waited too long for its answer.
+    /// Retransmits events whose timeout has expired.
     fn repeats(&mut self, now: Ps) {
         for k in 0..self.unanswered.len() {
             let i = self.unanswered[k] as usize;
             if self.sending[i].control.due() <= now {
                 let control = self.sending[i].control.repeat(now);
-                // A repeated withdrawal finds no circuit, where the first has passed, and may come
-                // before data that the first follows: it ends nothing.
+                // A retransmitted withdrawal finds no circuit where the first has passed, and it
+                // may overtake data that the first follows: it frees no circuit.
                 self.control_push(i, control, false);
             }
         }
@@ -340,7 +340,7 @@ impl SaaHost {
 }
 
 impl SaaHost {
-    /// An answer has come.
+    /// Handles an answer.
     fn answered(&mut self, now: Ps, answer: &Control) {
         let i = answer.flow as usize;
         let Some(s) = self.sending.get_mut(i) else { return };
@@ -359,8 +359,8 @@ impl SaaHost {
             if self.config.rates == Rates::Distributed {
                 self.phase.rate_noted(s.flow, now - s.started_at, changed);
             }
-            // A rate that is not confirmed is not used: together those of flows that start at once
-            // may be more than a link carries.
+            // An unconfirmed rate is not used: flows that start at once might together exceed a
+            // link.
             if after == State::Running || self.config.rates == Rates::Optimal {
                 let before = s.pacer.rate();
                 s.pacer.rate_set(now, rate);
@@ -377,14 +377,14 @@ impl SaaHost {
         }
     }
 
-    /// The flow's weight is off the links, and its circuit went with it.
+    /// The flow's weight was subtracted from the links, and its circuit freed.
     fn close(&mut self, i: usize) {
         let s = &mut self.sending[i];
         self.phase.control_add(&s.control.counters_take());
         s.circuit = None;
     }
 
-    /// A data packet has come.
+    /// Handles a data packet.
     fn received(&mut self, now: Ps, packet: &SaaPacket, seq: u32) {
         let key = (packet.flow, packet.round);
         let r = self.receiving.entry(key).or_default();
@@ -440,9 +440,9 @@ impl Host<SaaPacket> for SaaHost {
     }
 }
 
-/// Hands a packet to the card, which has room: nothing waits in it.
+/// Passes a packet to the NIC, which is empty.
 fn emit(io: &mut HostIo<'_, SaaPacket>, dst: HostId, bytes: u32, tag: Tag, packet: SaaPacket) {
-    // Ports are for switches that hash: packets of a flow have the same.
+    // Switches hash the ports: all packets of a flow have the same.
     let sport = packet.flow as u16 | 1;
     let out = Outbound { dst, sport, dport: 4_791, bytes, ect: false };
     let sent = io.send_tagged(out, tag, packet);

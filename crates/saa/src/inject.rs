@@ -1,54 +1,53 @@
-//! Injection: when the next packet of a flow may leave its host, given the flow's rate.
+//! Injection: when the next packet of a flow may leave its host at the flow's rate.
 
 use crate::assign::Rate;
 use srd_fabric::Ps;
 
-/// How a host makes packets of a rate.
+/// How a host paces packets at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
-    /// One packet each W_f / w_f packet times, the first after a phase of the flow's own. A packet
-    /// is never early. After one that was late the next comes a whole period later: to catch up
-    /// would be a burst, and to keep to the old times would let the same packets meet in each
+    /// One packet per W_f / w_f packet times, the first after a phase of the flow's own. A packet
+    /// is never early. After a late packet the next one follows a whole period later: catching up
+    /// would be a burst, and keeping the old times would make the same packets collide in each
     /// period again. Stronger than a leaky bucket.
     Exact,
-    /// A leaky bucket that holds so many packets: what was missed is made up for, up to this burst.
+    /// A leaky bucket of this many packets: missed packets are made up for, up to this burst.
     Bucket {
         /// At least 1.
         packets: u32,
     },
-    /// As fast as the card takes them.
+    /// As fast as the NIC accepts them.
     None,
 }
 
-/// The clock of one flow.
+/// Pacer of one flow.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     injection: Injection,
     /// Time of one packet at line rate.
     packet_ps: Ps,
-    /// Where in its first period a flow begins, in parts of 2^32.
+    /// Phase within the first period, in units of 2^-32.
     phase: u32,
     rate: Option<Rate>,
-    /// Exact: when the next packet may leave. Bucket: when the bucket would be empty of what has
-    /// left so far.
+    /// Exact: when the next packet may leave. Bucket: when the bucket would be empty.
     origin: Ps,
-    /// Exact: when the last one left.
+    /// Exact: when the last packet left.
     last: Option<Ps>,
 }
 
 impl Pacer {
-    /// The clock of a flow that has no rate yet. `packet_ps`: time of a full packet at line rate;
-    /// `phase`: any bits, drawn from the seed.
+    /// A pacer for a flow without a rate. `packet_ps`: time of a full packet at line rate; `phase`:
+    /// random bits drawn from the seed.
     pub const fn new(injection: Injection, packet_ps: Ps, phase: u32) -> Self {
         Self { injection, packet_ps, phase, rate: None, origin: 0, last: None }
     }
 
-    /// The flow's rate, once it has one.
+    /// The flow's rate, if it has one.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// The flow has a rate, or another one, from now on.
+    /// Sets or changes the rate.
     pub fn rate_set(&mut self, now: Ps, rate: Rate) {
         if self.rate == Some(rate) {
             return;
@@ -66,7 +65,7 @@ impl Pacer {
                     let shift = (u128::from(period) * u128::from(self.phase)) >> 32;
                     (self.origin, self.last) = (now + shift as Ps, None);
                 }
-                // The period that runs counts from the packet that began it.
+                // The current period counts from the packet that began it.
                 (Some(_), Some(last)) => self.origin = last.saturating_add(period),
                 (Some(_), None) => {}
             },
@@ -74,20 +73,19 @@ impl Pacer {
         self.rate = Some(rate);
     }
 
-    /// The flow starts (again), at the rate that it has.
+    /// Starts or restarts the flow at its rate.
     pub fn restart(&mut self, now: Ps) {
         if let Some(rate) = self.rate.take() {
             self.rate_set(now, rate);
         }
     }
 
-    /// The flow has no rate any more.
+    /// Removes the rate.
     pub const fn stop(&mut self) {
         self.rate = None;
     }
 
-    /// When the next packet may leave; a time that has passed means now, [`Ps::MAX`] that the flow
-    /// has no rate.
+    /// When the next packet may leave; a time in the past means now, [`Ps::MAX`] means no rate.
     pub fn due(&self) -> Ps {
         let Some(rate) = self.rate else { return Ps::MAX };
         match self.injection {
@@ -100,7 +98,7 @@ impl Pacer {
         }
     }
 
-    /// A packet leaves now, which is not before [`Pacer::due`].
+    /// Records a packet that leaves at `now`, not before [`Pacer::due`].
     pub fn sent(&mut self, now: Ps) {
         let Some(rate) = self.rate else { return };
         debug_assert!(now >= self.due(), "a packet left early");
@@ -128,7 +126,7 @@ mod tests {
         Rate::new(1, 3).expect("a share")
     }
 
-    /// Times at which packets leave when the card is busy for a while after each of `stalls`.
+    /// Departure times if the NIC is busy for a while after each of `stalls`.
     fn times(mut pacer: Pacer, n: usize, stall: impl Fn(usize) -> Ps) -> Vec<Ps> {
         let mut now = 0;
         let mut out = Vec::new();
@@ -151,7 +149,7 @@ mod tests {
     fn exact_is_one_packet_per_period_from_its_phase_on_and_counts_from_the_last() {
         let half = started(Injection::Exact, 1 << 31);
         assert_eq!(times(half, 4, |_| 0), [1_500, 4_500, 7_500, 10_500]);
-        // Whoever was late goes on from there; what was missed is lost for good.
+        // A late flow continues from there; the missed time is not made up for.
         let late = |i| [0, 400, 7_000, 0, 0][i];
         let got = times(started(Injection::Exact, 0), 5, late);
         assert_eq!(got, [0, 3_400, 13_400, 16_400, 19_400]);

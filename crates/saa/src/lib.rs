@@ -1,10 +1,10 @@
 //! Computed rates for applications that alternate between computation and communication: each flow
-//! gets the share w_f / W_f of the line, where w_f is its size and W_f the largest sum of sizes on
-//! a link of its way, so that a phase ends in the least time that its ways allow.
+//! gets the share w_f / W_f of the line rate, where w_f is its size and W_f the largest sum of
+//! sizes on a link of its path, so that a phase ends in the least time that the paths permit.
 //!
 //! After V. Zdornov, Y. Birk, "Improving Communication-Phase Completion Times in HPC Clusters
-//! Through Congestion Mitigation" (SYSTOR 2009). What their slides leave open is decided in
-//! `docs/saa.md`.
+//! Through Congestion Mitigation" (SYSTOR 2009). `docs/saa.md` lists the decisions that their
+//! slides leave open.
 #![forbid(unsafe_code)]
 
 mod assign;

@@ -1,4 +1,4 @@
-//! A communication phase: who sends how much to whom is known when it begins, and it lasts until
+//! A communication phase: its flows and their sizes are known when it begins, and it lasts until
 //! the last flow has arrived.
 
 use crate::control::ControlCounters;
@@ -8,35 +8,35 @@ use std::cell::{Cell, RefCell};
 /// One flow of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseFlow {
-    /// Sender.
+    /// Sending host.
     pub src: HostId,
-    /// Receiver.
+    /// Receiving host.
     pub dst: HostId,
-    /// Bytes on the wire, headers of its packets included: its weight.
+    /// Bytes on the wire, including packet headers: the flow's weight.
     pub bytes: u64,
 }
 
 /// A flow has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Which flow.
+    /// The flow.
     pub flow: u32,
-    /// Of which round.
+    /// The round.
     pub round: u32,
-    /// When its last byte was there.
+    /// Arrival of its last byte.
     pub at: Ps,
 }
 
-/// What became of a flow's rate.
+/// Times of a flow's rate changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateTimes {
     /// From its start to its first rate.
     pub first_ps: Option<Ps>,
-    /// From its start to the last answer that changed it.
+    /// From its start to the last answer that changed its rate.
     pub last_ps: Option<Ps>,
 }
 
-/// What the hosts of a run share: the flows, their barrier, and what came of them. (A run is
+/// State shared by the hosts of a run: the flows, their barrier, and results. (A run is
 /// single-threaded.)
 #[derive(Debug, Default)]
 pub struct Phase {
@@ -50,7 +50,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// A phase of these flows; their places are their numbers.
+    /// A phase of these flows; a flow's number is its index.
     pub fn new(flows: Vec<PhaseFlow>) -> Self {
         let times = RefCell::new(vec![RateTimes::default(); flows.len()]);
         Self { flows, times, ..Self::default() }
@@ -61,7 +61,7 @@ impl Phase {
         &self.flows
     }
 
-    /// Arrivals so far, in order, from the `from`th on.
+    /// Arrivals in order, starting with the `from`th.
     pub fn arrivals_from(&self, from: usize) -> Vec<Arrival> {
         self.arrivals.borrow()[from..].to_vec()
     }
@@ -71,22 +71,22 @@ impl Phase {
         self.arrivals.borrow().len()
     }
 
-    /// The largest W_f that a flow was told: W, once all have asked after all have announced.
+    /// The largest W_f told to any flow: W, once all flows have queried after all were announced.
     pub const fn most(&self) -> u64 {
         self.most.get()
     }
 
-    /// Whether so many rounds of all flows have arrived: the barrier.
+    /// Whether this many rounds of all flows have arrived: the barrier.
     pub fn complete(&self, rounds: usize) -> bool {
         self.arrivals.borrow().len() == rounds * self.flows.len()
     }
 
-    /// Times of every flow's rates, of its last round.
+    /// Rate change times of every flow in its last round.
     pub fn times(&self) -> Vec<RateTimes> {
         self.times.borrow().clone()
     }
 
-    /// Packets that came before an earlier one of their flow.
+    /// Packets that arrived out of order within their flow.
     pub const fn early(&self) -> u64 {
         self.early.get()
     }
@@ -96,7 +96,7 @@ impl Phase {
         self.answers.get()
     }
 
-    /// Control packets of flows that have ended.
+    /// Counters of control packets of completed flows.
     pub const fn control(&self) -> ControlCounters {
         self.control.get()
     }

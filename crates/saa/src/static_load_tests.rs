@@ -45,8 +45,8 @@ fn means(k: u32, w: u32, config: CircuitConfig, runs: u64) -> (f64, f64) {
 
 #[test]
 fn one_permutation_meets_what_was_derived_from_the_slides() {
-    // k, w, routing; largest and mean congestion of an independent model, and how far off is fair
-    // with so few runs (three standard errors of the largest).
+    // k, w, routing; largest and mean congestion of an independent model, and the tolerance for
+    // this few runs (three standard errors of the largest).
     for (k, w, config, want) in [
         (4, 0, OBLIVIOUS, (3.06, 1.79)),
         (4, 2, CIRCUITS, (1.99, 1.19)),

@@ -1,13 +1,13 @@
-//! Weights: of flows (their sizes), and of links (the sum over the flows that pass).
+//! Weights of flows (their sizes) and of links (the sum over their flows).
 
-/// Where flows go and how much each of them carries: the input of every assignment of rates.
+/// The path and weight of each flow: the input of every assignment of rates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     /// w_f of each flow.
     weights: Vec<u64>,
-    /// Links of all flows, one flow behind the other.
+    /// Links of all flows, concatenated.
     links: Vec<u32>,
-    /// Where the links of each flow end in `links`.
+    /// End of each flow's links in `links`.
     ends: Vec<u32>,
 }
 
@@ -17,8 +17,8 @@ impl Paths {
         Self { weights: Vec::new(), links: Vec::new(), ends: Vec::new() }
     }
 
-    /// Adds a flow of `weight` (its size, in any unit that all flows share) over `links`. A link
-    /// that stands twice is passed twice.
+    /// Adds a flow of `weight` (its size, in any unit shared by all flows) over `links`. A link
+    /// listed twice counts twice.
     pub fn push(&mut self, weight: u64, links: &[u32]) {
         self.weights.push(weight);
         self.links.extend_from_slice(links);
@@ -46,42 +46,42 @@ impl Paths {
         &self.links[from as usize..self.ends[flow] as usize]
     }
 
-    /// One more than the largest number of a link.
+    /// One more than the largest link number.
     pub fn links_end(&self) -> usize {
         self.links.iter().max().map_or(0, |l| *l as usize + 1)
     }
 }
 
-/// W_l of every link: all that the network keeps. Nothing here is per flow.
+/// W_l of every link: the only state of the network, and none of it is per flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkWeights {
     of: Vec<u64>,
 }
 
 impl LinkWeights {
-    /// So many links without flows.
+    /// `links` links without flows.
     pub fn new(links: usize) -> Self {
         Self { of: vec![0; links] }
     }
 
-    /// The weights once every flow of `paths` has announced itself.
+    /// The weights after every flow of `paths` was announced.
     pub fn of(paths: &Paths) -> Self {
         let mut all = Self::new(paths.links_end());
         (0..paths.len()).for_each(|f| all.add(paths.links(f), paths.weight(f)));
         all
     }
 
-    /// A flow starts.
+    /// Adds a flow.
     pub fn add(&mut self, links: &[u32], weight: u64) {
         for link in links {
             self.of[*link as usize] += weight;
         }
     }
 
-    /// A flow ends.
+    /// Removes a flow.
     ///
     /// # Panics
-    /// If more is taken off a link than was added: then a flow has ended that never began.
+    /// If more is subtracted from a link than was added, for a flow that was never added.
     pub fn remove(&mut self, links: &[u32], weight: u64) {
         for link in links {
             let of = &mut self.of[*link as usize];
@@ -94,7 +94,7 @@ impl LinkWeights {
         self.of[link as usize]
     }
 
-    /// W_f: the largest weight on a way.
+    /// W_f: the largest weight on a path.
     pub fn most_on(&self, links: &[u32]) -> u64 {
         links.iter().map(|l| self.of[*l as usize]).max().unwrap_or(0)
     }

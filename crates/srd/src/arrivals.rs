@@ -1,23 +1,22 @@
 //! The point in time up to which all arrived packets have been read.
 //!
-//! A packet without acknowledgment is lost only if its acknowledgment is not waiting in the socket.
-//! The socket hands out what it holds in the order of arrival, so whatever arrived before the
-//! packet that was read last has been read. A socket that never runs empty (honest overload, or a
-//! flood of junk) therefore delays the timers of losses by the age of its oldest packet, and never
-//! stops them.
+//! A missing acknowledgment means a lost packet only if the acknowledgment is not waiting in the
+//! socket. The socket returns datagrams in the order of arrival, so whatever arrived before the
+//! packet that was read last has been read. A socket that is never empty (overload, or a flood of
+//! junk) therefore delays loss timers by the age of its oldest packet, but never stops them.
 
 use srd_core::{Span, Time};
 
-/// Datagrams that a receive buffer holds at most; counted where arrivals carry no stamps. 16 MiB
-/// (what the kernel makes of the 8 MiB that are asked for) at 512 bytes each, the least that it
-/// counts for one.
+/// Most datagrams in a receive buffer; used if arrivals carry no stamps. 16 MiB (which the kernel
+/// makes of the requested 8 MiB) at 512 bytes each, the least that the kernel charges for a
+/// datagram.
 const SOCKET_DATAGRAMS_MAX: usize = 32_768;
 
-/// How old unread packets are believed to be, at most, where arrivals carry no stamps: the ceiling
-/// of retransmission timeouts (`rto_max` of `EngineConfig::sockets`).
+/// Largest assumed age of unread packets if arrivals carry no stamps: the maximum retransmission
+/// timeout (`rto_max` of `EngineConfig::sockets`).
 const UNSTAMPED_MAX: Span = Span::from_ms(100);
 
-/// The result of one or several reads of the socket in a row.
+/// The result of one or several consecutive reads of the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     /// Datagrams read.
@@ -26,24 +25,24 @@ pub(crate) struct Look {
     pub more: bool,
     /// When the last batch was taken from the socket.
     pub taken_at: Option<Time>,
-    /// How long its last datagram had waited by then; zero where the datapath does not know.
+    /// How long its last datagram had waited by then; zero if the datapath does not know.
     pub waited: Span,
 }
 
-/// What is known about packets that have not been read yet.
+/// State of the packets that have not been read yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
-    /// All that arrived before has been read.
+    /// Everything that arrived before this time has been read.
     read_until: Time,
-    /// Start of a count of datagrams, and the datagrams read since then. Once the count reaches
-    /// what the socket can hold, everything that lay in it at the start has been read.
+    /// Start of a count, and the datagrams read since. Once the count reaches the socket's
+    /// capacity, everything that was in the socket at the start has been read.
     counted_from: Time,
     counted: usize,
 }
 
 impl Arrivals {
-    /// Takes note of what was read in a turn that looked at the socket after `before` and ended its
-    /// last look before `now`. Returns the time up to which all arrivals have been read.
+    /// Records the reads of a turn that first polled the socket after `before` and finished its
+    /// last poll before `now`. Returns the time up to which all arrivals have been read.
     pub(crate) fn note(&mut self, before: Time, now: Time, look: &Look) -> Time {
         if !look.more {
             *self = Self { read_until: now, counted_from: now, counted: 0 };

@@ -1,13 +1,13 @@
-//! Counted slots: how many work requests a queue or a completion queue still takes.
+//! Counted slots: how many work requests a queue or a completion queue can still accept.
 //!
-//! Slots are taken at every post and given back at every completion, so what can be counted
-//! without an atomic read-modify-write is: where one thread at a time changes a number, it loads
-//! and stores.
+//! Each post takes slots and each completion returns them, so counting avoids atomic
+//! read-modify-write operations where possible: a number that one thread at a time changes is
+//! loaded and stored.
 
 use super::sync::atomic::{AtomicU32, Ordering};
 
 /// Slots of a send or receive queue. Posts take them under the queue's lock, the engine's turn
-/// gives them back under its own.
+/// returns them under its own.
 #[derive(Debug)]
 pub(crate) struct QueueSlots {
     taken: AtomicU32,
@@ -27,21 +27,21 @@ impl QueueSlots {
         self.used() < self.limit
     }
 
-    /// Takes a slot that is free. Only under the queue's lock.
+    /// Takes a free slot. Only under the queue's lock.
     #[inline]
     pub(crate) fn take(&self) {
         let taken = self.taken.load(Ordering::Relaxed);
         self.taken.store(taken.wrapping_add(1), Ordering::Release);
     }
 
-    /// Gives `n` slots back. Only under the engine's lock.
+    /// Returns `n` slots. Only under the engine's lock.
     #[inline]
     pub(crate) fn give(&self, n: u32) {
         let given = self.given.load(Ordering::Relaxed);
         self.given.store(given.wrapping_add(n), Ordering::Release);
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub(crate) const fn limit(&self) -> u32 {
         self.limit
     }
@@ -49,17 +49,17 @@ impl QueueSlots {
     /// Slots in use.
     #[inline]
     pub(crate) fn used(&self) -> u32 {
-        // The order of the two loads matters: every slot given back had been taken before.
+        // The order of the loads matters: every returned slot had been taken before.
         let given = self.given.load(Ordering::Acquire);
         self.taken.load(Ordering::Acquire).wrapping_sub(given)
     }
 }
 
-/// Slots of a completion queue. Posts of many queues take them at the same time; who polls gives
-/// them back under the reader's lock, and the engine gives back those of work without completion.
+/// Slots of a completion queue. Posts of several queues take them concurrently; polls return them
+/// under the reader's lock, and the engine returns those of requests without a completion.
 #[derive(Debug)]
 pub(crate) struct CqSlots {
-    /// Slots taken, less the slots that the engine has given back.
+    /// Slots taken, minus the slots that the engine returned.
     taken: AtomicU32,
     polled: AtomicU32,
     limit: u32,
@@ -75,7 +75,8 @@ impl CqSlots {
     #[inline]
     pub(crate) fn take(&self) -> bool {
         let limit = self.limit;
-        // The count of polled slots is read first: a stale value yields fewer slots, never more.
+        // The count of polled slots is read first: a stale value yields fewer free slots, never
+        // more.
         let polled = self.polled.load(Ordering::Acquire);
         self.taken
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| {
@@ -84,24 +85,24 @@ impl CqSlots {
             .is_ok()
     }
 
-    /// Takes one slot even if none is free: the engine promised it to a peer on its own account.
+    /// Takes a slot even if none is free, for a completion that the engine owes a peer.
     pub(crate) fn take_anyway(&self) {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Gives `n` slots back.
+    /// Returns `n` slots.
     pub(crate) fn give(&self, n: u32) {
         self.taken.fetch_sub(n, Ordering::AcqRel);
     }
 
-    /// Gives the slots of `n` polled completions back. Only under the reader's lock.
+    /// Returns the slots of `n` polled completions. Only under the reader's lock.
     #[inline]
     pub(crate) fn polled(&self, n: u32) {
         let polled = self.polled.load(Ordering::Relaxed);
         self.polled.store(polled.wrapping_add(n), Ordering::Release);
     }
 
-    /// How many there are.
+    /// Number of slots.
     pub(crate) const fn limit(&self) -> u32 {
         self.limit
     }

@@ -1,9 +1,9 @@
-//! Whether callers drive the engine now, or the device's thread has to.
+//! Whether callers drive the engine at the moment, or the device's thread must.
 //!
 //! Each poll of an empty queue marks the caller as driving, and the device's thread rests
-//! meanwhile. A caller that goes to sleep first withdraws its mark and then checks whether the
-//! thread rests; the thread first announces that it rests and then checks whether a caller still
-//! drives. All these accesses are sequentially consistent, so at least one side sees the other.
+//! meanwhile. A caller that goes to sleep first clears its mark and then checks whether the thread
+//! rests; the thread first announces that it rests and then checks whether a caller still drives.
+//! All these accesses are sequentially consistent, so at least one side sees the other.
 
 use super::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,10 +11,10 @@ use super::sync::{
 };
 use std::{sync::OnceLock, time::Duration};
 
-/// Callers of a device, and its thread.
+/// State shared by the callers of a device and its thread.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// Somebody has polled an empty queue since the thread last drove.
+    /// A caller has polled an empty queue since the thread last drove.
     active: AtomicBool,
     /// When the last turn of such a poll began, in ns.
     polled_at: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    /// Nobody drives yet.
+    /// Initially no caller drives.
     pub(crate) fn new() -> Self {
         Self {
             active: AtomicBool::new(false),
@@ -40,13 +40,13 @@ impl Callers {
         let _ = self.thread.set(thread);
     }
 
-    /// Callers drive at the moment.
+    /// Whether callers drive at the moment.
     #[inline]
     pub(crate) fn drive(&self) -> bool {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// A caller polls, and will poll again soon.
+    /// A caller polls and will poll again soon.
     #[inline]
     pub(crate) fn begin(&self) {
         if !self.active.load(Ordering::Relaxed) {
@@ -54,13 +54,13 @@ impl Callers {
         }
     }
 
-    /// A turn of such a caller began at that time.
+    /// Records that a turn of such a caller began at that time.
     #[inline]
     pub(crate) fn turned(&self, now_ns: u64) {
         self.polled_at.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether callers drive now or did less than `idle` ago. If not, their mark is withdrawn.
+    /// Whether callers drive now or did less than `idle` ago. If not, clears their mark.
     pub(crate) fn stay(&self, now_ns: u64, idle: Duration) -> bool {
         let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
         let stay = self.drive() && Duration::from_nanos(now_ns) < polled + idle;
@@ -80,7 +80,7 @@ impl Callers {
         }
     }
 
-    /// Lets the thread rest for `idle`, or until callers do.
+    /// Lets the thread rest for `idle`, or until no caller drives.
     pub(crate) fn thread_rest(&self, idle: Duration) {
         self.resting.store(true, Ordering::SeqCst);
         if self.drive() {

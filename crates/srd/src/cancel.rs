@@ -1,5 +1,5 @@
-//! Threads that are cancelled (`pthread_cancel`) in a system call unwind without letting go of the
-//! engine's lock. Bindings for other languages switch that off while a call runs.
+//! A thread that is cancelled (`pthread_cancel`) in a system call unwinds without releasing the
+//! engine's lock. Bindings for other languages disable cancellation during a call.
 
 use libc::c_int;
 use std::{marker::PhantomData, ptr};
@@ -12,16 +12,16 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const CANCEL_DISABLE: c_int = 1;
 
-/// While it lives, the thread that made it is not cancelled.
+/// While this value exists, the thread that created it is not cancelled.
 #[derive(Debug)]
 pub struct Uncancelled {
     old: c_int,
-    /// It belongs to its thread.
+    /// Not `Send`: it belongs to its thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Uncancelled {
-    /// Switches cancellation off until the value is dropped.
+    /// Disables cancellation until the value is dropped.
     #[inline]
     #[expect(clippy::new_without_default, reason = "it has an effect on the thread")]
     pub fn new() -> Self {

@@ -11,16 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a channel reports: a completion queue that was armed has a completion.
+/// An event of a channel: an armed completion queue has got a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CqEvent {
-    /// Which completion queue.
+    /// The completion queue.
     pub cq: CqId,
     /// The number given when it was created.
     pub context: u64,
 }
 
-/// The part of a channel that the engine's turn writes to.
+/// The part of a channel that the engine's turn writes.
 #[derive(Debug)]
 pub(crate) struct ChannelCore {
     fd: EventFd,
@@ -32,8 +32,8 @@ impl ChannelCore {
         Ok(Self { fd: EventFd::new()?, waiting: Mutex::new(VecDeque::new()) })
     }
 
-    /// One event. A queue is armed once per event, so there are never more than queues times the
-    /// number of times that their users armed them without reading the channel.
+    /// Pending events. A queue is armed once per event, so their number is bounded by the times
+    /// that users armed queues without reading the channel.
     pub(crate) fn push(&self, cq: CqId, context: u64) {
         let mut waiting = lock(&self.waiting);
         waiting.push_back(CqEvent { cq, context });
@@ -44,7 +44,7 @@ impl ChannelCore {
         self.pop_with(|_| ())
     }
 
-    /// Shows the event to `taken` before the lock is released.
+    /// Passes the event to `taken` before the lock is released.
     pub(crate) fn pop_with(&self, taken: impl FnOnce(&CqEvent)) -> Option<CqEvent> {
         let mut waiting = lock(&self.waiting);
         let event = waiting.pop_front()?;
@@ -53,7 +53,7 @@ impl ChannelCore {
         Some(event)
     }
 
-    /// Forgets the events of a queue that was destroyed.
+    /// Drops the events of a destroyed queue.
     pub(crate) fn purge(&self, cq: CqId) {
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
@@ -66,8 +66,8 @@ impl ChannelCore {
 ///
 /// Arm a queue with [`CompletionQueue::req_notify`](crate::CompletionQueue::req_notify), poll it
 /// once more, then wait: the next completion that arrives makes one event. The descriptor is
-/// readable while events wait. With [`Progress::Caller`](crate::Progress::Caller) somebody must
-/// drive the device meanwhile; [`CompletionChannel::get`] does.
+/// readable while events are pending. With [`Progress::Caller`](crate::Progress::Caller) a caller
+/// must drive the device meanwhile; [`CompletionChannel::get`] does.
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     device: Device,
@@ -89,20 +89,20 @@ impl CompletionChannel {
         &self.device
     }
 
-    /// The oldest event, if one waits.
+    /// The oldest pending event.
     pub fn try_get(&self) -> Option<CqEvent> {
         self.core.pop()
     }
 
-    /// As [`CompletionChannel::try_get`]; shows the event to `taken` while the channel is locked.
-    /// Whoever destroys queues by hand counts events there: after
-    /// [`CompletionQueue::events_forget`](crate::CompletionQueue::events_forget) every event of the
-    /// queue that was ever taken is counted.
+    /// As [`CompletionChannel::try_get`]; passes the event to `taken` while the channel is locked.
+    /// Callers that destroy queues count events there: after
+    /// [`CompletionQueue::events_forget`](crate::CompletionQueue::events_forget) every event ever
+    /// taken from the queue has been counted.
     pub fn try_get_with(&self, taken: impl FnOnce(&CqEvent)) -> Option<CqEvent> {
         self.core.pop_with(taken)
     }
 
-    /// The oldest event; waits for one up to `timeout` (`None` = as long as it takes).
+    /// The oldest event; waits up to `timeout` for one (`None` = no limit).
     ///
     /// # Errors
     /// In a child of `fork`, or when the device is shut down.
@@ -124,7 +124,7 @@ impl CompletionChannel {
                 }
                 self.device.wait(left)?;
             } else {
-                // Bounded, so that a device that is shut down meanwhile is noticed.
+                // Bounded, so that the wait notices when the device is shut down.
                 let ms = left.map_or(1000, |l| l.as_millis().clamp(1, 1000) as i32);
                 poll_readable(self.core.fd.as_raw_fd(), ms)
                     .map_err(|_| Error::Invalid("channel descriptor"))?;
@@ -162,7 +162,7 @@ mod tests {
         let (counted, mut destroyer) = (Arc::new(AtomicBool::new(false)), None);
         let (other, seen) = (Arc::clone(&c), Arc::clone(&counted));
         c.pop_with(|_| {
-            // Between the taking and the counting somebody destroys the queue.
+            // The queue is destroyed between taking the event and counting it.
             destroyer = Some(std::thread::spawn(move || {
                 other.purge(CqId(1));
                 seen.load(Ordering::SeqCst)

@@ -1,10 +1,10 @@
-//! Work completions as the user sees them.
+//! Work completions in the user's view.
 
 use core::fmt;
 use srd_core::{AhId, Qpn, Status};
 use std::net::IpAddr;
 
-/// What a completion is for.
+/// The operation that completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionOp {
     /// A message sent.
@@ -28,14 +28,14 @@ impl CompletionOp {
     }
 }
 
-/// The end of a work request (or an unsolicited write with immediate).
+/// A work completion: the end of a work request (or an unsolicited write with immediate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
     /// The number given when it was posted.
     pub wr_id: u64,
-    /// How it ended. Unless [`Status::Ok`], only `wr_id`, `op` and `qpn` mean something.
+    /// Result. Unless it is [`Status::Ok`], only `wr_id`, `op` and `qpn` are valid.
     pub status: Status,
-    /// What it is for.
+    /// The operation.
     pub op: CompletionOp,
     /// Local queue pair.
     pub qpn: Qpn,
@@ -54,7 +54,7 @@ pub struct WorkCompletion {
 }
 
 impl Default for WorkCompletion {
-    /// A completion of nothing, to fill an array for polling.
+    /// An empty completion, to fill an array for polling.
     fn default() -> Self {
         Self {
             wr_id: 0,
@@ -77,7 +77,7 @@ impl WorkCompletion {
         self.status == Status::Ok
     }
 
-    /// The completion, or what went wrong as an error.
+    /// The completion, or the failure as an error.
     ///
     /// # Errors
     /// When the status is not [`Status::Ok`].
@@ -99,7 +99,7 @@ impl fmt::Display for CompletionError {
 
 impl std::error::Error for CompletionError {}
 
-/// What a status means and, where it helps, what to do.
+/// Meaning of a status and, if possible, what to do.
 pub const fn status_text(status: Status) -> &'static str {
     match status {
         Status::Ok => "success",

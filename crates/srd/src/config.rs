@@ -1,4 +1,4 @@
-//! How to open a device.
+//! Configuration of a device.
 
 use core::time::Duration;
 use srd_core::{
@@ -24,23 +24,24 @@ pub enum Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
-    /// waits. This has the lowest latency and needs no thread, but while nobody calls, nothing is
-    /// received, acknowledged or retransmitted, RDMA from peers included. A program that stops
+    /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
+    /// waits. This has the lowest latency and needs no thread, but unless the caller calls, nothing
+    /// is received, acknowledged or retransmitted, RDMA from peers included. A program that stops
     /// calling right after its last message arrived leaves the sender without an acknowledgment:
-    /// go on calling for a millisecond, or close the device, which sends what is due.
+    /// continue for a millisecond, or close the device, which sends what is due.
     Caller,
-    /// A thread of the device. It sleeps when nothing is to be done.
+    /// A thread of the device. It sleeps when there is nothing to do.
     Thread {
-        /// How long it keeps looking for work before it goes to sleep. Zero saves CPU time; tens
-        /// of microseconds save the wake-up (5 to 50 µs) in a dialogue.
+        /// How long it polls before it sleeps. Zero saves CPU time; tens of microseconds save the
+        /// wake-up (5 to 50 µs) in request-response traffic.
         spin: Duration,
     },
     /// Both: polls of completion queues drive the engine and posts leave at once, as with
-    /// [`Progress::Caller`]; when nobody has polled for a while, a thread drives, and sleeps when
-    /// nothing is to be done. For programs that poll in a loop, compute, then poll again.
+    /// [`Progress::Caller`]; after a period without polls, a thread drives, and sleeps when there
+    /// is nothing to do. For programs that poll in a loop, compute, then poll again.
     Shared {
-        /// How long nobody polls before the thread takes over. It looks at ticks of the kernel's
-        /// clock (every 1 to 4 ms), which is how much later it may come.
+        /// Period without polls after which the thread takes over. It checks at ticks of the
+        /// kernel's clock (every 1 to 4 ms), so it may be that much later.
         idle: Duration,
     },
 }
@@ -51,7 +52,7 @@ impl Default for Progress {
     }
 }
 
-/// Wraps a datapath in another one, for faults, captures or traces.
+/// Wraps a datapath in another one, for fault injection or captures.
 pub type DatapathWrap = Box<dyn FnOnce(Box<dyn Datapath>) -> Box<dyn Datapath> + Send>;
 
 /// Changes any field of the sockets' configuration before they are opened.
@@ -60,11 +61,11 @@ pub type UdpTune = Box<dyn FnOnce(&mut UdpConfig) + Send>;
 /// Changes any field of the engine's configuration before it is checked.
 pub type EngineTune = Box<dyn FnOnce(&mut EngineConfig) + Send>;
 
-/// Sees every asynchronous event when it happens, within the engine's turn: it must not call the
-/// device, and not take long.
+/// Receives every asynchronous event within the engine's turn: it must not call the device, and
+/// must return quickly.
 pub type EventWatch = Box<dyn Fn(&crate::AsyncEvent) + Send + Sync>;
 
-/// How to open a [`Device`](crate::Device). Start from [`DeviceConfig::loopback`],
+/// Configuration of a [`Device`](crate::Device). Start from [`DeviceConfig::loopback`],
 /// [`DeviceConfig::ip`], [`DeviceConfig::interface`] or [`DeviceConfig::custom`], then change
 /// fields.
 ///
@@ -77,43 +78,43 @@ pub type EventWatch = Box<dyn Fn(&crate::AsyncEvent) + Send + Sync>;
 /// ```
 #[non_exhaustive]
 pub struct DeviceConfig {
-    /// Local address. Unused with `datapath`, which has its own.
+    /// Local address. Not used with `datapath`, which has its own.
     pub bind: Bind,
-    /// Engine slot, which is also the distance of the UDP port from `port_base`; `None` = the
-    /// first that is free. Peers find the slot in the QPN.
+    /// Engine slot: the UDP port is `port_base` + slot; `None` = the first free slot. Peers learn
+    /// the slot from the QPN.
     pub slot: Option<u8>,
-    /// Index of the first queue pair, the low byte of its QPN; later ones follow. `None` = random,
-    /// so that requests that were meant for a process which had the slot before rarely find a queue
-    /// pair. For servers whose clients must know the QPN.
+    /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
+    /// random, so that requests to a former process in the same slot rarely find a queue pair. For
+    /// servers whose clients must know the QPN.
     pub qpn_start: Option<u8>,
     /// First of the 256 UDP ports of engines; the same on all hosts that talk to each other.
     pub port_base: u16,
-    /// Largest message in bytes; `None` = what the link carries. The link must carry
+    /// Largest message in bytes; `None` = as the link permits. The link must carry
     /// [`srd_wire::OVERHEAD_BYTES`] more.
     pub mtu: Option<u16>,
     /// Upper limit of the MTU when `mtu` is `None` and the link decides.
     pub mtu_max: Option<u16>,
     /// Paths per peer: a power of two up to 256; 64 by default.
     pub paths: u16,
-    /// How a path is chosen.
+    /// Path selection policy.
     pub path_policy: PathPolicy,
-    /// How the rate is set.
+    /// Rate control policy.
     pub rate_policy: RatePolicy,
-    /// Whether data carries a checksum (CRC-32C) to peers that want it, too; packets that begin and
-    /// end a conversation always do. On by default. Off saves processor time, and leaves damage to
-    /// be found by the 16 bits of UDP, which virtual links do not even calculate.
+    /// Whether data carries a checksum (CRC-32C) to peers that enable it, too; packets that begin
+    /// and end a context always do. On by default. Off saves CPU time, and leaves damage to be
+    /// detected by UDP's 16-bit checksum, which virtual links do not even calculate.
     pub integrity: bool,
     /// Who drives the protocol.
     pub progress: Progress,
-    /// A ready datapath instead of UDP sockets. Its port must be `port_base` + slot.
+    /// A datapath to use instead of UDP sockets. Its port must be `port_base` + slot.
     pub datapath: Option<Box<dyn Datapath>>,
-    /// What to put around the datapath.
+    /// Wrapper of the datapath.
     pub wrap: Option<DatapathWrap>,
-    /// What else to change in the UDP sockets: buffers, segmentation, busy polling.
+    /// Changes to the UDP sockets: buffers, segmentation, busy polling.
     pub tune_udp: Option<UdpTune>,
-    /// What else to change in the engine.
+    /// Changes to the engine's configuration.
     pub tune: Option<EngineTune>,
-    /// A function that sees events as well as the queue of
+    /// A function that receives events in addition to the queue of
     /// [`Device::event_get`](crate::Device::event_get).
     pub watch: Option<EventWatch>,
 }
@@ -151,7 +152,7 @@ impl DeviceConfig {
         Self { bind: Bind::Interface(name.to_owned()), ..Self::loopback() }
     }
 
-    /// A datapath of the caller's: in memory, or one of their own making.
+    /// A datapath of the caller's, for example in memory.
     pub fn custom(datapath: Box<dyn Datapath>) -> Self {
         let mut config = Self::ip(datapath.local_ip());
         config.datapath = Some(datapath);
@@ -202,7 +203,7 @@ pub struct DeviceAttr {
     pub inline_buf_size_ex: u32,
     /// Largest RDMA operation in bytes.
     pub max_rdma_size: u32,
-    /// What the device can do: bits of [`caps`].
+    /// Capabilities: bits of [`caps`].
     pub device_caps: u32,
     /// Queue pairs.
     pub max_qp: u32,
@@ -222,9 +223,9 @@ pub mod caps {
     pub const RDMA_READ: u32 = 1 << 0;
     /// `rnr_retry` can be set.
     pub const RNR_RETRY: u32 = 1 << 1;
-    /// Completion queues can tell a channel that something has come.
+    /// Completion queues can send events to a channel.
     pub const CQ_NOTIFICATIONS: u32 = 1 << 2;
-    /// Completions name the sender's address when no address handle does.
+    /// Completions contain the sender's address if no address handle exists for it.
     pub const CQ_WITH_SGID: u32 = 1 << 3;
     /// Written memory may be polled: aligned blocks of 128 bytes arrive once and in order.
     pub const DATA_POLLING_128: u32 = 1 << 4;

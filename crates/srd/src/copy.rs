@@ -1,11 +1,11 @@
 //! Copies between private memory and registered memory, which others may touch at the same time.
 //!
-//! As with any RDMA device, bytes that a peer writes while the owner reads come out torn: old and
-//! new bytes mixed. That must be the *only* consequence, so these copies are no plain loads and
-//! stores, which the compiler may assume to be free of races. Miri cannot run instructions that are
-//! written out: it runs the portable copy.
+//! As with any RDMA device, bytes that a peer writes while the owner reads are torn: old and new
+//! bytes mixed. That must be the *only* consequence, so these copies are not plain loads and
+//! stores, which the compiler may assume to be free of races. Miri cannot execute inline assembly
+//! and uses the portable copy.
 
-/// Up to this many bytes moves of 16 are faster than starting a string instruction.
+/// Up to this many bytes, moves of 16 bytes are faster than a string instruction.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const MOVES_BYTES_MAX: usize = 256;
 /// Bytes of an SSE register.
@@ -50,7 +50,7 @@ pub(crate) unsafe fn copy_shared(src: *const u8, dst: *mut u8, len: usize) {
     unsafe { copy_words(src, dst, len) }
 }
 
-/// Copies 16 bytes at any alignment, by instructions that the compiler cannot look into.
+/// Copies 16 bytes at any alignment, by instructions opaque to the compiler.
 ///
 /// # Safety
 /// As [`copy_shared`], for 16 bytes.

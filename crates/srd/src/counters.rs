@@ -1,4 +1,4 @@
-//! What a device has counted.
+//! Counters of a device.
 
 use crate::nic::Nic;
 use srd_wire::ParseError;
@@ -23,17 +23,17 @@ pub struct DeviceCounters {
     pub engine: srd_core::counters::Counters,
     /// The datapath: system calls, segmentation, refusals by kind.
     pub datapath: srd_datapath::Counters,
-    /// Datagrams that were no packets, by kind: see [`PARSE_ERROR_KINDS`].
+    /// Malformed packets by kind: see [`PARSE_ERROR_KINDS`].
     pub parse_errors: [u64; crate::nic::PARSE_ERRORS],
-    /// Packets that could not be handed to the datapath; they count as lost on the way.
+    /// Packets that the datapath refused; they count as lost.
     pub tx_refused: u64,
-    /// Payload whose memory was deregistered between verdict and copy.
+    /// Payloads whose memory was deregistered between verdict and copy.
     pub rx_unplaced: u64,
     /// Asynchronous events dropped because nobody read them.
     pub events_dropped: u64,
     /// Turns of the engine.
     pub turns: u64,
-    /// Paths that packets were sent on, to whichever peer.
+    /// Paths on which packets were sent, to any peer.
     pub paths_used: u32,
 }
 

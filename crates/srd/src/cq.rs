@@ -18,24 +18,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longest sleep before a thread looks whether the device still lives.
+/// Longest sleep before a thread checks whether the device has been shut down.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 
-/// How to create a completion queue.
+/// Configuration of a completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct CqInit<'a> {
-    /// Slots: a post takes one, a polled completion gives it back.
+    /// Slots: a post takes one, a polled completion returns it.
     pub depth: u32,
-    /// Channel that [`CompletionQueue::req_notify`] makes events on.
+    /// Channel to which [`CompletionQueue::req_notify`] sends events.
     pub channel: Option<&'a CompletionChannel>,
-    /// A number of the caller's, given back in events.
+    /// A number of the caller's, returned in events.
     pub context: u64,
 }
 
 /// A completion queue. Cheap to clone.
 ///
-/// Every post promises its completion a slot, so a queue never overruns: when no slot is left to
-/// promise, the post fails with [`PostError::CqFull`](crate::PostError::CqFull).
+/// Every post reserves a slot for its completion, so a queue never overruns: if no slot is free,
+/// the post fails with [`PostError::CqFull`](crate::PostError::CqFull).
 #[derive(Clone, Debug)]
 pub struct CompletionQueue(Arc<Inner>);
 
@@ -48,7 +48,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
-            // Queue pairs hold their queues, so none uses it any more.
+            // Queue pairs hold their queues, so none uses this one any more.
             let _ = nic.engine.cq_destroy(self.core.id);
             if let Some(side) = nic.tables.cqs.get_mut(usize::from(self.core.id.0)) {
                 *side = None;
@@ -108,12 +108,12 @@ impl CompletionQueue {
         &self.0.device
     }
 
-    /// Its number, as events name it.
+    /// Its number in events.
     pub fn id(&self) -> CqId {
         self.0.core.id
     }
 
-    /// Slots.
+    /// Number of slots.
     pub fn depth(&self) -> u32 {
         self.0.core.slots.limit()
     }
@@ -152,8 +152,8 @@ impl CompletionQueue {
         Ok(0)
     }
 
-    /// As [`CompletionQueue::poll`], but takes only what is there already: the engine takes no
-    /// turn. For callers that have got something and look for more before they work on it.
+    /// As [`CompletionQueue::poll`], but takes only completions that are ready: the engine takes no
+    /// turn. For callers that already have a completion and look for more before they process it.
     ///
     /// # Errors
     /// In a child of `fork`.
@@ -173,8 +173,8 @@ impl CompletionQueue {
         Ok((self.poll(&mut one)? == 1).then_some(one[0]))
     }
 
-    /// Takes the oldest completion; sleeps for one up to `timeout`. Drives the engine if nobody
-    /// else does.
+    /// Takes the oldest completion; sleeps up to `timeout` for one. Drives the engine unless
+    /// another thread does.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
@@ -202,8 +202,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Arms the queue: the next completion that arrives makes one event on its channel; one that
-    /// waits to be polled makes it at once, as devices do that are told how far the user has come.
+    /// Arms the queue: the next completion causes one event on its channel; a completion that is
+    /// already waiting causes it at once.
     ///
     /// # Errors
     /// The queue has no channel, or the device is not usable.
@@ -211,8 +211,8 @@ impl CompletionQueue {
         self.req_notify_beyond(0)
     }
 
-    /// As [`CompletionQueue::req_notify`] for a caller that has polled `unread` completions which
-    /// it has not looked at yet: they count as waiting.
+    /// As [`CompletionQueue::req_notify`], for a caller that has polled `unread` completions but
+    /// not processed them: they count as waiting.
     ///
     /// # Errors
     /// As [`CompletionQueue::req_notify`].
@@ -232,7 +232,7 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Takes the queue's events off its channel, and makes no more until it is armed again. For
+    /// Removes the queue's events from its channel and causes no more until it is armed again. For
     /// callers that count events and destroy the queue next.
     pub fn events_forget(&self) {
         let core = &self.0.core;
@@ -248,14 +248,14 @@ impl CompletionQueue {
         !reader.stash.is_empty() || !reader.ring.is_empty()
     }
 
-    /// Sleeps until the turn has put a completion in, `limit` at most.
+    /// Sleeps up to `limit` until the turn has added a completion.
     fn sleep(&self, limit: Duration) {
         let core = &self.0.core;
         core.sleepers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let guard = lock(&core.bed.0);
-        // The waker takes the same lock after it has put the completion in: either it is seen
-        // here, or the notification comes while this thread waits.
+        // The waker takes the same lock after adding the completion: either this check sees the
+        // completion, or the notification comes while this thread waits.
         if !self.has_waiting() {
             drop(core.bed.1.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner));
         }
@@ -275,7 +275,8 @@ impl CompletionQueue {
             engine += u32::from(entry.engine_slot);
         }
         if n > 0 {
-            // The engine is told first: a post that takes the slot must find it free there, too.
+            // The engine is told first: a post that takes the slot must find it free in the engine,
+            // too.
             let released = core.released.load(Ordering::Relaxed);
             core.released.store(released.wrapping_add(engine), Ordering::Release);
             core.slots.polled(n as u32);

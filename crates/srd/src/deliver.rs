@@ -20,7 +20,7 @@ impl Nic {
     /// Moves completions to the rings and events to their queue, and wakes waiting threads.
     /// Returns how many completions.
     pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
-        // Events first: a withdrawn request's handle may be in use again after the next post.
+        // Events first: the next post may reuse the handle of a withdrawn request.
         while let Some(event) = self.engine.poll_event() {
             self.on_event(shared, event);
         }
@@ -77,8 +77,8 @@ impl Nic {
 impl CqSide {
     /// Notifies the channel, if the queue is armed, and threads that sleep on the queue.
     pub(crate) fn notify(&self) {
-        // The completion is in the ring before `armed` and `sleepers` are looked at; the other
-        // side sets them before it looks into the ring a last time.
+        // The completion is in the ring before `armed` and `sleepers` are read; the other side sets
+        // them before it checks the ring a last time.
         fence(Ordering::SeqCst);
         if let Some(channel) = &self.core.channel
             && self.core.armed.swap(false, Ordering::SeqCst)
@@ -93,7 +93,7 @@ impl CqSide {
 }
 
 impl Tables {
-    /// Frees what a completion ends and gives the user's view of it.
+    /// Releases what a completion ends, and returns the completion in the user's view.
     fn finish(&mut self, c: &Completion) -> WorkCompletion {
         let mut wc = WorkCompletion {
             wr_id: c.wr_id,
@@ -125,7 +125,7 @@ impl Tables {
         wc
     }
 
-    /// Frees a receive's slot; writes the GRH of a datagram; reports memory that went away.
+    /// Releases a receive's slot, writes the GRH of a datagram, and reports deregistered memory.
     fn finish_recv(&mut self, index: usize, filled: bool, wc: &mut WorkCompletion) {
         let local_ip = self.local_ip;
         let qp = self.qps[usize::from(wc.qpn.index())].as_deref_mut();

@@ -1,4 +1,4 @@
-//! The device: one engine on one datapath, and the objects made from it.
+//! The device: one engine on one datapath, and the objects created from it.
 
 use crate::{
     AsyncEvent, CompletionChannel, CompletionQueue, CqInit, DeviceAttr, DeviceConfig, DeviceError,
@@ -31,28 +31,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What every handle, the driving thread and the turn share.
+/// State shared by all handles, the driving thread and the turn.
 pub(crate) struct Shared {
     pub attr: DeviceAttr,
     pub port: PortAttr,
     pub slot: u8,
     process: Process,
     nic: Mutex<Nic>,
-    /// Threads that want the lock while its holder may be asleep in the datapath.
+    /// Threads that wait for the lock while its holder may sleep in the datapath.
     pub control_waiting: AtomicU32,
-    /// Somebody sleeps in the datapath and must be woken for new work.
+    /// Its holder sleeps in the datapath and must be woken for new work.
     pub rest: Rest,
     pub waker: Waker,
     /// Queue pairs with new posts.
     pub posted: DirtySet,
     /// Completion queues with freed slots.
     pub polled: DirtySet,
-    /// Some queue pair's posts wait for freed slots.
+    /// Whether some queue pair's posts wait for freed slots.
     pub held: AtomicBool,
     pub regions: RegionViews,
     /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
-    /// The send queues together are deeper than the engine's table of requests.
+    /// Together the send queues are deeper than the engine's table of requests.
     sends_limited: AtomicBool,
     pub events: EventQueue,
     pub stop: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the device can be used at all.
+    /// Whether the device is usable.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.process.is_left() {
@@ -74,14 +74,14 @@ impl Shared {
         Ok(())
     }
 
-    /// The lock, for a command. Wakes its holder if that sleeps.
+    /// Takes the lock for a command. Wakes the holder if it sleeps.
     pub(crate) fn nic(&self) -> Result<NicGuard<'_>, Error> {
         self.check()?;
         self.nic_to_destroy()
     }
 
-    /// The lock, to destroy something. It is also given on a device that is shut down, which may
-    /// still tell its peers that it closes.
+    /// Takes the lock to destroy an object. It also succeeds on a device that is shut down, which
+    /// may still be closing its contexts.
     pub(crate) fn nic_to_destroy(&self) -> Result<NicGuard<'_>, Error> {
         if self.process.is_left() {
             return Err(Error::Forked);
@@ -96,7 +96,7 @@ impl Shared {
         nic
     }
 
-    /// The lock, unless another thread holds it.
+    /// Takes the lock unless another thread holds it.
     pub(crate) fn try_nic(&self) -> Option<NicGuard<'_>> {
         match self.nic.try_lock() {
             Ok(nic) if !self.failed.load(Ordering::Relaxed) => Some(NicGuard::new(nic, self)),
@@ -108,8 +108,8 @@ impl Shared {
         }
     }
 
-    /// The lock. If a thread panicked while it held the lock, the engine must not be used again:
-    /// the device is then closed. It sends nothing more, so registered memory is not read either.
+    /// Takes the lock. If a thread panicked while it held the lock, the engine must not be used
+    /// again: the device is closed, sends nothing more, and reads no registered memory.
     pub(crate) fn nic_for_driver(&self) -> Result<NicGuard<'_>, Error> {
         let locked = self.nic.lock().map_err(|_| {
             self.stop.store(true, Ordering::SeqCst);
@@ -121,7 +121,7 @@ impl Shared {
         Ok(NicGuard::new(locked, self))
     }
 
-    /// A queue pair has new posts.
+    /// Notes that a queue pair has new posts.
     #[inline]
     pub(crate) fn note_post(&self, qp_index: usize) {
         self.posted.insert(qp_index);
@@ -134,14 +134,14 @@ impl Shared {
         }
     }
 
-    /// A queue pair has new receives: whoever takes the next turn finds them before it looks at
+    /// Notes that a queue pair has new receives: the next turn takes them before it handles
     /// packets.
     #[inline]
     pub(crate) fn note_recvs(&self, qp_index: usize) {
         self.posted.insert(qp_index);
     }
 
-    /// A completion queue has freed slots.
+    /// Notes that a completion queue has freed slots.
     #[inline]
     pub(crate) fn note_poll(&self, cq_index: usize) {
         self.polled.insert(cq_index);
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is work that no packet or timer announces.
+    /// Whether there is work that neither a packet nor a timer announces.
     pub(crate) fn has_work(&self) -> bool {
         self.posted.any()
             || (self.held.load(Ordering::SeqCst) && self.polled.any())
@@ -159,7 +159,7 @@ impl Shared {
             || self.stop.load(Ordering::SeqCst)
     }
 
-    /// Sleeps in the datapath until something can be done, `limit` at most.
+    /// Sleeps in the datapath, up to `limit`, until something can be done.
     pub(crate) fn sleep(&self, nic: &mut Nic, limit: Option<Duration>) {
         let has_work = || self.has_work();
         self.rest.sleep_unless(has_work, || {
@@ -172,7 +172,7 @@ impl Shared {
         });
     }
 
-    /// A queue pair was made (before its first post) or is gone.
+    /// Notes that a queue pair was created (before its first post) or destroyed.
     pub(crate) fn queues_change(&self, change: impl FnOnce(&mut Vec<Arc<QpCore>>)) {
         let mut queues = lock(&self.queues);
         change(&mut queues);
@@ -180,9 +180,9 @@ impl Shared {
         self.sends_limited.store(sends > u64::from(self.attr.max_wr), Ordering::Release);
     }
 
-    /// Whether the engine's table has room for another send request. Counted only where the send
-    /// queues could hold more than it does. Threads that post at the same moment may both find the
-    /// last place: the one that does not get it waits in its ring.
+    /// Whether the engine's table has room for another send request. Counted only if the send
+    /// queues could exceed the table. Threads that post concurrently may both find the last place:
+    /// the request that does not get it waits in its ring.
     #[inline]
     pub(crate) fn sends_have_room(&self) -> bool {
         !self.sends_limited.load(Ordering::Acquire) || self.sends_used() < self.attr.max_wr
@@ -233,7 +233,7 @@ impl Owner {
     }
 }
 
-/// An SRD device: an engine with its sockets, and the maker of all other objects.
+/// An SRD device: an engine with its sockets, and the factory of all other objects.
 ///
 /// Cheap to clone; every object holds it, and the device closes (telling its peers) when the last
 /// handle is gone. A child of `fork` cannot use it.
@@ -312,28 +312,28 @@ impl Device {
         Ok(Self(Arc::new(Owner { shared, thread, closed, warnings: parts.warnings })))
     }
 
-    /// Closes the device although objects of it may still be there: refuses new work, delivers what
-    /// was posted, sees to it that peers know what became of theirs, and tells them. That takes as
-    /// long as a peer needs it, a second at most. For the end of a process; a device whose last
-    /// handle is dropped closes by itself. In a child of `fork` it does nothing.
+    /// Closes the device while objects of it may still exist: refuses new requests, transmits what
+    /// was posted, lets peers learn the result of their requests, and sends Close. That takes as
+    /// long as a peer needs, a second at most. For process exit; a device whose last handle is
+    /// dropped closes by itself. In a child of `fork` it does nothing.
     pub fn close(&self) {
         if !self.shared().process.is_left() {
             self.0.close();
         }
     }
 
-    /// Gives the device up, as after a panic of its engine: all requests end with status 2, an
-    /// event tells it ([`AsyncEvent::DeviceFatal`]), and nothing works any more but to destroy what
-    /// there is. For callers that caught a panic of their own and cannot go on.
+    /// Makes the device fail, as after a panic of its engine: all requests end with status 2, the
+    /// event [`AsyncEvent::DeviceFatal`] reports it, and only destroying objects still works. For
+    /// callers that caught a panic of their own and cannot continue.
     pub fn fail(&self) {
         let shared = self.shared();
-        // A lock that is poisoned tells that this was done already.
+        // A poisoned lock means that this was done already.
         if let Ok(mut nic) = shared.nic_to_destroy() {
             nic.fail(shared);
         }
     }
 
-    /// Panics with the engine's lock held, as a defect of the engine would: for tests of bindings.
+    /// Panics with the engine's lock held, like a bug in the engine: for tests of bindings.
     #[cfg(debug_assertions)]
     #[doc(hidden)]
     pub fn panic_on_purpose(&self) {
@@ -357,22 +357,22 @@ impl Device {
         &self.0.shared
     }
 
-    /// Whether both handles are of one device.
+    /// Whether both handles refer to the same device.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether objects of the device (or other handles on it) exist.
+    /// Whether objects of the device (or other handles to it) exist.
     pub fn in_use(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Settings of this host that slow the device down, each with the command that mends it.
+    /// Settings of this host that slow the device down, each with the command that corrects it.
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings
     }
 
-    /// Limits and abilities.
+    /// Limits and capabilities.
     pub fn attr(&self) -> &DeviceAttr {
         &self.shared().attr
     }
@@ -436,7 +436,7 @@ impl Device {
     }
 
     /// One turn of the engine: takes posts, receives, sends, delivers completions. Returns whether
-    /// anything was done. Does nothing when another thread is at it.
+    /// anything was done. Does nothing while another thread drives.
     ///
     /// Needed with [`Progress::Caller`]; allowed with a thread.
     ///
@@ -449,8 +449,8 @@ impl Device {
         Ok(nic.turn(shared) != Turn::default())
     }
 
-    /// Sleeps until there may be something to do, `timeout` at most (`None` = no limit), then
-    /// takes a turn. For callers that drive the device and have nothing else to do.
+    /// Sleeps up to `timeout` (`None` = no limit) until there may be something to do, then takes a
+    /// turn. For callers that drive the device and have nothing else to do.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -459,7 +459,7 @@ impl Device {
         shared.check()?;
         let deadline = timeout.map(|t| Instant::now() + t);
         let Some(mut nic) = shared.try_nic() else {
-            // Another thread drives. Look again soon: it may stop driving, too.
+            // Another thread drives. Check again soon, since it may stop driving.
             std::thread::sleep(timeout.map_or(thread::HANDOVER, |t| t.min(thread::HANDOVER)));
             return Ok(false);
         };
@@ -473,7 +473,7 @@ impl Device {
         self.shared().events.pop()
     }
 
-    /// A descriptor that is readable while asynchronous events wait.
+    /// A descriptor that is readable while asynchronous events are pending.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.shared().events.fd()
     }
@@ -496,7 +496,7 @@ impl Device {
         Ok(self.shared().nic()?.engine.path_stats(ip))
     }
 
-    /// What is known of each peer engine: state, work outstanding, rate, RTT.
+    /// State, outstanding requests, rate and RTT of each peer engine.
     ///
     /// # Errors
     /// As [`Device::progress`].

@@ -1,12 +1,12 @@
-//! A set of small numbers that many threads add to and the engine's turn empties.
+//! A set of small numbers to which many threads add and which the engine's turn empties.
 
 use super::sync::atomic::{AtomicU64, Ordering};
 
 /// A bit set with atomic insertion. Everything written before [`DirtySet::insert`] is visible to
-/// the thread that takes the number out.
+/// the thread that removes the number.
 ///
-/// The set is one word, because every turn looks at every set. Numbers that are equal modulo 64
-/// share a bit and come out together.
+/// The set is one word, because every turn checks every set. Numbers that are equal modulo 64 share
+/// a bit and are returned together.
 #[derive(Debug, Default)]
 pub(crate) struct DirtySet(AtomicU64);
 
@@ -17,7 +17,7 @@ impl DirtySet {
         self.0.fetch_or(1 << (i % 64), Ordering::SeqCst);
     }
 
-    /// Whether there is anything in it.
+    /// Whether it is not empty.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::SeqCst) != 0

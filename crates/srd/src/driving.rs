@@ -1,8 +1,8 @@
-//! Who drives the engine now: callers, or the device's thread.
+//! Which thread drives the engine now: callers, or the device's thread.
 
 use crate::{Progress, callers::Callers, device::Shared, nic::Turn};
 
-/// The arrangement of [`Progress`], and who drives at the moment.
+/// The configured [`Progress`], and its current state.
 #[derive(Debug)]
 pub(crate) struct Driving {
     progress: Progress,
@@ -19,7 +19,7 @@ impl Driving {
         self.progress == Progress::Caller
     }
 
-    /// Posting hands packets to the network itself if nobody else drives at the moment.
+    /// Whether a post transmits packets itself, because no other thread drives at the moment.
     #[inline]
     pub(crate) fn posts_leave_at_once(&self) -> bool {
         matches!(self.progress, Progress::Shared { .. })
@@ -27,8 +27,8 @@ impl Driving {
 }
 
 impl Shared {
-    /// Makes progress on behalf of a poll that found its queue empty; returns whether anything was
-    /// done. `stays`: the caller will poll again soon, so that a driving thread gives way.
+    /// Makes progress for a poll that found its queue empty; returns whether anything was done.
+    /// `stays`: the caller will poll again soon, so that a driving thread rests.
     #[inline]
     pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
         let stays = match self.driving.progress {

@@ -4,8 +4,8 @@ use crate::DeviceError;
 use srd_core::Randomness;
 use std::io;
 
-/// A source of random numbers with 256 bits of the kernel's entropy for secrets, and 256 others for
-/// the rest. Fails rather than fall back.
+/// A random number source with 256 bits of the kernel's entropy for secrets, and 256 others for
+/// everything else. Fails rather than use weaker entropy.
 pub(crate) fn randomness_from_os() -> Result<Randomness, DeviceError> {
     let mut secret = [0; 32];
     os_random(&mut secret)?;

@@ -1,5 +1,5 @@
-//! What can go wrong, by who can mend it: opening ([`DeviceError`]), objects ([`Error`]), posting
-//! ([`PostError`]). Each maps to the errno that the verbs call of the same purpose gives.
+//! Errors, by the call that returns them: opening ([`DeviceError`]), objects ([`Error`]), posting
+//! ([`PostError`]). Each maps to the errno of the corresponding verbs call.
 
 use core::fmt;
 use srd_datapath::OpenError;
@@ -11,33 +11,33 @@ use std::io;
 pub enum DeviceError {
     /// The network interface does not exist, or has no usable address.
     Interface {
-        /// Its name as asked for.
+        /// The requested name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
     /// The sockets could not be opened; the source says why and what to do.
     Datapath(OpenError),
-    /// The MTU asked for does not fit the link, or the link's is too small.
+    /// The requested MTU does not fit the link, or the link's is too small.
     Mtu {
-        /// Bytes of payload asked for (0 = from the route).
+        /// Requested payload in bytes (0 = from the link).
         asked: u16,
-        /// Bytes of payload that the link carries.
+        /// Payload in bytes that fits the link.
         link: u16,
     },
-    /// A value of the configuration is out of range.
+    /// A value of the configuration is invalid.
     Config(&'static str),
-    /// The operating system refused something.
+    /// A system call failed.
     Os {
         /// What was tried.
         what: &'static str,
-        /// Its answer.
+        /// Its error.
         source: io::Error,
     },
 }
 
 impl DeviceError {
-    /// The errno that stands for it (positive).
+    /// The corresponding errno (positive).
     pub fn errno(&self) -> i32 {
         match self {
             Self::Interface { .. } => libc::ENODEV,
@@ -91,18 +91,18 @@ impl std::error::Error for DeviceError {
 pub enum Error {
     /// A table is full (ENOMEM).
     NoRoom(&'static str),
-    /// A value, or a move between states, is not allowed (EINVAL).
+    /// A value, or a state change, is not permitted (EINVAL).
     Invalid(&'static str),
     /// Something still uses the object (EBUSY).
     Busy(&'static str),
-    /// The device belongs to the parent process: a child of `fork` opens its own (ENODEV).
+    /// The device belongs to the parent process: a child of `fork` must open its own (ENODEV).
     Forked,
     /// The device has been shut down (ENODEV).
     Closed,
 }
 
 impl Error {
-    /// The errno that stands for it (positive).
+    /// The corresponding errno (positive).
     pub const fn errno(self) -> i32 {
         match self {
             Self::NoRoom(_) => libc::ENOMEM,
@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The core's refusal, with the object it is about.
+    /// Converts the core's error; `what` names the object.
     pub(crate) fn from_core(error: srd_core::ObjectError, what: &'static str) -> Self {
         match error {
             srd_core::ObjectError::NoRoom => Self::NoRoom(what),
@@ -142,31 +142,32 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Why a work request was refused. Nothing was taken in: no slot, no memory, no completion follows.
+/// Why a work request was refused. Nothing was posted: no slot, no memory, no completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostError {
-    /// The queue pair's state takes no such request: sends need RTS or SQD, receives anything but
+    /// The queue pair's state does not permit it: sends need RTS or SQD, receives any state but
     /// RESET and ERR (EINVAL).
     BadState,
     /// The address handle belongs to another protection domain (EINVAL).
     BadAh,
     /// The send or receive queue is full: poll the completion queue (ENOMEM).
     QueueFull,
-    /// The completion queue has no slot left to promise: poll it (ENOMEM).
+    /// The completion queue has no free slot: poll it (ENOMEM).
     CqFull,
     /// The device's table of send requests is full: poll completion queues (ENOMEM).
     NoRoom,
     /// Longer than the operation allows: a message has at most one MTU, an RDMA operation 1 GiB
     /// (EINVAL).
     BadLength,
-    /// The queue pair's type cannot do the operation, or the device does not offer it (EINVAL).
+    /// The queue pair's type does not support the operation, or the device does not offer it
+    /// (EINVAL).
     BadOpcode,
     /// No such memory region (EINVAL).
     BadLkey,
-    /// The piece does not lie within its memory region (EINVAL).
+    /// The range is not within its memory region (EINVAL).
     OutOfBounds,
-    /// The region was registered without the right that the operation needs (EINVAL).
+    /// The region was registered without the access right that the operation needs (EINVAL).
     BadAccess,
     /// The region belongs to another protection domain than the queue pair (EINVAL).
     WrongPd,
@@ -181,7 +182,7 @@ pub enum PostError {
 }
 
 impl PostError {
-    /// The errno that stands for it (positive).
+    /// The corresponding errno (positive).
     pub const fn errno(self) -> i32 {
         match self {
             Self::QueueFull | Self::CqFull | Self::NoRoom => libc::ENOMEM,

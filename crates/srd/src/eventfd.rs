@@ -1,4 +1,4 @@
-//! A counter of the kernel that can be waited for with `poll`: readable while above zero.
+//! A kernel counter that `poll` can wait for: readable while above zero.
 
 use std::{
     fs::File,
@@ -11,10 +11,10 @@ use std::{
 pub(crate) struct EventFd(File);
 
 impl EventFd {
-    /// A counter at zero. Blocking, so that the user of a channel can say with `O_NONBLOCK` whether
-    /// asking for an event waits (as verbs programs do); everything here reads only what was added.
+    /// A counter at zero. Blocking, so that the user of a channel can choose with `O_NONBLOCK`
+    /// whether reading an event waits (as verbs programs do); this crate reads only what was added.
     pub(crate) fn new() -> io::Result<Self> {
-        // Miri knows no semaphores; nothing that it runs counts beyond one.
+        // Miri does not support semaphores; its tests do not count beyond one.
         let semaphore = if cfg!(miri) { 0 } else { libc::EFD_SEMAPHORE };
         let flags = libc::EFD_CLOEXEC | semaphore;
         // SAFETY: no memory is passed.

@@ -13,22 +13,22 @@ use std::{
     },
 };
 
-/// Events kept for the user at most; later ones are dropped and counted.
+/// Most events kept for the user; later ones are dropped and counted.
 pub(crate) const EVENTS_MAX: usize = 4096;
 
-/// Something that is not the end of a work request.
+/// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsyncEvent {
-    /// The peer answered before and is silent now. Its outstanding requests ended with status 13.
+    /// The peer answered before but is silent now. Its outstanding requests ended with status 13.
     PeerUnresponsive(Endpoint),
     /// The peer never answered. Requests to it ended with status 15.
     PeerUnreachable(Endpoint),
-    /// The peer lost its state, and proved it: restart or shutdown. Outstanding requests ended with
-    /// status 8.
+    /// The peer proved that it lost its state, by a restart or shutdown. Outstanding requests ended
+    /// with status 8.
     PeerReset(Endpoint),
-    /// The device refused a request that it had sent to itself: the address is its own. If another
-    /// process was meant, that process has ended and this device took its address and port.
+    /// The device refused a request that it had sent to itself. If another process was meant, that
+    /// process has ended and this device took over its address and port.
     PeerIsSelf(Endpoint),
     /// A path to an address was retired, or returned to use.
     PathChanged {
@@ -36,27 +36,27 @@ pub enum AsyncEvent {
         ip: IpAddr,
         /// The path.
         path: u8,
-        /// True when it was taken out of use.
+        /// True if it was retired.
         retired: bool,
     },
-    /// From now on a packet to this address carries other sizes than before: the way there, or the
-    /// local link, carries only smaller packets, or larger ones again. Requests go on with packets
-    /// of that size; messages that are longer end with status 6.
+    /// The packet size to this address has changed, because the path or the local link permits only
+    /// smaller packets, or larger ones again. Requests continue with packets of the new size;
+    /// messages that are longer end with status 6.
     PathMtu {
         /// The address.
         ip: IpAddr,
-        /// Bytes of payload of one packet at most.
+        /// Largest payload of a packet, bytes.
         payload_max: u16,
     },
     /// The queue pair entered the error state by itself.
     QpFatal(Qpn),
     /// All requests of a queue pair in SQD have ended.
     SqDrained(Qpn),
-    /// The device has failed: a defect of the library made the engine panic. All requests ended
-    /// with status 2, and nothing works any more but to destroy what there is.
+    /// The device has failed: a bug made the engine panic. All requests ended with status 2, and
+    /// only destroying objects still works.
     DeviceFatal,
-    /// The datapath is broken (not just a lost packet); the number is an errno. The device goes on
-    /// trying.
+    /// The datapath is broken (not just a lost packet); the number is an errno. The device keeps
+    /// retrying.
     DatapathError(i32),
 }
 

@@ -1,6 +1,5 @@
-//! A device whose engine panicked. The engine must not be used again, but threads that wait for
-//! requests must not wait for ever: all requests end with an error, without the engine, and the
-//! device is closed.
+//! A device whose engine panicked. The engine must not be used again, but threads must not wait for
+//! ever: all requests end with an error, without the engine, and the device is closed.
 
 use crate::{
     completion::CompletionOp,
@@ -17,14 +16,14 @@ use std::{
     thread,
 };
 
-/// How the requests of such a device end.
+/// Status of the requests of a failed device.
 const STATUS: Status = Status::LocalQpInternalError;
 
-/// The device's lock, held. A panic meanwhile makes the device fail.
+/// The device's lock, held. A panic while it is held makes the device fail.
 pub(crate) struct NicGuard<'a> {
     nic: MutexGuard<'a, Nic>,
     shared: &'a Shared,
-    /// The thread was unwinding when it took the lock: that panic is not the device's.
+    /// The thread was already unwinding when it took the lock: that panic is not the device's.
     unwinding: bool,
 }
 
@@ -66,7 +65,8 @@ impl Nic {
         if shared.failed.load(Ordering::Relaxed) {
             return;
         }
-        // Completions first, then the end: a thread that sees the device closed has seen them all.
+        // Completions before the closed state: a thread that sees the device closed has seen all of
+        // them.
         shared.events.push(AsyncEvent::DeviceFatal);
         self.tables.requests_end();
         shared.stop.store(true, Ordering::SeqCst);
@@ -81,7 +81,7 @@ impl Nic {
 }
 
 impl Tables {
-    /// Ends every request: what the engine has, in no order, then what waits in the rings.
+    /// Ends every request: those in the engine, in no order, then those in the rings.
     fn requests_end(&mut self) {
         let mut ends: Vec<(CqId, CqEntry)> = Vec::new();
         for slot in self.wrs.iter_mut().filter(|s| s.live) {
@@ -114,7 +114,7 @@ impl Tables {
         }
         for (cq, entry) in ends {
             if let Some(Some(side)) = self.cqs.get_mut(usize::from(cq.0)) {
-                // Each request was promised a place.
+                // A slot was reserved for each request.
                 side.push(entry);
             }
         }

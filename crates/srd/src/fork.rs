@@ -1,12 +1,12 @@
 //! A child of `fork` has no engine: its copies of the sockets and of the protocol state belong to
-//! the parent. The child must neither use them nor close contexts with them.
+//! the parent. The child must neither use them nor close contexts through them.
 
 use std::sync::{
     Once,
     atomic::{AtomicU32, Ordering},
 };
 
-/// How many forks lie between the first device's process and this one.
+/// Number of forks between the first device's process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static HOOK: Once = Once::new();
 

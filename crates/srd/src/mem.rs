@@ -6,7 +6,7 @@ use srd_core::{Access, PdId};
 use srd_datapath::Part;
 use std::{io, ptr};
 
-/// Page-aligned zeroed memory of the process, given back when dropped.
+/// Page-aligned zeroed memory of the process, unmapped when dropped.
 #[derive(Debug)]
 struct Mapping {
     base: *mut u8,
@@ -14,9 +14,9 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `len` zeroed bytes (at least 1), on pages that are touched only when used.
+    /// Maps `len` zeroed bytes (at least 1); pages are touched only when used.
     fn new(len: usize) -> io::Result<Self> {
-        // Miri reserves nothing anyway, and knows no other flags.
+        // Miri does not reserve memory and supports no other flags.
         let unreserved = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
         // nothing that exists.
@@ -49,11 +49,11 @@ impl Drop for Mapping {
 pub(crate) struct Memory {
     base: *mut u8,
     len: usize,
-    /// Address of the first byte as work requests and peers name it.
+    /// Address of the first byte in work requests and for peers.
     addr: u64,
     access: Access,
     pd: PdId,
-    /// Owned memory; `None` = the caller's, who promised to keep it.
+    /// Owned memory; `None` = the caller's, who must keep it valid.
     _mapping: Option<Mapping>,
 }
 
@@ -106,7 +106,7 @@ impl Memory {
         self.base
     }
 
-    /// Distance of `addr` from the first byte, if `len` bytes from there lie within.
+    /// Offset of `addr` in the region, if `len` bytes from there lie within it.
     pub(crate) fn offset_of(&self, addr: u64, len: u64) -> Option<usize> {
         let offset = addr.checked_sub(self.addr)?;
         (offset.checked_add(len)? <= self.len as u64).then_some(offset as usize)

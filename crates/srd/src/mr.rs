@@ -26,10 +26,10 @@ pub struct Sge {
 ///
 /// The safe way is memory that the region owns ([`ProtectionDomain::mr_allocate`]), read and
 /// written by copying: [`MemoryRegion::read_at`], [`MemoryRegion::write_at`]. The device may write
-/// at the same time, when a receive arrives or a peer writes; then the copy may hold old and new
-/// bytes mixed, as with any RDMA device, until the completion (or whatever the two sides agreed
-/// on) says that the data is there. Nothing else can happen: the memory stays valid as long as
-/// any work request refers to it, whatever is dropped first.
+/// at the same time, when a receive arrives or a peer writes; then, as with any RDMA device, the
+/// copy may mix old and new bytes until the completion (or whatever the two sides agreed on)
+/// signals that the data is complete. There is no other consequence: the memory stays valid as long
+/// as any work request refers to it, in whatever order handles are dropped.
 ///
 /// Dropping it deregisters it.
 #[derive(Debug)]
@@ -115,8 +115,8 @@ impl MemoryRegion {
         &self.pd
     }
 
-    /// Where the first byte lies in this process. Reads and writes through it race with the device
-    /// unless completions order them; Rust references to the memory must not be held meanwhile.
+    /// Address of the first byte in this process. Accesses through it race with the device unless
+    /// completions order them; no Rust reference to the memory may be held meanwhile.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.memory.base()
     }
@@ -156,10 +156,9 @@ impl MemoryRegion {
         Ok(out)
     }
 
-    /// Deregisters it. When this returns, the device reads and writes nothing of it any more:
-    /// outstanding requests that use it end with status 5
-    /// ([`Status::LocalInvalidLkey`]) — a receive when it would have been filled — and peers'
-    /// requests with status 7.
+    /// Deregisters it. When this returns, the device no longer accesses it: outstanding requests
+    /// that use it end with status 5 ([`Status::LocalInvalidLkey`]), a receive when it would have
+    /// been filled, and peers' requests end with status 7.
     pub fn deregister(self) {}
 }
 
@@ -186,7 +185,7 @@ impl Drop for MemoryRegion {
         let shared = device.shared();
         let Ok(mut nic) = shared.nic_to_destroy() else { return };
         shared.regions.remove(self.key.0);
-        // Posts on their way get the status that later ones get.
+        // Posts in progress get the same status as later ones.
         let now = Nic::now();
         nic.take_posts(shared, now);
         let _ = nic.engine.mr_deregister(now, self.key);
@@ -197,8 +196,8 @@ impl Drop for MemoryRegion {
 }
 
 impl Nic {
-    /// Takes a region out of every work request. The datapath references no payload between
-    /// turns, so nothing else can still look at it.
+    /// Removes a region from every work request. The datapath references no payload between turns,
+    /// so nothing else can still access it.
     fn forget_memory(&mut self, region: RegionId) {
         let uses = |pieces: &[Piece]| pieces.iter().any(|p| p.region == region);
         let now = Self::now();

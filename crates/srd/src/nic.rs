@@ -1,5 +1,5 @@
-//! What the engine's turn works on: engine, datapath and the tables that tie the engine's handles
-//! to memory and rings. All of it is behind the device's one lock.
+//! The state behind the device's one lock: engine, datapath, and the tables that map the engine's
+//! handles to memory and rings.
 
 use crate::{
     arrivals::Arrivals,
@@ -16,10 +16,10 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 /// Number of kinds of [`ParseError`].
 pub(crate) const PARSE_ERRORS: usize = 8;
 
-/// Packets handed to the datapath in one turn at most: bounds how long received packets wait.
+/// Most packets transmitted in one turn: bounds how long received packets wait.
 pub(crate) const TX_BATCH: usize = 64;
 
-/// Longest sleep while the kernel takes no more packets.
+/// Longest sleep while the kernel accepts no more packets.
 const BACKLOG_SLEEP_MAX: Duration = Duration::from_millis(1);
 
 /// Where a parse error is counted.
@@ -40,7 +40,7 @@ pub(crate) const fn parse_error_index(e: ParseError) -> usize {
 #[derive(Debug)]
 pub(crate) struct WrSlot {
     pub qpn: Qpn,
-    /// The user's number and operation: if the engine is lost, the request ends without it.
+    /// The user's number and operation, needed to end the request if the engine fails.
     pub wr_id: u64,
     pub op: Opcode,
     pub data: WrData,
@@ -54,11 +54,11 @@ pub(crate) struct RecvSlot {
     pub wr_id: u64,
     pub pieces: ArrayVec<Piece, { crate::queue::RECV_SGES_MAX }>,
     pub live: bool,
-    /// A region of it was deregistered: nothing is placed, and it ends with status 5.
+    /// One of its regions was deregistered: nothing is placed, and it ends with status 5.
     pub lost_memory: bool,
 }
 
-/// The turn's side of a queue pair.
+/// A queue pair's state in the turn.
 #[derive(Debug)]
 pub(crate) struct QpSide {
     pub core: Arc<QpCore>,
@@ -69,18 +69,18 @@ pub(crate) struct QpSide {
     pub held: bool,
 }
 
-/// The turn's side of a completion queue.
+/// A completion queue's state in the turn.
 #[derive(Debug)]
 pub(crate) struct CqSide {
     pub core: Arc<CqCore>,
     pub ring: Producer<CqEntry>,
-    /// The value of [`CqCore::released`] that the engine knows.
+    /// The value of [`CqCore::released`] that the engine was told.
     pub released: u32,
     /// Whether completions were put into the ring since the user was last notified.
     pub fresh: bool,
 }
 
-/// The tables, apart from the engine so that both can be borrowed at once.
+/// The tables, separate from the engine so that both can be borrowed at once.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub local_ip: IpAddr,
@@ -121,14 +121,14 @@ impl Tables {
         self.wrs.get(handle.0 as usize).filter(|s| s.live)
     }
 
-    /// The send request is over; its queue pair, if there was one.
+    /// Removes a completed send request; returns its queue pair, if there was one.
     #[inline]
     pub(crate) fn wr_end(&mut self, handle: WrHandle) -> Option<Qpn> {
         let slot = self.wrs.get_mut(handle.0 as usize)?;
         std::mem::take(&mut slot.live).then_some(slot.qpn)
     }
 
-    /// Files a send request under its handle. The table grows to the largest handle ever used.
+    /// Stores a send request by its handle. The table grows to the largest handle ever used.
     #[inline]
     pub(crate) fn wr_insert(&mut self, handle: WrHandle, qpn: Qpn, entry: &SendEntry) {
         let index = handle.0 as usize;
@@ -154,12 +154,12 @@ impl Tables {
     }
 }
 
-/// Counts that neither the engine nor the datapath has.
+/// Counters that neither the engine nor the datapath has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NicCounters {
     /// By [`parse_error_index`].
     pub parse_errors: [u64; PARSE_ERRORS],
-    /// Packets not handed to the datapath: its refusal, or payload memory that was gone.
+    /// Packets not passed to the datapath: it refused them, or their payload memory was gone.
     pub tx_refused: u64,
     /// Placements that found no memory (receive or region gone between verdict and copy).
     pub rx_unplaced: u64,
@@ -168,7 +168,7 @@ pub(crate) struct NicCounters {
     pub paths_used: [u64; 4],
 }
 
-/// Everything behind the lock.
+/// Everything behind the device's lock.
 pub(crate) struct Nic {
     pub engine: Engine,
     pub net: Box<dyn Datapath>,
@@ -180,7 +180,7 @@ pub(crate) struct Nic {
     pub net_errno: i32,
     /// When the last turn began.
     pub turned_at: Time,
-    /// What may wait in the socket.
+    /// State of packets that may wait in the socket.
     pub arrivals: Arrivals,
 }
 
@@ -200,11 +200,11 @@ impl Nic {
         Time(clock::now_ns())
     }
 
-    /// The time until the next timer; `None` = nothing happens until something arrives.
+    /// Time until the next timer; `None` = nothing happens until something arrives.
     pub(crate) fn idle_time(&self, limit: Option<Duration>) -> Option<Duration> {
         if !self.net.tx_ready() {
-            // Packets that are due cannot leave: the datapath wakes when its backlog can. Timers
-            // that fire meanwhile are this late at most.
+            // Due packets cannot leave while there is a backlog: the datapath wakes when the
+            // backlog can. Timers are late by at most this much.
             return Some(limit.map_or(BACKLOG_SLEEP_MAX, |l| l.min(BACKLOG_SLEEP_MAX)));
         }
         let next = self.engine.next_timeout();

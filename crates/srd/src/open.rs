@@ -1,4 +1,4 @@
-//! From a configuration to an engine with a datapath.
+//! Creates an engine with a datapath from a configuration.
 
 use crate::{
     Bind, DeviceAttr, DeviceConfig, DeviceError, PortAttr,
@@ -30,7 +30,7 @@ pub(crate) struct Opened {
     pub warnings: Vec<String>,
 }
 
-/// What opening the datapath tells about the machine.
+/// Warnings about the host that opening the datapath found.
 struct Net {
     datapath: Box<dyn Datapath>,
     warnings: Vec<String>,
@@ -38,7 +38,7 @@ struct Net {
     line_bytes_per_sec: Option<u64>,
 }
 
-/// Opens sockets (or takes the ready datapath) and makes the engine.
+/// Opens sockets (or takes the given datapath) and creates the engine.
 pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if config.port_base == 0 || config.port_base > u16::MAX - 255 {
         return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
@@ -67,7 +67,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     engine.path.policy = config.path_policy;
     engine.rate.policy = config.rate_policy;
     engine.integrity = if config.integrity { Integrity::On } else { Integrity::Handshakes };
-    // A burst that does not fit one segmented send would cost a second one for its rest.
+    // A burst that exceeds one segmented send would need a second one for the rest.
     let fit = GSO_BYTES_MAX / (usize::from(mtu) + OVERHEAD_BYTES);
     engine.burst_packets = engine.burst_packets.min(fit.max(1) as u16);
     if let Some(bytes) = net.rx_budget_bytes {
@@ -121,7 +121,7 @@ fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {
     })
 }
 
-/// The slot that the datapath's port stands for.
+/// The slot that the datapath's port implies.
 fn slot_of(datapath: &dyn Datapath, config: &DeviceConfig) -> Result<u8, DeviceError> {
     let slot = datapath.port().checked_sub(config.port_base).and_then(|s| u8::try_from(s).ok());
     match slot {
@@ -132,7 +132,7 @@ fn slot_of(datapath: &dyn Datapath, config: &DeviceConfig) -> Result<u8, DeviceE
     }
 }
 
-/// The device MTU: as asked for if that fits the link.
+/// The device MTU: as requested if that fits the link.
 fn mtu_of(datapath: &dyn Datapath, asked: Option<u16>) -> Result<u16, DeviceError> {
     let room = datapath.udp_payload_max().saturating_sub(OVERHEAD_BYTES);
     let link = u16::try_from(room).unwrap_or(u16::MAX);
@@ -151,7 +151,7 @@ fn attr_of(engine: &EngineConfig) -> DeviceAttr {
         | caps::CQ_NOTIFICATIONS
         | caps::CQ_WITH_SGID
         | caps::UNSOLICITED_WRITE_RECV;
-    // Segments end on multiples of the MTU: an aligned block of 128 bytes is whole only then.
+    // Segments end on multiples of the MTU: only then is an aligned block of 128 bytes never split.
     if engine.mtu.is_multiple_of(128) {
         device_caps |= caps::DATA_POLLING_128;
     }

@@ -1,11 +1,11 @@
-//! Protection domains: what may be used together.
+//! Protection domains: which objects may be used together.
 
 use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair};
 use srd_core::{Access, PdId};
 use std::{net::IpAddr, sync::Arc};
 
-/// A protection domain: memory regions, address handles and queue pairs made from one may be used
-/// together. Cheap to clone; gone with its last handle.
+/// A protection domain: memory regions, address handles and queue pairs created from one may be
+/// used together. Cheap to clone; destroyed with its last handle.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain(Arc<Inner>);
 
@@ -18,7 +18,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
-            // Whatever was made from it held it, so nothing is left that could use it.
+            // Every object created from it held it, so no user is left.
             let _ = nic.engine.pd_destroy(self.id);
         }
     }
@@ -56,7 +56,7 @@ impl ProtectionDomain {
         MemoryRegion::allocate(self, len, Access(access))
     }
 
-    /// Registers memory of the caller's, to be named by its own address.
+    /// Registers memory of the caller's under its own address.
     ///
     /// # Errors
     /// As [`ProtectionDomain::mr_allocate`].
@@ -95,8 +95,8 @@ impl ProtectionDomain {
         unsafe { MemoryRegion::register(self, base, len, addr, Access(access)) }
     }
 
-    /// Makes an address handle for the host at `ip`. Which engine of that host is meant follows
-    /// from the queue pair number of each request.
+    /// Creates an address handle for the host at `ip`. The queue pair number of each request
+    /// selects the engine on that host.
     ///
     /// # Errors
     /// A full table, an address of the other family, or a device that is not usable.

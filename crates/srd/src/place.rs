@@ -11,11 +11,11 @@ use srd_datapath::{Datapath, Finish, Part, TxPacket};
 use srd_wire::{Flags, HEADERS_BYTES_MAX, emit, headers_stamp, stamp};
 use std::net::{IpAddr, SocketAddr};
 
-/// The pieces of one packet's payload.
+/// The parts of one packet's payload.
 pub(crate) type Parts = ArrayVec<Part, SEND_SGES_MAX>;
 
-/// Copies `bytes` into a list of pieces, `offset` bytes into it. False if it is too short or a
-/// region is gone; what fits before that has been copied then.
+/// Copies `bytes` into a list of pieces, starting `offset` bytes into it. False if the list is too
+/// short or a region is gone; the bytes that fit before have been copied.
 pub(crate) fn scatter(
     regions: &Regions,
     pieces: &[Piece],
@@ -42,7 +42,7 @@ pub(crate) fn scatter(
     bytes.is_empty()
 }
 
-/// The parts of a list of pieces from `offset` on; `None` if it is shorter than that or a region is
+/// The memory of a list of pieces from `offset` on; `None` if the list is shorter or a region is
 /// gone.
 fn gather(regions: &Regions, pieces: &[Piece], mut offset: u64, mut len: usize) -> Option<Parts> {
     let mut parts = Parts::new();
@@ -65,7 +65,7 @@ fn gather(regions: &Regions, pieces: &[Piece], mut offset: u64, mut len: usize) 
 }
 
 impl Tables {
-    /// Where the payload of a packet lies. The parts are good until the tables change.
+    /// The memory of a packet's payload. The parts are valid until the tables change.
     #[inline]
     fn gather(&self, payload: &Payload) -> Option<Parts> {
         let len = usize::from(payload.len);
@@ -118,8 +118,7 @@ impl Tables {
     }
 }
 
-/// The 40 bytes in front of a received UD message, laid out as an IPv6 header with both GIDs, as
-/// `struct ibv_grh` has it.
+/// The 40 bytes before a received UD message: an IPv6 header with both GIDs, as `struct ibv_grh`.
 pub(crate) fn grh(src: IpAddr, dst: IpAddr, payload_len: u16) -> [u8; GRH_BYTES as usize] {
     /// Next header: InfiniBand transport.
     const NEXT_HEADER_IBA: u8 = 0x1B;
@@ -134,15 +133,15 @@ pub(crate) fn grh(src: IpAddr, dst: IpAddr, payload_len: u16) -> [u8; GRH_BYTES 
     g
 }
 
-/// Turns the engine's packets into datagrams: headers written out, payload by reference.
+/// Turns the engine's packets into datagrams: encoded headers, payload by reference.
 pub(crate) struct Emitter<'a> {
     pub net: &'a mut dyn Datapath,
     pub tables: &'a Tables,
     pub counters: &'a mut NicCounters,
 }
 
-/// Writes the checksum of a packet whose payload stays where it is, and which `pad_len` zeros end,
-/// into its headers.
+/// Writes the checksum of a packet with referenced payload and `pad_len` zeros at its end into the
+/// packet's headers.
 fn stamp_apart(headers: &mut [u8], payload: &Parts, mut pad_len: usize) {
     const ZEROS: [u8; 1024] = [0; 1024];
     headers_stamp(headers, |sum| {
@@ -175,8 +174,8 @@ impl TxSink for Emitter<'_> {
         let padded_len = usize::from(t.padded_len);
         let mut finish: Option<Finish> = None;
         if t.packet.header.flags.has(Flags::CHECKED) {
-            // A region may be written while it is read: the checksum must be that of what leaves.
-            // Memory of a request is the device's until the request ends.
+            // A region may change while it is read, but the checksum must match the bytes sent. The
+            // memory of a request belongs to the device until the request ends.
             let may_change = matches!(t.payload, Some(p) if matches!(p.source, Source::Region(_)));
             if may_change || self.net.tx_copies(plain_len.max(padded_len)) {
                 finish = Some(stamp);

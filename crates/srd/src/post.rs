@@ -1,4 +1,4 @@
-//! Posting work: every check that needs no engine, then into the ring. Never blocks.
+//! Posting: every check that needs no engine, then a push into the ring. Never blocks.
 
 use crate::{
     AddressHandle, PostError, QueuePair, Sge, caps,
@@ -17,12 +17,13 @@ use srd_core::{
 pub enum Faults {
     /// At once: nothing is posted.
     AtPost,
-    /// With its completion (status 5 or 6), as devices do that check keys while they work.
+    /// With the request's completion (status 5 or 6), as on devices that check keys during
+    /// execution.
     AtCompletion,
 }
 
 impl Faults {
-    /// The status of the completion that stands for the refusal, if one does.
+    /// The status of the completion that reports the error, if one does.
     fn status_of(self, e: PostError) -> Option<Status> {
         match e {
             _ if self == Self::AtPost => None,
@@ -58,13 +59,13 @@ pub enum Data<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
-    /// A number of the caller's, given back in the completion.
+    /// A number of the caller's, returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: Opcode,
-    /// To which host.
+    /// The destination host.
     pub ah: &'a AddressHandle,
-    /// To which queue pair there.
+    /// The destination queue pair.
     pub dst_qpn: Qpn,
     /// The destination's Q_Key.
     pub qkey: u32,
@@ -132,9 +133,9 @@ impl<'a> SendWr<'a> {
 /// A receive request. A UD receive needs 40 bytes more than the message.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
-    /// A number of the caller's, given back in the completion.
+    /// A number of the caller's, returned in the completion.
     pub wr_id: u64,
-    /// Where the message goes, in order. May be empty for messages without data.
+    /// Where the message is placed, in order. May be empty for messages without data.
     pub sges: &'a [Sge],
 }
 
@@ -143,28 +144,28 @@ impl QueuePair {
     /// reset before.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was taken in.
+    /// See [`PostError`]; nothing was posted.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.enqueue_send(wr, Faults::AtPost)?;
         self.doorbell();
         Ok(())
     }
 
-    /// Tells the device of what [`QueuePair::enqueue_send`] and [`QueuePair::enqueue_recv`] put
-    /// into the queues.
+    /// Notifies the device of requests that [`QueuePair::enqueue_send`] and
+    /// [`QueuePair::enqueue_recv`] put into the queues.
     #[inline]
     pub fn doorbell(&self) {
         self.device().shared().note_post(usize::from(self.core.qpn.index()));
     }
 
-    /// [`QueuePair::doorbell`] for receives alone. They wait for messages: a device that sleeps
-    /// need not wake up for them.
+    /// [`QueuePair::doorbell`] for receives only. They take effect when messages arrive: a sleeping
+    /// device need not wake up for them.
     #[inline]
     pub fn doorbell_recv(&self) {
         self.device().shared().note_recvs(usize::from(self.core.qpn.index()));
     }
 
-    /// As [`QueuePair::post_send`] for one of several requests: the device need not look before
+    /// As [`QueuePair::post_send`] for one of several requests: the device need not start before
     /// [`QueuePair::doorbell`].
     ///
     /// # Errors
@@ -185,16 +186,16 @@ impl QueuePair {
             return Err(PostError::CqFull);
         }
         core.sq_slots.take();
-        // Has room: the ring is as long as the queue is deep, and a slot was just taken.
+        // There is room: the ring is as long as the queue is deep, and a slot was just taken.
         let pushed = sq.ring.push(entry).is_ok();
         debug_assert!(pushed, "send ring overrun");
         Ok(())
     }
 
-    /// As [`QueuePair::enqueue_send`] for several requests, all or none of which are taken in.
+    /// As [`QueuePair::enqueue_send`] for several requests: either all or none are enqueued.
     ///
     /// # Errors
-    /// See [`PostError`]: that of the first request that is wrong. Nothing was taken in.
+    /// See [`PostError`]: that of the first invalid request. Nothing was posted.
     pub fn enqueue_sends<'a>(
         &self,
         wrs: impl Iterator<Item = SendWr<'a>>,
@@ -228,7 +229,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Checks of a request that do not need its data.
+    /// Checks of a request that do not depend on its data.
     #[inline]
     fn check_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         check_alive(self.device().shared())?;
@@ -241,7 +242,7 @@ impl QueuePair {
         self.check_op(wr.op)
     }
 
-    /// A request as the ring takes it.
+    /// A request in the format of the ring.
     #[inline]
     fn send_entry(
         &self,
@@ -281,7 +282,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// As [`QueuePair::post_recv`] for one of several requests: the device need not look before
+    /// As [`QueuePair::post_recv`] for one of several requests: the device need not read it before
     /// [`QueuePair::doorbell`], or before a message arrives.
     ///
     /// # Errors
@@ -303,7 +304,7 @@ impl QueuePair {
             len += u64::from(sge.len);
             match self.piece(&mut rq.regions, sge, true) {
                 Ok(piece) => pieces.push(piece),
-                // The mistake is reported when the receive would be filled.
+                // The error is reported when the receive would be filled.
                 Err(e) => fault = Some(faults.status_of(e).ok_or(e)?),
             }
         }

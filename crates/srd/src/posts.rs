@@ -13,9 +13,9 @@ use std::{
     sync::atomic::Ordering,
 };
 
-/// What a refusal by the engine means for a request that the post accepted.
+/// How a refusal by the engine affects a request that the post accepted.
 enum Refusal {
-    /// No room at the moment: it stays the oldest of its ring.
+    /// No room at the moment: it stays the oldest in its ring.
     Held,
     /// It ends at once, without the engine.
     Ended(Status),
@@ -26,9 +26,9 @@ enum Refusal {
 impl From<PostRefusal> for Refusal {
     fn from(e: PostRefusal) -> Self {
         match e {
-            // Slots were counted when it was posted, but unsolicited completions take slots of
-            // the engine that no post asked for, and contexts are the engine's alone: an idle one
-            // must go before one to a new peer fits in.
+            // The post took slots, but unsolicited completions take slots in the engine that no
+            // post knows of, and only the engine knows its contexts: an idle context must be
+            // evicted before one to a new peer fits.
             PostRefusal::QueueFull | PostRefusal::CqFull | PostRefusal::NoRoom => Self::Held,
             PostRefusal::BadState => Self::Ended(Status::Flushed),
             PostRefusal::BadQp => Self::Dropped,
@@ -40,7 +40,7 @@ impl From<PostRefusal> for Refusal {
     }
 }
 
-/// What the completion of an operation is called.
+/// The operation's name in completions.
 pub(crate) const fn completion_op(op: Opcode) -> CompletionOp {
     match op {
         Opcode::Send | Opcode::SendImm => CompletionOp::Send,
@@ -49,7 +49,7 @@ pub(crate) const fn completion_op(op: Opcode) -> CompletionOp {
     }
 }
 
-/// Runs the body. A panic is returned, so that the caller can restore order and then resume it.
+/// Runs the body. Returns a panic, so that the caller can restore its state and then resume it.
 fn caught(body: impl FnOnce()) -> Option<Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(body)).err()
 }
@@ -61,10 +61,10 @@ pub(crate) fn ended(wr_id: u64, status: Status, op: CompletionOp, qpn: Qpn) -> C
 }
 
 impl CqSide {
-    /// Hands a completion to the user's side.
+    /// Passes a completion to the user's ring.
     #[inline]
     pub(crate) fn push(&mut self, entry: CqEntry) {
-        // The ring holds twice the queue's depth: the engine never promises more than the depth,
+        // The ring holds twice the queue's depth: the engine never reserves more than the depth,
         // and posts that end without the engine hold a slot of their own.
         let pushed = self.ring.push(entry).is_ok();
         debug_assert!(pushed, "completion ring overrun");
@@ -73,8 +73,8 @@ impl CqSide {
 }
 
 impl Nic {
-    /// Takes freed completion slots, then every posted request, in order per queue. Returns how
-    /// many requests were taken.
+    /// Takes freed completion slots, then every posted request, in order per queue. Returns the
+    /// number of requests.
     pub(crate) fn take_posts(&mut self, shared: &Shared, now: Time) -> usize {
         let Self { engine, tables, .. } = self;
         shared.polled.drain(tables.cqs.len(), |index| {
@@ -97,12 +97,12 @@ impl Nic {
         taken
     }
 
-    /// Takes every posted request of one queue pair; receives first, so that what the sends make
-    /// a peer answer finds them.
+    /// Takes every posted request of one queue pair; receives first, so that answers to the sends
+    /// find them.
     pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
         let Some(mut qp) = self.tables.qps[index].take() else { return 0 };
         qp.held = false;
-        // The queue pair goes back even if the engine panics: its requests must end.
+        // The queue pair is restored even if the engine panics, so that its requests end.
         let mut taken = 0;
         let panic = caught(|| taken = self.take_recvs(&mut qp) + self.take_sends(now, &mut qp));
         if qp.held {
@@ -112,7 +112,7 @@ impl Nic {
         panic.map_or(taken, |panic| resume_unwind(panic))
     }
 
-    /// Takes receives until there is none or one must wait; returns how many.
+    /// Takes receives until there is none or one must wait; returns their number.
     fn take_recvs(&mut self, qp: &mut QpSide) -> usize {
         let QpSide { core, recvs, recv_slots, held, .. } = qp;
         let n = recvs.slots();
@@ -150,7 +150,7 @@ impl Nic {
         panic.map_or(taken, |panic| resume_unwind(panic))
     }
 
-    /// Takes sends until there is none or one must wait; returns how many.
+    /// Takes sends until there is none or one must wait; returns their number.
     fn take_sends(&mut self, now: Time, qp: &mut QpSide) -> usize {
         let QpSide { core, sends, held, .. } = qp;
         let n = sends.slots();
@@ -159,7 +159,8 @@ impl Nic {
         let mut taken = 0;
         let panic = caught(|| {
             for entry in older.iter().chain(newer) {
-                // Deregistered between post and now: the same end as deregistered a little later.
+                // Deregistered between post and now: the same result as if deregistered a little
+                // later.
                 let result = if let Some(status) = entry.fault {
                     Err(Refusal::Ended(status))
                 } else if self.tables.holds(entry.data.pieces()) {

@@ -22,9 +22,9 @@ pub struct QpInit<'a> {
     pub send_cq: &'a CompletionQueue,
     /// Completions of receives go here; may be the same.
     pub recv_cq: &'a CompletionQueue,
-    /// Send requests outstanding at most.
+    /// Most outstanding send requests.
     pub sq_depth: u32,
-    /// Receives posted at most.
+    /// Most posted receives.
     pub rq_depth: u32,
     /// Scatter/gather entries per send request, 1 to 2.
     pub send_sges_max: u32,
@@ -165,12 +165,12 @@ impl QueuePair {
         self.pd.device()
     }
 
-    /// Where completions of sends go.
+    /// Completion queue of sends.
     pub fn send_cq(&self) -> &CompletionQueue {
         &self.send_cq
     }
 
-    /// Where completions of receives go.
+    /// Completion queue of receives.
     pub fn recv_cq(&self) -> &CompletionQueue {
         &self.recv_cq
     }
@@ -215,9 +215,9 @@ impl QueuePair {
         self.modify(QpModify { rnr_retry, ..to(QpState::Rts) })
     }
 
-    /// Changes state, Q_Key or RNR retries, as EFA's table of moves allows. To ERR: outstanding
-    /// requests end with status 1 (flushed). To RESET: they are withdrawn, and completions not
-    /// yet polled are removed.
+    /// Changes state, Q_Key or RNR retries, as EFA's table of state changes permits. To ERR:
+    /// outstanding requests end with status 1 (flushed). To RESET: they are withdrawn, and
+    /// completions not yet polled are removed.
     ///
     /// # Errors
     /// The move or a value is not allowed, or the device is not usable.
@@ -234,7 +234,8 @@ impl QueuePair {
             self.core.set_state(state);
         }
         nic.deliver(shared);
-        // Posts that were held, or came meanwhile, meet the new state: in ERR they are flushed.
+        // Posts that waited, or arrived meanwhile, are handled in the new state: in ERR they are
+        // flushed.
         nic.take_posts_of(shared, now, index);
         nic.deliver(shared);
         if change.state == Some(QpState::Reset) {
@@ -266,8 +267,8 @@ impl Drop for QueuePair {
 }
 
 impl Nic {
-    /// Drops all work of a queue pair that the engine knows no more: what is in the rings, what
-    /// is in the tables, and what waits to be polled.
+    /// Drops all requests of a queue pair that the engine has destroyed: those in the rings and
+    /// tables, and completions not polled.
     fn qp_forget(&mut self, qpn: Qpn) {
         for index in 0..self.tables.wrs.len() {
             if self.tables.wrs[index].live && self.tables.wrs[index].qpn == qpn {

@@ -1,5 +1,5 @@
-//! The rings between user threads and the engine's turn, one pair per queue pair and one per
-//! completion queue, with the counted slots that make a full queue an error of the post.
+//! The rings between user threads and the engine's turn, two per queue pair and one per completion
+//! queue, with the counted slots that make a full queue an error of the post.
 
 use crate::{
     budget::{CqSlots, QueueSlots},
@@ -58,37 +58,37 @@ impl WrData {
     }
 }
 
-/// A send request on its way to the engine.
+/// A send request in the ring to the engine.
 #[derive(Debug)]
 pub(crate) struct SendEntry {
     pub wr: SendRequest,
     pub data: WrData,
-    /// It ends with this and does nothing.
+    /// It ends with this status and has no other effect.
     pub fault: Option<Status>,
 }
 
-/// A receive request on its way to the engine.
+/// A receive request in the ring to the engine.
 #[derive(Debug)]
 pub(crate) struct RecvEntry {
     pub wr: RecvRequest,
     pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
-    /// Its memory is not there: it ends with status 5 when it is to be filled.
+    /// Its memory is invalid: it ends with status 5 when it would be filled.
     pub faulty: bool,
 }
 
-/// A completion on its way to the user.
+/// A completion in the ring to the user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CqEntry {
     pub wc: WorkCompletion,
-    /// The engine promised a slot for it, too, and wants to hear when it is free.
+    /// The engine reserved a slot for it, too, and must be told when it is free.
     pub engine_slot: bool,
 }
 
-/// The user's side of a completion queue's ring.
+/// The reader's state of a completion queue's ring.
 #[derive(Debug)]
 pub(crate) struct CqReader {
     pub ring: Consumer<CqEntry>,
-    /// Taken out of the ring when a queue pair was destroyed; older than what is in the ring.
+    /// Taken out of the ring when a queue pair was destroyed; older than the ring's content.
     pub stash: VecDeque<CqEntry>,
 }
 
@@ -102,7 +102,8 @@ impl CqReader {
         self.ring.pop().ok()
     }
 
-    /// Removes the completions of one queue pair: how many the engine counts, how many in all.
+    /// Removes the completions of one queue pair; returns how many the engine counts, and how many
+    /// there were in all.
     pub(crate) fn purge(&mut self, qpn: Qpn) -> (u32, u32) {
         let mut kept = std::mem::take(&mut self.stash);
         kept.extend(std::iter::from_fn(|| self.ring.pop().ok()));
@@ -119,7 +120,7 @@ impl CqReader {
     }
 }
 
-/// The user's side of a send or receive queue.
+/// The poster's state of a send or receive queue.
 #[derive(Debug)]
 pub(crate) struct Poster<T> {
     pub ring: Producer<T>,
@@ -132,17 +133,17 @@ impl<T> Poster<T> {
     }
 }
 
-/// What the user's and the engine's side of a completion queue share.
+/// State shared by the user's and the engine's side of a completion queue.
 #[derive(Debug)]
 pub(crate) struct CqCore {
     pub id: CqId,
     pub reader: Mutex<CqReader>,
-    /// Slots promised to posts and to the engine.
+    /// Slots reserved for posts and for the engine.
     pub slots: CqSlots,
-    /// Polled completions that the engine promised a slot for, since the queue was made; wraps
-    /// around. Written under the reader's lock.
+    /// Polled completions with a slot reserved in the engine, since creation; wraps around. Written
+    /// under the reader's lock.
     pub released: AtomicU32,
-    /// The next completion makes an event of `channel`.
+    /// Whether the next completion sends an event to `channel`.
     pub armed: AtomicBool,
     pub channel: Option<Arc<ChannelCore>>,
     /// The user's number, given back in events.
@@ -152,7 +153,7 @@ pub(crate) struct CqCore {
     pub bed: (Mutex<()>, Condvar),
 }
 
-/// What the user's and the engine's side of a queue pair share.
+/// State shared by the user's and the engine's side of a queue pair.
 #[derive(Debug)]
 pub(crate) struct QpCore {
     pub qpn: Qpn,
@@ -171,7 +172,7 @@ pub(crate) struct QpCore {
 }
 
 impl QpCore {
-    /// The state as last set; posts are checked against it.
+    /// The state last set; posts are checked against it.
     #[inline]
     pub(crate) fn state(&self) -> QpState {
         state_from_u8(self.state.load(std::sync::atomic::Ordering::Acquire))
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(left, [1, 4, 9]);
     }
 
-    /// Two threads post, one takes, with slots that come back: nothing is lost, torn or twice.
+    /// Two threads post, one takes, and slots are returned: nothing is lost, torn or duplicated.
     #[test]
     fn posts_cross_the_ring_whole_and_in_order() {
         const EACH: u64 = if cfg!(miri) { 12 } else { 4_000 };
@@ -274,7 +275,7 @@ mod tests {
         assert!(posts.is_empty() && slots.used() == 0);
     }
 
-    /// The engine completes, a reader polls, and another one removes a queue pair's completions.
+    /// The engine completes, a reader polls, and a third thread removes a queue pair's completions.
     #[test]
     fn completions_cross_the_ring_while_some_are_removed() {
         const N: u64 = if cfg!(miri) { 24 } else { 8_000 };

@@ -1,5 +1,5 @@
-//! The tables of registered regions: the engine's side, which keeps the memory, and the view that
-//! posts are checked against.
+//! The tables of registered regions: the engine's table, which owns the memory, and the view
+//! against which posts are checked.
 
 use crate::mem::Memory;
 use rustc_hash::FxBuildHasher;
@@ -12,18 +12,18 @@ use std::{
     },
 };
 
-/// Keys are the engine's, so nobody outside can choose colliding ones.
+/// Keys are chosen by the engine, so nobody outside can choose colliding ones.
 type ByKey<T> = HashMap<u32, T, FxBuildHasher>;
 
-/// One registration: a place in the table, and a number that the place never has again.
+/// A registration: a place in the table, and a number that the place never reuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegionId {
     slot: u32,
     serial: u32,
 }
 
-/// The engine's side. Whoever names memory names it through this table, under the engine's lock:
-/// what was taken out of it is out of reach.
+/// The engine's table. All accesses to memory go through it under the engine's lock, so a region
+/// that was removed can no longer be accessed.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     slots: Vec<Slot>,
@@ -63,7 +63,7 @@ impl Regions {
         self.slots[*self.by_key.get(&key)? as usize].memory.as_deref()
     }
 
-    /// The region of this registration, if it still stands.
+    /// The region of this registration, if it still exists.
     #[inline]
     pub(crate) fn get(&self, id: RegionId) -> Option<&Memory> {
         let slot = self.slots.get(id.slot as usize)?;
@@ -71,7 +71,7 @@ impl Regions {
     }
 }
 
-/// What a post is checked against.
+/// The data against which a post is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionView {
     pub id: RegionId,
@@ -87,7 +87,7 @@ impl RegionView {
         Self { id, pd, access, addr: memory.addr(), len: memory.len() as u64 }
     }
 
-    /// Distance of `addr` from the first byte, if `len` bytes from there lie within.
+    /// Offset of `addr` in the region, if `len` bytes from there lie within it.
     #[inline]
     pub(crate) fn offset_of(&self, addr: u64, len: u64) -> Option<u64> {
         let offset = addr.checked_sub(self.addr)?;
@@ -99,7 +99,7 @@ impl RegionView {
 #[derive(Debug, Default)]
 pub(crate) struct RegionViews {
     views: RwLock<ByKey<RegionView>>,
-    /// Regions taken out so far.
+    /// Number of regions removed so far.
     removed: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl RegionViews {
 /// Entries of a [`RegionCache`].
 const CACHED: usize = 4;
 
-/// The regions that the posts of one queue named last: their look-up takes no lock.
+/// The regions last used by the posts of one queue: their look-up takes no lock.
 #[derive(Debug, Default)]
 pub(crate) struct RegionCache {
     /// [`RegionViews::removed`] when the entries were read.
@@ -126,8 +126,8 @@ pub(crate) struct RegionCache {
 }
 
 impl RegionCache {
-    /// The region with this key. One that is deregistered at this moment may still be found: the
-    /// engine's table has the last word.
+    /// The region with this key. A region that is being deregistered may still be found: the
+    /// engine's table decides.
     #[inline]
     pub(crate) fn get(&mut self, views: &RegionViews, key: u32) -> Option<RegionView> {
         let removed = views.removed.load(Ordering::Acquire);

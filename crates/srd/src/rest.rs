@@ -1,8 +1,8 @@
-//! How the one who drives the engine goes to sleep without missing work.
+//! How the driver of the engine goes to sleep without missing work.
 //!
-//! Whoever brings work makes it visible first and looks then whether somebody sleeps; whoever goes
-//! to sleep says so first and looks then whether there is work. All of it is sequentially
-//! consistent, so one of the two sees the other.
+//! A thread that adds work first publishes it and then checks whether the driver sleeps; the driver
+//! first announces that it sleeps and then checks whether there is work. All accesses are
+//! sequentially consistent, so one of the two sees the other.
 
 use super::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,12 +11,12 @@ use super::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Rest(AtomicBool);
 
 impl Rest {
-    /// Nobody sleeps.
+    /// The driver does not sleep.
     pub(crate) fn new() -> Self {
         Self(AtomicBool::new(false))
     }
 
-    /// Whether work that has just been made visible needs a wake.
+    /// Whether work that has just been published needs a wake-up.
     #[inline]
     pub(crate) fn needs_wake(&self) -> bool {
         self.0.load(Ordering::SeqCst)

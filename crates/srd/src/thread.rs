@@ -11,26 +11,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How soon one of several threads that wait notices that the one that drove the device stopped.
+/// How soon one of several waiting threads notices that the driving thread stopped.
 pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
 
 /// How late timers of the thread may fire, in nanoseconds.
 const TIMER_SLACK_NS: u32 = 1_000;
 
 /// How late the thread may notice that callers stopped: longer than the kernel's tick, so that its
-/// look rides on an interrupt that comes anyway. Before the next tick, a timer costs 12 µs to set
-/// in a virtual machine and as much when it fires, which was the 99th percentile of a ping-pong.
+/// check coincides with an interrupt that occurs anyway. Before the next tick, a timer costs 12 µs
+/// to set in a virtual machine and as much when it fires, which was the 99th percentile of a
+/// ping-pong.
 const REST_SLACK_NS: u32 = 4_500_000;
 
-/// By how many times of its wait the thread waits longer for callers that keep polling.
+/// Factor by which the thread extends its wait for callers that keep polling.
 const RESTS_LONGER_MAX: u32 = 7;
 
 /// When the thread drives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// Always; it keeps looking for work that long before it sleeps.
+    /// Always; it polls for this long before it sleeps.
     Always { spin: Duration },
-    /// When nobody has polled for that long.
+    /// After this long without a poll by a caller.
     WhenIdle { idle: Duration },
 }
 
@@ -39,8 +40,8 @@ pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()
     thread::Builder::new()
         .name("srd-engine".to_owned())
         .spawn(move || {
-            // The kernel's default of 50 µs would be added to every delay of an acknowledgment.
-            // Refused, it costs precision only.
+            // The kernel's default slack of 50 µs would be added to every acknowledgment delay. If
+            // this fails, only precision suffers.
             let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
             let closing = CloseOnExit(&shared);
             match manner {
@@ -51,7 +52,7 @@ pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()
         .map_err(|source| DeviceError::Os { what: "starting the engine's thread", source })
 }
 
-/// Marks the device closed however the thread ends, so that nobody waits for it in vain.
+/// Marks the device closed however the thread ends, so that nobody waits for it.
 struct CloseOnExit<'a>(&'a Shared);
 
 impl Drop for CloseOnExit<'_> {
@@ -60,12 +61,12 @@ impl Drop for CloseOnExit<'_> {
     }
 }
 
-/// Turns until the device stops.
+/// Drives until the device stops.
 fn run(shared: &Shared, spin: Duration) {
     let mut busy_until = Instant::now() + spin;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
-            // The lock is not fair: let commands have it.
+            // The lock is not fair: let commands take it.
             thread::yield_now();
             continue;
         }
@@ -85,13 +86,13 @@ fn run(shared: &Shared, spin: Duration) {
     }
 }
 
-/// Turns while callers do not, until the device stops.
+/// Drives while callers do not, until the device stops.
 fn run_when_idle(shared: &Shared, idle: Duration) {
     let mut rests = 0;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.driving.callers.drive() {
             let _ = srd_datapath::timer_slack_ns_set(REST_SLACK_NS);
-            // Each look takes the processor from a caller that spins on it.
+            // Each check takes the CPU from a caller that spins on it.
             shared.driving.callers.thread_rest(idle * (1 + rests));
             let _ = srd_datapath::timer_slack_ns_set(TIMER_SLACK_NS);
             if shared.driving.callers.stay(Nic::now().0, idle) {
@@ -111,7 +112,7 @@ fn run_when_idle(shared: &Shared, idle: Duration) {
         }
         drop(nic);
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
-            // The lock is not fair: let commands have it.
+            // The lock is not fair: let commands take it.
             thread::yield_now();
         }
     }

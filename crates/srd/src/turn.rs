@@ -1,4 +1,5 @@
-//! The engine's turn: the one place where everything moves, in one order.
+//! The engine's turn: the one function that moves requests, packets and completions, in fixed
+//! order.
 
 use crate::{
     arrivals::Look,
@@ -12,19 +13,19 @@ use srd_datapath::{RxDatagram, TooLong};
 use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
-/// Batches received in one turn at most: bounds how long packets to send wait.
+/// Most batches received in one turn: bounds how long packets to send wait.
 const RX_BATCHES: usize = 8;
-/// How long a device that goes away stays for its peers' sake.
+/// How long a closing device waits for its peers.
 const PEACE_MAX: Span = Span::from_secs(1);
-/// How often it looks whether they are content.
+/// Interval at which it checks whether they are done.
 const PEACE_LOOK: Duration = Duration::from_millis(1);
-/// How long its last word may take to leave.
+/// How long its last packets may take to leave.
 const GOODBYE_MAX: Span = Span::from_ms(20);
 
 impl Nic {
-    /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns,
-    /// under the same lock. What was posted leaves before the socket is looked at: an empty look
-    /// would be a system call in the way of every answer.
+    /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns, under
+    /// the same lock. Posted requests are sent before the socket is polled: an empty poll would be
+    /// a system call before every answer.
     pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
         self.counters.turns += 1;
         let now = Self::now();
@@ -33,7 +34,8 @@ impl Nic {
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
         let look = self.receive_all(shared);
         let (before, now) = (now, look.taken_at.unwrap_or(now));
-        // While packets wait to be read, silence may be ours: no timer may take it for a loss.
+        // While packets wait to be read, an acknowledgment may be among them: no timer may assume a
+        // loss.
         let read_until = self.arrivals.note(before, now, &look);
         let due = self.engine.next_timeout();
         if due <= now {
@@ -42,15 +44,15 @@ impl Nic {
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
-        // Nothing taken, received, fired or sent: nothing can have ended. (A backlog that drains
-        // now lets packets out whose requests end by that.)
+        // Nothing was taken, received, fired or sent, so nothing can have ended. (A draining
+        // backlog sends packets whose requests then end.)
         let busy = posted + look.received + sent > 0 || due <= now;
         let delivered = if busy { self.deliver(shared) } else { 0 };
         let done = posted + early + look.received + sent + delivered;
         Turn { done, more: look.more || tx_more }
     }
 
-    /// The part of a turn that a post cannot wait for.
+    /// The part of a turn that a post does not wait for.
     pub(crate) fn send_posts(&mut self, shared: &Shared) {
         let now = Self::now();
         if self.take_posts(shared, now) > 0 {
@@ -59,8 +61,8 @@ impl Nic {
         }
     }
 
-    /// Packets in, batch after batch while there are more, within bounds. A single one is answered
-    /// before the next look, which might be in vain.
+    /// Receives batch after batch while there are more, within bounds. A single packet is answered
+    /// before the next poll, which might find nothing.
     fn receive_all(&mut self, shared: &Shared) -> Look {
         let mut all = Look::default();
         for _ in 0..RX_BATCHES {
@@ -73,15 +75,15 @@ impl Nic {
             if !look.more || look.received <= 1 {
                 return all;
             }
-            // The senders must hear of this batch before the next one is read, or they take a long
-            // queue for silence.
+            // The senders must get acknowledgments of this batch before the next one is read, or
+            // they take a long queue for silence.
             self.transmit(shared, all.taken_at.unwrap_or_else(Self::now));
         }
         all
     }
 
-    /// One batch in: parse, let the engine judge, place the payload at once. The time that it was
-    /// taken from the socket is no earlier than that: RTTs rest on it.
+    /// Handles one batch: parse, let the engine judge, place the payload at once. The time passed
+    /// to the engine is not earlier than the read from the socket, since RTTs depend on it.
     fn receive(&mut self, shared: &Shared) -> Look {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
         let Self { engine, net, tables, counters, ack, .. } = self;
@@ -123,8 +125,9 @@ impl Nic {
         Look { received: report.datagrams, more: report.more, taken_at, waited }
     }
 
-    /// Packets out: one batch, handed to the kernel before this returns, so that no memory is
-    /// referenced afterwards. While the kernel takes no more, the engine is not asked for packets.
+    /// Transmits one batch and passes it to the kernel before returning, so that no memory is
+    /// referenced afterwards. While the kernel accepts no more, the engine is not polled for
+    /// packets.
     pub(crate) fn transmit(&mut self, shared: &Shared, now: Time) -> (usize, bool) {
         if !self.net.tx_ready() {
             self.flush(shared);
@@ -142,8 +145,8 @@ impl Nic {
         (n, n == room)
     }
 
-    /// Hands what is queued to the kernel. A datapath that fails is reported and used on: the
-    /// packets count as lost.
+    /// Passes the queue to the kernel. A failing datapath is reported and kept in use: its packets
+    /// count as lost.
     fn flush(&mut self, shared: &Shared) {
         match self.net.tx_flush() {
             Ok(report) => {
@@ -168,7 +171,7 @@ impl Nic {
         self.engine.path_too_long(Self::now(), t.dst.ip(), len, max);
     }
 
-    /// Reports an error of the datapath, once per kind in a row.
+    /// Reports an error of the datapath once, until it changes.
     pub(crate) fn net_failed(&mut self, shared: &Shared, e: &io::Error) {
         let errno = e.raw_os_error().unwrap_or(libc::EIO);
         if errno != self.net_errno {
@@ -177,18 +180,18 @@ impl Nic {
         }
     }
 
-    /// What is left to do when the device goes away: requests that were posted are delivered, peers
-    /// read what became of theirs (an acknowledgment that is lost now would never be repeated, and
-    /// they would take accepted messages for lost), then the goodbye. Takes as long as somebody
-    /// needs it, [`PEACE_MAX`] at most; nothing where all is quiet.
+    /// Work of a closing device: posted requests are transmitted, peers get acknowledgments of
+    /// theirs (an acknowledgment lost now would never be repeated, and they would take accepted
+    /// messages for lost), then Close is sent. Takes as long as a peer needs it, [`PEACE_MAX`] at
+    /// most; no time if nothing is outstanding.
     pub(crate) fn say_goodbye(&mut self, shared: &Shared) {
         let deadline = Self::now() + PEACE_MAX;
         let acks_due = Self::now() + self.engine.config().ack.delay_max;
         self.turns_until(shared, deadline, |nic, now| now >= acks_due && !nic.engine.has_work());
-        // Nobody will look at what comes from now on.
+        // Packets that arrive from now on are not read.
         for side in self.tables.qps.iter().flatten() {
             let end = QpModify { state: Some(QpState::Err), ..QpModify::default() };
-            // Every state has this move.
+            // Every state permits this change.
             let _ = self.engine.qp_modify(Self::now(), side.core.qpn, end);
             side.core.set_state(QpState::Err);
         }
@@ -203,7 +206,7 @@ impl Nic {
         }
     }
 
-    /// Turns, and sleeps between them, until it is done or too late.
+    /// Takes turns and sleeps between them until it is done or the time is up.
     fn turns_until(
         &mut self,
         shared: &Shared,

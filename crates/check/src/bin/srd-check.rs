@@ -1,4 +1,4 @@
-//! The fault checker as a program of its own, which needs no sockets; `srd check` is the same.
+//! The fault checker as a separate program, which needs no sockets; `srd check` is the same.
 #![forbid(unsafe_code)]
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -12,8 +12,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: at the first signal the flag is not set yet. Without handlers a run just
-        // ends without its sum.
+        // Registered in this order, the first signal only sets the flag and the second one ends the
+        // process. Without these handlers a signal would end a run without its summary.
         let _ = flag::register_conditional_default(signal, Arc::clone(&stop));
         let _ = flag::register(signal, Arc::clone(&stop));
     }

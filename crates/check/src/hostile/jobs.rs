@@ -1,4 +1,4 @@
-//! The work of a hostile world: who asked whom for what, and how each piece ended.
+//! The jobs of a hostile world: who sent which request to whom, and how it ended.
 
 use super::peer::Wrong;
 use crate::cover::Cover;
@@ -6,10 +6,10 @@ use crate::ledger::Oracle;
 use srd_core::{Endpoint, Opcode, Qpn, Status};
 use std::net::IpAddr;
 
-/// A piece of work: one send request.
+/// A job: one send request.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Members.
+    /// Indices of the two members.
     pub from: usize,
     pub to: usize,
     pub dst: Endpoint,
@@ -18,94 +18,94 @@ pub(super) struct Job {
     pub len: u32,
     pub rkey: u32,
     pub raddr: u64,
-    /// It goes from one queue pair for honest work to another.
+    /// It uses the queue pairs for honest work on both sides.
     pub main: bool,
-    /// Both sides are honest and alive: it must end well.
+    /// Both sides are honest and alive: it must succeed.
     pub honest: bool,
-    /// It must end, well or not.
+    /// It must end, with success or an error.
     pub must_end: bool,
-    /// It asks for what the responder refuses, and ends with this.
+    /// The responder must refuse it, so that it ends with this status.
     pub refused: Option<Status>,
-    /// It may be longer than what the way carries, and never cut.
+    /// It may be longer than the path's packet size, and its operation cannot be segmented.
     pub over: bool,
-    /// Which stream of work it is part of.
+    /// Index of its flow.
     pub flow: usize,
     pub posted_at: u64,
     pub placed: Cover,
-    /// When and how it ended.
+    /// Time and status of its completion.
     pub ended: Option<(u64, Status)>,
 }
 
-/// A stream of work that keeps `depth` pieces under way while there is load.
+/// A flow that keeps `depth` jobs outstanding during the load phase.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub from: usize,
     pub to: usize,
     pub depth: u32,
     pub honest: bool,
-    /// Its work must end, well or not.
+    /// Its jobs must end, with success or an error.
     pub must_end: bool,
-    /// When it begins, or goes on.
+    /// When it starts or resumes, in ns.
     pub start_at: u64,
-    /// Time between two pieces at least, in ns.
+    /// Least time between two jobs, in ns.
     pub each_ns: u64,
-    /// Pieces that may still be posted.
+    /// Jobs that may still be posted.
     pub left: u32,
-    /// Pieces under way.
+    /// Outstanding jobs.
     pub open: u32,
-    /// Bytes that ended well while there was load.
+    /// Bytes of jobs that succeeded during the load phase.
     pub bytes: u64,
-    /// Pieces that did.
+    /// Number of these jobs.
     pub pieces: u64,
-    /// Many pieces ask for what is refused, each for a reason of its own.
+    /// Many of its jobs are refused, each for a different reason.
     pub faulty: bool,
-    /// Operations drawn from, and bytes of each.
+    /// Operations to draw from, and bytes of each job.
     pub ops: &'static [Opcode],
     pub len: u32,
 }
 
 impl Flow {
-    /// Whether another piece may be posted.
+    /// Whether another job may be posted.
     pub fn wants(&self, now: u64) -> bool {
         now >= self.start_at && self.open < self.depth && self.left > 0
     }
 }
 
-/// What all members know together.
+/// State shared by all members.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     pub jobs: Vec<Job>,
     pub flows: Vec<Flow>,
-    /// End of the load: what ends well until then counts.
+    /// End of the load phase: later successes do not count.
     pub load_until: u64,
     pub wrong: Option<(u64, Wrong)>,
     pub packets: u64,
     pub received: u64,
-    /// What engines have told of sizes since the last look: which, to whom, payload.
+    /// Packet sizes that engines reported since the last check: member, peer, payload.
     pub sizes: Vec<(usize, IpAddr, u16)>,
-    /// Folded over all that was decided.
+    /// Hash of all decisions.
     pub hash: u64,
 }
 
-/// Byte of every region at an address.
+/// Content of every region at address `at`.
 pub(super) fn region_byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-/// The bytes of work `id` from `offset` on.
+/// The bytes of job `id` from `offset` on.
 pub(super) fn bytes_of(
     id: u32,
     job: &Job,
     offset: u64,
     len: usize,
 ) -> impl Iterator<Item = u8> + use<> {
-    // Reads give what the region holds; everything else has bytes of its own.
+    // Reads return the region's content; every other job has its own bytes.
     let salt = if job.op == Opcode::Read { job.raddr } else { u64::from(id) << 40 };
     (0..len as u64).map(move |k| region_byte(salt.wrapping_add(offset).wrapping_add(k)))
 }
 
 impl Board {
-    /// Notes a broken promise; the first counts.
+    /// Records a violation; only the first is kept.
     #[cold]
     pub fn fail(&mut self, now: u64, oracle: Oracle, what: String) {
         self.wrong.get_or_insert((now, Wrong(oracle, what)));
@@ -116,7 +116,7 @@ impl Board {
         self.hash = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
     }
 
-    /// A piece of work has ended.
+    /// Handles the end of a job.
     pub fn ended(&mut self, now: u64, id: u32, op: Opcode, status: Status) {
         let job = &mut self.jobs[id as usize];
         let twice = job.ended.replace((now, status)).is_some();
@@ -135,18 +135,18 @@ impl Board {
         if twice || !same {
             self.fail(now, Oracle::Completion, format!("work {id} ended as {op:?}: {job:?}"));
         } else if job.refused.is_some_and(|right| right != status) {
-            let what = format!("work {id}, which is refused, ended with {status:?}: {job:?}");
+            let what = format!("job {id} must be refused, but ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);
         } else if job.over && status == Status::LocalBadLength {
             if job.placed.total() > 0 {
-                let what = format!("work {id} was too long, and has arrived: {job:?}");
+                let what = format!("job {id} was too long, but has arrived: {job:?}");
                 self.fail(now, Oracle::Verdict, what);
             }
         } else if honest && status != Status::Ok {
             let what = format!("honest work {id} ended with {status:?}: {job:?}");
             self.fail(now, Oracle::Verdict, what);
         } else if (honest || op == Opcode::Read && status == Status::Ok) && !whole {
-            let what = format!("work {id} ended, and not all of it is there: {job:?}");
+            let what = format!("job {id} succeeded, but bytes are missing: {job:?}");
             self.fail(now, Oracle::CompletionAfterPlacement, what);
         }
     }

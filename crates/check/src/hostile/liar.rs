@@ -1,7 +1,7 @@
-//! A peer that speaks the wire format, holds tags and says what is not true.
+//! A peer that speaks the wire format, holds valid tags and sends false information.
 //!
-//! It opens contexts like an engine and keeps account of what it was sent; then it answers with
-//! packets that are well-formed, of every type, and lie.
+//! It opens contexts like an engine and records the packets it receives; then it answers with
+//! well-formed packets of every type whose content is false.
 
 use super::peer::{QKEY_HOSTILE, REGION_AT};
 use super::plan::{DELAY_NS, Mode};
@@ -15,17 +15,17 @@ use std::collections::VecDeque;
 
 /// Packets of the victim that a liar remembers.
 const SEEN_MAX: usize = 64;
-/// One in so many of its packets lacks the checksum.
+/// One of this many packets lacks the checksum.
 const UNCHECKED_EVERY: u64 = 61;
-/// Packets of one creep, at most: more would leave no time for other lies.
+/// Most packets of one creep; more would leave no time for other lies.
 const CREEP_MAX: u32 = 300;
-/// By so much, in units of the wire's clock (16 ns), an echo is later at most than what it echoes:
-/// as long as a packet and the answer to it take, twice.
+/// Most that an echoed timestamp is later than the true one, in units of the wire's clock (16 ns):
+/// two round trips.
 const ECHO_LATER_MAX: u64 = 4 * DELAY_NS / 16;
-/// By so much, in units of 64 ns, a packet is said to have waited: as long as one and the answer to
-/// it take. More leaves nothing of a round trip, and nothing is not measured.
+/// Largest false acknowledgment delay, in units of 64 ns: a round trip. A larger one would leave no
+/// round trip time, and the sample would be discarded.
 const WAIT_MAX: u64 = 2 * DELAY_NS / 64;
-/// Every verdict that the format knows.
+/// Every verdict of the wire format.
 const VERDICTS: [Verdict; 8] = [
     Verdict::Rnr,
     Verdict::Busy,
@@ -37,7 +37,7 @@ const VERDICTS: [Verdict; 8] = [
     Verdict::FeatureMismatch,
 ];
 
-/// A verdict on `psn`, and often on some that follow it.
+/// A verdict on `psn` and often on some PSNs after it.
 fn entry(d: &mut Draw, psn: u32, verdict: Verdict) -> VerdictEntry {
     let others = match d.below(4) {
         0 => Others::Run(d.pick(&[1, 2, 64, 1000, u16::MAX])),
@@ -47,28 +47,28 @@ fn entry(d: &mut Draw, psn: u32, verdict: Verdict) -> VerdictEntry {
     VerdictEntry { psn, verdict, others }
 }
 
-/// What a liar says most of the time. All say everything, but each lie takes words and time from
-/// the others: some are only believed when they come at once, some only after many others.
+/// The lies that a liar prefers. Every liar sends all kinds, but each kind takes packets and time
+/// from the others: some work only in close succession, some only after many others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trade {
-    /// Everything alike.
+    /// All kinds equally.
     All,
     /// Acknowledgments: echoes, verdicts, windows.
     Acks,
-    /// Packets far ahead of an edge that stays.
+    /// Packets with PSNs far ahead of a lower edge that does not move.
     Edges,
-    /// Reads and answers to reads.
+    /// Reads and read responses.
     Reads,
 }
 
-/// A packet that it was sent.
+/// A packet that the liar received.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     header: Header,
     body: Body,
 }
 
-/// See the module.
+/// A lying peer; see the module.
 #[derive(Debug)]
 pub(super) struct Liar {
     pub at: Endpoint,
@@ -76,25 +76,25 @@ pub(super) struct Liar {
     mode: Mode,
     trade: Trade,
     mtu: u16,
-    /// Tag that the victim gave it, and the one that it gave the victim.
+    /// Tags assigned by the victim and by the liar.
     tag: u32,
     own_tag: u32,
     incarnation: u64,
     psn: u32,
     tx_num: u64,
-    /// Newest acknowledgment of the victim that it has seen, and the window it was promised.
+    /// Latest acknowledgment received from the victim, and the window granted in it.
     told: u32,
     window: u16,
     highest: u32,
-    /// While it pretends that nothing is acknowledged: the PSN at which it began to.
+    /// First PSN of the range that the liar pretends not to be acknowledged.
     stuck: Option<u32>,
     seen: VecDeque<Seen>,
-    /// Where it may write at the victim: queue pair and key.
+    /// Memory at the victim that it may write: queue pair and key.
     pub target: (u16, u32),
     out: Vec<Vec<u8>>,
-    /// Words said.
+    /// Packets sent.
     pub said: u64,
-    /// Words of its next that are parts of one.
+    /// Packets of the next action that count as one.
     pub uncounted: u32,
 }
 
@@ -124,12 +124,12 @@ impl Liar {
         }
     }
 
-    /// Packets that it has to send.
+    /// Removes the packets to be sent.
     pub fn out(&mut self) -> std::vec::Drain<'_, Vec<u8>> {
         self.out.drain(..)
     }
 
-    /// Takes note of a packet of the victim and now and then answers at once.
+    /// Processes a packet of the victim and sometimes answers at once.
     pub fn hear(&mut self, d: &mut Draw, bytes: &[u8]) {
         let mut ack = AckBlock::default();
         let Ok((p, _)) = wire::parse(bytes, &mut ack) else { return };
@@ -177,7 +177,7 @@ impl Liar {
         }
     }
 
-    /// Something of its own accord.
+    /// Sends something unprompted.
     pub fn act(&mut self, d: &mut Draw) {
         if self.tag == 0 || d.percent(2) {
             if d.percent(20) {
@@ -208,7 +208,7 @@ impl Liar {
             1 | 2 => self.request(d),
             3 => self.control(d),
             4 => {
-                // Held by a keeper of numbers to be the newest for good.
+                // If a replay window accepted this number, it would be the newest for ever.
                 let before = self.tx_num;
                 let far = d.pick(&[8_191, 8_193, 70_000, 1 << 20, 0x7FFF_0000, 0x8000_0001]);
                 self.tx_num = self.tx_num.wrapping_add(far);
@@ -226,8 +226,8 @@ impl Liar {
         }
     }
 
-    /// An answer to the last packet that fits it, and is wrong: refusals of what was accepted,
-    /// answers to what was refused, one segment of many judged apart.
+    /// A wrong answer to the last packet: refuses what was accepted, accepts what was refused, or
+    /// judges one segment of many differently.
     fn answer(&mut self, d: &mut Draw) {
         let Some(&last) = self.seen.back() else { return };
         let psn = last.header.psn;
@@ -241,7 +241,7 @@ impl Liar {
                 }
             }
             2 if reliable => {
-                // One segment of a long request; the window shut while it waits.
+                // One segment of a long request; the window is closed while it waits.
                 let some = self.seen[d.below(self.seen.len() as u64) as usize].header.psn;
                 let mut block = self.block_true(d);
                 block.rx_budget = 0;
@@ -257,7 +257,7 @@ impl Liar {
             5 => self.act(d),
             6 => {}
             _ => {
-                // The truth, so that the conversation goes on.
+                // A true answer, so that the conversation continues.
                 let block = self.block_true(d);
                 self.say(d, Body::Ack, Some(&block), 0);
             }
@@ -283,7 +283,7 @@ impl Liar {
         (!self.seen.is_empty()).then(|| self.seen[d.below(self.seen.len() as u64) as usize])
     }
 
-    /// What an honest receiver would say.
+    /// The acknowledgment block of an honest receiver.
     fn block_true(&self, d: &mut Draw) -> AckBlock {
         let mut b = AckBlock { cum: self.highest, base: self.highest, ..AckBlock::default() };
         b.rx_budget = u32::MAX;
@@ -303,7 +303,7 @@ impl Liar {
         b
     }
 
-    /// An acknowledgment block that lies in some fields.
+    /// An acknowledgment block with some false fields.
     fn block(&self, d: &mut Draw) -> AckBlock {
         let mut b = self.block_true(d);
         let near = |d: &mut Draw, at: u32| at.wrapping_add(d.below(160) as u32).wrapping_sub(80);
@@ -328,7 +328,7 @@ impl Liar {
         b.partial = d.percent(30);
         b.echoes.clear();
         for _ in 0..d.below(9) {
-            // Of what came last, for each is believed once.
+            // Echo the latest packet, since each echo is evaluated only once.
             let newest = self.seen.back().copied().filter(|_| d.percent(50));
             let Some(s) = newest.or_else(|| self.seen_any(d)) else { break };
             let h = &s.header;
@@ -337,7 +337,7 @@ impl Liar {
                 tx_num: if d.percent(80) { h.tx_num } else { d.bits() as u32 },
                 timestamp: match d.below(4) {
                     0 | 1 => h.timestamp,
-                    // As if it had been sent later: a round trip that is too short.
+                    // A later timestamp than the true one: the RTT sample is too short.
                     2 => h.timestamp.wrapping_add(d.below(ECHO_LATER_MAX) as u32),
                     _ => h.timestamp ^ d.bits() as u32,
                 },
@@ -355,7 +355,7 @@ impl Liar {
         b
     }
 
-    /// A response to a read: at a wrong offset, twice, too long, or that the region is gone.
+    /// A read response: at a wrong offset, twice, too long, or reporting that the region is gone.
     fn read_response(&mut self, d: &mut Draw) {
         let reads = self.seen.iter().filter_map(|s| match s.body {
             Body::ReadReq(m, r) => Some((m.msg_id, r.len)),
@@ -392,7 +392,7 @@ impl Liar {
             raddr: d.pick(&[REGION_AT, REGION_AT + 100, 0, u64::MAX - 10]),
         };
         let len = d.pick(&[0, 1, u64::from(self.mtu), u64::from(self.mtu) + 1, 1 << 20, 1 << 31]);
-        // Now and then more than a packet of the device may carry.
+        // Sometimes more than a packet may carry.
         let one = len.min(u64::from(self.mtu) + d.pick(&[0, 0, 0, 8])) as u16;
         let (imm, msg_len) = (d.bits() as u32, len as u32);
         let body = match d.below(8) {
@@ -409,8 +409,8 @@ impl Liar {
         self.say(d, body, Some(&block), payload);
     }
 
-    /// Packets without content, one after the other, and as if none were acknowledged: more than
-    /// any window that is smaller holds.
+    /// Many consecutive packets without content, as if none were acknowledged: more than a window
+    /// of the victim holds.
     fn creep(&mut self, d: &mut Draw) {
         let beyond = u32::from(self.window).max(64) + 8;
         if beyond > CREEP_MAX {
@@ -423,7 +423,7 @@ impl Liar {
         self.uncounted += beyond;
     }
 
-    /// Reads, long ones, one after the other: more than one peer is served at a time.
+    /// Many long reads: more than one peer is entitled to.
     fn hoard(&mut self, d: &mut Draw) {
         let (dst_qpn, rkey) = self.target;
         let reads = d.range(3, 12) as u32;
@@ -436,7 +436,7 @@ impl Liar {
         }
     }
 
-    /// Handshakes and their end.
+    /// Handshake, reset and close packets.
     fn control(&mut self, d: &mut Draw) {
         let any = d.bits() as u32;
         let echo_tag = d.pick(&[self.own_tag, self.own_tag, self.tag, any]);
@@ -479,14 +479,15 @@ impl Liar {
         self.tx_num = self.tx_num.wrapping_add(1);
         let mut psn = self.psn;
         if kind.is_reliable() {
-            // Mostly in order, so that the window moves; now and then a gap, a copy, or far off.
+            // Mostly in order, so that the window moves; sometimes a gap, a duplicate or a distant
+            // PSN.
             psn = match d.below(100) {
                 0..5 => psn.wrapping_add(d.below(64) as u32),
                 5..10 => psn.wrapping_sub(d.below(64) as u32),
                 10..15 => d.bits() as u32,
                 _ => psn,
             };
-            // What took another number comes later, or never, so that a gap stays.
+            // A skipped number comes later or never, so that a gap remains.
             let goes_on = if psn == self.psn { d.percent(95) } else { d.percent(5) };
             self.psn = self.psn.wrapping_add(u32::from(goes_on));
         }
@@ -530,8 +531,8 @@ impl Liar {
     }
 }
 
-/// Changes some fields of an engine's packet. What comes out is well-formed, too; what cannot be
-/// changed stays as it was.
+/// Changes some fields of an engine's packet, which remains well-formed; a packet that cannot be
+/// changed is left as it is.
 pub(super) fn mutate(d: &mut Draw, bytes: &mut Vec<u8>) {
     let mut ack = AckBlock::default();
     let Ok((p, start)) = wire::parse(bytes, &mut ack) else { return };

@@ -1,12 +1,12 @@
-//! Hostile worlds: engines beside peers that lie, die or flood, on hosts whose sockets never run
+//! Hostile worlds: engines beside peers that lie, die or flood, on hosts whose sockets are never
 //! empty.
 //!
-//! The worlds of `world.rs` have faults of networks and hosts, and every member of them keeps to
-//! the protocol; their oracles know each packet. Here one side does not, so less can be said of
-//! what passes between it and its victim; all the more of the rest. No input panics an engine or
-//! keeps it in a loop, memory stays bounded, and the work of honest third parties ends well, byte
-//! by byte, nearly as fast as without the hostile side. Where throughput is compared, a world runs
-//! a second time without it.
+//! In the worlds of `world.rs` networks and hosts fail, but every member follows the protocol, so
+//! the oracles can check each packet. Here one side does not follow it, so that less can be
+//! demanded of the traffic between that side and its victim, and more of everything else: no input
+//! makes an engine panic or loop, memory stays bounded, and the jobs of honest third parties
+//! succeed, with the right bytes, nearly as fast as without the hostile side. Where throughput is
+//! compared, the world runs a second time without it.
 
 mod jobs;
 mod liar;
@@ -26,17 +26,17 @@ pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};
 use stage::Stage;
 
-/// Share of the throughput that honest third parties must keep, in percent of what the hostile
-/// side's bytes leave of the cables.
+/// Least share of their throughput that honest third parties must keep, in percent of the cable
+/// capacity that the hostile side's bytes leave.
 const KEPT_PERCENT: u64 = 90;
-/// Pieces of work that a comparison of throughputs needs: fewer say nothing.
+/// Jobs needed for a comparison of throughputs; fewer are not significant.
 const PIECES_MIN: u64 = 100;
-/// Share of a round trip that must be left of it whatever the peer says, in percent.
+/// Least believed RTT as a share of the true one, in percent, whatever the peer reports.
 const LEAST_PERCENT: u64 = 75;
-/// Most copies in a network without loss, in percent of all packets with data.
+/// Most retransmissions in a network without loss, in percent of all data packets.
 const COPIES_PERCENT: u64 = 1;
 
-/// What came of a hostile world.
+/// Result of a hostile world.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     pub violation: Option<Violation>,
@@ -60,7 +60,7 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
         let without = alone.bytes_kept();
         if without.1 >= PIECES_MIN && is_slowed(plan, &stage, kept.0, without.0) {
             let what = format!(
-                "honest third parties moved {} bytes; without the hostile side {}",
+                "honest third parties moved {} bytes; without the hostile side it is {}",
                 kept.0, without.0
             );
             stage.board.fail(plan.load_ns, Oracle::Neighbour, what);
@@ -91,24 +91,24 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
     }
 }
 
-/// Whether honest third parties, who moved `kept` bytes, moved too little for what they move in
-/// the same world without the hostile side, whose bytes are `without`. Who sends takes a share of
-/// the cables by that alone, and so does who reads, up to the turn of one peer; only what honest
-/// work loses beyond this share is the engines' fault.
+/// Whether honest third parties, who moved `kept` bytes, are slower than the hostile side's use of
+/// the cables explains; `without` = bytes moved in the same world without that side. A hostile
+/// sender or reader takes a share of the cables, up to the turn of one peer; only a loss beyond
+/// this share is the engines' fault.
 fn is_slowed(plan: &Plan, stage: &Stage, kept: u64, without: u64) -> bool {
     let cable_bytes = plan::BYTES_PER_US * plan.load_ns / 1000;
-    // Towards the victim, and from it: each takes of a cable of its own.
+    // Towards the victim and from it: each direction has its own cable.
     let guest_bytes = stage.net.guest_bytes.min(cable_bytes / (plan.honest as u64 + 1));
     let taken_bytes = stage.net.strange_bytes.max(guest_bytes);
     let taken_percent = (taken_bytes * 100).div_ceil(cable_bytes).min(100);
-    // Where receivers hand out their link in turn, a liar that says that it has something to send
-    // has a turn like any sender, and may leave it unused.
+    // If receivers allocate their link by credits, a liar that announces data has a turn like any
+    // sender and may leave it unused.
     let turns = plan.honest as u64;
     let senders = turns + u64::from(plan.class == Class::Liar && plan.config.rate.credits);
     kept * senders * 100 * 100 < without * turns * KEPT_PERCENT * (100 - taken_percent)
 }
 
-/// Words of one world, as the head of a trace.
+/// Describes a world, as the head of a trace.
 pub(crate) fn describe(plan: &Plan) -> Vec<String> {
     vec![format!("{plan:?}")]
 }
@@ -119,13 +119,12 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
     let late = board.jobs.iter().position(|j| j.honest && j.ended.is_none());
     if let Some(k) = late {
         let n = board.jobs.iter().filter(|j| j.honest && j.ended.is_none()).count();
-        let what =
-            format!("honest work {k} and {} more have not ended: {:?}", n - 1, board.jobs[k]);
+        let what = format!("honest job {k} and {} more have not ended: {:?}", n - 1, board.jobs[k]);
         stage.board.fail(now, Oracle::Liveness, what);
     }
     let told = stage.board.jobs.iter().position(|j| j.must_end && j.ended.is_none());
     if let Some(k) = told {
-        let what = format!("work {k}, which must end, has not: {:?}", stage.board.jobs[k]);
+        let what = format!("job {k} must end, but has not: {:?}", stage.board.jobs[k]);
         stage.board.fail(now, Oracle::Liveness, what);
     }
     memory_check(plan, stage);
@@ -133,14 +132,15 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
     if plan.class == Class::Late && stage.net.dropped == 0 {
         let (copies, packets) = (stage.copies(), stage.board.packets);
         if copies * 100 > packets * COPIES_PERCENT {
-            let what = format!("{copies} copies among {packets} packets, and none was lost");
+            let what =
+                format!("{copies} retransmissions among {packets} packets although none was lost");
             stage.board.fail(now, Oracle::Copies, what);
         }
     }
 }
 
-/// What the victim has under way, and what it has learned of round trips: no answer comes sooner
-/// than a packet goes there and back, whatever a liar says of how long it has waited.
+/// Checks the victim's bytes in flight and RTT estimate: whatever delay a liar reports, no answer
+/// can arrive sooner than a round trip.
 fn belief_check(stage: &mut Stage) {
     let floor = LEAST_PERCENT * 2 * plan::DELAY_NS / 100;
     let Some(victim) = stage.peers.first() else { return };
@@ -155,18 +155,19 @@ fn belief_check(stage: &mut Stage) {
     }
     let least = known.map(|p| p.rtt_ns_min).filter(|&ns| ns > 0).min();
     if let Some(ns) = least.filter(|&ns| ns < floor) {
-        let what = format!("a round trip of {ns} ns is believed; none takes less than {floor} ns");
+        let what =
+            format!("the RTT estimate is {ns} ns, but no round trip takes less than {floor} ns");
         stage.board.fail(stage.now, Oracle::Belief, what);
     }
 }
 
-/// What is wrong if more is held for a peer than any can make an engine hold.
+/// Describes the violation if an engine holds more for a peer than its bound.
 fn is_heavy(c: &ContextStats, cfg: &EngineConfig) -> Option<String> {
     let most = cfg.peer_bytes_max();
     (c.held_bytes > most).then(|| format!("more than {most} bytes are held for a peer: {c:?}"))
 }
 
-/// What each engine holds for its peers.
+/// Checks what each engine holds for its peers.
 fn memory_check(plan: &Plan, stage: &mut Stage) {
     let (now, last) = (stage.now, stage.to_dead_at_last);
     let mut wrong = None;
@@ -191,7 +192,7 @@ fn memory_check(plan: &Plan, stage: &mut Stage) {
         }
     }
     if plan.class == Class::Dead && last > 2 * plan.dead as u64 && wrong.is_none() {
-        let what = format!("{last} packets went to the dead long after they died");
+        let what = format!("{last} packets were sent to dead members long after they died");
         wrong = Some((Oracle::Memory, what));
     }
     if let Some((oracle, what)) = wrong {
@@ -199,7 +200,7 @@ fn memory_check(plan: &Plan, stage: &mut Stage) {
     }
 }
 
-/// A datagram as a capture shows it.
+/// A datagram in the form that a capture needs.
 fn datagram(g: &net::Gram) -> Datagram {
     Datagram {
         head: g.bytes.clone(),

@@ -1,10 +1,9 @@
-//! Ways that carry less than full packets, and ways that only look so.
+//! Paths that carry less than full packets, and faults that look like it.
 //!
-//! All members are honest; what is hostile is the network. Between the victim and the first other
-//! member packets above a size vanish, or the victim's own interface refuses them; or nothing is
-//! wrong with sizes, and packets between the victim and all others vanish for another reason. What
-//! an engine may tell of sizes then, and what it must have found in the end, follows from the plan
-//! alone.
+//! All members are honest; the network is hostile. Between the victim and the first other member
+//! packets above a size are lost, or the victim's own interface refuses them; or sizes are fine,
+//! and packets between the victim and all others are lost for another reason. The plan alone
+//! decides which sizes an engine may report, and which one it must have found at the end.
 
 use super::net::{Act, Event};
 use super::plan::Plan;
@@ -16,74 +15,74 @@ use srd_core::config::EngineConfig;
 use srd_core::wire::{HEADER_BYTES, IPV4_BYTES, OVERHEAD_BYTES, UDP_BYTES, payload_bytes_max};
 use std::net::IpAddr;
 
-/// MTUs of links that an engine asks for (see `path/mtu.rs` of the core).
+/// Link MTUs that an engine probes (see `path/mtu.rs` of the core).
 const TABLE: [u32; 11] = [576, 1280, 1420, 1450, 1480, 1492, 1500, 4352, 8166, 9000, 17_914];
-/// Work goes on for so long after a way has become narrow: then its size is known.
+/// Duration of the load after a path has become narrow; the size is found within it.
 const FOUND_NS: u64 = 2_000_000_000;
-/// And after it carries everything again: that is tried after one second and, in vain, after two
-/// more.
+/// Duration after a path carries full packets again: an engine probes after one second and, if that
+/// fails, after two more.
 const RAISED_NS: u64 = 2_600_000_000;
-/// And after a fault that has nothing to do with sizes.
+/// Duration after a fault that does not concern sizes.
 const AFTER_NS: u64 = 200_000_000;
-/// What is under way when the work ends has ended after so long.
+/// Time within which jobs outstanding at the end of the load must end.
 pub(super) const SETTLE_NS: u64 = 4_000_000_000;
-/// Packets are lost for so long after the absent end has come up.
+/// Duration of losses after the absent end has come up.
 const SHAKY_NS: u64 = 300_000_000;
-/// Bytes of a datagram from which on a crowded queue has hardly any room for it.
+/// Datagrams from this size on are mostly dropped by a crowded queue.
 const LARGE_BYTES: usize = 600;
-/// Packets leave so long before a way changes: they are under way when it does.
+/// Packets leave this long before a path changes, so that they are in flight when it does.
 const AHEAD_NS: u64 = 15_000;
 
 /// Operations of the work.
 const OPS: &[Opcode] = &[Opcode::Send, Opcode::Write, Opcode::WriteImm, Opcode::Read];
 
-/// What is wrong.
+/// The kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The way to the first other member is narrow from the start.
+    /// The path to the first other member is narrow from the start.
     Start,
-    /// It becomes narrow.
+    /// The path becomes narrow later.
     Later,
-    /// The victim's own interface shrinks, and says so.
+    /// The MTU of the victim's own interface shrinks, and the interface reports it.
     Local,
-    /// Nothing passes for a while, in one direction or both.
+    /// All packets are lost for a while, in one direction or both.
     Cut,
-    /// Most large packets are lost for a while, and some of the others.
+    /// Most large packets and some small ones are lost for a while.
     Crowded,
-    /// The others come up late, and packets of all sizes are lost until all is well.
+    /// The other members start late, and packets of all sizes are lost at first.
     Absent,
 }
 
-/// See the module.
+/// Plan of a path fault; see the module.
 #[derive(Clone, Debug)]
 pub struct Narrow {
-    /// What is wrong.
+    /// The kind of fault.
     pub way: Way,
-    /// Largest IP packet that passes, where that is less than usual.
+    /// Largest IP packet that passes, if smaller than usual.
     pub link_mtu: u32,
-    /// When it begins, in ns.
+    /// Start of the fault, in ns.
     pub from_ns: u64,
-    /// When it is over.
+    /// End of the fault, in ns.
     pub until_ns: u64,
-    /// Where nothing passes: from the victim (1), to it (2), or both (3).
+    /// Direction cut: from the victim (1), to it (2), or both (3).
     pub cut: u64,
-    /// Losses of large packets and of others in percent.
+    /// Loss of large packets and of small ones, in percent.
     pub lost: (u64, u64),
-    /// What the victim is sent is lost for so long after its interface has shrunk, in ns.
+    /// Duration, in ns, of loss towards the victim after its interface has shrunk.
     pub deaf_ns: u64,
-    /// Time between two pieces of work of a flow, in ns.
+    /// Least time between two jobs of a flow, in ns.
     pub each_ns: u64,
 }
 
-/// Bytes of an IP packet with `mtu` bytes of payload and no headers but the common one.
+/// Bytes of an IP packet with `mtu` bytes of payload and only the common header.
 fn bare_bytes(mtu: u16) -> u32 {
     u32::from(mtu) + (HEADER_BYTES + UDP_BYTES + IPV4_BYTES) as u32
 }
 
 impl Narrow {
-    /// A way for engines whose packets have `mtu` bytes of payload.
+    /// Draws a fault for engines whose packets have `mtu` bytes of payload.
     pub(super) fn draw(d: &mut Draw, mtu: u16) -> Self {
-        // Weighted by how many worlds it takes until a broken rule shows.
+        // Weighted by how many worlds it takes to expose a violated rule.
         let way = d.pick(&[
             Way::Start,
             Way::Start,
@@ -97,7 +96,8 @@ impl Narrow {
             Way::Absent,
         ]);
         let mtus = [576, 1000, 1100, 1300, 1450, 1500, 2000, 4400, 8200];
-        // Mostly no full packet passes, however short its headers are; else some kinds may.
+        // Mostly no full packet passes, however short its headers; otherwise some packet types
+        // pass.
         let bare = bare_bytes(mtu);
         let mut mtus: Vec<u32> = mtus.into_iter().filter(|&m| m < bare).collect();
         if d.percent(30) {
@@ -129,7 +129,7 @@ impl Narrow {
         }
     }
 
-    /// How long there is work.
+    /// Duration of the load.
     pub(super) fn work_ns(&self) -> u64 {
         match (self.is_narrow(), self.widens()) {
             (false, _) => self.until_ns + AFTER_NS,
@@ -138,7 +138,7 @@ impl Narrow {
         }
     }
 
-    /// What engines in such a world are configured like: as on sockets, with times of this network.
+    /// Configuration of engines: as on sockets, with timers for this network.
     pub(super) fn config(d: &mut Draw, ip: IpAddr) -> EngineConfig {
         let mtu = d.pick(&[1024, 1400, 4000, 8900]);
         let mut c = EngineConfig::sockets(ip, 0, mtu);
@@ -160,12 +160,12 @@ impl Narrow {
         c
     }
 
-    /// Whether sizes are what is wrong.
+    /// Whether the fault concerns packet sizes.
     pub fn is_narrow(&self) -> bool {
         matches!(self.way, Way::Start | Way::Later | Way::Local)
     }
 
-    /// Whether it carries everything again before the work ends.
+    /// Whether full packets pass again before the load ends.
     pub fn widens(&self) -> bool {
         self.is_narrow() && self.until_ns < u64::MAX / 2
     }
@@ -174,7 +174,7 @@ impl Narrow {
         (self.from_ns..self.until_ns).contains(&now)
     }
 
-    /// Whether `bytes` of UDP payload are more than passes.
+    /// Whether a UDP payload of `bytes` is too long to pass.
     fn is_long(&self, bytes: usize) -> bool {
         bytes + UDP_BYTES + IPV4_BYTES > self.link_mtu as usize
     }
@@ -204,20 +204,20 @@ impl Narrow {
         }
     }
 
-    /// Whether the interface of host `from` refuses a datagram: its payload beyond headers, and the
-    /// most that it takes.
+    /// If the interface of host `from` refuses a datagram: its payload besides headers, and the
+    /// largest payload accepted.
     pub(super) fn refuses(&self, now: u64, from: usize, bytes: usize) -> Option<(u16, u16)> {
         let refused = self.way == Way::Local && from == 0 && self.is_on(now) && self.is_long(bytes);
         refused.then(|| ((bytes - OVERHEAD_BYTES) as u16, self.payload_max()))
     }
 
-    /// Payload of a packet that just passes.
+    /// Largest payload that passes.
     fn payload_max(&self) -> u16 {
         payload_bytes_max(self.link_mtu, IPV4_BYTES).unwrap_or(0)
     }
 
-    /// The size that is found for the way: what the interface says, or the largest of the table
-    /// that passes. Whole blocks of 128 where full packets have those.
+    /// The size to be found: as the interface reports, or the largest of the table that passes, in
+    /// multiples of 128 bytes where full packets are.
     pub(super) fn size(&self, mtu: u16) -> u16 {
         let whole = |size: u16| if mtu.is_multiple_of(128) { size - size % 128 } else { size };
         let passes = self.payload_max();
@@ -228,20 +228,20 @@ impl Narrow {
         whole(sizes.filter(|&s| s <= passes).max().unwrap_or(0))
     }
 
-    /// Whether `size` may be found for the way: at least the largest of the table that passes, and
-    /// where data shows that more does, at most that.
+    /// Whether `size` may be found: at least the largest size of the table that passes and, if data
+    /// proves that more passes, at most that.
     fn is_right(&self, size: u16, mtu: u16) -> bool {
         let known = self.way == Way::Local || mtu.is_multiple_of(128);
         let least = self.size(mtu);
         (least..=if known { least } else { self.payload_max() }).contains(&size)
     }
 
-    /// Whether no full packet passes: then a smaller size must be found.
+    /// Whether no full packet passes, so that a smaller size must be found.
     fn is_sure(&self, mtu: u16) -> bool {
         self.link_mtu < bare_bytes(mtu)
     }
 
-    /// Whether packets from one member to another have another size while it is narrow.
+    /// Whether the packet size between two members differs while the path is narrow.
     fn concerns(&self, from: usize, to: usize) -> bool {
         match self.way {
             Way::Start | Way::Later => from != to && from.min(to) == 0 && from.max(to) == 1,
@@ -250,7 +250,7 @@ impl Narrow {
         }
     }
 
-    /// Whether it is right that member `from` tells of `size` towards member `to`.
+    /// Whether member `from` may report `size` towards member `to`.
     pub(super) fn is_told_rightly(
         &self,
         now: u64,
@@ -258,7 +258,7 @@ impl Narrow {
         size: u16,
         mtu: u16,
     ) -> bool {
-        // While it widens, each size that passes may be found.
+        // While the path widens, each size that passes may be found.
         let right = if now < self.until_ns { self.is_right(size, mtu) } else { size <= mtu };
         self.concerns(from, to) && now >= self.from_ns && right
     }
@@ -269,7 +269,7 @@ impl Narrow {
     }
 }
 
-/// What each engine has found in the end.
+/// Checks the size that each engine has found at the end.
 pub(super) fn end_check(plan: &Plan, stage: &mut Stage) {
     let Some(n) = &plan.narrow else { return };
     let mtu = plan.config.mtu;
@@ -287,7 +287,7 @@ pub(super) fn end_check(plan: &Plan, stage: &mut Stage) {
         if !right {
             let least = small.then(|| n.size(mtu));
             let what = format!(
-                "engine {} has packets of {found:?} to {}; right is {least:?} (None: full ones)",
+                "engine {} has packets of {found:?} to {}; expected {least:?} (None: full packets)",
                 p.id, q.id
             );
             wrong.get_or_insert(what);
@@ -299,13 +299,13 @@ pub(super) fn end_check(plan: &Plan, stage: &mut Stage) {
 }
 
 impl Stage<'_> {
-    /// Work in small pieces, some of which are under way when the way changes.
+    /// Starts flows of small jobs, some of which are outstanding when the path changes.
     pub(super) fn cast_narrow(&mut self) {
         let plan = self.plan;
         let Some(n) = &plan.narrow else { return };
         for f in &mut self.board.flows {
             (f.ops, f.each_ns) = (OPS, n.each_ns);
-            // They answer, and open nothing themselves.
+            // These members answer, but start nothing themselves.
             if n.way == Way::Absent && f.from > 0 {
                 f.start_at = n.until_ns;
             }
@@ -318,7 +318,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Looks at what members have told of sizes.
+    /// Checks the sizes that members reported.
     pub(super) fn sizes_check(&mut self) {
         let plan = self.plan;
         let mtu = plan.config.mtu;
@@ -326,7 +326,7 @@ impl Stage<'_> {
             let to = self.peers.iter().position(|p| p.at.ip == ip);
             let right = match &plan.narrow {
                 Some(n) => to.is_some_and(|to| n.is_told_rightly(self.now, (id, to), size, mtu)),
-                // A liar may make packets to its own address small.
+                // A liar may reduce the packet size to its own address.
                 None => self.is_of_liar(ip) || self.mutants.contains(&id),
             };
             if !right {

@@ -1,91 +1,91 @@
-//! The network of a hostile world: every host has a cable of one speed to one switch that never
-//! loses a packet unless a port's buffer is full. Faults of networks are the other worlds' matter;
-//! what narrow ways lose (`narrow.rs`) never comes here.
+//! The network of a hostile world: every host has a cable of equal speed to one switch, which loses
+//! packets only if a port's buffer is full. Other faults of networks belong to `world.rs`; packets
+//! that narrow paths lose (`narrow.rs`) never enter this network.
 
 use srd_core::Endpoint;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-/// A datagram on its way, with what the checker knows of it beyond its bytes.
+/// A datagram in flight, with what the checker knows about it.
 #[derive(Clone, Debug)]
 pub(super) struct Gram {
     /// UDP payload.
     pub bytes: Vec<u8>,
-    /// Address that its IP header names as its source.
+    /// Source address in its IP header.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination.
     pub dst: Endpoint,
-    /// Number of the member that sent it as its engine made it; `None`: a liar or a stranger did.
+    /// Index of the member whose engine made it; `None`: a liar or a stranger made it.
     pub honest: Option<usize>,
-    /// The piece of work that its payload belongs to.
+    /// The job that its payload belongs to.
     pub job: Option<u32>,
-    /// Bits were flipped on the way.
+    /// Bits were flipped in the network.
     pub damaged: bool,
-    /// When it came to a socket in which it then waited.
+    /// When it was queued in the socket.
     pub waits_since: Option<u64>,
 }
 
-/// What happens at a time.
+/// An event.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A datagram is at its host.
+    /// A datagram arrives at its host.
     Arrive(Gram),
-    /// A member asked to be woken.
+    /// A member's timer fires.
     Wake(usize),
-    /// The world does something of its own.
+    /// An action of the world.
     Act(Act),
 }
 
-/// What the world does by itself.
+/// Actions of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// The hostile side takes a turn.
     Hostile,
     /// Members die.
     Die,
-    /// Work that was to begin now begins.
+    /// Delayed flows start.
     Begin,
-    /// Receives are posted at last.
+    /// Delayed receives are posted.
     Receives,
-    /// A little work, again and again.
+    /// A periodic small job.
     Tick,
-    /// Members that were absent are there.
+    /// Absent members start.
     Come,
 }
 
-/// Bytes of Ethernet, IPv4 and UDP around each datagram, with preamble and gap.
+/// Bytes per datagram of Ethernet, IPv4 and UDP headers, preamble and gap.
 const FRAME_BYTES: u64 = 66;
 
-/// See the module.
+/// The network of a hostile world.
 #[derive(Debug)]
 pub(super) struct Net {
     heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
     slots: Vec<Option<Event>>,
     free: Vec<usize>,
     order: u64,
-    /// When each host's cable is free: towards the switch, and back.
+    /// When each host's cable becomes free: to the switch, and from it.
     up_free: Vec<u64>,
     down_free: Vec<u64>,
     delay_ns: u64,
     /// Bytes per microsecond on each cable.
     bytes_per_us: u64,
-    /// Longest queue of a port, in ns of its cable.
+    /// Longest queue of a port, in ns of its cable's rate.
     queue_ns_max: u64,
-    /// Datagrams that found a port's buffer full.
+    /// Datagrams dropped by a full port buffer.
     pub dropped: u64,
     /// Datagrams carried.
     pub carried: u64,
-    /// Bytes on cables of datagrams that no honest member sent.
+    /// Bytes of datagrams that no honest member sent.
     pub strange_bytes: u64,
-    /// The host of a member that is not honest, where no honest one is, and the bytes on its cable
-    /// that others send there: what it has asked for, and work that others have with it.
+    /// The host of a dishonest member without an honest one beside it, and the bytes that others
+    /// send there: what it requested, and their jobs with it.
     pub guest: Option<usize>,
     pub guest_bytes: u64,
 }
 
 impl Net {
-    /// `hosts` cables; `delay_ns` from one host to another.
+    /// A network of `hosts` cables with a delay of `delay_ns` between hosts.
     pub fn new(hosts: usize, bytes_per_us: u64, delay_ns: u64) -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -105,7 +105,7 @@ impl Net {
         }
     }
 
-    /// Something happens at `at`.
+    /// Schedules an event.
     pub fn at(&mut self, at: u64, event: Event) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -116,7 +116,7 @@ impl Net {
         self.heap.push(Reverse((at, self.order, slot)));
     }
 
-    /// The next event until `end`.
+    /// The next event before `end`.
     pub fn next(&mut self, end: u64) -> Option<(u64, Event)> {
         let &Reverse((at, _, slot)) = self.heap.peek()?;
         if at > end {

@@ -1,5 +1,4 @@
-//! An engine in a hostile world with its objects, its work and its memory, and every look at it
-//! that an oracle takes.
+//! An engine in a hostile world with its objects, jobs and memory, and the oracles that inspect it.
 
 use super::jobs::{Board, Job, bytes_of};
 use super::net::Gram;
@@ -15,20 +14,20 @@ use srd_core::{
 };
 use std::net::IpAddr;
 
-/// Address of every region: what it holds follows from the address.
+/// Address of every region; the content follows from the address.
 pub(super) const REGION_AT: u64 = 1 << 20;
 /// Bytes of every region.
 pub(super) const REGION_BYTES: u64 = 1 << 26;
-/// Q_Key of queue pairs for honest work; a liar is never told.
+/// Q_Key of queue pairs for honest work; liars never learn it.
 pub(super) const QKEY: u32 = 0x5EC2_E700;
 /// Q_Key of queue pairs for work with liars.
 pub(super) const QKEY_HOSTILE: u32 = 0x0BAD;
-/// Packets asked for at a time.
+/// Packets per poll.
 const BATCH: usize = 16;
-/// Batches that an engine may fill, and timers it may let fire, without time going on.
+/// Most batches and timers of an engine at one instant.
 const ROUNDS_MAX: u32 = 20_000;
 
-/// Counts the steps of each call and ends one that has too many: a loop.
+/// Counts the steps of each call and panics in a call that has too many: a loop.
 #[derive(Debug)]
 pub(super) struct Watch {
     steps: u64,
@@ -45,21 +44,21 @@ impl Observer for Watch {
     }
 }
 
-/// A queue pair and what belongs to it.
+/// A queue pair and its objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub qpn: Qpn,
     pub qkey: u32,
     pub pd: PdId,
-    /// Region that peers of this side may write.
+    /// Key of a region that peers of this queue pair may write.
     pub key: MrKey,
 }
 
-/// What one call has taught.
+/// An observation made during one call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong(pub Oracle, pub String);
 
-/// See the module.
+/// An engine of a hostile world.
 pub(super) struct Peer {
     pub id: usize,
     pub host: usize,
@@ -68,26 +67,26 @@ pub(super) struct Peer {
     pub cfg: EngineConfig,
     /// For honest work.
     pub main: Side,
-    /// For work with liars and the dead.
+    /// For work with liars and dead members.
     pub other: Side,
     pub cq: CqId,
-    /// Piece of work behind each handle.
+    /// Job of each handle.
     pub wrs: Vec<Option<u32>>,
     pub alive: bool,
-    /// Its time to be woken.
+    /// Time of its next wake-up.
     pub wake_at: u64,
-    /// Receives of the main queue pair are kept posted.
+    /// Receives kept posted on the main queue pair.
     pub receives: u32,
-    /// The socket never runs empty until then: timers fire as the device lets them.
+    /// Until this time the socket is never empty and timers fire as late as the device permits.
     pub busy_until: u64,
-    /// How long packets wait in it then.
+    /// Time that packets wait in the socket until then.
     pub lag_ns: u64,
-    /// Packets to members that have died, since when it should be silent towards them.
+    /// Address handles of dead members and the time from which no packet may be sent to them.
     pub ahs: Vec<(IpAddr, AhId)>,
     posted: [u32; 2],
     ack: AckBlock,
     pub out: Vec<(Endpoint, Gram)>,
-    /// Packets that left, by whether they went to an address of nobody.
+    /// Packets sent, split by whether the address belongs to a member.
     pub sent: u64,
 }
 
@@ -114,8 +113,8 @@ fn qp_ready(e: &mut Engine<Watch>, now: Time, pd: PdId, cq: CqId, qkey: u32) -> 
 }
 
 impl Peer {
-    /// A fresh engine in `slot` of `host` whose objects are made in one order, so that numbers on
-    /// all engines of one slot are the same.
+    /// Creates an engine in `slot` of `host`. Objects are created in a fixed order, so that all
+    /// engines of one slot have the same numbers.
     pub fn new(plan: &Plan, id: usize, (host, ip): (usize, IpAddr), slot: u8, now: u64) -> Self {
         let integrity = plan.integrity(id);
         let cfg = EngineConfig { ip, slot, integrity, ..plan.config.clone() };
@@ -155,7 +154,7 @@ impl Peer {
         }
     }
 
-    /// The handle of an address.
+    /// The address handle for `ip`.
     pub fn ah(&mut self, now: u64, ip: IpAddr) -> AhId {
         if let Some(a) = self.ahs.iter().find(|a| a.0 == ip) {
             return a.1;
@@ -180,7 +179,7 @@ impl Peer {
         }
     }
 
-    /// Posts a piece of work. False: there is no room for it.
+    /// Posts a job. False: the queue is full.
     pub fn post(&mut self, now: u64, board: &mut Board, job: Job) -> bool {
         let side = if job.main { self.main } else { self.other };
         let ah = self.ah(now, job.dst.ip);
@@ -202,20 +201,20 @@ impl Peer {
             self.wrs.resize(k + 1, None);
         }
         if self.wrs[k].replace(board.jobs.len() as u32).is_some() {
-            board.fail(now, Oracle::Post, format!("{h:?} was given out twice"));
+            board.fail(now, Oracle::Post, format!("{h:?} was returned twice"));
         }
         board.jobs.push(job);
         true
     }
 
-    /// Destroys the queue pair for work with liars and makes it anew.
+    /// Destroys and recreates the queue pair for work with liars.
     pub fn other_renew(&mut self, now: u64, board: &mut Board) {
         self.engine.observer().steps = 0;
         if let Err(e) = self.engine.qp_destroy(Time(now), self.other.qpn) {
             return board.fail(now, Oracle::Post, format!("{:?}: {e:?}", self.other.qpn));
         }
         self.events(now, board);
-        // What had ended unpolled went with it.
+        // Completions not yet polled went with it.
         for slot in &mut self.wrs {
             if slot.is_some_and(|j| !board.jobs[j as usize].main) {
                 *slot = None;
@@ -241,7 +240,7 @@ impl Peer {
         }
     }
 
-    /// Hands a datagram to the engine and carries out what it answers.
+    /// Passes a datagram to the engine and executes the result.
     pub fn deliver(&mut self, now: u64, board: &mut Board, g: &Gram, more: bool) {
         let mut ack = core::mem::take(&mut self.ack);
         if let Ok((packet, start)) = wire::parse_checked(&g.bytes, &mut ack) {
@@ -262,15 +261,17 @@ impl Peer {
             let rx = self.engine.handle(Time(now), &meta, &packet);
             let taken = !matches!(rx, Rx::Dropped(_));
             if must_check && taken {
-                let what = format!("engine {} takes an unchecked packet: {packet:?}", self.id);
+                let what =
+                    format!("engine {} accepts a packet without checksum: {packet:?}", self.id);
                 board.fail(now, Oracle::Integrity, what);
             }
             if g.honest.is_none() && taken {
                 self.held_check(now, board);
             }
-            // Worlds with damage have one setting for all.
+            // Worlds with damage have one checksum setting for all members.
             if g.damaged && self.cfg.integrity == Integrity::On && taken {
-                let what = format!("engine {} takes a damaged packet: {rx:?}, {packet:?}", self.id);
+                let what =
+                    format!("engine {} accepts a damaged packet: {rx:?}, {packet:?}", self.id);
                 board.fail(now, Oracle::Integrity, what);
             }
             if let Rx::Place(place) = rx {
@@ -292,18 +293,18 @@ impl Peer {
         }
     }
 
-    /// What the engine has let its peers begin, now that a packet of a liar was taken.
+    /// Checks what the engine grants its peers, after it accepted a liar's packet.
     fn held_check(&self, now: u64, board: &mut Board) {
         let window = u32::from(self.cfg.window).max(64);
-        // A requester counts a read done before the last acknowledgment of it is in.
+        // A requester counts a read complete before the last acknowledgment arrives.
         let reads = 2 * u32::from(self.cfg.reads_per_context_max);
         for c in self.engine.context_stats() {
             if c.psns_ahead > window {
-                let what = format!("engine {} has let a peer beyond its window: {c:?}", self.id);
+                let what = format!("engine {} lets a peer exceed its window: {c:?}", self.id);
                 board.fail(now, Oracle::Window, what);
             }
             if c.reads_served > reads {
-                let what = format!("engine {} serves one peer more than its share: {c:?}", self.id);
+                let what = format!("engine {} serves more than one peer's share: {c:?}", self.id);
                 board.fail(now, Oracle::Limits, what);
             }
         }
@@ -328,18 +329,18 @@ impl Peer {
             Target::Region(key) => key == self.main.key,
             Target::Wr(_) => honest,
         };
-        // What a peer answers to a read is its own, true or not, but each byte must come once.
+        // A peer may answer a read with any bytes, but each byte must arrive once.
         if let (Target::Wr(_), Some(j), false) = (place.target, job, honest) {
             let placed = &mut board.jobs[j as usize].placed;
             let _ = placed.add(place.offset as u32, place.len);
             return;
         }
-        // Without a checksum the protocol cannot know damage from truth.
+        // Without a checksum the protocol cannot detect damage.
         if g.damaged {
             return;
         }
         if own && g.honest.is_none() {
-            let what = format!("engine {id} places what a liar sent: {place:?}");
+            let what = format!("engine {id} places a payload that a liar sent: {place:?}");
             return board.fail(now, Oracle::Bounds, what);
         }
         let Some(j) = job.filter(|_| honest && g.honest.is_some()) else { return };
@@ -360,8 +361,8 @@ impl Peer {
         }
     }
 
-    /// Lets the engine do all that it can now, and polls it dry. Returns whether any of its work
-    /// has ended.
+    /// Lets the engine do all it can now, and polls it until it is idle. Returns whether any of its
+    /// jobs ended.
     pub fn pump(&mut self, now: u64, board: &mut Board) -> bool {
         for round in 0.. {
             self.engine.observer().steps = 0;
@@ -370,7 +371,7 @@ impl Peer {
                 break;
             }
             if round > ROUNDS_MAX {
-                let what = format!("engine {} is busy without end at {now} ns", self.id);
+                let what = format!("engine {} does not become idle at {now} ns", self.id);
                 board.fail(now, Oracle::Loop, what);
                 break;
             }
@@ -397,8 +398,8 @@ impl Peer {
         self.completions(now, board)
     }
 
-    /// Timers that are due, as the device lets them fire: what has arrived since the oldest packet
-    /// that waits to be read did is not known yet.
+    /// Fires the timers that are due, as late as the device permits: packets that arrived since the
+    /// oldest unread one are not known yet.
     fn timers(&mut self, now: u64, due: Time) {
         if due > Time(now) {
             return;
@@ -422,7 +423,7 @@ impl Peer {
             any = true;
             let job = self.wrs.get_mut(h.0 as usize).and_then(Option::take);
             let Some(j) = job else {
-                let what = format!("engine {}: {c:?} for no request", self.id);
+                let what = format!("engine {}: {c:?} without a request", self.id);
                 board.fail(now, Oracle::Completion, what);
                 continue;
             };
@@ -432,7 +433,7 @@ impl Peer {
         any
     }
 
-    /// When it wants to be woken.
+    /// When the engine is to be woken.
     pub fn due(&self, now: u64) -> u64 {
         match self.engine.next_timeout() {
             Time::NEVER => u64::MAX,
@@ -464,7 +465,7 @@ impl TxSink for Emitter<'_> {
             match p.source {
                 Source::Wr(_) => {
                     let Some(j) = job else {
-                        let what = format!("engine {} sends for no request: {t:?}", self.id);
+                        let what = format!("engine {} sends without a request: {t:?}", self.id);
                         return self.board.fail(self.now, Oracle::Destroyed, what);
                     };
                     bytes.extend(bytes_of(j, &self.board.jobs[j as usize], p.offset, len));

@@ -1,4 +1,4 @@
-//! The account of requests: what has been placed, judged and counted.
+//! The ledger of requests: bytes placed, verdicts, counters.
 
 use crate::cover::Cover;
 use crate::ledger::{Ledger, NO_CREDIT, Oracle, Req, ReqState, Tally};
@@ -152,16 +152,16 @@ fn a_credit_is_held_until_the_work_is_done_or_ended() {
     both(|r| r.credit = Some(2), [false, false]);
     both(|r| r.credit = None, [false, false]);
     both(|r| r.credit = Some(NO_CREDIT), [false, false]);
-    // A read is done when its bytes are there, a write with immediate when that is delivered.
+    // A read is complete when its bytes are placed, a write with immediate when that is delivered.
     both(|r| assert!(r.placed.add(0, 10)), [false, true]);
     both(|r| assert!(r.placed.add(0, 9)), [true, true]);
     both(|r| r.delivered = 1, [true, false]);
     both(|r| r.region_gone = true, [false, true]);
-    // Not ready: the write tries again with its credit, the read gives it back meanwhile.
+    // RNR: the write keeps its credit until the retry, the read returns it.
     both(|r| r.verdicts = 1 << Verdict::Rnr as u16, [false, true]);
     both(|r| r.verdicts = 1 << Verdict::Ok as u16, [true, true]);
     both(|r| r.verdicts = 1 << Verdict::BadRkey as u16, [false, false]);
-    // With limited retries, one too many ends it.
+    // With limited retries, one RNR too many ends it.
     both(|r| (r.rnr_retry, r.rnr) = (2, 2), [true, true]);
     both(|r| (r.rnr_retry, r.rnr) = (2, 3), [false, false]);
     both(|r| (r.rnr_retry, r.rnr) = (7, 1000), [true, true]);
@@ -191,7 +191,7 @@ fn sums_leave_no_number_out() {
     let mut sum = one;
     sum.add(&one);
     sum.add(&Tally::default());
-    // As text, because a field that `add` forgets would be forgotten here as well.
+    // As text, because a field forgotten in `add` would be forgotten here as well.
     let text = format!("{sum:?}");
     let numbers: Vec<u64> =
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! What a responder must decide, rule by rule and in the order of the rules.
+//! The verdict that a responder must give, rule by rule and in the order of the rules.
 
 use crate::mirror::{Expected, Mirror, MrModel, QpModel};
 use srd_core::wire::{Backlog, Body, Flags, Header, Message, Packet, Rdma, ReadReq, Verdict};
@@ -30,7 +30,7 @@ fn qp(index: u16, kind: QpType, receives: &[(u32, u64, u32)]) -> QpModel {
 }
 
 /// An engine with two receives of 100 and 50 bytes, a region that may be read and written, and one
-/// peer that it knows.
+/// known peer.
 fn engine() -> Mirror {
     let region = MrModel {
         id: 0,
@@ -89,14 +89,14 @@ fn messages_need_a_queue_pair_a_key_and_a_receive() {
     for body in [Body::Send, |m| Body::SendImm(m, 3)] {
         decides(&m, body(to(0)), 100, Verdict::Ok);
         decides(&m, body(to(0)), 0, Verdict::Ok);
-        // The first receive counts, not the largest.
+        // The first receive is used, not the largest.
         decides(&m, body(to(0)), 101, Verdict::BadLength);
         decides(&m, body(to(1)), 1, Verdict::Rnr);
         decides(&m, body(to(9)), 1, Verdict::BadQpn);
-        // A queue pair of datagrams takes no reliable message.
+        // A UD queue pair accepts no reliable message.
         decides(&m, body(to(2)), 1, Verdict::BadQpn);
         decides(&m, body(Message { qkey: QKEY + 1, ..to(0) }), 1, Verdict::BadQkey);
-        // The number is looked at before the key, the key before the receives.
+        // The QPN is checked before the Q_Key, the Q_Key before the receives.
         decides(&m, body(Message { qkey: 0, ..to(9) }), 1, Verdict::BadQpn);
         decides(&m, body(Message { qkey: 0, ..to(1) }), 1, Verdict::BadQkey);
     }
@@ -144,7 +144,7 @@ fn writes_stay_within_their_region() {
         let want = if good { Verdict::Ok } else { Verdict::BadRkey };
         decides(&m, write(at), len, want);
     }
-    // Nothing is written, nothing is looked at.
+    // Nothing is written, so nothing is checked.
     decides(&m, write(u64::MAX), 0, Verdict::Ok);
     decides(&m, Body::Write(to(0), Rdma { rkey: RKEY + 1, raddr: 0 }), 0, Verdict::Ok);
     decides(&m, Body::Write(to(0), Rdma { rkey: RKEY + 1, raddr: REGION }), 1, Verdict::BadRkey);
@@ -196,7 +196,7 @@ fn reads_are_served_to_known_peers_if_at_all() {
     let open = Mirror { serves: (true, true, false), ..engine() };
     assert_eq!(strange(&open, write(REGION), 8), Some(Verdict::Ok));
     assert_eq!(strange(&open, read(8), 0), None);
-    // What is not offered is refused before the peer is looked for.
+    // Operations that are not offered are refused before the peer is looked up.
     let none = Mirror { serves: (false, false, true), ..engine() };
     assert_eq!(strange(&none, read(8), 0), Some(Verdict::FeatureMismatch));
     assert_eq!(strange(&none, write(REGION), 8), Some(Verdict::FeatureMismatch));
@@ -217,7 +217,7 @@ fn the_last_segment_of_a_write_with_immediate_needs_a_receive() {
     m.imm_bytes.insert(0, 40);
     decides(&m, imm(1, 80, REGION), 40, Verdict::Rnr);
     decides(&m, imm(0, 80, REGION), 40, Verdict::Ok);
-    // Where an immediate may come unasked, it needs a slot of the completion queue instead.
+    // An unsolicited immediate needs a slot of the completion queue instead of a receive.
     m.qp(Qpn(1)).unwrap().unsolicited = true;
     decides(&m, imm(1, 80, REGION), 40, Verdict::Ok);
     m.cq_depth = m.reserved();
@@ -234,7 +234,7 @@ fn an_immediate_alone_comes_after_all_its_bytes() {
     }
     decides(&m, imm(1, 80, REGION), 0, Verdict::Rnr);
     m.imm_bytes.remove(&0);
-    // One without any bytes is a message.
+    // A write with immediate of no bytes is judged like a message.
     decides(&m, imm(0, 0, REGION), 0, Verdict::Ok);
     decides(&m, imm(1, 0, REGION), 0, Verdict::Rnr);
 }
@@ -244,7 +244,7 @@ fn segments_of_what_was_given_up_belong_to_nobody() {
     let mut m = engine();
     m.cancelled.insert(0);
     decides(&m, imm(0, 80, REGION), 40, Verdict::NoRequest);
-    // A single packet carries its whole request: there is nothing to give up.
+    // A single packet carries the whole request: there is nothing to cancel.
     decides(&m, imm(0, 40, REGION), 40, Verdict::Ok);
     let other = m.verdict(PEER, &packet(imm(0, 80, REGION), 40), Some(1));
     assert_eq!(other, Some(Verdict::Ok), "another request");

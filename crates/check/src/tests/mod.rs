@@ -1,5 +1,5 @@
-//! Unit tests of the parts that oracles are made of: models of engines, accounts of packets, and
-//! the worlds themselves as data. An oracle that is wrong here blames the engine, or nobody.
+//! Unit tests of what the oracles are made of: models of engines, ledgers of packets, and worlds as
+//! data. An error here blames the engine wrongly, or hides its bugs.
 
 mod ledger;
 mod mirror;

@@ -1,4 +1,4 @@
-//! Choices of paths that are wrong, and those that only look so.
+//! Wrong choices of paths, and choices that only look wrong.
 
 use crate::recorder::Recorder;
 use srd_core::config::PathPolicy;
@@ -61,7 +61,7 @@ fn a_path_out_of_use_carries_nothing() {
         if let Some(wrong) = wrong {
             assert!(wrong.contains("psn 2") && wrong.contains("path 5"), "{wrong}");
         }
-        // It comes back by probes.
+        // The path returns after probes.
         let back = [path(5, "probing"), sent(1, 3, 5)];
         assert_eq!(tell(&mut r, &back), None, "{policy:?}");
     }
@@ -82,12 +82,12 @@ fn every_path_has_its_own_mark() {
 fn the_least_number_of_paths_stays_in_use() {
     let mut r = recorder(PathPolicy::Srd, 4, 2);
     assert_eq!(tell(&mut r, &[opened(1, PEER), path(0, "retired"), path(1, "retired")]), None);
-    // The same one twice is one.
+    // Retiring the same path twice counts once.
     assert_eq!(tell(&mut r, &[path(1, "retired")]), None);
     let wrong = tell(&mut r, &[path(2, "retired")]).unwrap();
     assert!(wrong.contains("1 paths") && wrong.contains("10.0.0.2"), "{wrong}");
     assert_eq!(tell(&mut r, &[]), None, "told once");
-    // Within one call one may go and another come back.
+    // Within one call one path may be retired and another one return.
     assert_eq!(tell(&mut r, &[path(3, "retired"), path(0, "live")]), None);
 }
 
@@ -104,7 +104,7 @@ fn what_was_lost_takes_another_path_if_there_is_one() {
         assert_eq!(tell(&mut r, &[opened(1, PEER), sent(1, 7, 0), lost(1, 7, 0)]), None);
         let wrong = tell(&mut r, &[sent(1, 7, 0)]);
         assert_eq!(wrong.is_some(), again, "{policy:?} of {paths}: {wrong:?}");
-        // Once sent again it may be anywhere.
+        // After its retransmission the packet may be on any path.
         assert_eq!(tell(&mut r, &[sent(1, 7, 0)]), None);
     }
 }
@@ -114,16 +114,16 @@ fn a_loss_is_of_one_packet_of_one_context() {
     let mut r = recorder(PathPolicy::Srd, 64, 1);
     assert_eq!(tell(&mut r, &[opened(1, PEER), opened(2, PEER), lost(1, 7, 3)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 8, 3), sent(2, 7, 3)]), None);
-    // It has arrived after all: nothing is sent again, and its number may be used anew.
+    // It has arrived after all: it is not retransmitted, and its number may be reused.
     assert_eq!(tell(&mut r, &[Event::Acked { ctx: 1, psn: 7 }, sent(1, 7, 3)]), None);
-    // The context ended before the packet was sent again.
+    // The context ended before the retransmission.
     assert_eq!(tell(&mut r, &[lost(1, 9, 3), closed(1, PEER), opened(1, PEER)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 9, 3)]), None);
 }
 
 #[test]
 fn a_choice_of_one_path_is_none() {
-    // Two paths, one of them retired: the lost packet must take the one that lost it.
+    // Two paths, one of them retired: the lost packet must take the path that lost it.
     let mut r = recorder(PathPolicy::Srd, 2, 1);
     let start = [opened(1, PEER), path(1, "retired"), sent(1, 7, 0), lost(1, 7, 0)];
     assert_eq!(tell(&mut r, &start), None);

@@ -1,4 +1,4 @@
-//! Many worlds: which of them are run, and what a mistake of a world comes to.
+//! Many worlds: which seeds are run, and how a failing world is reported.
 
 use crate::class::{Class, Classes};
 use crate::ledger::{Oracle, Tamper};
@@ -38,7 +38,7 @@ fn one_world_in_twenty_is_run_twice() {
 fn a_panic_is_a_broken_promise_and_not_the_end() {
     let mut s = Scenario::from_seed(1, Limits { classes: Classes::ORDINARY, ..Limits::NONE });
     assert_eq!(runner::check(&s, Options::default()).violation, None);
-    // An engine that cannot be made: the world panics.
+    // An invalid configuration: creating the engine panics.
     s.config.window = 0;
     let outcome = runner::check(&s, Options::default());
     assert_eq!(outcome.violation.map(|v| v.oracle), Some(Oracle::Panic));

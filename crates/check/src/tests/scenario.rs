@@ -1,4 +1,4 @@
-//! Worlds as data: what every one of them must be, whatever its seed.
+//! Worlds as data: properties of every world, whatever its seed.
 
 use crate::class::{Class, Classes};
 use crate::draw::Draw;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 1_500;
 
-/// Worlds of honest members, one after the other.
+/// Successive worlds of honest members.
 fn honest() -> impl Iterator<Item = Scenario> {
     let limits = Limits { classes: Classes::ORDINARY, ..Limits::NONE };
     (0..SEEDS).map(move |seed| Scenario::from_seed(seed, limits))
@@ -105,8 +105,8 @@ fn what_is_taken_away_changes_nothing_else() {
             assert_eq!(less.classes, whole.classes.without(c), "seed {seed}");
             assert_eq!((less.workload, less.hosts), (whole.workload, whole.hosts));
             assert_eq!(less.slots, whole.slots);
-            // The rest of the faults comes at its time. Some depend on the length of the phase,
-            // which narrow ways prolong, and on the sizes that they allow.
+            // Other faults have the same times. Some depend on the length of the phase, which
+            // narrow paths prolong, and on the permitted packet sizes.
             if c != Class::Mtu && c != Class::Overflow {
                 let of = |s: &Scenario, k: Class| s.planned[k as usize];
                 assert!(less.classes.iter().all(|k| of(&less, k) == of(&whole, k)), "{c:?}");

@@ -1,4 +1,4 @@
-//! What many runs come to, said in words.
+//! The text of a summary.
 
 use crate::class::{Class, Classes};
 use crate::ledger::{Oracle, Tally, Violation};

@@ -1,4 +1,4 @@
-//! Captures of what happened: packets that other programs can read.
+//! Captures that other programs can read.
 
 use crate::packet::{Content, Datagram, Owner, endpoint_of, ip_of};
 use crate::trace::Trace;
@@ -40,7 +40,7 @@ fn headers_are_those_of_udp_over_ipv4() {
     assert_eq!((&p[12..16], &p[16..20]), (&[10, 0, 0, 1][..], &[10, 0, 0, 2][..]));
     assert_eq!((be16(&p, 20), be16(&p, 22)), (49_999, PORT_BASE_DEFAULT + 3));
     assert_eq!(be16(&p, 24), 8 + 4 + 6);
-    // The sum of a header with its checksum is all ones.
+    // The one's complement sum of a header with its checksum is all ones.
     let sum: u32 = p[..20].chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
     assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF);
 }

@@ -53,7 +53,7 @@ fn the_fault_checker_runs_as_a_command() {
     let s = Scratch::new("check");
     let capture = s.path("w.pcapng");
     let one = run(&["check", "--seed", "7", "--trace", "--pcap", &capture]).ok().stdout;
-    assert!(one.contains("engine 0") && one.contains("packets are in"), "{one}");
+    assert!(one.contains("engine 0") && one.contains("packets written to"), "{one}");
     assert!(std::fs::metadata(&capture).unwrap().len() > 1000);
     run(&["check", "--corpus", "/no/such/file"]).fails(1, "cannot read /no/such/file");
 }

@@ -1,14 +1,14 @@
-//! `aimd`: a window as TCP's. It doubles per round trip until the first loss, then grows by one
+//! `aimd`: a window as in TCP. It doubles per round trip until the first loss, then grows by one
 //! packet per round trip and halves in each round trip with a loss.
 
 use super::Policy;
 use srd_fabric::Ps;
 
-/// Packets of the first window (RFC 6928).
+/// Initial window in packets (RFC 6928).
 const FIRST: f64 = 10.0;
-/// Least window after a loss (RFC 5681).
+/// Minimum window after a loss (RFC 5681).
 const LEAST: f64 = 2.0;
-/// Duplicates that mean a loss, as the slides and RFC 5681 have it.
+/// Duplicates that indicate a loss (the slides, RFC 5681).
 const DUPLICATES: u32 = 3;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Aimd {
     window: f64,
     threshold: f64,
     duplicates: u32,
-    /// Until then, losses are of the round trip that has halved the window.
+    /// Losses before this time belong to the round trip that has already halved the window.
     quiet_until: Ps,
 }
 
@@ -42,7 +42,7 @@ impl Policy for Aimd {
     }
 
     fn duplicate(&mut self, now: Ps) -> bool {
-        // What was under way when the window was halved still sends them.
+        // Packets that were in flight when the window was halved still cause duplicates.
         if now < self.quiet_until {
             return false;
         }

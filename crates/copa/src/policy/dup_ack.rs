@@ -1,29 +1,31 @@
-//! `dup-ack`: the receiver's duplicates say that its ring is above its threshold.
+//! `dup-ack`: duplicates report that the receiver's ring is above its threshold.
 
 use super::Policy;
 use srd_fabric::Ps;
 
-/// Answers meet other packets in queues: a quarter more than the last interval is still the same.
+/// Queues delay answers: an interval up to a quarter longer than the last one counts as equal.
 const SETTLE_QUARTERS: Ps = 5;
 
-/// A duplicate stops it, a new acknowledgment starts it.
+/// A duplicate stops the sender, an acknowledgment of new data resumes it.
 ///
-/// While packets come at a full ring, each of them sends a duplicate, and each one that is written
-/// lets another sink, which sends a new acknowledgment: the sender hears both in turn. A start
-/// lasts until the next duplicate. If that comes within the time of a packet, the sender sends one
-/// for each that sinks; if it comes later, it sends two, and the ring fills up whatever its size:
-/// the phase of two clocks decides (measured in `docs/copa.md`). So a start waits for as long as
+/// While the ring is above its threshold, each arriving packet causes a duplicate, and each packet
+/// written to memory lets another fall to the threshold, which causes an acknowledgment of new
+/// data: the sender receives both alternately. If the next duplicate comes within the time of one
+/// packet, the sender sends one packet for each one drained; if it comes later, it sends two, and
+/// the ring fills up whatever its size. Which one happens depends on the phase of two clocks
+/// (measured in `docs/copa.md`). Therefore a resumption waits for the arrival interval of two
+/// packets, and a duplicate within that time cancels it.
 /// two of its packets were apart as they came, and a duplicate within that time takes it back.
 #[derive(Debug)]
 pub(crate) struct StopGo {
-    /// A start waits for the next duplicate.
+    /// A resumption is waiting for a possible duplicate.
     settles: bool,
     /// Longest wait.
     rtt_ps: Ps,
-    /// When a packet was last answered for the first time, and how long after the one before.
+    /// When a packet was last answered for the first time, and the interval to the one before.
     answered_at: Ps,
     interval_ps: Ps,
-    /// From then on it may send; [`Ps::MAX`]: it is stopped.
+    /// The sender may send from this time on; [`Ps::MAX`]: it is stopped.
     go_at: Ps,
 }
 
@@ -57,8 +59,8 @@ impl Policy for StopGo {
     }
 }
 
-/// After a duplicate it sends one packet per packet newly acknowledged, until a round trip has
-/// passed without a duplicate.
+/// After a duplicate the sender sends one packet per newly acknowledged packet, until a round trip
+/// has passed without a duplicate.
 #[derive(Debug)]
 pub(crate) struct Clocked {
     rtt_ps: Ps,

@@ -1,4 +1,4 @@
-//! What lets a sender send.
+//! Policies that bound a sender's packets in flight.
 
 mod aimd;
 mod dup_ack;
@@ -13,30 +13,30 @@ pub(crate) use dup_ack::{Clocked, StopGo};
 pub(crate) use stream::Streaming;
 pub(crate) use window::Window;
 
-/// The policy of one stream at its sender.
+/// The policy of one stream's sender.
 pub(crate) trait Policy: std::fmt::Debug {
-    /// Whether a packet may leave, with so many unacknowledged and not lost.
+    /// Whether a packet may leave; `in_flight` = packets unacknowledged and not lost.
     fn allows(&self, now: Ps, in_flight: u64) -> bool;
-    /// A packet leaves.
+    /// A packet is transmitted.
     fn sent(&mut self, _now: Ps) {}
-    /// A packet is answered for the first time: it has arrived.
+    /// A packet is answered for the first time, so it has arrived.
     fn answered(&mut self, _now: Ps) {}
-    /// So many packets are newly acknowledged.
+    /// `packets` packets are newly acknowledged.
     fn acked(&mut self, _now: Ps, _packets: u64) {}
-    /// An acknowledgment told of nothing new. True: that means that the oldest packet is lost.
+    /// A duplicate acknowledgment. Returns true if it means that the oldest packet is lost.
     fn duplicate(&mut self, _now: Ps) -> bool {
         false
     }
-    /// Packets were lost; `rtt_ps` = the latest round trip.
+    /// Packets were lost; `rtt_ps` = the latest RTT sample.
     fn lost(&mut self, _now: Ps, _rtt_ps: Ps) {}
-    /// Nothing was heard for long.
+    /// The timeout expired.
     fn timed_out(&mut self) {}
-    /// When it may allow what it does not now, by time alone.
+    /// When time alone will permit a packet that is not permitted now.
     fn wakes_at(&self, _now: Ps) -> Option<Ps> {
         None
     }
-    /// Packets sent after one that is not acknowledged which, acknowledged, mean that it is lost;
-    /// `None`: receivers say what is lost.
+    /// Reordering threshold: a packet is lost once this many later transmissions are acknowledged;
+    /// `None`: receivers report losses with NACKs.
     fn reordering(&self) -> Option<u64> {
         None
     }

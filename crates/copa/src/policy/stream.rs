@@ -1,4 +1,4 @@
-//! `stream`: as fast as the link takes packets.
+//! `stream`: no bound; packets leave at the rate of the link.
 
 use super::Policy;
 use srd_fabric::Ps;

@@ -1,4 +1,4 @@
-//! `window`: so many packets unacknowledged.
+//! `window`: a fixed number of unacknowledged packets.
 
 use super::Policy;
 use srd_fabric::Ps;

@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel lays them out.
+//! Socket addresses in the kernel's layout.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -17,7 +17,7 @@ impl SockAddr {
     /// Room for any address.
     pub const EMPTY: Self = Self { bytes: [0; BYTES_MAX], len: BYTES_MAX as u32 };
 
-    /// The kernel's form of `addr`.
+    /// `addr` in the kernel's layout.
     pub fn new(addr: SocketAddr) -> Self {
         let mut bytes = [0; BYTES_MAX];
         bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
@@ -37,7 +37,7 @@ impl SockAddr {
         Self { bytes, len }
     }
 
-    /// The address, if it is one of IP.
+    /// The address, if it is an IP address.
     pub fn get(&self) -> Option<SocketAddr> {
         let b = &self.bytes;
         let family = i32::from(u16::from_ne_bytes([b[0], b[1]]));
@@ -49,7 +49,7 @@ impl SockAddr {
         if family == libc::AF_INET6 && self.len as usize == BYTES_MAX {
             let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&b[8..24]).ok()?);
             let scope = u32::from_ne_bytes([b[24], b[25], b[26], b[27]]);
-            // The flow label that a packet arrived with is no part of the peer's address.
+            // The flow label of a received packet is not part of the peer's address.
             return Some(SocketAddrV6::new(ip, port, 0, scope).into());
         }
         None
@@ -60,17 +60,17 @@ impl SockAddr {
         self.len
     }
 
-    /// Tells how many bytes the kernel has written.
+    /// Sets how many bytes the kernel has written.
     pub fn len_set(&mut self, len: u32) {
         self.len = len.min(BYTES_MAX as u32);
     }
 
-    /// Where the bytes start.
+    /// Pointer to the bytes.
     pub const fn as_ptr(&self) -> *const u8 {
         self.bytes.as_ptr()
     }
 
-    /// Where the bytes start, to be written: [`BYTES_MAX`] of them.
+    /// Pointer to the bytes for writing: [`BYTES_MAX`] of them.
     pub const fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }

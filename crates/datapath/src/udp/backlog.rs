@@ -1,4 +1,4 @@
-//! Messages that the kernel would not take: copied, kept in order, sent as soon as it will.
+//! Messages that the kernel refused for now: copied, kept in order, and sent as soon as possible.
 
 use super::{
     ring::SendRing,
@@ -11,17 +11,17 @@ use std::collections::VecDeque;
 /// Buffers kept for reuse; more are freed.
 const POOL_BUFFERS_MAX: usize = 256;
 
-/// One message, or what is left of it.
+/// One message, or its unsent rest.
 struct Waiting {
     path: u8,
     dst: SocketAddr,
     segment_len: usize,
     bytes: Vec<u8>,
-    /// Bytes of it that are sent.
+    /// Bytes sent so far.
     sent: usize,
     /// Send its datagrams one by one.
     split: bool,
-    /// It was split because of an error that may mean "no segmentation at all".
+    /// It was split because of an error that may mean that segmentation is not supported.
     suspect: bool,
 }
 
@@ -31,16 +31,16 @@ impl Waiting {
     }
 }
 
-/// See the module. Holds at most one batch, because nothing is pushed while it is not empty.
+/// The backlog. It holds at most one batch, since nothing is pushed while it is not empty.
 pub struct Backlog {
     waiting: VecDeque<Waiting>,
     pool: Vec<Vec<u8>>,
     ring: SendRing,
-    /// Segmented sends are allowed, and no device has refused them.
+    /// Segmentation is permitted, and no device has refused it.
     segments: bool,
     /// Paths whose socket was full at the last attempt.
     full: [u64; 4],
-    /// The kernel lacked memory at the last attempt: no descriptor tells when that is over.
+    /// The kernel lacked memory at the last attempt; no descriptor reports when that ends.
     nobufs: bool,
 }
 
@@ -52,12 +52,12 @@ impl Backlog {
         Self { waiting, pool, ring, segments, full: [0; 4], nobufs: false }
     }
 
-    /// Whether nothing waits.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Datagrams that wait.
+    /// Datagrams in it.
     pub fn packets(&self) -> usize {
         self.waiting.iter().map(Waiting::packets).sum()
     }
@@ -67,12 +67,12 @@ impl Backlog {
         self.segments
     }
 
-    /// Whether no socket will tell when to try again.
+    /// Whether no socket will report when to retry.
     pub fn timed(&self) -> bool {
         self.nobufs
     }
 
-    /// Paths whose sockets will tell when to try again.
+    /// Paths whose sockets will report when to retry.
     pub fn full_paths(&self) -> impl Iterator<Item = u8> {
         (0..=u8::MAX).filter(|&path| self.is_full(path))
     }
@@ -81,7 +81,7 @@ impl Backlog {
         self.full[usize::from(path >> 6)] & (1 << (path & 63)) != 0
     }
 
-    /// Notes that `path` took nothing because of `errno`.
+    /// Records that `path` accepted nothing because of `errno`.
     pub fn blocked(&mut self, path: u8, errno: i32) {
         if errno == libc::EAGAIN {
             self.full[usize::from(path >> 6)] |= 1 << (path & 63);
@@ -107,14 +107,14 @@ impl Backlog {
         });
     }
 
-    /// The message pushed last is to be sent as single datagrams, because of `errno`.
+    /// Splits the last message into single datagrams, because of `errno`.
     pub fn last_split(&mut self, errno: i32, counters: &mut Counters) {
         if let Some(last) = self.waiting.back_mut() {
             last.refused(errno, &mut self.segments, counters);
         }
     }
 
-    /// Sends what the kernel takes. A path that is full is passed over until the next drain.
+    /// Sends what the kernel accepts. A full path is skipped until the next drain.
     pub fn drain<K: Kernel>(&mut self, k: &mut K, counters: &mut Counters, report: &mut TxReport) {
         (self.full, self.nobufs) = ([0; 4], false);
         let mut waiting = mem::take(&mut self.waiting);
@@ -133,7 +133,7 @@ impl Backlog {
         self.waiting = waiting;
     }
 
-    /// Sends one message; false when it must wait.
+    /// Sends one message; false if it must wait.
     fn message_send<K: Kernel>(
         &mut self,
         m: &mut Waiting,
@@ -186,8 +186,8 @@ impl Backlog {
 }
 
 impl Waiting {
-    /// Segmentation was refused. EIO is final: the device cannot do it. After others, single
-    /// datagrams must get through before segmentation is given up, since the MTU may be the cause.
+    /// Segmentation was refused. EIO is final: the device does not support it. After other errors,
+    /// which a small MTU may cause, it is given up only if single datagrams are accepted.
     fn refused(&mut self, errno: i32, segments: &mut bool, counters: &mut Counters) {
         counters.tx_gso_refused += 1;
         self.split = true;

@@ -1,37 +1,37 @@
-//! What can be chosen about the sockets, and what can go wrong when they are opened.
+//! Configuration of the sockets, and errors of opening them.
 
 use core::{net::IpAddr, time::Duration};
 use std::{error::Error, fmt, io};
 
-/// First UDP port of the 256 that the engines of a host share, unless told otherwise.
+/// Default first UDP port of the 256 that the engines of a host share.
 pub const PORT_BASE_DEFAULT: u16 = 18_700;
 /// Most paths of one datapath: a path number is one byte.
 pub const PATHS_MAX: usize = 256;
-/// Most segments that a kernel takes in one segmented send: 64 before Linux 6.9, 128 since.
+/// Most segments of one segmented send that a kernel accepts: 64 before Linux 6.9, 128 since.
 pub const SEGMENTS_MAX: usize = 64;
 
-/// How to open a [`UdpDatapath`](super::UdpDatapath).
+/// Configuration of a [`UdpDatapath`](super::UdpDatapath).
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Address of this host that peers use; one address, not "any".
+    /// Address of this host that peers use; a single address, not "any".
     pub ip: IpAddr,
     /// Interface number for a link-local IPv6 address (`fe80::`), 0 otherwise.
     pub scope_id: u32,
-    /// Receive at this port plus the slot.
+    /// The receive port is this plus the slot.
     pub port_base: u16,
-    /// Slot of the engine; `None` = the first that is free. Binding decides, so that two engines
-    /// never get the same one.
+    /// Slot of the engine; `None` = the first free one. The kernel's bind decides, so that two
+    /// engines never get the same slot.
     pub slot: Option<u8>,
     /// Source ports, 1 to [`PATHS_MAX`].
     pub paths: usize,
     /// MTU to use in bytes, IP header included; `None` = the interface's. Larger ones are refused.
     pub link_mtu: Option<u32>,
     /// Send buffer of each path's socket in bytes (the kernel doubles it). Small, so that a slow
-    /// link pushes back instead of hiding a long queue in this host.
+    /// link causes backpressure instead of a long queue in this host.
     pub sndbuf_bytes_per_path: usize,
-    /// Receive buffer wished for in bytes (the kernel doubles it).
+    /// Requested receive buffer in bytes (the kernel doubles it).
     pub rcvbuf_bytes: usize,
-    /// Let the kernel cut messages into packets (GSO) and merge received ones (GRO).
+    /// Use segmentation (GSO) for sends and merging (GRO) for receives.
     pub gso: bool,
     /// Packets per segmented send, 1 to [`SEGMENTS_MAX`].
     pub gso_segments_max: usize,
@@ -66,10 +66,10 @@ impl UdpConfig {
         }
     }
 
-    /// Checks the bounds named at the fields.
+    /// Checks the bounds given at the fields.
     ///
     /// # Errors
-    /// [`OpenError::Config`] tells which field and what it may be.
+    /// [`OpenError::Config`] names the field and its bounds.
     pub fn validate(&self) -> Result<(), OpenError> {
         let bad = |what| Err(OpenError::Config(what));
         if self.ip.is_unspecified() || self.ip.is_multicast() {
@@ -94,7 +94,7 @@ impl UdpConfig {
     }
 }
 
-/// Why a datapath could not be opened.
+/// Why opening a datapath failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -104,7 +104,7 @@ pub enum OpenError {
     Address {
         /// The address.
         ip: IpAddr,
-        /// What the system says, with the addresses there are.
+        /// The system's error, with the list of local addresses.
         error: io::Error,
     },
     /// The slot is taken.

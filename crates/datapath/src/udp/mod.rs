@@ -35,7 +35,7 @@ use std::{
 };
 use tx::{TxLimits, TxQueue};
 
-/// Longest sleep while the kernel lacks memory: nothing tells when it has some again.
+/// Longest sleep while the kernel lacks memory: no event reports when that ends.
 const NOBUFS_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// A [`Datapath`] over UDP sockets.
@@ -55,7 +55,7 @@ pub struct UdpDatapath {
 
 impl UdpDatapath {
     /// Opens the sockets.
-    ///
+    /// See [`OpenError`]; each error says what to change.
     /// # Errors
     /// See [`OpenError`]; each says what to change.
     pub fn open(config: UdpConfig) -> Result<Self, OpenError> {
@@ -85,7 +85,7 @@ impl UdpDatapath {
         })
     }
 
-    /// Slot of the engine: port less port base.
+    /// Slot of the engine: receive port minus port base.
     pub fn slot(&self) -> u8 {
         (self.local.port() - self.config.port_base) as u8
     }
@@ -95,12 +95,12 @@ impl UdpDatapath {
         self.link_mtu
     }
 
-    /// Bytes that the receive buffer may hold, the kernel's overhead per packet included.
+    /// Size of the receive buffer in bytes, including the kernel's overhead per packet.
     pub fn rcvbuf_bytes(&self) -> usize {
         socket::rcvbuf_get(&self.receive)
     }
 
-    /// What to tell the user if the receive buffer is smaller than wished.
+    /// Warning for the user if the receive buffer is smaller than requested.
     pub fn rcvbuf_warning(&self) -> Option<String> {
         rcvbuf_warning(self.config.rcvbuf_bytes, self.rcvbuf_bytes())
     }
@@ -117,7 +117,7 @@ impl UdpDatapath {
     }
 }
 
-/// The MTU wished for if it fits, or else that of the interface.
+/// The requested MTU if it fits, else the interface's.
 fn link_mtu_choose(config: &UdpConfig) -> Result<u32, OpenError> {
     let link = route::mtu_of_interface(config.ip)
         .map_err(|error| OpenError::Address { ip: config.ip, error })?;
@@ -125,7 +125,7 @@ fn link_mtu_choose(config: &UdpConfig) -> Result<u32, OpenError> {
     if mtu > link {
         return Err(OpenError::MtuTooLarge { wished: mtu, link });
     }
-    // RFC 791, RFC 8200: what every link must carry.
+    // RFC 791, RFC 8200: the minimum of every link.
     if mtu < if config.ip.is_ipv4() { 576 } else { 1280 } {
         return Err(OpenError::MtuTooSmall { mtu });
     }

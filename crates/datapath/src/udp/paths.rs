@@ -1,8 +1,8 @@
-//! The sockets that packets leave from, one per path.
+//! The sockets that send packets, one per path.
 //!
-//! A path serves all peers, but when it has served only one of them for a while its socket is
+//! A path serves all peers, but when it has sent to only one of them for a while, its socket is
 //! connected to that peer: the kernel then keeps the route, which saves about 125 ns per message
-//! (measured on Linux 6.18). Other peers are reached all the same, by giving their address.
+//! (measured on Linux 6.18). Other peers are still reached by giving their address.
 
 use super::{
     config::{OpenError, UdpConfig},
@@ -14,15 +14,15 @@ use crate::route;
 use core::net::{IpAddr, SocketAddr};
 use std::{net::UdpSocket, os::fd::AsFd};
 
-/// System calls to one peer in a row before a socket is connected to it: connecting takes about
-/// as long as ten of them save.
+/// Consecutive system calls to one peer before a socket is connected to it: connecting takes about
+/// as long as ten such calls save.
 const STREAK_MIN: u32 = 32;
 
 struct PathSocket {
     socket: UdpSocket,
     port: u16,
     connected: Option<SocketAddr>,
-    /// The peer of the last messages, and for how many calls it has been the only one.
+    /// The last destination, and the number of consecutive calls to it.
     peer: Option<SocketAddr>,
     streak: u32,
 }
@@ -62,7 +62,7 @@ impl PathSockets {
 }
 
 impl PathSocket {
-    /// Notes the destination of a batch, and connects the socket once that pays.
+    /// Records the destination of a batch, and connects the socket when that pays.
     fn follow(&mut self, first: SocketAddr, last: SocketAddr) {
         if self.connected == Some(first) || self.peer != Some(first) || first != last {
             (self.peer, self.streak) = (Some(last), 0);
@@ -85,9 +85,9 @@ impl Kernel for PathSockets {
         }
         let result = ring.send(path.socket.as_fd(), from, path.connected);
         match result {
-            // A connected socket reports an ICMP message about earlier packets ("port unreachable",
-            // "fragmentation needed", which anybody can forge) once, and sends nothing then. What
-            // the local link refuses, it refuses again.
+            // A connected socket reports an ICMP error of earlier packets ("port unreachable",
+            // "fragmentation needed", which can be forged) once and sends nothing then. Errors of
+            // the local link occur again.
             Err(libc::ECONNREFUSED | libc::EMSGSIZE) if path.connected.is_some() => {
                 ring.send(path.socket.as_fd(), from, path.connected)
             }

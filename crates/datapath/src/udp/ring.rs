@@ -23,20 +23,20 @@ const _: () = {
     assert!(align_of::<Part>() == align_of::<libc::iovec>());
 };
 
-/// Messages to send from one socket: each is one datagram, or several of one size back to back.
+/// Messages to send from one socket: each is one datagram, or several datagrams of equal size.
 #[derive(Default)]
 pub struct SendRing {
     parts: Vec<Part>,
     messages: Vec<Message>,
-    /// The part pushed last belongs to an arena and is the last message's.
+    /// The last part belongs to an arena and to the last message.
     arena_tail: bool,
 }
 
 /// One message of a [`SendRing`].
 pub struct Message {
-    /// Where to.
+    /// Destination.
     pub dst: SocketAddr,
-    /// Datagrams in it.
+    /// Number of datagrams.
     pub packets: usize,
     /// Bytes in it.
     pub bytes: usize,
@@ -54,7 +54,7 @@ impl SendRing {
         Self { parts, messages, arena_tail: false }
     }
 
-    /// Forgets all messages.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         self.parts.clear();
         self.messages.clear();
@@ -75,7 +75,7 @@ impl SendRing {
         });
     }
 
-    /// Counts `packets` datagrams of `bytes` bytes together to the last message; their parts are
+    /// Adds `packets` datagrams of `bytes` bytes in total to the last message; their parts are
     /// pushed before or after this.
     pub fn packets_add(&mut self, packets: usize, bytes: usize) {
         if let Some(message) = self.messages.last_mut() {
@@ -92,8 +92,8 @@ impl SendRing {
         }
     }
 
-    /// Appends `part` of an arena to the last message. Where it follows the part before it at once,
-    /// the two become one: the kernel copies a long part much faster than several short ones.
+    /// Appends `part` of an arena to the last message. An adjacent part is merged with the previous
+    /// one: the kernel copies a long part much faster than several short ones.
     pub fn arena_part_push(&mut self, part: Part) {
         let last = self.parts.last_mut().filter(|_| self.arena_tail);
         if !last.is_some_and(|last| last.extend(&part)) {
@@ -119,9 +119,9 @@ impl SendRing {
         &self.parts[self.messages[index].parts_at..end]
     }
 
-    /// Sends messages from the one at `from` on, at most [`MESSAGES_MAX`]. Returns how many the
-    /// kernel took (at least one), or the error number for the first. Messages to `connected`, the
-    /// address that the socket is connected to, go without address.
+    /// Sends messages from index `from` on, at most [`MESSAGES_MAX`]. Returns how many the kernel
+    /// accepted (at least one), or the error number of the first. Messages to `connected`, the
+    /// socket's connected address, are sent without an address.
     pub fn send(
         &self,
         fd: BorrowedFd<'_>,
@@ -132,11 +132,11 @@ impl SendRing {
         if self.messages.len() - from == 1 {
             let header = self.header(from, connected);
             if let ([part], true) = (self.parts_of(from), header.msg_control.is_null()) {
-                // A lone short datagram: what the kernel need not read from a header and a list of
-                // parts makes this call some 50 ns cheaper.
+                // A single short datagram: without a header and a list of parts the call takes some
+                // 50 ns less.
                 let (at, len) = (part.as_ptr(), part.len());
-                // SAFETY: as below; the part's `len` bytes are readable by the promise of
-                // `Part::new`, and the address is null or `self`'s, of the length given.
+                // SAFETY: as below; the part's `len` bytes are readable by the contract of
+                // `Part::new`, and the address is null or `self`'s, of the given length.
                 let rc = unsafe {
                     let (name, name_len) = (header.msg_name, header.msg_namelen);
                     libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), at, len, flags, name, name_len)
@@ -156,7 +156,7 @@ impl SendRing {
         }
         // SAFETY: the first `count` headers are initialised. They point to addresses, controls and
         // parts of `self`, which the kernel only reads here; a Part has the layout of an iovec
-        // (`repr(C)`, pointer then length), and its bytes are readable by the promise of
+        // (`repr(C)`, pointer then length), and its bytes are readable by the contract of
         // `Part::new`.
         let rc = unsafe {
             libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags)
@@ -197,7 +197,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Asks for a message to be received into this slot and the buffer of `iovec`.
+    /// Prepares to receive a message into this slot and the buffer of `iovec`.
     fn header(&mut self, iovec: &mut libc::iovec) -> libc::msghdr {
         // SAFETY: an all-zero msghdr is a valid value of that plain struct.
         let mut h: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -210,7 +210,7 @@ impl Slot {
         h
     }
 
-    /// Notes what the kernel has written.
+    /// Reads the lengths written by the kernel.
     fn take(&mut self, header: &libc::msghdr, len: usize) {
         self.addr.len_set(header.msg_namelen);
         self.control_len = header.msg_controllen.min(ReceiveControl::BYTES);
@@ -225,7 +225,7 @@ fn iovec_of(buffer: &mut [u8]) -> libc::iovec {
 
 /// One received message.
 pub struct RecvMessage<'a> {
-    /// Where from, if that is an IP address.
+    /// Source, if it is an IP address.
     pub src: Option<SocketAddr>,
     /// The datagram, or several merged.
     pub bytes: &'a [u8],
@@ -236,7 +236,8 @@ pub struct RecvMessage<'a> {
 }
 
 impl RecvRing {
-    /// Buffers for `messages` messages, at most [`MESSAGES_MAX`]. Memory is touched when used.
+    /// Buffers for `messages` messages, at most [`MESSAGES_MAX`]. Memory is first touched when
+    /// used.
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MESSAGES_MAX);
         let slot = || Slot {
@@ -290,7 +291,7 @@ impl RecvRing {
         Ok(rc as usize)
     }
 
-    /// The same for one message: while spinning on an empty socket, this is the cheaper call.
+    /// Receives one message: the cheaper call while polling an empty socket.
     fn receive_one(&mut self, fd: BorrowedFd<'_>) -> Result<usize, i32> {
         let mut iovec = iovec_of(&mut self.buffers[..BUFFER_BYTES]);
         let mut header = self.slots[0].header(&mut iovec);

@@ -1,30 +1,30 @@
-//! Receives a batch, splits what the kernel has merged, hands the datagrams on.
+//! Receives a batch, splits merged datagrams and passes them on.
 
 use super::{control::Received, ring::RecvRing};
 use crate::{Counters, RxDatagram, RxReport, sys};
 use std::{io, os::fd::BorrowedFd};
 
-/// Datagrams and bytes to aim at in one batch: enough to make the system call cheap, few enough to
-/// be acknowledged in time, and to be still in the cache when they are copied.
+/// Target size of a batch in datagrams and bytes: enough to amortize the system call, few enough to
+/// be acknowledged in time and to be still in the cache when they are copied.
 const BATCH_DATAGRAMS: usize = 64;
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Longer waits are a clock that was set, not a wait.
+/// A longer waiting time means that the clock was set.
 const WAIT_NS_MAX: u64 = 10_000_000_000;
 
-/// Messages to ask for after a batch of `count` with so many datagrams and bytes.
+/// Messages to request after a batch of `count` messages with this many datagrams and bytes.
 fn want_next(count: usize, datagrams: usize, bytes: usize) -> usize {
     let by_datagrams = BATCH_DATAGRAMS * count / datagrams.max(1);
     let by_bytes = BATCH_BYTES * count / bytes.max(1);
     (2 * count + 1).min(by_datagrams.min(by_bytes).max(1))
 }
 
-/// Receive buffers and what has to be remembered between batches.
+/// Receive buffers and state kept between batches.
 pub struct RxQueue {
     ring: RecvRing,
     told: Vec<Received>,
-    /// Messages to ask for next. Grows while batches come back full, up to what a batch is to be: a
-    /// lone packet then costs no second, empty look at the socket.
+    /// Messages to request next. Grows while batches come back full, up to the target size: a
+    /// single packet then costs no second poll of the socket.
     want: usize,
     drops: u32,
 }
@@ -47,7 +47,8 @@ impl RxQueue {
         let asked = self.want;
         let count = match self.ring.receive(fd, asked) {
             Ok(count) => count,
-            // An error that an earlier packet caused (ICMP) does not mean that nothing waits here.
+            // An error caused by an earlier packet (ICMP) does not mean that no datagram is
+            // waiting.
             Err(libc::EAGAIN | libc::EINTR | libc::ECONNREFUSED | libc::ENOMEM | libc::ENOBUFS) => {
                 0
             }
@@ -67,7 +68,7 @@ impl RxQueue {
             let segment_len = told.segment_len.unwrap_or(usize::MAX);
             let mut rest = message.bytes;
             let waited_ns = told.arrived_ns.map_or(0, |at| taken_ns.saturating_sub(at));
-            // If the clock was set meanwhile, the wait is unknown.
+            // If the clock was set meanwhile, the waiting time is unknown.
             let waited_ns = if waited_ns < WAIT_NS_MAX { waited_ns } else { 0 };
             loop {
                 let (bytes, after) = rest.split_at(rest.len().min(segment_len));

@@ -1,11 +1,11 @@
-//! Opens the sockets and sets what they need.
+//! Opens and configures the sockets.
 
 use super::config::{OpenError, UdpConfig};
 use crate::sys;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::{fs, io, net::UdpSocket, os::fd::AsFd};
 
-/// ECT(0): "this transport understands congestion marks" (RFC 3168).
+/// ECT(0): the transport is ECN-capable (RFC 3168).
 const ECN_ECT0: i32 = 2;
 
 /// The address `config.ip` with a port.
@@ -48,9 +48,9 @@ fn receive_setup(socket: UdpSocket, config: &UdpConfig) -> Result<UdpSocket, Ope
     sys::option_set(fd, level, ecn, 1).map_err(OpenError::system("receive congestion marks"))?;
     sys::option_set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
         .map_err(OpenError::system("receive drop counts"))?;
-    // Without stamps, waiting in the socket counts as delay of the network.
+    // Without stamps, waiting in the socket would count as network delay.
     let _ = sys::option_set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
-    // Kernels without these do without: nothing is merged, nothing is polled.
+    // Optional: kernels without these options neither merge nor busy-poll.
     if config.gso {
         let _ = sys::option_set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     }
@@ -61,7 +61,7 @@ fn receive_setup(socket: UdpSocket, config: &UdpConfig) -> Result<UdpSocket, Ope
     Ok(socket)
 }
 
-/// Past the system's limit if we may, else up to it.
+/// Above the system's limit if permitted, else up to it.
 fn rcvbuf_set(socket: &UdpSocket, bytes: usize) -> Result<(), OpenError> {
     // The kernel doubles the number and keeps it in an int.
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
@@ -70,7 +70,7 @@ fn rcvbuf_set(socket: &UdpSocket, bytes: usize) -> Result<(), OpenError> {
         .map_err(OpenError::system("set the receive buffer"))
 }
 
-/// Bytes that the receive buffer may hold, with the kernel's own overhead per packet.
+/// Size of the receive buffer in bytes, including the kernel's overhead per packet.
 pub fn rcvbuf_get(socket: &UdpSocket) -> usize {
     sys::option_get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)
         .ok()
@@ -85,12 +85,12 @@ pub fn path_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
     let fd = socket.as_fd();
     socket.set_nonblocking(true).map_err(OpenError::system("make a path's socket non-blocking"))?;
     let bytes = i32::try_from(config.sndbuf_bytes_per_path).unwrap_or(i32::MAX).min(i32::MAX / 2);
-    // This socket is never read: the smallest buffer bounds what strangers can fill.
+    // This socket is never read: the smallest buffer limits what strangers can fill.
     for (name, value) in [(libc::SO_SNDBUF, bytes), (libc::SO_RCVBUF, 1)] {
         sys::option_set(fd, libc::SOL_SOCKET, name, value)
             .map_err(OpenError::system("set the buffers of a path's socket"))?;
     }
-    // Never fragmented, and no word of routers is believed about the MTU: anybody can forge it.
+    // Never fragment, and ignore ICMP messages about the MTU, since they can be forged.
     let options = match config.ip {
         IpAddr::V4(_) => [
             (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
@@ -112,10 +112,10 @@ pub fn path_open(config: &UdpConfig) -> Result<UdpSocket, OpenError> {
     Ok(socket)
 }
 
-/// What to tell the user when the receive buffer is smaller than wished: the cause and the command
-/// that mends it. `None` when it is as large as wished. `effective` is the kernel's doubled figure.
+/// Warning if the receive buffer is smaller than requested: the cause and the command that corrects
+/// it. `None` if it is as large as requested. `effective` is the kernel's doubled figure.
 pub fn rcvbuf_warning(wished_bytes: usize, effective_bytes: usize) -> Option<String> {
-    // The kernel reports twice what it was asked for.
+    // The kernel reports twice the requested value.
     if effective_bytes / 2 >= wished_bytes {
         return None;
     }

@@ -1,48 +1,49 @@
-//! The transmit queue: packets in, as few system calls as possible out.
+//! The transmit queue: sends packets with as few system calls as possible.
 //!
-//! Packets are sorted by path when flushed (stable: packets of one path keep their order), because
-//! each path has a socket of its own. On one path, packets in a row with the same destination and
+//! A flush sorts packets by path (stably, so that packets of one path keep their order), because
+//! each path has its own socket. On one path, consecutive packets with the same destination and
 //! size become one segmented message; all messages of a path go in one system call.
 
 use super::{backlog::Backlog, ring::SendRing};
 use crate::{Counters, Part, TooLong, TxPacket, TxPushError, TxReport, route};
 use core::net::SocketAddr;
 
-/// Most bytes of one segmented message: below the 64 KiB of an IP datagram with its headers.
+/// Most bytes of one segmented message: less than the 64 KiB of an IP datagram with its headers.
 const MESSAGE_BYTES_MAX: usize = 65_000;
-/// Longest datagram: what padding can be made of.
+/// Longest datagram: source of padding.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
 static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
-/// Datagrams up to this long are copied when pushed. Measured on Linux 6.18: each part of a message
-/// costs the kernel about 28 ns, two per packet, copying 1400 bytes ourselves half of that.
+/// Datagrams up to this length are copied when pushed. Measured on Linux 6.18: each part of a
+/// message costs the kernel about 28 ns, two per packet; copying 1400 bytes ourselves costs half of
+/// that.
 const COPY_BYTES_MAX: usize = 2_048;
 const NONE: u32 = u32::MAX;
 
-/// Sends messages; the sockets, or a script in tests.
+/// Sends messages: the sockets, or a script in tests.
 pub trait Kernel {
-    /// Sends messages of `ring` from the one at `from` on over `path`'s socket. Returns how many
-    /// were taken (at least one), or the error number for the first.
+    /// Sends messages of `ring` from index `from` on over `path`'s socket. Returns how many were
+    /// accepted (at least one), or the error number of the first.
     fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32>;
 
-    /// MTU of the link now, if known.
+    /// Current MTU of the link, if known.
     fn link_mtu(&self) -> Option<u32>;
 }
 
-/// What to do after an error.
+/// Reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing was wrong: call again.
+    /// No error of the message: call again.
     Retry,
-    /// No room now: keep it for later.
+    /// No room now: keep it in the backlog.
     Later,
     /// Longer than the link allows.
     TooLong,
-    /// It will never go.
+    /// Drop it: the error is permanent.
     Drop,
 }
 
 impl Refusal {
-    /// Judges an error number, and counts it unless packets have to be counted.
+    /// Classifies an error number, and counts it unless packets are to be counted.
     pub fn of(errno: i32, counters: &mut Counters) -> Self {
         match errno {
             libc::EINTR => Self::Retry,
@@ -80,7 +81,7 @@ struct PathList {
 
 const EMPTY_LIST: PathList = PathList { first: NONE, last: NONE };
 
-/// How to send.
+/// Limits of the transmit queue.
 #[derive(Clone, Copy, Debug)]
 pub struct TxLimits {
     /// Packets between two flushes.
@@ -93,15 +94,15 @@ pub struct TxLimits {
     pub v4: bool,
 }
 
-/// Packets queued since the last flush, and those that the kernel refused.
+/// Packets queued since the last flush, and the backlog of refused ones.
 pub struct TxQueue {
     limits: TxLimits,
     queue: Vec<Queued>,
     parts: Vec<Part>,
-    /// Headers, and whole datagrams that are short or have to be finished.
+    /// Headers, and whole datagrams that are short or must be finished.
     arena: Vec<u8>,
     lists: Vec<PathList>,
-    /// Paths with packets, in the order of their first.
+    /// Paths with packets, in the order of their first packet.
     active: Vec<u8>,
     ring: SendRing,
     backlog: Backlog,
@@ -127,7 +128,7 @@ impl TxQueue {
         if self.backlog.is_empty() { self.limits.batch_max - self.queue.len() } else { 0 }
     }
 
-    /// What the kernel refused.
+    /// The backlog.
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
     }
@@ -177,7 +178,7 @@ impl TxQueue {
         Ok(())
     }
 
-    /// Forgets the packets pushed since the last flush.
+    /// Discards the packets pushed since the last flush.
     pub fn discard(&mut self) {
         for path in self.active.drain(..) {
             self.lists[usize::from(path)] = EMPTY_LIST;
@@ -236,7 +237,7 @@ impl TxQueue {
         }
     }
 
-    /// Sends the ring over `path`. What is refused for now goes to the backlog.
+    /// Sends the ring over `path`. Refused messages go to the backlog.
     fn ring_send<K: Kernel>(
         &mut self,
         path: u8,
@@ -293,13 +294,13 @@ pub fn copies(len: usize) -> bool {
     len <= COPY_BYTES_MAX
 }
 
-/// Errors of a segmented send that single datagrams may not meet: EIO = the device cannot checksum
-/// for us; EINVAL, EMSGSIZE = a segment exceeds the MTU, or a kernel with narrower limits.
+/// Errors of a segmented send that single datagrams may avoid: EIO = the device has no checksum
+/// offload; EINVAL, EMSGSIZE = a segment exceeds the MTU, or the kernel has smaller limits.
 pub fn segmentation_refused(errno: i32) -> bool {
     matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
 }
 
-/// Counts `packets` datagrams that the kernel took in one message.
+/// Counts `packets` datagrams that the kernel accepted in one message.
 pub fn sent_count(packets: usize, bytes: usize, counters: &mut Counters, report: &mut TxReport) {
     report.sent += packets;
     counters.tx_packets += packets as u64;
@@ -320,14 +321,14 @@ pub fn too_long<K: Kernel>(
 ) {
     counters.tx_too_long += 1;
     report.dropped += 1;
-    // The MTU costs system calls: ask once for a flush.
+    // Reading the MTU costs system calls: once per flush.
     let known = report.too_long.and_then(|t| t.mtu).or_else(|| kernel.link_mtu());
-    // A link that carries as much is not the one that the packet would have left by.
+    // A link with a sufficient MTU is not the one that refused the packet.
     let mtu = known.filter(|&mtu| route::udp_payload_max(mtu, dst.ip()) < len);
     report.too_long = Some(TooLong { dst, len, mtu });
 }
 
-/// Counts datagrams that will never go, by the kind of error.
+/// Counts dropped datagrams by the kind of error.
 pub fn drop_count(errno: i32, packets: usize, counters: &mut Counters, report: &mut TxReport) {
     report.dropped += packets;
     let counter = match errno {

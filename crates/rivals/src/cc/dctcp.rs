@@ -5,7 +5,7 @@ use super::AckInfo;
 /// Weight of the newest window in the estimate: 1/16.
 const GAIN: f64 = 1.0 / 16.0;
 
-/// The estimate of the marked share.
+/// Estimates the share of marked segments.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     alpha: f64,
@@ -33,7 +33,7 @@ impl Dctcp {
         }
     }
 
-    /// After marks by their share; after a loss by half.
+    /// New threshold: reduced by the marked share after marks, by half after a loss.
     pub fn reduce(&self, size: u32, ece: bool) -> u32 {
         let share = if ece { self.alpha / 2.0 } else { 0.5 };
         ((f64::from(size) * (1.0 - share)) as u32).max(2)

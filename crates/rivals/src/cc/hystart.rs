@@ -1,20 +1,20 @@
-//! Leaving slow start before it overflows a queue.
+//! HyStart: ends slow start before it overflows a queue.
 
 use super::{AckInfo, Window};
 use srd_fabric::{MS, Ps};
 
-/// Below this window slow start goes on.
+/// Windows below this never leave slow start, segments.
 const WINDOW_MIN: u32 = 16;
-/// Samples per round that count.
+/// Round trip samples per round that are evaluated.
 const SAMPLES: u32 = 8;
-/// Bounds of the delay that ends slow start: an eighth of the least one, within these.
+/// Bounds of the delay increase that ends slow start, an eighth of the minimum RTT.
 const DELAY_MIN: Ps = 4 * MS;
 const DELAY_MAX: Ps = 16 * MS;
-/// Acks further apart than this are no train.
+/// Acks further apart than this do not belong to one ack train.
 const TRAIN_GAP: Ps = 2 * MS;
 
-/// The kernel's HyStart: acks that come in one train for half the least round trip mean that the
-/// window fills the path; so does a delay above the bound.
+/// The kernel's HyStart: slow start ends when an ack train lasts half the minimum round trip, which
+/// means that the window fills the path, or when the delay rises above the bound.
 #[derive(Clone, Debug)]
 pub(crate) struct HyStart {
     paced: bool,
@@ -43,7 +43,7 @@ impl HyStart {
         }
     }
 
-    /// Starts anew; the least round trip time is of the time before, too, only until the next one.
+    /// Resets everything, the minimum RTT included.
     pub const fn reset(&mut self) {
         *self = Self::new(self.paced);
     }
@@ -83,7 +83,7 @@ impl HyStart {
     }
 }
 
-/// Growth is divided by this once the delay has risen.
+/// Divisor of the growth once the delay has risen.
 const SLOWED: u32 = 4;
 /// Rounds of slower growth before slow start ends.
 const ROUNDS: u32 = 5;
@@ -95,9 +95,9 @@ pub(crate) struct HyStartPlusPlus {
     rtt_last: Ps,
     rtt_round: Ps,
     samples: u32,
-    /// Round trip time at which slower growth began, and rounds since.
+    /// RTT at which slower growth (conservative slow start) began, and rounds since.
     slow: Option<(Ps, u32)>,
-    /// Acknowledged segments that slower growth has not used yet.
+    /// Acknowledged segments not yet converted into window by slower growth.
     left: u32,
 }
 
@@ -113,7 +113,7 @@ impl HyStartPlusPlus {
         }
     }
 
-    /// Acknowledged segments that count.
+    /// Acknowledged segments that count toward growth.
     pub const fn slowed(&mut self, acked: u32) -> u32 {
         if self.slow.is_none() {
             return acked;
@@ -150,7 +150,7 @@ impl HyStartPlusPlus {
                     self.slow = Some((self.rtt_round, 0));
                 }
             }
-            // The rise was not of the queue: grow as before.
+            // The RTT fell again, so the rise was not a queue: resume slow start.
             Some((base, _)) if self.rtt_round < base => self.slow = None,
             Some(_) => {}
         }

@@ -1,5 +1,5 @@
-//! Congestion control: how the window, in segments, grows and shrinks. Loss detection and the
-//! course of a recovery are not its business.
+//! Congestion control: how the window, in segments, grows and shrinks. Loss detection and the steps
+//! of a recovery are in `sender`.
 
 pub(crate) mod cubic;
 pub(crate) mod dctcp;
@@ -11,17 +11,17 @@ use dctcp::Dctcp;
 use hystart::{HyStart, HyStartPlusPlus};
 use srd_fabric::Ps;
 
-/// "No threshold yet".
+/// Slow start threshold before the first congestion signal.
 pub(crate) const INFINITE: u32 = i32::MAX as u32;
 
-/// The congestion window and its threshold.
+/// The congestion window and the slow start threshold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Segments that may be in the network.
+    /// Segments that may be in flight.
     pub size: u32,
-    /// Slow start ends here.
+    /// Slow start ends at this window.
     pub threshold: u32,
-    /// Segments acknowledged since the last growth by one.
+    /// Segments acknowledged since the window last grew by one.
     pub count: u32,
 }
 
@@ -30,7 +30,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Grows by one segment per `every` acknowledged.
+    /// Grows the window by one segment per `every` acknowledged.
     fn add(&mut self, every: u32, acked: u32) {
         let every = every.max(1);
         if self.count >= every {
@@ -42,7 +42,7 @@ impl Window {
         self.count %= every;
     }
 
-    /// Slow start up to the threshold; the acknowledged segments it did not use.
+    /// Slow start up to the threshold; returns the acknowledged segments left over.
     fn grow(&mut self, acked: u32) -> u32 {
         let size = self.size.saturating_add(acked).min(self.threshold);
         let used = size - self.size;
@@ -51,22 +51,22 @@ impl Window {
     }
 }
 
-/// What an ack tells.
+/// What congestion control reads from an ack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckInfo {
     pub now: Ps,
-    /// Lower edge after it.
+    /// Lowest unacknowledged byte after the ack.
     pub una: u64,
-    /// Next new byte.
+    /// Next new byte to send.
     pub next: u64,
-    /// Segments newly acknowledged, selectively or not.
+    /// Segments newly acknowledged, cumulatively or selectively.
     pub acked: u32,
-    /// Newest round trip time in it.
+    /// Latest RTT sample in it.
     pub rtt: Option<Ps>,
     pub srtt: Ps,
-    /// The time in which the card sends a burst at the present rate.
+    /// Time in which the NIC sends a burst at the current rate.
     pub burst_ps: Ps,
-    /// The ack echoed congestion.
+    /// The ack carries the ECN echo.
     pub ece: bool,
 }
 
@@ -106,13 +106,13 @@ impl Control {
         Self { rule, exit }
     }
 
-    /// An ack arrived, whatever the state.
+    /// Evaluates an ack in any state of the sender.
     pub fn on_ack(&mut self, ack: &AckInfo, window: &mut Window) {
         if let Rule::Dctcp(dctcp) = &mut self.rule {
             dctcp.on_ack(ack);
         }
         let fresh = match &self.rule {
-            // Delays right after a recovery are not those of an undisturbed path.
+            // RTT samples right after a recovery do not describe an undisturbed path.
             Rule::Cubic(cubic) => cubic.settled(ack.now),
             _ => true,
         };
@@ -123,7 +123,7 @@ impl Control {
         }
     }
 
-    /// An ack arrived that lets the window grow.
+    /// Grows the window for an ack.
     pub fn grow(&mut self, ack: &AckInfo, window: &mut Window) {
         let mut acked = ack.acked;
         if window.slow() {
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// The threshold after a congestion signal. `window` is what it was.
+    /// Returns the threshold after a congestion signal. `window` is the window before it.
     pub fn reduce(&mut self, window: &Window, ece: bool) -> u32 {
         match &mut self.rule {
             Rule::Reno => (window.size / 2).max(2),
@@ -153,7 +153,7 @@ impl Control {
         }
     }
 
-    /// A timeout.
+    /// Resets the algorithm after a retransmission timeout.
     pub fn timed_out(&mut self) {
         if let Rule::Cubic(cubic) = &mut self.rule {
             cubic.reset();
@@ -165,7 +165,7 @@ impl Control {
         }
     }
 
-    /// Something is sent after a pause in which nothing was in flight.
+    /// Notes that sending resumes after an idle period.
     pub fn resumed(&mut self, idle_since: Ps, now: Ps) {
         if let Rule::Cubic(cubic) = &mut self.rule {
             cubic.shift(idle_since, now);

@@ -17,8 +17,8 @@ fn the_cube_root_is_one() {
 
 #[test]
 fn after_a_loss_the_window_is_the_cubic_of_time() {
-    // W(t) = 0.4 (t - K)^3 + 1000 with K = (1000 * 0.3 / 0.4)^(1/3) = 9.086 s; round trips of
-    // 500 ms keep Reno's imitation below it.
+    // W(t) = 0.4 (t - K)^3 + 1000 with K = (1000 * 0.3 / 0.4)^(1/3) = 9.086 s; a round trip of 500
+    // ms keeps W_est below it.
     let rtt = 500 * MS;
     let mut cubic = Cubic::default();
     let mut window = Window { size: 1000, threshold: INFINITE, count: 0 };
@@ -28,7 +28,7 @@ fn after_a_loss_the_window_is_the_cubic_of_time() {
     let k = (1000.0 * 0.3 / 0.4f64).cbrt();
     let mut now = 0;
     while now < 14 * SEC {
-        // A round's acks, spread over it.
+        // The acks of one round, evenly spread over it.
         for i in 0..window.size {
             let at = now + rtt * Ps::from(i) / Ps::from(window.size);
             let every = cubic.every(at, rtt, window.size, 1);
@@ -59,7 +59,7 @@ fn a_window_that_did_not_recover_makes_room() {
 fn before_the_first_loss_cubic_gains_a_twentieth() {
     let mut cubic = Cubic::default();
     assert_eq!(cubic.every(0, 100 * US, 100, 1), 20);
-    // After it, at a short round trip, Reno's imitation rules: 3 * 0.3 / 1.7 per round.
+    // After it, at a short round trip, W_est is larger: 3 * 0.3 / 1.7 segments per round.
     cubic.reduce(100);
     let mut window = Window { size: 70, threshold: 70, count: 0 };
     let mut now = 0;
@@ -78,7 +78,7 @@ fn before_the_first_loss_cubic_gains_a_twentieth() {
 fn hystart_ends_slow_start_by_a_train_or_by_delay() {
     let config = TcpConfig::default();
     let start = || (Control::new(&config), Window { size: 20, threshold: INFINITE, count: 0 });
-    // Acks 1 µs apart in a round trip of 100 µs: after more than 50 µs the train is found.
+    // Acks 1 µs apart in a round trip of 100 µs: the train is detected after more than 50 µs.
     let (mut control, mut window) = start();
     for i in 0..100 {
         control.on_ack(&ack(i * US, 1, 1000, 1, 100 * US), &mut window);
@@ -86,7 +86,7 @@ fn hystart_ends_slow_start_by_a_train_or_by_delay() {
         assert_eq!(found, i > 50, "{i}");
     }
     assert_eq!(window.threshold, 20);
-    // Acks far apart: only the delay counts, 4 ms at least, after eight samples.
+    // Acks too far apart for a train: only a delay of at least 4 ms counts, after eight samples.
     let (mut control, mut window) = start();
     control.on_ack(&ack(0, 1, 10, 1, 10 * MS), &mut window);
     for i in 1..30 {
@@ -94,7 +94,7 @@ fn hystart_ends_slow_start_by_a_train_or_by_delay() {
         control.on_ack(&info, &mut window);
         assert_eq!(window.threshold != INFINITE, i > 8, "{i}");
     }
-    // Below 16 segments it does nothing.
+    // Below 16 segments HyStart never ends slow start.
     let (mut control, mut window) = start();
     window.size = 15;
     for i in 0..100 {
@@ -119,7 +119,7 @@ fn hystart_plus_plus_slows_down_and_confirms() {
     };
     assert_eq!(round(20 * MS, &mut window, 1), 20);
     assert_eq!(round(20 * MS, &mut window, 2), 20);
-    // 4 ms more than the round before: a quarter of the growth from the eighth sample on.
+    // 4 ms above the round before: a quarter of the growth from the eighth sample on.
     let grown = round(25 * MS, &mut window, 3);
     assert!((9..12).contains(&grown), "{grown}");
     for no in 4..8 {
@@ -128,7 +128,7 @@ fn hystart_plus_plus_slows_down_and_confirms() {
     assert_eq!(window.threshold, INFINITE);
     round(25 * MS, &mut window, 8);
     assert!(!window.slow(), "five rounds confirm it");
-    // A delay that falls again was none of the queue's.
+    // A delay that falls again was not caused by the queue.
     let mut control = Control::new(&config);
     let mut window = Window { size: 100, threshold: INFINITE, count: 0 };
     for (no, delay) in [(1, 20), (2, 20), (3, 25), (4, 20), (5, 20)] {

@@ -1,4 +1,4 @@
-//! Reading an acknowledgement.
+//! Processing of a received acknowledgement.
 
 use super::board::{AGAIN, SACKED};
 use super::{Sender, State};
@@ -7,43 +7,43 @@ use crate::segment::{Ack, TcpSegment};
 use crate::{Recovery, TcpConfig};
 use srd_fabric::{HostIo, Ps};
 
-/// What an ack brought.
+/// What an ack reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct News {
-    /// Place after the highest byte acknowledged selectively before it.
+    /// End of the highest byte acknowledged selectively before this ack.
     pub sacked_end_prior: u64,
-    /// The edge moved.
+    /// The cumulative acknowledgement advanced.
     pub advanced: bool,
-    /// The retransmission timer starts anew.
+    /// The retransmission timer is to be restarted.
     pub timer_renew: bool,
-    /// Segments it covered anew, in order.
+    /// Segments newly acknowledged cumulatively.
     pub acked: u32,
-    /// Segments acknowledged selectively anew.
+    /// Segments newly acknowledged selectively.
     pub sacked: u32,
     /// It reports a duplicate.
     pub duplicate: bool,
-    /// A segment that was sent once and not taken for arrived before, below `high`.
+    /// A segment below `high` arrived that was never retransmitted nor marked lost.
     pub original: bool,
     /// A duplicate ack in the sense of RFC 5681.
     pub dupack: bool,
-    /// A copy was lost.
+    /// A retransmission was lost.
     pub lost_copy: bool,
-    /// Round trip time of the oldest and of the newest segment sent once.
+    /// RTT of the oldest and of the newest segment that was never retransmitted.
     pub rtt_first: Option<Ps>,
     pub rtt_last: Option<Ps>,
     pub rtt_sack: Option<Ps>,
     pub ts_echo: Ps,
     pub ece: bool,
-    /// Segments marked lost by it.
+    /// Segments marked lost because of it.
     pub lost: u32,
 }
 
-/// What may be sent again after an ack.
+/// What may be retransmitted after an ack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resend {
     Nothing,
     Lost,
-    /// New bytes first: they tell whether a timeout was mistaken.
+    /// New bytes first: they show whether a timeout was spurious (F-RTO).
     New,
 }
 
@@ -78,7 +78,7 @@ impl Sender {
         let lost_prior = self.counters.segments_lost;
         self.blocks_read(now, ack, &mut news);
         if ack.ack < self.una {
-            // Overtaken by a later one; only its blocks are news.
+            // Reordered behind a later ack; only its SACK blocks are new.
             self.decide_and_send(now, news, config, io);
             return;
         }
@@ -99,7 +99,7 @@ impl Sender {
             ece: news.ece,
         };
         self.control.on_ack(&info, &mut self.window);
-        // Deliveries of what was sent after the head say nothing against the head's timeout.
+        // Deliveries of segments sent after the head do not excuse the head's timeout.
         let head_ps = self.board.front().map_or(now, |head| head.sent_ps);
         news.timer_renew = news.acked > 0 || news.rtt_sack.is_some_and(|rtt| rtt > now - head_ps);
         let resend = self.decide(now, &mut news, config);
@@ -114,7 +114,7 @@ impl Sender {
         self.push(now, config, io);
     }
 
-    /// An old ack: its blocks may still complete a recovery's picture.
+    /// Handles an old ack, whose blocks may still complete the scoreboard of a recovery.
     fn decide_and_send(
         &mut self,
         now: Ps,
@@ -130,7 +130,7 @@ impl Sender {
         self.push(now, config, io);
     }
 
-    /// The window after an ack: by deliveries while it shrinks, by the algorithm otherwise.
+    /// Sets the window after an ack: by deliveries during a reduction, else by the algorithm.
     fn window_follow(&mut self, info: &AckInfo, news: &News) {
         if self.reducing() {
             self.prr(news);
@@ -144,7 +144,7 @@ impl Sender {
         }
     }
 
-    /// Reads the SACK blocks.
+    /// Processes the SACK blocks.
     fn blocks_read(&mut self, now: Ps, ack: &Ack, news: &mut News) {
         let mut seen = [(0, 0); 3];
         for (i, (mut from, mut to)) in ack.blocks().enumerate() {
@@ -185,11 +185,11 @@ impl Sender {
         self.blocks_seen = seen;
     }
 
-    /// The receiver had these bytes twice.
+    /// Handles a D-SACK: the receiver got these bytes twice.
     fn duplicate_note(&mut self, from: u64, to: u64) {
         self.counters.duplicates_reported += 1;
         if self.rack.duplicate_until <= self.una {
-            // Once per round: tolerate more reordering for a while.
+            // Once per round: widen the reordering window for a while.
             self.rack.duplicate_until = self.next;
             self.rack.steps = (self.rack.steps + 1).min(255);
             self.rack.persist = 16;
@@ -200,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// Drops what is acknowledged in order.
+    /// Removes what is acknowledged cumulatively.
     fn clean(&mut self, now: Ps, config: &TcpConfig, news: &mut News) {
         let min = self.rtt.min();
         while let Some(seg) = self.board.pop(self.una) {
@@ -238,11 +238,11 @@ impl Sender {
 }
 
 impl super::Rack {
-    /// A segment arrived.
+    /// Records that a segment arrived.
     fn advance(&mut self, now: Ps, sent_ps: Ps, end: u64, again: bool, rtt_min: Option<Ps>) {
         let rtt = now - sent_ps;
         if again && rtt_min.is_some_and(|min| rtt < min) {
-            // The ack was for the first copy.
+            // The ack was for the original transmission.
             return;
         }
         self.advanced = true;

@@ -1,32 +1,32 @@
-//! The segments in flight: which are acknowledged selectively, lost, sent again; and the order in
-//! which they were sent.
+//! The scoreboard of segments in flight: which are acknowledged selectively, lost or retransmitted,
+//! and the order in which they were sent.
 
 use srd_fabric::Ps;
 use std::collections::VecDeque;
 
 /// Acknowledged selectively.
 pub const SACKED: u8 = 1;
-/// Taken for lost.
+/// Marked lost.
 pub const LOST: u8 = 2;
-/// Its copy is in flight.
+/// A retransmission of it is in flight.
 pub const RETRANS: u8 = 4;
-/// Was sent more than once.
+/// Retransmitted at least once.
 pub const AGAIN: u8 = 8;
-/// Is in the list of segments by time of sending.
+/// In the list ordered by time of sending.
 const LISTED: u8 = 16;
 
 const NIL: u32 = u32::MAX;
 
-/// A segment in flight. Its bytes never change: it is sent again as it was.
+/// A segment in flight. Its boundaries never change, also when it is retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Seg {
     pub start: u64,
     /// When it was last sent.
     pub sent_ps: Ps,
-    /// When that has left the card.
+    /// When the last transmission left the NIC.
     pub gone_ps: Ps,
     pub len: u32,
-    /// Messages of the stream that end at or before its end.
+    /// Messages of the stream that end at or before the segment's end.
     pub messages: u32,
     prev: u32,
     next: u32,
@@ -42,23 +42,23 @@ impl Seg {
     }
 }
 
-/// The segments between the lower edge and the next new byte. Each has a number that never changes;
-/// the first has number `first`.
+/// The segments from SND.UNA to SND.NXT. Each has a number that never changes; `first` is the
+/// number of the first one.
 #[derive(Clone, Debug)]
 pub struct Board {
     segs: VecDeque<Seg>,
     first: u32,
-    /// Ends of the list by time of sending: segments in flight of which nothing was heard.
+    /// Ends of the list ordered by time of sending: segments in flight and not yet acknowledged.
     oldest: u32,
     newest: u32,
     sacked: u32,
     lost: u32,
     retrans: u32,
-    /// No segment below this number waits to be sent again.
+    /// No segment below this number waits for retransmission.
     resend_from: u32,
     /// One past the highest segment acknowledged selectively.
     sacked_end: u32,
-    /// All below this were judged by [`Board::lose_by_count`].
+    /// All segments below this number were evaluated by [`Board::lose_by_count`].
     judged: u32,
 }
 
@@ -90,7 +90,7 @@ impl Board {
     pub const fn retrans(&self) -> u32 {
         self.retrans
     }
-    /// Segments thought to be in the network (RFC 6675's pipe).
+    /// Segments estimated to be in flight (RFC 6675's pipe).
     pub fn pipe(&self) -> u32 {
         (self.len() + self.retrans).saturating_sub(self.sacked + self.lost)
     }
@@ -119,7 +119,7 @@ impl Board {
         self.list_add(no);
     }
 
-    /// Notes that a segment was sent again.
+    /// Records a retransmission.
     pub fn resent(&mut self, no: u32, sent_ps: Ps, gone_ps: Ps) {
         self.list_remove(no);
         let seg = self.at(no);
@@ -132,7 +132,7 @@ impl Board {
         self.list_add(no);
     }
 
-    /// Removes the first segment if it ends at or before `ack`, and gives it back.
+    /// Removes and returns the first segment if it ends at or before `ack`.
     pub fn pop(&mut self, ack: u64) -> Option<Seg> {
         if self.segs.front()?.end() > ack {
             return None;
@@ -146,8 +146,8 @@ impl Board {
         Some(seg)
     }
 
-    /// Marks the segments within `from..to` as acknowledged selectively; calls `newly` with each
-    /// that was not, as it was.
+    /// Marks the segments within `from..to` as acknowledged selectively; calls `newly` with the
+    /// previous state of each that was not yet marked.
     pub fn sack(&mut self, from: u64, to: u64, mut newly: impl FnMut(&Seg)) {
         let start = self.segs.partition_point(|s| s.start < from);
         for i in start..self.segs.len() {
@@ -170,13 +170,13 @@ impl Board {
         }
     }
 
-    /// Place after the highest byte acknowledged selectively, if any is above the lower edge.
+    /// End of the highest byte acknowledged selectively, if any is above SND.UNA.
     pub fn sacked_end(&self) -> Option<u64> {
         let no = self.sacked_end.checked_sub(1)?;
         (no >= self.first && no < self.first + self.len()).then(|| self.get(no).end())
     }
 
-    /// Takes a segment for lost, or its copy if it was sent again.
+    /// Marks a segment lost, or its retransmission if there is one.
     pub fn lose(&mut self, no: u32) {
         self.list_remove(no);
         let seg = self.at(no);
@@ -187,8 +187,8 @@ impl Board {
         self.resend_from = self.resend_from.min(no);
     }
 
-    /// Marks as lost what lies below `threshold` segments acknowledged selectively (RFC 6675).
-    /// Returns whether that was anything.
+    /// Marks as lost all segments below `threshold` selectively acknowledged ones (RFC 6675).
+    /// Returns whether there were any.
     pub fn lose_by_count(&mut self, threshold: u32) -> bool {
         let mut left = threshold;
         let mut no = self.sacked_end.min(self.first + self.len());
@@ -210,12 +210,12 @@ impl Board {
         any
     }
 
-    /// After a timeout everything may be judged anew.
+    /// After a timeout all segments may be evaluated again.
     pub const fn judge_anew(&mut self) {
         self.judged = self.first;
     }
 
-    /// The first segment that was lost and not sent again.
+    /// The first lost segment that was not retransmitted yet.
     pub fn resend_next(&mut self) -> Option<u32> {
         if self.lost == 0 {
             return None;
@@ -234,7 +234,7 @@ impl Board {
         None
     }
 
-    /// Forgets all marks of loss: they were mistaken.
+    /// Clears all loss marks, which were spurious.
     pub fn unlose(&mut self) {
         for i in 0..self.segs.len() {
             let seg = &mut self.segs[i];
@@ -249,30 +249,31 @@ impl Board {
         self.lost = 0;
     }
 
-    /// Pretends that one more segment arrived: a duplicate ack without SACK. At most all but one.
+    /// Counts a duplicate ack without SACK as one more arrival, at most all segments but one.
     pub fn dupack(&mut self) {
         if self.sacked + self.lost + 1 < self.len() {
             self.sacked += 1;
         }
     }
 
-    /// An ack covered `acked` segments: one was the hole, the others had caused duplicate acks.
+    /// Removes counted duplicates when an ack covers `acked` segments: all but the missing one had
+    /// caused duplicate acks.
     pub fn dupacks_eat(&mut self, acked: u32) {
         self.sacked = self.sacked.saturating_sub(acked.saturating_sub(1));
         self.sacked = self.sacked.min(self.len().saturating_sub(self.lost));
     }
 
-    /// Takes back pretended arrivals.
+    /// Clears the counted duplicates.
     pub const fn dupacks_clear(&mut self) {
         self.sacked = 0;
     }
 
-    /// The oldest segment by time of sending of which nothing was heard.
+    /// The segment that was sent longest ago and is not acknowledged.
     pub const fn oldest(&self) -> Option<u32> {
         if self.oldest == NIL { None } else { Some(self.oldest) }
     }
 
-    /// The one sent after `no`.
+    /// The segment sent next after `no`.
     pub fn later(&self, no: u32) -> Option<u32> {
         let next = self.get(no).next;
         (next != NIL).then_some(next)

@@ -1,8 +1,8 @@
 //! The sending end of a connection.
 //!
-//! [`ack`] reads an acknowledgement, [`recover`] decides what it means for the state, [`send`] puts
-//! segments on the wire, [`timer`] acts when nothing is heard. The states, the order of decisions
-//! and the constants are those of the Linux kernel where the RFCs leave a choice.
+//! [`ack`] processes an acknowledgement, [`recover`] decides the change of state, [`send`]
+//! transmits segments, [`timer`] acts when no ack arrives. The states, the order of decisions and
+//! the constants are those of the Linux kernel where the RFCs leave a choice.
 
 mod ack;
 mod board;
@@ -19,73 +19,73 @@ use board::Board;
 use srd_fabric::{HostId, HostIo, Ps};
 use std::collections::VecDeque;
 
-/// What a connection is about.
+/// State of a connection's congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Waits for the answer to its SYN.
+    /// Waits for the SYN-ACK.
     Opening,
-    /// All is well.
+    /// Normal operation.
     Open,
-    /// Something arrived out of order.
+    /// Something arrived out of order; no loss is known yet.
     Disorder,
-    /// Shrinks its window for a reason other than a loss.
+    /// Shrinks the window for a reason other than a loss.
     Reduced,
-    /// Repairs a loss.
+    /// Fast recovery from a loss.
     Recovery,
-    /// Repairs after a timeout.
+    /// Recovery after a retransmission timeout.
     Timeout,
-    /// Gave up.
+    /// Aborted after too many timeouts.
     Aborted,
 }
 
 /// Why the retransmission timer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Timeout.
+    /// Retransmission timeout.
     Rto,
     /// Tail loss probe.
     Probe,
-    /// Segments that may only be late.
+    /// RACK reordering timeout.
     Reorder,
 }
 
-/// RACK's newest delivered segment.
+/// RACK's most recently sent segment that was delivered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rack {
     sent_ps: Ps,
     end: u64,
     rtt: Ps,
     advanced: bool,
-    /// Tolerated reordering, in quarters of the least round trip.
+    /// Reordering window, in quarters of the minimum RTT.
     steps: u32,
-    /// Recoveries after which `steps` falls back.
+    /// Recoveries after which `steps` returns to its default.
     persist: u32,
-    /// Edge until which further duplicate reports belong to the round of the last one.
+    /// Duplicates reported until SND.UNA passes this byte belong to the round of the last one.
     duplicate_until: u64,
 }
 
 /// The sending end of a connection.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    // Who.
+    // Identity.
     src: HostId,
     conn: u32,
     peer: u32,
     pub(crate) dst: HostId,
     dport: u16,
-    /// Source port on the wire: changes with the path.
+    /// Source port on the wire; changes with the path.
     port: u16,
     // The stream.
     una: u64,
     next: u64,
     /// Bytes written by the application.
     written: u64,
-    /// Right edge that the receiver allows.
+    /// Right edge of the receive window.
     right: u64,
     pub(crate) messages: Vec<Message>,
     /// Stream end of each message.
     ends: Vec<u64>,
-    /// Messages that end at or before `next`, and at or before `una`.
+    /// Messages that end at or before SND.NXT, and at or before SND.UNA.
     messages_sent: usize,
     messages_acked: usize,
     board: Board,
@@ -93,32 +93,32 @@ pub struct Sender {
     window: Window,
     control: Control,
     state: State,
-    /// The state ends when this is acknowledged.
+    /// The state ends when this byte is acknowledged.
     high: u64,
     window_prior: u32,
     threshold_prior: u32,
     prr_delivered: u32,
     prr_out: u32,
-    // Undoing.
+    // Undo of spurious reductions.
     undo: Option<u64>,
-    /// Copies sent since `undo` and not reported as duplicates; `None` = none sent.
+    /// Retransmissions since `undo` not reported as duplicates; `None` = no retransmission.
     undo_copies: Option<u32>,
-    /// First copy of this recovery.
+    /// Time of the first retransmission of this recovery.
     copy_first_ps: Option<Ps>,
     frto: bool,
     reordered: bool,
     rack: Rack,
-    // Probes: the edge that ends one, and whether it was a copy.
+    // Tail loss probe: the byte whose ack ends it, and whether it was a retransmission.
     probe: Option<(u64, bool)>,
     // Timers.
     rtt: Rtt,
     timer: Option<(Purpose, Ps)>,
-    /// When the card or the pacer lets it go on.
+    /// When the NIC or the pacer permits the next packet.
     wake: Option<Ps>,
     backoff: u32,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     timeouts: u32,
-    // Use of the window.
+    // Use of the congestion window.
     limited: bool,
     out_max: u32,
     usage_end: u64,
@@ -126,10 +126,10 @@ pub struct Sender {
     used_ps: Ps,
     sent_last_ps: Ps,
     paced_next: Ps,
-    /// What of this connection is in the card: when it will have left, bytes.
+    /// Packets of this connection in the NIC: when each will have left, bytes.
     card: VecDeque<(Ps, u32)>,
     card_bytes: u64,
-    /// Blocks of the last ack, already read.
+    /// SACK blocks of the last ack, already processed.
     blocks_seen: [(u64, u64); 3],
     cwr_owed: bool,
     syn_ps: Ps,
@@ -200,54 +200,54 @@ impl Sender {
     pub const fn cwnd(&self) -> u32 {
         self.window.size
     }
-    /// Slow start threshold, segments; 2^31 - 1 before the first congestion.
+    /// Slow start threshold, segments; 2^31 - 1 before the first congestion signal.
     pub const fn ssthresh(&self) -> u32 {
         self.window.threshold
     }
-    /// Segments thought to be in the network.
+    /// Segments estimated to be in flight.
     pub fn in_flight(&self) -> u32 {
         self.board.pipe()
     }
-    /// Smoothed round trip time; 0 before the first sample.
+    /// Smoothed RTT; 0 before the first sample.
     pub const fn srtt_ps(&self) -> Ps {
         self.rtt.srtt()
     }
-    /// Present retransmission timeout, doublings included.
+    /// Current retransmission timeout, including backoff.
     pub fn rto_ps(&self, config: &TcpConfig) -> Ps {
         self.rtt.rto(self.backoff, config)
     }
-    /// What it is about.
+    /// State of its congestion control.
     pub const fn state(&self) -> State {
         self.state
     }
-    /// Bytes acknowledged in order.
+    /// Bytes acknowledged cumulatively.
     pub const fn acked_bytes(&self) -> u64 {
         self.una
     }
-    /// What it did.
+    /// This end's counters.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// Source and destination port that its next packet carries.
+    /// Source and destination port of its next packet.
     pub const fn ports(&self) -> (u16, u16) {
         (self.port, self.dport)
     }
-    /// Messages given to it.
+    /// Messages written to it.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// When its timer is due; [`Ps::MAX`] = never.
+    /// When its timer fires; [`Ps::MAX`] = never.
     pub(crate) fn timer_at(&self) -> Ps {
         self.timer.map_or(Ps::MAX, |(_, at)| at)
     }
 
-    /// When card or pacer let it go on; [`Ps::MAX`] = it does not wait for them.
+    /// When the NIC or pacer permits the next packet; [`Ps::MAX`] = it does not wait for them.
     pub(crate) fn wake_at(&self) -> Ps {
         self.wake.unwrap_or(Ps::MAX)
     }
 
-    /// A message of the application.
+    /// Accepts a message from the application.
     pub(crate) fn post(
         &mut self,
         now: Ps,

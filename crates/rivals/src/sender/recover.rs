@@ -1,4 +1,4 @@
-//! What an ack means for the state: losses, recoveries, their end and their undoing.
+//! State changes on an ack: entering, leaving and undoing recoveries.
 
 use super::ack::{News, Resend};
 use super::board::{LOST, RETRANS};
@@ -7,13 +7,13 @@ use crate::cc::INFINITE;
 use crate::{Recovery, TcpConfig};
 use srd_fabric::Ps;
 
-/// Later segments, or duplicate acks, that prove a loss (RFC 5681).
+/// Later segments, or duplicate acks, after which a segment is lost (RFC 5681).
 const DUPLICATES: u32 = 3;
-/// Timestamps tick this often in the kernel: earlier is only what is earlier by a tick.
+/// Resolution of the kernel's timestamps: times that differ by less compare as equal.
 const TIMESTAMP_TICK: Ps = srd_fabric::MS;
 
 impl Sender {
-    /// Losses, and the state after an ack.
+    /// Detects losses and changes the state after an ack.
     pub(super) fn decide(&mut self, now: Ps, news: &mut News, config: &TcpConfig) -> Resend {
         if news.ece && !self.repairing() && self.state != State::Reduced {
             self.reduced_enter(true);
@@ -61,7 +61,7 @@ impl Sender {
         Resend::Lost
     }
 
-    /// The edge has passed the end of the state. True if that was all.
+    /// Leaves the state once SND.UNA has passed its end. True if nothing else is to be done.
     fn state_end(&mut self, now: Ps, news: &News, config: &TcpConfig) -> bool {
         match self.state {
             State::Reduced if self.una != self.high => {
@@ -75,7 +75,7 @@ impl Sender {
                     self.open();
                     return true;
                 }
-                // Duplicates may still show that the copies were needless: `undo` stays.
+                // D-SACKs may still show that the retransmissions were spurious: keep `undo`.
                 self.reduction_end();
                 self.open();
             }
@@ -84,21 +84,21 @@ impl Sender {
         false
     }
 
-    /// Without SACK, what duplicate acks told is void once the edge has passed.
+    /// Without SACK, clears the counted duplicate acks once SND.UNA has advanced.
     fn dupacks_clear(&mut self, config: &TcpConfig) {
         if config.recovery == Recovery::NewReno {
             self.board.dupacks_clear();
         }
     }
 
-    /// Counts a duplicate ack, where SACK does not say what arrived.
+    /// Counts a duplicate ack, where no SACK says what arrived.
     fn dupack_count(&mut self, news: &News, config: &TcpConfig) {
         if config.recovery == Recovery::NewReno && news.dupack {
             self.board.dupack();
         }
     }
 
-    /// Marks losses.
+    /// Detects losses and marks them.
     fn losses_find(&mut self, now: Ps, news: &mut News, config: &TcpConfig) {
         match config.recovery {
             Recovery::Rack => {
@@ -130,14 +130,14 @@ impl Sender {
         }
     }
 
-    /// Takes one segment for lost.
+    /// Marks one segment lost.
     pub(super) fn lose(&mut self, no: u32) {
         self.board.lose(no);
         self.counters.segments_lost += 1;
     }
 
-    /// RACK: what was sent a reordering window before something that arrived is lost. Returns how
-    /// long until the next segment would be.
+    /// RACK: a segment sent at least a reordering window before a delivered one is lost. Returns
+    /// the time until the next segment would be lost.
     pub(super) fn rack_losses(&mut self, now: Ps) -> Option<Ps> {
         let window = self.rack_window();
         let mut wait = None;
@@ -170,7 +170,7 @@ impl Sender {
         (quarter * Ps::from(self.rack.steps)).min(self.rtt.srtt())
     }
 
-    /// Starts to repair losses.
+    /// Enters fast recovery.
     pub(super) fn recovery_enter(&mut self, ece: bool) {
         self.counters.fast_recoveries += 1;
         self.threshold_prior = 0;
@@ -184,7 +184,7 @@ impl Sender {
         self.state = State::Recovery;
     }
 
-    /// Shrinks the window without a loss: a mark, a full card, a probe that repaired one.
+    /// Shrinks the window without a loss: an ECN mark, a full NIC, a probe that repaired a loss.
     pub(super) fn reduced_enter(&mut self, ece: bool) {
         if self.state >= State::Reduced {
             return;
@@ -226,14 +226,14 @@ impl Sender {
         self.window.size = (i64::from(pipe) + send).max(1) as u32;
     }
 
-    /// The reduction is complete.
+    /// Completes the reduction.
     pub(super) fn reduction_end(&mut self) {
         if self.window.threshold < INFINITE {
             self.window.size = self.window.threshold;
         }
     }
 
-    /// After a probe repaired a loss by itself: the whole reduction at once.
+    /// Applies the whole reduction at once after a probe repaired a loss.
     pub(super) fn probe_reduce(&mut self) {
         self.reduced_enter(false);
         self.reduction_end();
@@ -260,7 +260,7 @@ impl Sender {
         }
     }
 
-    /// The threshold to return to if the present reduction proves mistaken.
+    /// The threshold to restore if the current reduction proves spurious.
     pub(super) fn threshold_now(&self) -> u32 {
         if self.reducing() {
             return self.window.threshold;
@@ -274,20 +274,20 @@ impl Sender {
         self.undo_copies = (copies > 0).then_some(copies);
     }
 
-    /// Whether the repairs were needless: all copies arrived as duplicates, or an ack answers
-    /// what was sent before the first of them.
+    /// Whether the retransmissions were spurious: all were reported as duplicates, or an ack
+    /// answers a segment sent before the first of them.
     fn undo_possible(&self, now: Ps, news: &News) -> bool {
         self.undo.is_some() && (self.undo_copies == Some(0) || self.only_late(now, news))
     }
 
-    /// The ack's timestamp is from before the first copy (Eifel, RFC 3522).
+    /// The ack's timestamp is older than the first retransmission (Eifel, RFC 3522).
     fn only_late(&self, now: Ps, news: &News) -> bool {
         let tick = |ps: Ps| ps / TIMESTAMP_TICK;
         let copy = self.copy_first_ps.filter(|copy| *copy <= now);
         news.advanced && copy.is_some_and(|copy| tick(news.ts_echo) < tick(copy))
     }
 
-    /// Takes the reduction back.
+    /// Undoes the reduction.
     fn undo_do(&mut self, unlose: bool) {
         self.counters.undone += 1;
         if unlose {
@@ -301,7 +301,8 @@ impl Sender {
         self.rack.advanced = true;
     }
 
-    /// A partial ack that answers an original: the path is only slow. True if the rest may wait.
+    /// Handles a partial ack of an original transmission: the path is only slow. True if the
+    /// remaining segments may wait.
     fn undo_partial(&mut self, now: Ps, news: &News) -> bool {
         if self.undo.is_none() || !self.only_late(now, news) {
             return false;
@@ -323,7 +324,7 @@ impl Sender {
         yes
     }
 
-    /// An ack after a timeout (with F-RTO, RFC 5682).
+    /// Handles an ack after a timeout (with F-RTO, RFC 5682).
     fn timeout_go_on(&mut self, now: Ps, news: &News, config: &TcpConfig) -> Resend {
         let recovered = self.una >= self.high;
         if news.advanced && self.undo_possible(now, news) {
@@ -333,7 +334,8 @@ impl Sender {
             return Resend::Nothing;
         }
         if self.frto {
-            // An original that arrives although nothing of it was sent again: a mistaken timeout.
+            // An original transmission arrived without any retransmission: the timeout was
+            // spurious.
             if news.original && config.recovery != Recovery::NewReno && self.undo.is_some() {
                 self.undo_do(true);
                 self.timeouts = 0;

@@ -1,4 +1,4 @@
-//! Putting segments on the wire.
+//! Transmission of segments.
 
 use super::ack::Resend;
 use super::{Purpose, Sender, State};
@@ -9,7 +9,7 @@ use srd_fabric::{HostIo, Outbound, Ps};
 /// Options of a SYN beyond those of a data segment.
 const SYN_OPTION_BYTES: u32 = 8;
 
-/// Bytes to send.
+/// A range of bytes to send.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
@@ -37,7 +37,7 @@ impl Sender {
         self.timer_set(Purpose::Rto, at, config);
     }
 
-    /// The other end agreed.
+    /// Handles the SYN-ACK.
     pub(crate) fn on_syn_ack(
         &mut self,
         now: Ps,
@@ -61,7 +61,7 @@ impl Sender {
         self.push(now, config, io);
     }
 
-    /// Sends lost segments again as far as the window allows.
+    /// Retransmits lost segments as far as the window allows.
     pub(super) fn resend(
         &mut self,
         now: Ps,
@@ -76,7 +76,7 @@ impl Sender {
                 if self.next > self.high {
                     return;
                 }
-                // Nothing could be sent: the timeout counts as real.
+                // Nothing could be sent, so F-RTO cannot decide: treat the timeout as genuine.
                 self.frto = false;
             }
             Resend::Lost => {}
@@ -101,7 +101,7 @@ impl Sender {
         }
     }
 
-    /// Sends new bytes as far as window, receiver, card and pacer allow.
+    /// Sends new bytes as far as window, receive window, NIC and pacer allow.
     pub(super) fn push(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
         let out_prior = self.board.len();
         let mut sent = false;
@@ -146,7 +146,7 @@ impl Sender {
         }
     }
 
-    /// Whether to wait until more can be sent at once, as the kernel does for large bursts.
+    /// Whether to wait until a larger burst can be sent, as the kernel does (TSO deferral).
     fn defer(&self, now: Ps, burst: u32, full: &mut bool, config: &TcpConfig) -> bool {
         let most = config.burst_segments();
         let rest = (self.written - self.next).div_ceil(u64::from(config.mss));
@@ -159,7 +159,7 @@ impl Sender {
         {
             return false;
         }
-        // If the head was sent lately, its ack is too far away to wait for.
+        // If the head was sent recently, its ack is too far away to wait for.
         let Some(head) = self.board.front() else { return false };
         if now - head.sent_ps < self.rtt.srtt() / 2 {
             return false;
@@ -168,7 +168,8 @@ impl Sender {
         true
     }
 
-    /// Sends one new segment. False if there is none, the receiver has no room or the card is full.
+    /// Sends one new segment. False if there is none, the receive window is full or the NIC is
+    /// full.
     pub(super) fn new_send(
         &mut self,
         now: Ps,
@@ -199,7 +200,7 @@ impl Sender {
         true
     }
 
-    /// Sends a segment again.
+    /// Retransmits a segment.
     pub(super) fn copy_send(
         &mut self,
         now: Ps,
@@ -216,7 +217,7 @@ impl Sender {
         true
     }
 
-    /// Hands bytes to the card; when they will have left it, or `None` if it is full.
+    /// Hands bytes to the NIC; returns when they will have left it, or `None` if it is full.
     fn wire_send(
         &mut self,
         now: Ps,
@@ -235,7 +236,7 @@ impl Sender {
             self.cwr_owed |= cwr;
             self.counters.local_drops += 1;
             self.reduced_enter(false);
-            // The card has room again when half of it has left.
+            // Try again when half of the NIC's queue has been sent.
             let wait = (io.nic_free_at().saturating_sub(now) / 2).max(1);
             self.wake = Some(now + wait);
             return None;
@@ -255,27 +256,26 @@ impl Sender {
         Some(gone_ps)
     }
 
-    /// Whether a segment's last copy is still in the card.
+    /// Whether a segment's last transmission is still in the NIC.
     pub(super) fn in_card(&self, no: u32, now: Ps) -> bool {
         self.board.get(no).gone_ps > now
     }
 
-    /// Bytes per round trip that pacing allows and small queues are measured by: twice the window
-    /// in slow start, 1.2 times later.
+    /// Bytes per round trip that pacing and small queues assume: twice the window in slow start,
+    /// 1.2 times later.
     fn rate_bytes(&self, config: &TcpConfig) -> u64 {
         let percent = if self.window.size < self.window.threshold / 2 { 200 } else { 120 };
         let segments = self.window.size.max(self.board.len());
         u64::from(segments) * u64::from(config.mss) * percent / 100
     }
 
-    /// Time in which a card sends four bursts of 64 KiB at the present rate.
+    /// Time in which a NIC sends four bursts of 64 KiB at the current rate.
     pub(super) fn burst_ps(&self, config: &TcpConfig) -> Ps {
         let rate = u128::from(self.rate_bytes(config).max(1));
         (u128::from(self.rtt.srtt()) * (4 << 16) / rate).min(u128::from(srd_fabric::MS)) as Ps
     }
 
-    /// Whether the card holds enough of this connection or the pacer says to wait; then sets when
-    /// to go on.
+    /// Whether the small queue limit or the pacer stops sending; sets the time to continue.
     fn held_back(&mut self, now: Ps, config: &TcpConfig) -> bool {
         if config.pacing && self.paced_next > now {
             self.wake = Some(self.paced_next);
@@ -300,7 +300,7 @@ impl Sender {
         if self.card_bytes <= most {
             return false;
         }
-        // Cards report what they have sent in batches; half of the limit keeps them busy.
+        // NICs report completions in batches; half of the limit keeps them busy.
         let mut left = self.card_bytes;
         let half = self.card.iter().find(|(_, bytes)| {
             left -= u64::from(*bytes);
@@ -310,7 +310,7 @@ impl Sender {
         true
     }
 
-    /// Notes how much of the window is used: an unused one must not grow.
+    /// Records how much of the window is used: an unused window must not grow.
     fn usage_note(&mut self, now: Ps, full: bool, config: &TcpConfig) {
         let out = self.board.len();
         if self.una >= self.usage_end || full || !self.limited && out > self.out_max {
@@ -335,7 +335,7 @@ impl Sender {
         }
     }
 
-    /// After a pause the window is stale: half of it per RTO that passed.
+    /// After an idle period the window is halved once per RTO that passed.
     pub(super) fn pause_check(&mut self, now: Ps, config: &TcpConfig) {
         let rto = self.rtt.rto(0, config);
         let mut pause = now.saturating_sub(self.sent_last_ps);

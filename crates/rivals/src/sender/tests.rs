@@ -1,4 +1,4 @@
-//! The board against a slow model of it.
+//! Compares the scoreboard with a simple model.
 
 use super::board::{Board, LOST, RETRANS, SACKED};
 use srd_fabric::Rng;
@@ -21,7 +21,7 @@ fn compare(board: &mut Board, model: &[Model], label: &str) {
     let waiting = model.iter().position(|m| m.lost && !m.copy);
     let first = board.first();
     assert_eq!(board.resend_next(), waiting.map(|i| first + i as u32), "{label}");
-    // The list holds, oldest first, what is in flight and may still arrive.
+    // The list holds, oldest first, what is in flight and not acknowledged.
     let mut listed: Vec<_> = model.iter().filter(|m| !m.sacked && (!m.lost || m.copy)).collect();
     listed.sort_by_key(|m| m.sent);
     let mut at = board.oldest();
@@ -87,7 +87,7 @@ fn the_board_agrees_with_a_model_of_it() {
                 }
                 7 if rng.chance(0.1) => {
                     board.unlose();
-                    // Those without a copy are listed again, behind the others.
+                    // Lost segments without a retransmission are appended to the list again.
                     for m in model.iter_mut().filter(|m| m.lost) {
                         if !m.copy {
                             clock += 1;
@@ -112,7 +112,7 @@ fn three_later_arrivals_prove_a_loss() {
     assert!(!board.lose_by_count(3));
     board.sack(800, 900, |_| {});
     assert!(board.lose_by_count(3));
-    // Below the third from the top, 300, all that did not arrive is lost.
+    // Everything below the third highest, 300, that did not arrive is lost.
     let lost: Vec<u32> = (0..10).filter(|no| board.get(*no).is(LOST)).collect();
     assert_eq!((lost, board.pipe()), (vec![0, 1, 2], 4));
     board.resent(0, 20, 20);

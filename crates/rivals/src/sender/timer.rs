@@ -1,4 +1,4 @@
-//! What happens when nothing is heard: timeouts, tail loss probes, reordering that was loss.
+//! Timers: retransmission timeout, tail loss probe, RACK reordering timeout.
 
 use super::ack::{News, Resend};
 use super::board::{LOST, RETRANS};
@@ -8,7 +8,7 @@ use crate::{Recovery, TcpConfig};
 use srd_fabric::{HostIo, Ps};
 
 impl Sender {
-    /// A deadline has come.
+    /// Handles a timer that fired.
     pub(crate) fn on_deadline(
         &mut self,
         now: Ps,
@@ -34,7 +34,7 @@ impl Sender {
         }
     }
 
-    /// The SYN was lost.
+    /// Retransmits the SYN.
     fn syn_again(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
         if self.give_up(config) {
             return;
@@ -44,7 +44,7 @@ impl Sender {
         self.syn_send(now, config, io);
     }
 
-    /// One more timeout: true if that was the last straw.
+    /// Counts a timeout; true if the connection is aborted by it.
     fn give_up(&mut self, config: &TcpConfig) -> bool {
         self.counters.timeouts += 1;
         if self.timeouts >= config.retries_max {
@@ -57,7 +57,7 @@ impl Sender {
         false
     }
 
-    /// Another path, if flow labels decide paths.
+    /// Changes the path, if flow labels decide paths.
     fn path_change(&mut self, now: Ps, config: &TcpConfig) {
         if config.rehash_on_rto {
             let mixed = srd_fabric::rng::mix64(now ^ u64::from(self.port) << 48);
@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// The retransmission timeout.
+    /// Handles the retransmission timeout.
     fn timed_out(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
         if self.board.len() == 0 {
             return;
@@ -86,7 +86,7 @@ impl Sender {
         self.timer_set(Purpose::Rto, at, config);
     }
 
-    /// Takes what is in flight for lost and starts anew with a window of one.
+    /// Marks what is in flight lost and restarts with a window of one segment.
     fn timeout_enter(&mut self, now: Ps, again: bool, config: &TcpConfig) {
         let fresh = self.state < State::Recovery;
         self.all_lost(now, config);
@@ -108,7 +108,7 @@ impl Sender {
         self.frto = fresh || again;
     }
 
-    /// All is lost but what arrived and, with RACK, what was sent too recently to say.
+    /// Marks all segments lost except those acknowledged and, with RACK, those sent too recently.
     fn all_lost(&mut self, now: Ps, config: &TcpConfig) {
         if config.recovery == Recovery::NewReno {
             self.board.dupacks_clear();
@@ -128,7 +128,7 @@ impl Sender {
         }
     }
 
-    /// What RACK found too young to be lost is old enough now.
+    /// Marks segments lost whose reordering window has expired.
     fn reorder_over(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
         let pipe = self.board.pipe();
         let before = self.counters.segments_lost;
@@ -149,9 +149,9 @@ impl Sender {
         }
     }
 
-    /// Sends new bytes or the last segment again to learn whether the tail was lost.
+    /// Sends new bytes or retransmits the last segment to detect a tail loss.
     fn probe_send(&mut self, now: Ps, config: &TcpConfig, io: &mut HostIo<'_, TcpSegment>) {
-        // Without a new probe (one at a time) the timeout counts from the head, as if none was due.
+        // Only one probe may be outstanding; else the timeout counts from the head's transmission.
         let mut running = Some(Purpose::Probe);
         if self.board.len() > 0 && self.probe.is_none() {
             let fresh = self.new_send(now, config, io);
@@ -165,7 +165,7 @@ impl Sender {
         self.rto_start(now, running, config);
     }
 
-    /// What an ack says about a probe.
+    /// Evaluates an ack for an outstanding probe.
     pub(super) fn probe_check(&mut self, _: Ps, ack: &Ack, news: &News, _: &TcpConfig) {
         let Some((edge, copy)) = self.probe else { return };
         if ack.ack < edge {
@@ -174,7 +174,7 @@ impl Sender {
         if !copy || news.duplicate {
             self.probe = None;
         } else if ack.ack > edge {
-            // The copy was needed and nothing else noticed the loss.
+            // The retransmission was needed, and nothing else detected the loss.
             self.probe = None;
             self.probe_reduce();
         } else if !news.advanced && news.acked == 0 && news.sacked == 0 {
@@ -186,7 +186,7 @@ impl Sender {
         self.timer = Some((purpose, config.tick(at, self.src)));
     }
 
-    /// Starts the timer after an ack: a probe if that makes sense, else the timeout.
+    /// Restarts the timer after an ack: a probe if one is possible, else the timeout.
     pub(super) fn timer_renew(&mut self, now: Ps, config: &TcpConfig) {
         if !self.probe_start(now, true, config) {
             let purpose = self.timer.map(|(purpose, _)| purpose);
@@ -194,8 +194,8 @@ impl Sender {
         }
     }
 
-    /// Starts the retransmission timer. If another one was running, the time since the head was
-    /// sent counts.
+    /// Starts the retransmission timer. If another timer was running, the time since the head was
+    /// sent is deducted.
     pub(super) fn rto_start(&mut self, now: Ps, running: Option<Purpose>, config: &TcpConfig) {
         let Some(head) = self.board.front() else {
             self.timer = None;
@@ -209,8 +209,8 @@ impl Sender {
         self.timer_set(Purpose::Rto, at, config);
     }
 
-    /// Starts the timer of a tail loss probe if there is reason for one; `renew` = the timeout
-    /// starts anew, too. False if there is none.
+    /// Starts the probe timer if a probe is possible; `renew` = the timeout restarts, too. False if
+    /// no probe is possible.
     pub(super) fn probe_start(&mut self, now: Ps, renew: bool, config: &TcpConfig) -> bool {
         let out = self.board.len();
         if !config.tlp || out == 0 || !matches!(self.state, State::Open | State::Reduced) {
