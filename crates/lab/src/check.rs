@@ -17,6 +17,7 @@ const PLACEMENTS_MAX: u32 = 10_000_000;
 pub fn check(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
     rings::check(spec)?;
+    poisson(spec)?;
     let name = match spec.transport {
         Transport::Srd => "srd",
         Transport::Tcp => "tcp",
@@ -65,6 +66,42 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         Transport::Saa => phase(spec),
         Transport::Static => placed(spec),
     }
+}
+
+/// Open-loop arrivals have sizes and times of their own.
+fn poisson(spec: &Spec) -> Result<(), String> {
+    let w = &spec.workload;
+    let Some(poisson) = &w.poisson else {
+        return match w.pattern {
+            Pattern::Poisson => {
+                Err("workload.poisson is missing: pattern = \"poisson\" needs its sizes and load"
+                    .into())
+            }
+            _ => Ok(()),
+        };
+    };
+    if w.pattern != Pattern::Poisson {
+        return Err("workload.poisson: only workload.pattern = \"poisson\" has it; leave the \
+                    table out"
+            .into());
+    }
+    if matches!(spec.transport, Transport::Saa | Transport::Static | Transport::Copa) {
+        return Err("workload.pattern = \"poisson\" is for transport = \"srd\" or \"tcp\"".into());
+    }
+    let other = [
+        ("rounds", w.rounds != 1),
+        ("flows_per_pair", w.flows_per_pair != 1),
+        ("jitter_ns", w.jitter_ns != 0),
+        ("both_ways", w.both_ways),
+        ("endless", w.endless),
+        ("background_pairs", w.background_pairs != 0),
+    ];
+    if let Some((name, _)) = other.iter().find(|(_, given)| *given) {
+        return Err(format!(
+            "workload.{name}: pattern = \"poisson\" has arrivals of its own; leave it out"
+        ));
+    }
+    poisson.check()
 }
 
 fn copa(spec: &Spec) -> Result<(), String> {

@@ -5,6 +5,7 @@ use crate::figures_copa::{
     dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
 };
 use crate::figures_host::endpoint_rows;
+use crate::figures_load::slowdown_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::report::columns;
 use crate::result::{RunResult, SrdObjects};
@@ -51,6 +52,11 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         "circuits over links that failed; what was on a wire or waited for it is lost, and its \
          flow undone",
         torn_rows(&cases),
+    );
+    add(
+        "slowdown: FCT over (bytes x 1.03 / line rate + 10 us), of flows that start in the measured \
+         window; resent/lost: packets sent again per packet that the network lost",
+        slowdown_rows(&cases),
     );
     add(
         "against the ideal (payload alone over the slower end, shared equally); last hop: largest \

@@ -8,6 +8,7 @@
 
 mod batch;
 mod board;
+mod cdf;
 mod check;
 pub mod cli;
 mod congestion;
@@ -16,6 +17,7 @@ mod faults;
 mod figures;
 mod figures_copa;
 mod figures_host;
+mod figures_load;
 mod figures_phase;
 mod floor;
 mod host;
@@ -24,6 +26,7 @@ pub mod observe;
 mod packet;
 mod pages;
 mod pattern;
+mod poisson;
 mod report;
 mod result;
 mod rings;
@@ -40,6 +43,7 @@ mod workload;
 
 pub use batch::{Job, jobs_of, run_all};
 pub use board::{Board, FlowEnd, SharedBoard};
+pub use cdf::SizeCdf;
 pub use check::check;
 pub use congestion::Met;
 pub use copa::CopaOutcome;
@@ -51,6 +55,7 @@ pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };
 pub use pages::huge_pages;
+pub use poisson::OpenLoop;
 pub use report::{csv, json, page, series_csv, summary_csv, table};
 pub use result::{Detail, OrderCost, RunResult, SrdObjects, Tally};
 pub use rings::RingOutcome;

@@ -9,6 +9,7 @@ mod series;
 pub use html::page;
 pub use series::{series_csv, summary_csv};
 
+use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
 use crate::stats::Quantiles;
@@ -143,6 +144,13 @@ fn quantiles(q: &Quantiles) -> Value {
     object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean })
 }
 
+/// Slowdowns by class of size.
+fn open_loop(r: &OpenLoop) -> Value {
+    let class = |(name, n, q): (&str, usize, Quantiles)| object!({ "sizes": name, "flows": n, "slowdown": quantiles(&q) });
+    let classes: Vec<Value> = by_class(&[r]).into_iter().map(class).collect();
+    object!({ "offered": r.offered, "undone": r.undone, "classes": classes })
+}
+
 fn ring(r: &RingOutcome) -> Value {
     let s = &r.stats;
     object!({
@@ -197,6 +205,7 @@ fn one(r: &RunResult) -> Value {
         "marked": r.marked,
         "drops": drops,
         "rings": r.rings.iter().map(ring).collect::<Vec<_>>(),
+        "open_loop": r.open_loop.as_ref().map(open_loop),
         "events": r.events,
         "simulated_us": r.end_ps as f64 / 1e6,
         "cpu_s": r.cpu_ns as f64 / 1e9,

@@ -3,6 +3,7 @@
 use crate::congestion::Met;
 use crate::copa::CopaOutcome;
 use crate::observe::Observation;
+use crate::poisson::OpenLoop;
 use crate::rings::RingOutcome;
 use crate::saa::SaaOutcome;
 use crate::spec::{Spec, Transport};
@@ -79,6 +80,8 @@ pub struct RunResult {
     pub rings: Vec<RingOutcome>,
     /// From the start of the last round to its last flow's end; `None` = not all ended.
     pub phase_ps: Option<Ps>,
+    /// Slowdowns of the measured flows, where flows arrive at random times.
+    pub open_loop: Option<OpenLoop>,
     /// Ports of all switches per host, where the network is a k-ary n-tree.
     pub ports_per_host: Option<f64>,
 }

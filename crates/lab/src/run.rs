@@ -5,10 +5,10 @@ use crate::floor::{FloorFlow, Framing, Ways, floors};
 use crate::observe::{Counted, interval_for};
 use crate::result::{Detail, OrderCost, RunResult, Tally};
 use crate::rounds::Running;
-use crate::spec::{Spec, Transport};
+use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, rings, saa, srd, tcp};
+use crate::{congestion, copa, poisson, rings, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -71,9 +71,10 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     }
 }
 
-fn floor_flow(f: &Flow) -> FloorFlow {
+/// `index`: of a flow that is measured against its time alone.
+fn floor_flow(f: &Flow, index: Option<u32>) -> FloorFlow {
     // Flows that a trigger starts compete with nobody known in advance.
-    let group = f.start_ps.map_or(u32::MAX, |_| 0);
+    let group = index.unwrap_or_else(|| f.start_ps.map_or(u32::MAX, |_| 0));
     FloorFlow { src: f.src, dst: f.dst, bytes: f.bytes, group }
 }
 
@@ -109,7 +110,11 @@ impl Plan<'_> {
         base_rtt_ps: Ps,
         outcome: impl FnOnce(&World<P, H>) -> Outcome,
     ) -> RunResult {
-        let floor_flows: Vec<FloorFlow> = self.flows.flows.iter().map(floor_flow).collect();
+        // Flows that come at random times compete with nobody known in advance.
+        let alone = self.spec.workload.pattern == Pattern::Poisson;
+        let flows = self.flows.flows.iter().zip(0..);
+        let floor_flows: Vec<FloorFlow> =
+            flows.map(|(f, i)| floor_flow(f, alone.then_some(i))).collect();
         let drains = rings::drains_of(&self.rings);
         let floor_ps = floors(&self.topo, framing, &floor_flows, &drains);
         let ideal_ps = floors(
@@ -131,6 +136,9 @@ impl Plan<'_> {
         let totals = world.totals();
         debug_assert!(totals.conserved());
         let out = outcome(&world);
+        let open_loop = self.spec.workload.poisson.as_ref();
+        let open_loop =
+            open_loop.map(|p| poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0]));
         let per_round: u64 = self.flows.flows.iter().map(|f| framing.packets(f.bytes)).sum();
         // Endless flows have no number of packets: what arrived is counted.
         let data_packets = if self.spec.workload.endless {
@@ -170,6 +178,7 @@ impl Plan<'_> {
             order: out.order,
             rings: rings::outcomes(&world, &self.rings),
             phase_ps,
+            open_loop,
             ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
         }
     }

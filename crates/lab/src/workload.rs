@@ -1,7 +1,7 @@
 //! From a spec's workload to flows.
 
-use crate::pattern;
 use crate::spec::{CmUnit, Pattern, Workload};
+use crate::{pattern, poisson};
 use srd_fabric::htsim::{CmFile, StartUnit, TriggerKind};
 use srd_fabric::{HostId, NS, Node, Ps, Rng, Topology};
 use std::collections::BTreeSet;
@@ -78,6 +78,11 @@ impl Workload {
                 return self.application(topo, &mut rng);
             }
             Pattern::Cm => return self.matrix(topo, folder),
+            Pattern::Poisson => {
+                let spec = self.poisson.as_ref();
+                let spec = spec.ok_or("workload.poisson is missing: give its sizes and load")?;
+                return poisson::flows(spec, topo, folder, seed);
+            }
         };
         let mut flows = Vec::new();
         let back = |(a, b)| if self.both_ways { vec![(a, b), (b, a)] } else { vec![(a, b)] };

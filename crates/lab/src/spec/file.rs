@@ -10,6 +10,7 @@ use toml::{Table, Value};
 
 /// Experiments that come with the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
+    ("poisson", include_str!("../../specs/poisson.toml")),
     ("scale", include_str!("../../specs/scale.toml")),
     ("fig2", include_str!("../../specs/fig2.toml")),
     ("fig3", include_str!("../../specs/fig3.toml")),

@@ -5,6 +5,7 @@ mod fault;
 mod file;
 mod host;
 mod phase;
+pub mod poisson;
 mod tcp;
 
 pub use copa::{CopaInitiatorSpec, CopaPolicySpec, CopaRecoverySpec, CopaSpec, CopaVerbSpec};
@@ -12,6 +13,7 @@ pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
 pub use host::{HostSpec, PlacementSpec};
 pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
+pub use poisson::PoissonSpec;
 pub use tcp::TcpSpec;
 
 use serde::{Deserialize, Serialize};
@@ -415,6 +417,8 @@ pub enum Pattern {
     Pairs,
     /// An htsim `.cm` file, named by `file`, times in `unit`.
     Cm,
+    /// Flows of drawn sizes at random times between any hosts: `[workload.poisson]`.
+    Poisson,
 }
 
 /// See [`Workload::placing`].
@@ -502,6 +506,8 @@ pub struct Workload {
     pub file: Option<String>,
     /// Unit of its times.
     pub unit: Option<CmUnit>,
+    /// Load and sizes (poisson).
+    pub poisson: Option<PoissonSpec>,
 }
 
 const fn flow_bytes() -> u64 {

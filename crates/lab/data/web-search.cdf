@@ -1,0 +1,16 @@
+# Flow sizes of a web-search cluster: bytes, and the share of flows of at most so many bytes.
+# Source: the curve "all flows" of figure 4 in M. Alizadeh et al., "Data Center TCP (DCTCP)",
+# SIGCOMM 2010, as points that most later papers simulate with. Between two points shares grow
+# evenly.
+0 0
+10000 0.15
+20000 0.2
+30000 0.3
+50000 0.4
+80000 0.53
+200000 0.6
+1000000 0.7
+2000000 0.8
+5000000 0.9
+10000000 0.97
+30000000 1

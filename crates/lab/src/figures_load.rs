@@ -1,0 +1,62 @@
+//! Tables of flows that arrive at random times.
+
+use crate::figures::{head, name_of};
+use crate::poisson::by_class;
+use crate::result::RunResult;
+
+/// Slowdowns by class of size, a line per case, all seeds together.
+pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "flows",
+        "load",
+        "p50",
+        "p99",
+        "< 10 KB p50",
+        "p99",
+        "10-100 KB p50",
+        "p99",
+        "100 KB-1 MB p50",
+        "p99",
+        "> 1 MB p50",
+        "p99",
+        "lost",
+        "resent",
+        "resent/lost",
+        "timeouts",
+        "undone",
+    ]);
+    for case in cases {
+        let runs: Vec<_> = case.iter().filter_map(|r| r.open_loop.as_ref()).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let classes = by_class(&runs);
+        let undone: usize = runs.iter().map(|r| r.undone).sum();
+        let offered = runs.iter().map(|r| r.offered).sum::<f64>() / runs.len() as f64;
+        let mut row =
+            vec![name_of(case), (classes[0].1 + undone).to_string(), format!("{offered:.3}")];
+        for (_, flows, q) in &classes {
+            let cell = |v: f64| if *flows == 0 { "-".into() } else { format!("{v:.2}") };
+            row.extend([cell(q.median), cell(q.p99)]);
+        }
+        let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>();
+        let (lost, resent) = (sum(|r| r.drops.total()), sum(|r| r.tally.retransmitted));
+        row.extend([
+            lost.to_string(),
+            resent.to_string(),
+            resent_per_lost(case).map_or("-".into(), |r| format!("{r:.2}")),
+            sum(|r| r.tally.timeouts).to_string(),
+            undone.to_string(),
+        ]);
+        rows.push(row);
+    }
+    rows
+}
+
+/// Packets sent again per packet that the network lost; `None` if it lost none.
+pub fn resent_per_lost(case: &[RunResult]) -> Option<f64> {
+    let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>() as f64;
+    let (lost, resent) = (sum(|r| r.drops.total()), sum(|r| r.tally.retransmitted));
+    (lost > 0.0).then(|| resent / lost)
+}
