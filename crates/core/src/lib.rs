@@ -54,6 +54,7 @@ mod rx;
 mod state;
 pub mod time;
 mod timer;
+mod tuning;
 mod tx;
 
 pub use api::*;

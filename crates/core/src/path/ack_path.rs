@@ -9,14 +9,10 @@
 use super::set::PathSet;
 use crate::rng::Rng;
 use crate::time::Time;
-
-/// Paths in rotation: enough to survive dead ones, few enough to learn about each quickly.
-const SLOTS: usize = 8;
-/// Acknowledgments remembered until their echo, each in the place that its number names: a round
-/// trip's worth at 100 Gb/s, even through queues.
-const REMEMBERED: usize = 128;
-/// Patience in multiples of the usual number of acknowledgments per echo: false alarms e^-6.
-const PATIENCE: u32 = 6;
+use crate::tuning::{
+    ACK_HEARD, ACK_PATHS, ACK_PATIENCE, ACK_PATIENCE_MORE, ACKS_PER_ECHO_GAIN, ACKS_PER_ECHO_MAX,
+    ACKS_REMEMBERED,
+};
 
 /// An acknowledgment on its way.
 #[derive(Clone, Copy, Debug)]
@@ -24,19 +20,19 @@ struct Sent {
     /// Clock in units of 16 ns.
     at: u32,
     tx_num_low: u16,
-    /// [`SLOTS`] = none.
+    /// [`ACK_PATHS`] = none.
     slot: u8,
 }
 
 #[derive(Debug)]
 pub(crate) struct AckPaths {
-    paths: [u8; SLOTS],
+    paths: [u8; ACK_PATHS],
     /// Acknowledgments on the path of the slot since one of them was echoed.
-    missed: [u8; SLOTS],
+    missed: [u8; ACK_PATHS],
     /// Time to the echo of the slot's last two acknowledgments, in ns; 0 = not known. It contains
     /// the way of the data that carried the echo, hence two.
-    delays_ns: [[u32; 2]; SLOTS],
-    sent: [Sent; REMEMBERED],
+    delays_ns: [[u32; 2]; ACK_PATHS],
+    sent: [Sent; ACKS_REMEMBERED],
     slot: u8,
     echoed_last: u16,
     /// Acknowledgments per echo, smoothed, times 8.
@@ -48,9 +44,9 @@ impl AckPaths {
     pub(crate) fn new(set: &mut PathSet, rng: &mut Rng) -> Self {
         Self {
             paths: core::array::from_fn(|_| set.scan_next(rng)),
-            missed: [0; SLOTS],
-            delays_ns: [[0; 2]; SLOTS],
-            sent: [Sent { at: 0, tx_num_low: 0, slot: SLOTS as u8 }; REMEMBERED],
+            missed: [0; ACK_PATHS],
+            delays_ns: [[0; 2]; ACK_PATHS],
+            sent: [Sent { at: 0, tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
             slot: 0,
             echoed_last: 0,
             per_echo_8: 8,
@@ -65,7 +61,7 @@ impl AckPaths {
 
     /// The path of the next one. `slack_ns`: how much longer than another a path may take.
     pub(crate) fn choose(&mut self, set: &mut PathSet, slack_ns: u32, rng: &mut Rng) -> u8 {
-        self.slot = (self.slot + 1) % SLOTS as u8;
+        self.slot = (self.slot + 1) % ACK_PATHS as u8;
         let slot = usize::from(self.slot);
         let usable = set.get(self.paths[slot]).is_live();
         if !usable || self.suspect(slot) || self.slow(slot, slack_ns) {
@@ -80,8 +76,8 @@ impl AckPaths {
 
     /// Whether the path of a slot gets nothing through while others do.
     fn suspect(&self, slot: usize) -> bool {
-        let heard = u32::from(self.since_echo) <= 4 * self.per_echo() + SLOTS as u32;
-        heard && u32::from(self.missed[slot]) > PATIENCE * self.per_echo() + 4
+        let heard = u32::from(self.since_echo) <= ACK_HEARD * self.per_echo() + ACK_PATHS as u32;
+        heard && u32::from(self.missed[slot]) > ACK_PATIENCE * self.per_echo() + ACK_PATIENCE_MORE
     }
 
     /// Whether both of the slot's last acknowledgments took longer than those of the quickest.
@@ -111,7 +107,7 @@ impl AckPaths {
         let Some(slot) = self.paths.iter().position(|&p| p == path) else { return };
         self.missed[slot] = self.missed[slot].saturating_add(1);
         self.since_echo = self.since_echo.saturating_add(1);
-        self.sent[usize::from(tx_num_low) % REMEMBERED] =
+        self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED] =
             Sent { at: now.to_wire(), tx_num_low, slot: slot as u8 };
     }
 
@@ -119,18 +115,19 @@ impl AckPaths {
         if tx_num_low == self.echoed_last {
             return;
         }
-        let sent = &mut self.sent[usize::from(tx_num_low) % REMEMBERED];
+        let sent = &mut self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED];
         let slot = usize::from(sent.slot);
-        if sent.tx_num_low != tx_num_low || slot >= SLOTS {
+        if sent.tx_num_low != tx_num_low || slot >= ACK_PATHS {
             return;
         }
-        sent.slot = SLOTS as u8;
+        sent.slot = ACK_PATHS as u8;
         let ns = u32::try_from(now.since_wire(sent.at).0).unwrap_or(u32::MAX);
         self.delays_ns[slot] = [ns.max(1), self.delays_ns[slot][0]];
         self.echoed_last = tx_num_low;
         self.missed[slot] = 0;
-        let sample = self.since_echo.min(256) * 8;
-        self.per_echo_8 = self.per_echo_8 - self.per_echo_8 / 8 + sample / 8;
+        let gain = ACKS_PER_ECHO_GAIN;
+        let sample = self.since_echo.min(ACKS_PER_ECHO_MAX) * 8;
+        self.per_echo_8 = self.per_echo_8 - self.per_echo_8 / gain + sample / gain;
         self.since_echo = 0;
     }
 }

@@ -12,33 +12,12 @@ use crate::rate::pacing::Pacing;
 use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-
-/// Idle round trips after which the rate of before says nothing about the network of now.
-const RESTART_RTTS: u64 = 16;
-/// The first round lasts at most this many RTTs with a full queue: then its window was too large.
-const OPENING_RTTS: u64 = 4;
-/// Smallest rise of the cap after drops of the peer's receive queue: 1/8 per round.
-const DROP_CAP_RISE: u64 = 8;
-
-/// Longer waits in hosts are stalls, not something to be covered by bytes in flight.
-const HOST_NS_MAX: u64 = 4_000_000;
-/// How fast a host is trusted again.
-const HOST_HALF_LIFE: Span = Span::from_ms(100);
-
-/// One path is given up for so many base RTTs of lateness in sum. A path whose packets come back
-/// gets as many new ones, which balances by itself; giving up more adds the noise of replacements
-/// (docs/algorithms.md).
-const LATE_RTTS: u64 = 10;
-/// With more packets than this in flight, a loss may be one of congestion.
-const SPARSE_PKTS: u64 = 4;
-
-/// A path that is later than the median by so many delay targets, and by so many times what a
-/// packet alone is waited for, is asked by probes until it is not: somebody else's queue stands
-/// there.
-const SLOW_TARGETS: u64 = 2;
-const SLOW_HEDGES: u64 = 4;
-/// Paths that say what is usual.
-const PATHS_TRUSTED: usize = 4;
+use crate::tuning::{
+    CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, FEW_RISE,
+    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, PATHS_TRUSTED,
+    RESTART_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, SLOW_HEDGES, SLOW_TARGETS, SPARSE_PKTS,
+    UNEVEN,
+};
 
 #[derive(Debug)]
 pub(crate) struct ActivePaths {
@@ -135,7 +114,7 @@ impl ActivePaths {
 
     fn link_now(&self, p: &Params) -> Link {
         // Three quarters: what waits in the peer's socket because of us must not feed on itself.
-        let host_bytes = Link::bytes(self.delivered, self.host_delay(p).0 / 4 * 3);
+        let host_bytes = Link::bytes(self.delivered, HOST_COVERED.of(self.host_delay(p).0));
         Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
@@ -238,9 +217,9 @@ impl ActivePaths {
     /// free again. Not longer than a timeout may be: a host that stood still has made round trips
     /// long, and with a window per round trip they would be forgotten only slowly.
     fn credit_patience(&self, p: &Params) -> Span {
-        let least = Span(u64::from(self.rtt.min_ns())).scale(2, 1);
+        let least = Span(u64::from(self.rtt.min_ns())).scale(CREDIT_PATIENCE_RTTS, 1);
         let longest = Span(u64::from(p.rto_ns_max)).max(least);
-        self.srtt(p).scale(2, 1).min(longest)
+        self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
     }
 
     pub(crate) fn on_sent(
@@ -358,7 +337,7 @@ impl ActivePaths {
         let opening_max = Span(OPENING_RTTS * (link.base_ns + link.target_ns));
         let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
         let Some(mut round) = round else { return };
-        self.delivered = round.delivered.max(self.delivered / 8 * 7);
+        self.delivered = round.delivered.max(DELIVERED_KEPT.of(self.delivered));
         let quartiles = self.set.quartiles_take();
         let quartiles = quartiles.map(|(median, quartile, paths)| {
             // Of a round with next to nothing in it, one path is no majority.
@@ -366,19 +345,20 @@ impl ActivePaths {
             if !few || median <= self.queue_ns_usual {
                 return (median, quartile.min(median));
             }
-            let risen = self.queue_ns_usual + (median - self.queue_ns_usual) / 8;
+            let risen =
+                self.queue_ns_usual + FEW_RISE.of((median - self.queue_ns_usual).into()) as u32;
             (risen, risen)
         });
         self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.
-            let uneven = 2 * u64::from(median - quartile);
+            let uneven = UNEVEN * u64::from(median - quartile);
             u64::from(median).saturating_sub(uneven.min(u64::from(p.target_ns_min)))
         });
         self.rtt.on_round();
         if self.drop_cap != u64::MAX {
-            let risen = self.drop_cap + (self.drop_cap / DROP_CAP_RISE).max(1);
+            let risen = self.drop_cap + DROP_CAP_RISE.of(self.drop_cap).max(1);
             self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
         }
         self.rate.on_round(&link, &round);
@@ -400,7 +380,7 @@ impl ActivePaths {
         let srtt = self.srtt(p);
         // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
         // the timeout comes.
-        let silence_max = (rto - srtt).scale(3, 4).max(srtt.scale(1, 2));
+        let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
         let permille = self.meter.lost_permille();
         let loss = Loss { rule, permille, silence_max, srtt, sparse, counted: false };
         let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
@@ -434,8 +414,8 @@ impl ActivePaths {
             return;
         }
         self.drop_cap_at = now;
-        let half = self.inflight.min(self.inflight_max) / 2;
-        self.drop_cap = half.max(4 * u64::from(p.mtu));
+        let left = DROP_CAP.of(self.inflight.min(self.inflight_max));
+        self.drop_cap = left.max(DROP_CAP_PKTS_MIN * u64::from(p.mtu));
         self.cap_update(p);
     }
 

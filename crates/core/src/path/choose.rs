@@ -4,9 +4,7 @@ use super::set::PathSet;
 use crate::config::PathPolicy;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-
-/// Healthy paths that a choice looks at before it takes the least penalised of them.
-const SCAN_MAX: u32 = 16;
+use crate::tuning::{DRAWS_MAX, SCAN_MAX};
 
 /// What a choice may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +162,6 @@ impl Choose for RttP2c {
 /// A live path at random; `None` after as many misses as only a nearly empty set can cause.
 fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
     let paths = set.paths.len() as u32;
-    let drawn = (0..8).map(|_| rng.below(paths) as u8);
+    let drawn = (0..DRAWS_MAX).map(|_| rng.below(paths) as u8);
     drawn.into_iter().find(|&p| set.get(p).is_live() && avoid != Some(p))
 }

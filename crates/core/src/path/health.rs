@@ -4,22 +4,10 @@ use super::set::{PathSet, PathState};
 use crate::events::LossRule;
 use crate::params::Params;
 use crate::time::{Span, Time};
-
-/// Highest penalty: a path is passed over at most this many times.
-const PENALTY_MAX: u8 = 15;
-/// What a loss adds to the penalty (a late or marked packet adds 1).
-const PENALTY_LOSS: u8 = 4;
-/// Loss events without an acknowledgment between them that retire a path.
-const LOSSES_RETIRE: u8 = 2;
-/// The same while the whole connection loses more than [`LOSS_COMMON_PERMILLE`].
-const LOSSES_RETIRE_COMMON: u8 = 4;
-/// The same where little is sent: the next packet of the path may be long in coming, and would be
-/// lost as well. A path that is well comes back after two probes.
-const LOSSES_RETIRE_SPARSE: u8 = 1;
-/// Losses beyond this are likely those of congestion, and say less about the path.
-const LOSS_COMMON_PERMILLE: u32 = 100;
-/// Least distance between two probes to one peer, whatever the number of retired paths.
-const PROBE_DISTANCE: Span = Span(250_000);
+use crate::tuning::{
+    LOSS_COMMON_PERMILLE, LOSSES_RETIRE, LOSSES_RETIRE_COMMON, LOSSES_RETIRE_SPARSE,
+    LOSSES_TIMEOUT, PENALTY_LOSS, PENALTY_MAX, PROBE_DISTANCE, PROBE_DOUBLINGS_MAX,
+};
 
 /// What is common to all paths.
 #[derive(Debug)]
@@ -141,7 +129,7 @@ impl Health {
         }
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
         if event {
-            entry.losses = entry.losses.saturating_add(if timeout { 2 } else { 1 });
+            entry.losses = entry.losses.saturating_add(if timeout { LOSSES_TIMEOUT } else { 1 });
         }
         let common = loss.permille > LOSS_COMMON_PERMILLE;
         let retire_at = match (loss.sparse, common) {
@@ -245,8 +233,9 @@ impl Health {
         if entry.probe_out() {
             let _ = entry.state.probe_failed();
         }
-        let wait = (u64::from(p.probe_ns_first) << entry.level.min(20)).min(p.probe_ns_max.into());
-        entry.level = (entry.level + 1).min(20);
+        let wait = (u64::from(p.probe_ns_first) << entry.level.min(PROBE_DOUBLINGS_MAX))
+            .min(p.probe_ns_max.into());
+        entry.level = (entry.level + 1).min(PROBE_DOUBLINGS_MAX);
         entry.probe_out_set(true);
         entry.at = (now + Span(wait)).to_wire();
         self.probe_schedule(p, set, now);

@@ -26,6 +26,9 @@ use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::tuning::{
+    EXPLORE_EACH, HEDGE, PROOF_AGE_MAX, PROOF_RTTS, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE,
+};
 use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
@@ -62,12 +65,6 @@ pub enum Gate {
     /// Inflight cap or credits: an acknowledgment will open it.
     Blocked,
 }
-
-/// One in so many packets that leave alone is followed by a probe of another path (and the first
-/// ones more often).
-const EXPLORE_EACH: u32 = 32;
-/// A lone acknowledgment takes the path that came back clean last, if that is not longer ago.
-const PROOF_AGE_MAX: Span = Span::from_ms(10);
 
 /// Paths whose state the summary of an idle context keeps: bits of one word.
 const SUMMARY_PATHS: usize = 64;
@@ -190,7 +187,7 @@ impl PathContext {
         let (p, active, _) = self.grow(now);
         let alone = active.is_resting(p, now);
         let rtt = if alone { active.on_time(p) } else { active.srtt(p) };
-        let age_max = rtt.scale(2, 1);
+        let age_max = rtt.scale(PROOF_RTTS, 1);
         let need = choose::Need { now, flow, avoid, age_max, salt, alone };
         let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
         active.lone += u32::from(choice.trusted);
@@ -427,13 +424,13 @@ impl PathContext {
     pub fn reorder_slack_same_path(&self, path: u8) -> Span {
         let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
         let rtt = if known == 0 { self.srtt() } else { Span(u64::from(known)) };
-        rtt.scale(1, 4) + self.widening()
+        SLACK_SAME_PATH.of_span(rtt) + self.widening()
     }
 
     /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
     pub fn reorder_slack_cross(&self) -> Span {
         let floor = Span(u64::from(self.params.reorder_ns_min));
-        self.srtt().scale(1, 2).max(floor) + self.widening()
+        SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
     }
 
     /// How much longer than the average the round trip on `path` takes: a packet there may be
@@ -445,7 +442,8 @@ impl PathContext {
 
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
-        self.srtt().scale(3, 2).max(Span(u64::from(self.params.tlp_ns_min))) + self.host_delay()
+        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.tlp_ns_min)))
+            + self.host_delay()
     }
 
     /// The same while next to nothing is in flight: what paths take that are not late. What the
@@ -455,7 +453,7 @@ impl PathContext {
         if known.srtt_ns == 0 {
             return self.tlp_delay();
         }
-        let ns = known.timeout_ns().max(u64::from(known.srtt_ns) * 3 / 2);
+        let ns = known.timeout_ns().max(HEDGE.of(known.srtt_ns.into()));
         Span(ns.max(self.params.hedge_ns_min.into())).min(self.tlp_delay())
     }
 

@@ -2,13 +2,11 @@
 
 use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
-
-/// The least RTT is the least of this span and the one before it: it forgets after 5 to 10 s.
-const BASE_WINDOW_HALF: Span = Span::from_secs(5);
-/// Largest number of times that the slack for reordering is widened by a quarter RTT.
-const WIDEN_MAX: u8 = 12;
-/// Rounds without a spurious loss after which the slack narrows by one step.
-const NARROW_ROUNDS: u8 = 64;
+use crate::tuning::{
+    BASE_RISE, BASE_WINDOW_HALF, NARROW_ROUNDS, RTO_CEILING_RTTS, RTO_DEVIATIONS,
+    RTO_DOUBLINGS_MAX, RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN,
+    SLACK_WIDENING, SRTT_GAIN, TARGET, WIDEN_MAX,
+};
 
 /// Smoothed RTT and its mean deviation in ns. Gains 1/8 and 1/4 (RFC 6298).
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,13 +23,13 @@ impl Smoothed {
             return;
         }
         let off = self.srtt_ns.abs_diff(ns);
-        self.var_ns = self.var_ns - self.var_ns / 4 + off / 4;
-        self.srtt_ns = (self.srtt_ns - self.srtt_ns / 8 + ns / 8).max(1);
+        self.var_ns = self.var_ns - self.var_ns / RTT_VAR_GAIN + off / RTT_VAR_GAIN;
+        self.srtt_ns = (self.srtt_ns - self.srtt_ns / SRTT_GAIN + ns / SRTT_GAIN).max(1);
     }
 
     /// `srtt + 4 var`, the base of a retransmission timeout.
     pub(crate) fn timeout_ns(self) -> u64 {
-        u64::from(self.srtt_ns) + 4 * u64::from(self.var_ns)
+        u64::from(self.srtt_ns) + RTO_DEVIATIONS * u64::from(self.var_ns)
     }
 }
 
@@ -57,7 +55,7 @@ impl Least {
 
     fn half_end(&mut self) {
         // A standing queue must not become the base: it may rise by an eighth per half window.
-        let risen = u64::from(self.before) * 9 / 8;
+        let risen = BASE_RISE.of(self.before.into());
         self.before = self.now.min(u32::try_from(risen).unwrap_or(u32::MAX));
         self.now = u32::MAX;
     }
@@ -91,7 +89,9 @@ impl Rtt {
             base_ns: min_ns,
             least: Least::known(least),
             // What was believed stays so, and is no reason to believe still less.
-            whole: Least::known(least.saturating_add(least / 3)),
+            whole: Least::known(
+                RTT_BELIEVED_INVERSE.of(least.into()).try_into().unwrap_or(u32::MAX),
+            ),
             half_began: now,
             widened: 0,
             rounds_quiet: 0,
@@ -125,7 +125,11 @@ impl Rtt {
     /// whole; one that lies takes a quarter off.
     pub(crate) fn floor_ns(&self) -> u32 {
         let whole = self.whole.get();
-        if whole == u32::MAX || planted!(WaitBelieved) { 0 } else { whole - whole.div_ceil(4) }
+        if whole == u32::MAX || planted!(WaitBelieved) {
+            0
+        } else {
+            RTT_BELIEVED.of(whole.into()) as u32
+        }
     }
 
     /// A loss was none: be more patient.
@@ -145,22 +149,26 @@ impl Rtt {
 
     /// What reordering feedback adds to the slack of both rules.
     pub(crate) fn widening(&self, srtt: Span) -> Span {
-        srtt.scale(u64::from(self.widened), 4)
+        SLACK_WIDENING.of_span(srtt).scale(self.widened.into(), 1)
     }
 }
 
 /// Retransmission timeout of a path: never under what all paths together suggest, backed off by the
 /// timeouts in a row. A ceiling below two RTTs would only repeat what is still under way.
 pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Span {
-    let first = if all.srtt_ns == 0 { 3 * u64::from(p.rtt_ns_initial) } else { all.timeout_ns() };
+    let first = if all.srtt_ns == 0 {
+        RTO_UNKNOWN_RTTS * u64::from(p.rtt_ns_initial)
+    } else {
+        all.timeout_ns()
+    };
     let base = first.max(path.timeout_ns()).max(u64::from(p.rto_ns_min));
-    let ceiling = u64::from(p.rto_ns_max).max(2 * u64::from(all.srtt_ns));
-    Span((base << timeouts.min(16)).min(ceiling))
+    let ceiling = u64::from(p.rto_ns_max).max(RTO_CEILING_RTTS * u64::from(all.srtt_ns));
+    Span((base << timeouts.min(RTO_DOUBLINGS_MAX)).min(ceiling))
 }
 
 /// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
 pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
-    Span((u64::from(base_ns) * 3 / 4).max(u64::from(p.target_ns_min)))
+    Span(TARGET.of(base_ns.into()).max(u64::from(p.target_ns_min)))
 }
 
 /// An RTT sample as 32 bits; zero would read as "none".

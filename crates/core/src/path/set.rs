@@ -4,6 +4,7 @@ use super::rtt::Smoothed;
 use crate::rng::Rng;
 use crate::state::state_machine;
 use crate::time::{Span, Time};
+use crate::tuning::PROVEN_MAX;
 
 state_machine! {
     /// Life of a path.
@@ -101,10 +102,6 @@ impl Path {
         self.flags = if on { self.flags | PROBE_OUT } else { self.flags & !PROBE_OUT };
     }
 }
-
-/// Proven paths kept for packets that were lost: a round trip with few packets has few losses, one
-/// with many has the queue.
-const PROVEN_MAX: usize = 4;
 
 /// All paths to one address.
 #[derive(Debug)]

@@ -2,12 +2,9 @@
 
 use crate::peer::scoreboard::Entry;
 use crate::time::Time;
+use crate::tuning::HEDGE_CREDIT_MAX;
 use std::collections::VecDeque;
 
-/// What one costs, in packets acknowledged: a share of 1/16.
-pub(crate) const HEDGE_COST: u8 = 16;
-/// Most that can be saved for them.
-pub(crate) const HEDGE_CREDIT_MAX: u8 = 8 * HEDGE_COST;
 /// Transmissions given up that may yet turn out to have arrived.
 pub(crate) const RECENT_MAX: usize = 64;
 

@@ -5,10 +5,7 @@
 //! acknowledgment; only by this can the first be blamed for what is its own.
 
 use crate::time::{Span, Time};
-
-/// The quickest is that of this time and of as much before it: two clocks drift apart by some 50
-/// us per second at most.
-const WINDOW_HALF: Span = Span::from_secs(1);
+use crate::tuning::INBOUND_WINDOW_HALF;
 
 /// The quickest way of late.
 #[derive(Debug, Default)]
@@ -31,10 +28,10 @@ impl Inbound {
     pub fn on_packet(&mut self, arrived: Time, sent: u32) -> Span {
         let way = arrived.to_wire().wrapping_sub(sent);
         match self.began.map(|began| arrived.since(began)) {
-            Some(age) if age <= WINDOW_HALF => {
+            Some(age) if age <= INBOUND_WINDOW_HALF => {
                 self.least_now = least(self.least_now, way);
             }
-            Some(age) if age <= WINDOW_HALF.scale(2, 1) => {
+            Some(age) if age <= INBOUND_WINDOW_HALF.scale(2, 1) => {
                 self.least_before = self.least_now;
                 (self.least_now, self.began) = (way, Some(arrived));
             }

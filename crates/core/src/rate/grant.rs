@@ -1,20 +1,12 @@
 //! Credits at the receiver: the last hop, handed out in turn to the peers that want it.
 
 use crate::time::{Span, Time};
+use crate::tuning::{
+    GRANT_AHEAD, GRANT_AHEAD_MIN, GRANT_LONE_AFTER, GRANT_LONE_RTTS, GRANT_PACKETS, GRANT_SHARE,
+    GRANT_STALE,
+};
 use srd_wire::{BODY_BYTES_MAX, CREDIT_UNIT_BYTES};
 
-/// Grants leave at this share of the line, so that the last hop's queue drains.
-const SHARE_PERCENT: u64 = 98;
-/// Packets of one grant.
-const GRANT_PACKETS: u32 = 4;
-/// Most bytes that one peer may hold unused, as time at line rate: some round trips.
-const AHEAD: Span = Span::from_us(200);
-/// The only sender meets nobody at the last hop, so its grants need no pace: it always has those of
-/// so many round trips in hand, for a queue in the fabric delays them both ways. No more than its
-/// window holds: what a sender cannot keep is lost.
-const LONE_RTTS: u64 = 2;
-/// Grants unused this long were lost with packets, or are not wanted.
-const STALE: Span = Span::from_ms(1);
 /// End of the ring, and "not in it".
 const NONE: u32 = u32::MAX;
 
@@ -73,13 +65,13 @@ impl Granter {
             tail: NONE,
             next: Time(0),
             next_fraction: 0,
-            rate: (line_bytes_per_sec / 100 * SHARE_PERCENT).max(1),
+            rate: GRANT_SHARE.of(line_bytes_per_sec).max(1),
             packet,
-            ahead_max: bytes(AHEAD).max(4 * GRANT_PACKETS * packet),
+            ahead_max: bytes(GRANT_AHEAD).max(GRANT_AHEAD_MIN * GRANT_PACKETS * packet),
             wanting: 0,
             lone_since: Time(0),
             rtt,
-            ahead_lone: bytes(rtt.scale(LONE_RTTS, 1).min(AHEAD)),
+            ahead_lone: bytes(rtt.scale(GRANT_LONE_RTTS, 1).min(GRANT_AHEAD)),
         }
     }
 
@@ -97,7 +89,7 @@ impl Granter {
         let peer = &mut self.peers[i];
         // Whoever had grants to use would have used them: a sender keeps no more of them than its
         // window holds, so some of those counted here may be gone.
-        if now.since_wire(peer.heard) > STALE {
+        if now.since_wire(peer.heard) > GRANT_STALE {
             peer.ahead = 0;
         }
         peer.heard = now.to_wire();
@@ -161,7 +153,7 @@ impl Granter {
         while let Some(ctx) = self.pop() {
             let grant = GRANT_PACKETS * self.packet;
             let peer = &mut self.peers[ctx as usize];
-            if peer.ahead > 0 && now.since_wire(peer.heard) > STALE {
+            if peer.ahead > 0 && now.since_wire(peer.heard) > GRANT_STALE {
                 // Silent with grants in hand: it must speak before it gets more.
                 self.wanting -= u32::from(peer.wanted > 0);
                 peer.wanted = 0;
@@ -178,7 +170,8 @@ impl Granter {
                 self.insert(ctx);
             }
             // Half a round trip: those who start together are heard of by then.
-            let lone = self.wanting == 1 && now.since(self.lone_since) > self.rtt.scale(1, 2);
+            let lone = self.wanting == 1
+                && now.since(self.lone_since) > GRANT_LONE_AFTER.of_span(self.rtt);
             if !lone || ahead > self.ahead_lone {
                 self.pace(now, bytes);
             }

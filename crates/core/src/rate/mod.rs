@@ -16,6 +16,7 @@ pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
 use crate::params::Params;
+use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
 use srd::SrdRate;
 
@@ -57,7 +58,7 @@ impl Link {
 
     /// Least rate of any policy: one packet in eight round trips.
     pub(crate) fn rate_min(&self) -> u64 {
-        Self::rate(self.mtu, 8 * self.base_ns).clamp(1, self.line)
+        Self::rate(self.mtu, RATE_MIN_RTTS * self.base_ns).clamp(1, self.line)
     }
 }
 

@@ -2,9 +2,7 @@
 //! sends that came late.
 
 use crate::time::{Span, Time};
-
-/// A burst lasts at most this long at the paced rate: what the queue of a switch gets in one piece.
-const BURST: Span = Span::from_us(20);
+use crate::tuning::BURST;
 
 #[derive(Debug)]
 pub(crate) struct Pacing {

@@ -5,24 +5,13 @@
 //! a round without another: its effect is seen only then.
 
 use super::{Link, RateControl, Round};
-
-/// Beyond this many targets of queueing delay the rate is what was delivered.
-const HEAVY_TARGETS: u64 = 4;
-/// Targets of queueing delay that are tolerated while credits are in force: the queue is then that
-/// of the fabric, which choosing paths has to even out, and slowing down only adds idle time to it.
-const CREDITED_TARGETS: u64 = 3;
-/// Lost share beyond which the loss is congestion's.
-const HEAVY_PERMILLE: u32 = 50;
-/// Packets in a round under which its delivery rate is too coarse to accuse the network.
-const PACKETS_TRUSTED: u64 = 8;
-/// Rounds with no loss after which delay alone does not bring the rate below one burst per RTT.
-const LOSSLESS_ROUNDS: u8 = 8;
-/// Rounds in a row without a queue after which increases quicken fourfold.
-const CLEAR_ROUNDS: u8 = 4;
-/// An increase per round, at no queue at all: line rate over this.
-const STEP_SHARE: u64 = 64;
-/// First window where the RTT is not known yet.
-const FIRST_UNKNOWN_MAX: u64 = 1 << 20;
+use crate::tuning::{
+    CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX, CUT_MAX_LIMITED, DECREASE,
+    HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, PACKETS_TRUSTED,
+    QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS, STEP_PACKET,
+    STEP_SHARE, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN,
+    WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
+};
 
 #[derive(Debug)]
 pub(crate) struct SrdRate {
@@ -67,9 +56,10 @@ impl SrdRate {
     /// the worse estimate would take all. At line rate nobody else is at the last hop: what waits
     /// there waits for the fabric, and slowing down would only cost.
     fn target(&self, link: &Link) -> u64 {
-        let halvings = log2_256(link.line, self.rate).min(4 * 256);
+        let halvings = log2_256(link.line, self.rate).min(TARGET_HALVINGS_MAX << 8);
         let tolerated = if link.credited { CREDITED_TARGETS } else { 1 };
-        (tolerated * link.target_ns * (1024 + halvings) / 1024).max(1)
+        let base = tolerated * link.target_ns;
+        (base + TARGET_SLOPE.of((base * halvings) >> 8)).max(1)
     }
 
     /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
@@ -83,25 +73,26 @@ impl SrdRate {
 
     /// The rate after heavy congestion: what was delivered, at most eight times less at once.
     fn cut(&self, round: &Round) -> u64 {
-        let floor = if round.app_limited { self.rate / 2 } else { self.rate / 8 };
+        let floor = if round.app_limited { CUT_MAX_LIMITED } else { CUT_MAX }.of(self.rate);
         round.delivered.max(floor).min(self.rate)
     }
 
     /// The rate after a queue of the majority of paths: less in proportion to the excess.
     fn decrease(&self, round: &Round, queue: u64, target: u64) -> u64 {
         // A rate that the inflight cap kept from being used is no rate to come down from.
-        let used = if round.app_limited { self.rate } else { round.delivered.saturating_mul(2) };
+        let used =
+            if round.app_limited { self.rate } else { round.delivered.saturating_mul(USED_RATE) };
         let from = self.rate.min(used);
-        let less = u128::from(from) * u128::from(queue - target) / (4 * u128::from(queue));
-        from - less as u64
+        let less = u128::from(from) * u128::from(queue - target) / u128::from(queue);
+        from - DECREASE.of(less as u64)
     }
 
     /// Additive, the same for all senders whatever they have: that is what makes them equal.
     fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
-        let quick = if self.clear >= CLEAR_ROUNDS { 4 } else { 1 };
+        let quick = if self.clear >= CLEAR_ROUNDS { QUICK_STEPS } else { 1 };
         let most = u128::from(link.line / STEP_SHARE * quick);
         let step = most * u128::from(target - queue) / u128::from(target);
-        let packet = Link::rate(link.mtu, link.base_ns) * 3 / 20;
+        let packet = STEP_PACKET.of(Link::rate(link.mtu, link.base_ns));
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
@@ -118,14 +109,15 @@ impl SrdRate {
         let target = self.target(link);
         let lossy = round.lost_permille > HEAVY_PERMILLE;
         // A last hop that is shared out does not overflow: the loss is that of some paths.
-        let heavy_loss = lossy && queue > target / 2 && !link.credited;
+        let heavy_loss = lossy && queue > HEAVY_LOSS_QUEUE.of(target) && !link.credited;
         let heavy = queue > HEAVY_TARGETS * target || heavy_loss;
         let held = core::mem::take(&mut self.hold);
         let short = round.packets >= PACKETS_TRUSTED
             && !round.app_limited
-            && round.delivered < round.sent / 10 * 9;
+            && round.delivered < SHORT.of(round.sent);
         self.short = if short { self.short.saturating_add(1) } else { 0 };
-        self.clear = if queue * 8 < target { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
+        self.clear =
+            if queue * CLEAR_QUEUE < target { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
         if heavy || lossy || queue > target {
             if let Some(rate) = self.alone(link) {
                 return rate;
@@ -140,12 +132,12 @@ impl SrdRate {
                     self.decrease(round, queue, target).max(self.rate_least(link))
                 }
                 // Losses without delay: a shallow buffer, or a part of the fabric going dark.
-                () => (self.rate / 20 * 17).max(round.delivered.min(self.rate)),
+                () => LOSSY_CUT.of(self.rate).max(round.delivered.min(self.rate)),
             };
         }
-        if self.short >= 2 && queue > target / 4 {
-            let delivered = round.delivered / 20 * 21;
-            return delivered.max(self.rate / 20 * 19).min(self.rate);
+        if self.short >= SHORT_ROUNDS && queue > SHORT_QUEUE.of(target) {
+            let delivered = SHORT_DELIVERED.of(round.delivered);
+            return delivered.max(SHORT_CUT.of(self.rate)).min(self.rate);
         }
         self.increase(link, queue, target)
     }
@@ -161,17 +153,19 @@ impl RateControl for SrdRate {
         if self.first {
             // More than the base RTT holds: acknowledgments are coalesced, and data that is sprayed
             // at line rate meets some queue in a fabric.
-            let covered = bdp + bdp / 5 * 2;
-            let most = if link.base_known { covered } else { covered.min(FIRST_UNKNOWN_MAX) };
+            let covered = WINDOW_FIRST.of(bdp);
+            let most = if link.base_known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
             let widest = bdp + Link::bytes(link.line, link.target_ns);
-            return (most + self.clear_bytes).min(widest.max(most)).max(4 * link.mtu);
+            return (most + self.clear_bytes)
+                .min(widest.max(most))
+                .max(WINDOW_FIRST_PKTS_MIN * link.mtu);
         }
         let quiet = if self.lossless >= LOSSLESS_ROUNDS { link.burst } else { 0 };
-        let least = quiet.max(2 * link.mtu);
+        let least = quiet.max(WINDOW_PKTS_MIN * link.mtu);
         // Twice the target: the median of the paths is controlled, and the cap must let the later
         // half come back, too.
-        let covered = link.base_ns + 2 * link.target_ns;
-        let most = (bdp + bdp / 2).max(Link::bytes(link.line, covered) + link.host_bytes);
+        let covered = link.base_ns + WINDOW_TARGETS * link.target_ns;
+        let most = WINDOW_MOST.of(bdp).max(Link::bytes(link.line, covered) + link.host_bytes);
         let wanted = Link::bytes(self.rate, covered) + link.host_bytes;
         wanted.clamp(least, most.max(least))
     }

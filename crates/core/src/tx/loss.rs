@@ -4,22 +4,14 @@
 use crate::events::{Event, LossRule, Observer};
 use crate::lane::Lane;
 use crate::peer::ContextState;
-use crate::peer::given_up::{Blame, GivenUp, HEDGE_COST};
+use crate::peer::given_up::{Blame, GivenUp};
 use crate::peer::scoreboard::{Entry, SentState};
 use crate::time::{Span, Time};
-
-/// Probes of a stalled peer, a round trip apart, before they become ever rarer: some may have taken
-/// dead paths, or their answers may.
-const PROBES_QUICK: u8 = 4;
-/// A packet's timeout doubles with so many transmissions, whatever paths they took.
-const DOUBLING_EACH: u8 = 8;
-/// Times that a peer which is heard is asked for verdicts before the packets themselves go again.
-/// The first wait is a tail probe's; each is twice the one before.
-const ASKS_MAX: u8 = 8;
-/// Packets in flight that are worth a tail probe sooner than usual.
-const HEDGED_MAX: u32 = 4;
-/// Such probes in a row, each after twice the time.
-const HEDGES_MAX: u8 = 3;
+use crate::tuning::{
+    ALIVE_RTTS, ASK_SOON, ASKS_MAX, DOUBLING_EACH, DOUBLINGS_MAX, HEDGE_COST, HEDGED_MAX,
+    HEDGES_MAX, PATIENCE, STALL_DOUBLINGS_KEPT, STALL_DOUBLINGS_MAX, STALL_PROBE_SOON,
+    STALL_PROBES_QUICK, UNREAD_LOOK,
+};
 
 /// What the silence of a peer has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +87,7 @@ impl<O: Observer> Lane<'_, O> {
         let unread = self.shared.rx.unread;
         if unread > Span::ZERO && loss_at <= self.now {
             // It waits for packets that are not read yet: it looks again soon, not at each call.
-            loss_at = self.now + unread.scale(1, 4);
+            loss_at = self.now + UNREAD_LOOK.of_span(unread);
         }
         let ack_at =
             if self.shared.out.ack_waits(self.ci) { Time::NEVER } else { self.win.ack.due() };
@@ -127,8 +119,9 @@ impl<O: Observer> Lane<'_, O> {
             // make sure that it is still there.
             let quiet = self.peer.last_heard.max(self.win.loss.last_sent);
             let alive = quiet
-                + self
-                    .patience(self.way.paths.srtt().scale(8, 1).max(self.shared.cfg.loss.rto_max));
+                + self.patience(
+                    self.way.paths.srtt().scale(ALIVE_RTTS, 1).max(self.shared.cfg.loss.rto_max),
+                );
             let watched = if silent_at == Time::NEVER { silent_at } else { alive.min(silent_at) };
             return watched.min(ask_at);
         };
@@ -170,7 +163,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
     fn patience(&self, wait: Span) -> Span {
-        Span(wait.0.min(self.shared.cfg.loss.unresponsive_after.0 / 4))
+        Span(wait.0.min(PATIENCE.of_span(self.shared.cfg.loss.unresponsive_after).0))
     }
 
     /// How long a packet in flight is waited for while answers come. One that was sent often waits
@@ -178,7 +171,7 @@ impl<O: Observer> Lane<'_, O> {
     /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
     /// of what is still under way only makes the queue longer that it waits in.
     fn timeout_of(&self, e: &Entry) -> Span {
-        let doublings = (e.again / DOUBLING_EACH).min(5);
+        let doublings = (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
         let timeout = self.way.paths.rto(e.path);
         timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
     }
@@ -260,7 +253,7 @@ impl<O: Observer> Lane<'_, O> {
         if !progress && !first {
             return;
         }
-        let half = self.way.paths.srtt().scale(1, 2);
+        let half = ASK_SOON.of_span(self.way.paths.srtt());
         let loss = &mut self.win.loss;
         loss.ask_round = 0;
         if first {
@@ -375,7 +368,8 @@ impl<O: Observer> Lane<'_, O> {
     fn stall_probe(&mut self) {
         let rto_max = self.shared.cfg.loss.rto_max;
         let srtt = self.way.paths.srtt().max(self.shared.cfg.loss.rto_min);
-        let doublings = self.win.loss.probe_round.saturating_sub(PROBES_QUICK).min(16);
+        let doublings =
+            self.win.loss.probe_round.saturating_sub(STALL_PROBES_QUICK).min(STALL_DOUBLINGS_MAX);
         let wait = srtt.scale(1 << doublings, 1).min(rto_max);
         self.win.loss.probe_round = self.win.loss.probe_round.saturating_add(1);
         self.win.loss.probe_at = self.now + wait;
@@ -384,8 +378,9 @@ impl<O: Observer> Lane<'_, O> {
 
     /// New work for a stalled peer: ask again soon.
     pub(crate) fn stall_probe_soon(&mut self) {
-        self.win.loss.probe_round = self.win.loss.probe_round.min(4 + PROBES_QUICK);
-        let soon = self.now + Span::from_us(10);
+        self.win.loss.probe_round =
+            self.win.loss.probe_round.min(STALL_DOUBLINGS_KEPT + STALL_PROBES_QUICK);
+        let soon = self.now + STALL_PROBE_SOON;
         self.win.loss.probe_at = self.win.loss.probe_at.min(soon);
     }
 }
