@@ -87,7 +87,7 @@ fn messages_given_up_behind_a_gap_are_few() {
     assert!(held(&p) - before <= 2048 + 64, "{} bytes", held(&p) - before);
     // What was dropped was not acknowledged, and what was taken is in mind.
     p.listen();
-    let ack = p.heard.iter().filter_map(|f| f.ack.as_ref()).last().unwrap();
+    let ack = p.heard.iter().filter_map(|f| f.ack.as_ref()).next_back().unwrap();
     let arrived: u32 = ack.words.iter().map(|w| w.count_ones()).sum();
     assert_eq!(arrived, limits::CANCELLED_MAX as u32);
     // The gap closes: there is room again.
