@@ -9,7 +9,7 @@ use common::*;
 use door::*;
 use puppet::Puppet;
 use srd_core::counters::DropReason;
-use srd_core::wire::{Body, OpenParams};
+use srd_core::wire::{Body, Message, OpenParams, ReadReq};
 use srd_core::*;
 
 /// A peer that we open a context to may ask for a proof. Each cookie was answered with an Open at
@@ -96,4 +96,25 @@ fn messages_given_up_behind_a_gap_are_few() {
     let before = drops(&p);
     cancel(&mut p, 77_777, 0);
     assert_eq!(drops(&p), before);
+}
+
+/// An engine that goes away asks its peers to close. One that agreed while it was still served a
+/// read, with new work posted meanwhile, made the engine begin anew with packets under way that
+/// belonged to nobody: an assertion in tests, else bytes in flight and a read for ever.
+#[test]
+fn who_agrees_to_close_in_mid_read_gets_no_more_of_it() {
+    let mut p = Puppet::new(config(0), |_| {});
+    let (key, raddr) = p.victim.region(vec![0; 1 << 20], Access::REMOTE_READ);
+    let msg = Message { src_qpn: 1, dst_qpn: p.qp.0, qkey: 0x11, msg_id: 1 << 16 };
+    p.say(Body::ReadReq(msg, ReadReq { rkey: key.0, raddr, len: 1 << 20 }), 0, None);
+    p.listen();
+    assert_eq!(p.victim.engine.peace_make(p.now), 1);
+    p.post(Opcode::Send, 10);
+    p.say(Body::CloseAck, 0, None);
+    let c = &p.victim.engine.context_stats()[0];
+    assert_eq!((c.state, c.outstanding), ("Opening", 1));
+    assert_eq!((c.reads_served, c.packets_in_flight, c.inflight_bytes), (0, 0, 0));
+    p.pass(Span::from_ms(500));
+    assert_eq!(p.victim.statuses(), [Status::LocalUnreachRemote]);
+    assert!(p.victim.engine.context_stats().is_empty());
 }
