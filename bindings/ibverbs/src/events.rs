@@ -104,7 +104,15 @@ impl Inbox {
     }
 
     fn push(&self, event: AsyncEvent) {
-        self.locked().push_back(event);
+        let mut waiting = self.locked();
+        // Which error it was, verbs has no word for: one that waits says all. A program that never
+        // reads keeps no more than one for each time that it drained a queue pair.
+        let broken = |e: &AsyncEvent| matches!(e, AsyncEvent::DatapathError(_));
+        if broken(&event) && waiting.iter().any(broken) {
+            return;
+        }
+        waiting.push_back(event);
+        drop(waiting);
         let one = 1_u64;
         // SAFETY: eight bytes are there.
         unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
@@ -263,6 +271,10 @@ mod tests {
         inbox.forget(Qpn(3));
         assert_eq!(inbox.pop(), Some(AsyncEvent::SqDrained(Qpn(4))));
         assert!(inbox.pop().is_none() && !readable(fd));
+        // Errors of the network that nobody reads do not pile up.
+        (0..1000).for_each(|errno| inbox.push(AsyncEvent::DatapathError(errno)));
+        assert_eq!(inbox.locked().len(), 1);
+        assert!(inbox.pop().is_some() && !readable(fd));
         // SAFETY: the descriptor is this test's.
         unsafe { libc::close(fd) };
     }

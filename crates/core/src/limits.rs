@@ -58,6 +58,11 @@ pub const KEY_GUESS_EVERY: Span = Span::from_ms(8);
 /// Wrong keys of one peer that are kept in mind, so that the packets of one wrong request are one
 /// guess, however many there are: those of requests that are under way together, few as a rule.
 pub const WRONG_KEYS_MAX: usize = 8;
+/// Messages of one peer, given up by it, that are kept in mind while something it sent before is
+/// missing: each segment of a write with immediate is compared with them. Four round trips of what
+/// a peer may have under way by default; a Cancel beyond them is neither taken nor acknowledged,
+/// and comes again.
+pub const CANCELLED_MAX: usize = 256;
 /// Addresses (IPv6: /64 networks) that guessed a key lately, and how long they are kept in mind. A
 /// context that begins with one of them has no guess for nothing; nor has any while these are all.
 /// So at most as many guesses as are addresses here come for nothing in an hour, and one for each

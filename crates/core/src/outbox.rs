@@ -61,6 +61,8 @@ pub(crate) struct Outbox {
     /// By context: in which queues it stands.
     marks: Vec<u8>,
     events: VecDeque<AsyncEvent>,
+    /// Of these, those that are no releases.
+    events_bounded: usize,
 }
 
 impl Outbox {
@@ -212,16 +214,27 @@ impl Outbox {
     /// Tells the user. `false`: there is no room for it.
     #[must_use]
     pub fn event_push(&mut self, e: AsyncEvent) -> bool {
-        let release = matches!(e, AsyncEvent::WrReleased(_));
-        // Releases are owed one for one; their number is bounded by the table of requests.
-        let room = release || self.events.len() < EVENTS_MAX;
+        let max = match e {
+            // Owed one for one; their number is bounded by the table of requests.
+            AsyncEvent::WrReleased(_) => {
+                self.events.push_back(e);
+                return true;
+            }
+            AsyncEvent::QpFatal(_) | AsyncEvent::SqDrained(_) => EVENTS_MAX,
+            // What peers and networks cause without end must not keep the rest from being told.
+            _ => EVENTS_MAX - EVENTS_MAX / 4,
+        };
+        let room = self.events_bounded < max;
         if room {
+            self.events_bounded += 1;
             self.events.push_back(e);
         }
         room
     }
     pub fn event_pop(&mut self) -> Option<AsyncEvent> {
-        self.events.pop_front()
+        let e = self.events.pop_front()?;
+        self.events_bounded -= usize::from(!matches!(e, AsyncEvent::WrReleased(_)));
+        Some(e)
     }
 
     /// Whether each context that is marked stands in its queue, once.
@@ -295,6 +308,16 @@ mod tests {
         assert!((0..EVENTS_MAX).all(|_| out.event_push(fatal)) && !out.event_push(fatal));
         assert!(out.event_push(AsyncEvent::WrReleased(crate::api::WrHandle(0))));
         let dst = Endpoint { ip: core::net::Ipv4Addr::LOCALHOST.into(), port: 1 };
+        while out.event_pop().is_some() {}
+        let paths = (0..EVENTS_MAX)
+            .filter(|_| out.event_push(AsyncEvent::PathChanged(dst.ip, 1, true)))
+            .count();
+        assert_eq!(paths, EVENTS_MAX - EVENTS_MAX / 4);
+        assert!(out.event_push(AsyncEvent::SqDrained(crate::api::Qpn(1))));
+        // Nor must a queue pair that is destroyed with much outstanding.
+        while out.event_pop().is_some() {}
+        let release = AsyncEvent::WrReleased(crate::api::WrHandle(0));
+        assert!((0..=EVENTS_MAX).all(|_| out.event_push(release)) && out.event_push(fatal));
         let of = |body| Control { dst, dst_tag: 0, body, padded_len: 0, tx_num: 0, psn: 0 };
         let acks = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::CloseAck))).count();
         assert_eq!(acks, CONTROL_QUEUE_MAX / 2, "half of the room is for others");

@@ -15,6 +15,9 @@ use std::{
 
 /// Most events kept for the user; later ones are dropped and counted.
 pub(crate) const EVENTS_MAX: usize = 4096;
+/// What peers and networks cause, as often as they like, has no more room than this: who never
+/// reads of paths that come and go must still be told of his queue pairs and of his device.
+const EVENTS_CAUSED_MAX: usize = EVENTS_MAX - EVENTS_MAX / 4;
 
 /// An asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +85,13 @@ impl EventQueue {
         if let Some(watch) = &self.watch {
             watch(&event);
         }
+        let own = matches!(
+            event,
+            AsyncEvent::QpFatal(_) | AsyncEvent::SqDrained(_) | AsyncEvent::DeviceFatal
+        );
+        let max = if own { EVENTS_MAX } else { EVENTS_CAUSED_MAX };
         let mut waiting = lock(&self.waiting);
-        if waiting.len() >= EVENTS_MAX {
+        if waiting.len() >= max {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -132,9 +140,24 @@ mod tests {
     fn a_full_queue_drops_and_counts() {
         let q = EventQueue::new(None).unwrap();
         for i in 0..EVENTS_MAX + 3 {
-            q.push(AsyncEvent::DatapathError(i as i32));
+            q.push(AsyncEvent::SqDrained(Qpn(i as u16)));
         }
         assert_eq!(q.dropped(), 3);
-        assert_eq!(q.pop(), Some(AsyncEvent::DatapathError(0)));
+        assert_eq!(q.pop(), Some(AsyncEvent::SqDrained(Qpn(0))));
+    }
+
+    /// A peer that makes paths come and go for long enough kept a program that reads events now
+    /// and then from learning that its queue pair is drained, or that its device has failed.
+    #[test]
+    fn what_peers_cause_leaves_room_for_the_rest() {
+        let q = EventQueue::new(None).unwrap();
+        let ip = IpAddr::from([10, 0, 0, 1]);
+        for i in 0..EVENTS_MAX {
+            q.push(AsyncEvent::PathChanged { ip, path: i as u8, retired: i % 2 == 0 });
+        }
+        let dropped = q.dropped();
+        q.push(AsyncEvent::SqDrained(Qpn(1)));
+        q.push(AsyncEvent::DeviceFatal);
+        assert_eq!((dropped, q.dropped()), (EVENTS_MAX as u64 / 4, dropped));
     }
 }

@@ -120,6 +120,9 @@ impl<O: Observer> Engine<O> {
         if self.contexts.get(ci).outstanding == 0 {
             return self.context_end(now, ci);
         }
+        if let Some(mut lane) = self.lane_find(now, ci) {
+            lane.window_forget();
+        }
         self.context_retag(ci);
         let mut secret = self.secrets.or(&mut self.shared.rng);
         let psn = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());

@@ -44,7 +44,8 @@ impl Window {
         let window = usize::from(cfg.window).max(64);
         // Lists grow by doubling.
         let lists = QPS_MAX * size_of::<Flow>()
-            + usize::from(cfg.reads_per_context_max).max(4) * size_of::<ReadJob>()
+            + usize::from(cfg.reads_per_context_max).max(4).next_power_of_two()
+                * size_of::<ReadJob>()
             + cfg.wrs_max as usize * size_of::<u32>()
             + window * size_of::<Recut>();
         size_of::<Self>()
@@ -53,7 +54,7 @@ impl Window {
             + RxWindow::new(0, cfg.window.max(64)).held_bytes()
             + fresh.replay.held_bytes()
             + Verdicts::new(cfg.window).held_bytes_max()
-            + ImmTable::held_bytes_max(usize::from(cfg.write_imms_per_context_max), window)
+            + ImmTable::held_bytes_max(usize::from(cfg.write_imms_per_context_max))
             + fresh.loss.held_bytes()
             + 2 * lists
     }

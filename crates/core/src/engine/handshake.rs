@@ -372,11 +372,17 @@ impl<O: Observer> Engine<O> {
         if echo_tag != c.local_tag {
             return Err(DropReason::BadHandshake);
         }
-        if c.cookie != cookie {
-            c.cookie = cookie;
-            self.open_send(now, ci);
-            self.shared.out.rearm_push(ci);
+        if c.cookie == cookie {
+            return Ok(Rx::Done);
         }
+        let first = core::mem::replace(&mut c.cookie, cookie) == 0;
+        if first {
+            self.open_send(now, ci);
+        } else {
+            // Soon, but with one Open for all that a peer asks until then.
+            c.handshake_at = c.handshake_at.min(now + self.shared.cfg.loss.open_retry);
+        }
+        self.shared.out.rearm_push(ci);
         Ok(Rx::Done)
     }
 

@@ -100,4 +100,18 @@ impl<O: Observer> Lane<'_, O> {
             self.wr_end(wi, status);
         }
     }
+
+    /// What is under way to the peer, what it has asked for and what it had to be told is void: it
+    /// says that it has nothing open. Work that waits to leave stays.
+    pub(crate) fn window_forget(&mut self) {
+        let flying = self.win.board.drain();
+        self.way.paths.on_forgotten(flying);
+        let unsent: u64 = self.win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
+        self.win.unsent_bytes -= unsent;
+        self.jobs_count(-(self.win.jobs.len() as i32));
+        self.win.jobs.clear();
+        self.win.recuts.clear();
+        self.win.cancels.clear();
+        self.peer.imms_out = 0;
+    }
 }

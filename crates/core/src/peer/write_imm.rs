@@ -1,5 +1,6 @@
 //! Writes with immediate that need several packets: how much of each is still to come.
 
+use crate::limits::CANCELLED_MAX;
 use crate::psn;
 
 /// One message being written.
@@ -20,7 +21,7 @@ pub(crate) struct ImmMessage {
 pub(crate) struct ImmTable {
     messages: Vec<ImmMessage>,
     /// Messages given up, and the PSN that said so: segments with lower PSNs may still arrive, and
-    /// must not start the message again. Bounded by the window.
+    /// must not start the message again. At most [`CANCELLED_MAX`].
     cancelled: Vec<(u32, u32)>,
 }
 
@@ -67,10 +68,10 @@ impl ImmTable {
             + self.cancelled.capacity() * size_of::<(u32, u32)>()
     }
 
-    /// The most that it may hold, of `messages` at once in a window of so many PSNs.
-    pub fn held_bytes_max(messages: usize, window: usize) -> usize {
+    /// The most that it may hold, of `messages` at once.
+    pub fn held_bytes_max(messages: usize) -> usize {
         // Lists grow by doubling.
-        2 * (messages.max(4) * size_of::<ImmMessage>() + window * size_of::<(u32, u32)>())
+        2 * (messages.max(4) * size_of::<ImmMessage>() + CANCELLED_MAX * size_of::<(u32, u32)>())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -124,6 +125,16 @@ impl ImmTable {
 
     pub fn remove(&mut self, msg_id: u32) {
         self.messages.retain(|m| m.msg_id != msg_id);
+    }
+
+    /// Whether a Cancel with PSN `p` has to come again later: too many are kept in mind, because
+    /// something that was sent before them is missing.
+    pub fn is_full_for(&mut self, p: u32, cum: u32) -> bool {
+        if self.cancelled.len() < CANCELLED_MAX || p == cum {
+            return false;
+        }
+        self.cancelled.retain(|c| !psn::before(c.1, cum));
+        self.cancelled.len() >= CANCELLED_MAX
     }
 
     /// The peer has given `msg_id` up with PSN `p`; everything below `cum` has arrived.

@@ -62,6 +62,11 @@ impl<O: Observer> Lane<'_, O> {
             // Neither judged nor acknowledged: the guesser learns nothing, whatever the key is.
             return Err(DropReason::KeyGuessing);
         }
+        if matches!(packet.body, Body::Cancel { .. })
+            && self.win.imms.is_full_for(p, self.win.window.cum())
+        {
+            return Err(DropReason::TooFar);
+        }
         let judged = self.judge(packet);
         self.win.window.insert(p);
         self.win.ack.note_psn(self.now, p, &cfg);

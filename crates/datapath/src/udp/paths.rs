@@ -18,6 +18,10 @@ use std::{net::UdpSocket, os::fd::AsFd};
 /// as long as ten such calls save.
 const STREAK_MIN: u32 = 32;
 
+/// Calls to a connected socket that may report the word of others: each needs a forged message of
+/// its own between it and the call before, some microseconds.
+const SENDS_MAX: usize = 4;
+
 struct PathSocket {
     socket: UdpSocket,
     port: u16,
@@ -77,25 +81,65 @@ impl PathSocket {
     }
 }
 
+/// Calls `send` until its error cannot be forged. A connected socket reports an ICMP message about
+/// earlier packets ("port unreachable", "fragmentation needed", which anybody can forge) once, and
+/// sends nothing then. What the local link refuses, it refuses each time.
+fn insist(mut send: impl FnMut() -> Result<usize, i32>) -> Result<usize, i32> {
+    let mut result = send();
+    for _ in 1..SENDS_MAX {
+        if !matches!(result, Err(libc::ECONNREFUSED | libc::EMSGSIZE)) {
+            break;
+        }
+        result = send();
+    }
+    result
+}
+
 impl Kernel for PathSockets {
     fn send(&mut self, path: u8, ring: &SendRing, from: usize) -> Result<usize, i32> {
         let path = &mut self.paths[usize::from(path)];
         if let [first, .., last] | [first @ last] = &ring.messages()[from..] {
             path.follow(first.dst, last.dst);
         }
-        let result = ring.send(path.socket.as_fd(), from, path.connected);
-        match result {
-            // A connected socket reports an ICMP error of earlier packets ("port unreachable",
-            // "fragmentation needed", which can be forged) once and sends nothing then. Errors of
-            // the local link occur again.
-            Err(libc::ECONNREFUSED | libc::EMSGSIZE) if path.connected.is_some() => {
-                ring.send(path.socket.as_fd(), from, path.connected)
-            }
-            result => result,
-        }
+        let connected = path.connected;
+        let send = || ring.send(path.socket.as_fd(), from, connected);
+        if connected.is_some() { insist(send) } else { send() }
     }
 
     fn link_mtu(&self) -> Option<u32> {
         route::mtu_of_interface(self.local).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two forged messages, one after the other, dropped what was to be sent, or passed for the
+    /// word of the local link.
+    #[test]
+    fn three_forged_messages_in_a_row_lose_nothing() {
+        for errno in [libc::ECONNREFUSED, libc::EMSGSIZE] {
+            let calls = |forged: usize| {
+                let mut n = 0;
+                let result = insist(|| {
+                    n += 1;
+                    if n <= forged { Err(errno) } else { Ok(3) }
+                });
+                (result, n)
+            };
+            assert_eq!(calls(0), (Ok(3), 1));
+            assert_eq!(calls(3), (Ok(3), 4));
+            assert_eq!(calls(usize::MAX), (Err(errno), 4), "the local link");
+        }
+        let mut n = 0;
+        assert_eq!(
+            insist(|| {
+                n += 1;
+                Err(libc::EAGAIN)
+            }),
+            Err(libc::EAGAIN)
+        );
+        assert_eq!(n, 1);
     }
 }
