@@ -125,7 +125,8 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     Ok(all)
 }
 
-/// `text` with `rows` between the markers. A bug that `rows` leaves out keeps its old row.
+/// `text` with `rows` between the marks. Rows that stood there stay for bugs that `rows` leaves
+/// out.
 fn replace(text: &str, rows: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (old, after) = rest.split_once(END)?;

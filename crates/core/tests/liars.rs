@@ -430,7 +430,8 @@ impl Scene {
                 self.victim.engine.qp_destroy(now, qp).unwrap();
                 self.qps.retain(|&q| q != qp);
             }
-            _ => {}
+            // The local link shrinks: packets under way are taken back.
+            _ => self.victim.engine.path_too_long(now, ip(1), 1000, Some(200 + self.posted as u16)),
         }
         self.victim.collect();
     }

@@ -85,10 +85,13 @@ impl Prefix {
         let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
         let all = if ip.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(all), |n| n.parse().map_err(|_| wrong()))?;
-        if bits > all {
-            return Err(wrong());
+        // An IPv4 prefix within IPv6 has 96 bits more.
+        let own = ip.to_canonical();
+        let within = if own.is_ipv4() && ip.is_ipv6() { 96 } else { 0 };
+        match u8::checked_sub(bits, within) {
+            Some(own_bits) if bits <= all => Ok(Self { ip: own, bits: own_bits }),
+            _ => Err(wrong()),
         }
-        Ok(Self { ip, bits })
     }
 
     /// Whether the address is one of them. An IPv4 address within IPv6 counts as IPv4.
@@ -331,7 +334,10 @@ mod tests {
         assert!(holds("fd00::/16", "fd00:1::2") && !holds("fd00::/16", "fd01::2"));
         assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3"));
         assert!(holds("::/0", "fe80::1") && !holds("::/0", "10.0.0.1"));
-        for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "host", "fd00::/129"] {
+        assert!(holds("::ffff:10.0.0.0/104", "10.1.2.3"), "IPv4 within IPv6");
+        assert!(holds("::ffff:0:0/96", "1.2.3.4") && holds("::ffff:10.0.0.5", "10.0.0.5"));
+        assert!(!holds("::ffff:10.0.0.0/104", "11.0.0.1"));
+        for wrong in ["", "10.0.0.0/33", "10.0.0.0/x", "host", "fd00::/129", "::ffff:10.0.0.0/8"] {
             assert!(Prefix::parse(wrong).is_err(), "{wrong}");
         }
     }
