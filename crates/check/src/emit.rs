@@ -121,6 +121,9 @@ impl TxSink for Emitter<'_> {
         }
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);
+        if matches!(t.packet.body, Body::Tombstone) {
+            *self.led.tombstones.entry((self.id, t.dst, t.packet.header.psn)).or_default() += 1;
+        }
         if let Some(to) = to {
             let life = (self.epoch, self.contexts.get(&t.dst).copied().unwrap_or(0));
             self.numbers_check(&t.packet, (to, life), request);

@@ -4,7 +4,9 @@ use crate::ledger::{Ledger, Oracle, ReqState};
 use crate::node::Node;
 use crate::scenario::Scenario;
 use srd_core::wire::Verdict;
-use srd_core::{AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle};
+use srd_core::{
+    AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle, limits,
+};
 
 impl Node {
     /// Polls completions and events until there are none.
@@ -64,7 +66,17 @@ impl Node {
         let now = self.clock.read(led.now);
         let (id, after) = (self.id, self.cfg.loss.unresponsive_after);
         let quiet = self.heard.get(&peer).is_none_or(|&t| now.since(t) >= after);
-        led.require(quiet, Oracle::Verdict, || format!("engine {id}: {peer:?} is not silent"));
+        let mut most = 0;
+        led.tombstones.retain(|&(from, to, _), n| {
+            let ours = (from, to) == (id, peer);
+            most = if ours { most.max(*n) } else { most };
+            !ours
+        });
+        // The peer is heard, but takes not even an empty packet.
+        let deaf = most > u32::from(limits::RETRANSMITS_MAX);
+        led.require(quiet || deaf, Oracle::Verdict, || {
+            format!("engine {id}: {peer:?} is not silent")
+        });
     }
 
     fn released(&mut self, led: &mut Ledger, h: WrHandle) {
