@@ -33,7 +33,7 @@ Planted bugs (only in a build with RUSTFLAGS=\"--cfg planted_bugs\")
   --planted N      run one world or many with bug N
   --blocks B       kill-table: independent blocks of seeds per bug (default 20)
   --limit L        kill-table: seeds after which a block ends undetected (default 1000)
-  --only N,N...    kill-table: measure these bugs only
+  --only N,N...    kill-table: these bugs alone
   --write FILE     kill-table: replace the table in this document
 
 Examples:

@@ -22,7 +22,7 @@ pub struct Table {
     pub limit: u64,
     /// Numbers of the bugs to measure; empty = all.
     pub only: Vec<u32>,
-    /// Document in which the table is replaced.
+    /// Document whose table is replaced.
     pub write: Option<String>,
     /// Worker threads.
     pub threads: usize,
@@ -124,7 +124,7 @@ pub fn run(table: &Table, stop: &AtomicBool) -> Result<bool, Trouble> {
     Ok(all)
 }
 
-/// `text` with `rows` between the markers.
+/// `text` with `rows` between the marks.
 fn replace(text: &str, rows: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
