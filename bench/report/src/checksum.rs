@@ -45,12 +45,11 @@ pub fn part(m: &Measured) -> Result<String> {
 
 ## The checksum
 
-Every datagram carries a CRC-32C unless it is left out (`--unchecked`); each end calculates it \
+Every datagram carries a CRC-32C unless it is disabled (`--unchecked`); each end calculates it \
 once per packet. Made by `cargo xtask report --checksum --runs {} --seconds {}` under the \
 conditions above, load average {}: rows with and without in turn, ratios within one round. \
-Processor time, too, varies with what else runs on a shared machine (caches and memory are \
-shared), so that the least and the most of few rounds lie far apart: the median over many short \
-rounds is what to trust.
+CPU time varies with other load on a shared machine (caches and memory are shared), so that the \
+extremes of few rounds lie far apart; the median over many short rounds is more reliable.
 
 | | Gb per CPU-s with | without | with / without | ns of both ends per packet with | without | \
  with − without |
@@ -80,7 +79,7 @@ rounds is what to trust.
     }
     writeln!(
         out,
-        "\nInstructions of one calculation, by callgrind, which does not know the widest \
+        "\nInstructions of one calculation, by callgrind, which does not support the widest \
          registers of newer processors and therefore counts the code for older ones \
          ([{}](../{})):\n\n| Packet | Instructions |\n|-|-|",
         page::TABLE,

@@ -27,32 +27,34 @@ impl Goal {
     }
 }
 
-const SEND_CAUSE: &str = "The kernel's share per packet is that of raw UDP, and so are batches and \
-system calls. The rest is user time, a third of each end's: about half of it the core (see the \
-instruction counts), half what lies between a post and its completion (checks, rings, counters, \
-tables). One more copy of the payload at each end is in it: 1400 bytes are copied when sent, so \
-that the kernel sees one piece per batch, and from the receive buffer to their place. And about \
-every 20 packets cost an acknowledgment, a message of its own in the other direction.";
+const SEND_CAUSE: &str = "The kernel's share per packet equals that of raw UDP, as do batches and \
+system calls. The rest is user time, a third of each end's: about half of it in the core (see the \
+instruction counts), half in the device (checks, rings, counters, tables). It includes one more \
+copy of the payload at each end: 1400 bytes are copied when sent, so that the kernel gets one \
+piece per batch, and from the receive buffer to their destination. And about every 20 packets \
+cause an acknowledgment, a separate message in the other direction.";
 
-const WRITE_CAUSE: &str = "As for sends, but one request stands for 187 packets, so that posts and \
-completions cost nothing. What is left is the core's work per packet, the copy from the receive \
-buffer to the place of the payload, and the acknowledgments.";
+const WRITE_CAUSE: &str = "As for sends, but one request takes 187 packets, so that posts and \
+completions hardly count. The rest is the core's work per packet, the copy from the receive \
+buffer to the destination of the payload, and the acknowledgments.";
 
-const JUMBO_CAUSE: &str = "The kernel's share per packet is that of raw UDP. In a profile of \
+const JUMBO_CAUSE: &str = "The kernel's share per packet equals that of raw UDP. In a profile of \
 writes, user time is 14 % of the sender's and 22 % of the receiver's; most of the latter is the \
-copy from the receive buffer to the place of the payload, which raw UDP leaves where the kernel \
-put it. Acknowledgments are 6 % of the receiver's time.";
+copy from the receive buffer to the destination of the payload, which raw UDP does not make. \
+Acknowledgments are 6 % of the receiver's time.";
 
-const PING_CAUSE: &str = "Above the sockets a one-way trip takes about 10,000 instructions \
-(callgrind), which time stamps in a build for the purpose show as 1.1 µs: 0.5 µs from the post to \
-the system call (checks and ring 0.12, the engine takes the request 0.15, packet and path 0.2) and \
+const PING_CAUSE: &str = "Above the sockets one direction takes about 10,000 instructions \
+(callgrind), or 1.1 µs by time stamps in an instrumented build: 0.5 µs from the post to the \
+system call (checks and ring 0.12, the engine takes the request 0.15, packet and path 0.2) and \
 0.6 µs from the datagram to the completion (control messages and clocks 0.06, acknowledgment with \
-RTT, path and loss state, then the verdict 0.3, completion and its ring 0.2). None stands out. The \
-datapath alone, without an engine, costs 1.14 times raw UDP: the sender rotates over 64 sockets, \
-and the receiver is told arrival time, mark and drops with each datagram.";
+RTT, path and loss state, then the verdict 0.3, completion and its ring 0.2). No single step \
+dominates. The datapath alone, without an engine, takes 1.14 times as long as raw UDP: the sender \
+rotates over 64 sockets, and the receiver gets arrival time, CE mark and drop count with each \
+datagram.";
 
-const IDLE_CAUSE: &str = "The context and its paths are below 420 bytes. The rest is the peer's \
-entries in hash tables, which grow by doubling and stay partly empty, and its address handle.";
+const IDLE_CAUSE: &str = "The context and its paths take less than 420 bytes. The rest is the \
+peer's entries in hash tables, which grow by doubling and stay partly empty, and its address \
+handle.";
 
 /// All goals that a median of this report can judge.
 pub fn goals(m: &Measured) -> Vec<Goal> {

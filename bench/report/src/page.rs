@@ -88,21 +88,21 @@ Made by one command, `cargo xtask report --runs {runs} --seconds {seconds}`, whi
 measures everything below. Each figure is the **median of {runs} runs**, with the least and the
 most in brackets; the rows run in turn (first row, second row, …, first row again), and a ratio is
 the median of the ratios within one round. One row alone, with all counters of both ends:
-`cargo xtask report --row NAME`, with the names that stand in the tables.
+`cargo xtask report --row NAME`, with the names in the tables.
 
 Conditions (\"offgro\"):
 
 - two network namespaces joined by a veth pair with an MTU of 9000; on both ends TSO, GSO and
-  tx-udp-segmentation are off, so that real packets cross the link, and GRO is on, as in a network
-  card. Checked in this run: {link};
+  tx-udp-segmentation are off, so that separate packets cross the link, and GRO is on, as in a \
+  NIC. Checked in this run: {link};
 - {processors} processors, {model}; Linux {kernel};
 - the driving end is pinned to the first processor, the serving end to the second; {priority};
 - the machine is shared: load average {load} during the runs;
-  absolute figures vary with it, ratios within one round are what to trust;
-- processor time is that of the processes, of all their threads, with what the kernel does in their
-  name. Work that the kernel hands to its own threads is not in it, for any contender;
-- raw UDP is `crates/datapath/examples/raw`: connected sockets, system calls without a layer
-  between, the same 64 source ports and segmented sends of 8 packets (7 at 8900 bytes) as SRD.
+  absolute figures vary with it, ratios within one round hardly do;
+- CPU time is that of the processes with all their threads, including system calls. Work of the
+  kernel's own threads is not included, for any contender;
+- raw UDP is `crates/datapath/examples/raw`: connected sockets and bare system calls, with the same
+  64 source ports and segmented sends of 8 packets (7 at 8900 bytes) as SRD.
   TCP is iperf3 with cubic, one connection, the same payload per packet.
 
 ",
@@ -150,10 +150,10 @@ fn goals_table(out: &mut String, goals: &[Goal]) -> Result<()> {
 fn streams(out: &mut String, m: &Measured) -> Result<()> {
     writeln!(
         out,
-        "## One way, as fast as it goes
+        "## Unidirectional throughput
 
-Sprayed over 64 paths. Messages lie in 256 KiB used in turn at both ends; 1,024 sends, or 8 writes
-of 256 KiB, are outstanding. Gb are those of payload; processor time is that of both ends.
+Sprayed over 64 paths. Both ends use 256 KiB of buffers in turn; 1,024 sends, or 8 writes of 256
+KiB, are outstanding. Gb are payload; CPU time is that of both ends.
 \"Thread\" is a device driven by its own thread, the other SRD rows are driven by the caller.
 "
     )?;
@@ -197,7 +197,7 @@ fn pings(out: &mut String, m: &Measured) -> Result<()> {
         out,
         "## Ping-pong of 64 bytes
 
-Round trips in µs, one message at a time. Spinning ends look for packets without sleeping; blocking
+Round trips in µs, one message at a time. Spinning ends poll for packets without sleeping; blocking
 ones sleep in the kernel. TCP has Nagle's delay off.
 
 | Row | p50 | / raw | p99 |
@@ -246,9 +246,9 @@ fn rates(out: &mut String, m: &Measured) -> Result<()> {
     writeln!(
         out,
         "
-The {PEERS} peers are as many engines, each with a thread of its own, at 250 slots of 4 addresses
-in one process on one processor: what limits that row is waking a thread for every message, 64 of
-them outstanding. The core alone, both ends in one process in virtual time without sockets
+The {PEERS} peers are as many engines, each with a thread of its own, at 250 slots of 4 addresses in
+one process on one CPU: that row is limited by waking a thread for every message, with 64 messages
+outstanding. The core alone, both ends in one process in virtual time without sockets
 (`target/release/peers`), does {one} messages per CPU-second of both ends with one peer, and {all}
 with {PEERS} in turn, where every message is a burst of one with an acknowledgment of its own.
 
@@ -260,9 +260,9 @@ with {PEERS} in turn, where every message is a burst of one with an acknowledgme
 | one that takes what it can: refused work in a whole window, reads, no answers | {:.0} | {:.0} |
 | the most that any can take, by the default configuration | {max:.0} | {max:.0} |
 
-Counted by the allocator, not guessed from the process's size: all that an engine holds with
-{PEERS} peers less what it holds without any, per peer. The last row holds what pools keep for the
-next time.
+Counted by the allocator: all that an engine holds with
+{PEERS} peers less what it holds without any, per peer. The last row includes memory that pools keep
+for reuse.
 ",
         bytes("bytes_idle", 0),
         bytes("bytes_idle", 1),
@@ -284,8 +284,8 @@ fn core(out: &mut String, m: &Measured) -> Result<()> {
         out,
         "## The core alone
 
-Two engines back to back in memory, no sockets, no payload; `cargo xtask bench-core`. A data packet
-counts once, with its sending, reception, acknowledgment and completion.
+Two engines connected in memory, without sockets and payload; `cargo xtask bench-core`. A data
+packet counts once, with its sending, reception, acknowledgment and completion.
 
 | Operation | million packets per CPU-s |
 |-|-|"

@@ -296,9 +296,9 @@ pub extern "C" fn srd_status_text(status: u32) -> *const c_char {
         RemoteBadDestQpn: "the peer has no such queue pair, or the Q_Key is wrong";
         RemoteRnr: "the peer had no receive posted in time";
         RemoteBadLength: "the peer's posted receive is too short";
-        RemoteBadStatus: "the peer answered with something unexpected";
-        LocalUnrespRemote: "the peer answered before but has stopped";
-        RemoteUnknownPeer: "the peer holds no address handle for this host (needed for RDMA)";
+        RemoteBadStatus: "the peer sent an invalid answer";
+        LocalUnrespRemote: "the peer answered before, but is silent now";
+        RemoteUnknownPeer: "the peer has no address handle for this host (needed for RDMA)";
         LocalUnreachRemote: "the peer never answered";
         RemoteFeatureMismatch: "the peer does not offer the operation";
     };

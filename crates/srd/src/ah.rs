@@ -34,7 +34,9 @@ impl AddressHandle {
     pub(crate) fn create(pd: &ProtectionDomain, ip: IpAddr) -> Result<Self, Error> {
         let ip = ip.to_canonical();
         if ip.is_ipv4() != pd.device().ip().is_ipv4() {
-            return Err(Error::Invalid("an address of the other family than the device's"));
+            return Err(Error::Invalid(
+                "the address and the device's differ in family (IPv4, IPv6)",
+            ));
         }
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(Error::Invalid("the address must be that of one host"));

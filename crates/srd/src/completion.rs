@@ -112,7 +112,9 @@ pub const fn status_text(status: Status) -> &'static str {
         Status::RemoteBadAddress => {
             "the peer refused the rkey: unknown, out of bounds, or without that access"
         }
-        Status::RemoteAbort => "the peer was restarted or reset; it may or may not have happened",
+        Status::RemoteAbort => {
+            "the peer restarted or was reset; the request may have been executed"
+        }
         Status::RemoteBadDestQpn => {
             "the peer has no such queue pair, or it is not ready, or the Q_Key is wrong"
         }
@@ -121,10 +123,10 @@ pub const fn status_text(status: Status) -> &'static str {
              the process that was meant is gone and another has its queue pair number"
         }
         Status::RemoteBadLength => "the peer's posted receive is too short",
-        Status::RemoteBadStatus => "the peer answered with something unexpected",
-        Status::LocalUnrespRemote => "the peer answered before but has stopped",
+        Status::RemoteBadStatus => "the peer sent an invalid answer",
+        Status::LocalUnrespRemote => "the peer answered before, but is silent now",
         Status::RemoteUnknownPeer => {
-            "the peer holds no address handle for this host (needed for RDMA)"
+            "the peer has no address handle for this host (needed for RDMA)"
         }
         Status::LocalUnreachRemote => {
             "the peer never answered: is it running, and does a firewall drop its UDP port?"

@@ -58,7 +58,7 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interface { name, problem } => {
-                write!(f, "interface {name}: {problem}; `ip -br addr` lists what there is")
+                write!(f, "interface {name}: {problem}; `ip -br addr` lists the interfaces")
             }
             Self::Datapath(e) => fmt::Display::fmt(e, f),
             Self::Mtu { asked: 0, link } => {
@@ -208,7 +208,7 @@ impl fmt::Display for PostError {
             Self::BadLength => "longer than the operation allows (message: MTU, RDMA: 1 GiB)",
             Self::BadOpcode => "the queue pair or the device does not offer this operation",
             Self::BadLkey => "no memory region has this lkey",
-            Self::OutOfBounds => "a piece lies outside its memory region",
+            Self::OutOfBounds => "a scatter/gather entry exceeds its memory region",
             Self::BadAccess => "the memory region was registered without local write access",
             Self::WrongPd => "the memory region belongs to another protection domain",
             Self::TooManySges => "more scatter/gather entries than the queue pair allows",

@@ -9,18 +9,18 @@ const BEGIN: &str = "<!-- made by `cargo xtask mpi-figures` -->";
 const END: &str = "<!-- end of what mpi-figures makes -->";
 /// What profiles say of the table above it.
 const STANDS_IN_THE_WAY: &str = "\n\
-     Where half a round trip of 8 B goes, as time stamps in a build for the purpose show \
-     (means of 100,000 round trips, 22 November 2026, this kind of machine, busy): the system call \
-     that sends, with delivery into the peer's socket, 1.8 µs; the one that receives 0.9; MPI \
-     and libfabric's `efa` provider, from the completion they are given to the next post, 1.0; \
-     libibverbs and the engine 0.5 before the packet leaves and 0.6 after it has come. Half a \
-     round trip of raw UDP (`raw-ping-spin` above) plus the provider is a floor of about 3.1 \
-     µs: more than 0.7 times of what Open MPI's own TCP takes, so that this goal is out of \
-     reach of a process that sends UDP through the kernel and is reached through that \
-     provider.\n\nFlows of 8 KiB and of 8 B: each post is one system call, because the provider \
-     rings after every request and the packet leaves at once. Holding packets back to send \
-     several by one call would leave the last of them to nobody when the program goes on to \
-     compute. TCP merges what is in its queue, and a receiver of TCP copies once: here the \
+     Half a round trip of 8 B, by time stamps in an instrumented build (means of 100,000 round \
+     trips, 22 November 2026, this kind of machine, busy): the send system call, including \
+     delivery into the peer's socket, takes 1.8 µs; the receive system call 0.9; MPI and \
+     libfabric's `efa` provider, from the completion to the next post, 1.0; libibverbs and the \
+     engine 0.5 before the packet leaves and 0.6 after it has arrived. Half a \
+     round trip of raw UDP (`raw-ping-spin` above) plus the provider is a lower bound of about \
+     3.1 µs: more than 0.7 times the latency of Open MPI's own TCP, so that a process that sends \
+     UDP through the kernel and is used through that provider cannot reach this goal.\n\nFlows of \
+     8 KiB and of 8 B: each post is one system call, because the provider rings the doorbell \
+     after every request and the packet leaves at once. If packets were held back to send several \
+     with one call, nobody would send the last ones while the program computes. TCP merges what \
+     is in its queue, and a TCP receiver copies once: here the \
      kernel copies out of the packet, the engine to the posted buffer, and the provider to the \
      program's. Of one rank's time in a flow of 8 KiB each way, the kernel has 55 %, libibverbs \
      22 %, libc (mostly the provider's copy) 12 %, libfabric 7 %.\n";
@@ -97,14 +97,14 @@ pub fn text(m: &Measured, rounds: u32, seconds: &str) -> String {
     let mut out = head(m, rounds, seconds);
     goals(&mut out, m);
     out.push_str(
-        "\n### Two hosts with a link between them\n\nA veth pair with an MTU of 9000 and no limit: \
-         what the processors can do.\n\n",
+        "\n### Two hosts with a link between them\n\nA veth pair with an MTU of 9000 and no rate \
+         limit: the CPUs are the bottleneck.\n\n",
     );
     table(&mut out, &m.link);
     out.push_str(STANDS_IN_THE_WAY);
     out.push_str(
         "\n### A fabric with two spines\n\nHosts send 400 Mb/s, each spine carries 200 Mb/s: a \
-         connection of TCP takes one way, SRD both.\n\n",
+         TCP connection uses one path, SRD both.\n\n",
     );
     table(&mut out, &m.fabric);
     tails(&mut out, m);
@@ -117,11 +117,11 @@ fn head(m: &Measured, rounds: u32, seconds: &str) -> String {
          {seconds}`: the system's Open MPI with `cm` and libfabric's `efa` provider on the drop-in \
          libraries (SRD), with its own TCP (`ob1`, `btl tcp`), and with libfabric's `tcp` provider \
          (`cm`). One program, [mpi_figures.c](../bindings/ibverbs/tests/programs/mpi_figures.c), \
-         takes turns over them, with the rank of each host on a processor of its own at raised \
-         priority; all of them spin. Figures are medians of {rounds} rounds with the least and the \
+         uses them in turn, with the rank of each host on a CPU of its own at raised priority; \
+         all of them spin. Figures are medians of {rounds} rounds with the least and the \
          most in brackets; a ratio is the median of the ratios within one round. Latency is half a \
-         round trip.\n\nLoad of the machine: {} before, {} after; other work lengthens the tails \
-         of all.\n",
+         round trip.\n\nLoad of the machine: {} before, {} after; other load lengthens all \
+         tails.\n",
         m.load[0], m.load[1]
     )
 }
@@ -246,8 +246,8 @@ fn tails(out: &mut String, m: &Measured) {
         out,
         "\n### Small allreduces beside an elephant\n\nA connection of iperf3 (cubic) between two \
          other hosts fills one of the two spines; the ranks reduce 8 B {count} times with pauses \
-         of {pause} µs, with new connections in each round, so that TCP is on the elephant's way \
-         in some rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | \
+         of {pause} µs, with new connections in each round, so that TCP shares the elephant's \
+         path in some rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | \
          p99.9 | all rounds together: p99 | p99.9 |\n|-|-|-|-|-|-|-|\n",
     );
     for (at, over) in Over::ALL.iter().enumerate() {

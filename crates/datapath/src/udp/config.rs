@@ -109,7 +109,7 @@ pub enum OpenError {
     },
     /// The slot is taken.
     SlotTaken {
-        /// The slot asked for.
+        /// The requested slot.
         slot: u8,
         /// Its UDP port.
         port: u16,
@@ -118,14 +118,14 @@ pub enum OpenError {
     },
     /// All 256 slots are taken.
     SlotsFull {
-        /// First port of them.
+        /// First UDP port of the slots.
         port_base: u16,
         /// The address.
         ip: IpAddr,
     },
-    /// The wished MTU does not fit the interface.
+    /// The requested MTU does not fit the interface.
     MtuTooLarge {
-        /// MTU asked for in bytes.
+        /// Requested MTU in bytes.
         wished: u32,
         /// MTU of the interface in bytes.
         link: u32,
@@ -137,9 +137,9 @@ pub enum OpenError {
     },
     /// A system call failed.
     System {
-        /// What was being done.
+        /// What the call was for.
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -1,14 +1,14 @@
-//! Control messages that travel beside a datagram: segment size, ECN, drop count.
+//! Control messages of a datagram: segment size, ECN, drop count.
 
-/// Bytes in front of the data of a control message: `struct cmsghdr`.
+/// Bytes before the data of a control message: `struct cmsghdr`.
 const HEADER_BYTES: usize = 16;
 const _: () = assert!(size_of::<libc::cmsghdr>() == HEADER_BYTES, "needs 64-bit Linux");
-/// Explicit congestion notification: the field in the IP header.
+/// ECN field of the IP header.
 const ECN_MASK: u8 = 3;
-/// "Congestion experienced" in that field (RFC 3168).
+/// CE, "congestion experienced" (RFC 3168).
 const ECN_CE: u8 = 3;
 
-/// Asks for segmentation into packets of a given size: `UDP_SEGMENT`.
+/// Requests segmentation into packets of a given size: `UDP_SEGMENT`.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct SegmentControl([u8; Self::BYTES]);
@@ -27,37 +27,37 @@ impl SegmentControl {
         Self(bytes)
     }
 
-    /// Where the bytes start.
+    /// Pointer to the bytes.
     pub const fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()
     }
 }
 
-/// Room for what the kernel tells about a received datagram.
+/// Buffer for the kernel's control messages of a received datagram.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct ReceiveControl(pub [u8; Self::BYTES]);
 
 impl ReceiveControl {
     /// Enough for traffic class, segment size, drop count (24 bytes each) and arrival stamp (32
-    /// bytes), and one to spare.
+    /// bytes), plus one spare.
     pub const BYTES: usize = 128;
 }
 
-/// What the kernel told about a received datagram.
+/// Control data of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Size of each merged datagram but the last, if several were merged.
+    /// Size of each merged datagram except the last, if several were merged.
     pub segment_len: Option<usize>,
-    /// The IP header carried the mark "congestion experienced".
+    /// The IP header carried CE.
     pub ce: bool,
-    /// Datagrams that the socket has dropped so far, if the kernel says so.
+    /// Datagrams that the socket has dropped so far, if reported.
     pub drops: Option<u32>,
-    /// Nanoseconds since 1970 when it arrived, if the kernel says so.
+    /// Arrival time in nanoseconds since 1970, if reported.
     pub arrived_ns: Option<u64>,
 }
 
-/// Level, kind and data of each control message; what is malformed ends the walk.
+/// Level, kind and data of each control message; a malformed one ends the iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a>(pub &'a [u8]);
 
@@ -79,7 +79,7 @@ impl<'a> Iterator for Messages<'a> {
 }
 
 impl Received {
-    /// Reads control messages; what is unknown or malformed is skipped.
+    /// Parses control messages; unknown and malformed ones are skipped.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut out = Self::default();
         for (level, kind, data) in Messages(bytes) {
