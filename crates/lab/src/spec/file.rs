@@ -11,6 +11,8 @@ use toml::{Table, Value};
 /// Experiments that come with the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
     ("poisson", include_str!("../../specs/poisson.toml")),
+    ("shipping", include_str!("../../specs/shipping.toml")),
+    ("matrix", include_str!("../../specs/matrix.toml")),
     ("scale", include_str!("../../specs/scale.toml")),
     ("fig2", include_str!("../../specs/fig2.toml")),
     ("fig3", include_str!("../../specs/fig3.toml")),
@@ -116,6 +118,12 @@ impl SpecFile {
                 let table = change.parse::<Table>();
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
                 merge(&mut whole, table);
+            }
+            // A host is a table, or a model's name.
+            if let Some(Value::String(_)) = whole.get("host")
+                && let Some(model) = whole.remove("host")
+            {
+                whole.insert("host_model".into(), model);
             }
             let spec: Spec = whole.try_into().map_err(|e: toml::de::Error| {
                 let line =
