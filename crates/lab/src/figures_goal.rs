@@ -29,8 +29,11 @@ fn figure(case: &[RunResult], figure: FigureSpec) -> Option<f64> {
     }
 }
 
-/// Slowest flow over the slowest of the fluid optimum.
+/// Slowest flow over the slowest of the fluid optimum; `None` if not all have ended.
 fn max_over_fluid(r: &RunResult) -> Option<f64> {
+    if r.unfinished() > 0 {
+        return None;
+    }
     let best = r.fluid_ps.as_ref()?.iter().max()?;
     let most = r.fct_ps.iter().flatten().flatten().max()?;
     Some(*most as f64 / *best as f64)

@@ -3,8 +3,8 @@
 //! draws from (`host = "FILE"`).
 //!
 //! Nothing leaves this host. On the loopback a send call also does the receiving half of the
-//! kernel's work, so `send_ns` and `stamp_ns` are upper bounds. Calls are timed by the processor time
-//! of their thread: what others take meanwhile is in `stolen_ns` alone.
+//! kernel's work, so `send_ns` and `stamp_ns` are upper bounds. Calls are timed by the processor
+//! time of their thread: what others take meanwhile is in `stolen_ns` alone.
 
 use crate::{
     error::{NetError, Result},
@@ -121,9 +121,9 @@ fn record(args: &NoiseArgs) -> Result<String> {
     let part = args.seconds / 4;
     let busy = if args.busy { ", all of them taken by other work" } else { "" };
     let mut text = format!(
-        "# Noise of a host for `host = FILE` of `srd lab`: percentages and the values below which so \
-         many lie.\n# srd net record-noise --seconds {}{}: {} processors{busy}, loopback, datagrams \
-         of {DATAGRAM_BYTES} bytes.\n",
+        "# Noise of a host for `host = FILE` of `srd lab`: percentages, and the values below which \
+         so many lie.\n# srd net record-noise --seconds {}{}: {} processors{busy}, loopback, \
+         datagrams of {DATAGRAM_BYTES} bytes.\n",
         args.seconds.as_secs_f64(),
         if args.busy { " --busy" } else { "" },
         processors(),
