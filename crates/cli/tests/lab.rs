@@ -399,3 +399,25 @@ fn a_phase_runs_and_what_does_not_fit_is_refused_before_it() {
     let out = folder.lab(&["run", "a.toml"]).output().unwrap();
     assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0));
 }
+
+/// What `srd net record-noise` writes is a host of `srd lab`, whatever the machine does meanwhile.
+#[test]
+fn a_recorded_host_can_be_simulated() {
+    let folder = Folder::new("noise");
+    let path = folder.0.join("own.noise");
+    let path = path.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_srd")).args(args).output().unwrap();
+        let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        assert!(out.status.success(), "srd {args:?}: {text}");
+        text
+    };
+    let text = run(&["net", "record-noise", "--seconds", "1", "--out", path]);
+    assert!(text.contains("use it as host = "), "{text}");
+    let host = format!("host=\"{path}\"");
+    let incast =
+        ["lab", "run", "incast", "--quick", "--no-cost", "--case", "rounds", "--set", &host];
+    let small = ["--set", "workload.bytes=20_000", "--set", "engine.defaults=\"sockets\""];
+    let text = run(&[incast.as_slice(), &small].concat());
+    assert!(text.contains("pkt/receive"), "{text}");
+}

@@ -1,10 +1,10 @@
 //! What a case must not ask for, told before anything runs. What concerns the shape of the network
 //! is told when it is laid out.
 
-use crate::rings;
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
 };
+use crate::{noise, rings};
 use srd_fabric::PACKET_BYTES_MAX;
 
 /// Most placements of a run: a week's work.
@@ -18,6 +18,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
     rings::check(spec)?;
     poisson(spec)?;
+    host_model(spec)?;
     let name = match spec.transport {
         Transport::Srd => "srd",
         Transport::Tcp => "tcp",
@@ -102,6 +103,23 @@ fn poisson(spec: &Spec) -> Result<(), String> {
         ));
     }
     poisson.check()
+}
+
+/// A model of kernel and processors is of SRD on sockets.
+fn host_model(spec: &Spec) -> Result<(), String> {
+    let Some(name) = spec.host_model.as_deref().filter(|name| *name != noise::IDEAL) else {
+        return Ok(());
+    };
+    if spec.transport != Transport::Srd {
+        return Err(format!(
+            "host = \"{name}\": kernel and thread of SRD's engine are modelled, and of no other \
+             transport; give \"ideal\" or transport = \"srd\""
+        ));
+    }
+    if spec.host.is_some() {
+        return Err(format!("host = \"{name}\": a table [host] beside it is not possible"));
+    }
+    Ok(())
 }
 
 fn copa(spec: &Spec) -> Result<(), String> {

@@ -76,6 +76,7 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         order: None,
         phase_ps: None,
         open_loop: None,
+        fluid_ps: None,
         ports_per_host: topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
     })
 }

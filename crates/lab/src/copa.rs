@@ -161,6 +161,7 @@ fn outcome(world: &World<CopaPacket, CopaLabHost>, config: CopaConfig) -> Outcom
         goodput.iter_mut().zip(&host.goodput).for_each(|(sum, bytes)| *sum += bytes);
     }
     let tally = Tally {
+        socket_drops: 0,
         retransmitted: counters.resent,
         spurious: counters.again,
         timeouts: counters.timeouts,

@@ -4,7 +4,8 @@
 use crate::figures_copa::{
     dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
 };
-use crate::figures_host::endpoint_rows;
+use crate::figures_goal::{fluid_rows, goal_rows};
+use crate::figures_host::{endpoint_rows, kernel_rows};
 use crate::figures_load::slowdown_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::report::columns;
@@ -54,9 +55,23 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         torn_rows(&cases),
     );
     add(
-        "slowdown: FCT over (bytes x 1.03 / line rate + 10 us), of flows that start in the measured \
-         window; resent/lost: packets sent again per packet that the network lost",
+        "slowdown: FCT over (bytes x 1.03 / line rate + 10 us), of flows that start in the \
+         measured window; resent/lost: packets sent again per packet that the network or a socket lost",
         slowdown_rows(&cases),
+    );
+    add(
+        "against the fluid optimum: max-min fair rates over all links with ideal spraying, all \
+         headers and a base round trip included; flows: each over its own time in it",
+        fluid_rows(&cases),
+    );
+    add(
+        "goals; what is not met says by how much; the worst of all seeds, of medians their median",
+        goal_rows(&cases),
+    );
+    add(
+        "hosts as models of real ones: packets per receive call and per segmented send, those that \
+         a socket had no room for, time stolen from turns, longest wait in a socket",
+        kernel_rows(&cases),
     );
     add(
         "against the ideal (payload alone over the slower end, shared equally); last hop: largest \

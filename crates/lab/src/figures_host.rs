@@ -1,8 +1,38 @@
 //! Tables of hosts that take less than their link brings.
 
 use crate::figures::{head, name_of};
+use crate::host::KernelCounts;
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
+
+/// What kernels between engines and cards did, a line per case that has them.
+pub fn kernel_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
+    let mut rows = head(&[
+        "case",
+        "host",
+        "pkt/receive",
+        "pkt/send",
+        "received",
+        "socket drops",
+        "stolen us",
+        "wait max us",
+    ]);
+    for case in cases {
+        let counts = case.iter().filter_map(RunResult::kernels);
+        let Some(k) = counts.reduce(KernelCounts::plus) else { continue };
+        rows.push(vec![
+            name_of(case),
+            case[0].spec.host_model.clone().unwrap_or_default(),
+            format!("{:.2}", k.received as f64 / k.receives.max(1) as f64),
+            format!("{:.2}", k.sent as f64 / k.sends.max(1) as f64),
+            k.received.to_string(),
+            k.socket_drops.to_string(),
+            format!("{:.0}", k.stolen_ps as f64 / 1e6),
+            format!("{:.1}", k.waited_ps_max as f64 / 1e6),
+        ]);
+    }
+    rows
+}
 
 /// What became of packets at the last switch and behind it, a line per case with rings.
 pub fn endpoint_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {

@@ -41,7 +41,7 @@ pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             row.extend([cell(q.median), cell(q.p99)]);
         }
         let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>();
-        let (lost, resent) = (sum(|r| r.drops.total()), sum(|r| r.tally.retransmitted));
+        let (lost, resent) = (sum(RunResult::lost), sum(|r| r.tally.retransmitted));
         row.extend([
             lost.to_string(),
             resent.to_string(),
@@ -54,9 +54,9 @@ pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Packets sent again per packet that the network lost; `None` if it lost none.
+/// Packets sent again per packet lost; `None` if none was.
 pub fn resent_per_lost(case: &[RunResult]) -> Option<f64> {
     let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>() as f64;
-    let (lost, resent) = (sum(|r| r.drops.total()), sum(|r| r.tally.retransmitted));
+    let (lost, resent) = (sum(RunResult::lost), sum(|r| r.tally.retransmitted));
     (lost > 0.0).then(|| resent / lost)
 }

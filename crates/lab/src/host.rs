@@ -1,10 +1,16 @@
 //! A host that runs SRD: one protocol engine, no payload, and the card in front of it.
 
+mod kernel;
+
+pub use kernel::KernelCounts;
+
 use crate::board::{FlowEnd, SharedBoard};
+use crate::noise::HostModel;
 use crate::observe::{Counted, Resent};
 use crate::packet::{LabPacket, wire_bytes};
 use crate::rounds::WARM;
 use crate::watch::{Watch, WatchSpec, address_of, place_of};
+use kernel::Kernel;
 use rustc_hash::FxHashMap;
 use srd_core::config::Integrity;
 use srd_core::wire::OVERHEAD_BYTES;
@@ -15,6 +21,7 @@ use srd_core::{
 };
 use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// The engines' clock at time 0 of the network: no deadline lies before the origin.
 const EPOCH_NS: u64 = 1_000_000_000;
@@ -101,6 +108,8 @@ pub struct SrdHost {
     watch: Watch,
     /// Packets of a corrupted frame, dropped as the frame check does.
     corrupt: u64,
+    /// Socket, thread and calls, if the host is a real one's model.
+    kernel: Option<Box<Kernel>>,
 }
 
 /// Address of a host: 10.0.0.0 plus its number.
@@ -161,7 +170,18 @@ impl SrdHost {
             card_refused: 0,
             watch,
             corrupt: 0,
+            kernel: None,
         })
+    }
+
+    /// From now on a kernel is between engine and card. `seed`: of what it draws.
+    pub fn kernel_set(&mut self, model: Arc<HostModel>, seed: u64) {
+        self.kernel = Some(Box::new(Kernel::new(model, srd_fabric::Rng::new(seed))));
+    }
+
+    /// What the kernel between engine and card counted, if there is one.
+    pub fn kernel_counts(&self) -> Option<KernelCounts> {
+        self.kernel.as_ref().map(|k| k.counts())
     }
 
     fn qp_new(&mut self, rq_depth: u32) -> Result<Qpn, String> {
@@ -386,6 +406,16 @@ impl SrdHost {
         }
     }
 
+    /// The engine judges a packet; true if its payload has been placed.
+    fn packet_take(&mut self, now: Ps, p: &Delivered<LabPacket>, meta: &RxMeta) -> bool {
+        let taken = self.engine.handle(time_of(now), meta, &p.payload.as_packet());
+        let Rx::Place(place) = taken else { return false };
+        if self.watch.is_on() {
+            self.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
+        }
+        true
+    }
+
     /// Lets packets out as long as the card has room, and sets the timer for what comes next.
     fn pump(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let t = time_of(now);
@@ -456,6 +486,9 @@ impl Host<LabPacket> for SrdHost {
         {
             return;
         }
+        if self.kernel.is_some() {
+            return self.kernel_packet(now, p, io);
+        }
         if p.payload.payload_len() > 0
             && io.rx_ring().is_some_and(|r| r.backlog_bytes + u64::from(p.bytes) > r.limit_bytes)
         {
@@ -463,7 +496,6 @@ impl Host<LabPacket> for SrdHost {
             let _ = io.rx_ring_put();
             return;
         }
-        let t = time_of(now);
         let meta = RxMeta {
             src_ip: ip_of(p.src),
             ce: p.ce,
@@ -471,18 +503,18 @@ impl Host<LabPacket> for SrdHost {
             rxq_depth: 0,
             waited: srd_core::Span::ZERO,
         };
-        if let Rx::Place(place) = self.engine.handle(t, &meta, &p.payload.as_packet()) {
+        if self.packet_take(now, &p, &meta) {
             // There is room, or no ring.
             let _ = io.rx_ring_put();
-            if self.watch.is_on() {
-                self.placed(now, p.payload.address().unwrap_or(u64::MAX), place.len);
-            }
         }
-        self.engine.rx_burst_end(t);
+        self.engine.rx_burst_end(time_of(now));
         self.pump(now, io);
     }
 
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        if self.kernel.is_some() {
+            return self.kernel_timer(now, io);
+        }
         self.engine.handle_timeout(time_of(now));
         self.pump(now, io);
     }
@@ -494,6 +526,9 @@ impl Host<LabPacket> for SrdHost {
         s.round = round;
         s.unposted = s.bytes;
         self.flow_post(now, i);
+        if self.kernel.is_some() {
+            return self.kernel_posted(now, io);
+        }
         self.pump(now, io);
     }
 

@@ -16,12 +16,15 @@ mod copa;
 mod faults;
 mod figures;
 mod figures_copa;
+mod figures_goal;
 mod figures_host;
 mod figures_load;
 mod figures_phase;
 mod floor;
+mod fluid;
 mod host;
 mod network;
+mod noise;
 pub mod observe;
 mod packet;
 mod pages;
@@ -50,7 +53,10 @@ pub use copa::CopaOutcome;
 pub use faults::faults_of;
 pub use figures::figures;
 pub use floor::{Drain, Drains, FloorFlow, FlowEndAt, Framing, Ways, ack_wire_bytes, floors};
-pub use host::{Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of, socket_config};
+pub use host::{
+    KernelCounts, Remote, SrdHost, SrdSettings, Verb, engine_config, ip_of, socket_config,
+};
+pub use noise::{Distribution, HostModel};
 pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };

@@ -146,7 +146,10 @@ fn quantiles(q: &Quantiles) -> Value {
 
 /// Slowdowns by class of size.
 fn open_loop(r: &OpenLoop) -> Value {
-    let class = |(name, n, q): (&str, usize, Quantiles)| object!({ "sizes": name, "flows": n, "slowdown": quantiles(&q) });
+    let class = |(name, flows, q): (&str, usize, Quantiles)| {
+        let slowdown = quantiles(&q);
+        object!({ "sizes": name, "flows": flows, "slowdown": slowdown })
+    };
     let classes: Vec<Value> = by_class(&[r]).into_iter().map(class).collect();
     object!({ "offered": r.offered, "undone": r.undone, "classes": classes })
 }

@@ -2,6 +2,7 @@
 
 use crate::congestion::Met;
 use crate::copa::CopaOutcome;
+use crate::host::KernelCounts;
 use crate::observe::Observation;
 use crate::poisson::OpenLoop;
 use crate::rings::RingOutcome;
@@ -80,6 +81,8 @@ pub struct RunResult {
     pub rings: Vec<RingOutcome>,
     /// From the start of the last round to its last flow's end; `None` = not all ended.
     pub phase_ps: Option<Ps>,
+    /// Completion times in the fluid optimum, if `spec.measure.fluid` is set.
+    pub fluid_ps: Option<Vec<Ps>>,
     /// Slowdowns of the measured flows, where flows arrive at random times.
     pub open_loop: Option<OpenLoop>,
     /// Ports of all switches per host, where the network is a k-ary n-tree.
@@ -101,6 +104,8 @@ pub struct Tally {
     pub acks: u64,
     /// Data packets that held nothing new for the receiver.
     pub duplicates: u64,
+    /// Packets that found no room in a receiver's socket.
+    pub socket_drops: u64,
 }
 
 /// What one SRD host holds.
@@ -123,6 +128,8 @@ pub enum Detail {
         counters: Box<Counters>,
         /// Objects of the host that has most of each.
         objects: SrdObjects,
+        /// What the kernels between engines and cards counted, where hosts are models of real ones.
+        kernels: Option<KernelCounts>,
     },
     /// TCP.
     Tcp {
@@ -160,6 +167,17 @@ pub struct OrderCost {
 }
 
 impl RunResult {
+    /// Packets lost by the network and in sockets.
+    pub fn lost(&self) -> u64 {
+        self.drops.total() + self.tally.socket_drops
+    }
+    /// What kernels between engines and cards counted; `None` where hosts are ideal.
+    pub fn kernels(&self) -> Option<KernelCounts> {
+        match &self.detail {
+            Detail::Srd { kernels, .. } => *kernels,
+            _ => None,
+        }
+    }
     /// Flows (of all rounds) that did not end; endless ones are not meant to.
     pub fn unfinished(&self) -> usize {
         if self.spec.workload.endless {

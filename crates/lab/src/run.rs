@@ -2,13 +2,14 @@
 
 use crate::faults::faults_of;
 use crate::floor::{FloorFlow, Framing, Ways, floors};
+use crate::noise::HostModel;
 use crate::observe::{Counted, interval_for};
 use crate::result::{Detail, OrderCost, RunResult, Tally};
 use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, poisson, rings, saa, srd, tcp};
+use crate::{congestion, copa, fluid, poisson, rings, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -27,6 +28,8 @@ pub struct Plan<'a> {
     pub faults: Vec<(Ps, Fault)>,
     /// Which hosts have a ring, and which.
     pub rings: Vec<(HostId, RingConfig)>,
+    /// What kernels and processors of hosts add.
+    pub model: Option<HostModel>,
 }
 
 /// What the transport says of itself after a run.
@@ -61,7 +64,12 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     }
     let faults = faults_of(&spec.fault, &topo, seed)?;
     let rings = rings::rings_of(spec, topo.hosts(), &flows)?;
-    let plan = Plan { spec, seed, topo, flows, faults, rings };
+    let model = spec.host_model.as_deref().map(|name| HostModel::load(name, folder));
+    let model = model.transpose()?.flatten();
+    if spec.measure.fluid {
+        fluid::check(&flows)?;
+    }
+    let plan = Plan { spec, seed, topo, flows, faults, rings, model };
     match spec.transport {
         Transport::Srd => srd::run(&plan),
         Transport::Tcp => tcp::run(&plan),
@@ -136,6 +144,11 @@ impl Plan<'_> {
         let totals = world.totals();
         debug_assert!(totals.conserved());
         let out = outcome(&world);
+        let fluid_ps = self
+            .spec
+            .measure
+            .fluid
+            .then(|| fluid::completions(&self.topo, framing, &self.flows.flows));
         let open_loop = self.spec.workload.poisson.as_ref();
         let open_loop =
             open_loop.map(|p| poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0]));
@@ -179,6 +192,7 @@ impl Plan<'_> {
             rings: rings::outcomes(&world, &self.rings),
             phase_ps,
             open_loop,
+            fluid_ps,
             ports_per_host: self.topo.tree().map(srd_fabric::KaryNTree::ports_per_host),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::board::{Board, SharedBoard};
 use crate::floor::{Framing, Ways};
-use crate::host::{SrdHost, SrdSettings, Verb, engine_config, socket_config};
+use crate::host::{KernelCounts, SrdHost, SrdSettings, Verb, engine_config, socket_config};
 use crate::packet::LabPacket;
 use crate::result::{Detail, SrdObjects, Tally};
 use crate::rounds::{Calls, Running, WARM};
@@ -20,6 +20,7 @@ use srd_core::wire::PacketType;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Shortest barrier between rounds that is longer than the windows of the simulator.
 const BARRIER_US_MIN: u64 = 2;
@@ -27,6 +28,8 @@ const BARRIER_US_MIN: u64 = 2;
 type SrdWorld = World<LabPacket, SrdServer>;
 /// Processes that a host may have: slots of an address.
 const PROCESSES_MAX: u32 = 64;
+/// Stream of what a process' kernel draws.
+const STREAM_KERNEL: u64 = 0x6e015e;
 /// Numbers of flows that load the network besides.
 const BACKGROUND: u32 = WARM | 1 << 30;
 
@@ -56,6 +59,7 @@ fn world_of(
     let processes = e.senders_per_host.max(e.receivers_per_host);
     let pairs = &plan.flows.background;
     let background_hosts: FxHashSet<HostId> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    let model = plan.model.clone().map(Arc::new);
     let host = |h| {
         let process = |k| {
             let seed = stream_seed(plan.seed, 0x5bd, u64::from(h) | u64::from(k) << 32);
@@ -69,7 +73,12 @@ fn world_of(
                     if window > 0 { RatePolicy::Fixed } else { RatePolicy::Srd };
                 settings.engine.rate.inflight_fixed_bytes = window;
             }
-            SrdHost::new(HostId(h), settings, seed, board.clone())
+            let mut process = SrdHost::new(HostId(h), settings, seed, board.clone())?;
+            if let Some(model) = &model {
+                let id = u64::from(h) | u64::from(k) << 32;
+                process.kernel_set(Arc::clone(model), stream_seed(plan.seed, STREAM_KERNEL, id));
+            }
+            Ok(process)
         };
         Ok(SrdServer::new((0..processes).map(process).collect::<Result<_, String>>()?))
     };
@@ -101,7 +110,10 @@ fn world_of(
 
 fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
     let counters = counters_of(world);
+    let kernels = processes(world).filter_map(SrdHost::kernel_counts);
+    let kernels = kernels.reduce(KernelCounts::plus);
     let tally = Tally {
+        socket_drops: kernels.map_or(0, |k| k.socket_drops),
         retransmitted: counters.retrans_pkts,
         spurious: counters.retrans_spurious_pkts,
         timeouts: counters.retrans_timeout_events,
@@ -118,7 +130,12 @@ fn outcome(world: &SrdWorld, plan: &Plan<'_>, engine: EngineConfig) -> Outcome {
     }
     let objects = objects_of(world);
     Outcome {
-        detail: Detail::Srd { engine: Box::new(engine), counters: Box::new(counters), objects },
+        detail: Detail::Srd {
+            engine: Box::new(engine),
+            counters: Box::new(counters),
+            objects,
+            kernels,
+        },
         tally,
         goodput: goodput_of(world),
         flow_goodput,

@@ -233,6 +233,7 @@ fn outcome(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>, config: TcpCo
         }
     }
     let tally = Tally {
+        socket_drops: 0,
         retransmitted: counters.retransmits,
         spurious: counters.duplicates_received,
         timeouts: counters.timeouts,

@@ -7,6 +7,7 @@ use crate::{
     demo::DemoArgs,
     fault::{Fault, Place},
     hostile::readers::ReaderArgs,
+    noise::NoiseArgs,
     soak::SoakArgs,
     spec::FabricSpec,
     units,
@@ -92,6 +93,8 @@ pub enum NetCommand {
     Check(CheckArgs),
     /// Transfer for a long time through losses, flaps, black holes, stops and restarts
     Soak(SoakArgs),
+    /// Record what this host's kernel and processors add to times, for hosts of `srd lab`
+    RecordNoise(NoiseArgs),
     /// Many engines of one host; `check` starts it
     #[command(hide = true)]
     Crowd(CrowdArgs),

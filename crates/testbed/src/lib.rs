@@ -15,6 +15,7 @@ pub mod fault;
 pub mod hold;
 pub mod hostile;
 pub mod narrow;
+pub mod noise;
 pub mod ns;
 pub mod paths;
 pub mod plan;
@@ -57,6 +58,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
         NetCommand::Demo(args) => demo::run(args),
         NetCommand::Check(args) => check::run(args),
         NetCommand::Soak(args) => soak::run(args),
+        NetCommand::RecordNoise(args) => noise::run(args),
         NetCommand::Crowd(args) => crowd::host(args),
         NetCommand::Reader(args) => hostile::readers::reader(args),
         NetCommand::Worker(args) => bench::worker::run(args),

@@ -10,7 +10,6 @@ use toml::{Table, Value};
 
 /// Experiments that come with the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
-    ("poisson", include_str!("../../specs/poisson.toml")),
     ("scale", include_str!("../../specs/scale.toml")),
     ("fig2", include_str!("../../specs/fig2.toml")),
     ("fig3", include_str!("../../specs/fig3.toml")),
@@ -25,6 +24,9 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("spray-microbursts", include_str!("../../specs/spray-microbursts.toml")),
     ("ablation", include_str!("../../specs/ablation.toml")),
     ("permutation", include_str!("../../specs/permutation.toml")),
+    ("poisson", include_str!("../../specs/poisson.toml")),
+    ("shipping", include_str!("../../specs/shipping.toml")),
+    ("matrix", include_str!("../../specs/matrix.toml")),
     ("vc-congestion", include_str!("../../specs/vc-congestion.toml")),
     ("saa", include_str!("../../specs/saa.toml")),
     ("rr", include_str!("../../specs/rr.toml")),
@@ -116,6 +118,12 @@ impl SpecFile {
                 let table = change.parse::<Table>();
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
                 merge(&mut whole, table);
+            }
+            // A host is a table, or a model's name.
+            if let Some(Value::String(_)) = whole.get("host")
+                && let Some(model) = whole.remove("host")
+            {
+                whole.insert("host_model".into(), model);
             }
             let spec: Spec = whole.try_into().map_err(|e: toml::de::Error| {
                 let line =

@@ -3,6 +3,7 @@
 mod copa;
 mod fault;
 mod file;
+mod goal;
 mod host;
 mod phase;
 pub mod poisson;
@@ -11,6 +12,7 @@ mod tcp;
 pub use copa::{CopaInitiatorSpec, CopaPolicySpec, CopaRecoverySpec, CopaSpec, CopaVerbSpec};
 pub use fault::{FaultSpec, SlowSet};
 pub use file::{EMBEDDED, SpecFile, embedded};
+pub use goal::{FigureSpec, GoalSpec};
 pub use host::{HostSpec, PlacementSpec};
 pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
 pub use poisson::PoissonSpec;
@@ -58,6 +60,9 @@ pub struct Spec {
     pub placed: Option<StaticSpec>,
     /// What is between the cards of receivers and their memory; left out: nothing that waits.
     pub host: Option<HostSpec>,
+    /// Written as `host = "quiet"`: what kernel and processors add, "ideal" (nothing), "quiet",
+    /// "busy", or a file of `srd net record-noise` (SRD).
+    pub host_model: Option<String>,
     /// Who sends what to whom.
     pub workload: Workload,
     /// What goes wrong.
@@ -66,6 +71,9 @@ pub struct Spec {
     /// What is recorded besides flow completion times.
     #[serde(default)]
     pub measure: Measure,
+    /// What is aimed at; printed beside what came of it.
+    #[serde(default)]
+    pub goal: Vec<GoalSpec>,
 }
 
 impl Spec {
@@ -541,4 +549,6 @@ pub struct Measure {
     /// The whole workload's completion, in units of its largest flow at line rate: until the last
     /// byte has arrived (SRD: writes only).
     pub phase: bool,
+    /// The fluid optimum of the same flows, beside the floor.
+    pub fluid: bool,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Most flows of a run, as expected from load and time: bounds memory.
-pub const FLOWS_MAX: f64 = 2_000_000.0;
+pub const FLOWS_MAX: f64 = 1_000_000.0;
 
 /// Open-loop arrivals. Only with `pattern = "poisson"`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

@@ -1,0 +1,428 @@
+//! What lies between an engine and its card on a real host: a socket that holds what has arrived,
+//! a thread that must wake, calls that take time, segmented sends, and time that others take.
+//!
+//! The engine's thread works in turns, as on sockets: it receives one batch, lets timers fire,
+//! polls one batch of packets, and hands them over as segmented sends, each of which takes its
+//! time; then it looks again, and sleeps only if there is nothing. Packets wait in the socket
+//! meanwhile, and carry the stamp that the kernel gave them.
+
+use super::{SrdHost, host_of, ps_of, time_of};
+use crate::host::SPORT_BASE;
+use crate::noise::HostModel;
+use crate::packet::{LabPacket, wire_bytes};
+use srd_core::{RxMeta, Span, Time, Transmit, TxSink};
+use srd_fabric::{Delivered, HostIo, NS, Outbound, Ps, Rng};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Packets that one turn polls, as the device on sockets does.
+const TX_BATCH: usize = 64;
+/// Most bytes of one segmented send, as the datapath has it.
+const BURST_BYTES_MAX: u32 = 65_000;
+/// Bytes that wait for the card at most: 64 paths with a send buffer of 64 KiB each.
+const CARD_BYTES_MAX: u64 = 64 * 65_536;
+/// Least time of a turn.
+const TURN_PS_MIN: Ps = 100 * NS;
+
+/// What the kernel of one process counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCounts {
+    /// Receive calls that found something.
+    pub receives: u64,
+    /// Packets that they found.
+    pub received: u64,
+    /// Segmented sends, and packets in them.
+    pub sends: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that found no room in the socket.
+    pub socket_drops: u64,
+    /// Times that were stolen from a turn, in ps.
+    pub stolen_ps: u64,
+    /// Longest wait of a packet from its arrival until the engine had it, in ps.
+    pub waited_ps_max: u64,
+}
+
+impl KernelCounts {
+    /// The sum of both; of waits the longer.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            receives: self.receives + other.receives,
+            received: self.received + other.received,
+            sends: self.sends + other.sends,
+            sent: self.sent + other.sent,
+            socket_drops: self.socket_drops + other.socket_drops,
+            stolen_ps: self.stolen_ps + other.stolen_ps,
+            waited_ps_max: self.waited_ps_max.max(other.waited_ps_max),
+        }
+    }
+}
+
+/// A packet in the socket.
+struct Waiting {
+    packet: Delivered<LabPacket>,
+    arrived: Ps,
+    /// From here on the process can see it.
+    visible: Ps,
+}
+
+/// The kernel's side of one process.
+pub(super) struct Kernel {
+    model: Arc<HostModel>,
+    rng: Rng,
+    inbox: VecDeque<Waiting>,
+    inbox_bytes: u64,
+    /// Packets on their way to the card, with the time at which their call hands them over.
+    outbox: VecDeque<(Ps, Outbound, LabPacket)>,
+    outbox_bytes: u64,
+    /// Next turn; `Ps::MAX` = the thread sleeps without a deadline.
+    turn_at: Ps,
+    /// End of the present turn.
+    free_at: Ps,
+    /// Next time that is stolen.
+    stolen: (Ps, Ps),
+    counts: KernelCounts,
+}
+
+impl Kernel {
+    pub(super) fn new(model: Arc<HostModel>, rng: Rng) -> Self {
+        let mut kernel = Self {
+            model,
+            rng,
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            turn_at: Ps::MAX,
+            free_at: 0,
+            stolen: (0, 0),
+            counts: KernelCounts::default(),
+        };
+        kernel.stolen_next();
+        kernel
+    }
+
+    pub(super) const fn counts(&self) -> KernelCounts {
+        self.counts
+    }
+
+    fn stolen_next(&mut self) {
+        let from = self.stolen.1 + self.model.stolen_gap.draw_ps(&mut self.rng).max(NS);
+        self.stolen = (from, from + self.model.stolen.draw_ps(&mut self.rng));
+    }
+
+    /// When a thread runs that wants to at `now`.
+    fn runs_at(&mut self, now: Ps) -> Ps {
+        while self.stolen.1 <= now {
+            self.stolen_next();
+        }
+        if self.stolen.0 <= now { self.stolen.1 } else { now }
+    }
+
+    /// When work that would end at `at` ends.
+    fn ends_at(&mut self, mut at: Ps) -> Ps {
+        while self.stolen.0 < at {
+            let taken = self.stolen.1 - self.stolen.0;
+            self.counts.stolen_ps += taken;
+            at += taken;
+            self.stolen_next();
+        }
+        at
+    }
+
+    /// A packet reaches the socket.
+    fn arrive(&mut self, now: Ps, packet: Delivered<LabPacket>) {
+        let bytes = u64::from(packet.bytes);
+        // The kernel counts a packet's own memory besides, about as much again.
+        if self.inbox_bytes + bytes > self.model.socket_bytes / 2 {
+            self.counts.socket_drops += 1;
+            return;
+        }
+        let stamp = now + self.model.stamp.draw_ps(&mut self.rng);
+        // In the order of arrival.
+        let visible = stamp.max(self.inbox.back().map_or(0, |w| w.visible));
+        self.inbox.push_back(Waiting { packet, arrived: now, visible });
+        self.inbox_bytes += bytes;
+        let wakes = if now < self.free_at {
+            self.free_at.max(visible)
+        } else {
+            visible + self.model.wake.draw_ps(&mut self.rng)
+        };
+        self.turn_at = self.turn_at.min(wakes);
+    }
+
+    /// Takes what one receive call finds.
+    fn receive(&mut self, now: Ps) -> Vec<Waiting> {
+        let most = (self.model.batch.at(self.rng.unit()) as usize).max(1);
+        let seen = self.inbox.partition_point(|w| w.visible <= now).min(most);
+        let batch: Vec<Waiting> = self.inbox.drain(..seen).collect();
+        for w in &batch {
+            self.inbox_bytes -= u64::from(w.packet.bytes);
+            self.counts.waited_ps_max = self.counts.waited_ps_max.max(now - w.arrived);
+        }
+        self.counts.receives += u64::from(seen > 0);
+        self.counts.received += seen as u64;
+        batch
+    }
+
+    /// How long a receive call of so many packets takes.
+    fn receive_ps(&mut self, packets: usize) -> Ps {
+        match packets {
+            0 => 0,
+            1 => self.model.recv.draw_ps(&mut self.rng),
+            n => n as Ps * self.model.recv_packet.draw_ps(&mut self.rng),
+        }
+    }
+
+    /// The stamp as the kernel gives it.
+    fn stamp_of(&self, visible: Ps) -> Ps {
+        let step = self.model.stamp_step_ns * NS;
+        visible / step * step
+    }
+
+    /// Hands packets over as segmented sends; returns when the last call has ended.
+    fn send(&mut self, from: Ps, mut packets: Vec<Polled>) -> Ps {
+        // As the datapath: path by path, packets of one path in their order.
+        packets.sort_by_key(|p| p.path);
+        let (mut at, mut rest) = (from, packets.as_slice());
+        let burst_max = self.model.burst_max();
+        while let Some(first) = rest.first() {
+            let n = burst_len(rest, burst_max);
+            at += self.model.send_ps(n, &mut self.rng);
+            at = self.ends_at(at);
+            (self.counts.sends, self.counts.sent) =
+                (self.counts.sends + 1, self.counts.sent + n as u64);
+            debug_assert!(rest[..n].iter().all(|p| p.path == first.path));
+            for p in &rest[..n] {
+                self.outbox_bytes += u64::from(p.out.bytes);
+                self.outbox.push_back((at, p.out, p.packet.clone()));
+            }
+            rest = &rest[n..];
+        }
+        at
+    }
+
+    /// Hands over what its calls have handed over by now.
+    fn release(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) -> u64 {
+        let mut refused = 0;
+        while self.outbox.front().is_some_and(|(at, ..)| *at <= now)
+            && let Some((_, out, packet)) = self.outbox.pop_front()
+        {
+            self.outbox_bytes -= u64::from(out.bytes);
+            refused += u64::from(io.send(out, packet).is_err());
+        }
+        refused
+    }
+
+    fn next(&self) -> Ps {
+        self.turn_at.min(self.outbox.front().map_or(Ps::MAX, |(at, ..)| *at))
+    }
+}
+
+/// Packets at the head of a list that one segmented send takes.
+fn burst_len(packets: &[Polled], burst_max: usize) -> usize {
+    let (mut n, mut bytes) = (0, 0);
+    for p in packets {
+        let first = &packets[0];
+        let fits = p.path == first.path
+            && (p.out.dst, p.out.dport) == (first.out.dst, first.out.dport)
+            && p.out.bytes <= first.out.bytes
+            && n < burst_max
+            && bytes + p.out.bytes <= BURST_BYTES_MAX;
+        if n > 0 && !fits {
+            break;
+        }
+        (n, bytes) = (n + 1, bytes + p.out.bytes);
+        // A shorter one is the last.
+        if p.out.bytes < first.out.bytes {
+            break;
+        }
+    }
+    n
+}
+
+/// A packet that the engine wants to send.
+#[derive(Clone)]
+struct Polled {
+    path: u8,
+    out: Outbound,
+    packet: LabPacket,
+}
+
+/// Collects what the engine sends.
+#[derive(Default)]
+struct Collect(Vec<Polled>);
+
+impl TxSink for Collect {
+    fn push(&mut self, t: &Transmit<'_>) {
+        let udp = t.packet.headers_len() as u32 + u32::from(t.packet.payload_len);
+        let out = Outbound {
+            dst: host_of(t.dst.ip),
+            sport: SPORT_BASE + u16::from(t.path),
+            dport: t.dst.port,
+            bytes: wire_bytes(udp.max(u32::from(t.padded_len))),
+            ect: true,
+        };
+        self.0.push(Polled { path: t.path, out, packet: LabPacket::new(&t.packet) });
+    }
+}
+
+impl SrdHost {
+    /// As [`SrdHost`]'s `on_packet`, through a socket.
+    pub(super) fn kernel_packet(
+        &mut self,
+        now: Ps,
+        p: Delivered<LabPacket>,
+        io: &mut HostIo<'_, LabPacket>,
+    ) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.arrive(now, p);
+        }
+        self.kernel_rearm(io);
+    }
+
+    /// As `on_timer`: a turn is due, or a call hands packets over.
+    pub(super) fn kernel_timer(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        let Some(kernel) = &mut self.kernel else { return };
+        self.card_refused += kernel.release(now, io);
+        if kernel.turn_at <= now {
+            self.kernel_turn(now, io);
+        }
+        self.kernel_rearm(io);
+    }
+
+    /// Something was posted: the thread sees it as soon as it has time.
+    pub(super) fn kernel_posted(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        let Some(kernel) = &mut self.kernel else { return };
+        kernel.turn_at = kernel.turn_at.min(kernel.free_at.max(now));
+        self.kernel_timer(now, io);
+    }
+
+    fn kernel_rearm(&self, io: &mut HostIo<'_, LabPacket>) {
+        match self.kernel.as_ref().map_or(Ps::MAX, |k| k.next()) {
+            Ps::MAX => io.timer_clear(),
+            at => io.timer_set(at),
+        }
+    }
+
+    fn kernel_turn(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        let Some(mut kernel) = self.kernel.take() else { return };
+        let runs_at = kernel.runs_at(now);
+        if runs_at > now {
+            kernel.turn_at = runs_at;
+        } else {
+            self.turn_with(&mut kernel, now, io);
+            self.card_refused += kernel.release(now, io);
+        }
+        self.kernel = Some(kernel);
+    }
+
+    fn turn_with(&mut self, kernel: &mut Kernel, now: Ps, io: &HostIo<'_, LabPacket>) {
+        let t = time_of(now);
+        let batch = kernel.receive(now);
+        let (taken, mut read_until) = (batch.len(), t);
+        for (i, w) in batch.into_iter().enumerate() {
+            let stamp = kernel.stamp_of(w.visible);
+            let meta = RxMeta {
+                src_ip: super::ip_of(w.packet.src),
+                ce: w.packet.ce,
+                rxq_drops: kernel.counts.socket_drops as u32,
+                rxq_depth: (taken - 1 - i).min(usize::from(u16::MAX)) as u16,
+                waited: Span((now - stamp) / NS),
+            };
+            self.packet_take(now, &w.packet, &meta);
+            read_until = time_of(stamp);
+        }
+        if taken > 0 {
+            self.engine.rx_burst_end(t);
+        }
+        if kernel.inbox.is_empty() {
+            read_until = t;
+        }
+        if self.engine.next_timeout() <= t {
+            self.engine.handle_timeout_unread(t, read_until.min(t));
+        }
+        self.completions_take(now);
+        let waits = io.nic_backlog_bytes() + kernel.outbox_bytes;
+        let mut polled = Collect::default();
+        if waits < CARD_BYTES_MAX {
+            self.engine.poll_transmit(t, TX_BATCH, &mut polled);
+            self.completions_take(now);
+        }
+        let received = kernel.receive_ps(taken);
+        let after = kernel.ends_at(now + received.max(TURN_PS_MIN));
+        kernel.free_at = kernel.send(after, polled.0);
+        // Room in front of the card, at the earliest.
+        let room = self.card_ps(waits.saturating_sub(CARD_BYTES_MAX / 2));
+        let next = self.engine.next_timeout();
+        let work = match next {
+            Time(0) if waits >= CARD_BYTES_MAX => now + room,
+            Time(0) => kernel.free_at,
+            Time::NEVER => Ps::MAX,
+            due if ps_of(due) <= kernel.free_at => kernel.free_at,
+            due => ps_of(due) + kernel.model.wake.draw_ps(&mut kernel.rng),
+        };
+        let unread = kernel.inbox.front().map_or(Ps::MAX, |w| w.visible);
+        kernel.turn_at = work.min(unread).max(kernel.free_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::SMALL;
+    use srd_core::wire::{Backlog, Body, Flags, Header, Packet, PacketType};
+    use srd_fabric::HostId;
+
+    fn kernel() -> Kernel {
+        Kernel::new(Arc::new(HostModel::parse(SMALL).unwrap()), Rng::new(7))
+    }
+
+    fn packet() -> LabPacket {
+        let header = Header {
+            kind: PacketType::Ack,
+            flags: Flags(0),
+            backlog: Backlog(0),
+            path: 0,
+            slot: 0,
+            dst_tag: 0,
+            tx_num: 0,
+            timestamp: Time(0).to_wire(),
+            psn: 0,
+            una_delta: 0,
+            ack_echo: 0,
+        };
+        LabPacket::new(&Packet { header, ack: None, body: Body::Ack, payload_len: 0 })
+    }
+
+    #[test]
+    fn time_is_stolen_in_turn() {
+        let mut k = kernel();
+        // 100 us of running, then 2 us of not.
+        let us = 1_000 * NS;
+        assert_eq!(k.runs_at(99 * us), 99 * us);
+        assert_eq!(k.runs_at(101 * us), 102 * us);
+        assert_eq!(k.runs_at(150 * us), 150 * us);
+        assert_eq!(k.ends_at(203 * us), 205 * us, "the second time falls into the work");
+        assert_eq!(k.counts.stolen_ps, 2 * us);
+    }
+
+    #[test]
+    fn bursts_end_with_another_path_another_peer_or_a_shorter_packet() {
+        let packet = packet();
+        let of = |path, dst, bytes| Polled {
+            path,
+            out: Outbound { dst: HostId(dst), sport: 1, dport: 1, bytes, ect: true },
+            packet: packet.clone(),
+        };
+        let full: Vec<Polled> = (0..10).map(|_| of(1, 2, 4_000)).collect();
+        assert_eq!(burst_len(&full, 8), 8);
+        assert_eq!(burst_len(&full[..3], 8), 3);
+        assert_eq!(burst_len(&[of(1, 2, 4_000), of(1, 2, 90), of(1, 2, 90)], 8), 2);
+        assert_eq!(burst_len(&[of(1, 2, 90), of(1, 2, 4_000)], 8), 1);
+        assert_eq!(burst_len(&[of(1, 2, 90), of(2, 2, 90)], 8), 1);
+        assert_eq!(burst_len(&[of(1, 2, 90), of(1, 3, 90)], 8), 1);
+        assert_eq!(burst_len(&[of(1, 2, 60_000), of(1, 2, 60_000)], 8), 1);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a case aims at.
+
+use serde::{Deserialize, Serialize};
+
+/// A figure of a case and the most that it may be.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalSpec {
+    /// Which figure.
+    pub figure: FigureSpec,
+    /// At most this.
+    pub most: f64,
+    /// Only where hosts' links have at least this rate, Gb/s.
+    pub from_gbps: Option<f64>,
+    /// Only where they have less than this, Gb/s.
+    pub below_gbps: Option<f64>,
+}
+
+impl GoalSpec {
+    /// Whether it is meant for links of this rate.
+    pub fn applies(&self, gbps: f64) -> bool {
+        self.from_gbps.is_none_or(|from| gbps >= from)
+            && self.below_gbps.is_none_or(|below| gbps < below)
+    }
+}
+
+/// See [`GoalSpec::figure`]. Names are those in tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum FigureSpec {
+    /// Median over the floor.
+    #[serde(rename = "med/floor")]
+    MedianFloor,
+    /// Slowest flow over its floor.
+    #[serde(rename = "max/floor")]
+    MaxFloor,
+    /// Slowest over fastest of a round.
+    #[serde(rename = "max/min")]
+    MaxMin,
+    /// Slowest flow in us.
+    #[serde(rename = "max us")]
+    MaxUs,
+    /// Data packets sent again in a hundred.
+    #[serde(rename = "resent %")]
+    ResentPercent,
+    /// Packets sent again per packet lost.
+    #[serde(rename = "resent/lost")]
+    ResentLost,
+    /// Slowest flow over the slowest of the fluid optimum.
+    #[serde(rename = "max/fluid")]
+    MaxFluid,
+    /// Median slowdown.
+    #[serde(rename = "slowdown p50")]
+    SlowdownP50,
+    /// 99th percentile of slowdown.
+    #[serde(rename = "slowdown p99")]
+    SlowdownP99,
+    /// The same of flows below 10 KB.
+    #[serde(rename = "slowdown p99 < 10 KB")]
+    SlowdownP99Small,
+}
+
+impl FigureSpec {
+    /// As in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MedianFloor => "med/floor",
+            Self::MaxFloor => "max/floor",
+            Self::MaxMin => "max/min",
+            Self::MaxUs => "max us",
+            Self::ResentPercent => "resent %",
+            Self::ResentLost => "resent/lost",
+            Self::MaxFluid => "max/fluid",
+            Self::SlowdownP50 => "slowdown p50",
+            Self::SlowdownP99 => "slowdown p99",
+            Self::SlowdownP99Small => "slowdown p99 < 10 KB",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_for_their_rates() {
+        let text = "figure = \"max/floor\"\nmost = 1.1\nfrom_gbps = 25\nbelow_gbps = 100";
+        let goal: GoalSpec = toml::from_str(text).unwrap();
+        assert_eq!([10.0, 25.0, 99.0, 100.0].map(|g| goal.applies(g)), [false, true, true, false]);
+        assert_eq!(goal.figure.name(), "max/floor");
+        let e = toml::from_str::<GoalSpec>("figure = \"max/flor\"\nmost = 1").unwrap_err();
+        assert!(e.message().contains("`max/floor`"), "{e}");
+    }
+}
