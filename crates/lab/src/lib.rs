@@ -18,6 +18,7 @@ mod figures_copa;
 mod figures_host;
 mod figures_phase;
 mod floor;
+mod guards;
 mod host;
 mod network;
 pub mod observe;
