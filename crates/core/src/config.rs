@@ -1,6 +1,6 @@
 //! Configuration of an engine. Every algorithm is a named policy chosen here.
 
-use crate::{limits, time::Span};
+use crate::{guards::Guards, limits, time::Span};
 use core::net::IpAddr;
 
 /// First UDP port of the 256 that engines of one host share; peers must agree on it.
@@ -198,6 +198,8 @@ pub struct EngineConfig {
     pub ack: AckConfig,
     /// RNR.
     pub rnr: RnrConfig,
+    /// Special cases of paths, loss and rate that are on: all, but for measurements.
+    pub guards: Guards,
 }
 
 impl EngineConfig {
@@ -263,6 +265,7 @@ impl EngineConfig {
                 delay_requested: Span::from_us(5),
             },
             rnr: RnrConfig { delay_first: Span::from_us(100), delay_max: Span::from_ms(20) },
+            guards: Guards::ALL,
         }
     }
 

@@ -34,6 +34,7 @@ pub mod config;
 pub mod counters;
 mod engine;
 pub mod events;
+pub mod guards;
 mod hash;
 mod ids;
 mod lane;

@@ -1,6 +1,7 @@
 //! Configuration as a context keeps it: compact, because every peer has one, idle or not.
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
+use crate::guards::Guards;
 use crate::time::Span;
 
 /// The fields of three configurations that a path and rate context needs. Spans are in ns and end
@@ -25,6 +26,7 @@ pub(crate) struct Params {
     pub mtu: u16,
     pub path_policy: PathPolicy,
     pub rate_policy: RatePolicy,
+    pub guards: Guards,
 }
 
 /// A span as 32 bits of ns.
@@ -33,7 +35,13 @@ pub(crate) fn ns32(span: Span) -> u32 {
 }
 
 impl Params {
-    pub(crate) fn new(path: &PathConfig, rate: &RateConfig, loss: &LossConfig, mtu: u16) -> Self {
+    pub(crate) fn new(
+        path: &PathConfig,
+        rate: &RateConfig,
+        loss: &LossConfig,
+        mtu: u16,
+        guards: Guards,
+    ) -> Self {
         Self {
             line_bytes_per_sec: rate.line_bytes_per_sec.max(1),
             rate_fixed_bytes_per_sec: rate.rate_fixed_bytes_per_sec.max(1),
@@ -53,6 +61,7 @@ impl Params {
             mtu,
             path_policy: path.policy,
             rate_policy: rate.policy,
+            guards,
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::batch::{jobs_of, run_all};
 use crate::check::check;
 use crate::figures::figures;
+use crate::guards;
 use crate::pages::huge_pages;
 use crate::report;
 use crate::result::RunResult;
@@ -172,6 +173,10 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
     }
     let (begin, mut experiments, mut runs) = (Instant::now(), 0, 0);
     for (name, file) in files.into_iter().filter(|(_, f)| !f.cases.is_empty()) {
+        if name == guards::NAME {
+            guards_run(o, &file, threads)?;
+            continue;
+        }
         let jobs = jobs_of(&file, o.seeds.map(NonZeroU32::get));
         let bar = progress_bar(jobs.len(), name);
         let results = run_all(&jobs, threads, &|done| bar.set_position(done as u64));
@@ -195,6 +200,22 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
         )?;
     }
     Ok(())
+}
+
+/// The rows of `guards`, each with every special case turned off in turn.
+fn guards_run(o: &Run, file: &SpecFile, threads: usize) -> Result<(), Failure> {
+    let bar = progress_bar(0, guards::NAME);
+    let seeds = o.seeds.map(NonZeroU32::get);
+    let text = guards::table(file, seeds, threads, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let text = text.map_err(Failure::Usage)?;
+    io::stdout().lock().write_all(text.as_bytes())?;
+    let Some(folder) = &o.out else { return Ok(()) };
+    let path = folder.join(format!("{}.txt", guards::NAME));
+    std::fs::write(&path, text).map_err(|e| Failure::Failed(format!("{}: {e}", path.display())))
 }
 
 fn progress_bar(jobs: usize, name: &str) -> ProgressBar {

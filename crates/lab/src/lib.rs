@@ -22,6 +22,7 @@ mod figures_load;
 mod figures_phase;
 mod floor;
 mod fluid;
+mod guards;
 mod host;
 mod network;
 mod noise;

@@ -16,6 +16,7 @@ use crate::workload::{Flow, Flows};
 use rustc_hash::{FxHashMap, FxHashSet};
 use srd_core::config::{EngineConfig, PathPolicy, RatePolicy};
 use srd_core::counters::Counters;
+use srd_core::guards::Guard;
 use srd_core::wire::PacketType;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
@@ -175,7 +176,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
         DefaultsSpec::Datacenter => engine_config(e.mtu, line, told.unwrap_or(base_rtt)),
         DefaultsSpec::Sockets => socket_config(e.mtu, line, told),
     };
-    engine_override(&mut engine, e);
+    engine_override(&mut engine, e)?;
     engine.validate().map_err(|e| format!("engine: {e}"))?;
     if e.message_bytes == 0 || e.message_bytes > 1 << 30 {
         return Err("engine.message_bytes must be from 1 to 1,073,741,824".into());
@@ -203,7 +204,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
     Ok((settings, base_rtt))
 }
 
-fn engine_override(c: &mut EngineConfig, e: &EngineSpec) {
+fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
     let bytes_per_s = |gbps: f64| (gbps * 1e9 / 8.0) as u64;
     if let Some(paths) = e.paths {
         c.path.paths = paths;
@@ -235,6 +236,17 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) {
     if let Some(n) = e.ack_every {
         c.ack.every = n;
     }
+    for name in &e.guards_off {
+        let guard = Guard::ALL.iter().find(|g| g.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Guard::ALL.iter().map(|g| g.name()).collect();
+            format!(
+                "engine.guards_off: no special case is `{name}`; there are {}",
+                names.join(", ")
+            )
+        })?;
+        c.guards = c.guards.without(*guard);
+    }
+    Ok(())
 }
 
 /// Host and process at both ends of a flow.

@@ -97,7 +97,9 @@ impl<O: Observer> Engine<O> {
             objects: Objects::new(&cfg, now, of_objects),
             contexts: ContextTable::new(cfg.contexts_max, &mut secret),
             paths: PathTable::new(&mut secret),
-            path_params: Arc::new(Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu)),
+            path_params: Arc::new(Params::new(
+                &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, cfg.guards,
+            )),
             cookies: CookieJar::new(&mut secret),
             pool: Vec::new(),
             evict_hand: 0,

@@ -5,6 +5,7 @@ use crate::api::AsyncEvent;
 use crate::config::EngineConfig;
 use crate::counters::Counters;
 use crate::events::Observer;
+use crate::guards::Guard;
 use crate::ids::Ctx;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
@@ -31,12 +32,15 @@ pub(crate) struct Shared<O> {
 
 impl<O: Observer> Shared<O> {
     pub fn new(cfg: EngineConfig, now: Time, observer: O, rng: Rng) -> Self {
-        let granter = Granter::new(
+        let mut granter = Granter::new(
             cfg.rate.line_bytes_per_sec,
             cfg.mtu,
             cfg.rate.rtt_initial,
             cfg.head_bytes_max(),
         );
+        if !cfg.guards.has(Guard::LoneGrant) {
+            granter.lone_off();
+        }
         let rx = Receiving {
             granter,
             scratch: AckBlock::default(),

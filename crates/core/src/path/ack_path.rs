@@ -7,6 +7,7 @@
 //! delay from that of its own paths.
 
 use super::set::PathSet;
+use crate::guards::{Guard, Guards};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::tuning::{
@@ -60,11 +61,19 @@ impl AckPaths {
     }
 
     /// The path of the next one. `slack_ns`: how much longer than another a path may take.
-    pub(crate) fn choose(&mut self, set: &mut PathSet, slack_ns: u32, rng: &mut Rng) -> u8 {
+    pub(crate) fn choose(
+        &mut self,
+        set: &mut PathSet,
+        slack_ns: u32,
+        guards: Guards,
+        rng: &mut Rng,
+    ) -> u8 {
         self.slot = (self.slot + 1) % ACK_PATHS as u8;
         let slot = usize::from(self.slot);
         let usable = set.get(self.paths[slot]).is_live();
-        if !usable || self.suspect(slot) || self.slow(slot, slack_ns) {
+        let dead = guards.has(Guard::AckDead) && self.suspect(slot);
+        let slow = guards.has(Guard::AckSlow) && self.slow(slot, slack_ns);
+        if !usable || dead || slow {
             self.replace(slot, set, rng);
         }
         self.paths[slot]

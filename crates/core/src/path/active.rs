@@ -6,6 +6,7 @@ use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::{Gate, PathStats, Sample};
 use crate::events::LossRule;
+use crate::guards::Guard;
 use crate::params::{Params, ns32};
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
@@ -130,6 +131,7 @@ impl ActivePaths {
             target_ns: rtt::target(p, base).0,
             mtu: u64::from(p.mtu),
             credited: false,
+            guards: p.guards,
         }
     }
 
@@ -146,6 +148,9 @@ impl ActivePaths {
 
     /// A peak that halves every [`HOST_HALF_LIFE`]: a busy host is late rarely, but then by much.
     pub(crate) fn on_host_delay(&mut self, p: &Params, now: Time, ns: u64) {
+        if !p.guards.has(Guard::HostDelay) {
+            return;
+        }
         let halvings = now.since(self.host_at).0 / HOST_HALF_LIFE.0;
         if halvings > 0 {
             self.host_ns >>= halvings.min(63);
@@ -245,7 +250,9 @@ impl ActivePaths {
         let srtt = self.srtt(p);
         if self.inflight == 0 && pause > srtt && !retransmit {
             self.meter.restart(now, bytes);
-            if pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0 {
+            if p.guards.has(Guard::Restart)
+                && pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0
+            {
                 self.rate.on_restart(&self.link_now(p));
                 self.rate_apply(p);
             }
@@ -268,7 +275,7 @@ impl ActivePaths {
         let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
         let base_before = self.rtt.min_ns();
         let whole_ns = rtt::sample_ns(sample.rtt + sample.claimed);
-        let queue_ns = self.rtt.on_sample(now, ns, whole_ns, ns32(sample.back));
+        let queue_ns = self.rtt.on_sample(p, now, ns, whole_ns, ns32(sample.back));
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
@@ -277,7 +284,7 @@ impl ActivePaths {
         entry.rtt.on_sample(ns);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
         entry.ce = entry.ce.saturating_add(u32::from(ce));
-        let late = self.lateness(queue_ns, base, target);
+        let late = self.lateness(p, queue_ns, base, target);
         if late == 0 {
             self.rtt.on_time.on_sample(ns);
         }
@@ -286,7 +293,11 @@ impl ActivePaths {
         self.health.on_echo(p, &mut self.set, now, path, late, slow);
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
-            let least = if ce { u32::try_from(target).unwrap_or(u32::MAX) } else { 0 };
+            let least = if ce && p.guards.has(Guard::Mark) {
+                u32::try_from(target).unwrap_or(u32::MAX)
+            } else {
+                0
+            };
             self.set.touch(path, queue_ns.max(least));
         }
         if base != base_before {
@@ -299,11 +310,11 @@ impl ActivePaths {
     /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
     /// proportion to their lateness: all senders see the same queue, and if all left it at once
     /// they would only move it.
-    fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
+    fn lateness(&mut self, p: &Params, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
         let more = u64::from(queue_ns.saturating_sub(self.queue_ns_usual));
         self.late_ns += more.min(target_ns);
         let worth = LATE_RTTS * u64::from(base_ns.max(1));
-        let given_up = self.late_ns >= worth;
+        let given_up = self.late_ns >= worth && p.guards.has(Guard::LateShare);
         if given_up {
             // One very late path must not cost others theirs.
             self.late_ns %= worth;
@@ -316,7 +327,8 @@ impl ActivePaths {
     /// grows, is overtaken by nobody.
     fn is_slow(&self, p: &Params, queue_ns: u32, target_ns: u64, sent: Time) -> bool {
         let (more, hedge) = (queue_ns.saturating_sub(self.queue_ns_usual), p.hedge_ns_min.into());
-        u64::from(more) >= SLOW_TARGETS * target_ns + SLOW_HEDGES * hedge
+        p.guards.has(Guard::SlowRetire)
+            && u64::from(more) >= SLOW_TARGETS * target_ns + SLOW_HEDGES * hedge
             && self.echoed_sent >= sent + Span(hedge)
     }
 
@@ -334,14 +346,19 @@ impl ActivePaths {
         if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
             self.cap_update(p);
         }
-        let opening_max = Span(OPENING_RTTS * (link.base_ns + link.target_ns));
+        let ends = p.guards.has(Guard::OpeningEnds);
+        let opening_max = if ends {
+            Span(OPENING_RTTS * (link.base_ns + link.target_ns))
+        } else {
+            Span(u64::MAX)
+        };
         let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
         let Some(mut round) = round else { return };
         self.delivered = round.delivered.max(DELIVERED_KEPT.of(self.delivered));
         let quartiles = self.set.quartiles_take();
         let quartiles = quartiles.map(|(median, quartile, paths)| {
             // Of a round with next to nothing in it, one path is no majority.
-            let few = app_limited && paths < PATHS_TRUSTED;
+            let few = app_limited && paths < PATHS_TRUSTED && p.guards.has(Guard::FewPaths);
             if !few || median <= self.queue_ns_usual {
                 return (median, quartile.min(median));
             }
@@ -353,7 +370,8 @@ impl ActivePaths {
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.
-            let uneven = UNEVEN * u64::from(median - quartile);
+            let uneven =
+                UNEVEN * u64::from(median - quartile) * u64::from(p.guards.has(Guard::Uneven));
             u64::from(median).saturating_sub(uneven.min(u64::from(p.target_ns_min)))
         });
         self.rtt.on_round();
@@ -381,6 +399,8 @@ impl ActivePaths {
         // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
         // the timeout comes.
         let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
+        let silence_max =
+            if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
         let permille = self.meter.lost_permille();
         let loss = Loss { rule, permille, silence_max, srtt, sparse, counted: false };
         let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
@@ -391,6 +411,9 @@ impl ActivePaths {
     }
 
     pub(crate) fn on_proved_lost(&mut self, p: &Params, now: Time, path: u8, counted: bool) {
+        if !p.guards.has(Guard::ProvedLost) {
+            return;
+        }
         let loss = Loss {
             rule: LossRule::CrossPath,
             permille: self.meter.lost_permille(),
@@ -405,12 +428,15 @@ impl ActivePaths {
     /// Whether so little is sent that our own packets cannot have filled a queue, and that other
     /// packets will not soon tell more of a path.
     fn is_sparse(&self, p: &Params) -> bool {
-        self.app_limited && self.inflight <= SPARSE_PKTS * u64::from(p.mtu)
+        p.guards.has(Guard::SparseRetire)
+            && self.app_limited
+            && self.inflight <= SPARSE_PKTS * u64::from(p.mtu)
     }
 
     /// Halves what is in flight, at most once per round trip.
     pub(crate) fn on_receiver_drops(&mut self, p: &Params, now: Time) {
-        if self.drop_cap != u64::MAX && now.since(self.drop_cap_at) < self.srtt(p) {
+        let recent = self.drop_cap != u64::MAX && now.since(self.drop_cap_at) < self.srtt(p);
+        if recent || !p.guards.has(Guard::DropCap) {
             return;
         }
         self.drop_cap_at = now;
@@ -423,7 +449,9 @@ impl ActivePaths {
     pub(crate) fn on_spurious(&mut self, p: &Params, now: Time, path: u8) {
         self.rtt.on_spurious();
         self.meter.on_spurious(u64::from(p.mtu));
-        self.health.on_spurious(p, &mut self.set, now, path);
+        if p.guards.has(Guard::Acquit) {
+            self.health.on_spurious(p, &mut self.set, now, path);
+        }
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {

@@ -2,6 +2,7 @@
 
 use super::set::PathSet;
 use crate::config::PathPolicy;
+use crate::guards::{Guard, Guards};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{DRAWS_MAX, SCAN_MAX};
@@ -20,6 +21,7 @@ pub(crate) struct Need {
     pub salt: u32,
     /// Nothing is in flight.
     pub alone: bool,
+    pub guards: Guards,
 }
 
 /// What was chosen.
@@ -57,7 +59,8 @@ struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
-        if let Some(path) = need.avoid.and_then(|avoid| set.proven_pop(avoid)) {
+        let avoid = need.avoid.filter(|_| need.guards.has(Guard::ProofOrder));
+        if let Some(path) = avoid.and_then(|avoid| set.proven_pop(avoid)) {
             return path.into();
         }
         if let Some(path) = set.queue_pop(need.now, need.age_max) {
@@ -72,6 +75,7 @@ impl Choose for Srd {
         }
         // Alone, it need not leave other paths to others, and there is much to lose.
         if need.alone
+            && need.guards.has(Guard::Alone)
             && need.avoid.is_none()
             && let Some(path) = set.proven_newest(need.now, Span(u64::MAX))
         {

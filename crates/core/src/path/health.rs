@@ -2,6 +2,7 @@
 
 use super::set::{PathSet, PathState};
 use crate::events::LossRule;
+use crate::guards::Guard;
 use crate::params::Params;
 use crate::time::{Span, Time};
 use crate::tuning::{
@@ -119,7 +120,7 @@ impl Health {
         entry.lost = entry.lost.saturating_add(u32::from(!loss.counted));
         let timeout = loss.rule == LossRule::Timeout;
         let first = entry.losses == 0;
-        let event = first || entry.loss_period != self.period;
+        let event = first || entry.loss_period != self.period || !p.guards.has(Guard::LossEvent);
         entry.loss_period = self.period;
         if timeout && (event || entry.timeouts == 0) {
             entry.timeouts = entry.timeouts.saturating_add(1);
@@ -131,7 +132,7 @@ impl Health {
         if event {
             entry.losses = entry.losses.saturating_add(if timeout { LOSSES_TIMEOUT } else { 1 });
         }
-        let common = loss.permille > LOSS_COMMON_PERMILLE;
+        let common = loss.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
         let retire_at = match (loss.sparse, common) {
             (true, _) => LOSSES_RETIRE_SPARSE,
             (_, true) => LOSSES_RETIRE_COMMON,

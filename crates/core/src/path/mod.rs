@@ -20,6 +20,7 @@ pub use set::PathState;
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
+use crate::guards::{Guard, Guards};
 use crate::params::{Params, ns32};
 use crate::random::Random;
 use crate::rate::credit::Credit;
@@ -132,7 +133,7 @@ impl PathContext {
         mtu: u16,
         rng: &mut Rng,
     ) -> Self {
-        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu)), rng)
+        Self::with_params(Arc::new(Params::new(path, rate, loss, mtu, Guards::ALL)), rng)
     }
 
     /// The same with parameters shared among contexts.
@@ -188,10 +189,11 @@ impl PathContext {
         let alone = active.is_resting(p, now);
         let rtt = if alone { active.on_time(p) } else { active.srtt(p) };
         let age_max = rtt.scale(PROOF_RTTS, 1);
-        let need = choose::Need { now, flow, avoid, age_max, salt, alone };
+        let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
         let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
         active.lone += u32::from(choice.trusted);
         active.explore |= choice.trusted
+            && p.guards.has(Guard::Explore)
             && (active.lone.is_power_of_two() || active.lone.is_multiple_of(EXPLORE_EACH));
         choice.path
     }
@@ -212,12 +214,15 @@ impl PathContext {
         if p.path_policy == PathPolicy::Ecmp {
             return choose::of_hash(&active.set, salt);
         }
-        if alone && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX) {
+        if alone
+            && p.guards.has(Guard::AckProof)
+            && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX)
+        {
             return path;
         }
         let base = active.rtt.min_ns().max(p.rtt_ns_initial);
         let slack = ns32(rtt::target(p, base));
-        active.ack_paths.choose(&mut active.set, slack, rng)
+        active.ack_paths.choose(&mut active.set, slack, p.guards, rng)
     }
 
     /// The next of all paths in use, for a probe, or for the repetition of an acknowledgment that
@@ -358,8 +363,10 @@ impl PathContext {
 
     /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
     pub fn freeze(&mut self, now: Time) {
-        let (_, active, _) = self.grow(now);
-        active.health.freeze();
+        let (p, active, _) = self.grow(now);
+        if p.guards.has(Guard::Freeze) {
+            active.health.freeze();
+        }
     }
 
     /// First sign of life after [`Self::freeze`].
@@ -416,6 +423,9 @@ impl PathContext {
     }
 
     fn widening(&self) -> Span {
+        if !self.params.guards.has(Guard::Widen) {
+            return Span::ZERO;
+        }
         self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
     }
 
@@ -436,6 +446,9 @@ impl PathContext {
     /// How much longer than the average the round trip on `path` takes: a packet there may be
     /// overtaken by that much without being lost.
     pub fn lag(&self, path: u8) -> Span {
+        if !self.params.guards.has(Guard::Lag) {
+            return Span::ZERO;
+        }
         let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
         Span(u64::from(known)) - self.srtt()
     }
@@ -484,7 +497,9 @@ impl PathContext {
     /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.
     pub fn on_credit(&mut self, granted_64b: u32) {
         let most = ActivePaths::window_first(&self.params, self.rtt_ns_min);
-        self.credit.on_counter(granted_64b, most.max(self.inflight_max()));
+        let capped = self.params.guards.has(Guard::CreditCap);
+        let most = if capped { most.max(self.inflight_max()) } else { u64::MAX };
+        self.credit.on_counter(granted_64b, most);
     }
 
     /// Bytes in flight.

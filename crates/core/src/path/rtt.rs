@@ -1,5 +1,6 @@
 //! Round-trip times: smoothed per path and per peer, least per peer, and the slack for reordering.
 
+use crate::guards::Guard;
 use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
 use crate::tuning::{
@@ -53,10 +54,11 @@ impl Least {
         self.now = self.now.min(ns);
     }
 
-    fn half_end(&mut self) {
+    fn half_end(&mut self, slowly: bool) {
         // A standing queue must not become the base: it may rise by an eighth per half window.
         let risen = BASE_RISE.of(self.before.into());
-        self.before = self.now.min(u32::try_from(risen).unwrap_or(u32::MAX));
+        let risen = if slowly { u32::try_from(risen).unwrap_or(u32::MAX) } else { u32::MAX };
+        self.before = self.now.min(risen);
         self.now = u32::MAX;
     }
 }
@@ -101,12 +103,20 @@ impl Rtt {
     /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was
     /// measured here, of which `ns` is left without what the peer says of waits; `back_ns`: what
     /// the way back took longer than others, not in `ns`.
-    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, whole_ns: u32, back_ns: u32) -> u32 {
+    pub(crate) fn on_sample(
+        &mut self,
+        p: &Params,
+        now: Time,
+        ns: u32,
+        whole_ns: u32,
+        back_ns: u32,
+    ) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
             self.half_began = now;
-            self.least.half_end();
-            self.whole.half_end();
+            let slowly = p.guards.has(Guard::BaseRise);
+            self.least.half_end(slowly);
+            self.whole.half_end(slowly);
         }
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);

@@ -75,6 +75,11 @@ impl Granter {
         }
     }
 
+    /// The only sender waits for its turn like others.
+    pub(crate) fn lone_off(&mut self) {
+        self.ahead_lone = 0;
+    }
+
     /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
     /// to come (`u32::MAX`: no bound known).
     pub fn on_backlog(&mut self, now: Time, ctx: u32, packets_max: u32, arrived_bytes: u32) {

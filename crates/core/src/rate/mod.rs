@@ -15,6 +15,7 @@ pub use grant::Granter;
 pub(crate) use round::{Round, RoundMeter};
 
 use crate::config;
+use crate::guards::Guards;
 use crate::params::Params;
 use crate::tuning::RATE_MIN_RTTS;
 use fixed::FixedRate;
@@ -42,6 +43,7 @@ pub(crate) struct Link {
     pub mtu: u64,
     /// Credits are in force: the last hop is shared out by the receiver.
     pub credited: bool,
+    pub guards: Guards,
 }
 
 impl Link {

@@ -5,12 +5,13 @@
 //! a round without another: its effect is seen only then.
 
 use super::{Link, RateControl, Round};
+use crate::guards::Guard;
 use crate::tuning::{
     CLEAR_QUEUE, CLEAR_ROUNDS, CREDITED_TARGETS, CUT_MAX, CUT_MAX_LIMITED, DECREASE,
     HEAVY_LOSS_QUEUE, HEAVY_PERMILLE, HEAVY_TARGETS, LOSSLESS_ROUNDS, LOSSY_CUT, PACKETS_TRUSTED,
     QUICK_STEPS, SHORT, SHORT_CUT, SHORT_DELIVERED, SHORT_QUEUE, SHORT_ROUNDS, STEP_PACKET,
-    STEP_SHARE, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST, WINDOW_FIRST_PKTS_MIN,
-    WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
+    STEP_SHARE, Share, TARGET_HALVINGS_MAX, TARGET_SLOPE, USED_RATE, WINDOW_FIRST,
+    WINDOW_FIRST_PKTS_MIN, WINDOW_MOST, WINDOW_PKTS_MIN, WINDOW_TARGETS, WINDOW_UNKNOWN_MAX,
 };
 
 #[derive(Debug)]
@@ -57,15 +58,17 @@ impl SrdRate {
     /// there waits for the fabric, and slowing down would only cost.
     fn target(&self, link: &Link) -> u64 {
         let halvings = log2_256(link.line, self.rate).min(TARGET_HALVINGS_MAX << 8);
-        let tolerated = if link.credited { CREDITED_TARGETS } else { 1 };
+        let slope = if link.guards.has(Guard::TargetSlope) { TARGET_SLOPE } else { Share(0, 1) };
+        let slack = link.credited && link.guards.has(Guard::CreditedSlack);
+        let tolerated = if slack { CREDITED_TARGETS } else { 1 };
         let base = tolerated * link.target_ns;
-        (base + TARGET_SLOPE.of((base * halvings) >> 8)).max(1)
+        (base + slope.of((base * halvings) >> 8)).max(1)
     }
 
     /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
     /// the delay is a queue and not the hosts' noise.
     fn rate_least(&self, link: &Link) -> u64 {
-        match self.lossless >= LOSSLESS_ROUNDS {
+        match self.lossless >= LOSSLESS_ROUNDS && link.guards.has(Guard::LosslessFloor) {
             true => Link::rate(link.burst, link.srtt_ns).min(self.rate),
             false => 0,
         }
@@ -78,10 +81,13 @@ impl SrdRate {
     }
 
     /// The rate after a queue of the majority of paths: less in proportion to the excess.
-    fn decrease(&self, round: &Round, queue: u64, target: u64) -> u64 {
+    fn decrease(&self, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         // A rate that the inflight cap kept from being used is no rate to come down from.
-        let used =
-            if round.app_limited { self.rate } else { round.delivered.saturating_mul(USED_RATE) };
+        let used = if round.app_limited || !link.guards.has(Guard::UsedRate) {
+            self.rate
+        } else {
+            round.delivered.saturating_mul(USED_RATE)
+        };
         let from = self.rate.min(used);
         let less = u128::from(from) * u128::from(queue - target) / u128::from(queue);
         from - DECREASE.of(less as u64)
@@ -89,10 +95,15 @@ impl SrdRate {
 
     /// Additive, the same for all senders whatever they have: that is what makes them equal.
     fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
-        let quick = if self.clear >= CLEAR_ROUNDS { QUICK_STEPS } else { 1 };
+        let quick = if self.clear >= CLEAR_ROUNDS && link.guards.has(Guard::QuickSteps) {
+            QUICK_STEPS
+        } else {
+            1
+        };
         let most = u128::from(link.line / STEP_SHARE * quick);
         let step = most * u128::from(target - queue) / u128::from(target);
-        let packet = STEP_PACKET.of(Link::rate(link.mtu, link.base_ns));
+        let packet = STEP_PACKET.of(Link::rate(link.mtu, link.base_ns))
+            * u64::from(link.guards.has(Guard::PacketStep));
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
@@ -101,17 +112,22 @@ impl SrdRate {
     /// queue; taken for ours it would hold the rate at its least for ever.
     fn alone(&self, link: &Link) -> Option<u64> {
         let packet = Link::rate(link.mtu, link.srtt_ns);
-        let alone = self.lossless >= LOSSLESS_ROUNDS && self.rate < packet;
+        let alone = self.lossless >= LOSSLESS_ROUNDS
+            && self.rate < packet
+            && link.guards.has(Guard::PacketFloor);
         alone.then(|| self.increase(link, 0, 1).min(packet))
     }
 
     fn decide(&mut self, link: &Link, round: &Round, queue: u64) -> u64 {
         let target = self.target(link);
-        let lossy = round.lost_permille > HEAVY_PERMILLE;
+        let lossy = round.lost_permille > HEAVY_PERMILLE && link.guards.has(Guard::Lossy);
         // A last hop that is shared out does not overflow: the loss is that of some paths.
-        let heavy_loss = lossy && queue > HEAVY_LOSS_QUEUE.of(target) && !link.credited;
+        let heavy_loss = lossy
+            && queue > HEAVY_LOSS_QUEUE.of(target)
+            && (!link.credited || !link.guards.has(Guard::CreditedLoss))
+            && link.guards.has(Guard::HeavyLoss);
         let heavy = queue > HEAVY_TARGETS * target || heavy_loss;
-        let held = core::mem::take(&mut self.hold);
+        let held = core::mem::take(&mut self.hold) && link.guards.has(Guard::Hold);
         let short = round.packets >= PACKETS_TRUSTED
             && !round.app_limited
             && round.delivered < SHORT.of(round.sent);
@@ -129,13 +145,16 @@ impl SrdRate {
             return match () {
                 () if heavy => self.cut(round).max(self.rate_least(link)),
                 () if queue > target => {
-                    self.decrease(round, queue, target).max(self.rate_least(link))
+                    self.decrease(link, round, queue, target).max(self.rate_least(link))
                 }
                 // Losses without delay: a shallow buffer, or a part of the fabric going dark.
                 () => LOSSY_CUT.of(self.rate).max(round.delivered.min(self.rate)),
             };
         }
-        if self.short >= SHORT_ROUNDS && queue > SHORT_QUEUE.of(target) {
+        if link.guards.has(Guard::Short)
+            && self.short >= SHORT_ROUNDS
+            && queue > SHORT_QUEUE.of(target)
+        {
             let delivered = SHORT_DELIVERED.of(round.delivered);
             return delivered.max(SHORT_CUT.of(self.rate)).min(self.rate);
         }
@@ -153,14 +172,19 @@ impl RateControl for SrdRate {
         if self.first {
             // More than the base RTT holds: acknowledgments are coalesced, and data that is sprayed
             // at line rate meets some queue in a fabric.
-            let covered = WINDOW_FIRST.of(bdp);
+            let quick = link.guards.has(Guard::QuickStart);
+            let covered = if quick { WINDOW_FIRST.of(bdp) } else { bdp };
             let most = if link.base_known { covered } else { covered.min(WINDOW_UNKNOWN_MAX) };
             let widest = bdp + Link::bytes(link.line, link.target_ns);
             return (most + self.clear_bytes)
                 .min(widest.max(most))
                 .max(WINDOW_FIRST_PKTS_MIN * link.mtu);
         }
-        let quiet = if self.lossless >= LOSSLESS_ROUNDS { link.burst } else { 0 };
+        let quiet = if self.lossless >= LOSSLESS_ROUNDS && link.guards.has(Guard::LosslessFloor) {
+            link.burst
+        } else {
+            0
+        };
         let least = quiet.max(WINDOW_PKTS_MIN * link.mtu);
         // Twice the target: the median of the paths is controlled, and the cap must let the later
         // half come back, too.
@@ -182,7 +206,8 @@ impl RateControl for SrdRate {
     }
 
     fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
-        let widens = self.first && queue_ns < link.target_ns;
+        let widens =
+            self.first && queue_ns < link.target_ns && link.guards.has(Guard::OpeningWidens);
         if widens {
             self.clear_bytes += bytes;
         }

@@ -7,6 +7,7 @@ use super::pacing::Pacing;
 use super::srd::SrdRate;
 use super::{Granter, Link, RateControl as _, Round, RoundMeter};
 use crate::config::{EngineConfig, PathPolicy, RatePolicy};
+use crate::guards::Guards;
 use crate::time::{Span, Time};
 use core::net::{IpAddr, Ipv4Addr};
 use model::{MTU, Model};
@@ -125,6 +126,7 @@ fn a_packets_own_time_on_the_wire_does_not_hold_the_rate_down() {
         target_ns: 1_000,
         mtu: 1024,
         credited: false,
+        guards: Guards::ALL,
     };
     let round = |lost_permille| Round {
         queue_ns: Some(11_300),
@@ -158,6 +160,7 @@ fn delay_without_loss_leaves_a_burst_per_round_trip() {
         target_ns: 100_000,
         mtu: 1400,
         credited: false,
+        guards: Guards::ALL,
     };
     let late = |lost_permille| Round {
         queue_ns: Some(380_000),
@@ -520,6 +523,7 @@ fn credited_senders_tolerate_the_queue_of_the_fabric() {
         target_ns: 10_000,
         mtu: 4096,
         credited,
+        guards: Guards::ALL,
     };
     let round = |queue, lost_permille| Round {
         queue_ns: Some(queue),

@@ -3,6 +3,7 @@
 
 use crate::counters::DropReason;
 use crate::events::{Event, Observer};
+use crate::guards::Guard;
 use crate::lane::{Arrival, Lane};
 use crate::limits::WINDOW_MAX;
 use crate::path::Sample;
@@ -132,7 +133,8 @@ impl<O: Observer> Lane<'_, O> {
         let (waited, back) = (arrival.meta.waited, arrival.back);
         // No way back is longer than the round trip: a clock has leapt.
         let leapt = back > age;
-        let back = if leapt { Span::ZERO } else { back };
+        let known = self.shared.cfg.guards.has(Guard::WayBack) && !leapt;
+        let back = if known { back } else { Span::ZERO };
         if leapt {
             self.win.inbound.forget();
         }

@@ -3,6 +3,7 @@
 use crate::api::{Transmit, TxSink};
 use crate::config::PathPolicy;
 use crate::events::Observer;
+use crate::guards::Guard;
 use crate::lane::Lane;
 use crate::outbox::ProbeOut;
 use crate::tx::Out;
@@ -28,6 +29,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         let (repeat, alone) = (self.win.ack.is_repeat(), self.win.ack.is_alone());
         // Plain ECMP spreads nothing.
+        let repeat = repeat && self.shared.cfg.guards.has(Guard::AckRepeat);
         let path = if repeat && self.shared.cfg.path.policy != PathPolicy::Ecmp {
             self.way.paths.path_any(self.now, &mut self.shared.rng)
         } else {

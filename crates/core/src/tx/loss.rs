@@ -2,6 +2,7 @@
 //! the silence that is nobody's loss.
 
 use crate::events::{Event, LossRule, Observer};
+use crate::guards::Guard;
 use crate::lane::Lane;
 use crate::peer::ContextState;
 use crate::peer::given_up::{Blame, GivenUp};
@@ -52,6 +53,9 @@ impl<O: Observer> Lane<'_, O> {
 
     fn loss_detect_path(&mut self, path: u8) {
         if u16::from(path) >= self.shared.cfg.path.paths {
+            return;
+        }
+        if !self.shared.cfg.guards.has(Guard::SamePath) {
             return;
         }
         let slack = self.way.paths.reorder_slack_same_path(path);
@@ -139,7 +143,7 @@ impl<O: Observer> Lane<'_, O> {
     fn overtaken_at(&self) -> Time {
         let Some(oldest) = self.win.board.oldest() else { return Time::NEVER };
         let e = self.win.board.get(oldest);
-        if e.sent >= self.win.board.newest_acked {
+        if e.sent >= self.win.board.newest_acked || !self.shared.cfg.guards.has(Guard::Overtaken) {
             return Time::NEVER;
         }
         let round_trip =
@@ -151,11 +155,13 @@ impl<O: Observer> Lane<'_, O> {
     /// long as that stays rare.
     fn tail_deadline(&self) -> Time {
         let probes = self.win.loss.tail_probes;
-        let hedged =
-            self.win.board.in_flight() <= HEDGED_MAX && self.win.loss.hedge_credit >= HEDGE_COST;
+        let guards = self.shared.cfg.guards;
+        let hedged = guards.has(Guard::Hedge)
+            && self.win.board.in_flight() <= HEDGED_MAX
+            && self.win.loss.hedge_credit >= HEDGE_COST;
         let wait = match hedged {
             true if probes < HEDGES_MAX => self.way.paths.hedge_delay().scale(1 << probes, 1),
-            false if probes == 0 => self.way.paths.tlp_delay(),
+            false if probes == 0 && guards.has(Guard::TailProbe) => self.way.paths.tlp_delay(),
             _ => return Time::NEVER,
         };
         self.win.loss.last_sent + self.patience(wait)
@@ -171,7 +177,8 @@ impl<O: Observer> Lane<'_, O> {
     /// as a silent peer is given. No limit cuts it below the round trips that are measured: a copy
     /// of what is still under way only makes the queue longer that it waits in.
     fn timeout_of(&self, e: &Entry) -> Span {
-        let doublings = (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
+        let on = self.shared.cfg.guards.has(Guard::Doubling);
+        let doublings = u8::from(on) * (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
         let timeout = self.way.paths.rto(e.path);
         timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
     }
@@ -293,7 +300,8 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Resends the oldest packet on another path without concluding anything about its loss.
     fn tail_probe(&mut self) {
-        let hedged = self.win.board.in_flight() <= HEDGED_MAX;
+        let hedged =
+            self.shared.cfg.guards.has(Guard::Hedge) && self.win.board.in_flight() <= HEDGED_MAX;
         self.win.loss.tail_probes = self.win.loss.tail_probes.saturating_add(1);
         if hedged {
             self.win.loss.hedge_credit = self.win.loss.hedge_credit.saturating_sub(HEDGE_COST);

@@ -39,9 +39,12 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("copa-multi", include_str!("../../specs/copa-multi.toml")),
 ];
 
+/// The rows of `run guards`, which is no part of `all`: each row is run once for each special case.
+const GUARDS: (&str, &str) = ("guards", include_str!("../../specs/guards.toml"));
+
 /// Text of an embedded experiment.
 pub fn embedded(name: &str) -> Option<&'static str> {
-    EMBEDDED.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    EMBEDDED.iter().chain([&GUARDS]).find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
 /// A parsed spec file.

@@ -306,6 +306,8 @@ pub struct EngineSpec {
     pub order: OrderSpec,
     /// Base RTT that the engine is told before it has measured one, in us; default: the network's.
     pub rtt_initial_us: Option<f64>,
+    /// Special cases of the law of congestion that are off: names of `srd_core::guards::Guard`.
+    pub guards_off: Vec<String>,
 }
 
 impl Default for EngineSpec {
@@ -327,6 +329,7 @@ impl Default for EngineSpec {
             receivers_per_host: 1,
             order: OrderSpec::Any,
             rtt_initial_us: None,
+            guards_off: Vec::new(),
         }
     }
 }

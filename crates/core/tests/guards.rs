@@ -1,0 +1,51 @@
+//! Special cases of the law of congestion that the lab's network cannot show: hosts that halt, and
+//! sockets that overflow. `srd lab run guards` has the others.
+
+mod common;
+use common::overload::{Load, Overload};
+use common::*;
+use srd_core::guards::Guard;
+use srd_core::*;
+
+const BYTES: usize = 1000;
+const BATCH: usize = 500;
+const BATCHES: usize = 4;
+
+/// Sends batches of messages between hosts under a load, over the seeds given. How long that took
+/// in all, in us, and how many packets were sent twice.
+fn transfer(load: Load, off: Option<Guard>) -> (u64, u64) {
+    let (mut us, mut copies) = (0, 0);
+    for seed in 1..=3 {
+        let configs = (1..=2).map(|i| {
+            let mut c = config(i);
+            c.guards = off.map_or(c.guards, |g| c.guards.without(g));
+            c
+        });
+        let mut p = Pair::with(seed, configs.collect());
+        p.net.overload = Some(Overload::new(load, seed, 2));
+        let start = p.net.now;
+        for _ in 0..BATCHES {
+            for i in 0..BATCH {
+                p.net.hosts[1].recv(p.qp[1], i as u64, BYTES as u32);
+                p.send(0, i as u64, vec![1; BYTES]).unwrap();
+            }
+            let ended = p.net.run_until(Span::from_secs(20), |n| n.hosts[0].done.len() == BATCH);
+            assert!(ended, "seed {seed}: {} of {BATCH}", p.net.hosts[0].done.len());
+            p.net.hosts[0].done.clear();
+        }
+        us += p.net.now.since(start).0 / 1000;
+        copies += p.net.hosts[0].engine.counters().retrans_pkts;
+    }
+    (us, copies)
+}
+
+/// Hosts that halt for up to 3 ms: what they take of round trips is covered by bytes in flight and
+/// longer timers. Without that, batches take twice as long and twice as much is sent again.
+#[test]
+fn the_delay_of_hosts_is_covered() {
+    let ms = Span::from_ms;
+    let late = Load { halt_max: ms(3), run_max: ms(1), socket_bytes: 100 << 20, ..Load::default() };
+    let (with, without) = (transfer(late, None), transfer(late, Some(Guard::HostDelay)));
+    assert!(with.0 * 3 < without.0 * 2, "{} us, {} without", with.0, without.0);
+    assert!(with.1 < without.1, "{} copies, {} without", with.1, without.1);
+}
