@@ -48,6 +48,7 @@ pub mod planted;
 mod psn;
 mod random;
 pub mod rate;
+mod ring;
 pub mod rng;
 mod rx;
 

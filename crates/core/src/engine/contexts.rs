@@ -17,6 +17,8 @@ pub(crate) struct ContextTable {
     free: Vec<Ctx>,
     /// Tags are random numbers of ours: no keyed hash needed.
     by_tag: FxHashMap<u32, Ctx>,
+    /// The one that was found last: packets of a peer come in runs. Tag 0, of none: not known.
+    recent: (u32, Ctx),
     /// Numbers only: the endpoint is in the context.
     by_endpoint: HashTable<Ctx>,
     keyed: Keyed,
@@ -32,6 +34,7 @@ impl ContextTable {
             slots: Vec::new(),
             free: Vec::new(),
             by_tag: FxHashMap::default(),
+            recent: (0, Ctx(0)),
             by_endpoint: HashTable::new(),
             origins: Origins::new(keyed.clone()),
             keyed,
@@ -82,6 +85,7 @@ impl ContextTable {
     pub fn remove(&mut self, i: Ctx) -> Context {
         let c = self.slots[i.index()].take().expect("a context ends once");
         self.by_tag.remove(&c.local_tag);
+        self.recent = (0, Ctx(0));
         let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint), |&k| k == i);
         if let Ok(entry) = found {
             entry.remove();
@@ -94,11 +98,22 @@ impl ContextTable {
     pub fn retag(&mut self, i: Ctx, tag: u32) {
         let old = core::mem::replace(&mut self.get_mut(i).local_tag, tag);
         self.by_tag.remove(&old);
+        self.recent = (0, Ctx(0));
         self.by_tag.insert(tag, i);
     }
 
     pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
         self.by_tag.get(&tag).copied()
+    }
+    /// The same for a packet that came.
+    #[inline]
+    pub fn by_tag_noted(&mut self, tag: u32) -> Option<Ctx> {
+        if tag == self.recent.0 && tag != 0 {
+            return Some(self.recent.1);
+        }
+        let found = self.by_tag(tag)?;
+        self.recent = (tag, found);
+        Some(found)
     }
     pub fn by_endpoint(&self, e: &Endpoint) -> Option<Ctx> {
         let same = |&k: &Ctx| peer_of(&self.slots, k) == Some(*e);

@@ -237,11 +237,11 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
-        let c = self.objects.cqs.get_mut(cq)?.pop()?;
-        if let CompletionKind::Send(h, _) = c.kind {
+        let c = self.objects.cqs.get_mut(cq)?.pop();
+        if let Some(Completion { kind: CompletionKind::Send(h, _), .. }) = c {
             self.objects.wrs.give_back(h);
         }
-        Some(c)
+        c
     }
 
     /// Gives `n` slots of polled completions back: room for new posts.

@@ -340,6 +340,7 @@ impl Window {
     }
 
     /// Whether anything waits for a PSN or to be sent again.
+    #[inline]
     pub fn has_to_send(&self) -> bool {
         self.board.lost_len() > 0
             || !self.flows.is_empty()

@@ -127,6 +127,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
+    #[inline(always)]
     fn psn_next(&mut self, path: u8, first: bool) -> Next {
         if let Some(p) = self.win.board.lost_front() {
             // The path was chosen for the first of the burst; a packet lost on this very path
