@@ -189,7 +189,7 @@ impl Drop for MemoryRegion {
         // Posts on their way get the status that later ones get.
         let now = Nic::now();
         nic.take_posts(shared, now);
-        let _ = nic.engine.mr_deregister(now, self.key);
+        let _ = nic.engine.mr_deregister(self.key);
         nic.tables.regions.remove(self.key.0);
         nic.forget_memory(self.id);
         nic.deliver(shared);

@@ -299,7 +299,7 @@ impl<O: Observer> Engine<O> {
                 outstanding: c.outstanding,
                 psns_unresolved: c.win().map_or(0, |a| a.board.span()),
                 packets_in_flight: c.win().map_or(0, |a| a.board.in_flight()),
-                stalled: c.win().is_some_and(|a| a.loss.stalled),
+                stalled: c.win().is_some_and(|a| a.loss.is_stalled()),
                 is_active: c.is_active(),
                 inflight_bytes: pc.inflight(),
                 inflight_bytes_max: pc.inflight_max(),

@@ -44,6 +44,10 @@ impl<O: Observer> Engine<O> {
         debug_assert!(reserved);
         qps.get_mut(qpn).expect("checked above").sq_used += 1;
         let c = self.contexts.get_mut(ci);
+        debug_assert!(
+            c.state != ContextState::Closed && c.is_active(),
+            "work is for a live context"
+        );
         c.outstanding += 1;
         if c.outstanding_since == Time::NEVER {
             c.outstanding_since = now;
@@ -53,9 +57,10 @@ impl<O: Observer> Engine<O> {
         let list = if datagram { &mut win.datagrams } else { &mut win.flow(qpn).queue };
         let i = wrs.post(*wr, qpn, ci, rnr_retry, list);
         win.live.push(wrs, i);
+        debug_assert!(win.live.front() == Some(i) && win.has_to_send(), "it waits to be sent");
         match peer.state {
             ContextState::HalfOpen => self.context_open_too(now, ci),
-            ContextState::Open if win.loss.stalled => self.lane(now, ci).stall_probe_soon(),
+            ContextState::Open if win.loss.is_stalled() => self.lane(now, ci).stall_probe_soon(),
             ContextState::Open if !peer.proven => self.context_reopen(now, ci),
             _ => self.shared.out.ready_push(ci),
         }
@@ -79,8 +84,8 @@ impl<O: Observer> Engine<O> {
         Some(ci)
     }
 
-    /// Whether the queue pair takes the request: its completion queue, how often the request is sent
-    /// again for lack of a receive, and whether it sends datagrams.
+    /// Whether the queue pair takes the request: its completion queue, how often the request is
+    /// sent again for lack of a receive, and whether it sends datagrams.
     #[inline]
     fn send_check(&self, qpn: Qpn, wr: &SendRequest) -> Result<(CqId, u8, bool), PostRefusal> {
         let qp = self.objects.qps.get(qpn).ok_or(PostRefusal::BadQp)?;

@@ -227,6 +227,7 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn wr_retire(&mut self, wi: WrHandle) -> Retired {
         let w = self.objects.wrs.get(wi);
         debug_assert_eq!(w.ctx, self.ci, "a request ends in the lane of its context");
+        debug_assert!(w.open == 0 || cfg!(planted_bugs), "a PSN refers to it: {w:?}");
         let Wqe { state, credited, started, msg_id, qp: qpn, .. } = *w;
         let failed = w.failed.is_some();
         let SendRequest { wr_id, op, len, .. } = w.wr;
@@ -235,7 +236,13 @@ impl<O: Observer> Lane<'_, O> {
         if state == WrState::Backoff {
             self.shared.timers.disarm(TimerOf::Backoff(wi).number());
         }
-        self.peer.outstanding -= 1;
+        self.peer.outstanding -= u32::from(!(planted!(OutstandingLeaks) && op == Opcode::Read));
+        let last = self.win.live.front().is_none();
+        debug_assert_eq!(
+            self.peer.outstanding == 0,
+            last,
+            "requests outstanding are the live ones"
+        );
         if self.peer.outstanding == 0 {
             self.peer.outstanding_since = Time::NEVER;
         }
@@ -252,6 +259,7 @@ impl<O: Observer> Lane<'_, O> {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.sq_used -= 1;
             qp.sq_started -= u32::from(started);
+            debug_assert!(qp.sq_started <= qp.sq_used, "what has left was posted");
             cq = Some(qp.init.send_cq);
             if qp.sq_started == 0 && qp.drain_event {
                 qp.drain_event = false;

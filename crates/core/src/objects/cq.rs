@@ -24,6 +24,7 @@ impl Cq {
             return false;
         }
         self.reserved += 1;
+        debug_assert!(self.ready.len() as u32 <= self.reserved, "each has its slot");
         true
     }
     /// Whether a slot could be promised.

@@ -131,6 +131,7 @@ impl RecvQueue {
         let front = self.front()?;
         self.head = (self.head + 1) % self.slots.len() as u32;
         self.len -= 1;
+        debug_assert!((self.head as usize) < self.slots.len(), "a place of the ring");
         Some(front)
     }
     /// Receives posted and not consumed.

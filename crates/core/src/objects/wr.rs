@@ -49,9 +49,12 @@ pub(crate) struct Wqe {
     pub credited: bool,
     /// It is cancelled: what is in flight of it becomes tombstones.
     pub withdrawn: bool,
-    /// It is in a queue ([`WrQueue`]), between these.
+    /// It is in a queue ([`WrQueue`]): that of its flow, or that of its context's datagrams.
     queued: bool,
+    /// The request before it there. Of the first, what it was before that one left: the queue's
+    /// `head` says which is the first.
     prev: u32,
+    /// The request after it there; `NIL`: it is the last.
     next: u32,
     /// Neighbours in the list of its context ([`WrList`]).
     older: u32,
@@ -244,6 +247,7 @@ impl WrList {
     }
     #[inline(always)]
     pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
+        debug_assert!(self.newest != h.0 && t.get(h).newer == NIL, "it is in no list yet");
         t.get_mut(h).older = self.newest;
         if self.newest != NIL {
             t.get_mut(WrHandle(self.newest)).newer = h.0;
@@ -256,11 +260,13 @@ impl WrList {
         let Wqe { older, newer, .. } = *t.get(h);
         match newer {
             NIL => self.newest = older,
+            _ if planted!(LiveKept) => {}
             newer => t.get_mut(WrHandle(newer)).older = older,
         }
         if older != NIL {
             t.get_mut(WrHandle(older)).newer = newer;
         }
+        debug_assert!((self.newest != NIL) || older == NIL, "the last one leaves nobody behind");
     }
 }
 

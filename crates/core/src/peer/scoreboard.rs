@@ -241,6 +241,11 @@ impl Scoreboard {
     /// Starts over at `psn` (the board must be empty).
     pub fn reset(&mut self, psn_start: u32) {
         debug_assert_eq!(self.una, self.next);
+        debug_assert_eq!(
+            (self.in_flight, self.lost_len, self.arrived_len),
+            (0, 0, 0),
+            "it is empty"
+        );
         (self.una, self.next) = (psn_start, psn_start);
         self.newest_acked = Time(0);
         for p in &mut self.paths {
@@ -283,6 +288,7 @@ impl Scoreboard {
     }
     /// The peer has said that every PSN before `cum` has arrived.
     pub fn note_arrived_to(&mut self, cum: u32) {
+        debug_assert!(!psn::before(self.next, cum), "what was never sent has not arrived");
         if psn::before(self.arrived_to(), cum) {
             self.arrived_to = cum;
         }
@@ -352,6 +358,7 @@ impl Scoreboard {
     pub fn mark_sent(&mut self, p: u32, path: u8, tx_num: u64, now: Time, wire_bytes: u32) {
         let i = self.index(p);
         let e = &mut self.ring[usize::from(i)];
+        debug_assert!(e.state != SentState::InFlight, "PSN {p} flies once at a time");
         e.state = SentState::InFlight;
         e.path = path;
         e.tx_num = tx_num;
@@ -359,6 +366,7 @@ impl Scoreboard {
         e.wire_bytes = wire_bytes;
         self.in_flight += 1;
         self.in_flight_bytes += u64::from(wire_bytes);
+        debug_assert!(self.span() > 0 && p.wrapping_sub(self.una) < self.span(), "PSN {p} has one");
         order_push(&mut self.ring, &mut self.order, i);
         path_push(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
     }
@@ -373,10 +381,26 @@ impl Scoreboard {
         self.in_flight_bytes -= u64::from(wire_bytes);
     }
 
+    /// Whether the lists are empty where nothing is counted in them, and nothing is counted twice.
+    #[inline(always)]
+    fn lists_check(&self) {
+        debug_assert!(
+            (self.in_flight == 0) == (self.order.head == NIL)
+                && (self.lost_len == 0) == (self.lost.head == NIL)
+                && (self.in_flight > 0 || self.in_flight_bytes == 0)
+                && self.in_flight + self.lost_len + self.arrived_len <= self.span(),
+            "sums and lists: {self:?}"
+        );
+    }
+
     /// `p`, in flight, is declared lost: it waits in the lost list.
     pub fn mark_lost(&mut self, p: u32) {
         let i = self.index(p);
+        debug_assert_eq!(self.ring[usize::from(i)].state, SentState::InFlight, "PSN {p}");
         self.unlink_in_flight(i);
+        if planted!(LostInFlight) {
+            self.in_flight_bytes += u64::from(self.ring[usize::from(i)].wire_bytes);
+        }
         self.ring[usize::from(i)].state = SentState::Lost;
         order_push(&mut self.ring, &mut self.lost, i);
         self.lost_len += 1;
@@ -390,7 +414,9 @@ impl Scoreboard {
         let i = self.lost.head;
         order_remove(&mut self.ring, &mut self.lost, i);
         self.lost_len -= 1;
+        self.lists_check();
         let e = &mut self.ring[usize::from(i)];
+        debug_assert_eq!(e.state, SentState::Lost, "what waits to be sent again is lost");
         e.again = e.again.saturating_add(1);
         Some(self.psn_of(i))
     }
@@ -484,6 +510,7 @@ impl Scoreboard {
         (self.in_flight, self.in_flight_bytes, self.lost_len) = (0, 0, 0);
         self.arrived_len = 0;
         self.una = self.next;
+        self.lists_check();
         bytes
     }
 
@@ -492,6 +519,7 @@ impl Scoreboard {
         while self.una != self.next && self.get(self.una).state == SentState::Acked {
             self.una = self.una.wrapping_add(1);
         }
+        self.lists_check();
     }
 
     /// The oldest transmission in flight.

@@ -83,6 +83,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.ack_steps += steps;
         // Completions may have ended the context's work, never the context itself.
         self.win.board.advance();
+        debug_assert!(!psn::before(self.win.board.una(), una), "the lower edge never goes back");
         if self.win.board.arrived_len() > 0 {
             self.win.board.note_arrived_to(ack.cum);
             let progress = self.win.board.una() != una;
@@ -263,6 +264,7 @@ impl<O: Observer> Lane<'_, O> {
         };
         self.shared.observer.event(self.now, event);
         self.loss_detect();
+        self.inflight_check();
         self.inflight_freed();
         self.ready_push();
         self.path_changes();

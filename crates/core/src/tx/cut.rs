@@ -70,6 +70,7 @@ impl<O: Observer> Lane<'_, O> {
             let len = mtu.min(job.len - job.cut);
             let entry = Entry::new(Kind::ReadResp, job.id, job.cut, len as u16);
             job.cut += len;
+            debug_assert!(len > 0 && job.cut <= job.len, "{job:?}");
             self.win.unsent_bytes -= u64::from(len);
             self.shared.counters.rdma_read_resp_bytes += u64::from(len);
             entry
@@ -212,6 +213,7 @@ impl<O: Observer> Lane<'_, O> {
         if !w.started {
             w.start(qps);
         }
+        debug_assert!(w.state == WrState::Queued && w.ctx == self.ci, "of this peer, not cut yet");
         w.open += 1;
         let entry = match w.wr.op {
             Opcode::Read => {
@@ -237,10 +239,12 @@ impl<O: Observer> Lane<'_, O> {
                 let kind = if write { Kind::Write } else { Kind::Send };
                 let entry = Entry::new(kind, wi.0, w.cut, len as u16);
                 w.cut += len;
+                debug_assert!(w.cut <= w.wr.len, "more was cut than there is");
                 if w.cut == w.wr.len {
                     w.state = WrState::Sent;
                 }
-                self.win.unsent_bytes -= u64::from(len);
+                let leaks = planted!(UnsentLeaks) && w.state == WrState::Queued;
+                self.win.unsent_bytes -= if leaks { 0 } else { u64::from(len) };
                 entry
             }
         };
@@ -249,6 +253,10 @@ impl<O: Observer> Lane<'_, O> {
             self.flow_end(at);
         }
         self.flow_advance();
+        debug_assert!(
+            self.win.board.span() < u32::from(self.peer.limits.window) || cfg!(planted_bugs),
+            "the peer's window has room"
+        );
         self.win.board.append(entry)
     }
 

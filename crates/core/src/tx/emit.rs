@@ -68,6 +68,7 @@ impl<O: Observer> Lane<'_, O> {
         if with_ack {
             self.ack_left(path, tx_num, None);
         }
+        self.inflight_check();
         plain_len as u32
     }
 

@@ -51,7 +51,7 @@ impl<O: Observer> Lane<'_, O> {
         self.peer.pace_at = Time::NEVER;
         let budget = u64::from(self.peer.rx_budget);
         let mtu = u64::from(self.mtu_of());
-        if self.win.loss.stalled || !self.win.has_to_send() {
+        if self.win.loss.is_stalled() || !self.win.has_to_send() {
             return Turn::Idle;
         }
         let held = |wi| {

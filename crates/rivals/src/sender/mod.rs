@@ -212,10 +212,6 @@ impl Sender {
     pub const fn srtt_ps(&self) -> Ps {
         self.rtt.srtt()
     }
-    /// Present retransmission timeout, doublings included.
-    pub fn rto_ps(&self, config: &TcpConfig) -> Ps {
-        self.rtt.rto(self.backoff, config)
-    }
     /// What it is about.
     pub const fn state(&self) -> State {
         self.state
