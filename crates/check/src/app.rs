@@ -328,7 +328,7 @@ impl Node {
                 let keys: Vec<u32> = regions.iter().map(|r| r.key).collect();
                 let key = self.app.draw.pick(&keys);
                 led.note(|| format!("region {key:x} goes"));
-                let done = self.engine.mr_deregister(now, srd_core::MrKey(key));
+                let done = self.engine.mr_deregister(srd_core::MrKey(key));
                 let was = self.mirror.mrs.remove(&key);
                 led.public[usize::from(self.id)].regions.retain(|r| r.key != key);
                 let ok = done.is_ok() == was.is_some();

@@ -219,8 +219,7 @@ impl Machine {
             Incident::Restart { gentle, .. } => {
                 if gentle {
                     let node = &mut self.nodes[k];
-                    let t = node.clock.read(now);
-                    node.engine.shutdown(t);
+                    node.engine.shutdown();
                     led.disturbed = true;
                     let hosts = (scenario.hosts, &scenario.slots[..]);
                     node.poll_transmit(led, hosts, 64, &mut self.out);

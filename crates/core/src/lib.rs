@@ -49,6 +49,7 @@ pub mod planted;
 mod psn;
 mod random;
 pub mod rate;
+mod ring;
 pub mod rng;
 mod rx;
 

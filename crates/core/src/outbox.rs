@@ -93,6 +93,7 @@ impl Outbox {
     /// Sets a mark; whether it was not set.
     #[inline(always)]
     fn mark(&mut self, ci: Ctx, mark: u8) -> bool {
+        debug_assert!(mark.is_power_of_two(), "one queue at a time");
         let marks = &mut self.marks[ci.index()];
         let new = *marks & mark == 0;
         *marks |= mark;
@@ -110,7 +111,8 @@ impl Outbox {
     /// Puts a context into the round robin of those that send.
     #[inline]
     pub fn ready_push(&mut self, ci: Ctx) {
-        if self.mark(ci, READY) {
+        let lost = planted!(ReadyUnqueued) && self.ready.len() == 3;
+        if self.mark(ci, READY) && !lost {
             self.ready.push_back(ci);
         }
     }
@@ -179,6 +181,7 @@ impl Outbox {
         if room {
             self.control.push_back(control);
         }
+        debug_assert!(self.control.len() <= CONTROL_QUEUE_MAX, "a bounded queue");
         room
     }
     pub fn control_pop(&mut self) -> Option<Control> {

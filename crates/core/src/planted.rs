@@ -216,6 +216,25 @@ bugs! {
     BareOpenProves,
     /// What had arrived before its PSN was taken back is cut anew all the same.
     RecallUnheard,
+    "sums":
+    /// A segment of a write that is not the last stays counted as unsent.
+    UnsentLeaks,
+    /// A read that has ended stays counted as outstanding.
+    OutstandingLeaks,
+    /// Now and then a peer with something to send is marked and does not join the queue.
+    ReadyUnqueued,
+    /// A peer that has become idle stays counted at its address.
+    ActiveLeaks,
+    /// A read that was served stays counted in the engine.
+    JobsLeak,
+    /// What is declared lost stays in the sum of bytes in flight to the peer.
+    LostInFlight,
+    /// A sender whose context has ended stays counted among those that share the receive budget.
+    FlowingLeaks,
+    /// The context that was found last by its tag is remembered beyond its end.
+    TagRemembered,
+    /// The list of a context's requests keeps one that has ended, if it is not the newest.
+    LiveKept,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -66,6 +66,7 @@ impl Timers {
                 self.sift_up(self.heap.len() - 1);
             }
             pos => {
+                debug_assert_eq!(self.heap[pos as usize].1, owner, "its place is its own");
                 if at < self.heap[pos as usize].0 {
                     self.heap[pos as usize].0 = at;
                     self.sift_up(pos as usize);
@@ -109,6 +110,7 @@ impl Timers {
 
     fn remove(&mut self, pos: usize) {
         let (_, owner) = self.heap.swap_remove(pos);
+        debug_assert_eq!(self.position[owner as usize] as usize, pos, "its place is its own");
         self.position[owner as usize] = NONE;
         if pos < self.heap.len() {
             self.position[self.heap[pos].1 as usize] = pos as u32;

@@ -418,7 +418,7 @@ impl Scene {
             36 => self.region(),
             37 => {
                 if let Some(key) = self.keys.pop() {
-                    self.victim.region_remove(now, key);
+                    self.victim.region_remove(key);
                 }
             }
             38 if self.rng.below(20) == 0 && self.qps.len() > 1 => {

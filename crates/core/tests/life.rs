@@ -303,8 +303,7 @@ fn going_away_is_told() {
     }
     post_some(&mut p, 10);
     p.net.run(Span::from_ms(1));
-    let now = p.net.now;
-    p.net.hosts[1].engine.shutdown(now);
+    p.net.hosts[1].engine.shutdown();
     let got = all_done(&mut p, 10);
     assert_eq!(got.iter().filter(|s| **s == Status::Ok).count(), 5);
     assert_eq!(got.iter().filter(|s| **s == Status::RemoteAbort).count(), 5);
@@ -325,8 +324,7 @@ fn left_behind(seed: u64, peace: bool) -> Vec<Status> {
         assert!(p.net.now < end, "{:#?}", p.net.hosts[1].engine.context_stats());
         p.net.step();
     }
-    let now = p.net.now;
-    p.net.hosts[1].engine.shutdown(now);
+    p.net.hosts[1].engine.shutdown();
     p.net.step();
     p.net.faults.dead = true;
     all_done(&mut p, 20)

@@ -193,8 +193,7 @@ fn a_region_that_goes_away_ends_its_readers() {
         p.net.hosts[0].post(now, p.qp[0], wr, vec![0; 2_000_000]).unwrap();
         p.net.run(Span::from_us(60));
         assert_eq!(p.net.hosts[0].sends_done(), 0);
-        let now = p.net.now;
-        p.net.hosts[1].region_remove(now, remote.0);
+        p.net.hosts[1].region_remove(remote.0);
         finish(&mut p, 1);
         assert_eq!(p.net.hosts[0].statuses(), [Status::RemoteBadAddress], "seed {seed}");
         p.net.run(Span::from_secs(2));
@@ -303,9 +302,8 @@ fn a_wrong_key_that_is_repeated_is_one_guess() {
 #[test]
 fn stale_keys_are_refused_without_punishment() {
     let mut w = Writers::new(4);
-    let now = w.net.now;
     let old = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
-    w.net.hosts[2].region_remove(now, old.0);
+    w.net.hosts[2].region_remove(old.0);
     let new = w.net.hosts[2].region(vec![0; 64], Access::REMOTE_WRITE);
     for n in 1..=400 {
         for _ in 0..8 {

@@ -84,16 +84,6 @@ impl FaultHandle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the faults of packets that are sent.
-    pub fn tx_rates_set(&self, rates: Rates) {
-        self.lock().tx.rates = rates;
-    }
-
-    /// Sets the faults of packets that are received.
-    pub fn rx_rates_set(&self, rates: Rates) {
-        self.lock().rx.rates = rates;
-    }
-
     /// Sets whether all sent packets are lost.
     pub fn tx_off(&self, off: bool) {
         self.lock().tx.off = off;

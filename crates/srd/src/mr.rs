@@ -188,7 +188,7 @@ impl Drop for MemoryRegion {
         // Posts in progress get the same status as later ones.
         let now = Nic::now();
         nic.take_posts(shared, now);
-        let _ = nic.engine.mr_deregister(now, self.key);
+        let _ = nic.engine.mr_deregister(self.key);
         nic.tables.regions.remove(self.key.0);
         nic.forget_memory(self.id);
         nic.deliver(shared);

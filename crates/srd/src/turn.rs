@@ -196,7 +196,7 @@ impl Nic {
             side.core.set_state(QpState::Err);
         }
         self.turns_until(shared, deadline, |nic, now| nic.engine.peace_make(now) == 0);
-        self.engine.shutdown(Self::now());
+        self.engine.shutdown();
         let deadline = Self::now() + GOODBYE_MAX;
         while Self::now() < deadline {
             let (sent, _) = self.transmit(shared, Self::now());

@@ -1,6 +1,10 @@
 //! Looking ahead: reading state that is about to be needed, so that a processor fetches it while it
 //! has other things to do. Worth it for who runs thousands of engines that no cache holds together,
 //! as a simulator does; a device has one, whose state stays in cache.
+//!
+//! Measured alone, the gain is not told from noise: the permutations of up to 8,192 hosts
+//! (`srd lab run permutation`) took 31 and 35 s of processor time with it and 35 s without, on two
+//! busy processors; the results are the same.
 
 use crate::api::Qpn;
 use crate::engine::Engine;

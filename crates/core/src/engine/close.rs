@@ -42,7 +42,7 @@ impl<O: Observer> Engine<O> {
             match c.win() {
                 None => self.close_begin(now, ci),
                 // A silent peer answers no Close. If it ever returns, a reset ends its work.
-                Some(a) if a.loss.stalled => self.context_end(now, ci),
+                Some(a) if a.loss.is_stalled() => self.context_end(now, ci),
                 Some(_) => {}
             }
         }
@@ -137,7 +137,7 @@ impl<O: Observer> Engine<O> {
             a.ack.clear();
             a.verdicts.clear();
             a.imms.clear();
-            a.doubt = None;
+            a.doubt_forget();
         }
         self.context_event(now, ci, from);
         self.open_send(now, ci);
@@ -229,7 +229,10 @@ impl<O: Observer> Engine<O> {
             let entry = self.paths.get_mut(way);
             entry.paths.on_forgotten(if planted!(EndLeaks) { 0 } else { flying });
             entry.active -= 1;
+            let flies = entry.active == 0 && entry.paths.inflight() > 0;
+            debug_assert!(!flies || cfg!(planted_bugs), "nobody sends, and something is in flight");
             a.clear();
+            debug_assert!(!a.has_to_send(), "what goes to the pool is empty");
             self.pool_return(a);
         }
         self.shared.inflight_freed(self.paths.get_mut(way));

@@ -133,7 +133,7 @@ impl<O: Observer> Engine<O> {
 
     /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
     /// that are being served fail at their requester.
-    pub fn mr_deregister(&mut self, _now: Time, key: MrKey) -> Result<(), ObjectError> {
+    pub fn mr_deregister(&mut self, key: MrKey) -> Result<(), ObjectError> {
         if !self.objects.mrs.deregister(key) {
             return Err(ObjectError::Unknown);
         }
@@ -261,11 +261,6 @@ impl<O: Observer> Engine<O> {
         for h in sends {
             self.shared.event_push(AsyncEvent::WrReleased(h));
         }
-    }
-
-    /// Receives posted to a queue pair and not consumed.
-    pub fn recvs_posted(&self, qpn: Qpn) -> u32 {
-        self.objects.qps.get(qpn).map_or(0, |q| q.rq.len())
     }
 
     /// Ends a send request early with `status` (its local memory went away).

@@ -17,6 +17,8 @@ pub(crate) struct ContextTable {
     free: Vec<Ctx>,
     /// Tags are random numbers of ours: no keyed hash needed.
     by_tag: FxHashMap<u32, Ctx>,
+    /// The one that was found last: packets of a peer come in runs. Tag 0, of none: not known.
+    recent: (u32, Ctx),
     /// Numbers only: the endpoint is in the context.
     by_endpoint: HashTable<Ctx>,
     keyed: Keyed,
@@ -32,6 +34,7 @@ impl ContextTable {
             slots: Vec::new(),
             free: Vec::new(),
             by_tag: FxHashMap::default(),
+            recent: (0, Ctx(0)),
             by_endpoint: HashTable::new(),
             origins: Origins::new(keyed.clone()),
             keyed,
@@ -69,7 +72,12 @@ impl ContextTable {
             self.slots.push(None);
             Ctx(self.slots.len() as u32 - 1)
         });
-        self.by_tag.insert(c.local_tag, i);
+        debug_assert!(
+            c.local_tag != 0 && self.by_endpoint(&c.endpoint).is_none(),
+            "one for each peer"
+        );
+        let other = self.by_tag.insert(c.local_tag, i);
+        debug_assert!(other.is_none(), "a tag is drawn for one");
         let hash = self.keyed.hash_one(c.endpoint);
         self.slots[i.index()] = Some(c);
         let (slots, keyed) = (&self.slots, &self.keyed);
@@ -81,11 +89,17 @@ impl ContextTable {
 
     pub fn remove(&mut self, i: Ctx) -> Context {
         let c = self.slots[i.index()].take().expect("a context ends once");
-        self.by_tag.remove(&c.local_tag);
+        let listed = self.by_tag.remove(&c.local_tag);
+        debug_assert_eq!(listed, Some(i), "found by its tag until it ends");
+        if !planted!(TagRemembered) {
+            self.recent = (0, Ctx(0));
+        }
         let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint), |&k| k == i);
+        debug_assert!(found.is_ok(), "found by its endpoint until it ends");
         if let Ok(entry) = found {
             entry.remove();
         }
+        debug_assert!(self.free.len() < self.slots.len(), "a number is free once");
         self.free.push(i);
         c
     }
@@ -93,12 +107,27 @@ impl ContextTable {
     /// Gives a context another tag: packets with the old one are strangers' from now on.
     pub fn retag(&mut self, i: Ctx, tag: u32) {
         let old = core::mem::replace(&mut self.get_mut(i).local_tag, tag);
-        self.by_tag.remove(&old);
-        self.by_tag.insert(tag, i);
+        let listed = self.by_tag.remove(&old);
+        debug_assert_eq!(listed, Some(i), "it had the old one");
+        self.recent = (0, Ctx(0));
+        let other = self.by_tag.insert(tag, i);
+        debug_assert!(tag != 0 && other.is_none(), "a tag is drawn for one");
     }
 
     pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
         self.by_tag.get(&tag).copied()
+    }
+    /// The same for a packet that came.
+    #[inline]
+    pub fn by_tag_noted(&mut self, tag: u32) -> Option<Ctx> {
+        if tag == self.recent.0 && tag != 0 {
+            let known = self.find(self.recent.1).is_some_and(|c| c.local_tag == tag);
+            debug_assert!(known, "what is remembered is true");
+            return Some(self.recent.1);
+        }
+        let found = self.by_tag(tag)?;
+        self.recent = (tag, found);
+        Some(found)
     }
     pub fn by_endpoint(&self, e: &Endpoint) -> Option<Ctx> {
         let same = |&k: &Ctx| peer_of(&self.slots, k) == Some(*e);

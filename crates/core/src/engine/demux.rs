@@ -37,7 +37,7 @@ impl<O: Observer> Engine<O> {
             }
             _ => {}
         }
-        let known = self.contexts.by_tag(h.dst_tag);
+        let known = self.contexts.by_tag_noted(h.dst_tag);
         let guessed = if planted!(TagUnchecked) { self.contexts.by_endpoint(&from) } else { None };
         let Some(ci) = known.or(guessed) else {
             self.stranger(now, from, h, &packet.body);
@@ -69,10 +69,17 @@ impl<O: Observer> Engine<O> {
         if packet.payload_len > self.shared.cfg.mtu && !planted!(PayloadLongTaken) {
             return Err(DropReason::TooLong);
         }
+        let c = self.contexts.get(ci);
+        let ready = matches!(c.state, ContextState::Open | ContextState::Closing) && c.is_active();
+        if !ready {
+            self.context_proven(now, ci)?;
+            self.context_activate(ci);
+        }
         self.of_context(now, ci, meta, packet)
     }
 
-    /// A packet within context `ci`, from its peer.
+    /// A packet within context `ci`, which is open and has window state, from its peer.
+    #[inline]
     fn of_context(
         &mut self,
         now: Time,
@@ -81,8 +88,6 @@ impl<O: Observer> Engine<O> {
         packet: &Packet<'_>,
     ) -> Result<Rx, DropReason> {
         let h = &packet.header;
-        self.context_proven(now, ci)?;
-        self.context_activate(ci);
         let mut lane = self.lane(now, ci);
         if let Err(reason) = lane.tx_num_take_in(h) {
             // If many were refused in a row, one side has the numbers wrong: the peer is asked for
@@ -93,10 +98,10 @@ impl<O: Observer> Engine<O> {
             }
             return Err(reason);
         }
-        let arrival = Arrival { meta: *meta, back: lane.heard(meta, packet) };
+        let back = lane.heard(meta, packet);
         if let Some(ack) = packet.ack {
             lane.peer.ack_echo = h.tx_num as u16;
-            lane.ack_received(&arrival, ack)?;
+            lane.ack_received(Arrival { waited: meta.waited, back }, ack)?;
         }
         if !matches!(packet.body, Body::Close) {
             return lane.body_received(meta, packet);
@@ -118,6 +123,7 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A packet that carries our tag proves that its sender took part in the handshake.
+    #[cold]
     fn context_proven(&mut self, now: Time, ci: Ctx) -> Result<(), DropReason> {
         let c = self.contexts.get(ci);
         match c.state {

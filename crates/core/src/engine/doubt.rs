@@ -11,11 +11,11 @@ use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::ids::Ctx;
-use crate::limits::{DOUBT_EVERY, GOODBYE_CHALLENGES};
+use crate::limits::GOODBYE_CHALLENGES;
 use crate::peer::ContextState;
-use crate::peer::doubt::Doubt;
+use crate::peer::doubt::{Doubt, Outcome};
 use crate::random::Random;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use srd_wire::{Body, CloseCode, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
@@ -67,7 +67,7 @@ impl<O: Observer> Engine<O> {
 
     /// The number that only the peer of `ci` can know, while it is doubted.
     fn doubt_nonce(&self, ci: Ctx) -> Option<u64> {
-        self.contexts.get(ci).win()?.doubt.as_ref().map(|d| d.nonce)
+        self.contexts.get(ci).win()?.doubt().map(Doubt::nonce)
     }
 
     /// Asks the peer whether it still has the context, if it was not asked a moment ago. A peer
@@ -83,22 +83,19 @@ impl<O: Observer> Engine<O> {
         let last_word = now + retry.scale((1 << GOODBYE_CHALLENGES) - 1, 1);
         let silent = now + self.shared.cfg.loss.unresponsive_after;
         let a = self.contexts.get_mut(ci).act();
-        if let Some(d) = a.doubt.as_mut() {
-            if goodbye && !d.goodbye {
-                (d.goodbye, d.ends) = (true, d.ends.min(last_word));
+        if let Some(d) = a.doubt_mut() {
+            if goodbye && d.hear_goodbye(last_word) {
                 self.shared.out.rearm_push(ci);
             }
             return Ok(());
         }
-        if now < a.doubt_next {
+        if !a.may_doubt(now) {
             return Err(DropReason::BadHandshake);
         }
         let nonce = self.secrets.or(&mut self.shared.rng).next_u64().max(1);
         let a = self.contexts.get_mut(ci).act();
         let ends = if goodbye { silent.min(last_word) } else { silent };
-        let newest = a.replay.newest();
-        a.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
-        a.doubt_next = now + DOUBT_EVERY;
+        a.doubt_begin(now, nonce, ends, goodbye);
         self.shared.counters.doubts += 1;
         self.doubt_ask(now, ci);
         Ok(())
@@ -110,10 +107,8 @@ impl<O: Observer> Engine<O> {
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
         let echo_tag = c.peer_tag;
-        let Some(d) = c.act().doubt.as_mut() else { return };
-        d.at = now + retry.scale(1 << d.round.min(16), 1).min(most);
-        d.round = d.round.saturating_add(1);
-        let cookie = d.nonce;
+        let Some(d) = c.act().doubt_mut() else { return };
+        let cookie = d.ask(now, retry, most);
         self.shared.counters.challenges_sent += 1;
         self.control_push_of(ci, Body::Challenge { echo_tag, cookie }, 0);
         self.shared.out.rearm_push(ci);
@@ -122,39 +117,22 @@ impl<O: Observer> Engine<O> {
     /// The timer of the doubt fired.
     pub(crate) fn doubt_fire(&mut self, now: Time, ci: Ctx) {
         let seen = self.shared.seen(now);
-        let c = self.contexts.get(ci);
-        let Some(d) = c.win().and_then(|a| a.doubt) else { return };
-        if d.ends > seen {
-            if d.at <= now {
-                self.doubt_ask(now, ci);
-            }
-            return;
-        }
-        // What arrived in the first half may have been under way when the peer went.
-        let half = Span(d.ends.since(d.began).0 / 2);
-        if c.last_heard > d.began + half {
-            return self.doubt_end(now, ci);
-        }
-        let silent_at = c.last_heard + self.shared.cfg.loss.unresponsive_after;
-        if !d.goodbye && silent_at > seen {
-            // It was heard in the first half: its silence is not that long yet.
-            if let Some(d) = self.contexts.get_mut(ci).act().doubt.as_mut() {
-                d.ends = silent_at;
-            }
-            return;
-        }
-        match (d.goodbye, c.outstanding) {
-            (true, _) => self.peer_lost(now, ci),
-            (false, 0) => self.peer_forget(now, ci),
+        let unresponsive_after = self.shared.cfg.loss.unresponsive_after;
+        let c = self.contexts.get_mut(ci);
+        let (heard, works) = (c.last_heard, c.outstanding > 0);
+        let Some(d) = c.win_mut().and_then(|a| a.doubt_mut()) else { return };
+        match d.judge(now, seen, heard, unresponsive_after) {
+            Outcome::Open | Outcome::TooEarly => {}
+            Outcome::AskAgain => self.doubt_ask(now, ci),
+            Outcome::Left => self.peer_lost(now, ci),
+            Outcome::Silent if !works => self.peer_forget(now, ci),
             // The silence ends the work by itself.
-            (false, _) => self.doubt_end(now, ci),
+            Outcome::Alive | Outcome::Silent => self.doubt_end(now, ci),
         }
     }
 
     fn doubt_end(&mut self, now: Time, ci: Ctx) {
-        let a = self.contexts.get_mut(ci).act();
-        a.doubt = None;
-        a.doubt_next = now + DOUBT_EVERY;
+        self.contexts.get_mut(ci).act().doubt_end(now);
         self.shared.out.rearm_push(ci);
     }
 
@@ -165,8 +143,9 @@ impl<O: Observer> Engine<O> {
         ci: Ctx,
         p: &OpenParams,
     ) -> Result<Rx, DropReason> {
-        let doubt = self.contexts.get(ci).win().and_then(|a| a.doubt);
-        let Some(asked) = doubt.filter(|d| d.nonce == p.cookie).map(|d| d.newest) else {
+        let doubt = self.contexts.get(ci).win().and_then(|a| a.doubt());
+        let asked = doubt.filter(|d| d.nonce() == p.cookie).map(Doubt::newest);
+        let Some(asked) = asked else {
             return Err(DropReason::BadHandshake);
         };
         self.shared.counters.doubts_refuted += 1;

@@ -66,8 +66,9 @@ impl<O: Observer> Engine<O> {
         }
         let a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
         c.lease(a);
-        let way = c.way;
-        self.paths.get_mut(way).active += 1;
+        let way = self.paths.get_mut(c.way);
+        way.active += 1;
+        debug_assert!(way.active <= way.contexts || cfg!(planted_bugs), "active ones are some");
         // Whatever it was leased for may come to nothing: then it is given back after a while.
         self.shared.out.rearm_push(ci);
     }
@@ -280,7 +281,7 @@ impl<O: Observer> Engine<O> {
         c.rx_budget = p.rx_budget;
         c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
         c.proven = false;
-        c.narrow.heard = 0;
+        c.narrow.heard_forget();
         // Counters of the peer's new context start at zero.
         (c.credit_seen, c.credit_granted, c.rx_ce_count) = (0, 0, 0);
         c.peer_rxq_drops = None;
@@ -346,7 +347,7 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
         // Who was told our tag before our Open left can answer before it gets the Open.
-        let doubtful = c.cookie != 0 || c.narrow.answered > 0 || !c.tag_fresh;
+        let doubtful = c.cookie != 0 || c.narrow.answered().is_some() || !c.tag_fresh;
         if c.handshake_round != 1 || doubtful {
             return;
         }

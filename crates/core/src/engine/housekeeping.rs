@@ -113,7 +113,8 @@ impl<O: Observer> Engine<O> {
         let way = c.way;
         self.pool_return(a);
         let entry = self.paths.get_mut(way);
-        entry.active -= 1;
+        entry.active -= u32::from(!planted!(ActiveLeaks));
+        debug_assert!(entry.active < entry.contexts || cfg!(planted_bugs), "one of them is idle");
         if entry.active == 0 && entry.paths.is_idle() {
             entry.paths.acquit_beyond_summary();
             self.shared.path_changes(now, entry);
@@ -145,7 +146,10 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn path_context_release(&mut self, way: Way) {
         let entry = self.paths.get_mut(way);
         entry.contexts -= 1;
+        debug_assert!(entry.active <= entry.contexts || cfg!(planted_bugs), "active ones are some");
         if entry.contexts == 0 {
+            let empty = entry.paths.inflight() == 0 && entry.jobs == 0;
+            debug_assert!(empty || cfg!(planted_bugs), "an address is left with nothing of it");
             self.shared.timers.disarm(TimerOf::Path(way).number());
             if let Some(gone) = self.paths.remove(way) {
                 self.shared.sizes.forget(&gone);
@@ -230,7 +234,7 @@ impl<O: Observer> Engine<O> {
     /// Tells every peer that this engine goes away; the packets come out of
     /// [`Self::poll_transmit`]. Peers ask once more whether that is true; without an answer they
     /// end their outstanding requests soon, instead of after the silence of a peer that is gone.
-    pub fn shutdown(&mut self, _now: Time) {
+    pub fn shutdown(&mut self) {
         self.gone = true;
         for ci in self.contexts.numbers() {
             if self.contexts.find(ci).is_some() {

@@ -239,11 +239,11 @@ impl<O: Observer> Engine<O> {
 
     /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
-        let c = self.objects.cqs.get_mut(cq)?.pop()?;
-        if let CompletionKind::Send(h, _) = c.kind {
+        let c = self.objects.cqs.get_mut(cq)?.pop();
+        if let Some(Completion { kind: CompletionKind::Send(h, _), .. }) = c {
             self.objects.wrs.give_back(h);
         }
-        Some(c)
+        c
     }
 
     /// Gives `n` slots of polled completions back: room for new posts.
@@ -301,7 +301,7 @@ impl<O: Observer> Engine<O> {
                 outstanding: c.outstanding,
                 psns_unresolved: c.win().map_or(0, |a| a.board.span()),
                 packets_in_flight: c.win().map_or(0, |a| a.board.in_flight()),
-                stalled: c.win().is_some_and(|a| a.loss.stalled),
+                stalled: c.win().is_some_and(|a| a.loss.is_stalled()),
                 is_active: c.is_active(),
                 inflight_bytes: pc.inflight(),
                 inflight_bytes_max: pc.inflight_max(),

@@ -48,11 +48,10 @@ impl<O: Observer> Engine<O> {
             lens[0] = len_of(size);
         }
         let c = self.contexts.get_mut(ci);
-        if c.narrow.answered > 0 {
-            if c.narrow.round != c.handshake_round {
-                c.narrow.rounds = 0;
-            }
-            lens.push(len_of(c.narrow.answered));
+        if let Some(answered) = c.narrow.answered() {
+            let round = c.handshake_round;
+            c.narrow.round_begin(round);
+            lens.push(len_of(answered));
         } else if let Some(n) = c.handshake_round.checked_sub(FULL_TRIES)
             && let Some(size) = below(c.endpoint.ip, size, aligned, n.into())
         {
@@ -73,7 +72,7 @@ impl<O: Observer> Engine<O> {
     /// The peer's Open proves that size, or all.
     pub(crate) fn narrow_heard(&mut self, ci: Ctx, size: Option<u16>) {
         let c = self.contexts.get_mut(ci);
-        c.narrow.heard = c.narrow.heard.max(size.unwrap_or(u16::MAX));
+        c.narrow.heard(size.unwrap_or(u16::MAX));
     }
 
     /// Our Open of that size was answered; `None`: the full one. Whether the context opens.
@@ -84,26 +83,23 @@ impl<O: Observer> Engine<O> {
             c.narrow = Narrow::default();
             return true;
         };
-        if c.narrow.answered == 0 {
+        if c.narrow.answered().is_none() {
             // The peer may have come up just now: full ones again, soon.
-            c.narrow.answered = size;
+            c.narrow.answered_set(size);
             c.handshake_round = 1;
             self.open_send(now, ci);
             self.shared.out.rearm_push(ci);
             return false;
         }
-        if c.narrow.round != c.handshake_round && size == c.narrow.answered {
-            (c.narrow.rounds, c.narrow.round) = (c.narrow.rounds + 1, c.handshake_round);
-        }
-        c.narrow.rounds >= rounds()
+        let round = c.handshake_round;
+        c.narrow.round_answered(round, size) >= rounds()
     }
 
     /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
         let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.way, c.endpoint.ip);
-        let own = from == ContextState::Opening && n.rounds >= rounds();
-        let size = if own { n.answered } else { n.heard };
+        let size = n.proved(from == ContextState::Opening, rounds());
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;
         }

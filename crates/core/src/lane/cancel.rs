@@ -67,9 +67,7 @@ impl<O: Observer> Lane<'_, O> {
             Ending::Complete(status) => self.wr_end(wi, status),
             Ending::Release => {
                 let w = self.wr_retire(wi);
-                if let Some(qp) = self.objects.qps.get(w.qp)
-                    && let Some(cq) = self.objects.cqs.get_mut(qp.init.send_cq)
-                {
+                if let Some(cq) = w.cq.and_then(|cq| self.objects.cqs.get_mut(cq)) {
                     cq.release(1);
                 }
                 self.shared.event_push(AsyncEvent::WrReleased(wi));

@@ -16,7 +16,6 @@ mod way;
 pub(crate) use cancel::Ending;
 pub(crate) use shared::Shared;
 
-use crate::api::RxMeta;
 use crate::events::{Event, Observer};
 use crate::ids::Ctx;
 use crate::objects::Objects;
@@ -27,8 +26,8 @@ use crate::time::{Span, Time};
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// What the datapath says.
-    pub meta: RxMeta,
+    /// How long it waited in our socket.
+    pub waited: Span,
     /// How much longer than the quickest of the last seconds it was on its way.
     pub back: Span,
 }

@@ -1,7 +1,8 @@
 //! The end of a work request: every PSN resolved, the verdict turned into a status, once.
 
 use crate::api::{
-    AhId, AsyncEvent, Completion, CompletionKind, Endpoint, Opcode, Qpn, Status, WrHandle,
+    AhId, AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Opcode, Qpn, SendRequest, Status,
+    WrHandle,
 };
 use crate::events::Observer;
 use crate::lane::Lane;
@@ -47,16 +48,32 @@ fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
     }
 }
 
+/// What the completion of a request says that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retired {
+    pub wr_id: u64,
+    pub op: Opcode,
+    pub len: u32,
+    pub qp: Qpn,
+    /// Where it goes, unless the queue pair is gone.
+    pub cq: Option<CqId>,
+}
+
 impl<O: Observer> Lane<'_, O> {
     /// One PSN of request `wi` was judged.
     #[inline(always)]
     pub(crate) fn wr_segment_done(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
-        self.objects.wrs.get_mut(wi).open -= 1;
-        if verdict == Verdict::Ok {
-            self.wr_check_done(wi);
-        } else {
-            self.wr_segment_refused(wi, kind, verdict);
+        let w = self.objects.wrs.get_mut(wi);
+        w.open -= 1;
+        let (over, plain) = (w.open == 0, w.failed.is_none());
+        if verdict != Verdict::Ok {
+            return self.wr_segment_refused(wi, kind, verdict);
         }
+        // Nearly always it is whole.
+        if over && plain && w.state == WrState::Sent && w.awaited == 0 {
+            return self.wr_complete(wi, Status::Ok);
+        }
+        self.wr_check_done(wi);
     }
 
     #[cold]
@@ -80,7 +97,6 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Ends the request if nothing of it is open.
-    #[inline]
     pub(crate) fn wr_check_done(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get(wi);
         if w.open > 0 && !planted!(FirstSegmentCompletes) {
@@ -184,16 +200,21 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The request ends now: its slot is freed and its completion delivered.
     pub(crate) fn wr_end(&mut self, wi: WrHandle, status: Status) {
+        self.wr_complete(wi, status);
+    }
+
+    /// See [`Self::wr_end`].
+    #[inline(always)]
+    fn wr_complete(&mut self, wi: WrHandle, status: Status) {
         let w = self.wr_retire(wi);
-        self.count_ended(w.wr.op, status);
-        let Some(qp) = self.objects.qps.get(w.qp) else { return };
-        let Some(cq) = self.objects.cqs.get_mut(qp.init.send_cq) else { return };
+        self.count_ended(w.op, status);
+        let Some(cq) = w.cq.and_then(|cq| self.objects.cqs.get_mut(cq)) else { return };
         cq.push(Completion {
-            wr_id: w.wr.wr_id,
+            wr_id: w.wr_id,
             status,
-            kind: CompletionKind::Send(wi, w.wr.op),
+            kind: CompletionKind::Send(wi, w.op),
             qpn: w.qp,
-            byte_len: w.wr.len,
+            byte_len: w.len,
             imm: None,
             src_qpn: Qpn(0),
             src_ah: AhId::UNKNOWN,
@@ -202,38 +223,53 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Frees the slot and every account that the request stood in. No PSN refers to it.
-    pub(crate) fn wr_retire(&mut self, wi: WrHandle) -> crate::objects::wr::Wqe {
-        let w = self.objects.wrs.retire(wi);
-        if w.state == WrState::Backoff {
+    #[inline(always)]
+    pub(crate) fn wr_retire(&mut self, wi: WrHandle) -> Retired {
+        let w = self.objects.wrs.get(wi);
+        debug_assert_eq!(w.ctx, self.ci, "a request ends in the lane of its context");
+        debug_assert!(w.open == 0 || cfg!(planted_bugs), "a PSN refers to it: {w:?}");
+        let Wqe { state, credited, started, msg_id, qp: qpn, .. } = *w;
+        let failed = w.failed.is_some();
+        let SendRequest { wr_id, op, len, .. } = w.wr;
+        self.win.live.unlink(&mut self.objects.wrs, wi);
+        self.objects.wrs.retire(wi);
+        if state == WrState::Backoff {
             self.shared.timers.disarm(TimerOf::Backoff(wi).number());
         }
-        let failed = w.failed.is_some();
-        debug_assert_eq!(w.ctx, self.ci);
-        self.win.live.unlink(&mut self.objects.wrs, &w);
-        self.peer.outstanding -= 1;
+        self.peer.outstanding -= u32::from(!(planted!(OutstandingLeaks) && op == Opcode::Read));
+        let last = self.win.live.front().is_none();
+        debug_assert_eq!(
+            self.peer.outstanding == 0,
+            last,
+            "requests outstanding are the live ones"
+        );
         if self.peer.outstanding == 0 {
             self.peer.outstanding_since = Time::NEVER;
         }
-        if w.credited {
-            match w.wr.op {
+        if credited {
+            match op {
                 Opcode::Read => self.peer.reads_out -= u16::from(!planted!(ReadCreditLost)),
                 // The peer still tracks a message that failed: its credit returns with the Cancel.
-                _ if failed => self.win.cancels.push_back(w.msg_id),
+                _ if failed => self.win.cancels.push_back(msg_id),
                 _ => self.peer.imms_out -= 1,
             }
             self.ready_push();
         }
-        if let Some(qp) = self.objects.qps.get_mut(w.qp) {
+        let mut cq = None;
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.sq_used -= 1;
-            qp.sq_started -= u32::from(w.started);
+            qp.sq_started -= u32::from(started);
+            debug_assert!(qp.sq_started <= qp.sq_used, "what has left was posted");
+            cq = Some(qp.init.send_cq);
             if qp.sq_started == 0 && qp.drain_event {
                 qp.drain_event = false;
-                self.shared.event_push(AsyncEvent::SqDrained(w.qp));
+                self.shared.event_push(AsyncEvent::SqDrained(qpn));
             }
         }
-        w
+        Retired { wr_id, op, len, qp: qpn, cq }
     }
 
+    #[inline]
     fn count_ended(&mut self, op: Opcode, status: Status) {
         if status == Status::Ok {
             return;

@@ -126,6 +126,9 @@ impl Flows {
     }
     /// It has ended.
     pub fn context_end(&mut self, ci: Ctx) {
+        if planted!(FlowingLeaks) {
+            self.heard[ci.index()] = Time::NEVER;
+        }
         self.note(Time::NEVER, ci, false);
     }
 

@@ -17,6 +17,17 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.path_changes(self.now, self.way);
     }
 
+    /// What is in flight to the peer is in flight to its address: all of it where no other engine
+    /// at the address has anything under way.
+    #[inline(always)]
+    pub(crate) fn inflight_check(&self) {
+        let (here, there) = (self.win.board.in_flight_bytes(), self.way.paths.inflight());
+        let fits = if self.way.active == 1 { here == there } else { here <= there };
+        // What a planted bug leaks is for other eyes.
+        debug_assert!(fits || cfg!(planted_bugs), "in flight to the peer {here}, there {there}");
+        debug_assert!(self.way.active > 0, "who sends is active");
+    }
+
     /// See [`Shared::inflight_freed`].
     pub fn inflight_freed(&mut self) {
         self.shared.inflight_freed(self.way);

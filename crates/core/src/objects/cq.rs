@@ -1,11 +1,11 @@
 //! Completion queues. A slot is promised when work is posted, so a completion always finds room.
 
 use crate::api::{Completion, CompletionKind, CqId, Qpn, WrHandle};
-use std::collections::VecDeque;
+use crate::ring::Ring;
 
-/// Completions for which a queue has room from the start; it grows with use. Thousands of engines
-/// in one process would not fit its memory with all that was asked for.
-const READY_FIRST: u32 = 64;
+/// Completions for which a queue has room from its first one on; it grows with use. Thousands of
+/// engines in one process would not fit its memory with all that was asked for.
+const READY_FIRST: usize = 64;
 
 /// A completion queue.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Cq {
     depth: u32,
     /// Slots promised to posted work, or holding a completion that the user has not given back.
     reserved: u32,
-    ready: VecDeque<Completion>,
+    ready: Ring<Completion>,
 }
 
 impl Cq {
@@ -24,6 +24,7 @@ impl Cq {
             return false;
         }
         self.reserved += 1;
+        debug_assert!(self.ready.len() as u32 <= self.reserved, "each has its slot");
         true
     }
     /// Whether a slot could be promised.
@@ -36,12 +37,14 @@ impl Cq {
         self.reserved = self.reserved.saturating_sub(n);
     }
     /// Fills a promised slot.
+    #[inline(always)]
     pub fn push(&mut self, c: Completion) {
         debug_assert!((self.ready.len() as u32) < self.reserved, "completion without reservation");
-        self.ready.push_back(c);
+        self.ready.push(c, READY_FIRST.min(self.depth as usize));
     }
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<Completion> {
-        self.ready.pop_front()
+        self.ready.pop()
     }
     /// Removes what a destroyed queue pair left, and the promises with it. Returns the send
     /// requests whose completions these were.
@@ -71,11 +74,7 @@ pub(crate) struct CqTable(Vec<Option<Cq>>);
 
 impl CqTable {
     pub fn create(&mut self, depth: u32) -> Option<CqId> {
-        let cq = Cq {
-            depth,
-            reserved: 0,
-            ready: VecDeque::with_capacity(depth.min(READY_FIRST) as usize),
-        };
+        let cq = Cq { depth, reserved: 0, ready: Ring::new() };
         if let Some(i) = self.0.iter().position(Option::is_none) {
             self.0[i] = Some(cq);
             return Some(CqId(i as u16));
@@ -89,9 +88,11 @@ impl CqTable {
     pub fn destroy(&mut self, id: CqId) {
         self.0[usize::from(id.0)] = None;
     }
+    #[inline(always)]
     pub fn get(&self, id: CqId) -> Option<&Cq> {
         self.0.get(usize::from(id.0))?.as_ref()
     }
+    #[inline(always)]
     pub fn get_mut(&mut self, id: CqId) -> Option<&mut Cq> {
         self.0.get_mut(usize::from(id.0))?.as_mut()
     }

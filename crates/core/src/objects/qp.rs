@@ -109,6 +109,7 @@ impl RecvQueue {
         Self { slots: vec![RecvRequest { wr_id: 0, len: 0 }; depth as usize], head: 0, len: 0 }
     }
     /// Takes a receive in; its slot, or `None` when full.
+    #[inline(always)]
     pub fn push(&mut self, wr: RecvRequest) -> Option<u32> {
         let depth = self.slots.len() as u32;
         if self.len == depth {
@@ -120,14 +121,17 @@ impl RecvQueue {
         Some(slot)
     }
     /// The receive that the next message gets.
+    #[inline(always)]
     pub fn front(&self) -> Option<(u32, RecvRequest)> {
         (self.len > 0).then(|| (self.head, self.slots[self.head as usize]))
     }
     /// Consumes it.
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<(u32, RecvRequest)> {
         let front = self.front()?;
         self.head = (self.head + 1) % self.slots.len() as u32;
         self.len -= 1;
+        debug_assert!((self.head as usize) < self.slots.len(), "a place of the ring");
         Some(front)
     }
     /// Receives posted and not consumed.
@@ -155,7 +159,8 @@ pub(crate) struct Qp {
 /// The table of queue pairs: 256 slots, each refused for a while after its queue pair is gone.
 #[derive(Debug)]
 pub(crate) struct QpTable {
-    slots: Vec<QpSlot>,
+    /// One for each index that a number has room for.
+    slots: Box<[QpSlot; limits::QPS_MAX]>,
     engine_slot: u8,
     cursor: u8,
 }
@@ -169,7 +174,7 @@ enum QpSlot {
 impl QpTable {
     /// The first queue pair gets the index `first`.
     pub fn new(engine_slot: u8, first: u8) -> Self {
-        let slots = (0..limits::QPS_MAX).map(|_| QpSlot::Free(Time(0))).collect();
+        let slots = Box::new([const { QpSlot::Free(Time(0)) }; limits::QPS_MAX]);
         Self { slots, engine_slot, cursor: first }
     }
 
@@ -199,6 +204,7 @@ impl QpTable {
         self.slots[usize::from(qpn.index())] = QpSlot::Free(free_at);
     }
 
+    #[inline(always)]
     pub fn get(&self, qpn: Qpn) -> Option<&Qp> {
         if qpn.slot() != self.engine_slot {
             return None;
@@ -209,6 +215,7 @@ impl QpTable {
         }
     }
 
+    #[inline(always)]
     pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
         if qpn.slot() != self.engine_slot {
             return None;

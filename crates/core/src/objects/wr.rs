@@ -3,6 +3,7 @@
 use crate::api::{AhId, Opcode, Qpn, SendRequest, Status, WrHandle};
 use crate::ids::Ctx;
 use crate::limits::{RNR_RETRY_LONG, RNR_ROUNDS_LONG};
+use crate::objects::qp::QpTable;
 use crate::objects::tiling::Tiling;
 use crate::time::Time;
 
@@ -48,9 +49,12 @@ pub(crate) struct Wqe {
     pub credited: bool,
     /// It is cancelled: what is in flight of it becomes tombstones.
     pub withdrawn: bool,
-    /// It is in a queue ([`WrQueue`]), between these.
+    /// It is in a queue ([`WrQueue`]): that of its flow, or that of its context's datagrams.
     queued: bool,
+    /// The request before it there. Of the first, what it was before that one left: the queue's
+    /// `head` says which is the first.
     prev: u32,
+    /// The request after it there; `NIL`: it is the last.
     next: u32,
     /// Neighbours in the list of its context ([`WrList`]).
     older: u32,
@@ -58,6 +62,17 @@ pub(crate) struct Wqe {
 }
 
 impl Wqe {
+    /// Something of it leaves for the first time: from now on its queue pair is not drained before
+    /// it ends.
+    #[inline]
+    pub fn start(&mut self, qps: &mut QpTable) {
+        debug_assert!(!self.started, "a request starts once");
+        if let Some(qp) = qps.get_mut(self.qp) {
+            qp.sq_started += 1;
+        }
+        self.started = true;
+    }
+
     /// Whether a refusal for lack of a receive is followed by another try.
     pub fn rnr_retries(&self) -> bool {
         match self.rnr_left {
@@ -88,8 +103,17 @@ impl WrTable {
         !self.free.is_empty() || (self.slots.len() as u32) < self.max
     }
 
-    /// Takes a slot. The caller has made sure that there is one.
-    pub fn alloc(&mut self, wr: SendRequest, qp: Qpn, ctx: Ctx, rnr_retry: u8) -> WrHandle {
+    /// Takes a slot for a request, which joins `queue` at its end. The caller has made sure that
+    /// there is one.
+    #[inline(always)]
+    pub fn post(
+        &mut self,
+        wr: SendRequest,
+        qp: Qpn,
+        ctx: Ctx,
+        rnr_retry: u8,
+        queue: &mut WrQueue,
+    ) -> WrHandle {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.generation.push(0);
@@ -116,22 +140,30 @@ impl WrTable {
             imm_only: false,
             credited: false,
             withdrawn: false,
-            queued: false,
-            prev: NIL,
+            queued: true,
+            prev: queue.tail,
             next: NIL,
             older: NIL,
             newer: NIL,
         });
+        match queue.tail {
+            NIL => queue.head = i,
+            tail => self.get_mut(WrHandle(tail)).next = i,
+        }
+        queue.tail = i;
         WrHandle(i)
     }
 
     /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
     /// way out.
-    pub fn retire(&mut self, h: WrHandle) -> Wqe {
+    #[inline(always)]
+    pub fn retire(&mut self, h: WrHandle) {
         if planted!(HandleEarly) {
             self.free.push(h.0);
         }
-        self.slots[h.0 as usize].take().expect("ended twice: a request ends once")
+        let slot = &mut self.slots[h.0 as usize];
+        assert!(slot.is_some(), "ended twice: a request ends once");
+        *slot = None;
     }
 
     /// The completion or release of a retired request has come out: its handle may be used again.
@@ -141,10 +173,12 @@ impl WrTable {
         }
     }
 
+    #[inline(always)]
     pub fn get(&self, h: WrHandle) -> &Wqe {
         self.slots[h.0 as usize].as_ref().expect("only live requests are referred to")
     }
 
+    #[inline(always)]
     pub fn get_mut(&mut self, h: WrHandle) -> &mut Wqe {
         self.slots[h.0 as usize].as_mut().expect("only live requests are referred to")
     }
@@ -211,22 +245,28 @@ impl WrList {
             Some((h, w))
         })
     }
+    #[inline(always)]
     pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
+        debug_assert!(self.newest != h.0 && t.get(h).newer == NIL, "it is in no list yet");
         t.get_mut(h).older = self.newest;
         if self.newest != NIL {
             t.get_mut(WrHandle(self.newest)).newer = h.0;
         }
         self.newest = h.0;
     }
-    /// Takes request `w`, which has left the table, out.
-    pub fn unlink(&mut self, t: &mut WrTable, w: &Wqe) {
-        match w.newer {
-            NIL => self.newest = w.older,
-            newer => t.get_mut(WrHandle(newer)).older = w.older,
+    /// Takes request `h` out, before it leaves the table.
+    #[inline(always)]
+    pub fn unlink(&mut self, t: &mut WrTable, h: WrHandle) {
+        let Wqe { older, newer, .. } = *t.get(h);
+        match newer {
+            NIL => self.newest = older,
+            _ if planted!(LiveKept) => {}
+            newer => t.get_mut(WrHandle(newer)).older = older,
         }
-        if w.older != NIL {
-            t.get_mut(WrHandle(w.older)).newer = w.newer;
+        if older != NIL {
+            t.get_mut(WrHandle(older)).newer = newer;
         }
+        debug_assert!((self.newest != NIL) || older == NIL, "the last one leaves nobody behind");
     }
 }
 
@@ -258,13 +298,19 @@ impl WrQueue {
     }
     pub fn pop_front(&mut self, t: &mut WrTable) -> Option<WrHandle> {
         let h = self.front()?;
-        let w = t.get_mut(h);
+        self.pop_known(t.get_mut(h));
+        Some(h)
+    }
+
+    /// The same where the first request is at hand.
+    #[inline(always)]
+    pub fn pop_known(&mut self, w: &mut Wqe) {
+        debug_assert!(w.queued && self.head == w.msg_id & 0xFFFF, "it is the first");
         w.queued = false;
         self.head = w.next;
         if self.head == NIL {
             self.tail = NIL;
         }
-        Some(h)
     }
 
     /// Takes request `h` out, if it is in a queue, which must be this one. Returns whether it was.
@@ -322,9 +368,11 @@ mod tests {
             raddr: 0,
             imm: 0,
         };
+        let mut queue = WrQueue::default();
         for _ in 0..n {
-            t.alloc(wr, Qpn(0), Ctx(0), 0);
+            t.post(wr, Qpn(0), Ctx(0), 0, &mut queue);
         }
+        while queue.pop_front(&mut t).is_some() {}
         t
     }
 

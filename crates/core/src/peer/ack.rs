@@ -100,6 +100,7 @@ impl AckState {
     }
 
     /// A reliable packet was taken (or seen again).
+    #[inline]
     pub fn note_psn(&mut self, now: Time, p: u32, cfg: &AckConfig) {
         self.unacked = self.unacked.saturating_add(1);
         self.changed = Some(match self.changed {

@@ -1,25 +1,126 @@
 //! A question whether the peer still has its end of the context (see `engine/doubt.rs`).
 
+use crate::limits::DOUBT_EVERY;
 use crate::peer::Window;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A question that the peer has not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
-    pub nonce: u64,
-    pub began: Time,
+    nonce: u64,
+    began: Time,
     /// The next Challenge.
-    pub at: Time,
-    pub round: u8,
+    at: Time,
+    round: u8,
     /// When silence is an answer.
-    pub ends: Time,
+    ends: Time,
     /// The peer has said, with both tags, that it goes away.
-    pub goodbye: bool,
+    goodbye: bool,
     /// The peer's newest transmission number when it began.
-    pub newest: u64,
+    newest: u64,
+}
+
+/// What a question has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The peer may answer yet.
+    Open,
+    /// It is asked again now.
+    AskAgain,
+    /// It was heard since: it has the context.
+    Alive,
+    /// It has not been silent for long enough; the question ends later now.
+    TooEarly,
+    /// It has taken leave, and has not contradicted.
+    Left,
+    /// It is silent.
+    Silent,
+}
+
+impl Doubt {
+    /// The number that only the peer can know.
+    pub fn nonce(&self) -> u64 {
+        self.nonce
+    }
+    /// The peer's newest transmission number when the question began.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The peer has taken leave: it has until `last_word` to contradict. Whether that is news.
+    pub fn hear_goodbye(&mut self, last_word: Time) -> bool {
+        let news = !self.goodbye;
+        if news {
+            (self.goodbye, self.ends) = (true, self.ends.min(last_word));
+        }
+        news
+    }
+
+    /// A Challenge leaves now, the next after `retry`, doubled with each and at most `most`.
+    /// Returns the number that it carries.
+    pub fn ask(&mut self, now: Time, retry: Span, most: Span) -> u64 {
+        self.at = now + retry.scale(1 << self.round.min(16), 1).min(most);
+        self.round = self.round.saturating_add(1);
+        self.nonce
+    }
+
+    /// What it has come to at `now`, where all that arrived up to `seen` was handled and the peer
+    /// was last `heard`; `unresponsive_after`: how long a peer may be silent.
+    pub fn judge(
+        &mut self,
+        now: Time,
+        seen: Time,
+        heard: Time,
+        unresponsive_after: Span,
+    ) -> Outcome {
+        if self.ends > seen {
+            return if self.at <= now { Outcome::AskAgain } else { Outcome::Open };
+        }
+        // What arrived in the first half may have been under way when the peer went.
+        let half = Span(self.ends.since(self.began).0 / 2);
+        if heard > self.began + half {
+            return Outcome::Alive;
+        }
+        let silent_at = heard + unresponsive_after;
+        if !self.goodbye && silent_at > seen {
+            // It was heard in the first half: its silence is not that long yet.
+            self.ends = silent_at;
+            return Outcome::TooEarly;
+        }
+        if self.goodbye { Outcome::Left } else { Outcome::Silent }
+    }
 }
 
 impl Window {
+    /// The question, while there is one.
+    pub fn doubt(&self) -> Option<&Doubt> {
+        self.doubt.as_ref()
+    }
+    /// The question, while there is one.
+    pub fn doubt_mut(&mut self) -> Option<&mut Doubt> {
+        self.doubt.as_mut()
+    }
+    /// Whether the peer may be asked at `now`.
+    pub fn may_doubt(&self, now: Time) -> bool {
+        now >= self.doubt_next
+    }
+    /// The peer is asked from now on, with this number; its silence is an answer at `ends`.
+    pub fn doubt_begin(&mut self, now: Time, nonce: u64, ends: Time, goodbye: bool) {
+        debug_assert!(self.doubt.is_none() && self.may_doubt(now), "one question at a time");
+        let newest = self.replay.newest();
+        self.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
+        self.doubt_next = now + DOUBT_EVERY;
+    }
+    /// It is answered.
+    pub fn doubt_end(&mut self, now: Time) {
+        self.doubt = None;
+        self.doubt_next = now + DOUBT_EVERY;
+    }
+    /// It is forgotten: the context starts anew.
+    pub fn doubt_forget(&mut self) {
+        self.doubt = None;
+    }
+
     /// When the doubt about the peer needs something done.
     pub fn doubt_at(&self) -> Time {
         self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))

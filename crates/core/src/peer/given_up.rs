@@ -2,11 +2,11 @@
 
 use crate::peer::scoreboard::Entry;
 use crate::time::Time;
-use crate::tuning::HEDGE_CREDIT_MAX;
+use crate::tuning::{HEDGE_COST, HEDGE_CREDIT_MAX};
 use std::collections::VecDeque;
 
 /// Transmissions given up that may yet turn out to have arrived.
-pub(crate) const RECENT_MAX: usize = 64;
+const RECENT_MAX: usize = 64;
 
 /// A transmission that was given up.
 #[derive(Clone, Copy, Debug)]
@@ -38,31 +38,31 @@ impl GivenUp {
 #[derive(Debug)]
 pub(crate) struct LossState {
     /// All paths are silent: the peer has stalled. Nothing but probes leaves.
-    pub stalled: bool,
-    pub last_sent: Time,
+    stalled: bool,
+    last_sent: Time,
     /// Tail probes since something was acknowledged.
-    pub tail_probes: u8,
+    tail_probes: u8,
     /// What quick tail probes may still cost.
-    pub hedge_credit: u8,
+    hedge_credit: u8,
     /// Timeouts count from here at the earliest.
-    pub resumed_at: Time,
+    resumed_at: Time,
     /// When something of ours was last said to have arrived, whatever it was.
-    pub echoed_at: Time,
-    pub probe_at: Time,
-    pub probe_round: u8,
+    echoed_at: Time,
+    probe_at: Time,
+    probe_round: u8,
     /// Probes of an idle peer in a row.
-    pub idle_round: u8,
-    pub idle_probed_at: Time,
-    pub idle_unanswered: u8,
+    idle_round: u8,
+    idle_probed_at: Time,
+    idle_unanswered: u8,
     /// Silence counts from here at the earliest: when the last work began or was given up.
-    pub watched_from: Time,
+    watched_from: Time,
     /// When the peer is asked (again) for verdicts that it has not told.
-    pub ask_at: Time,
+    ask_at: Time,
     /// How often it was asked since it last told any.
-    pub ask_round: u8,
+    ask_round: u8,
     /// When it was last asked.
-    pub asked_at: Time,
-    pub recent: VecDeque<GivenUp>,
+    asked_at: Time,
+    recent: VecDeque<GivenUp>,
 }
 
 impl Default for LossState {
@@ -118,6 +118,103 @@ impl LossState {
         self.idle_round = (round + 1).min(7);
         round
     }
+
+    /// Whether all paths are silent: nothing but probes leaves.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+    /// When the tail of what was sent was last touched: by a packet, a probe or an acknowledgment.
+    pub fn last_sent(&self) -> Time {
+        self.last_sent
+    }
+    /// Since when a transmission that left at `sent` has been waited for.
+    pub fn waits_since(&self, sent: Time) -> Time {
+        sent.max(self.resumed_at)
+    }
+    /// When something of ours was last said to have arrived.
+    pub fn echoed_at(&self) -> Time {
+        self.echoed_at
+    }
+    /// Since when a peer that was last heard at `heard` is silent.
+    pub fn silent_since(&self, heard: Time) -> Time {
+        heard.max(self.watched_from)
+    }
+    /// An idle peer is asked whether it is there.
+    pub fn probed(&mut self, now: Time) {
+        self.last_sent = now;
+    }
+
+    /// Tail probes since something was acknowledged.
+    pub fn tail_probes(&self) -> u8 {
+        self.tail_probes
+    }
+    /// Whether a quick tail probe may be paid for.
+    pub fn can_hedge(&self) -> bool {
+        self.hedge_credit >= HEDGE_COST
+    }
+    /// The tail is probed now; `quick`: early, which costs.
+    pub fn tail_probed(&mut self, now: Time, quick: bool) {
+        self.tail_probes = self.tail_probes.saturating_add(1);
+        if quick {
+            self.hedge_credit = self.hedge_credit.saturating_sub(HEDGE_COST);
+        }
+        self.last_sent = now;
+    }
+
+    /// All paths have fallen silent.
+    pub fn stall(&mut self, now: Time) {
+        debug_assert!(!self.stalled, "a peer stalls once until it is heard");
+        (self.stalled, self.probe_at, self.probe_round) = (true, now, 0);
+    }
+    /// When a stalled peer is probed next.
+    pub fn probe_at(&self) -> Time {
+        self.probe_at
+    }
+    /// How often a stalled peer was probed.
+    pub fn probe_round(&self) -> u8 {
+        self.probe_round
+    }
+    /// It is probed now, and again at `next`.
+    pub fn stall_probed(&mut self, next: Time) {
+        self.probe_round = self.probe_round.saturating_add(1);
+        self.probe_at = next;
+    }
+    /// It is probed at `soon` at the latest, as if it had not been probed more than `rounds` times.
+    pub fn stall_probe_hasten(&mut self, soon: Time, rounds: u8) {
+        self.probe_round = self.probe_round.min(rounds);
+        self.probe_at = self.probe_at.min(soon);
+    }
+
+    /// When the peer is asked for verdicts.
+    pub fn ask_at(&self) -> Time {
+        self.ask_at
+    }
+    /// When it was last asked, or when there was first a reason to.
+    pub fn asked_at(&self) -> Time {
+        self.asked_at
+    }
+    /// How often it was asked since it last told any.
+    pub fn ask_round(&self) -> u8 {
+        self.ask_round
+    }
+    /// Verdicts are awaited (again); `first`: none were before.
+    pub fn asks_begin(&mut self, now: Time, first: bool) {
+        self.ask_round = 0;
+        if first {
+            self.asked_at = now;
+        }
+    }
+    /// It is asked at `at`.
+    pub fn ask_set(&mut self, at: Time) {
+        self.ask_at = at;
+    }
+    /// It is asked now, and again at `next`.
+    pub fn asked(&mut self, now: Time, next: Time) {
+        self.ask_round = self.ask_round.saturating_add(1);
+        (self.asked_at, self.ask_at) = (now, next);
+    }
+
     /// From `at` on the peer's silence counts.
     pub fn watch(&mut self, at: Time) {
         self.watched_from = self.watched_from.max(at);

@@ -252,9 +252,9 @@ pub(crate) struct Window {
     pub ack: AckState,
     pub inbound: Inbound,
     /// The peer is asked whether it still has the context.
-    pub doubt: Option<Doubt>,
+    doubt: Option<Doubt>,
     /// When it may be asked again at the earliest.
-    pub doubt_next: Time,
+    doubt_next: Time,
     /// The peer is alive and does not take packets that have no content any more.
     pub deaf: bool,
     pub wrong_keys: WrongKeys,
@@ -340,6 +340,7 @@ impl Window {
     }
 
     /// Whether anything waits for a PSN or to be sent again.
+    #[inline]
     pub fn has_to_send(&self) -> bool {
         self.board.lost_len() > 0
             || !self.flows.is_empty()
@@ -360,7 +361,7 @@ impl Window {
         let b = self.flows.len() ^ self.jobs.len() ^ self.cancels.len();
         let c = u64::from(self.window.cum()) ^ self.replay.newest() ^ self.ack.ahead();
         let d = u64::from(self.verdicts.is_empty()) ^ u64::from(self.imms.is_empty());
-        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.stalled)
+        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.is_stalled())
     }
 
     /// The flow of `qp`, made if there is none.
@@ -500,6 +501,7 @@ impl Context {
         debug_assert!(self.window.is_none(), "leased once");
         let Peer { psn_idle, rx_cum_idle, rx_tx_num_max, .. } = self.peer;
         window.start(psn_idle, rx_cum_idle, rx_tx_num_max);
+        debug_assert!(window.is_idle() && window.unsent_bytes == 0, "what is leased is empty");
         self.window = Some(window);
     }
 

@@ -4,11 +4,50 @@
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Narrow {
     /// Payload of packets as large as the Open of ours that was answered; 0: none was.
-    pub answered: u16,
+    answered: u16,
     /// Rounds in a row in which it was, and the last of them.
-    pub rounds: u8,
-    pub round: u8,
+    rounds: u8,
+    round: u8,
     /// Payload of packets as large as the largest Open of the peer; 0: none came, `u16::MAX`: a
     /// full one.
-    pub heard: u16,
+    heard: u16,
+}
+
+impl Narrow {
+    /// Payload of packets as large as the Open of ours that was answered, if one was.
+    pub fn answered(&self) -> Option<u16> {
+        (self.answered > 0).then_some(self.answered)
+    }
+    /// Our Open of that size is answered, the first that is.
+    pub fn answered_set(&mut self, size: u16) {
+        debug_assert!(self.answered == 0 && size > 0, "{self:?}");
+        self.answered = size;
+    }
+    /// A round of Opens begins: unless an Open was answered in the last one, `round`, those before
+    /// it count no more.
+    pub fn round_begin(&mut self, round: u8) {
+        if self.round != round {
+            self.rounds = 0;
+        }
+    }
+    /// In round `round` the Open of that size was answered. In how many in a row it now was.
+    pub fn round_answered(&mut self, round: u8, size: u16) -> u8 {
+        if self.round != round && size == self.answered {
+            (self.rounds, self.round) = (self.rounds + 1, round);
+        }
+        self.rounds
+    }
+    /// An Open of the peer came, as large as packets with that payload (`u16::MAX`: a full one).
+    pub fn heard(&mut self, size: u16) {
+        self.heard = self.heard.max(size);
+    }
+    /// What the peer's Opens have shown says nothing any more.
+    pub fn heard_forget(&mut self) {
+        self.heard = 0;
+    }
+    /// The size that is proved: the one of ours that was answered in `rounds` rounds, where we
+    /// asked (`own`), else the largest of the peer's. 0: none.
+    pub fn proved(&self, own: bool, rounds: u8) -> u16 {
+        if own && self.rounds >= rounds { self.answered } else { self.heard }
+    }
 }

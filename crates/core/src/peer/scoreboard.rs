@@ -13,6 +13,35 @@ use srd_wire::OVERHEAD_BYTES;
 /// No entry.
 const NIL: u16 = u16::MAX;
 
+/// What a PSN was before it was settled: the entry itself has its new state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub kind: Kind,
+    pub state: SentState,
+    pub path: u8,
+    pub again: u8,
+    pub wr: u32,
+    pub wire_bytes: u32,
+    pub sent: Time,
+}
+
+impl Settled {
+    /// See [`Entry::request`].
+    pub fn request(&self) -> WrHandle {
+        debug_assert!(self.kind.is_own(), "{:?}", self.kind);
+        WrHandle(self.wr)
+    }
+    /// See [`Entry::size_shown`].
+    pub fn size_shown(&self) -> u16 {
+        size_shown(self.wire_bytes)
+    }
+}
+
+/// See [`Entry::size_shown`].
+fn size_shown(wire_bytes: u32) -> u16 {
+    u16::try_from(wire_bytes.saturating_sub(OVERHEAD_BYTES as u32)).unwrap_or(u16::MAX)
+}
+
 /// What a PSN carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -119,8 +148,7 @@ impl Entry {
     /// The size of packets ([`PathMtu`](crate::path::mtu::PathMtu)) that its transmission was as
     /// long as: what a packet with the longest headers has for payload at that length.
     pub fn size_shown(&self) -> u16 {
-        let size = self.wire_bytes.saturating_sub(OVERHEAD_BYTES as u32);
-        u16::try_from(size).unwrap_or(u16::MAX)
+        size_shown(self.wire_bytes)
     }
 
     /// The work request that it is of; only of an own one ([`Kind::is_own`]).
@@ -213,6 +241,11 @@ impl Scoreboard {
     /// Starts over at `psn` (the board must be empty).
     pub fn reset(&mut self, psn_start: u32) {
         debug_assert_eq!(self.una, self.next);
+        debug_assert_eq!(
+            (self.in_flight, self.lost_len, self.arrived_len),
+            (0, 0, 0),
+            "it is empty"
+        );
         (self.una, self.next) = (psn_start, psn_start);
         self.newest_acked = Time(0);
         for p in &mut self.paths {
@@ -255,6 +288,7 @@ impl Scoreboard {
     }
     /// The peer has said that every PSN before `cum` has arrived.
     pub fn note_arrived_to(&mut self, cum: u32) {
+        debug_assert!(!psn::before(self.next, cum), "what was never sent has not arrived");
         if psn::before(self.arrived_to(), cum) {
             self.arrived_to = cum;
         }
@@ -303,21 +337,28 @@ impl Scoreboard {
     }
 
     /// Takes the next PSN for `entry`, which is in no list until it is marked sent.
+    #[inline(always)]
     pub fn append(&mut self, entry: Entry) -> u32 {
         if self.span() as usize == self.ring.len() {
             self.grow();
         }
         let p = self.next;
         let i = self.index(p);
-        self.ring[usize::from(i)] = entry;
+        // The rest is written when it leaves, before anybody reads it.
+        let Entry { kind, state, path, again, len, wr, off, .. } = entry;
+        let e = &mut self.ring[usize::from(i)];
+        (e.kind, e.state, e.path, e.again) = (kind, state, path, again);
+        (e.len, e.wr, e.off) = (len, wr, off);
         self.next = p.wrapping_add(1);
         p
     }
 
     /// `p` has left (again): it becomes the newest of the order list and of its path.
+    #[inline(always)]
     pub fn mark_sent(&mut self, p: u32, path: u8, tx_num: u64, now: Time, wire_bytes: u32) {
         let i = self.index(p);
         let e = &mut self.ring[usize::from(i)];
+        debug_assert!(e.state != SentState::InFlight, "PSN {p} flies once at a time");
         e.state = SentState::InFlight;
         e.path = path;
         e.tx_num = tx_num;
@@ -325,28 +366,43 @@ impl Scoreboard {
         e.wire_bytes = wire_bytes;
         self.in_flight += 1;
         self.in_flight_bytes += u64::from(wire_bytes);
-        self.order = self.order_push(self.order, i);
-        let list = self.paths[usize::from(path)].list;
-        self.paths[usize::from(path)].list = self.path_push(list, i);
+        debug_assert!(self.span() > 0 && p.wrapping_sub(self.una) < self.span(), "PSN {p} has one");
+        order_push(&mut self.ring, &mut self.order, i);
+        path_push(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
     }
 
-    /// Takes `p` out of flight without judging it.
-    fn unlink_in_flight(&mut self, p: u32) {
-        let i = self.index(p);
-        let path = usize::from(self.ring[usize::from(i)].path);
-        self.order = self.order_remove(self.order, i);
-        let list = self.paths[path].list;
-        self.paths[path].list = self.path_remove(list, i);
+    /// Takes entry `i` out of flight without judging it.
+    #[inline(always)]
+    fn unlink_in_flight(&mut self, i: u16) {
+        let Entry { path, wire_bytes, .. } = self.ring[usize::from(i)];
+        order_remove(&mut self.ring, &mut self.order, i);
+        path_remove(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
         self.in_flight -= 1;
-        self.in_flight_bytes -= u64::from(self.ring[usize::from(i)].wire_bytes);
+        self.in_flight_bytes -= u64::from(wire_bytes);
+    }
+
+    /// Whether the lists are empty where nothing is counted in them, and nothing is counted twice.
+    #[inline(always)]
+    fn lists_check(&self) {
+        debug_assert!(
+            (self.in_flight == 0) == (self.order.head == NIL)
+                && (self.lost_len == 0) == (self.lost.head == NIL)
+                && (self.in_flight > 0 || self.in_flight_bytes == 0)
+                && self.in_flight + self.lost_len + self.arrived_len <= self.span(),
+            "sums and lists: {self:?}"
+        );
     }
 
     /// `p`, in flight, is declared lost: it waits in the lost list.
     pub fn mark_lost(&mut self, p: u32) {
-        self.unlink_in_flight(p);
         let i = self.index(p);
+        debug_assert_eq!(self.ring[usize::from(i)].state, SentState::InFlight, "PSN {p}");
+        self.unlink_in_flight(i);
+        if planted!(LostInFlight) {
+            self.in_flight_bytes += u64::from(self.ring[usize::from(i)].wire_bytes);
+        }
         self.ring[usize::from(i)].state = SentState::Lost;
-        self.lost = self.order_push(self.lost, i);
+        order_push(&mut self.ring, &mut self.lost, i);
         self.lost_len += 1;
     }
 
@@ -356,9 +412,11 @@ impl Scoreboard {
             return None;
         }
         let i = self.lost.head;
-        self.lost = self.order_remove(self.lost, i);
+        order_remove(&mut self.ring, &mut self.lost, i);
         self.lost_len -= 1;
+        self.lists_check();
         let e = &mut self.ring[usize::from(i)];
+        debug_assert_eq!(e.state, SentState::Lost, "what waits to be sent again is lost");
         e.again = e.again.saturating_add(1);
         Some(self.psn_of(i))
     }
@@ -368,35 +426,38 @@ impl Scoreboard {
         (self.lost.head != NIL).then(|| self.psn_of(self.lost.head))
     }
 
-    /// `p` is acknowledged. Returns its entry as it was, or `None` if it already was.
-    pub fn mark_acked(&mut self, p: u32) -> Option<Entry> {
+    /// `p` is acknowledged. Returns what it was, or `None` if it already was acknowledged.
+    #[inline(always)]
+    pub fn mark_acked(&mut self, p: u32) -> Option<Settled> {
         self.settle(p, SentState::Acked)
     }
 
-    /// `p` has arrived, and its verdict is not known. Returns its entry as it was, or `None` if all
-    /// that was known.
+    /// `p` has arrived, its verdict is not known. Returns what it was, or `None` if that much was
+    /// known.
     #[inline(never)]
-    pub fn mark_arrived(&mut self, p: u32) -> Option<Entry> {
+    pub fn mark_arrived(&mut self, p: u32) -> Option<Settled> {
         self.settle(p, SentState::Arrived)
     }
 
     #[inline(always)]
-    fn settle(&mut self, p: u32, to: SentState) -> Option<Entry> {
+    fn settle(&mut self, p: u32, to: SentState) -> Option<Settled> {
         let i = self.index(p);
-        let was = self.ring[usize::from(i)];
+        let Entry { kind, state, path, again, wr, wire_bytes, sent, .. } =
+            self.ring[usize::from(i)];
+        let was = Settled { kind, state, path, again, wr, wire_bytes, sent };
         match was.state {
             SentState::Acked => return None,
             SentState::Arrived if to == SentState::Arrived => return None,
             SentState::Arrived => self.arrived_len -= 1,
             SentState::InFlight => {
-                self.unlink_in_flight(p);
+                self.unlink_in_flight(i);
                 // Sent once, it arrived as sent; sent again, only its echo tells which one did.
                 if was.again == 0 {
                     self.note_arrival(was.path, was.sent);
                 }
             }
             SentState::Lost => {
-                self.lost = self.order_remove(self.lost, i);
+                order_remove(&mut self.ring, &mut self.lost, i);
                 self.lost_len -= 1;
             }
         }
@@ -418,7 +479,7 @@ impl Scoreboard {
             let e = &mut self.ring[usize::from(i)];
             if e.state == SentState::Arrived {
                 e.state = SentState::Lost;
-                self.lost = self.order_push(self.lost, i);
+                order_push(&mut self.ring, &mut self.lost, i);
                 self.lost_len += 1;
             }
         }
@@ -449,6 +510,7 @@ impl Scoreboard {
         (self.in_flight, self.in_flight_bytes, self.lost_len) = (0, 0, 0);
         self.arrived_len = 0;
         self.una = self.next;
+        self.lists_check();
         bytes
     }
 
@@ -457,6 +519,7 @@ impl Scoreboard {
         while self.una != self.next && self.get(self.una).state == SentState::Acked {
             self.una = self.una.wrapping_add(1);
         }
+        self.lists_check();
     }
 
     /// The oldest transmission in flight.
@@ -514,6 +577,7 @@ impl Scoreboard {
         assert_eq!((self.in_flight, self.in_flight_bytes), (packets, bytes), "bytes in flight");
     }
 
+    #[cold]
     fn grow(&mut self) {
         let old_mask = self.ring.len() as u32 - 1;
         let mut ring = vec![Entry::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];
@@ -541,53 +605,55 @@ impl Scoreboard {
         }
         self.ring = ring;
     }
+}
 
-    fn order_push(&mut self, mut l: List, i: u16) -> List {
-        self.ring[usize::from(i)].prev = l.tail;
-        self.ring[usize::from(i)].next = NIL;
-        match l.tail {
-            NIL => l.head = i,
-            t => self.ring[usize::from(t)].next = i,
-        }
-        l.tail = i;
-        l
+/// Entry `i` joins a list of the order, or of the lost, at its end.
+#[inline]
+fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    let e = &mut ring[usize::from(i)];
+    (e.prev, e.next) = (l.tail, NIL);
+    match core::mem::replace(&mut l.tail, i) {
+        NIL => l.head = i,
+        t => ring[usize::from(t)].next = i,
     }
+}
 
-    fn order_remove(&mut self, mut l: List, i: u16) -> List {
-        let Entry { prev, next, .. } = self.ring[usize::from(i)];
-        match prev {
-            NIL => l.head = next,
-            p => self.ring[usize::from(p)].next = next,
-        }
-        match next {
-            NIL => l.tail = prev,
-            n => self.ring[usize::from(n)].prev = prev,
-        }
-        l
+/// Entry `i` leaves such a list.
+#[inline]
+fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
+    let Entry { prev, next, .. } = ring[usize::from(i)];
+    match prev {
+        NIL => l.head = next,
+        p => ring[usize::from(p)].next = next,
     }
-
-    fn path_push(&mut self, mut l: List, i: u16) -> List {
-        self.ring[usize::from(i)].path_prev = l.tail;
-        self.ring[usize::from(i)].path_next = NIL;
-        match l.tail {
-            NIL => l.head = i,
-            t => self.ring[usize::from(t)].path_next = i,
-        }
-        l.tail = i;
-        l
+    match next {
+        NIL => l.tail = prev,
+        n => ring[usize::from(n)].prev = prev,
     }
+}
 
-    fn path_remove(&mut self, mut l: List, i: u16) -> List {
-        let Entry { path_prev, path_next, .. } = self.ring[usize::from(i)];
-        match path_prev {
-            NIL => l.head = path_next,
-            p => self.ring[usize::from(p)].path_next = path_next,
-        }
-        match path_next {
-            NIL => l.tail = path_prev,
-            n => self.ring[usize::from(n)].path_prev = path_prev,
-        }
-        l
+/// Entry `i` joins the list of a path at its end.
+#[inline]
+fn path_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    let e = &mut ring[usize::from(i)];
+    (e.path_prev, e.path_next) = (l.tail, NIL);
+    match core::mem::replace(&mut l.tail, i) {
+        NIL => l.head = i,
+        t => ring[usize::from(t)].path_next = i,
+    }
+}
+
+/// Entry `i` leaves the list of its path.
+#[inline]
+fn path_remove(ring: &mut [Entry], l: &mut List, i: u16) {
+    let Entry { path_prev, path_next, .. } = ring[usize::from(i)];
+    match path_prev {
+        NIL => l.head = path_next,
+        p => ring[usize::from(p)].path_next = path_next,
+    }
+    match path_next {
+        NIL => l.tail = path_prev,
+        n => ring[usize::from(n)].path_prev = path_prev,
     }
 }
 

@@ -85,6 +85,7 @@ impl RxWindow {
         if !psn::before(p, self.top) {
             self.top = p.wrapping_add(1);
         }
+        debug_assert!(!psn::before(self.top, self.cum) || cfg!(planted_bugs), "edges in order");
         if p != self.cum {
             let i = p & (self.size() - 1);
             self.bits[(i / 64) as usize] |= 1 << (i % 64);
@@ -98,6 +99,7 @@ impl RxWindow {
             }
             self.cum = self.cum.wrapping_add(1);
         }
+        debug_assert!(self.top.wrapping_sub(self.cum) <= self.size(), "the window holds what came");
     }
 
     /// The 64 bits from `base` on: 1 = arrived. PSNs below `cum` read as arrived.

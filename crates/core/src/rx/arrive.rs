@@ -49,7 +49,7 @@ impl<O: Observer> Lane<'_, O> {
         let there = Time(arrived.0.saturating_sub(back.0));
         self.way.last_heard = self.now;
         self.way.paths.ack_echoed(there, h.ack_echo);
-        if self.win.loss.stalled {
+        if self.win.loss.is_stalled() {
             self.resume();
         }
         if self.granting() {

@@ -1,7 +1,7 @@
 //! A reliable packet is judged once: new to the window, then by the queue pair it is for.
 
 use crate::api::{
-    AhId, Completion, CompletionKind, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
+    AhId, Completion, CompletionKind, CqId, Placement, QpType, Qpn, RecvHandle, Rx, Status, Target,
 };
 use crate::counters::DropReason;
 use crate::events::{Event, Observer};
@@ -89,6 +89,7 @@ impl<O: Observer> Lane<'_, O> {
         Ok(judged.rx)
     }
 
+    #[inline]
     fn judge(&mut self, packet: &Packet<'_>) -> Judgment {
         let len = packet.payload_len;
         match packet.body {
@@ -121,6 +122,7 @@ impl<O: Observer> Lane<'_, O> {
         Ok(qp)
     }
 
+    #[inline]
     fn judge_send(&mut self, msg: &Message, imm: Option<u32>, len: u16) -> Judgment {
         let qp = match self.qp_for(msg, QpType::Srd) {
             Ok(qp) => qp,
@@ -137,7 +139,8 @@ impl<O: Observer> Lane<'_, O> {
             return Judgment::refuse(Verdict::BadLength);
         }
         qp.rq.pop();
-        self.recv_complete(msg, index, recv.wr_id, imm, u32::from(len));
+        let cq = qp.init.recv_cq;
+        self.recv_complete(msg, cq, index, recv.wr_id, imm, u32::from(len));
         let index = index ^ u32::from(planted!(ReceiveNeighbour));
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         Judgment::accept(Rx::Place(Placement { target, offset: 0, len: u32::from(len) }))
@@ -156,16 +159,19 @@ impl<O: Observer> Lane<'_, O> {
             _ => return Err(DropReason::UdUndeliverable),
         }
         let (index, recv) = qp.rq.pop().expect("there is a front");
-        self.recv_complete(msg, index, recv.wr_id, imm, len + GRH_BYTES);
+        let cq = qp.init.recv_cq;
+        self.recv_complete(msg, cq, index, recv.wr_id, imm, len + GRH_BYTES);
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         let offset = if planted!(DatagramAtStart) { 0 } else { u64::from(GRH_BYTES) };
         Ok(Rx::Place(Placement { target, offset, len }))
     }
 
     /// Completes a consumed receive of a send or a datagram.
+    #[inline(always)]
     fn recv_complete(
         &mut self,
         msg: &Message,
+        cq: CqId,
         index: u32,
         wr_id: u64,
         imm: Option<u32>,
@@ -175,13 +181,15 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.recv_bytes += u64::from(byte_len);
         let qpn = Qpn(msg.dst_qpn);
         let kind = CompletionKind::Recv(RecvHandle { qp: qpn, index });
-        self.recv_completion_push(msg, kind, wr_id, imm, byte_len);
+        self.recv_completion_push(msg, cq, kind, wr_id, imm, byte_len);
     }
 
     /// Puts a receive-side completion into its queue; the slot was reserved before.
+    #[inline(always)]
     pub(crate) fn recv_completion_push(
         &mut self,
         msg: &Message,
+        cq: CqId,
         kind: CompletionKind,
         wr_id: u64,
         imm: Option<u32>,
@@ -190,8 +198,7 @@ impl<O: Observer> Lane<'_, O> {
         let qpn = Qpn(msg.dst_qpn);
         let src_ah = self.peer_ah();
         let src_ip = self.peer.endpoint.ip;
-        let Some(qp) = self.objects.qps.get(qpn) else { return };
-        let Some(cq) = self.objects.cqs.get_mut(qp.init.recv_cq) else { return };
+        let Some(cq) = self.objects.cqs.get_mut(cq) else { return };
         cq.push(Completion {
             wr_id,
             status: Status::Ok,
@@ -206,6 +213,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
+    #[inline(always)]
     pub(crate) fn peer_ah(&mut self) -> AhId {
         let generation = self.objects.ahs.generation();
         if self.peer.peer_ah.0 != generation {

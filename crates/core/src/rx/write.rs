@@ -135,8 +135,9 @@ impl<O: Observer> Lane<'_, O> {
     fn imm_deliver(&mut self, msg: &Message, byte_len: u32, imm: u32) -> bool {
         let qpn = Qpn(msg.dst_qpn);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        let recv_cq = qp.init.recv_cq;
         let (kind, wr_id) = if qp.init.unsolicited_write_recv {
-            let Some(cq) = self.objects.cqs.get_mut(qp.init.recv_cq) else { return false };
+            let Some(cq) = self.objects.cqs.get_mut(recv_cq) else { return false };
             if !planted!(UnsolicitedUnreserved) && !cq.reserve() {
                 self.shared.counters.rnr_events += 1;
                 return false;
@@ -150,7 +151,7 @@ impl<O: Observer> Lane<'_, O> {
             (CompletionKind::RecvRdmaImm(RecvHandle { qp: qpn, index }), recv.wr_id)
         };
         self.shared.counters.recv_wrs += 1;
-        self.recv_completion_push(msg, kind, wr_id, Some(imm), byte_len);
+        self.recv_completion_push(msg, recv_cq, kind, wr_id, Some(imm), byte_len);
         true
     }
 }

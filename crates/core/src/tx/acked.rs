@@ -8,7 +8,7 @@ use crate::lane::{Arrival, Lane};
 use crate::limits::WINDOW_MAX;
 use crate::path::Sample;
 use crate::peer::given_up::Blame;
-use crate::peer::scoreboard::{Entry, Kind, SentState, within};
+use crate::peer::scoreboard::{Kind, SentState, Settled, within};
 use crate::psn;
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
@@ -33,7 +33,7 @@ impl<O: Observer> Lane<'_, O> {
     /// An acknowledgment came.
     pub(crate) fn ack_received(
         &mut self,
-        arrival: &Arrival,
+        arrival: Arrival,
         ack: &AckBlock,
     ) -> Result<(), DropReason> {
         let (una, next) = (self.win.board.una(), self.win.board.next());
@@ -84,6 +84,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.ack_steps += steps;
         // Completions may have ended the context's work, never the context itself.
         self.win.board.advance();
+        debug_assert!(!psn::before(self.win.board.una(), una), "the lower edge never goes back");
         if self.win.board.arrived_len() > 0 {
             self.win.board.note_arrived_to(ack.cum);
             let progress = self.win.board.una() != una;
@@ -102,7 +103,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
-    fn echo_received(&mut self, arrival: &Arrival, e: &Echo) {
+    fn echo_received(&mut self, arrival: Arrival, e: &Echo) {
         let next = self.peer.tx_num_next;
         let age = self.now.since_wire(e.timestamp);
         // What names no transmission of this context is invented, and paths and round trips are
@@ -130,7 +131,7 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         self.win.loss.echoed(self.now);
-        let (waited, back) = (arrival.meta.waited, arrival.back);
+        let (waited, back) = (arrival.waited, arrival.back);
         // No way back is longer than the round trip: a clock has leapt.
         let leapt = back > age;
         let known = self.shared.cfg.guards.has(Guard::WayBack) && !leapt;
@@ -185,12 +186,12 @@ impl<O: Observer> Lane<'_, O> {
             self.psn_arrived(p, &was, tally);
         }
         self.shared.observer.event(self.now, Event::Acked { ctx: self.ci.0, psn: p });
-        self.entry_resolved(&was, verdict);
+        self.entry_resolved(p, &was, verdict);
     }
 
     /// `p` has arrived, of which that was not known.
     #[inline(always)]
-    fn psn_arrived(&mut self, p: u32, was: &Entry, tally: &mut Tally) {
+    fn psn_arrived(&mut self, p: u32, was: &Settled, tally: &mut Tally) {
         tally.psns += 1;
         // Late or not, as large as that it has passed.
         let awake = self.shared.sizes.awake > 0;
@@ -211,7 +212,8 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// What a PSN carried has been judged by the peer.
-    fn entry_resolved(&mut self, was: &Entry, verdict: Verdict) {
+    #[inline]
+    fn entry_resolved(&mut self, p: u32, was: &Settled, verdict: Verdict) {
         match was.kind {
             Kind::Tombstone => {}
             Kind::Cancel => {
@@ -219,7 +221,7 @@ impl<O: Observer> Lane<'_, O> {
                 self.ready_push();
             }
             Kind::RecallSend | Kind::RecallWrite | Kind::RecallResp => {
-                self.recall_resolved(was, verdict);
+                self.recall_resolved(p, verdict);
             }
             Kind::ReadResp | Kind::ReadError => self.job_segment_done(was.wr, Some(verdict)),
             Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
@@ -264,6 +266,7 @@ impl<O: Observer> Lane<'_, O> {
         };
         self.shared.observer.event(self.now, event);
         self.loss_detect();
+        self.inflight_check();
         self.inflight_freed();
         self.ready_push();
         self.path_changes();

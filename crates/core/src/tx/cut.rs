@@ -4,6 +4,7 @@ use crate::api::{Opcode, Status, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::limits::{RETRANSMITS_DOUBTED_MAX, RETRANSMITS_MAX};
+use crate::objects::Objects;
 use crate::objects::qp::QpState;
 use crate::objects::wr::WrState;
 use crate::peer::scoreboard::{Entry, Kind};
@@ -26,6 +27,7 @@ fn body_bytes_of(op: Opcode) -> usize {
 
 impl<O: Observer> Lane<'_, O> {
     /// Gives the next piece of work a PSN. `None`: nothing can be cut now.
+    #[inline]
     pub(crate) fn cut_next(&mut self) -> Option<u32> {
         let window = u32::from(self.peer.limits.window);
         if self.win.board.span() >= window + u32::from(planted!(WindowOneMore)) {
@@ -34,25 +36,25 @@ impl<O: Observer> Lane<'_, O> {
         if let Some(msg_id) = self.win.cancels.pop_front() {
             return Some(self.win.board.append(Entry::new(Kind::Cancel, 0, msg_id, 0)));
         }
-        let served_first = self.win.job_cursor & 1 == 0;
         if !self.win.recuts.is_empty()
             && let Some(p) = self.recut_cut()
         {
             return Some(p);
         }
         // Reads being served and own requests take turns.
-        if served_first {
-            self.job_cut().or_else(|| self.flow_cut())
-        } else {
-            self.flow_cut().or_else(|| self.job_cut())
+        let (serves, first) = (!self.win.jobs.is_empty(), self.win.job_cursor & 1 == 0);
+        if serves
+            && first
+            && let Some(p) = self.job_cut()
+        {
+            return Some(p);
         }
+        let cut = self.flow_cut();
+        if cut.is_none() && serves && !first { self.job_cut() } else { cut }
     }
 
     /// The next segment of a region being served, jobs in turn.
     fn job_cut(&mut self) -> Option<u32> {
-        if self.win.jobs.is_empty() {
-            return None;
-        }
         let mtu = u32::from(self.mtu_of());
         let n = self.win.jobs.len();
         let at = (0..n)
@@ -68,6 +70,7 @@ impl<O: Observer> Lane<'_, O> {
             let len = mtu.min(job.len - job.cut);
             let entry = Entry::new(Kind::ReadResp, job.id, job.cut, len as u16);
             job.cut += len;
+            debug_assert!(len > 0 && job.cut <= job.len, "{job:?}");
             self.win.unsent_bytes -= u64::from(len);
             self.shared.counters.rdma_read_resp_bytes += u64::from(len);
             entry
@@ -76,6 +79,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The next segment of an own request, queue pairs in turn.
+    #[inline(always)]
     fn flow_cut(&mut self) -> Option<u32> {
         let (mut tried, mut turned) = (0, None);
         loop {
@@ -87,11 +91,7 @@ impl<O: Observer> Lane<'_, O> {
             let at = self.win.flow_cursor % n;
             let wi = self.win.flows[at].queue.front().expect("an empty flow is removed at once");
             match self.admit(wi) {
-                Admit::Yes => {
-                    let p = self.segment_cut(wi);
-                    self.flow_advance(at, wi);
-                    return Some(p);
-                }
+                Admit::Yes => return Some(self.segment_cut(at, wi)),
                 // It needs a credit since its packet has become several, and what holds that may
                 // wait behind it.
                 Admit::Later
@@ -123,12 +123,9 @@ impl<O: Observer> Lane<'_, O> {
         true
     }
 
-    /// After a segment of `wi` was cut: drop the request from its queue when all is cut, and let
-    /// the next flow have its turn.
-    fn flow_advance(&mut self, at: usize, wi: WrHandle) {
-        if self.objects.wrs.get(wi).state != WrState::Queued {
-            self.flow_pop(at);
-        }
+    /// After a segment was cut: the next flow has its turn.
+    #[inline]
+    fn flow_advance(&mut self) {
         let sprayed = self.shared.cfg.burst_packets == 1;
         self.win.flow_turn += 1;
         // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
@@ -142,11 +139,18 @@ impl<O: Observer> Lane<'_, O> {
     #[inline]
     pub(crate) fn flow_pop(&mut self, at: usize) {
         self.win.flows[at].queue.pop_front(&mut self.objects.wrs);
+        self.flow_end(at);
+    }
+
+    /// Flow `at` goes if it is empty.
+    #[inline(always)]
+    fn flow_end(&mut self, at: usize) {
         if self.win.flows[at].queue.is_empty() {
             self.win.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at });
         }
     }
 
+    #[inline(always)]
     fn admit(&mut self, wi: WrHandle) -> Admit {
         let w = self.objects.wrs.get(wi);
         let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
@@ -193,19 +197,23 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Something of `wi` leaves: from now on its queue pair is not drained before it ends.
     pub(crate) fn wr_started(&mut self, wi: WrHandle) {
-        let w = self.objects.wrs.get_mut(wi);
-        if !core::mem::replace(&mut w.started, true)
-            && let Some(qp) = self.objects.qps.get_mut(w.qp)
-        {
-            qp.sq_started += 1;
+        let Objects { wrs, qps, .. } = &mut *self.objects;
+        let w = wrs.get_mut(wi);
+        if !w.started {
+            w.start(qps);
         }
     }
 
-    /// Gives the next bytes of request `wi` a PSN.
-    fn segment_cut(&mut self, wi: WrHandle) -> u32 {
-        self.wr_started(wi);
+    /// Gives the next bytes of request `wi`, the first of flow `at`, a PSN.
+    #[inline(always)]
+    fn segment_cut(&mut self, at: usize, wi: WrHandle) -> u32 {
         let mtu = u32::from(self.mtu_of());
-        let w = self.objects.wrs.get_mut(wi);
+        let Objects { wrs, qps, .. } = &mut *self.objects;
+        let w = wrs.get_mut(wi);
+        if !w.started {
+            w.start(qps);
+        }
+        debug_assert!(w.state == WrState::Queued && w.ctx == self.ci, "of this peer, not cut yet");
         w.open += 1;
         let entry = match w.wr.op {
             Opcode::Read => {
@@ -231,13 +239,24 @@ impl<O: Observer> Lane<'_, O> {
                 let kind = if write { Kind::Write } else { Kind::Send };
                 let entry = Entry::new(kind, wi.0, w.cut, len as u16);
                 w.cut += len;
+                debug_assert!(w.cut <= w.wr.len, "more was cut than there is");
                 if w.cut == w.wr.len {
                     w.state = WrState::Sent;
                 }
-                self.win.unsent_bytes -= u64::from(len);
+                let leaks = planted!(UnsentLeaks) && w.state == WrState::Queued;
+                self.win.unsent_bytes -= if leaks { 0 } else { u64::from(len) };
                 entry
             }
         };
+        if w.state != WrState::Queued {
+            self.win.flows[at].queue.pop_known(w);
+            self.flow_end(at);
+        }
+        self.flow_advance();
+        debug_assert!(
+            self.win.board.span() < u32::from(self.peer.limits.window) || cfg!(planted_bugs),
+            "the peer's window has room"
+        );
         self.win.board.append(entry)
     }
 

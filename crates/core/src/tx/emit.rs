@@ -21,8 +21,7 @@ impl<O: Observer> Lane<'_, O> {
         out: &mut Out<'_, impl TxSink>,
     ) -> u32 {
         let entry = *self.win.board.get(p);
-        let body = self.body_of(&entry);
-        let payload = self.payload_of(&entry);
+        let (body, payload) = (self.body_of(&entry), self.payload_of(&entry));
         let len = if entry.kind.recalled().is_some() { 0 } else { entry.len };
         let tx_num = self.peer.tx_num_take();
         let plain_len = self.peer.limits.head_bytes() + body.encoded_len() + usize::from(len);
@@ -54,13 +53,22 @@ impl<O: Observer> Lane<'_, O> {
             retransmit: entry.again > 0,
         };
         self.shared.observer.event(self.now, psn_event);
-        let ack = with_ack.then_some(&self.shared.rx.scratch);
-        let packet = Packet { header, ack, body, payload_len: len };
-        let dst = self.peer.endpoint;
-        out.push(&Transmit { dst, path, packet, payload, padded_len: 0 });
+        out.push(&Transmit {
+            dst: self.peer.endpoint,
+            path,
+            packet: Packet {
+                header,
+                ack: with_ack.then_some(&self.shared.rx.scratch),
+                body,
+                payload_len: len,
+            },
+            payload,
+            padded_len: 0,
+        });
         if with_ack {
             self.ack_left(path, tx_num, None);
         }
+        self.inflight_check();
         plain_len as u32
     }
 
@@ -113,7 +121,8 @@ impl<O: Observer> Lane<'_, O> {
         Message { src_qpn: w.qp.0, dst_qpn: w.wr.dst_qpn.0, qkey: w.wr.qkey, msg_id: w.msg_id }
     }
 
-    fn body_of(&mut self, e: &Entry) -> Body {
+    #[inline(always)]
+    fn body_of(&self, e: &Entry) -> Body {
         match e.kind {
             Kind::Send => {
                 let (msg, w) =
@@ -164,7 +173,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    fn payload_of(&mut self, e: &Entry) -> Option<Payload> {
+    #[inline]
+    fn payload_of(&self, e: &Entry) -> Option<Payload> {
         if e.len == 0 {
             return None;
         }

@@ -9,9 +9,8 @@ use crate::peer::given_up::{Blame, GivenUp};
 use crate::peer::scoreboard::{Entry, SentState};
 use crate::time::{Span, Time};
 use crate::tuning::{
-    ALIVE_RTTS, ASK_SOON, ASKS_MAX, DOUBLING_EACH, DOUBLINGS_MAX, HEDGE_COST, HEDGED_MAX,
-    HEDGES_MAX, PATIENCE, STALL_DOUBLINGS_KEPT, STALL_DOUBLINGS_MAX, STALL_PROBE_SOON,
-    STALL_PROBES_QUICK, UNREAD_LOOK,
+    ALIVE_RTTS, ASK_SOON, ASKS_MAX, DOUBLING_EACH, DOUBLINGS_MAX, HEDGED_MAX, HEDGES_MAX, PATIENCE,
+    STALL_DOUBLINGS_KEPT, STALL_DOUBLINGS_MAX, STALL_PROBE_SOON, STALL_PROBES_QUICK, UNREAD_LOOK,
 };
 
 /// What the silence of a peer has come to.
@@ -79,6 +78,7 @@ impl<O: Observer> Lane<'_, O> {
             .observer
             .event(self.now, Event::Lost { ctx: self.ci.0, psn: p, path: e.path, rule });
         self.mtu_lost(&e);
+        self.inflight_check();
         self.ready_push();
     }
 
@@ -101,7 +101,7 @@ impl<O: Observer> Lane<'_, O> {
     /// When the peer is asked for verdicts that it has not told.
     fn ask_deadline(&self) -> Time {
         let asks = self.win.board.arrived_len() > 0 && !planted!(ArrivedUnasked);
-        if asks { self.win.loss.ask_at } else { Time::NEVER }
+        if asks { self.win.loss.ask_at() } else { Time::NEVER }
     }
 
     /// When the loss timer fires.
@@ -110,9 +110,9 @@ impl<O: Observer> Lane<'_, O> {
             return Time::NEVER;
         }
         let silent_at = self.silence_deadline();
-        if self.win.loss.stalled {
+        if self.win.loss.is_stalled() {
             let watched = silent_at != Time::NEVER;
-            return if watched { self.win.loss.probe_at.min(silent_at) } else { Time::NEVER };
+            return if watched { self.win.loss.probe_at().min(silent_at) } else { Time::NEVER };
         }
         let ask_at = self.ask_deadline();
         let Some(oldest) = self.win.board.oldest() else {
@@ -121,7 +121,7 @@ impl<O: Observer> Lane<'_, O> {
             }
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
-            let quiet = self.peer.last_heard.max(self.win.loss.last_sent);
+            let quiet = self.peer.last_heard.max(self.win.loss.last_sent());
             let alive = quiet
                 + self.patience(
                     self.way.paths.srtt().scale(ALIVE_RTTS, 1).max(self.shared.cfg.loss.rto_max),
@@ -130,9 +130,9 @@ impl<O: Observer> Lane<'_, O> {
             return watched.min(ask_at);
         };
         let e = self.win.board.get(oldest);
-        let since = e.sent.max(self.win.loss.resumed_at);
+        let since = self.win.loss.waits_since(e.sent);
         let timeout = self.timeout_of(e);
-        let given_up = self.waited_until(since, self.win.loss.echoed_at, timeout);
+        let given_up = self.waited_until(since, self.win.loss.echoed_at(), timeout);
         let first = given_up.min(self.tail_deadline());
         first.min(silent_at).min(self.overtaken_at()).min(ask_at)
     }
@@ -154,17 +154,17 @@ impl<O: Observer> Lane<'_, O> {
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
     /// long as that stays rare.
     fn tail_deadline(&self) -> Time {
-        let probes = self.win.loss.tail_probes;
+        let probes = self.win.loss.tail_probes();
         let guards = self.shared.cfg.guards;
         let hedged = guards.has(Guard::Hedge)
             && self.win.board.in_flight() <= HEDGED_MAX
-            && self.win.loss.hedge_credit >= HEDGE_COST;
+            && self.win.loss.can_hedge();
         let wait = match hedged {
             true if probes < HEDGES_MAX => self.way.paths.hedge_delay().scale(1 << probes, 1),
             false if probes == 0 && guards.has(Guard::TailProbe) => self.way.paths.tlp_delay(),
             _ => return Time::NEVER,
         };
-        self.win.loss.last_sent + self.patience(wait)
+        self.win.loss.last_sent() + self.patience(wait)
     }
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
@@ -197,14 +197,14 @@ impl<O: Observer> Lane<'_, O> {
             return self.peer.last_heard.max(self.peer.outstanding_since) + after;
         }
         if self.win.keeps() && !planted!(DeadKept) {
-            return self.peer.last_heard.max(self.win.loss.watched_from) + after;
+            return self.win.loss.silent_since(self.peer.last_heard) + after;
         }
         Time::NEVER
     }
 
     /// Whether nothing was heard of the peer for so long that it counts as gone.
     pub(crate) fn is_silent(&self) -> bool {
-        let since = self.peer.last_heard.max(self.win.loss.watched_from);
+        let since = self.win.loss.silent_since(self.peer.last_heard);
         since + self.shared.cfg.loss.unresponsive_after <= self.seen()
     }
 
@@ -220,13 +220,13 @@ impl<O: Observer> Lane<'_, O> {
             return if work { Silence::WorkEnds } else { Silence::PeerGone };
         }
         let heard = self.peer.last_heard;
-        if self.win.loss.stalled {
+        if self.win.loss.is_stalled() {
             self.stall_probe();
         } else if self.ask_deadline() <= seen {
             self.verdicts_ask();
         } else if self.win.board.oldest().is_none() {
             // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
-            self.win.loss.last_sent = self.now;
+            self.win.loss.probed(self.now);
             self.probe_push();
         } else if self.overtaken_lose() {
             // The timer is set anew.
@@ -261,24 +261,20 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         let half = ASK_SOON.of_span(self.way.paths.srtt());
-        let loss = &mut self.win.loss;
-        loss.ask_round = 0;
-        if first {
-            loss.asked_at = self.now;
-        }
-        let soon = loss.asked_at + half;
+        self.win.loss.asks_begin(self.now, first);
+        let soon = self.win.loss.asked_at() + half;
         if progress && soon <= self.now {
             return self.verdicts_ask();
         }
         // Without progress a packet before them is missing: they wait for it, too.
         let later = self.now + self.ask_wait();
-        self.win.loss.ask_at = if progress { soon } else { later };
+        self.win.loss.ask_set(if progress { soon } else { later });
     }
 
     /// Until an answer should have come, ever longer.
     fn ask_wait(&mut self) -> Span {
         let wait = self.way.paths.tlp_delay();
-        let round = self.win.loss.ask_round.min(ASKS_MAX);
+        let round = self.win.loss.ask_round().min(ASKS_MAX);
         self.patience(wait.scale(1 << round, 1))
     }
 
@@ -287,34 +283,30 @@ impl<O: Observer> Lane<'_, O> {
     fn verdicts_ask(&mut self) {
         let wait = self.ask_wait();
         let heard = self.peer.last_heard;
-        let answers = self.win.loss.ask_round >= ASKS_MAX && heard > self.win.loss.asked_at;
+        let answers = self.win.loss.ask_round() >= ASKS_MAX && heard > self.win.loss.asked_at();
         if answers && self.win.board.get(self.win.board.una()).state == SentState::Arrived {
             let n = self.win.board.arrived_lose();
             self.shared.counters.timer_steps += u64::from(n);
             return self.ready_push();
         }
-        self.win.loss.ask_round = self.win.loss.ask_round.saturating_add(1);
-        (self.win.loss.asked_at, self.win.loss.ask_at) = (self.now, self.now + wait);
+        self.win.loss.asked(self.now, self.now + wait);
         self.probe_push();
     }
 
     /// Resends the oldest packet on another path without concluding anything about its loss.
     fn tail_probe(&mut self) {
+        let Some(p) = self.win.board.oldest() else { return };
         let hedged =
             self.shared.cfg.guards.has(Guard::Hedge) && self.win.board.in_flight() <= HEDGED_MAX;
-        self.win.loss.tail_probes = self.win.loss.tail_probes.saturating_add(1);
-        if hedged {
-            self.win.loss.hedge_credit = self.win.loss.hedge_credit.saturating_sub(HEDGE_COST);
-        }
-        let Some(p) = self.win.board.oldest() else { return };
+        self.win.loss.tail_probed(self.now, hedged);
         let e = *self.win.board.get(p);
         self.win.board.mark_lost(p);
         self.win.loss.remember(GivenUp::unblamed(p, &e));
-        self.win.loss.last_sent = self.now;
         self.shared.counters.tlp_pkts += 1;
         if !planted!(TailProbeLeaks) {
             self.way.paths.on_forgotten(e.wire_bytes);
         }
+        self.inflight_check();
         self.ready_push();
     }
 
@@ -323,7 +315,7 @@ impl<O: Observer> Lane<'_, O> {
         let mut any = false;
         while let Some(p) = self.win.board.oldest() {
             let e = *self.win.board.get(p);
-            let (since, answered) = (e.sent.max(self.win.loss.resumed_at), self.win.loss.echoed_at);
+            let (since, answered) = (self.win.loss.waits_since(e.sent), self.win.loss.echoed_at());
             let timeout = self.timeout_of(&e);
             if self.waited_until(since, answered, timeout) > self.seen() {
                 break;
@@ -344,9 +336,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
     fn stall(&mut self, since: Time) {
-        self.win.loss.stalled = true;
-        self.win.loss.probe_at = self.now;
-        self.win.loss.probe_round = 0;
+        self.win.loss.stall(self.now);
         // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
         // its room belongs to the other engines at this address, which may be well.
         let mut bytes = 0;
@@ -363,6 +353,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.stalls += 1;
         self.shared.counters.impaired_remote_conn_events += 1;
         self.way.paths.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
+        self.inflight_check();
         // Another engine at the address was heard since: then the paths are well.
         if self.way.last_heard < since {
             self.way.paths.freeze(self.now);
@@ -377,18 +368,15 @@ impl<O: Observer> Lane<'_, O> {
         let rto_max = self.shared.cfg.loss.rto_max;
         let srtt = self.way.paths.srtt().max(self.shared.cfg.loss.rto_min);
         let doublings =
-            self.win.loss.probe_round.saturating_sub(STALL_PROBES_QUICK).min(STALL_DOUBLINGS_MAX);
+            self.win.loss.probe_round().saturating_sub(STALL_PROBES_QUICK).min(STALL_DOUBLINGS_MAX);
         let wait = srtt.scale(1 << doublings, 1).min(rto_max);
-        self.win.loss.probe_round = self.win.loss.probe_round.saturating_add(1);
-        self.win.loss.probe_at = self.now + wait;
+        self.win.loss.stall_probed(self.now + wait);
         self.probe_push();
     }
 
     /// New work for a stalled peer: ask again soon.
     pub(crate) fn stall_probe_soon(&mut self) {
-        self.win.loss.probe_round =
-            self.win.loss.probe_round.min(STALL_DOUBLINGS_KEPT + STALL_PROBES_QUICK);
-        let soon = self.now + STALL_PROBE_SOON;
-        self.win.loss.probe_at = self.win.loss.probe_at.min(soon);
+        let kept = STALL_DOUBLINGS_KEPT + STALL_PROBES_QUICK;
+        self.win.loss.stall_probe_hasten(self.now + STALL_PROBE_SOON, kept);
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Out<'a, S> {
 }
 
 impl<S: TxSink> Out<'_, S> {
+    #[inline(always)]
     pub fn push(&mut self, t: &Transmit<'_>) {
         debug_assert!(self.left > 0);
         self.left -= 1;

@@ -30,7 +30,9 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The peer has told what became of a PSN that was taken back.
-    pub(crate) fn recall_resolved(&mut self, was: &Entry, verdict: Verdict) {
+    #[cold]
+    pub(crate) fn recall_resolved(&mut self, p: u32, verdict: Verdict) {
+        let was = *self.win.board.get(p);
         let kind = was.kind.recalled().unwrap_or(was.kind);
         if verdict != Verdict::NoRequest && !planted!(RecallUnheard) {
             // It had arrived as it was.

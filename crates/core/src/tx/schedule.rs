@@ -51,7 +51,7 @@ impl<O: Observer> Lane<'_, O> {
         self.peer.pace_at = Time::NEVER;
         let budget = u64::from(self.peer.rx_budget);
         let mtu = u64::from(self.mtu_of());
-        if self.win.loss.stalled || !self.win.has_to_send() {
+        if self.win.loss.is_stalled() || !self.win.has_to_send() {
             return Turn::Idle;
         }
         let held = |wi| {
@@ -127,6 +127,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// The next PSN to leave on `path`: lost ones first, then what can be cut newly.
+    #[inline(always)]
     fn psn_next(&mut self, path: u8, first: bool) -> Next {
         if let Some(p) = self.win.board.lost_front() {
             // The path was chosen for the first of the burst; a packet lost on this very path

@@ -232,8 +232,8 @@ impl Host {
         &self.memory.regions[&key.0].1
     }
 
-    pub fn region_remove(&mut self, now: Time, key: MrKey) {
-        self.engine.mr_deregister(now, key).unwrap();
+    pub fn region_remove(&mut self, key: MrKey) {
+        self.engine.mr_deregister(key).unwrap();
         self.memory.regions.remove(&key.0);
     }
 

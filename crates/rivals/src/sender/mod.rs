@@ -212,10 +212,6 @@ impl Sender {
     pub const fn srtt_ps(&self) -> Ps {
         self.rtt.srtt()
     }
-    /// Current retransmission timeout, including backoff.
-    pub fn rto_ps(&self, config: &TcpConfig) -> Ps {
-        self.rtt.rto(self.backoff, config)
-    }
     /// State of its congestion control.
     pub const fn state(&self) -> State {
         self.state
