@@ -56,8 +56,8 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
     );
     add(
         "slowdown: FCT over (bytes x 1.03 / line rate + 10 us), of flows that start in the \
-         measured window; resent/lost: packets sent again per packet that the network or a \
-         socket lost",
+         measured window; resent/lost: packets sent again per packet that the network or a socket \
+         lost",
         slowdown_rows(&cases),
     );
     add(
