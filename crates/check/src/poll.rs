@@ -74,6 +74,8 @@ impl Node {
         });
         // The peer is heard, but takes not even an empty packet.
         let deaf = most > u32::from(limits::RETRANSMITS_MAX);
+        // The peer is told that the context is gone.
+        led.disturbed |= deaf;
         led.require(quiet || deaf, Oracle::Verdict, || {
             format!("engine {id}: {peer:?} is not silent")
         });

@@ -13,7 +13,7 @@ fn contains(file: &std::path::Path, what: &[u8]) -> bool {
 #[test]
 fn a_program_has_planted_bugs_only_if_it_was_built_with_them() {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_srd-check"));
-    assert!(contains(program, b"SRD core in worlds"), "the search finds what is there");
+    assert!(contains(program, b"SRD core in simulated worlds"), "the search finds what is there");
     assert_eq!(contains(program, &mark()), cfg!(planted_bugs));
     let asked =
         std::process::Command::new(program).args(["--planted", "1", "--seeds", "1"]).output();

@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the issue's experiments.
-const EXPERIMENTS: [&str; 24] = [
+const EXPERIMENTS: [&str; 27] = [
     "fig2",
     "fig3",
     "fig4",
@@ -103,6 +103,9 @@ const EXPERIMENTS: [&str; 24] = [
     "copa-recovery",
     "copa-multi",
     "ordered",
+    "poisson",
+    "shipping",
+    "matrix",
 ];
 
 #[test]

@@ -29,7 +29,10 @@ fn both_ways(ip: &str, name: &str) {
         if len > 1 << 20 {
             let lost = put.stdout.lines().find(|l| l.starts_with("faults on purpose")).unwrap();
             assert!(!lost.contains(" 0 lost"), "{lost}");
-            assert!(put.stdout.contains("on 64 paths"), "{}", put.stdout);
+            let paths = put.stdout.split(" paths").next().and_then(|t| t.rsplit(' ').next());
+            let paths: u32 = paths.and_then(|n| n.parse().ok()).expect("how many paths");
+            // Paths that lose two packets in a row rest.
+            assert!((48..=64).contains(&paths), "{}", put.stdout);
         }
     }
     assert_eq!(s.names("in/a b"), ["ünïcode"]);
