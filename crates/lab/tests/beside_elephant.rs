@@ -51,7 +51,7 @@ fault = [ { kind = "core-loss", at_us = 0, prob = 0.01 } ]
 "#;
 
 /// A case, and what it may take at p99, p99.9 and p99.99, in us. A message and its acknowledgment
-/// take 53 us without disturbance; what was measured stands in docs/algorithms.md. The bounds leave
+/// take 53 us without disturbance; what was measured stands in docs/congestion.md. The bounds leave
 /// room for other draws, not for one message in a thousand behind a queue of 6 ms.
 const BOUNDS: [(&str, [u64; 3]); 5] = [
     ("idle", [60, 60, 60]),

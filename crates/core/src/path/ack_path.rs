@@ -61,6 +61,7 @@ impl AckPaths {
     }
 
     /// The path of the next one. `slack_ns`: how much longer than another a path may take.
+    /// Rule CC-09.
     pub(crate) fn choose(
         &mut self,
         set: &mut PathSet,

@@ -147,6 +147,7 @@ impl ActivePaths {
     }
 
     /// A peak that halves every [`HOST_HALF_LIFE`]: a busy host is late rarely, but then by much.
+    /// Rule CC-02.
     pub(crate) fn on_host_delay(&mut self, p: &Params, now: Time, ns: u64) {
         if !p.guards.has(Guard::HostDelay) {
             return;
@@ -250,6 +251,7 @@ impl ActivePaths {
         let srtt = self.srtt(p);
         if self.inflight == 0 && pause > srtt && !retransmit {
             self.meter.restart(now, bytes);
+            // Rule CC-24.
             if p.guards.has(Guard::Restart)
                 && pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0
             {
@@ -310,6 +312,7 @@ impl ActivePaths {
     /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
     /// proportion to their lateness: all senders see the same queue, and if all left it at once
     /// they would only move it.
+    /// Rule CC-06.
     fn lateness(&mut self, p: &Params, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
         let more = u64::from(queue_ns.saturating_sub(self.queue_ns_usual));
         self.late_ns += more.min(target_ns);
@@ -368,6 +371,7 @@ impl ActivePaths {
         });
         self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.queue_ns = quartiles.map(|(median, quartile)| {
+            // Rule CC-04.
             // A queue that all share delays all alike. What differs between paths is the host's
             // noise, up to what the datapath is known for, or an uneven fabric.
             let uneven =
@@ -434,6 +438,7 @@ impl ActivePaths {
     }
 
     /// Halves what is in flight, at most once per round trip.
+    /// Rule CC-26.
     pub(crate) fn on_receiver_drops(&mut self, p: &Params, now: Time) {
         let recent = self.drop_cap != u64::MAX && now.since(self.drop_cap_at) < self.srtt(p);
         if recent || !p.guards.has(Guard::DropCap) {
@@ -446,6 +451,7 @@ impl ActivePaths {
     }
 
     /// A loss on `path` was none.
+    /// Rule CC-13.
     pub(crate) fn on_spurious(&mut self, p: &Params, now: Time, path: u8) {
         self.rtt.on_spurious();
         self.meter.on_spurious(u64::from(p.mtu));

@@ -55,6 +55,7 @@ pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &m
 }
 
 /// Recycle first, else scan with penalties.
+/// Rule CC-07.
 struct Srd;
 
 impl Choose for Srd {

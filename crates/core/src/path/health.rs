@@ -103,6 +103,7 @@ impl Health {
     }
 
     /// A packet sent on `path` was declared lost.
+    /// Rule CC-14.
     pub(crate) fn on_lost(
         &mut self,
         p: &Params,
@@ -225,6 +226,7 @@ impl Health {
 
     /// The retired path whose probe is due first, once its time has come. A probe still out is one
     /// that failed.
+    /// Rule CC-15.
     pub(crate) fn probe_poll(&mut self, p: &Params, set: &mut PathSet, now: Time) -> Option<u8> {
         if now < self.probe_at {
             return None;

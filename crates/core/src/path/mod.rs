@@ -200,6 +200,7 @@ impl PathContext {
 
     /// A path to be probed because packets that leave alone keep to those that are known to be
     /// quick: what is known of the others would grow old. `None`: not now.
+    /// Rule CC-08.
     pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
         let active = self.active.as_mut()?;
         core::mem::take(&mut active.explore).then(|| active.set.scan_live(rng))

@@ -103,6 +103,7 @@ impl Rtt {
     /// Takes a sample; returns by how many ns it exceeds the least RTT. `whole_ns`: what was
     /// measured here, of which `ns` is left without what the peer says of waits; `back_ns`: what
     /// the way back took longer than others, not in `ns`.
+    /// Rule CC-03.
     pub(crate) fn on_sample(
         &mut self,
         p: &Params,
@@ -165,6 +166,7 @@ impl Rtt {
 
 /// Retransmission timeout of a path: never under what all paths together suggest, backed off by the
 /// timeouts in a row. A ceiling below two RTTs would only repeat what is still under way.
+/// Rule CC-12.
 pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Span {
     let first = if all.srtt_ns == 0 {
         RTO_UNKNOWN_RTTS * u64::from(p.rtt_ns_initial)

@@ -151,6 +151,7 @@ impl Granter {
     }
 
     /// The next grant that is due: reliability context and bytes (a multiple of 64).
+    /// Rule CC-25.
     pub fn poll(&mut self, now: Time) -> Option<(u32, u32)> {
         if now < self.next {
             return None;

@@ -96,6 +96,7 @@ impl RoundMeter {
 
     /// An acknowledgment block is complete. Returns the round if it ended with it, without its
     /// queueing delay. `opening_max`: longest first round.
+    /// Rule CC-05.
     pub(crate) fn on_ack_end(
         &mut self,
         now: Time,

@@ -56,6 +56,7 @@ impl SrdRate {
     /// of it more for each halving. Without that slope, the one of two senders whose least RTT is
     /// the worse estimate would take all. At line rate nobody else is at the last hop: what waits
     /// there waits for the fabric, and slowing down would only cost.
+    /// Rule CC-16.
     fn target(&self, link: &Link) -> u64 {
         let halvings = log2_256(link.line, self.rate).min(TARGET_HALVINGS_MAX << 8);
         let slope = if link.guards.has(Guard::TargetSlope) { TARGET_SLOPE } else { Share(0, 1) };
@@ -67,6 +68,7 @@ impl SrdRate {
 
     /// Least rate that delay alone may bring: one burst per RTT. Lower needs losses to prove that
     /// the delay is a queue and not the hosts' noise.
+    /// Rule CC-20.
     fn rate_least(&self, link: &Link) -> u64 {
         match self.lossless >= LOSSLESS_ROUNDS && link.guards.has(Guard::LosslessFloor) {
             true => Link::rate(link.burst, link.srtt_ns).min(self.rate),
@@ -75,12 +77,14 @@ impl SrdRate {
     }
 
     /// The rate after heavy congestion: what was delivered, at most eight times less at once.
+    /// Rule CC-17.
     fn cut(&self, round: &Round) -> u64 {
         let floor = if round.app_limited { CUT_MAX_LIMITED } else { CUT_MAX }.of(self.rate);
         round.delivered.max(floor).min(self.rate)
     }
 
     /// The rate after a queue of the majority of paths: less in proportion to the excess.
+    /// Rule CC-18.
     fn decrease(&self, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         // A rate that the inflight cap kept from being used is no rate to come down from.
         let used = if round.app_limited || !link.guards.has(Guard::UsedRate) {
@@ -94,6 +98,7 @@ impl SrdRate {
     }
 
     /// Additive, the same for all senders whatever they have: that is what makes them equal.
+    /// Rule CC-22.
     fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
         let quick = if self.clear >= CLEAR_ROUNDS && link.guards.has(Guard::QuickSteps) {
             QUICK_STEPS
@@ -147,10 +152,12 @@ impl SrdRate {
                 () if queue > target => {
                     self.decrease(link, round, queue, target).max(self.rate_least(link))
                 }
+                // Rule CC-19.
                 // Losses without delay: a shallow buffer, or a part of the fabric going dark.
                 () => LOSSY_CUT.of(self.rate).max(round.delivered.min(self.rate)),
             };
         }
+        // Rule CC-21.
         if link.guards.has(Guard::Short)
             && self.short >= SHORT_ROUNDS
             && queue > SHORT_QUEUE.of(target)
@@ -167,6 +174,7 @@ impl RateControl for SrdRate {
         self.rate
     }
 
+    /// The law of congestion, rule CC-23.
     fn inflight_max(&self, link: &Link) -> u64 {
         let bdp = Link::bytes(link.line, link.base_ns) + link.host_bytes;
         if self.first {

@@ -140,6 +140,7 @@ impl<O: Observer> Lane<'_, O> {
             self.win.inbound.forget();
         }
         self.win.board.note_arrival(e.path, sent);
+        // Rule CC-01.
         // Out comes what either host took: the wait in our socket, and what the peer reports.
         let both = age - waited - Span(u64::from(e.delay) << 6);
         // And what the acknowledgment's own way took too long: no fault of this path.

@@ -27,6 +27,7 @@ pub(crate) enum Silence {
 
 impl<O: Observer> Lane<'_, O> {
     /// Applies both rules after an acknowledgment.
+    /// Rule CC-10.
     pub(crate) fn loss_detect(&mut self) {
         let cross = self.way.paths.reorder_slack_cross();
         while let Some(p) = self.win.board.oldest() {
@@ -153,6 +154,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
     /// long as that stays rare.
+    /// Rule CC-11.
     fn tail_deadline(&self) -> Time {
         let probes = self.win.loss.tail_probes();
         let guards = self.shared.cfg.guards;
