@@ -2,9 +2,10 @@
 # Usage: fuzz/run.sh SECONDS [TARGET] [--if-available]
 #
 # Fuzzes TARGET (default: wire_parse) for SECONDS with the address sanitizer, which needs a nightly
-# toolchain; cargo-fuzz is not needed. (`cargo xtask fuzz` is the gate's run: the pinned stable
-# toolchain, no sanitizer.) Starts from fuzz/seeds/TARGET and from what earlier runs have found in
-# fuzz/corpus/TARGET. An input that fails is kept in fuzz/artifacts/TARGET.
+# toolchain; cargo-fuzz is not needed. (`cargo xtask fuzz` is the gate's run: the same with a
+# nightly toolchain, or the pinned stable one without the sanitizer if there is none.) Starts from
+# fuzz/seeds/TARGET and from what earlier runs have found in fuzz/corpus/TARGET. An input that
+# fails is kept in fuzz/artifacts/TARGET.
 #
 # --if-available: where a tool is missing, say so and end with 0 instead of 1.
 set -euo pipefail

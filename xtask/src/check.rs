@@ -1,7 +1,7 @@
-//! `check-seeds`: the fault checker as the gate runs it.
+//! `check-seeds`: the fault checker as part of the gate.
 //!
-//! Seeds that failed once, the canary, fresh seeds that follow from the commit, and a sample of
-//! planted bugs in a build of their own, which the checker must notice.
+//! Runs the seeds that failed earlier, the canary, fresh seeds determined by the commit, and, in a
+//! separate build, a sample of planted bugs that the checker must detect.
 
 use crate::{
     Result,
@@ -14,27 +14,27 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Planted bugs measured in each run of the gate.
+/// Number of planted bugs tested in each run of the gate.
 const SAMPLE: usize = 8;
 
-/// Worlds in which a planted bug is looked for, of the kind that can show it: for one of hostile
-/// peers the checker passes over the others.
+/// Worlds in which the checker searches for a planted bug, not counting those that cannot show it:
+/// for a bug of hostile peers, worlds without them.
 const WORLDS: u64 = 1_000;
 
 /// Minutes of fresh seeds in the gate.
 const MINUTES: u64 = 3;
-/// What every program with planted bugs contains, put together so that this one does not.
+/// A text that every program with planted bugs contains; split so that this program does not.
 const MARK: [&str; 2] = ["software-srd has ", "planted bugs"];
 
 /// `check-seeds [--minutes M]`.
 pub fn run_command(args: &mut Args) -> Result {
     let minutes = args.value("--minutes")?.unwrap_or(MINUTES);
     args.end()?;
-    if minutes == 0 { Err("--minutes: at least 1".into()) } else { all(minutes) }
+    if minutes == 0 { Err("--minutes must be at least 1".into()) } else { all(minutes) }
 }
 
-/// The gate's run. The number of seeds depends on the machine, their order does not: the summary
-/// says which were run.
+/// The gate's run. The number of seeds depends on the speed of the machine, their order does not;
+/// the summary shows which were run.
 pub fn gate() -> Result {
     all(MINUTES)
 }
@@ -45,33 +45,33 @@ fn all(minutes: u64) -> Result {
     let check = |args: &[&str]| run(&mut command(&program.to_string_lossy(), args));
     check(&["--corpus", "-"])?;
     check(&["--canary"])?;
-    // Far from the seeds of the tests and of the kill table.
+    // A range without the seeds of the tests and of the kill table.
     let first = (commit >> 24).to_string();
     check(&["--first", &first, "--minutes", &minutes.to_string()])?;
     let planted = build(Some("--cfg planted_bugs"))?;
     let tool = tools::build_release("srd-cli", "srd")?;
     marks(&[&program, &tool], &planted)?;
     let bugs = bugs(&planted)?;
-    noticed(&planted, sample(commit, bugs))
+    detected(&planted, sample(commit, bugs))
 }
 
-/// Each of these bugs is noticed.
-fn noticed(planted: &Path, bugs: impl Iterator<Item = usize>) -> Result {
+/// Requires that the checker detects each of these bugs.
+fn detected(planted: &Path, bugs: impl Iterator<Item = usize>) -> Result {
     let only = bugs.map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let limit = WORLDS.to_string();
     let args = ["kill-table", "--blocks", "1", "--limit", &limit, "--only", &only];
     run(&mut command(&planted.to_string_lossy(), &args))
-        .map_err(|e| format!("{e}\na planted bug was not noticed within {WORLDS} worlds"))
+        .map_err(|e| format!("{e}\na planted bug was not detected within {WORLDS} worlds"))
 }
 
-/// Numbers of the planted bugs whose turn it is: spread over the list, others with each commit.
+/// Numbers of the planted bugs for this commit: spread over the list, different for each commit.
 fn sample(commit: u64, bugs: usize) -> impl Iterator<Item = usize> {
     let (n, from) = (SAMPLE.min(bugs), (commit % bugs as u64) as usize);
     (0..n).map(move |k| (from + k * bugs / n) % bugs + 1)
 }
 
-/// Programs that are released have no planted bugs; the one built for them has, so that the search
-/// is known to find them.
+/// Requires that released programs contain no planted bugs. Checks also that the build with planted
+/// bugs contains the mark, to prove that the search finds it.
 fn marks(released: &[&Path], planted: &Path) -> Result {
     let mark = MARK.concat().into_bytes();
     let has = |program: &Path| {
@@ -87,18 +87,18 @@ fn marks(released: &[&Path], planted: &Path) -> Result {
     if has(planted)? {
         Ok(())
     } else {
-        Err("the mark of planted bugs is not found where it is".into())
+        Err("the mark of planted bugs was not found in the build that has them".into())
     }
 }
 
-/// The commit's first 64 bits.
+/// The first 64 bits of the commit hash.
 fn commit() -> Result<u64> {
     let id = process::output(&mut command("git", &["rev-parse", "HEAD"]))?;
     let start = id.get(..16).ok_or("git names no commit")?;
     u64::from_str_radix(start, 16).map_err(|_| format!("`{id}` is not a commit"))
 }
 
-/// The checker, optimised and with every assertion. Other flags build into another folder.
+/// Builds the checker, optimised and with all assertions. A build with `flags` uses another folder.
 fn build(flags: Option<&str>) -> Result<PathBuf> {
     let folder = match flags {
         None => process::target_dir(),
@@ -113,7 +113,7 @@ fn build(flags: Option<&str>) -> Result<PathBuf> {
     Ok(folder.join("checker").join("srd-check"))
 }
 
-/// How many planted bugs there are: each has a line of the list.
+/// Number of planted bugs, one per line of the list.
 fn bugs(program: &Path) -> Result<usize> {
     let list = process::output(&mut command(&program.to_string_lossy(), &["bugs"]))?;
     match list.lines().count() {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_has_no_bug_twice_and_none_that_is_not_there() {
+    fn a_sample_has_distinct_existing_bugs() {
         for commit in [0, 59, 60, u64::MAX] {
             let mut all: Vec<usize> = sample(commit, 60).collect();
             all.sort_unstable();

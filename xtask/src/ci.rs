@@ -1,4 +1,4 @@
-//! `ci`: every check in order, with a table of what was done and how long it took.
+//! `ci`: all checks in order, with a table of results and durations.
 
 use crate::{
     Result, args::Args, check, demo, fuzz, instructions, lab, paper_map, steps, suites, tidy,
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 type Step = (&'static str, fn() -> Result);
 
-/// Cheap and telling first.
+/// Cheap and informative steps first.
 const STEPS: [Step; 13] = [
     ("lockfile", steps::lockfile),
     ("fmt", steps::fmt_check),
@@ -24,7 +24,7 @@ const STEPS: [Step; 13] = [
     ("fuzz", fuzz::gate),
 ];
 
-/// How a step ended.
+/// Result of a step.
 enum Outcome {
     Passed(Duration),
     Failed(Duration),

@@ -1,5 +1,5 @@
-//! `demo`: MPI on a fabric (`mpi::demo`), the tool's own demonstration, or a real file that goes
-//! from one process to another over 64 paths that lose packets.
+//! `demo`: MPI on a fabric (`mpi::demo`), the tool's own demonstration, or a copy of a file between
+//! two processes over 64 paths that lose packets.
 
 use crate::{
     Result,
@@ -18,28 +18,29 @@ use std::{
 
 /// Address of both processes: the loopback interface.
 const HOST: &str = "127.0.0.1";
-/// Name of the copy.
+/// File name of the copy.
 const NAME: &str = "copy.bin";
 
-/// What to copy and how.
+/// Parameters of the copy.
 struct Plan {
     mib: u64,
-    /// Share of its packets that each side loses.
+    /// Share of its packets that each side drops.
     loss: String,
     paths: String,
-    /// Payload of a packet: that of an Ethernet link, not the loopback's 64 KiB.
+    /// Payload per packet: that of an Ethernet link instead of the loopback interface's 64 KiB.
     mtu: String,
 }
 
 impl Plan {
-    /// Command lines of the tool, all in one place. `--once`: the server ends after one copy.
+    /// Arguments of the server. With `--once` it ends after one copy.
     fn serve<'a>(&'a self, folder: &'a str) -> Vec<&'a str> {
         let mut args = vec!["serve", "--once", "--dir", folder, "--ip", HOST];
         args.extend(self.both());
         args
     }
 
-    /// `to` names the server as it said it listens, and the copy.
+    /// Arguments of the client. `to` is the address that the server printed, with the name of the
+    /// copy.
     fn copy<'a>(&'a self, file: &'a str, to: &'a str) -> Vec<&'a str> {
         let mut args = vec!["cp", file, to];
         args.extend(self.both());
@@ -76,7 +77,7 @@ pub fn run_command(args: &mut Args) -> Result {
     show(&plan)
 }
 
-/// README's where there can be a fabric, and a small copy, for the gate.
+/// The gate's run: the MPI demonstration where a fabric can be built, and a small copy.
 pub fn gate() -> Result {
     crate::mpi::demo::run(false)?;
     let text = String::from;
@@ -108,7 +109,7 @@ fn show(plan: &Plan) -> Result {
     Ok(())
 }
 
-/// A folder of our own that goes away at the end.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -127,17 +128,17 @@ impl Drop for Folder {
     }
 }
 
-/// The receiving process; ended when dropped.
+/// The receiving process, killed when dropped.
 struct Server {
     child: Child,
-    /// What it said it listens on.
+    /// The address that the server printed.
     address: String,
-    /// Prints what it says until it ends.
+    /// Prints the server's output until it ends.
     reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts it and waits for the line that tells its address.
+    /// Starts the server and waits for the line with its address.
     fn start(mut c: Command) -> Result<Self> {
         let child = c.stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|e| format!("cannot start `srd serve`: {e}"))?;
@@ -150,12 +151,12 @@ impl Server {
             show(&line);
             address_of(&line)
         });
-        server.address = found.ok_or("`srd serve` ended before it told its address")?;
+        server.address = found.ok_or("`srd serve` ended before it printed its address")?;
         server.reader = Some(std::thread::spawn(move || lines.for_each(|line| show(&line))));
         Ok(server)
     }
 
-    /// Gives it time for its summary: it ends by itself after one copy.
+    /// Waits for the server's summary; the server ends by itself after one copy.
     fn end(mut self) {
         for _ in 0..50 {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -168,7 +169,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // Fails if the server has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(reader) = self.reader.take() {
@@ -195,7 +196,7 @@ fn random_file(path: &Path, bytes: u64) -> Result {
     Ok(())
 }
 
-/// Compares two files byte by byte; their length.
+/// Compares two files byte by byte; returns their length.
 fn compare(a: &Path, b: &Path) -> Result<u64> {
     let open = |path: &Path| {
         let file = File::open(path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;

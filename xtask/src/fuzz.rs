@@ -1,9 +1,9 @@
-//! `fuzz`: runs every target of fuzz/ for a bounded time.
+//! `fuzz`: runs every target in fuzz/ for a limited time.
 //!
-//! The layout is cargo-fuzz's, so `cargo fuzz run TARGET` works for those who have it. This
-//! command does not need it. With a nightly toolchain the targets have the address sanitizer;
-//! without, it says so and builds them with the pinned stable compiler, which knows coverage
-//! instrumentation and no sanitizer.
+//! The layout is that of cargo-fuzz, so `cargo fuzz run TARGET` works, but this command does not
+//! need cargo-fuzz. With a nightly toolchain the targets run with the address sanitizer; otherwise
+//! the command says so and uses the pinned stable compiler, which supports coverage instrumentation
+//! but no sanitizer.
 
 use crate::{
     Result,
@@ -14,7 +14,7 @@ use crate::{
 use std::fs;
 use toml::de::DeTable;
 
-/// What cargo-fuzz passes, too, less the sanitizer.
+/// The flags of cargo-fuzz, without the sanitizer.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1 \
     -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -27,18 +27,19 @@ pub fn run_command(args: &mut Args) -> Result {
     all(seconds)
 }
 
-/// Runs each target for `seconds`. What earlier runs found in `fuzz/corpus` is the start.
+/// Runs each target for `seconds`, starting from the corpus that earlier runs left in
+/// `fuzz/corpus`.
 pub fn all(seconds: u64) -> Result {
     let targets = targets()?.into_iter().map(|name| (name, seconds));
-    these(&targets.collect::<Vec<_>>())
+    run_targets(&targets.collect::<Vec<_>>())
 }
 
-/// The gate's run: what strangers send, and a little of the fault checker's worlds.
+/// The gate's run: parsing of received packets, and a short run of the fault checker's worlds.
 pub fn gate() -> Result {
-    these(&[("wire_parse".into(), 30), ("world".into(), 15)])
+    run_targets(&[("wire_parse".into(), 30), ("world".into(), 15)])
 }
 
-fn these(targets: &[(String, u64)]) -> Result {
+fn run_targets(targets: &[(String, u64)]) -> Result {
     tools::ensure(&["c++"])?;
     let host = tools::host()?;
     let sanitizer = nightly_is_there();
@@ -56,7 +57,7 @@ fn these(targets: &[(String, u64)]) -> Result {
         );
         cargo(&what)
     };
-    // A named target keeps build scripts and macros free of the instrumentation.
+    // With an explicit target, build scripts and macros are not instrumented.
     build.args(["--target", &host, "--bins", "--target-dir"]).arg(&built);
     let mut flags = RUSTFLAGS.to_owned();
     if sanitizer {
@@ -77,14 +78,14 @@ fn these(targets: &[(String, u64)]) -> Result {
             c.arg(seeds);
         }
         c.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={artifacts}"));
-        // The sanitizer keeps freed memory for a while, and costs time.
+        // The sanitizer delays the reuse of freed memory, and is slower.
         let (timeout, memory) = if sanitizer {
             ("-timeout=20", "-rss_limit_mb=2048")
         } else {
             ("-timeout=10", "-rss_limit_mb=1024")
         };
         c.args([timeout, memory, "-print_final_stats=1", "-verbosity=1"]);
-        run(&mut c).map_err(|e| format!("{e}\nthe input that failed lies in {artifacts}"))?;
+        run(&mut c).map_err(|e| format!("{e}\nthe input that failed is in {artifacts}"))?;
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ fn target_names(text: &str) -> std::result::Result<Vec<String>, toml::de::Error>
     Ok(bins.into_iter().flat_map(|b| b.iter()).filter_map(name).collect())
 }
 
-/// Whether a nightly toolchain can be asked for by name: rustup is there and has one.
+/// Whether a nightly toolchain can be selected by name, which requires rustup.
 fn nightly_is_there() -> bool {
     let mut probe = command("cargo", &["+nightly", "--version"]);
     probe.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());

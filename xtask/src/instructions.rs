@@ -1,8 +1,8 @@
 //! `bench-instructions`: instructions per operation of the protocol core, counted by callgrind.
 //!
-//! Counts hardly depend on the machine or its load, so a growth of a few percent is a fact and
-//! not noise. Each scenario of `bench/instructions` runs for N and for 2N operations; the
-//! difference, divided by N, holds no set-up.
+//! Counts hardly depend on the machine or its load, so growth by a few percent is real. Each
+//! scenario of `bench/instructions` runs for N and for 2N operations; the difference divided by N
+//! excludes the setup.
 
 use crate::{
     Result,
@@ -12,11 +12,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Where the figures of the last accepted state stand.
+/// File with the counts of the last accepted state.
 const TABLE: &str = "bench/instructions/table.csv";
-/// First line of the table.
+/// First line of the file.
 const TITLE: &str = "scenario,instructions_per_operation";
-/// Growth that fails, in percent of the table's figure.
+/// Largest accepted growth in percent.
 const GROWTH_MAX_PERCENT: f64 = 5.0;
 
 type Table = BTreeMap<String, f64>;
@@ -28,7 +28,7 @@ pub fn run_command(args: &mut Args) -> Result {
     compare(update)
 }
 
-/// Counts and compares with the table, or rewrites the table.
+/// Counts instructions and compares them with the table, or rewrites the table.
 pub fn compare(update: bool) -> Result {
     tools::ensure(&["valgrind"])?;
     let program = tools::build_release("srd-bench", "srd-bench")?;
@@ -60,8 +60,8 @@ pub fn compare(update: bool) -> Result {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err("instruction counts differ from the table; if that is meant: \
-         `cargo xtask bench-instructions --update`, and say why in the commit"
+    Err("instruction counts differ from the table; if this is intended, run \
+         `cargo xtask bench-instructions --update` and explain the change in the commit"
         .into())
 }
 
@@ -73,11 +73,11 @@ pub fn bench_core(args: &mut Args) -> Result {
     run(&mut command(&program.to_string_lossy(), &["core", &seconds.to_string()]))
 }
 
-/// What the bench program says about one scenario: `name operations function...`.
+/// A scenario as listed by the benchmark program: `name operations function...`.
 struct Scenario {
     name: String,
     operations: u64,
-    /// Functions at whose entry and exit counting is switched.
+    /// Functions whose entry and exit toggle counting.
     toggles: Vec<String>,
 }
 
@@ -91,13 +91,13 @@ impl Scenario {
     }
 }
 
-/// Instructions of one run.
+/// Counts the instructions of one run.
 fn count(program: &str, scenario: &Scenario, operations: u64) -> Result<u64> {
     let file = process::target_dir().join(format!("callgrind.{}", scenario.name));
     let mut c = command("valgrind", &["--tool=callgrind", "--quiet"]);
     c.arg(format!("--callgrind-out-file={}", file.display()));
     for function in &scenario.toggles {
-        // Names are mangled; the wildcards skip what surrounds the function's own.
+        // Function names are mangled; the wildcards match the surrounding text.
         c.arg(format!("--toggle-collect=*{function}*"));
     }
     c.args([program, "run", &scenario.name, &operations.to_string()]);
@@ -105,7 +105,7 @@ fn count(program: &str, scenario: &Scenario, operations: u64) -> Result<u64> {
     totals(&file)
 }
 
-/// The sum that callgrind writes at the end of its file.
+/// The sum at the end of callgrind's output file.
 fn totals(file: &Path) -> Result<u64> {
     let text = fs::read_to_string(file)
         .map_err(|e| format!("cannot read callgrind's {}: {e}", file.display()))?;
@@ -133,7 +133,7 @@ fn print(table: &Table) -> String {
     format!("{TITLE}\n{}", table.iter().map(line).collect::<String>())
 }
 
-/// What fails: growth, and scenarios that only one side knows. A gain is only told.
+/// Errors: growth, and scenarios that are only in one table. Prints improvements.
 fn judge(old: &Table, new: &Table) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, now) in new {
@@ -145,11 +145,11 @@ fn judge(old: &Table, new: &Table) -> Vec<String> {
         if percent > GROWTH_MAX_PERCENT {
             wrong.push(format!("{name}: {before:.1} -> {now:.1} instructions (+{percent:.1} %)"));
         } else if percent < -GROWTH_MAX_PERCENT {
-            println!("{name}: {before:.1} -> {now:.1} ({percent:.1} %): --update keeps the gain");
+            println!("{name}: {before:.1} -> {now:.1} ({percent:.1} %): --update records the gain");
         }
     }
     let gone = old.keys().filter(|name| !new.contains_key(*name));
-    wrong.extend(gone.map(|name| format!("{name}: in the table, but no such scenario")));
+    wrong.extend(gone.map(|name| format!("{name}: in the table, but there is no such scenario")));
     wrong
 }
 

@@ -1,7 +1,7 @@
-//! `lab`: the reduced set of the simulator's experiments against its committed tables.
+//! `lab`: compares the simulator's reduced set of experiments with its committed tables.
 //!
-//! Times in them are virtual and follow from the seeds, so they are compared digit by digit; speed
-//! and memory are left out.
+//! Times in the tables are virtual and determined by seeds, so they must be equal digit by digit;
+//! speed and memory are not included.
 
 use crate::{
     Result,
@@ -14,9 +14,9 @@ use std::fs;
 
 /// The tables of the last accepted state.
 const TABLES: &str = "docs/results/quick.txt";
-/// Most differing rows that are printed.
+/// Largest number of differing rows that are printed.
 const SHOWN_MAX: usize = 60;
-/// The column in which every change shows.
+/// Column that differs whenever anything differs.
 const HASH: &str = "hash";
 
 /// `lab [--update]`.
@@ -26,7 +26,7 @@ pub fn run_command(args: &mut Args) -> Result {
     compare(update)
 }
 
-/// Runs the reduced set and compares it with its tables, or rewrites them.
+/// Runs the reduced set and compares it with the tables, or rewrites them.
 pub fn compare(update: bool) -> Result {
     let program = tools::build_release("srd-cli", "srd")?.to_string_lossy().into_owned();
     let line = ["lab", "run", "all", "--quick", "--no-cost"];
@@ -50,14 +50,14 @@ pub fn compare(update: bool) -> Result {
         println!("… and {} more", changes.len() - SHOWN_MAX);
     }
     Err(format!(
-        "{} of {} rows are not those of {TABLES}. If that is meant, `cargo xtask lab --update` \
-         writes them anew: look at `git diff --word-diff {TABLES}` and say why in the commit",
+        "{} of {} rows differ from {TABLES}. If this is intended, run `cargo xtask lab --update`, \
+         check `git diff --word-diff {TABLES}`, and explain the change in the commit",
         changes.len(),
         after.len()
     ))
 }
 
-/// A line for each row that is new, gone or different.
+/// One line for each row that is new, missing or different.
 fn changes(old: &[Row], new: &[Row]) -> Vec<String> {
     let title = |r: &Row| match r.name {
         [experiment, "", case] => format!("{experiment}, {case}"),
@@ -66,7 +66,7 @@ fn changes(old: &[Row], new: &[Row]) -> Vec<String> {
     let mut out = Vec::new();
     for was in old {
         match new.iter().find(|r| r.name == was.name) {
-            None => out.push(format!("{}: gone", title(was))),
+            None => out.push(format!("{}: missing", title(was))),
             Some(is) if is.cells != was.cells => {
                 let cells = differing(was, is);
                 out.push(format!("{}: {cells}", title(was)));
@@ -79,7 +79,7 @@ fn changes(old: &[Row], new: &[Row]) -> Vec<String> {
     out
 }
 
-/// Which cells of a row are different; the hash only if nothing else is.
+/// The differing cells of a row; the hash only if no other cell differs.
 fn differing(old: &Row, new: &Row) -> String {
     let of = |row: &Row, column: &str| {
         let cell = row.cells.iter().find(|(name, _)| *name == column);
@@ -105,7 +105,7 @@ mod tests {
         fig3: more\npackets with up to 1 B\ncase   max us  hash\n8 KB, SRD    46.1  95bb\n\n";
 
     #[test]
-    fn says_what_is_different() {
+    fn lists_the_differences() {
         let new = OLD
             .replacen("46.1  95bb", "47.0  95bc", 1)
             .replace("31.5", "31.6")
@@ -115,7 +115,7 @@ mod tests {
         let got = changes(&rows(OLD), &rows(&new));
         let want = [
             "fig2, 8 KB, SRD: max us 46.1 -> 47.0",
-            "fig2, 8 KB, TCP: gone",
+            "fig2, 8 KB, TCP: missing",
             "fig2, 8 KB, SRD (against the ideal): ideal us 31.5 -> 31.6",
             "fig3, 8 KB, SRD: other packets, same figures (hash)",
             "fig2, 9 KB, TCP: new",

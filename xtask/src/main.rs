@@ -1,4 +1,4 @@
-//! `cargo xtask`: the one entry for everything that is done to this repository.
+//! `cargo xtask`: the entry point of all maintenance tasks of this repository.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -26,10 +26,10 @@ Checks
   lint                         clippy and rustdoc, every warning an error
   tidy                         house rules: lengths, layers, unsafe, links, banned words
   test [--quick]               all tests; --quick: unit tests only
-  models                       the device's lock-free parts under other orders of their steps
+  models                       the device's lock-free parts under other interleavings of their steps
   bench-instructions [--update]  count instructions per operation, compare with the table
-  lab [--update]               the simulator's reduced set, digit by digit against its tables
-  paper-map [--update]         docs/paper-map.md against its template and the tables in docs/results
+  lab [--update]               compare the simulator's reduced set digit by digit with its tables
+  paper-map [--update]         compare docs/paper-map.md with its template and docs/results
   check-seeds [--minutes M]    fault checker: corpus, canary, M minutes of fresh seeds (default 3),
                                a sample of planted bugs
   fuzz [--seconds N]           every fuzz target for N seconds (default 30)
@@ -39,7 +39,7 @@ Checks
 
 Runs
   demo                         Open MPI over SRD beside TCP on a network of namespaces whose two
-                               spines die in turn
+                               spines fail in turn
   demo --net                   SRD and TCP side by side on such a network, without MPI
   demo --copy [--mib N] [--loss SHARE] [--paths N] [--mtu BYTES]
                                copy a file between two processes over 64 paths with losses
@@ -49,19 +49,19 @@ Runs
              [--fabtests-bin DIR]
                                libfabric, perftest and MPI programs on SRD, on a fabric of
                                namespaces; --update writes docs/compatibility.md. The suites of
-                               rdma-core and libfabric run where built copies are named, and
-                               --update writes docs/conformance.md (which says how to build them)
+                               rdma-core and libfabric run if built copies are given; --update
+                               then writes docs/conformance.md (which says how to build them)
   report [OPTIONS]             SRD beside raw UDP and TCP; writes docs/performance.md
-                               (--checksum: only what the checksum costs)
+                               (--checksum: only the section about the cost of the checksum)
   mpi-figures [--rounds N] [--seconds S] [--srd PROGRAM] [--verbs DIR] [--print]
-                               Open MPI over SRD beside Open MPI over TCP; writes its part of
+                               Open MPI over SRD beside Open MPI over TCP; writes its section of
                                docs/performance.md
   bench-core [--seconds N]     packets per CPU-second of the protocol core alone
 
 Machine
-  install-deps [--all]         install (or name) the apt packages that are missing
+  install-deps [--all]         install missing apt packages, or print the command
 
-Every command: --help. Steps of ci: lockfile fmt tidy paper-map lint test models demo
+Every command has --help. Steps of ci: lockfile fmt tidy paper-map lint test models demo
 lab acceptance bench-instructions check-seeds fuzz (45 s in all).";
 
 fn main() -> ExitCode {

@@ -7,13 +7,13 @@ use crate::{
     tools,
 };
 
-/// Builds what is measured and hands the options on.
+/// Builds the measured programs, and passes the options on.
 pub fn run_command(args: &mut Args) -> Result {
     let options = args.rest();
     tools::ensure(&["cc"])?;
-    // The bare system calls that everything is compared with.
+    // The raw UDP program, which the results are compared with.
     run(&mut cargo(&["build", "--release", "-p", "srd-datapath", "--example", "raw"]))?;
-    // Its second program, and the bench of the core alone.
+    // The program `peers`, and the benchmark of the core alone.
     tools::build_release("srd-report", "peers")?;
     tools::build_release("srd-bench", "srd-bench")?;
     let program = tools::build_release("srd-report", "srd-report")?;

@@ -1,10 +1,9 @@
-//! `sanitize`: the unsafe and the concurrent parts under tools that see what tests cannot.
+//! `sanitize`: runs unsafe and concurrent code under tools that detect what tests cannot.
 //!
-//! Models run the lock-free parts through other orders of their steps; Miri finds undefined
-//! behaviour and races that the language forbids, in what it can run of the crates with `unsafe`;
-//! ThreadSanitizer finds races in the device as it runs, with threads that drive, post and poll.
-//! It takes minutes and a nightly toolchain, so it is no step of the gate: the last result of each
-//! part is committed.
+//! Models run the lock-free parts in other interleavings. Miri finds undefined behaviour and data
+//! races in those crates with `unsafe` that it can run. ThreadSanitizer finds data races in a
+//! running device with threads that drive, post and poll. All this takes minutes and a nightly
+//! toolchain, so it is not part of the gate: the last result of each part is committed.
 
 use crate::{
     Result,
@@ -15,13 +14,13 @@ use crate::{
 };
 use std::{fmt::Write as _, fs, process::Command, time::Instant};
 
-/// Where the last result stands.
+/// File with the last results.
 const RESULT: &str = "docs/results/sanitize.txt";
 
-/// What one of the tools runs.
+/// One run of a tool.
 struct Part {
     name: &'static str,
-    /// What it shows.
+    /// Description of the tested code.
     what: &'static str,
     tool: Tool,
     args: &'static [&'static str],
@@ -29,14 +28,14 @@ struct Part {
 
 enum Tool {
     Models,
-    /// With these flags for Miri.
+    /// Miri with these flags.
     Miri(&'static str),
     ThreadSanitizer,
 }
 
-/// Races that ThreadSanitizer is not to report, each with its reason.
+/// Races that ThreadSanitizer must not report, each with the reason.
 const SUPPRESSIONS: &str = "xtask/tsan-suppressions.txt";
-/// Time and random bytes are the host's.
+/// Uses the host's clock and random numbers.
 const HOST: &str = "-Zmiri-disable-isolation";
 
 const PARTS: &[Part] = &[
@@ -95,7 +94,7 @@ const PARTS: &[Part] = &[
     },
 ];
 
-/// What is not run, and why.
+/// Code that the tools cannot run, with the reasons.
 const LEFT_OUT: &[&str] = &[
     "miri: tests with UDP sockets, interfaces and namespaces (crates/datapath/src/udp, \
      crates/srd/src/interface.rs, crates/testbed): Miri has no such system calls.",
@@ -142,7 +141,7 @@ pub fn run_command(args: &mut Args) -> Result {
     Ok(())
 }
 
-/// The result with one part's block new, those of the others as they were, and what is left out.
+/// The results with one part replaced; the other parts are unchanged.
 fn merge(old: &str, name: &str, block: &str) -> String {
     let mut text = String::from("$ cargo xtask sanitize\n");
     for part in PARTS {
@@ -161,7 +160,7 @@ fn merge(old: &str, name: &str, block: &str) -> String {
 }
 
 impl Part {
-    /// Runs it; says how much that was. What a tool finds is an error.
+    /// Runs the part; returns the number of tests. Fails if the tool finds an error.
     fn run(&self, host: &str) -> Result<String> {
         println!("\n{}: {}", self.name, self.what);
         let target = process::target_dir();
@@ -185,7 +184,7 @@ impl Part {
         tests(c.args(self.args))
     }
 
-    /// The command line as one would type it.
+    /// The command line as a user would type it.
     fn shown(&self) -> String {
         let (before, tool) = match self.tool {
             Tool::Models => return "cargo xtask models".into(),
@@ -213,7 +212,7 @@ fn tests(c: &mut Command) -> Result<String> {
     Ok(format!("{} tests passed", sum.passed))
 }
 
-/// The nightly toolchain's name, once it has what the tools need.
+/// The name of the nightly toolchain, after installing the required components.
 fn nightly() -> Result<String> {
     let need = "`sanitize` needs a nightly toolchain with Miri and the sources of std: \
                 `rustup toolchain install nightly --profile minimal --component miri,rust-src`";
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_runs_again_replaces_its_result_alone() {
+    fn a_repeated_part_replaces_only_its_result() {
         let one = merge("", "tsan-device", "tsan-device: a\n  1 s\n");
         let two = merge(&one, "models", "models: b\n  2 s\n");
         let three = merge(&two, "tsan-device", "tsan-device: a\n  3 s\n");
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_exist_are_named() {
+    fn unknown_parts_are_named() {
         let mut args = Args::new(["--only", "nothing"].map(String::from).into_iter());
         assert!(run_command(&mut args).unwrap_err().contains("tsan-device"));
     }

@@ -14,36 +14,37 @@ pub fn fmt(args: &mut Args) -> Result {
     if check { fmt_check() } else { run(&mut cargo(&["fmt", "--all"])) }
 }
 
-/// Says what is not formatted.
+/// Reports unformatted code.
 pub fn fmt_check() -> Result {
     run(&mut cargo(&["fmt", "--all", "--check"]))
-        .map_err(|_| "not formatted; `cargo xtask fmt` does it".into())
+        .map_err(|_| "the code is not formatted; run `cargo xtask fmt`".into())
 }
 
-/// `Cargo.lock` fits the manifests, so that everybody builds the same.
+/// Requires that `Cargo.lock` agrees with the manifests, so that all builds use the same versions.
 pub fn lockfile() -> Result {
     crate::process::output(&mut cargo(&["metadata", "--locked", "--format-version", "1"]))
         .map(|_| ())
-        .map_err(|e| format!("{e}\nCargo.lock is behind: run `cargo check` and commit it"))
+        .map_err(|e| format!("{e}\nCargo.lock is out of date: run `cargo check` and commit it"))
 }
 
-/// Clippy on everything, then the documentation; every warning is an error.
+/// Runs Clippy and rustdoc on the workspace; every warning is an error.
 pub fn lint() -> Result {
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     run(&mut cargo(&clippy))?;
-    // Libraries only: the tool `srd` and the library `srd` would write the same page.
+    // Only libraries, because the tool `srd` and the library `srd` have the same page.
     run(cargo(&["doc", "--workspace", "--no-deps", "--lib"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The device's lock-free parts, each order of their steps a run (`crates/srd/examples/models`).
+/// Runs the models of the device's lock-free parts (`crates/srd/examples/models`).
 pub fn models() -> Result {
     run(&mut models_command())
 }
 
-/// What runs them.
+/// The command that runs the models.
 pub fn models_command() -> Command {
     let mut c = cargo(&["run", "--quiet", "--package", "srd", "--example", "models"]);
-    // Shuttle warns that it takes all orderings for sequentially consistent. The models know.
+    // Shuttle warns that it treats all orderings as sequentially consistent, which the models allow
+    // for.
     c.env("SILENCE_SHUTTLE_WARNINGS", "1");
     c
 }
@@ -55,7 +56,7 @@ pub fn test(args: &mut Args) -> Result {
     test_all(quick)
 }
 
-/// Runs the tests of the workspace and prints one closing line with the sums.
+/// Runs the tests of the workspace and prints the sums.
 pub fn test_all(quick: bool) -> Result {
     let mut line = vec!["test", "--workspace", "--no-fail-fast"];
     if quick {
@@ -65,7 +66,7 @@ pub fn test_all(quick: bool) -> Result {
     let ended = watch(&mut cargo(&line), |text| sum.add(text));
     println!("\ntests: {} passed, {} failed, {} ignored", sum.passed, sum.failed, sum.ignored);
     ended?;
-    // A runner that finds nothing ends well, too.
+    // A test runner that finds no tests succeeds, too.
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(()) }
 }
 

@@ -1,26 +1,26 @@
-//! Tables as the simulator prints them, read back into rows.
+//! Parses the tables that the simulator prints.
 
-/// How an experiment's line of explanation begins: packets ran, or flows were placed without.
+/// Beginnings of the line that explains an experiment, with and without packets.
 const EXPLANATIONS: [&str; 2] = ["packets with up to ", "flows placed without packets"];
-/// How the line begins that repeats the command; it stands before an experiment's first table.
+/// Beginning of the line with the command, which precedes an experiment's first table.
 const COMMAND: &str = "$ ";
 
-/// A line of a table.
+/// A row of a table.
 #[derive(Debug, PartialEq)]
 pub struct Row<'a> {
     /// Experiment, headline of the table, first cell.
     pub name: [&'a str; 3],
-    /// Names of the columns with what stands in them.
+    /// Names of the columns, with their cells.
     pub cells: Vec<(&'a str, &'a str)>,
 }
 
-/// Cells of a line: two spaces or more lie between them.
+/// Cells of a line, which are separated by two or more spaces.
 fn split(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// All lines of all tables. A table has a headline and the names of its columns and ends with an
-/// empty line; an experiment's first one has the experiment's name and a line of explanation.
+/// All rows of all tables. A table has a headline and a line of column names, and ends with an
+/// empty line; before an experiment's first table are its name and a line of explanation.
 pub fn rows(text: &str) -> Vec<Row<'_>> {
     let mut out = Vec::new();
     let mut experiment = "";

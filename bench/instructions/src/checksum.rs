@@ -1,16 +1,16 @@
-//! The checksum of one datagram. Each end calculates it once per packet: the sender writes it, the
-//! receiver compares.
+//! Instructions of the checksum of one datagram. Each end computes it once per packet: the sender
+//! writes it, the receiver compares it.
 
 use srd_core::wire::{
     Backlog, Body, Flags, HEADERS_BYTES_MAX, Header, Message, Packet, PacketType, emit, stamp,
 };
 
-/// Payload of an ordinary link's packets and of a jumbo link's, as in `bench/report`.
+/// Payload of packets with the MTU of ordinary links, as in `bench/report`.
 pub fn ordinary(n: u64) -> Result<(), String> {
     datagrams(n, 1400)
 }
 
-/// See [`ordinary`].
+/// Payload of packets on links with jumbo frames.
 pub fn jumbo(n: u64) -> Result<(), String> {
     datagrams(n, 8900)
 }
@@ -40,7 +40,7 @@ fn datagrams(n: u64, payload_len: u16) -> Result<(), String> {
     srd_core::wire::verify(&datagram).map_err(|e| e.to_string())
 }
 
-/// What is counted.
+/// The counted function.
 #[inline(never)]
 fn datagram_is_stamped(datagram: &mut [u8]) {
     stamp(std::hint::black_box(datagram));

@@ -1,4 +1,4 @@
-//! The protocol core alone: two engines back to back in memory, no sockets, no payload.
+//! The protocol core alone: two engines exchange packets in memory, without sockets or payload.
 //!
 //! `cargo xtask bench-instructions` runs this under callgrind and compares the counts with
 //! `table.csv`; `cargo xtask bench-core` measures packets per CPU-second.
@@ -17,7 +17,7 @@ const HELP: &str = "\
 srd-bench scenarios            names, operations and counted functions, for xtask
 srd-bench run SCENARIO N       one scenario with N operations
 srd-bench core [SECONDS]       packets per CPU-second, each row for SECONDS of CPU time
-srd-bench silence [PEERS]      time of each call while PEERS (65535) fall silent together";
+srd-bench silence [PEERS]      time of each call while PEERS (65535) become silent together";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

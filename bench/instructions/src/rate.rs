@@ -4,13 +4,13 @@ use crate::world::{MESSAGE_BYTES, MTU, World};
 use srd_core::Opcode;
 use std::fs;
 
-/// Turns between two looks at the clock.
+/// Turns between two reads of the clock.
 const TURNS: u32 = 200;
-/// Requests kept waiting, so that the engine never runs dry.
+/// Number of pending requests, so large that the engine never runs out.
 const WAITING: u64 = 1 << 40;
 
-/// Each kind of work for `seconds` of CPU time. A data packet counts once: its sending,
-/// reception, acknowledgment and completion are all in.
+/// Runs each kind of work for `seconds` of CPU time. A data packet counts once, with its sending,
+/// reception, acknowledgment and completion.
 pub fn run(seconds: f64) -> Result<(), String> {
     println!("{:<16} {:>14} {:>14} {:>12}", "operation", "packets/CPU-s", "with acks", "ns/packet");
     let write_bytes = u32::from(MTU) * 64;
@@ -34,7 +34,7 @@ pub fn run(seconds: f64) -> Result<(), String> {
             spent = cpu_ns()? - start;
         }
         let [to_far, to_near] = [0, 1].map(|i| (world.arrived[i] - before[i]) as f64);
-        // Data flows towards the requester when it reads.
+        // In a read, data flows towards the requester.
         let data = if op == Opcode::Read { to_near } else { to_far };
         let second = spent as f64 / 1e9;
         println!(
@@ -47,7 +47,7 @@ pub fn run(seconds: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// CPU time of this thread: the first figure of its scheduler statistics, in nanoseconds.
+/// CPU time of this thread in nanoseconds: the first value of its scheduler statistics.
 fn cpu_ns() -> Result<u64, String> {
     let path = "/proc/thread-self/schedstat";
     let text = fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;

@@ -1,4 +1,4 @@
-//! What is counted.
+//! The scenarios whose instructions are counted.
 
 use crate::checksum;
 use crate::world::{MESSAGE_BYTES, MTU, World};
@@ -7,14 +7,14 @@ use std::fmt;
 
 /// One row of the table.
 pub struct Scenario {
-    /// Its name there.
+    /// Name in the table.
     pub name: &'static str,
-    /// Operations of the shorter run; large enough that batches of odd sizes do not show.
+    /// Operations of the shorter run: so many that incomplete batches do not affect the result.
     pub operations: u64,
-    /// Functions of `world` at whose entry and exit counting is switched: one that is called by
-    /// another of the list is thereby left out.
+    /// Functions of `world` that toggle counting at entry and exit; a listed function that another
+    /// listed one calls is thereby excluded.
     pub toggles: &'static [&'static str],
-    /// Does so many operations.
+    /// Executes the given number of operations.
     pub run: fn(u64) -> Result<(), String>,
 }
 
@@ -25,10 +25,11 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// All of them. `send`, `receive` and `ack` are the three parts of one message's life: the
-/// requester until the packet is out; the responder from the packet in to its acknowledgment out;
-/// the requester from the acknowledgment in to its completion polled. The others hold both ends.
-/// `checksum-…` is what one end adds to a packet of so many bytes of payload.
+/// All scenarios. `send`, `receive` and `ack` are the three parts of a message: the requester until
+/// the packet is sent; the responder from the packet's arrival until its acknowledgment is sent;
+/// the requester from the acknowledgment's arrival until its completion is polled. The other
+/// scenarios include both ends. `checksum-…` is the cost, at one end, of the checksum of a packet
+/// with that many bytes of payload.
 pub const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "send",
@@ -79,7 +80,7 @@ fn read(segments: u64) -> Result<(), String> {
     one(Opcode::Read, segments)
 }
 
-/// One request that takes so many segments.
+/// Sends one request of the given number of segments.
 fn one(op: Opcode, segments: u64) -> Result<(), String> {
     let len = u32::try_from(segments * u64::from(MTU)).map_err(|_| "too many segments")?;
     let mut world = World::new(1)?;
@@ -87,7 +88,7 @@ fn one(op: Opcode, segments: u64) -> Result<(), String> {
     world.run_until_done()
 }
 
-/// A message to each of so many peers: open, open-ack, the message, its acknowledgment.
+/// Sends a message to each of `peers` peers: Open, OpenAck, the message, its acknowledgment.
 fn handshakes(peers: u64) -> Result<(), String> {
     let mut world = World::new(u32::try_from(peers).map_err(|_| "too many peers")?)?;
     world.post_many(Opcode::Send, peers, MESSAGE_BYTES);

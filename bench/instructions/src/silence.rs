@@ -1,16 +1,16 @@
-//! How long one call on the engine takes while many peers fall silent together.
+//! Duration of calls into the engine while many peers become silent at the same time.
 
 use crate::world::{Call, MESSAGE_BYTES, World};
 use srd_core::Opcode;
 
-/// Most peers: an address handle each.
+/// Most peers; each needs an address handle.
 pub const PEERS_MAX: u32 = 65_535;
-/// Runs of the same world. A call does the same work in each, so the least of its times is what
-/// the work takes, without what the machine did meanwhile.
+/// Runs of the same scenario. A call does the same work in each, so its shortest time excludes
+/// disturbances by the machine.
 const RUNS: usize = 5;
 
-/// A message to each of so many peers has arrived and another one is on its way to each when all
-/// die. Prints what the calls took until every request has ended.
+/// All peers die after each received one message and while another one is in flight to each. Prints
+/// the durations of calls until every request has ended.
 pub fn run(peers: u32) -> Result<(), String> {
     if peers == 0 || peers > PEERS_MAX {
         return Err(format!("{peers} peers: from 1 to {PEERS_MAX}, an address handle each"));
@@ -19,13 +19,15 @@ pub fn run(peers: u32) -> Result<(), String> {
     for _ in 1..RUNS {
         let again = once(peers)?;
         if again.len() != least.len() {
-            return Err("the same world took another number of calls".into());
+            return Err("the number of calls differs between runs of the same scenario".into());
         }
         for (l, a) in least.iter_mut().zip(again) {
             l.ns = l.ns.min(a.ns);
         }
     }
-    println!("{peers} peers fall silent together; us per call, the least of {RUNS} runs for each");
+    println!(
+        "{peers} peers become silent together; us per call, the least of {RUNS} runs for each"
+    );
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "calls", "number", "median", "99.9 %", "most");
     type Pick = fn(&Call) -> bool;
     let rows: [(&str, Pick); 3] = [

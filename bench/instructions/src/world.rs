@@ -1,5 +1,5 @@
-//! Two engines and the shortest possible network: what one transmits, the other handles at once,
-//! without a copy. Time is virtual and jumps over idle stretches.
+//! Two engines and the simplest possible network: each transmitted packet is handled at once,
+//! without a copy. Time is virtual and skips idle periods.
 
 pub use srd_bench_world::MTU;
 use srd_bench_world::{BATCH, End, HOP, QKEY, START, config, meta, peer_ip, text};
@@ -9,42 +9,42 @@ use srd_core::{
 };
 use std::time::Instant;
 
-/// Length of the messages sent.
+/// Length of the messages in bytes.
 pub const MESSAGE_BYTES: u32 = 1024;
 
-/// Depth of the send and receive queues, unless a world is made for more requests at once.
+/// Default depth of the send and receive queues.
 const DEPTH: u32 = 1024;
-/// Turns without any packet or completion after which the engines are stuck.
+/// Turns without a packet or completion after which the engines count as stuck.
 const IDLE_TURNS_MAX: u32 = 10_000;
-/// Start of the region that writes and reads go to.
+/// Start address of the memory region of writes and reads.
 const REGION: u64 = 1 << 32;
 
-/// The requester (near), the responder (far) and the clock.
+/// The requester (near), the responder (far), and the clock.
 pub struct World {
     now: Time,
     near: End,
     far: End,
     peers: Vec<AhId>,
     region: MrKey,
-    /// Requests still to be posted.
+    /// Requests not posted yet.
     to_post: u64,
     request: SendRequest,
     /// Requests posted and not completed.
     pub open: u64,
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub completed: u64,
-    /// Packets that the far side handled, and the near side.
+    /// Packets handled by the far side and by the near side.
     pub arrived: [u64; 2],
     failed: Option<Status>,
 }
 
 impl World {
-    /// With so many peers: the far engine under as many addresses, a context for each.
+    /// Creates `peers` peers: addresses of the far engine, with a context each.
     pub fn new(peers: u32) -> Result<Self, String> {
         Self::with_depth(peers, DEPTH)
     }
 
-    /// The same with room for more requests at once, and for more peers.
+    /// As [`World::new`], with room for `depth` outstanding requests.
     pub fn with_depth(peers: u32, depth: u32) -> Result<Self, String> {
         let now = START;
         let mut near = end(1, peers, depth)?;
@@ -87,13 +87,14 @@ impl World {
         })
     }
 
-    /// Posts `n` requests of `len` bytes, round robin over the peers, as the queue takes them.
+    /// Posts `n` requests of `len` bytes, round robin over the peers, as far as the queue accepts
+    /// them.
     pub fn post_many(&mut self, op: Opcode, n: u64, len: u32) {
         self.to_post += n;
         self.request = SendRequest { op, len, rkey: self.region.0, ..self.request };
     }
 
-    /// Turns until every request has completed.
+    /// Runs turns until every request has completed.
     pub fn run_until_done(&mut self) -> Result<(), String> {
         all_turns(self)
     }
@@ -128,17 +129,17 @@ impl World {
     }
 }
 
-/// What one call on the requester's engine took, and which it was.
+/// Duration and name of one call into the requester's engine.
 pub struct Call {
     pub name: &'static str,
     pub ns: u64,
-    /// Counted work of timers.
+    /// Timer steps that the engine counted.
     pub steps: u64,
 }
 
 impl World {
-    /// From now on the far side is dead: posts all that there is to post, and lets time pass until
-    /// the engine has nothing left to do. Returns the time of each call that had something to do.
+    /// Drops all packets to the far side from now on, posts all pending requests, and advances time
+    /// until the engine is idle. Returns the duration of each call that did work.
     pub fn fall_silent(&mut self) -> Result<Vec<Call>, String> {
         let mut calls = Vec::new();
         while self.to_post > 0 {
@@ -154,25 +155,25 @@ impl World {
             let before = self.completed;
             near_finishes(self)?;
             if self.completed > before && self.failed.take() != Some(Status::LocalUnrespRemote) {
-                return Err("a request to the dead ended in another way".into());
+                return Err("a request to a dead peer ended with an unexpected status".into());
             }
             while self.near.engine.poll_event().is_some() {}
         }
         if self.open > 0 {
-            return Err(format!("{} requests to the dead hang", self.open));
+            return Err(format!("{} requests to dead peers did not end", self.open));
         }
         Ok(calls)
     }
 }
 
-/// Where packets to the dead go.
+/// Drops packets to dead peers.
 struct Nowhere;
 
 impl TxSink for Nowhere {
     fn push(&mut self, _: &Transmit<'_>) {}
 }
 
-/// Timers and one batch of packets, each call timed.
+/// Calls the timers and transmits one batch of packets, and measures each call.
 fn silent_turn(near: &mut End, now: Time, calls: &mut Vec<Call>) {
     let mut timed = |name, engine: &mut Engine, call: fn(&mut Engine, Time)| {
         if engine.next_timeout() <= now {
@@ -189,11 +190,11 @@ fn silent_turn(near: &mut End, now: Time, calls: &mut Vec<Call>) {
     });
 }
 
-/// One end, with room for so many peers and requests.
+/// Creates one end with room for the given numbers of peers and requests.
 fn end(host: u8, peers: u32, depth: u32) -> Result<End, String> {
     let mut config = config(host);
     if depth > DEPTH {
-        // Nobody is asked to close for want of room, and nobody is a stranger.
+        // Limits are high enough that no context is closed or refused.
         config.contexts_max = config.contexts_max.max(2 * peers);
         config.half_opens_max = config.contexts_max;
         config.inbound_per_prefix_max = config.contexts_max;
@@ -202,10 +203,10 @@ fn end(host: u8, peers: u32, depth: u32) -> Result<End, String> {
     End::new(config, u64::from(host), depth)
 }
 
-// The functions below are the units of counting: never inlined, so that callgrind sees them come
-// and go, and named in `scenario::SCENARIOS`.
+// The functions below are the units of counting: never inlined, so that callgrind sees their entry
+// and exit, and listed in `scenario::SCENARIOS`.
 
-/// Everything but the set-up.
+/// Everything except the setup.
 #[inline(never)]
 fn all_turns(world: &mut World) -> Result<(), String> {
     while world.open > 0 || world.to_post > 0 {
@@ -214,7 +215,7 @@ fn all_turns(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// The requester's program: fills the send queue, a batch at most.
+/// The requester's program: posts up to one batch of requests.
 #[inline(never)]
 fn near_posts(world: &mut World) -> Result<(), String> {
     for _ in 0..BATCH {
@@ -235,7 +236,7 @@ fn near_posts(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// The requester's packets leave.
+/// The requester transmits.
 #[inline(never)]
 fn near_transmits(world: &mut World) {
     let World { now, near, far, arrived, .. } = world;
@@ -243,7 +244,7 @@ fn near_transmits(world: &mut World) {
     near.engine.poll_transmit(*now, BATCH, &mut ToFar(&mut wire));
 }
 
-/// The responder's turn is over: completions are taken, receives posted again.
+/// The end of the responder's turn: polls completions and posts receives again.
 #[inline(never)]
 fn far_finishes(world: &mut World) -> Result<(), String> {
     let World { now, far, .. } = world;
@@ -260,7 +261,7 @@ fn far_finishes(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// The responder's packets leave.
+/// The responder transmits.
 #[inline(never)]
 fn far_transmits(world: &mut World) {
     let World { now, near, far, arrived, .. } = world;
@@ -268,7 +269,7 @@ fn far_transmits(world: &mut World) {
     far.engine.poll_transmit(*now, BATCH, &mut ToNear(&mut wire));
 }
 
-/// The requester takes its completions.
+/// The requester polls completions.
 #[inline(never)]
 fn near_finishes(world: &mut World) -> Result<(), String> {
     let World { now, near, .. } = world;
@@ -286,7 +287,7 @@ fn near_finishes(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Where packets arrive.
+/// Delivers packets to the two ends.
 struct Wire<'a> {
     far: &'a mut Engine,
     now: Time,
@@ -296,7 +297,7 @@ struct Wire<'a> {
 impl Wire<'_> {
     fn deliver(&mut self, t: &Transmit<'_>) {
         *self.arrived += 1;
-        // Payload does not exist here: a placement is carried out by not doing anything.
+        // There is no payload, so placements are ignored.
         let _ = self.far.handle(self.now, &meta(t), &t.packet);
     }
 }
@@ -320,7 +321,7 @@ impl TxSink for ToNear<'_, '_> {
 #[inline(never)]
 fn arrives_at_far(wire: &mut Wire<'_>, t: &Transmit<'_>) {
     wire.deliver(t);
-    // Differs from `arrives_at_near`, or the linker might make one function of the two.
+    // Makes this differ from `arrives_at_near`; otherwise the linker may merge the two functions.
     std::hint::black_box(1_u8);
 }
 

@@ -1,4 +1,4 @@
-//! What the checksum over each datagram costs: its part of the page, which can be made alone.
+//! The cost of the checksum of each datagram: a section of the page that can be generated alone.
 
 use crate::{
     Result,
@@ -9,11 +9,11 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// First and last line of the part.
+/// First and last line of the section.
 const BEGIN: &str = "<!-- made by `cargo xtask report --checksum` -->";
 const END: &str = "<!-- end of what report --checksum makes -->";
 
-/// What is sent, with the row with the checksum and the one without.
+/// Description, row with the checksum, and row without it.
 fn pairs() -> impl Iterator<Item = (String, Row, Row)> {
     SIZES.into_iter().flat_map(|size| {
         let send = Row::SrdSend { size, driver: Driver::Caller };
@@ -28,14 +28,14 @@ fn pairs() -> impl Iterator<Item = (String, Row, Row)> {
     })
 }
 
-/// The rows, each beside the one that it is compared with.
+/// The rows of the section, each next to the one that it is compared with.
 pub fn rows() -> Vec<Row> {
     let with_raw = |size| Row::RawStream { size };
     let both = pairs().flat_map(|(_, with, without)| [with, without]);
     SIZES.into_iter().map(with_raw).chain(both).collect()
 }
 
-/// The part, with its marks.
+/// The section, including its first and last line.
 pub fn part(m: &Measured) -> Result<String> {
     let mut out = String::new();
     let load = Spread::of(m.loads.iter().copied());
@@ -95,13 +95,14 @@ extremes of few rounds lie far apart; the median over many short rounds is more 
     Ok(page::wrapped(&out))
 }
 
-/// The page with this part in the place of the old one.
+/// Replaces this section in the page.
 pub fn put(page: &str, part: &str) -> Result<String> {
     let found = page.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;
         Some(format!("{before}{part}{}", after.strip_prefix('\n').unwrap_or(after)))
     });
-    found.ok_or_else(|| "the page has no part about the checksum: write the whole page".into())
+    found
+        .ok_or_else(|| "the page has no section about the checksum: generate the whole page".into())
 }
 
 #[cfg(test)]
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_stands_beside_the_one_without() {
+    fn rows_are_paired_with_their_reference() {
         let rows = rows();
         for (_, with, without) in pairs() {
             let at = rows.iter().position(|r| *r == with).unwrap();

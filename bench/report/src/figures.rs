@@ -1,16 +1,16 @@
-//! Figures out of what the ends told, and statistics over runs.
+//! Results computed from the output of the ends, and statistics over runs.
 
-use crate::{Result, pair::Told, rows::Row};
+use crate::{Result, pair::EndOutputs, rows::Row};
 use serde_json::Value;
 
-/// What one run of one row gave. What a row does not have is `NaN`.
+/// Results of one run of one row; `NaN` if a row does not have a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Gigabits of payload per second.
     pub gbit: f64,
-    /// Gigabits of payload per second of processor time of both ends.
+    /// Gigabits of payload per second of CPU time of both ends.
     pub gbit_per_cpu: f64,
-    /// Processor time per packet in ns, driving and serving end.
+    /// CPU time per packet in ns, of the driving and the serving end.
     pub ns_per_packet: [f64; 2],
     /// Packets per system call of the driving end.
     pub packets_per_call: f64,
@@ -18,9 +18,9 @@ pub struct Figures {
     pub retransmitted_permille: f64,
     /// Messages per second.
     pub messages: f64,
-    /// Messages per second of processor time of the driving end.
+    /// Messages per second of CPU time of the driving end.
     pub messages_per_cpu: f64,
-    /// Round trip in µs, median and 99th percentile.
+    /// Round-trip time in µs, median and 99th percentile.
     pub rtt_us: [f64; 2],
 }
 
@@ -36,9 +36,9 @@ impl Figures {
         rtt_us: [f64::NAN; 2],
     };
 
-    /// Reads what the ends of `row` told.
-    pub fn of(row: Row, told: &Told) -> Result<Self> {
-        let Told { near, far } = told;
+    /// Computes the results from the output of the ends of `row`.
+    pub fn of(row: Row, told: &EndOutputs) -> Result<Self> {
+        let EndOutputs { near, far } = told;
         match row {
             Row::RawStream { size } => raw(near, far, size),
             Row::RawRate => raw(near, far, 64),
@@ -58,7 +58,7 @@ fn number(value: &Value, path: &str) -> Result<f64> {
     found.ok_or_else(|| format!("no number at {path} in {value}").into())
 }
 
-/// Raw UDP may lose packets: each end's time is divided by what that end handled.
+/// Raw UDP may lose packets, so the CPU time of each end is divided by the packets of that end.
 fn raw(near: &Value, far: &Value, size: u32) -> Result<Figures> {
     let sent = number(near, "/packets")?;
     let received = number(far, "/packets")?;
@@ -90,7 +90,7 @@ fn srd(near: &Value, far: &Value, size: u32) -> Result<Figures> {
     })
 }
 
-/// iperf3 tells the load of both ends in percent of the time.
+/// iperf3 reports the CPU load of both ends in percent.
 fn tcp(near: &Value) -> Result<Figures> {
     let seconds = number(near, "/end/sum_sent/seconds")?;
     let bytes = number(near, "/end/sum_received/bytes")?;
@@ -120,7 +120,7 @@ fn ping(near: &Value) -> Result<Figures> {
     Ok(Figures { rtt_us: [us("/rtt_ns/p50")?, us("/rtt_ns/p99")?], ..Figures::NONE })
 }
 
-/// Median and extremes of some runs.
+/// Median, smallest and largest value of several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -129,7 +129,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value; `NaN` if there is none.
+    /// Of the finite values; `NaN` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut all: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         all.sort_by(f64::total_cmp);
@@ -155,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn loss_counts_at_the_end_that_had_the_work() {
+    fn each_end_counts_its_own_packets() {
         let near = json!({"packets": 1000, "cpu_seconds": 1e-3, "syscalls": 125});
         let far = json!({
             "packets": 500, "cpu_seconds": 1e-3, "gbit_per_sec": 4.0, "seconds": 1.0
         });
-        let f = Figures::of(Row::RawStream { size: 1400 }, &Told { near, far }).unwrap();
+        let f = Figures::of(Row::RawStream { size: 1400 }, &EndOutputs { near, far }).unwrap();
         assert_eq!(f.ns_per_packet, [1000.0, 2000.0]);
         assert!((f.gbit_per_cpu - 1400.0 * 8.0 / 3000.0).abs() < 1e-9);
         assert_eq!(f.packets_per_call, 8.0);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn missing_figures_are_named() {
-        let told = Told { near: json!({}), far: json!({}) };
+        let told = EndOutputs { near: json!({}), far: json!({}) };
         let e = Figures::of(Row::TcpStream { size: 1400 }, &told).unwrap_err();
         assert!(e.to_string().contains("/end/sum_sent/seconds"), "{e}");
     }

@@ -1,4 +1,4 @@
-//! The goals, and why those that are missed are missed.
+//! The performance goals, and the reasons for missed ones.
 
 use crate::{
     figures::Spread,
@@ -6,18 +6,18 @@ use crate::{
     rows::{Driver, Row, Wait},
 };
 
-/// A figure that shall be at least (or at most) so much.
+/// A lower or upper limit for a result.
 pub struct Goal {
     pub what: &'static str,
     pub target: f64,
     pub at_least: bool,
     pub reached: Spread,
-    /// What keeps it from being reached, found by profiles. Printed only when it is missed.
+    /// The reason why the goal is not reached, found by profiling; printed only if it is missed.
     pub cause: &'static str,
 }
 
 impl Goal {
-    /// By the median.
+    /// Whether the median meets the goal.
     pub fn met(&self) -> bool {
         if self.at_least {
             self.reached.median >= self.target
@@ -52,11 +52,11 @@ dominates. The datapath alone, without an engine, takes 1.14 times as long as ra
 rotates over 64 sockets, and the receiver gets arrival time, CE mark and drop count with each \
 datagram.";
 
-const IDLE_CAUSE: &str = "The context and its paths take less than 420 bytes. The rest is the \
+const IDLE_CAUSE: &str = "The context and its paths take less than 340 bytes. The rest is the \
 peer's entries in hash tables, which grow by doubling and stay partly empty, and its address \
 handle.";
 
-/// All goals that a median of this report can judge.
+/// All goals that can be judged by the medians of this report.
 pub fn goals(m: &Measured) -> Vec<Goal> {
     let per_cpu = |row, to| m.ratio(row, to, |f| f.gbit_per_cpu);
     let send = |size| Row::SrdSend { size, driver: Driver::Caller };

@@ -18,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// First line of what another command has written at the end of the page.
+/// First line of a section that another command writes at the end of the page.
 const KEPT_FROM: &str = "<!-- made by `cargo xtask mpi-figures` -->";
 
 const HELP: &str = "\
@@ -27,23 +27,23 @@ cargo xtask report [OPTIONS]    measures, and writes docs/performance.md
   --runs N        rounds; each row once per round (default 5)
   --seconds S     length of one run (default 1)
   --quick         one round of half a second, printed instead of written
-  --checksum      only what the checksum costs; its part of the page is written anew
-  --row NAME      only this row, with everything that both ends tell; nothing is written
+  --checksum      only the rows about the checksum; rewrites only their section of the page
+  --row NAME      only this row, with the complete output of both ends; writes no file
   --out FILE      write this file instead
 
-Works in two network namespaces of its own, as root or where users may make namespaces.";
+Works in two network namespaces of its own, as root or where users may create namespaces.";
 
-/// What was asked for.
+/// Parsed arguments.
 struct Args {
     plan: Plan,
     row: Option<rows::Row>,
-    /// Only the rows that tell what the checksum costs.
+    /// Measure only the rows about the cost of the checksum.
     checksum: bool,
     out: Option<PathBuf>,
 }
 
 impl Args {
-    /// `None`: help.
+    /// Parses arguments; `None` asks for help.
     fn parse(args: Vec<String>) -> Result<Option<Self>> {
         if args.iter().any(|a| a == "--help" || a == "-h") {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Args {
         let file = o.get("out")?.or_else(|| (!few).then(|| "docs/performance.md".into()));
         o.end()?;
         if checksum && row.is_some() {
-            return Err("--checksum has rows of its own: without --row".into());
+            return Err("--checksum selects its own rows: leave out --row".into());
         }
         if plan.runs == 0 || !(0.1..=10.0).contains(&plan.seconds) {
             return Err("--runs must be at least 1, --seconds from 0.1 to 10".into());
@@ -101,7 +101,7 @@ fn report(args: Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The section of the old page that another command makes (`cargo xtask mpi-figures`).
+/// The section of the old page that another command generates (`cargo xtask mpi-figures`).
 fn kept(file: &std::path::Path) -> String {
     let old = std::fs::read_to_string(file).unwrap_or_default();
     old.find(KEPT_FROM).map_or_else(String::new, |at| format!("\n{}", &old[at..]))

@@ -1,4 +1,4 @@
-//! Runs all rows in turn, several times over.
+//! Runs all rows in turn, in several rounds.
 
 use crate::{
     Result,
@@ -11,33 +11,33 @@ use crate::{
 use serde_json::Value;
 use std::process::Command;
 
-/// How much to measure.
+/// Extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds: each row once per round.
+    /// Number of rounds; each round runs each row once.
     pub runs: usize,
-    /// Seconds of each run.
+    /// Duration of each run in seconds.
     pub seconds: f64,
 }
 
-/// Everything that was measured.
+/// All results.
 pub struct Measured {
     pub plan: Plan,
     pub runs: Vec<(Row, Vec<Figures>)>,
-    /// How the link proved to be what it shall be.
+    /// Description of the verified link.
     pub link: String,
-    /// Whether the ends had raised priority.
+    /// Whether the ends ran at raised priority.
     pub raised: bool,
     /// Load averages before each round.
     pub loads: Vec<f64>,
-    /// Of the program `peers`.
+    /// Output of the program `peers`.
     pub peers: Vec<Value>,
-    /// Output lines of the bench of the core alone: name and packets per CPU-second of each round.
+    /// Output of the benchmark of the core alone: name and packets per CPU-second, per round.
     pub core: Vec<Vec<(String, f64)>>,
 }
 
 impl Measured {
-    /// Spread of one figure of one row.
+    /// Spread of one value of one row.
     pub fn spread(&self, row: Row, figure: impl Fn(&Figures) -> f64) -> Spread {
         let runs = self.runs.iter().filter(|(r, _)| *r == row).flat_map(|(_, all)| all);
         Spread::of(runs.map(figure))
@@ -62,7 +62,7 @@ impl Measured {
     }
 }
 
-/// One row alone, with what both ends told.
+/// Runs one row, and prints the output of both ends.
 pub fn one(row: Row, plan: Plan) -> Result<()> {
     let net = Net::build()?;
     println!("{}", link_check(&net)?);
@@ -81,12 +81,12 @@ pub fn one(row: Row, plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// All rows, the peers and the core alone.
+/// Runs all rows, the program `peers` and the benchmark of the core.
 pub fn all(plan: Plan) -> Result<Measured> {
     rounds(plan, &rows::all(), true)
 }
 
-/// Only these rows.
+/// Runs the given rows only.
 pub fn some(plan: Plan, rows: &[Row]) -> Result<Measured> {
     rounds(plan, rows, false)
 }
@@ -110,7 +110,7 @@ fn rounds(plan: Plan, rows: &[Row], rest: bool) -> Result<Measured> {
         measured.loads.push(load()?);
         for (row, figures) in &mut runs {
             eprint!("\r\x1b[Kround {round} of {}: {}", plan.runs, row.name());
-            figures.push(patiently(*row, &net, &programs, plan.seconds)?);
+            figures.push(run_with_retry(*row, &net, &programs, plan.seconds)?);
         }
         if rest {
             measured.peers.push(peers(&programs, plan.seconds)?);
@@ -122,16 +122,16 @@ fn rounds(plan: Plan, rows: &[Row], rest: bool) -> Result<Measured> {
     Ok(measured)
 }
 
-/// A run that fails is repeated once: a port may not be free yet.
-fn patiently(row: Row, net: &Net, programs: &Programs, seconds: f64) -> Result<Figures> {
+/// Repeats a failed run once, because its port may still be in use.
+fn run_with_retry(row: Row, net: &Net, programs: &Programs, seconds: f64) -> Result<Figures> {
     let run = || row.run(net, programs, seconds).and_then(|told| Figures::of(row, &told));
     run().or_else(|e| {
-        eprintln!("\n{}: {e}; once more", row.name());
+        eprintln!("\n{}: {e}; trying once more", row.name());
         run().map_err(|e| format!("{}: {e}", row.name()).into())
     })
 }
 
-/// Proves that segmented sends cross the link as packets and are merged behind it.
+/// Verifies that segmented sends cross the link as packets and are merged by the receiver.
 fn link_check(net: &Net) -> Result<String> {
     let programs = Programs::find()?;
     let own = programs.own.display().to_string();
@@ -167,7 +167,7 @@ fn peers(programs: &Programs, seconds: f64) -> Result<Value> {
     pair::json_of(&output(programs, "peers", &[&seconds.to_string()])?)
 }
 
-/// `send   5123456   ...` per line, after a heading.
+/// Parses lines `send   5123456   ...` after a heading.
 fn core(programs: &Programs, seconds: f64) -> Result<Vec<(String, f64)>> {
     let text = output(programs, "srd-bench", &["core", &seconds.to_string()])?;
     let row = |line: &str| {

@@ -1,8 +1,8 @@
-//! Two network namespaces joined by a veth pair.
+//! Two network namespaces connected by a veth pair.
 //!
-//! The report itself runs in the first; a process that only reads its standard input keeps the
-//! second. Neither has a name, so both are gone when these processes are, however they end:
-//! nothing has to be cleaned up.
+//! The report runs in the first namespace; a process that only reads its standard input keeps the
+//! second alive. The namespaces have no names, so they vanish when these processes end for any
+//! reason.
 
 use crate::{Result, pair};
 use serde_json::Value;
@@ -14,18 +14,18 @@ use std::{
 
 /// Address of the driving end.
 pub const NEAR_IP: &str = "10.77.0.1";
-/// Address of the serving end; as many as hold 1,000 engines follow it.
+/// First address of the serving end; further addresses, as many as 1,000 engines need, follow it.
 pub const FAR_IP: &str = "10.77.1.1";
-/// Addresses of the serving end.
+/// Number of addresses of the serving end.
 const FAR_IPS: u8 = 4;
-/// MTU of the link: large enough for 8900 bytes with all headers.
+/// MTU of the link: large enough for 8900 bytes of payload with all headers.
 const MTU: &str = "9000";
 const NEAR: &str = "srd-near";
 const FAR: &str = "srd-far";
-/// Set in the process that is inside.
+/// Variable that is set in the process inside the namespace.
 const INSIDE: &str = "SRD_REPORT_INSIDE";
 
-/// Programs that must be there, and the Debian packages that have them.
+/// Required programs, and the Debian packages that contain them.
 const TOOLS: [(&str, &str); 9] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
@@ -38,7 +38,7 @@ const TOOLS: [(&str, &str); 9] = [
     ("timeout", "coreutils"),
 ];
 
-/// Says which packages are missing.
+/// Reports missing packages.
 pub fn tools_check() -> Result<()> {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let there = |tool: &str| path.split(':').any(|d| std::path::Path::new(d).join(tool).is_file());
@@ -51,8 +51,8 @@ pub fn tools_check() -> Result<()> {
     Err(format!("missing: {all}. Install with:\n    sudo apt-get install -y {all}").into())
 }
 
-/// Goes on in a network namespace of its own: starts this program anew inside one unless it is
-/// inside already. Works as root, and where users may make namespaces.
+/// Continues in a new network namespace by restarting this program in it, unless it runs in one
+/// already. Works as root, and where users may create namespaces.
 pub fn enter() -> Result<()> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(());
@@ -63,7 +63,7 @@ pub fn enter() -> Result<()> {
         quiet.is_ok_and(|s| s.success())
     };
     let way = ways.iter().find(works).ok_or(
-        "cannot make a network namespace: run as root, or allow users to make namespaces \
+        "cannot create a network namespace: run as root, or allow users to create namespaces \
          (sysctl kernel.unprivileged_userns_clone=1; on Ubuntu also \
          kernel.apparmor_restrict_unprivileged_userns=0)",
     )?;
@@ -74,7 +74,7 @@ pub fn enter() -> Result<()> {
     Err(command.env(INSIDE, "1").env("PATH", path).exec().into())
 }
 
-/// Which namespace a program runs in.
+/// Namespace in which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Near,
@@ -83,23 +83,23 @@ pub enum Place {
 
 /// The pair of namespaces.
 pub struct Net {
-    /// Keeps the far one; it ends when its standard input is closed.
+    /// Keeps the far namespace alive until its standard input is closed.
     holder: Child,
-    /// The ends run at raised priority.
+    /// Whether the ends run at raised priority.
     pub raise: bool,
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        // It has nothing left to do; if it is gone already, so much the better.
+        // Ends the holder; it may have ended already.
         let _ = self.holder.wait();
     }
 }
 
 impl Net {
-    /// Builds it, with the offloads of a network card that merges on receive but whose link
-    /// carries real packets; then checks that this is so.
+    /// Creates the namespaces. The link's offloads are those of a network card with GRO, but
+    /// packets cross the link unmerged; this is verified.
     pub fn build() -> Result<Self> {
         let own = std::env::current_exe()?;
         let mut hold = Command::new("unshare");
@@ -109,7 +109,7 @@ impl Net {
         let mut ready = String::new();
         BufReader::new(out).read_line(&mut ready)?;
         if ready.trim() != "null" {
-            return Err("the second namespace could not be made".into());
+            return Err("the second namespace could not be created".into());
         }
         let net = Self { holder, raise: pair::may_raise() };
         let pid = net.holder.id().to_string();
@@ -132,7 +132,7 @@ impl Net {
         Ok(net)
     }
 
-    /// A program in one of the namespaces.
+    /// A command that runs in one of the namespaces.
     pub fn command(&self, place: Place, words: &[impl AsRef<str>]) -> Command {
         let mut command;
         if place == Place::Near {
@@ -155,7 +155,7 @@ impl Net {
         Err(format!("`{}` failed: {}", words.join(" "), error.trim()).into())
     }
 
-    /// Packets that have left the near end of the link.
+    /// Packets sent by the near end of the link.
     pub fn packets_sent(&self) -> Result<u64> {
         let text = self.run(Place::Near, &["ip", "-s", "-j", "link", "show", "dev", NEAR])?;
         let links: Value = serde_json::from_str(&text)?;

@@ -1,4 +1,4 @@
-//! Runs two ends against each other.
+//! Runs the two ends of a measurement.
 
 use crate::{
     Result,
@@ -10,45 +10,45 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Longest life of a program that does not watch the report, in seconds.
+/// Longest lifetime in seconds of a program that does not end with the report.
 pub const LIFE_SECONDS: &str = "30";
 
-/// What both ends told.
+/// Output of both ends.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct EndOutputs {
     pub near: Value,
     pub far: Value,
 }
 
-/// How to recognise that a serving end is ready.
+/// How a serving end shows that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
     /// It prints a line of JSON.
     Line,
     /// It prints a line that contains this.
     Text(&'static str),
-    /// It does not say; this many milliseconds are enough.
+    /// It prints nothing; it is ready after this many milliseconds.
     Wait(u64),
 }
 
-/// A serving end that has been started; ended when dropped.
+/// A running serving end, ended when dropped.
 pub struct Server {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
-    /// What it said when it was ready.
+    /// Its output when it became ready.
     pub said: Value,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Server {
-    /// Starts it in the far namespace on the second processor.
+    /// Starts the end in the far namespace on the second processor.
     pub fn start(net: &Net, words: &[String], ready: Ready) -> Result<Self> {
         let mut command = pinned(net, Place::Far, words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -73,7 +73,7 @@ impl Server {
         Ok(line)
     }
 
-    /// Tells it to end; what it prints then.
+    /// Ends the serving end, and returns its remaining output.
     pub fn finish(mut self) -> Result<String> {
         drop(self.child.stdin.take());
         let mut text = String::new();
@@ -87,18 +87,18 @@ fn said_nothing(words: &[String]) -> String {
     format!("`{}` did not say that it is ready", words.join(" "))
 }
 
-/// Raises the priority of a session that it begins. Where `sched_autogroup` is on, the priority of
-/// a single process counts only within its session.
+/// Raises the priority of the session that it starts. If `sched_autogroup` is on, the priority of a
+/// single process counts only within its session.
 const RAISE: &str = "echo -15 >/proc/self/autogroup 2>/dev/null; exec nice -n -15 \"$@\"";
 
-/// Whether this process may raise priorities: other load of the machine then disturbs less.
+/// Whether this process may raise priorities, so that other load on the machine disturbs less.
 pub fn may_raise() -> bool {
     let mut nice = Command::new("nice");
     let done = nice.args(["-n", "-15", "true"]).stderr(Stdio::piped()).output();
     done.is_ok_and(|o| o.status.success() && o.stderr.is_empty())
 }
 
-/// A program pinned to a processor: the near end to the first, the far end to the second.
+/// A command pinned to a processor: the near end to the first, the far end to the second.
 fn pinned(net: &Net, place: Place, words: &[String]) -> Command {
     let cpu = if place == Place::Near { "0" } else { "1" };
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ fn pinned(net: &Net, place: Place, words: &[String]) -> Command {
     net.command(place, &all)
 }
 
-/// Runs the driving end and gives back what it printed.
+/// Runs the driving end and returns its output.
 pub fn drive(net: &Net, words: &[String]) -> Result<String> {
     let out = pinned(net, Place::Near, words).stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -120,7 +120,7 @@ pub fn drive(net: &Net, words: &[String]) -> Result<String> {
     Err(format!("`{}` ended with {}\n{}", words.join(" "), out.status, text.trim_end()).into())
 }
 
-/// The last line of JSON in a text.
+/// Parses the last line of JSON in a text.
 pub fn json_of(text: &str) -> Result<Value> {
     let line = text.lines().rev().find(|l| l.starts_with('{')).unwrap_or(text);
     serde_json::from_str(line).map_err(|e| format!("not JSON ({e}): {text}").into())

@@ -1,9 +1,9 @@
-//! What is measured: each row is a pair of command lines.
+//! The measured rows; each is a pair of command lines.
 
 use crate::{
     Result,
     net::{FAR_IP, NEAR_IP, Net},
-    pair::{self, LIFE_SECONDS, Ready, Server, Told, json_of},
+    pair::{self, EndOutputs, LIFE_SECONDS, Ready, Server, json_of},
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const PORT: &str = "18990";
 /// Bytes of one RDMA write, rounded down to whole packets.
 const WRITE_BYTES: u32 = 256 << 10;
 
-/// How ends wait for packets.
+/// How an end waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Spin,
@@ -28,7 +28,7 @@ impl Wait {
     }
 }
 
-/// Who takes the engine's turns.
+/// Who drives the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     Caller,
@@ -41,7 +41,7 @@ impl Driver {
     }
 }
 
-/// One thing to measure. Sizes are bytes of payload of one packet.
+/// One measurement. Sizes are bytes of payload of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     RawStream {
@@ -54,7 +54,7 @@ pub enum Row {
     SrdWrite {
         size: u32,
     },
-    /// As the two above with the caller as driver, without checksum.
+    /// As the two rows above, driven by the caller, but without checksum.
     SrdSendUnchecked {
         size: u32,
     },
@@ -73,9 +73,9 @@ pub enum Row {
     },
 }
 
-/// Sizes of packets: an ordinary link's and a jumbo link's.
+/// Payload sizes: of ordinary links and of links with jumbo frames.
 pub const SIZES: [u32; 2] = [1400, 8900];
-/// Very many.
+/// Number of peers in the rows with many peers.
 pub const PEERS: u32 = 1000;
 
 /// Every row, in the order of one round.
@@ -97,14 +97,14 @@ pub fn all() -> Vec<Row> {
     rows
 }
 
-/// The programs.
+/// The programs that run the ends.
 pub struct Programs {
     pub own: PathBuf,
     pub raw: PathBuf,
 }
 
 impl Programs {
-    /// This one, and the example `raw` beside it.
+    /// This program, and the example `raw` next to it.
     pub fn find() -> Result<Self> {
         let own = std::env::current_exe()?;
         let raw = own.parent().ok_or("no folder")?.join("examples").join("raw");
@@ -112,7 +112,7 @@ impl Programs {
             return Ok(Self { own, raw });
         }
         let build = "cargo build --release -p srd-datapath --example raw";
-        Err(format!("{} is not there: {build}", raw.display()).into())
+        Err(format!("{} does not exist; build it: {build}", raw.display()).into())
     }
 }
 
@@ -121,7 +121,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 impl Row {
-    /// Its name on the command line and in tables.
+    /// Name on the command line and in tables.
     pub fn name(self) -> String {
         match self {
             Self::RawStream { size } => format!("raw-{size}"),
@@ -139,14 +139,14 @@ impl Row {
         }
     }
 
-    /// The row with this name.
+    /// Finds a row by its name.
     pub fn named(name: &str) -> Result<Self> {
         let found = all().into_iter().find(|r| r.name() == name);
         let names = || all().iter().map(|r| r.name()).collect::<Vec<_>>().join(" ");
-        found.ok_or_else(|| format!("there is no row `{name}`; there are {}", names()).into())
+        found.ok_or_else(|| format!("there is no row `{name}`; the rows are {}", names()).into())
     }
 
-    /// The serving and the driving end, without what the server tells when it is ready.
+    /// Command lines of the serving and the driving end, without values from the server's output.
     pub fn commands(self, p: &Programs, seconds: f64) -> [Vec<String>; 2] {
         let (own, raw) = (p.own.display(), p.raw.display());
         let end = |name: &str, rest: String| format!("{own} end {name} {rest}");
@@ -181,9 +181,9 @@ impl Row {
                 [end("stream-serve", far), end("stream-drive", format!("{to} --op write {both}"))]
             }
             Self::TcpStream { size } => {
-                // 12 bytes of each segment are the timestamp option.
+                // 12 bytes of each segment are used by the timestamp option.
                 let mss = size + 12;
-                // It knows only whole seconds, and 0 is for ever.
+                // iperf3 accepts only whole seconds, and 0 means no limit.
                 let seconds = seconds.ceil();
                 let far = format!("iperf3 -s -1 --forceflush -B {FAR_IP} -p {PORT}");
                 let near =
@@ -208,7 +208,8 @@ impl Row {
                 [end("tcp-serve", far), end("tcp-drive", near)]
             }
             Self::SrdRate { peers } => {
-                // As many at once as the engines of one processor answer before timeouts.
+                // As many messages in flight as the engines of one processor can answer before
+                // timeouts.
                 let depth = if peers == 1 { 1024 } else { 64 };
                 let near = format!("{to} --mtu 1400 --size 64 --depth {depth}");
                 let far = format!("--local {FAR_IP} --peers {peers} --size 64");
@@ -226,7 +227,7 @@ impl Row {
         }
     }
 
-    /// What of the server's greeting the driving end needs.
+    /// Values of the server's first output that the driving end needs.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Self::SrdWrite { .. } | Self::SrdWriteUnchecked { .. } => &["qpn", "rkey", "addr"],
@@ -236,8 +237,8 @@ impl Row {
         }
     }
 
-    /// Runs it once.
-    pub fn run(self, net: &Net, programs: &Programs, seconds: f64) -> Result<Told> {
+    /// Runs the row once.
+    pub fn run(self, net: &Net, programs: &Programs, seconds: f64) -> Result<EndOutputs> {
         let [serve, mut drive] = self.commands(programs, seconds);
         let server = Server::start(net, &serve, self.ready())?;
         for name in self.needs() {
@@ -254,17 +255,17 @@ impl Row {
         } else {
             Value::Null
         };
-        Ok(Told { near, far })
+        Ok(EndOutputs { near, far })
     }
 }
 
-/// The same end without checksum.
+/// The same command with the checksum disabled.
 fn unchecked(mut words: Vec<String>) -> Vec<String> {
     words.extend(["--integrity".into(), "off".into()]);
     words
 }
 
-/// A value as a word; a list with commas.
+/// A value as a word; lists are separated by commas.
 fn plain(value: &Value) -> String {
     match value {
         Value::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(","),

@@ -1,6 +1,6 @@
-//! One end of a world of two engines on the shortest possible network, in virtual time. The
-//! benches differ in what they count, so each has its own turn of the world; what an end is made
-//! of, and how the ends see each other, is the same for all.
+//! One end of a pair of engines on the simplest possible network in virtual time. The benchmarks
+//! count different things, so each has its own loop; the construction of an end and its view of the
+//! other end are shared.
 #![forbid(unsafe_code)]
 
 use srd_core::{
@@ -9,18 +9,18 @@ use srd_core::{
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What fails with a sentence.
+/// Result with an error text.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// Payload of one packet at a link MTU of 1500 bytes, rounded down.
 pub const MTU: u16 = 1408;
-/// Key of all queue pairs.
+/// Q_Key of all queue pairs.
 pub const QKEY: u32 = 0x11;
-/// One way between the engines, so the base RTT is twice this.
+/// One-way delay between the engines; the base RTT is twice this.
 pub const HOP: Span = Span::from_us(3);
-/// Packets asked for in one poll, as a datapath would.
+/// Packets requested in one poll, as by a datapath.
 pub const BATCH: usize = 64;
-/// When a world begins.
+/// Start time.
 pub const START: Time = Time(1_000_000);
 
 /// One engine with one queue pair.
@@ -40,7 +40,7 @@ pub fn end_ip(host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, host))
 }
 
-/// Address of a peer: one engine plays all of them.
+/// Address of a peer; one engine acts as all peers.
 pub fn peer_ip(peer: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from(0x0A01_0000 + peer))
 }
@@ -50,21 +50,22 @@ pub fn config(host: u8) -> EngineConfig {
     EngineConfig::sockets(end_ip(host), 0, MTU)
 }
 
-/// How the receiver of a packet sees it: each end sees the other at the address that it sends to.
+/// Receive metadata of a packet; its source is the address that the receiver sends to.
 pub fn meta(t: &Transmit<'_>) -> RxMeta {
     RxMeta { src_ip: t.dst.ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO }
 }
 
-/// An error as a sentence.
+/// An error as text.
 pub fn text(e: impl std::fmt::Debug) -> String {
     format!("{e:?}")
 }
 
 impl End {
-    /// With queues for `depth` requests and receives; random numbers follow from `seed`.
+    /// Creates an end with queues for `depth` requests and receives; `seed` determines its random
+    /// numbers.
     ///
     /// # Errors
-    /// The engine refuses its configuration, or has no room for the objects.
+    /// The engine refuses its configuration, or has too few resources for the objects.
     pub fn new(config: EngineConfig, seed: u64, depth: u32) -> Result<Self> {
         let now = START;
         let mut engine = Engine::new(config, Rng::from_seed(seed), now, ())?;
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
     use srd_core::{Opcode, SendRequest, Status, TxSink};
 
-    /// Delivers at once.
+    /// Delivers packets at once.
     struct Wire<'a>(&'a mut Engine, Time, u32);
 
     impl TxSink for Wire<'_> {
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Lets one end send what it has; how many packets arrived at the other.
+    /// Lets one end transmit; returns the number of packets that arrived at the other end.
     fn sent(from: &mut End, to: &mut End, now: &mut Time) -> u32 {
         from.timers(*now);
         let mut wire = Wire(&mut to.engine, *now + HOP, 0);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_peers_are_not_those_of_ends() {
+    fn peer_and_end_addresses_differ() {
         let peers: Vec<IpAddr> = [0, 1, 65_535].map(peer_ip).into();
         assert_eq!(peers.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
         assert!([1, 2].iter().all(|h| !peers.contains(&end_ip(*h))));

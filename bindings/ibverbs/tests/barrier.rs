@@ -3,84 +3,23 @@
 //! interface as its device, and calls the library as C does.
 #![cfg(debug_assertions)]
 
+mod common;
+
+use common::{
+    Node, case, ibv_ack_async_event, ibv_alloc_pd, ibv_create_ah, ibv_destroy_cq, ibv_destroy_qp,
+    ibv_get_async_event, ibv_get_cq_event, pthread_cancel, pthread_testcancel, run,
+    srd_debug_panic,
+};
 use libc::{c_int, c_void};
 use srd_ibverbs::{
-    abi::{
-        ibv_ah_attr, ibv_async_event, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
-        ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
-    },
+    abi::{ibv_ah_attr, ibv_async_event},
     num::*,
 };
 use std::{
-    env,
-    process::{Command, ExitStatus, Stdio},
     ptr,
     sync::atomic::{AtomicBool, AtomicPtr, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-// SAFETY: as in the headers of verbs, efadv and pthread; the last one is the library's own.
-unsafe extern "C-unwind" {
-    fn ibv_get_device_list(count: *mut c_int) -> *mut *mut c_void;
-    fn ibv_open_device(device: *mut c_void) -> *mut ibv_context;
-    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd;
-    fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut c_void;
-    fn ibv_create_cq(
-        context: *mut ibv_context,
-        cqe: c_int,
-        cq_context: *mut c_void,
-        channel: *mut c_void,
-        vector: c_int,
-    ) -> *mut ibv_cq;
-    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
-    fn ibv_get_cq_event(
-        channel: *mut c_void,
-        cq: *mut *mut ibv_cq,
-        context: *mut *mut c_void,
-    ) -> c_int;
-    fn srd_efadv_create_driver_qp(
-        pd: *mut ibv_pd,
-        attr: *mut ibv_qp_init_attr,
-        kind: u32,
-    ) -> *mut ibv_qp;
-    fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
-    fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut c_void;
-    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int;
-    fn ibv_ack_async_event(event: *mut ibv_async_event);
-    fn srd_debug_panic(place: c_int);
-    fn pthread_cancel(thread: libc::pthread_t) -> c_int;
-    fn pthread_testcancel();
-}
-
-/// Links the library whose functions are called by name.
-const _: fn(i64) -> c_int = int;
-
-/// How long a case may take; nothing is expected of it.
-const PATIENCE: Duration = Duration::from_secs(60);
-const CASE: &str = "BARRIER_CASE";
-
-/// Runs a case in a process of its own: how it ended, or `None` if it did not.
-fn run(case: &str) -> Option<ExitStatus> {
-    let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "the_case", "--ignored", "--nocapture"])
-        .env(CASE, case)
-        .env("SRD_IP", "127.0.0.1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    None
-}
 
 #[test]
 fn a_panic_outside_of_the_engine_ends_every_request_and_no_process() {
@@ -113,97 +52,13 @@ fn a_thread_that_waits_for_events_can_be_cancelled() {
 #[test]
 #[ignore = "runs in a process of its own, started by the other tests"]
 fn the_case() {
-    match env::var(CASE).as_deref() {
-        Ok("panic-outside") => panicking(1),
-        Ok("panic-locked") => panicking(2),
-        Ok("exit") => exiting(),
-        Ok("cancel") => cancelled(),
-        Ok("cancel-wait") => cancelled_in_wait(),
-        other => panic!("no case: {other:?}"),
-    }
-}
-
-/// A device with a queue pair that is ready to send.
-struct Node {
-    context: *mut ibv_context,
-    channel: *mut c_void,
-    pd: *mut ibv_pd,
-    cq: *mut ibv_cq,
-    qp: *mut ibv_qp,
-}
-
-impl Node {
-    fn new() -> Self {
-        // SAFETY: the calls follow the rules of verbs, here and below.
-        unsafe {
-            let mut n = 0;
-            let list = ibv_get_device_list(&raw mut n);
-            assert_eq!(n, 1);
-            let context = ibv_open_device(*list);
-            assert!(!context.is_null());
-            let channel = ibv_create_comp_channel(context);
-            let pd = ibv_alloc_pd(context);
-            let cq = ibv_create_cq(context, 64, ptr::null_mut(), channel, 0);
-            let cap = ibv_qp_cap {
-                max_send_wr: 8,
-                max_recv_wr: 8,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            };
-            let mut init = ibv_qp_init_attr {
-                qp_context: ptr::null_mut(),
-                send_cq: cq,
-                recv_cq: cq,
-                srq: ptr::null_mut(),
-                cap,
-                qp_type: int(IBV_QPT_DRIVER),
-                sq_sig_all: 1,
-            };
-            let qp = srd_efadv_create_driver_qp(pd, &raw mut init, 0);
-            assert!(!qp.is_null());
-            let node = Self { context, channel, pd, cq, qp };
-            node.step(IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-            node.step(IBV_QPS_RTR, 0);
-            node.step(IBV_QPS_RTS, IBV_QP_SQ_PSN);
-            node
-        }
-    }
-
-    fn step(&self, state: i64, mask: i64) {
-        let mut attr = ibv_qp_attr { qp_state: int(state), ..ibv_qp_attr::default() };
-        (attr.port_num, attr.qkey) = (1, 5);
-        // SAFETY: the queue pair lives.
-        assert_eq!(unsafe { ibv_modify_qp(self.qp, &raw mut attr, int(mask | IBV_QP_STATE)) }, 0);
-    }
-
-    fn receive(&self, wr_id: u64) -> c_int {
-        let mut wr =
-            ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 0 };
-        // SAFETY: one request without data.
-        unsafe { ((*self.context).ops.post_recv)(self.qp, &raw mut wr, &mut ptr::null_mut()) }
-    }
-
-    /// Posts a message to an address where nobody answers.
-    fn send(&self, wr_id: u64, ah: *mut c_void) -> c_int {
-        // SAFETY: numbers and null pointers make a request.
-        let mut wr: ibv_send_wr = unsafe { std::mem::zeroed() };
-        (wr.wr_id, wr.opcode, wr.ah) = (wr_id, int(IBV_WR_SEND), ah.cast());
-        (wr.remote_qpn, wr.remote_qkey) = (0xf000, 5);
-        // SAFETY: one request without data.
-        unsafe { ((*self.context).ops.post_send)(self.qp, &raw mut wr, &mut ptr::null_mut()) }
-    }
-
-    fn poll(&self) -> Result<Option<ibv_wc>, c_int> {
-        // SAFETY: numbers make a completion; the queue lives.
-        unsafe {
-            let mut wc: ibv_wc = std::mem::zeroed();
-            match ((*self.context).ops.poll_cq)(self.cq, 1, &raw mut wc) {
-                0 => Ok(None),
-                1 => Ok(Some(wc)),
-                n => Err(n),
-            }
-        }
+    match case().as_str() {
+        "panic-outside" => panicking(1),
+        "panic-locked" => panicking(2),
+        "exit" => exiting(),
+        "cancel" => cancelled(),
+        "cancel-wait" => cancelled_in_wait(),
+        other => panic!("no case: {other}"),
     }
 }
 

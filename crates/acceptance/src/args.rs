@@ -1,13 +1,13 @@
-//! Command-line arguments: a few flags and values need no parser crate.
+//! A minimal parser of command-line arguments, instead of a parser crate.
 
 use crate::Result;
 use std::str::FromStr;
 
-/// Arguments not taken yet.
+/// Arguments that have not been taken yet.
 pub struct Args(Vec<String>);
 
 impl Args {
-    /// From the process's arguments, its own name left out. `--name=value` is split in two.
+    /// Parses the process's arguments without its name. Splits `--name=value`.
     pub fn new(args: impl Iterator<Item = String>) -> Self {
         let mut out = Vec::new();
         for arg in args {
@@ -27,7 +27,7 @@ impl Args {
         if first.starts_with('-') { None } else { Some(self.0.remove(0)) }
     }
 
-    /// Takes a flag; whether it was given.
+    /// Takes a flag; returns whether it was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
         self.0.retain(|a| a != name);
@@ -45,7 +45,7 @@ impl Args {
         text.parse().map(Some).map_err(|_| format!("{name}: cannot use `{text}` as its value"))
     }
 
-    /// Takes every `name VALUE`.
+    /// Takes all occurrences of `name VALUE`.
     pub fn values(&mut self, name: &str) -> Result<Vec<String>> {
         let mut out = Vec::new();
         while let Some(value) = self.value(name)? {
@@ -54,12 +54,12 @@ impl Args {
         Ok(out)
     }
 
-    /// Takes all that is left, for another program.
+    /// Takes all remaining arguments, for another program.
     pub fn rest(&mut self) -> Vec<String> {
         std::mem::take(&mut self.0)
     }
 
-    /// Everything must have been taken by now.
+    /// Requires that all arguments have been taken.
     pub fn end(&self) -> Result {
         match self.0.first() {
             None => Ok(()),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_flags_values_and_refuses_the_rest() {
+    fn parses_flags_and_values_and_rejects_the_rest() {
         let mut a = args("fuzz --seconds=5 --check --skip a --skip b left");
         assert_eq!(a.command().as_deref(), Some("fuzz"));
         assert_eq!(a.value::<u64>("--seconds"), Ok(Some(5)));

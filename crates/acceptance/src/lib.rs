@@ -1,8 +1,8 @@
-//! Acceptance: programs that others wrote for EFA run on the drop-in libraries, on a fabric of
-//! network namespaces, and what comes of it is written into documents.
+//! Acceptance tests: unmodified programs for EFA run on the drop-in libraries, on a fabric of
+//! network namespaces, and the results are written to documents.
 //!
-//! `cargo xtask` calls these commands and shares with them what they stand on: arguments, other
-//! programs, and builds of this repository.
+//! `cargo xtask` calls these commands, and also uses their modules for arguments, for other
+//! programs, and for builds of this repository.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -12,5 +12,5 @@ pub mod suites;
 pub mod tools;
 pub mod verbs;
 
-/// What a command ends with: its value, or the sentence to print.
+/// Result of a command: a value, or an error text.
 pub type Result<T = ()> = std::result::Result<T, String>;

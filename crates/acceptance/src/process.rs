@@ -1,4 +1,4 @@
-//! Starting other programs.
+//! Starts other programs.
 
 use crate::Result;
 use std::{
@@ -7,7 +7,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The repository's root: the nearest folder above the running package that has a `Cargo.lock`.
+/// The repository's root: the nearest folder above the running package that contains a
+/// `Cargo.lock`.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -15,38 +16,38 @@ pub fn root() -> PathBuf {
     above.map_or_else(|| here.clone(), PathBuf::from)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's output folder.
 pub fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A program to be run in the repository's root.
+/// A command that runs in the repository's root.
 pub fn command(program: &str, args: &[&str]) -> Command {
     let mut c = Command::new(program);
     c.args(args).current_dir(root());
     c
 }
 
-/// The cargo that runs us (its toolchain is the pinned one).
+/// The cargo that runs this program, so that the toolchain is the pinned one.
 pub fn cargo(args: &[&str]) -> Command {
     command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), args)
 }
 
-/// What a command line looks like, for messages.
+/// The command line as text, for messages.
 fn shown(c: &Command) -> String {
     let program = PathBuf::from(c.get_program());
     let name = program.file_name().unwrap_or(c.get_program()).to_string_lossy().into_owned();
     c.get_args().fold(name, |all, arg| format!("{all} {}", arg.to_string_lossy()))
 }
 
-/// Runs it with our output and input; an error unless it ends well.
+/// Runs a command with this process's standard streams; fails unless it succeeds.
 pub fn run(c: &mut Command) -> Result {
     println!("$ {}", shown(c));
     let status = c.status().map_err(|e| format!("cannot start `{}`: {e}", shown(c)))?;
     if status.success() { Ok(()) } else { Err(format!("`{}` ended with {status}", shown(c))) }
 }
 
-/// Runs it and gives back what it printed.
+/// Runs a command and returns its standard output.
 pub fn output(c: &mut Command) -> Result<String> {
     let out = c.output().map_err(|e| format!("cannot start `{}`: {e}", shown(c)))?;
     if out.status.success() {
@@ -56,7 +57,7 @@ pub fn output(c: &mut Command) -> Result<String> {
     Err(format!("`{}` ended with {}:\n{}", shown(c), out.status, stderr.trim_end()))
 }
 
-/// Runs it, shows its standard output as it comes, and hands each line to `seen`.
+/// Runs a command, prints its standard output while it is written, and passes each line to `seen`.
 pub fn watch(c: &mut Command, mut seen: impl FnMut(&str)) -> Result {
     println!("$ {}", shown(c));
     let fail = |e| format!("cannot run `{}`: {e}", shown(c));

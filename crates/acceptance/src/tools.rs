@@ -1,4 +1,4 @@
-//! Programs from outside that some commands need.
+//! External programs that some commands need.
 
 use crate::{
     Result,
@@ -6,11 +6,13 @@ use crate::{
     process::{command, run},
 };
 
-/// Programs that run on the drop-in libraries in `acceptance`.
-pub const OUTSIDE: [&str; 4] = ["ibv_devinfo", "fi_pingpong", "ib_send_bw", "mpicc"];
+/// Programs that run on the drop-in libraries in `acceptance`, and C headers of what is compiled
+/// there.
+pub const OUTSIDE: [&str; 6] =
+    ["ibv_devinfo", "infiniband/efadv.h", "fi_pingpong", "rdma/fabric.h", "ib_send_bw", "mpicc"];
 
-/// `install-deps [--all]`: what building, testing and the checks need; `--all` adds the rivals
-/// that performance figures are compared with.
+/// `install-deps [--all]`: installs what builds, tests and checks need; `--all` adds the programs
+/// that performance is compared with.
 pub fn install(args: &mut Args) -> Result {
     let all = args.flag("--all");
     args.end()?;
@@ -24,7 +26,7 @@ pub fn install(args: &mut Args) -> Result {
     Ok(())
 }
 
-/// Installs what is missing if that can be done without asking; else an error naming the command.
+/// Installs missing programs if possible without asking; otherwise fails and names the command.
 pub fn ensure(tools: &[&str]) -> Result {
     let mut args = vec!["scripts/apt-ensure"];
     args.extend(tools);
@@ -33,14 +35,14 @@ pub fn ensure(tools: &[&str]) -> Result {
     if status.success() { Ok(()) } else { Err(format!("needed: {}", tools.join(", "))) }
 }
 
-/// The machine's target triple, as rustc names it.
+/// The machine's target triple, as given by rustc.
 pub fn host() -> Result<String> {
     let version = crate::process::output(&mut command("rustc", &["-vV"]))?;
     let host = version.lines().find_map(|l| l.strip_prefix("host: "));
     host.map(String::from).ok_or_else(|| "`rustc -vV` names no host".into())
 }
 
-/// Builds a package's binary in release and returns its path.
+/// Builds a package's binary in release mode and returns its path.
 pub fn build_release(package: &str, binary: &str) -> Result<std::path::PathBuf> {
     run(&mut crate::process::cargo(&["build", "--release", "-p", package, "--bin", binary]))?;
     Ok(crate::process::target_dir().join("release").join(binary))

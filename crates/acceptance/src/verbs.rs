@@ -1,6 +1,6 @@
-//! `verbs`: the drop-in libraries. Cargo builds the code as a static library; the two shared ones
-//! are linked here, because only a version script of our own gives symbols the versions that
-//! programs ask for.
+//! `verbs`: builds the drop-in libraries. Cargo builds the code as a static library; the two shared
+//! libraries are linked here, because the symbol versions that programs expect need a version
+//! script.
 
 use crate::{
     Result,
@@ -21,11 +21,11 @@ pub fn run_command(args: &mut Args) -> Result {
     args.end()?;
     let out = build(out)?;
     println!("{}: libibverbs.so.1 libefa.so.1", out.display());
-    println!("start programs with `srd run -- PROGRAM`; docs/drop-in.md says how");
+    println!("start programs with `srd run -- PROGRAM`; see docs/drop-in.md");
     Ok(())
 }
 
-/// Builds and links both libraries; the folder they are in.
+/// Builds and links both libraries; returns their folder.
 pub fn build(out: Option<PathBuf>) -> Result<PathBuf> {
     tools::ensure(&["cc"])?;
     run(&mut cargo(&["build", "--release", "-p", "srd-ibverbs", "--lib"]))?;

@@ -74,6 +74,8 @@ pub enum Oracle {
     Copies,
     /// Damaged packets are dropped if both sides use checksums.
     Integrity,
+    /// What peers must not guess depends on the seed of the secrets alone.
+    Secrets,
     /// Two runs of one seed are identical.
     Replay,
 }

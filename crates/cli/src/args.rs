@@ -13,7 +13,7 @@ use crate::{
 };
 use clap::{Parser, Subcommand};
 
-/// What the exit codes mean, for the help.
+/// Exit codes, for `--help`.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 the operation failed, 2 wrong usage, \
                           130 ended by Ctrl-C or SIGTERM (a server ends with 0).";
 
@@ -22,7 +22,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 the operation failed, 2 wrong us
 #[command(name = "srd", version, about, after_help = EXIT_CODES)]
 #[command(arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -30,25 +30,25 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Answer measurements, copies and path probes of other hosts
+    /// Serve measurements, file copies and path probes of other hosts
     Serve(ServeArgs),
     /// Copy a file to or from a server's folder
     Cp(CpArgs),
-    /// Show the paths to a server: round-trip time, share, health, losses
+    /// Show round-trip time, share of packets, state and losses of each path to a server
     Paths(PathsArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
-    /// Run the protocol in worlds made of seeds, with faults: what is promised must hold
+    /// Run the fault checker: simulated networks with random faults, where each guarantee must hold
     Check(CheckArgs),
-    /// Start a program for EFA (MPI, libfabric, perftest) so that it runs on software SRD
+    /// Start a program that uses EFA (MPI, libfabric, perftest) so that it runs on software SRD
     Run(RunArgs),
-    /// Print what `srd run` sets, for a shell
+    /// Print the environment variables that `srd run` sets, for a shell
     Env(EnvArgs),
-    /// Check this host and the way to a server, and say what mends each finding
+    /// Check this host and the network path to a server, and print how to fix each problem
     Doctor(DoctorArgs),
-    /// Experiments on a simulated datacenter: the same engine, 2 to 8,192 hosts, TCP beside it
+    /// Run experiments in a simulated data center of 2 to 8,192 hosts: SRD's engine beside TCP
     #[command(subcommand)]
     Lab(srd_lab::cli::Command),
-    /// A leaf-spine fabric of network namespaces, and measurements of SRD beside TCP on it
+    /// Build a leaf-spine fabric of network namespaces, and measure SRD beside TCP on it
     Net(srd_testbed::NetArgs),
 }

@@ -1,11 +1,12 @@
-//! `srd check`: the fault checker of `srd-check`, whose arguments and help are its own.
+//! `srd check`: runs the fault checker `srd-check`, which parses its own arguments and has its own
+//! help.
 
 use crate::failure::{Failure, Result};
 use crate::signals::Stop;
 use clap::Args;
 use srd_check::Trouble;
 
-/// What follows `check`, as it is.
+/// The arguments after `check`, passed on unchanged.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct CheckArgs {
@@ -14,14 +15,14 @@ pub struct CheckArgs {
     args: Vec<String>,
 }
 
-/// Runs it.
+/// Runs the checker.
 ///
 /// # Errors
-/// Broken promises (told already), wrong usage, files that cannot be read or written.
+/// Violations (reported already), wrong usage, files that cannot be read or written.
 pub fn run(args: &CheckArgs, stop: &Stop) -> Result {
     match srd_check::cli(&args.args, stop.flag()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::told()),
+        Ok(false) => Err(Failure::reported()),
         Err(Trouble::Usage(why)) => Err(Failure::usage(why)),
         Err(Trouble::Failed(why)) => Err(Failure::new(why)),
         Err(Trouble::Unread) => Err(Failure::output_closed()),

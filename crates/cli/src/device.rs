@@ -1,4 +1,4 @@
-//! Options of every command that opens a device, and the device they describe.
+//! Device options, which every command that opens a device has, and the device that they describe.
 
 use crate::{
     app::token::Token,
@@ -22,30 +22,30 @@ use std::{
     sync::mpsc,
 };
 
-/// Bytes buffered before a capture is written; more than its header has.
+/// Bytes buffered before a capture is written; more than the length of its header.
 const CAPTURE_BUFFER_BYTES: usize = 1 << 18;
-/// Packets by which a held-back packet is late at most, unless told otherwise.
+/// Default distance, in packets, by which a reordered packet is late at most.
 const REORDER_PACKETS_DEFAULT: u32 = 16;
 
-/// How a path is chosen for each packet.
+/// How the path of each packet is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PathPolicy {
-    /// Recycle paths that came back clean, avoid those that are slow, marked or lossy
+    /// Reuse paths that delivered in time and without CE marks; avoid slow, marked and lossy paths
     Srd,
-    /// All paths in turn, whatever happens to them
+    /// Use all paths in turn, regardless of their state
     Oblivious,
-    /// One path, as a TCP connection has
+    /// Use one path, as ECMP does for a TCP connection
     Ecmp,
-    /// The faster of two drawn at random
+    /// Use the path with the lower RTT of two drawn at random
     RttP2c,
 }
 
-/// How fast to send.
+/// How the sending rate is controlled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RatePolicy {
-    /// By delivery rate and delay
+    /// Control the rate by measured delivery rate and delay
     Srd,
-    /// Constant: see --rate
+    /// Send at the constant rate of --rate
     Fixed,
 }
 
@@ -53,7 +53,8 @@ pub enum RatePolicy {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub struct DeviceArgs {
-    /// Local address to use [default: 127.0.0.1 for a server, the way to HOST for others]
+    /// Local address to use [default: 127.0.0.1 for a server, the address of the route to HOST for
+    /// a client]
     #[arg(long, value_name = "ADDR", conflicts_with = "interface")]
     pub ip: Option<IpAddr>,
     /// Local network interface to use (its first address)
@@ -75,21 +76,21 @@ pub struct DeviceArgs {
     /// How fast to send
     #[arg(long, value_name = "POLICY", value_enum, default_value = "srd")]
     pub rate_policy: RatePolicy,
-    /// Rate in bits per second for --rate-policy fixed, as 500M or 10G [default: 10G]
+    /// Constant rate of --rate-policy fixed in bits per second, as 500M or 10G [default: 10G]
     #[arg(long, value_name = "RATE", value_parser = units::rate_bytes_per_sec)]
     pub rate: Option<u64>,
-    /// Bytes in flight to one host at most, for --rate-policy fixed [default: 1M]
+    /// Most bytes in flight to one host, for --rate-policy fixed [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub inflight: Option<u64>,
-    /// Payload bytes of one packet [default: what the link carries]
+    /// Payload bytes per packet [default: what the link's MTU allows]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u16>,
-    /// Send and ask for data without checksum (CRC-32C). It saves processor time where the network
-    /// is known to deliver no damage
+    /// Send and request data without checksums (CRC-32C). Saves processor time on networks that are
+    /// known not to damage data
     #[arg(long)]
     pub unchecked: bool,
-    /// File with a secret that server and clients share. A server with it refuses clients that do
-    /// not have it, and a client with it refuses servers that do not have it
+    /// File with a secret shared by server and clients. A server with a token refuses clients
+    /// without it, and a client with a token refuses servers without it
     #[arg(long, value_name = "FILE", help_heading = "Access and limits")]
     pub token_file: Option<PathBuf>,
     /// Faults of the packets that this process sends.
@@ -101,33 +102,33 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// The token that the options name.
+    /// Reads the token file, if the options name one.
     ///
     /// # Errors
-    /// As [`Token::read`].
+    /// Those of [`Token::read`].
     pub fn token(&self) -> Result<Option<Token>> {
         self.token_file.as_deref().map(Token::read).transpose()
     }
 }
 
-/// Faults on purpose, for tests and demonstrations.
+/// Fault injection, for tests and demonstrations.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Faults on purpose (of the packets that this process sends)")]
+#[command(next_help_heading = "Fault injection (into the packets that this process sends)")]
 pub struct FaultArgs {
-    /// Lose this share of the packets, as 1% or 0.01
+    /// Drop this share of the packets, as 1% or 0.01
     #[arg(long, visible_alias = "loss", value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_loss: Option<u32>,
     /// Send this share of the packets twice
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_duplicate: Option<u32>,
-    /// Hold this share of the packets back while up to 16 others pass
+    /// Delay this share of the packets until up to 16 later ones have been sent
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_reorder: Option<u32>,
-    /// Flip a bit in this share of the packets, as a network that UDP's checksum does not look at.
-    /// The receiver's CRC-32C finds it; with --unchecked damaged data is delivered
+    /// Flip a bit in this share of the packets, with a valid UDP checksum. The receiver's CRC-32C
+    /// detects the damage; with --unchecked, damaged data is delivered
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     pub fault_corrupt: Option<u32>,
-    /// Where chance begins: the same seed and packets have the same faults
+    /// Seed of the random faults: the same seed and packets give the same faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub fault_seed: u64,
 }
@@ -145,7 +146,7 @@ impl FaultArgs {
     }
 }
 
-/// A slot, or the first that is free.
+/// A slot, or `None` for the first free one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(pub Option<u8>);
 
@@ -153,7 +154,7 @@ fn slot(text: &str) -> Result<Slot, String> {
     if text == "auto" {
         return Ok(Slot(None));
     }
-    let wrong = |_| format!("`{text}` is not a slot; write 0 to 255, or auto");
+    let wrong = |_| format!("`{text}` is not a slot; write a number from 0 to 255, or auto");
     text.parse().map(|n| Slot(Some(n))).map_err(wrong)
 }
 
@@ -164,16 +165,16 @@ fn paths(text: &str) -> Result<u16, String> {
     }
 }
 
-/// An open device with what belongs to it.
+/// An open device, with its fault injection.
 pub struct OpenDevice {
     /// The device.
     pub device: Device,
-    /// Counts the faults, where some were asked for.
+    /// Counters of the injected faults, if there are any.
     faults: Option<FaultHandle>,
 }
 
 impl DeviceArgs {
-    /// The options as nobody has named any.
+    /// The default options.
     ///
     /// # Errors
     /// Never: the defaults are valid.
@@ -187,7 +188,7 @@ impl DeviceArgs {
         parsed.map(|alone| alone.device).map_err(|e| Failure::usage(e.to_string()))
     }
 
-    /// Opens the device at `ip` (unless the options name an address or interface) and tells its
+    /// Opens the device at `ip` (unless the options name an address or interface) and prints its
     /// warnings.
     ///
     /// # Errors
@@ -196,10 +197,11 @@ impl DeviceArgs {
         self.open_with(ip, progress, None)
     }
 
-    /// The same with a first queue pair of this index, for servers whose clients must know it.
+    /// As [`Self::open`], but the first queue pair has a given index, for servers whose clients
+    /// must know it.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn open_with(
         &self,
         ip: IpAddr,
@@ -249,7 +251,8 @@ impl DeviceArgs {
         Ok(())
     }
 
-    /// Puts capture and faults around the sockets. The capture sees what the faults let pass.
+    /// Wraps capture and fault injection around the datapath. The capture records packets after the
+    /// faults.
     fn wrap_set(&self, config: &mut DeviceConfig) -> Result<Option<mpsc::Receiver<FaultHandle>>> {
         let (rates, seed) = (self.faults.rates(), self.faults.fault_seed);
         let none = Rates { reorder_packets_max: REORDER_PACKETS_DEFAULT, ..Rates::default() };
@@ -268,7 +271,7 @@ impl DeviceArgs {
                 return datapath;
             }
             let fault = Fault::new(datapath, seed, rates, Rates::default());
-            // The receiver waits in `open`, or opening has failed and nobody wants it.
+            // The receiver is waiting in `open`; if opening failed, the handle is not needed.
             let _ = handle.send(fault.handle());
             Box::new(fault) as Box<dyn Datapath>
         }));
@@ -283,11 +286,11 @@ fn capture_file(path: &Path) -> Result<BufWriter<File>> {
 }
 
 impl OpenDevice {
-    /// What the faults did, in words; `None` without faults.
+    /// Summary of the injected faults; `None` without fault injection.
     pub fn faults_text(&self) -> Option<String> {
         let done = self.faults.as_ref()?.tx_done();
         Some(format!(
-            "faults on purpose: of {} packets sent {} lost, {} sent twice, {} held back, \
+            "injected faults: of {} packets sent {} lost, {} sent twice, {} held back, \
              {} damaged",
             done.packets, done.lost, done.duplicated, done.held, done.corrupted
         ))

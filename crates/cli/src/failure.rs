@@ -1,18 +1,18 @@
-//! Why a command failed: a text that names what to do, and the exit code.
+//! Why a command failed: a text that says what to do, and the exit code.
 
 use std::{fmt, io};
 
-/// Result of anything that can end a command.
+/// Result of an operation whose failure ends the command.
 pub type Result<T = (), E = Failure> = std::result::Result<T, E>;
 
 /// Exit code: the operation failed.
 const FAILED: u8 = 1;
-/// Exit code: the command line makes no sense (clap uses the same).
+/// Exit code: invalid command line (clap uses the same).
 const USAGE: u8 = 2;
-/// Exit code: ended by Ctrl-C, as shells report it (128 + SIGINT).
+/// Exit code: interrupted, as shells report it (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
 
-/// The end of a command that did not succeed.
+/// An unsuccessful end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     code: u8,
@@ -25,7 +25,7 @@ impl Failure {
         Self { code: FAILED, text: text.into() }
     }
 
-    /// The command line makes no sense.
+    /// The command line is invalid.
     pub fn usage(text: impl Into<String>) -> Self {
         Self { code: USAGE, text: text.into() }
     }
@@ -35,17 +35,17 @@ impl Failure {
         Self { code, text: text.into() }
     }
 
-    /// The user pressed Ctrl-C, or the process was asked to end.
+    /// The user pressed Ctrl-C, or the process received SIGTERM.
     pub fn interrupted() -> Self {
         Self { code: INTERRUPTED, text: "interrupted".into() }
     }
 
-    /// The operation failed, and the output says so already.
-    pub fn told() -> Self {
+    /// The operation failed, and the output has reported it.
+    pub fn reported() -> Self {
         Self { code: FAILED, text: String::new() }
     }
 
-    /// The reader of the output has gone (`srd … | head`): the tool ends silently.
+    /// The reader of the output has exited (`srd … | head`): the tool ends without a message.
     pub fn output_closed() -> Self {
         Self { code: FAILED, text: String::new() }
     }
@@ -55,7 +55,7 @@ impl Failure {
         self.code
     }
 
-    /// Writes it to standard error.
+    /// Prints the text to standard error, if there is one.
     pub fn tell(&self) {
         if !self.text.is_empty() {
             crate::output::note(&format!("srd: {}", self.text));

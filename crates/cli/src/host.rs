@@ -1,4 +1,4 @@
-//! Servers as the user names them: `HOST`, `HOST:PORT`, `[IPV6]:PORT`.
+//! Server addresses on the command line: `HOST`, `HOST:PORT`, `[IPV6]:PORT`.
 
 use crate::failure::{Failure, Result};
 use std::{
@@ -6,25 +6,25 @@ use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
 };
 
-/// A server as named: not looked up yet.
+/// A server as named by the user, not resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
-    /// Name or address, without brackets.
+    /// Host name or address, without brackets.
     pub host: String,
     /// UDP port, if one was given.
     pub port: Option<u16>,
 }
 
-/// A server that was looked up.
+/// A resolved server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its address.
+    /// Its IP address.
     pub ip: IpAddr,
     /// Its UDP port.
     pub port: u16,
-    /// Its slot: the distance of the port from the port base.
+    /// Its slot: its UDP port minus the port base.
     pub slot: u8,
-    /// Address of this host on the way there.
+    /// Local address of the route to it.
     pub local_ip: IpAddr,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for Server {
 }
 
 impl HostName {
-    /// Reads `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`.
+    /// Parses `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`.
     ///
     /// # Errors
-    /// A text for the user.
+    /// An error text for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
             let (host, rest) = rest.split_once(']').ok_or("`[` without `]`")?;
@@ -58,18 +58,18 @@ impl HostName {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// Looks it up, and finds the local address that packets to it leave from.
+    /// Resolves the host, and finds the local address of the route to it.
     ///
     /// # Errors
-    /// No such host, no route to it, or a port that no slot stands for.
+    /// The host does not exist, has no route, or the port is not one of the 256 from `port_base`.
     pub fn resolve(&self, port_base: u16, family: Option<IpAddr>) -> Result<Server> {
         let port = self.port.unwrap_or(port_base);
         let slot = port.checked_sub(port_base).and_then(|s| u8::try_from(s).ok());
         let slot = slot.ok_or_else(|| {
             let last = port_base.saturating_add(255);
             Failure::usage(format!(
-                "port {port} is none of a server's: they are {port_base} to {last}; if the \
-                 server was started with another --port-base, give the same here"
+                "port {port} cannot be a server's: servers use ports {port_base} to {last}; if \
+                 the server was started with another --port-base, give the same here"
             ))
         })?;
         let remote = self.lookup(port, family)?;
@@ -77,7 +77,7 @@ impl HostName {
         Ok(Server { ip: remote.ip().to_canonical(), port, slot, local_ip })
     }
 
-    /// The first address, of the family of `like` if one is given.
+    /// The first address, of the same family as `like` if given.
     fn lookup(&self, port: u16, like: Option<IpAddr>) -> Result<SocketAddr> {
         let host = &self.host;
         if let Some((ip, zone)) = host.split_once('%')
@@ -90,7 +90,7 @@ impl HostName {
         let fits = |a: &SocketAddr| like.is_none_or(|ip| ip.is_ipv4() == a.is_ipv4());
         found.find(fits).ok_or_else(|| {
             let kind = if like.is_some_and(|ip| ip.is_ipv4()) { "IPv4" } else { "IPv6" };
-            Failure::new(format!("the host `{host}` has no {kind} address, as --ip has"))
+            Failure::new(format!("the host `{host}` has no {kind} address, but --ip is one"))
         })
     }
 }
@@ -101,7 +101,7 @@ fn port_of(text: &str) -> Result<u16, String> {
     if port == 0 { Err(wrong()) } else { Ok(port) }
 }
 
-/// A link-local address with its interface, by name or number.
+/// A link-local address with its interface, given by name or number.
 fn scoped(ip: Ipv6Addr, zone: &str, port: u16) -> Result<SocketAddr> {
     let number = zone.parse::<u32>().ok().or_else(|| {
         let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
@@ -112,7 +112,7 @@ fn scoped(ip: Ipv6Addr, zone: &str, port: u16) -> Result<SocketAddr> {
     Ok(std::net::SocketAddrV6::new(ip, port, 0, scope).into())
 }
 
-/// Address that packets to `remote` leave from. None is sent.
+/// Local address of the route to `remote`. Sends no packets.
 fn local_ip_to(remote: SocketAddr) -> Result<IpAddr> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),

@@ -1,14 +1,14 @@
-//! `srd lab`: experiments on the simulated network.
+//! `srd lab`: experiments in the network simulator.
 
 use crate::failure::{Failure, Result};
 use srd_lab::cli::{Command, Failure as LabFailure, execute};
 use std::ffi::OsString;
 
 /// # Errors
-/// What was asked for makes no sense, or its results cannot be written.
+/// The experiment is invalid, or its results cannot be written.
 pub fn run(command: &Command) -> Result {
     if matches!(command, Command::Run(_)) {
-        // Starts this process once more, so it comes before anything else.
+        // May restart this process, so it comes before everything else.
         srd_lab::huge_pages(&std::env::args_os().collect::<Vec<OsString>>());
     }
     execute(command, "srd").map_err(|e| match e {

@@ -1,6 +1,6 @@
-//! `srd`: measure, copy files and look at paths over software SRD.
+//! `srd`: measures, copies files and shows paths over software SRD.
 //!
-//! One file or folder per command; [`app`] is the protocol between client and server, see
+//! One file or folder per command; [`app`] is the protocol between client and server, described in
 //! `docs/tool.md`.
 #![forbid(unsafe_code)]
 
@@ -30,12 +30,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Command::Net(args) = &cli.command {
-        // Before anything that may start a thread: user namespaces are for single threads.
+        // Before any thread starts: only single-threaded processes can create user namespaces.
         return net(args);
     }
     if let Command::Lab(command) = &cli.command {
-        // Nothing to end in good order: the first Ctrl-C ends it.
-        return told(lab::run(command));
+        // A simulation needs no orderly end, so Ctrl-C keeps its default action.
+        return exit_code_of(lab::run(command));
     }
     let done = signals::Stop::install().and_then(|stop| match cli.command {
         Command::Serve(args) => serve::run(&args, &stop),
@@ -48,10 +48,10 @@ fn main() -> ExitCode {
         Command::Doctor(args) => dropin::doctor::run(&args, &stop),
         Command::Net(_) | Command::Lab(_) => Ok(()),
     });
-    told(done)
+    exit_code_of(done)
 }
 
-fn told(done: failure::Result) -> ExitCode {
+fn exit_code_of(done: failure::Result) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -61,7 +61,7 @@ fn told(done: failure::Result) -> ExitCode {
     }
 }
 
-/// The fabric of namespaces ends by signals as the system does it: namespaces need no cleaning up.
+/// Runs `srd net`. Signals keep their default action: the kernel removes the namespaces.
 fn net(args: &srd_testbed::NetArgs) -> ExitCode {
     srd_testbed::run(args).unwrap_or_else(|e| {
         let failure =

@@ -1,12 +1,12 @@
-//! What the user sees. Nothing here panics when the reader of the output has gone.
+//! Output for the user. No function here panics if the reader of the output has exited.
 
 use crate::failure::{Failure, Result};
 use std::io::{self, Write};
 
-/// Writes one line to standard output at once.
+/// Writes one line to standard output and flushes it.
 ///
 /// # Errors
-/// The reader of the output has gone, or the file it goes to is full.
+/// The reader of the output has exited, or the output file's disk is full.
 pub fn line(text: &str) -> Result {
     let mut out = io::stdout().lock();
     let done = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -16,7 +16,7 @@ pub fn line(text: &str) -> Result {
     })
 }
 
-/// Writes one line to standard error. A failure to do so cannot be reported and is ignored.
+/// Writes one line to standard error. A failed write is ignored, because it cannot be reported.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! `srd paths`: a table of the paths to a server, live.
+//! `srd paths`: a live table of the paths to a server.
 
 use crate::{
     app::{
@@ -26,16 +26,16 @@ const EXAMPLES: &str = "Examples:
   srd paths --count 1 --json 10.0.0.5   one measurement, for programs
   srd paths --paths 16 --probes 32 --interval 5s 10.0.0.5
 
-Each interval a few small messages are sprayed over all paths (--path-policy oblivious unless told
-otherwise); their acknowledgments tell each path's round-trip time and losses. Without a terminal
-or with --json the table is written once, after the first interval, unless --count says more.
+Each interval, small messages are sent over all paths (with --path-policy oblivious unless given);
+their acknowledgments show each path's round-trip time and losses. If the output is not a terminal,
+or with --json, one table is written after the first interval unless --count asks for more.
 
-Exit codes: 0 done, 1 the server cannot be reached, 2 wrong usage, 130 ended by Ctrl-C while no
-table had been written.";
+Exit codes: 0 done, 1 the server cannot be reached, 2 wrong usage, 130 ended by Ctrl-C before the
+first table.";
 
-/// Messages of the link: a batch of probes.
+/// Buffers of the link: one batch of probes.
 const DEPTH: LinkDepth = LinkDepth { sends: 256, recvs: 16, writes: 0 };
-/// Takes the cursor home and clears what is below: the table is drawn anew.
+/// Moves the cursor to the top left and clears the screen below, to redraw the table.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Arguments of `srd paths`.
@@ -48,7 +48,7 @@ pub struct PathsArgs {
     /// Time between two tables, as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub interval: Duration,
-    /// Tables to write [default: no end on a terminal, else 1]
+    /// Number of tables to write [default: unlimited on a terminal, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Probes per path and interval
@@ -63,24 +63,24 @@ pub struct PathsArgs {
     pub device: DeviceArgs,
 }
 
-/// One path, as the table shows it.
+/// One path in the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row {
     /// Number of the path.
     path: u8,
-    /// Smoothed RTT in microseconds; none before the first sample.
+    /// Smoothed RTT in microseconds; `None` before the first sample.
     rtt_us: Option<f64>,
-    /// Least RTT seen in microseconds.
+    /// Lowest RTT in microseconds.
     rtt_us_min: Option<f64>,
-    /// Share of the packets of this interval, in percent.
+    /// Share of the packets sent in this interval, in percent.
     share_percent: f64,
     /// Packets sent since the start.
     sent: u64,
-    /// Of them declared lost.
+    /// Packets declared lost since the start.
     lost: u64,
-    /// Lost in percent.
+    /// `lost` in percent of `sent`.
     lost_percent: f64,
-    /// Acknowledged with the mark "congestion experienced".
+    /// Packets acknowledged with CE ("congestion experienced").
     marked: u64,
     /// "live", "penalised", "retired" or "probing".
     state: &'static str,
@@ -130,7 +130,7 @@ pub fn run(args: &PathsArgs, stop: &Stop) -> Result {
     Ok(())
 }
 
-/// Sends the probes of one interval, evenly spread over it.
+/// Sends the probes of one interval, evenly spaced.
 fn probe(args: &PathsArgs, client: &mut Client, stop: &Stop) -> Result {
     let begin = Instant::now();
     let total = args.probes * u32::from(client.open.device.port().paths);
@@ -143,7 +143,7 @@ fn probe(args: &PathsArgs, client: &mut Client, stop: &Stop) -> Result {
         if passed >= args.interval && ended == total {
             return Ok(());
         }
-        // Nine tenths of the interval, so that the last ones can come back within it.
+        // Over nine tenths of the interval, so that the last answers arrive within it.
         let share = (passed.as_secs_f64() / (args.interval.as_secs_f64() * 0.9)).min(1.0);
         let due = (f64::from(total) * share).ceil() as u32;
         while sent < due && client.link.can_send() {
@@ -160,25 +160,25 @@ fn probe(args: &PathsArgs, client: &mut Client, stop: &Stop) -> Result {
     }
 }
 
-/// What a short look at the paths to a server shows.
+/// Result of a short survey of the paths to a server.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The server.
+    /// Address and port of the server.
     pub server: String,
-    /// Paths with an answer.
+    /// Number of paths with an answer.
     pub answering: usize,
-    /// Paths tried.
+    /// Number of paths probed.
     pub total: usize,
-    /// Least smoothed RTT of a path in microseconds.
+    /// Lowest smoothed RTT of a path in microseconds.
     pub rtt_us_min: f64,
-    /// Greatest.
+    /// Highest smoothed RTT of a path in microseconds.
     pub rtt_us_max: f64,
-    /// Payload of the packets that get there, if full ones do not.
+    /// Payload of the packets that arrive, in bytes, if full packets do not.
     pub narrow: Option<u16>,
 }
 
-/// Probes all paths to a server for half a second, with packets of `mtu` bytes of payload at most
-/// (`None`: what the interface carries).
+/// Probes all paths to a server for half a second, with packets of at most `mtu` bytes of payload
+/// (`None`: as the interface's MTU allows).
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -247,7 +247,7 @@ fn show(table: &Table, live: bool, json: bool) -> Result {
     output::line(&format!("{clear}{}", text(table)))
 }
 
-/// The table for people.
+/// The table as text.
 fn text(table: &Table) -> String {
     let used = table.paths.iter().filter(|r| r.sent > 0).count();
     let sent: u64 = table.paths.iter().map(|r| r.sent).sum();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_interval_and_losses_of_all() {
+    fn shares_cover_the_interval_and_losses_the_whole_time() {
         let before = [stats(0, 100, 0, 10_000), stats(1, 10, 0, 0)];
         let now = [stats(0, 130, 13, 20_000), stats(1, 20, 0, 0), stats(2, 0, 0, 0)];
         let rows = rows(&before, &now);

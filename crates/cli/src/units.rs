@@ -1,4 +1,4 @@
-//! Numbers with units, as they are written on the command line and in tables.
+//! Numbers with units, on the command line and in tables.
 
 pub use srd_testbed::units::share_ppm;
 use srd_testbed::units::{bits_per_sec, split};
@@ -7,14 +7,14 @@ use std::time::Duration;
 /// Longest time of an option.
 const TIME_MAX: Duration = Duration::from_secs(1_000_000);
 
-/// `number * scale`, if it is a whole number that fits.
+/// `number * scale`, if the result is an integer that fits.
 fn whole(number: f64, scale: u64) -> Option<u64> {
     let value = number * scale as f64;
-    // 2^53: beyond it a float cannot tell neighbours apart.
+    // Above 2^53 not every integer is representable.
     (value.fract() == 0.0 && value <= 9_007_199_254_740_992.0).then_some(value as u64)
 }
 
-/// Bytes: `64`, `8K`, `1M`, `2GiB` (powers of 1024).
+/// Parses bytes: `64`, `8K`, `1M`, `2GiB` (powers of 1024).
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size; write bytes, or 8K, 1M, 2G");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -28,7 +28,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     whole(number, scale).ok_or_else(wrong)
 }
 
-/// Bytes of one message or RDMA operation, at most 1 GiB.
+/// Parses the bytes of one message or RDMA operation, at most 1 GiB.
 pub fn message_bytes(text: &str) -> Result<u32, String> {
     let n = bytes(text)?;
     match u32::try_from(n) {
@@ -37,14 +37,14 @@ pub fn message_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Bits per second: `500M`, `10G`, `2.5Gbit`; given back in bytes per second.
+/// Parses bits per second (`500M`, `10G`, `2.5Gbit`); returns bytes per second.
 pub fn rate_bytes_per_sec(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a rate; write bits per second, as 500M or 10G");
     let rate = bits_per_sec(text).ok_or_else(wrong)? / 8.0;
     if (1.0..1e15).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
 
-/// A time: `2`, `0.5`, `500ms`, `2s`, `1m`.
+/// Parses a time: `2`, `0.5`, `500ms`, `2s`, `1m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match srd_testbed::units::duration(text)? {
         time if !time.is_zero() && time <= TIME_MAX => Ok(time),
@@ -54,7 +54,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Bytes for people: `1.5 GiB`.
+/// Bytes as text: `1.5 GiB`.
 pub fn bytes_text(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_for_people() {
+    fn sizes_as_text() {
         assert_eq!(bytes_text(1023), "1023 B");
         assert_eq!(bytes_text(1536), "1.5 KiB");
         assert_eq!(bytes_text(5 << 40), "5.0 TiB");

@@ -1,4 +1,4 @@
-//! `srd lab` as its users run it: experiments out of files, reports, and what is refused.
+//! `srd lab` as users run it: experiments from files, reports, and refused input.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A folder of its own per test that goes away.
+/// A temporary folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
     fn ok(&self, args: &[&str]) -> String {
         told(self.lab(args).output().unwrap())
     }
-    /// Insists on an exit code and on words of the message.
+    /// Requires an exit code and words in the error text.
     fn fails(&self, args: &[&str], code: i32, words: &[&str]) {
         let out = self.lab(args).output().unwrap();
         let text = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -47,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a command printed; insists on success.
+/// Standard output of a command that must succeed.
 fn told(out: Output) -> String {
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{}: {stderr}", out.status);
@@ -77,7 +77,7 @@ transport = \"tcp\"
 case = \"one round\"
 ";
 
-/// Names of the issue's experiments.
+/// Names of the built-in experiments.
 const EXPERIMENTS: [&str; 27] = [
     "fig2",
     "fig3",
@@ -121,7 +121,7 @@ fn the_list_names_every_experiment_with_what_it_shows() {
 }
 
 #[test]
-fn a_run_writes_a_table_a_page_that_needs_nothing_and_files_for_programs() {
+fn a_run_writes_a_table_a_self_contained_page_and_csv_files() {
     let folder = Folder::new("run");
     folder.write("mine.toml", SPEC);
     let table = folder.ok(&["run", "mine.toml", "--out", "report"]);
@@ -131,7 +131,7 @@ fn a_run_writes_a_table_a_page_that_needs_nothing_and_files_for_programs() {
     assert!(table.starts_with(text.split_once('\n').unwrap().1));
 
     let page = folder.read("report/mine.html");
-    // The first script is the library; nothing of the rest may ask for another file.
+    // The first script is the chart library; the rest must not request other files.
     let (before, rest) = page.split_once("<script").unwrap();
     let own = before.to_string() + rest.split_once("</script>").unwrap().1;
     for outside in ["src=", "href=", "http://", "https://", "@import", "url("] {
@@ -150,7 +150,7 @@ fn a_run_writes_a_table_a_page_that_needs_nothing_and_files_for_programs() {
         .map(|l| l.split('"').next_back().unwrap().split(',').collect())
         .collect();
     assert_eq!(runs.len(), 4);
-    // After the quoted name: transport, seed, hash.
+    // Fields after the quoted name: transport, seed, hash.
     let hashes: Vec<&str> = runs.iter().map(|r| r[3]).collect();
     assert!(hashes.iter().all(|h| h.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
     assert!(page.contains(hashes[0]));
@@ -160,7 +160,7 @@ fn a_run_writes_a_table_a_page_that_needs_nothing_and_files_for_programs() {
 }
 
 #[test]
-fn the_same_command_gives_the_same_figures_whatever_runs_beside_it() {
+fn the_same_command_gives_the_same_figures() {
     let folder = Folder::new("same");
     folder.write("mine.toml", SPEC);
     let args = ["run", "mine.toml", "--no-cost"];
@@ -170,7 +170,7 @@ fn the_same_command_gives_the_same_figures_whatever_runs_beside_it() {
         let again = folder.ok(&[&args[..], &["--threads", threads]].concat());
         assert_eq!(again, first);
     }
-    // Neither huge pages nor their absence change anything, nor does a setting nobody knows.
+    // Results depend neither on huge pages nor on unknown tunables.
     for tunables in ["glibc.malloc.hugetlb=0", "", "no.such.tunable=1"] {
         let out = folder.lab(&args).env("GLIBC_TUNABLES", tunables).output().unwrap();
         assert_eq!(told(out), first);
@@ -182,7 +182,7 @@ fn the_same_command_gives_the_same_figures_whatever_runs_beside_it() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_place_and_the_reason() {
+fn errors_name_the_place_and_the_reason() {
     let folder = Folder::new("wrong");
     let run = ["run", "mine.toml"];
     let spec = |from: &str, to: &str| {
@@ -208,7 +208,7 @@ fn what_is_wrong_is_refused_with_its_place_and_the_reason() {
 }
 
 #[test]
-fn slow_hosts_and_copa_run_and_what_does_not_fit_is_refused_before_it() {
+fn slow_hosts_and_copa_run_and_invalid_settings_are_refused() {
     let folder = Folder::new("slow-hosts");
     let quick = ["run", "copa", "--quick", "--case", "dup-ack, selective, host 80 %, 1.5 BDP"];
     let small = ["--set", "workload.bytes=4_000_000", "--no-cost"];
@@ -233,7 +233,7 @@ fn slow_hosts_and_copa_run_and_what_does_not_fit_is_refused_before_it() {
 }
 
 #[test]
-fn files_of_htsim_are_read_and_what_cannot_be_honoured_is_refused_with_its_line() {
+fn htsim_files_are_read_and_unsupported_lines_are_refused() {
     let folder = Folder::new("htsim");
     folder.write(
         "m.toml",
@@ -322,8 +322,12 @@ fn trees_and_placements_that_make_no_sense_are_refused() {
             ["network.horizontal", "FatTree"],
         ),
         ("\"permutation\"", "\"permutations\"", ["workload.permutations", "missing"]),
-        ("horizontal = 2", "ring = \"line\"", ["network.ring", "give horizontal"]),
-        ("horizontal = 2", "ring_hops_max = 2", ["network.ring_hops_max", "give horizontal"]),
+        ("horizontal = 2", "ring = \"line\"", ["network.ring", "set network.horizontal"]),
+        (
+            "horizontal = 2",
+            "ring_hops_max = 2",
+            ["network.ring_hops_max", "set network.horizontal"],
+        ),
         (
             "horizontal = 2",
             "horizontal = 2\nring_hops_max = 0",
@@ -356,7 +360,7 @@ warm_bytes = 0
 ";
 
 #[test]
-fn a_phase_runs_and_what_does_not_fit_is_refused_before_it() {
+fn a_phase_runs_and_invalid_settings_are_refused() {
     let folder = Folder::new("phase");
     folder.write("a.toml", PHASE);
     let text = folder.ok(&["run", "a.toml", "--no-cost"]);
@@ -397,13 +401,13 @@ fn a_phase_runs_and_what_does_not_fit_is_refused_before_it() {
         folder.write("a.toml", &PHASE.replace(from, to));
         folder.fails(&["run", "a.toml"], 2, &words);
     }
-    // A mistake in the last case, and nothing has run.
+    // An error in the last case is reported before anything runs.
     folder.write("a.toml", &format!("{PHASE}{second}saa.probe_packets = 0\n"));
     let out = folder.lab(&["run", "a.toml"]).output().unwrap();
     assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0));
 }
 
-/// What `srd net record-noise` writes is a host of `srd lab`, whatever the machine does meanwhile.
+/// A file of `srd net record-noise` is a valid host of `srd lab`, whatever the machine's load.
 #[test]
 fn a_recorded_host_can_be_simulated() {
     let folder = Folder::new("noise");

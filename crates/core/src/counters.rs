@@ -63,6 +63,11 @@ pub struct Counters {
     pub ack_steps: u64,
     /// Packets that were looked at because requests were cancelled.
     pub cancel_steps: u64,
+    /// Reads that were looked at because their region or queue pair went away, or because they were
+    /// slow.
+    pub read_steps: u64,
+    /// Reads that lost their places to others because they made too little progress.
+    pub reads_slow: u64,
     /// Times that the size of packets to an address changed.
     pub mtu_changes: u64,
     /// Packets taken back because they had become too large for the way.

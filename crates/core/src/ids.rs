@@ -13,12 +13,48 @@ impl Ctx {
     }
 }
 
+/// Number of a read that is served to a peer, among those of its engine. Numbers come again only
+/// after 2^32 reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct JobId(pub u32);
+
+impl JobId {
+    /// The number of the next read.
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+/// Number of a place of a read that is served, in its engine. It is used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(pub u32);
+
+impl Place {
+    /// As an index of the table of places.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Number of a path and rate context in its engine: one per remote address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Way(pub u32);
 
 impl Way {
     /// As an index of the table of addresses.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Number of a network of peers' addresses in its engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Network(pub u32);
+
+impl Network {
+    /// As an index of the table of networks.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -39,6 +39,7 @@ mod hash;
 mod ids;
 mod lane;
 pub mod limits;
+mod networks;
 mod objects;
 mod outbox;
 mod params;
@@ -61,7 +62,7 @@ mod tx;
 
 pub use api::*;
 pub use config::EngineConfig;
-pub use engine::{Coming, ContextStats, Engine, LOOK_AHEAD_STAGES, ObjectError};
+pub use engine::{ContextStats, Engine, ObjectError};
 pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
 pub use peer::ContextState;
 pub use random::Randomness;

@@ -94,6 +94,28 @@ pub const SENT_LOG_MAX: usize = 4096;
 /// keep in mind is what the engine has sent in that time: 0.8 MB at a million packets per second,
 /// twice that with the room to grow.
 pub const SENT_LOG_SPAN: Span = Span::from_ms(100);
-/// Transmission numbers this far below the newest are refused as replays, and this far above it
-/// taken only when their neighbour has arrived as well.
+/// Transmission numbers this far below the newest are refused as replays, and this far above it as
+/// ones that the peer may not have used: it is asked then.
 pub const REPLAY_WINDOW: u64 = 8192;
+/// A read that is served loses its place when another one is wanted, there is none, and it got less
+/// than [`READ_BYTES_PER_SEC_MIN`] for so long: a third of the 30 s for which a requester bears to
+/// be told "busy" ([`crate::config::LossConfig::busy_after`]).
+pub const READ_PATIENCE: Span = Span::from_secs(10);
+/// See [`READ_PATIENCE`]: 512 kb/s. To keep all of 4,096 places a peer has to take 2.1 Gb/s. On
+/// slow lines it is less: one in [`READ_LINE_SHARE`] of what each gets when all places are taken
+/// and the line is shared equally.
+pub const READ_BYTES_PER_SEC_MIN: u64 = 64 << 10;
+/// See [`READ_BYTES_PER_SEC_MIN`].
+pub const READ_LINE_SHARE: u64 = 4;
+/// Reads that a request which finds no place looks at: 64 such requests have seen all of 4,096.
+pub const READS_LOOKED_MAX: usize = 64;
+/// Reads that lose their places in one turn at most.
+pub const READS_SLOW_MAX: usize = 8;
+/// Packets of full size whose payload pays for a whole `loss.rto_max` of a sender's share in the
+/// receive budget ([`crate::EngineConfig::rx_budget_bytes`]): what every sender may have in flight
+/// whatever its share, so that whoever sends with round trips below that time keeps it.
+pub const CLAIM_PKTS: u32 = 2;
+/// Addresses of one IPv4 /24 or IPv6 /64 that count in the receive budget, beside other networks:
+/// whoever holds a network takes as much from others as so many hosts do. More would cost an honest
+/// sender more; with fewer, the hosts of a large network get less than those of a small one.
+pub const CLAIM_ADDRESSES_MAX: u32 = 4;

@@ -6,6 +6,7 @@
 use crate::api::{AsyncEvent, Endpoint};
 use crate::ids::Ctx;
 use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX};
+use crate::psn::{Psn, TxNum};
 use srd_wire::Body;
 use std::collections::VecDeque;
 
@@ -17,8 +18,15 @@ pub(crate) struct Control {
     pub body: Body,
     pub padded_len: u16,
     /// Of a packet that belongs to a context: its transmission number and the next PSN.
-    pub tx_num: u64,
-    pub psn: u32,
+    pub tx_num: TxNum,
+    pub psn: Psn,
+}
+
+impl Control {
+    /// A packet that belongs to no context, and is no longer than it must be.
+    pub fn of_none(dst: Endpoint, dst_tag: u32, body: Body) -> Self {
+        Self { dst, dst_tag, body, padded_len: 0, tx_num: TxNum(0), psn: Psn(0) }
+    }
 }
 
 /// A probe that is to leave.
@@ -76,6 +84,7 @@ impl Outbox {
     }
     /// It has ended: what its number stands in is passed over.
     pub fn context_end(&mut self, ci: Ctx) {
+        debug_assert!(ci.index() < self.marks.len(), "it has begun");
         self.marks[ci.index()] = 0;
     }
 
@@ -122,13 +131,10 @@ impl Outbox {
         loop {
             let ci = self.ready.pop_front()?;
             if self.unmark(ci, READY) {
+                debug_assert!(self.marks[ci.index()] & READY == 0, "out of the queue, unmarked");
                 return Some(ci);
             }
         }
-    }
-    /// The one that [`Self::ready_pop`] would give, most likely.
-    pub fn ready_front(&self) -> Option<Ctx> {
-        self.ready.front().copied()
     }
 
     /// Something about the context changed: its timer is set anew before anybody asks for it. Many
@@ -193,6 +199,7 @@ impl Outbox {
         self.answers.len() >= CONTROL_QUEUE_MAX
     }
     pub fn answer_push(&mut self, ci: Ctx) {
+        debug_assert!(!self.answers_are_full(), "a bounded queue");
         self.answers.push_back(ci);
     }
     pub fn answer_pop(&mut self) -> Option<Ctx> {
@@ -227,6 +234,7 @@ impl Outbox {
             // What peers and networks cause without end must not keep the rest from being told.
             _ => EVENTS_MAX - EVENTS_MAX / 4,
         };
+        debug_assert!(self.events_bounded <= self.events.len(), "they are some of all");
         let room = self.events_bounded < max;
         if room {
             self.events_bounded += 1;
@@ -237,6 +245,7 @@ impl Outbox {
     pub fn event_pop(&mut self) -> Option<AsyncEvent> {
         let e = self.events.pop_front()?;
         self.events_bounded -= usize::from(!matches!(e, AsyncEvent::WrReleased(_)));
+        debug_assert!(self.events_bounded <= self.events.len(), "they are some of all");
         Some(e)
     }
 
@@ -256,13 +265,6 @@ impl Outbox {
     #[cfg(debug_assertions)]
     pub fn is_parked(&self, ci: Ctx) -> bool {
         self.marks[ci.index()] & PARKED != 0
-    }
-
-    /// For looking ahead.
-    pub fn ahead(&self) -> u64 {
-        let a = self.control.len() ^ self.acks.len() ^ self.probes.len() ^ self.closes.len();
-        let b = self.ready.len() ^ self.rearm.len() ^ self.events.len() ^ self.marks.len();
-        (a ^ b) as u64
     }
 }
 
@@ -321,7 +323,7 @@ mod tests {
         while out.event_pop().is_some() {}
         let release = AsyncEvent::WrReleased(crate::api::WrHandle(0));
         assert!((0..=EVENTS_MAX).all(|_| out.event_push(release)) && out.event_push(fatal));
-        let of = |body| Control { dst, dst_tag: 0, body, padded_len: 0, tx_num: 0, psn: 0 };
+        let of = |body| Control::of_none(dst, 0, body);
         let acks = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::CloseAck))).count();
         assert_eq!(acks, CONTROL_QUEUE_MAX / 2, "half of the room is for others");
         let others = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::Close))).count();

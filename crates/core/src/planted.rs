@@ -235,6 +235,11 @@ bugs! {
     TagRemembered,
     /// The list of a context's requests keeps one that has ended, if it is not the newest.
     LiveKept,
+    "hostile peers":
+    /// Every context that says it has more to come has a share of the receive budget.
+    ClaimBelieved,
+    /// Tags and first numbers come from the generator whose numbers peers see.
+    SecretsFast,
 }
 
 /// Turns bug `n` on; 0 turns all off.

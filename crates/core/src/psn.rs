@@ -1,27 +1,109 @@
-//! Arithmetic of packet sequence numbers: 32 bits that wrap, compared within half the circle.
+//! Packet sequence numbers and transmission numbers: numbers that wrap, each with the arithmetic of
+//! its circle, so that neither is taken for the other or for a count.
 
-/// `a - b` as a signed distance.
-pub(crate) const fn diff(a: u32, b: u32) -> i32 {
-    a.wrapping_sub(b) as i32
-}
+/// Packet sequence number of one direction of a context: 32 bits that wrap, compared within half
+/// the circle. It has no order of its own: whether one comes before another depends on which part
+/// of the circle is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Psn(pub u32);
 
-/// Whether `a` comes before `b`.
-#[cfg(not(planted_bugs))]
-pub(crate) const fn before(a: u32, b: u32) -> bool {
-    diff(a, b) < 0
-}
-#[cfg(planted_bugs)]
-pub(crate) fn before(a: u32, b: u32) -> bool {
-    if planted!(PsnUnsigned) { a < b } else { diff(a, b) < 0 }
-}
-
-/// The 64-bit number nearest to `reference` whose low 32 bits are `low`.
-pub(crate) fn expand(low: u32, reference: u64) -> u64 {
-    if planted!(TxNumHighKept) {
-        return reference & !u64::from(u32::MAX) | u64::from(low);
+impl Psn {
+    /// The PSN `n` after it.
+    #[inline(always)]
+    pub const fn plus(self, n: u32) -> Self {
+        Self(self.0.wrapping_add(n))
     }
-    let delta = low.wrapping_sub(reference as u32) as i32;
-    reference.wrapping_add(delta as i64 as u64)
+    /// The PSN `n` before it.
+    #[inline(always)]
+    pub const fn minus(self, n: u32) -> Self {
+        Self(self.0.wrapping_sub(n))
+    }
+    /// The one after it.
+    #[inline(always)]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+    /// How many steps it takes to come here from `first`.
+    #[inline(always)]
+    pub const fn since(self, first: Self) -> u32 {
+        self.0.wrapping_sub(first.0)
+    }
+    /// The signed distance from `other` to here.
+    #[inline(always)]
+    pub const fn diff(self, other: Self) -> i32 {
+        self.since(other) as i32
+    }
+    /// Whether it comes before `other`.
+    #[inline(always)]
+    #[cfg(not(planted_bugs))]
+    pub const fn is_before(self, other: Self) -> bool {
+        self.diff(other) < 0
+    }
+    /// Whether it comes before `other`.
+    #[cfg(planted_bugs)]
+    pub fn is_before(self, other: Self) -> bool {
+        if planted!(PsnUnsigned) { self.0 < other.0 } else { self.diff(other) < 0 }
+    }
+    /// Whether it lies in `first..end` on the circle.
+    #[inline(always)]
+    pub fn is_within(self, first: Self, end: Self) -> bool {
+        self.diff(first) >= 0 && self.is_before(end)
+    }
+    /// Its place in a ring of `len` entries, a power of two.
+    #[inline(always)]
+    pub const fn place(self, len: usize) -> usize {
+        debug_assert!(len.is_power_of_two());
+        self.0 as usize & (len - 1)
+    }
+}
+
+/// PSNs from `first` on, up to but not including `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PsnRange {
+    pub first: Psn,
+    pub end: Psn,
+}
+
+/// Transmission number: each packet of a context has one of its own. 64 bits, of which packets and
+/// echoes carry the lower 32 ([`Self::low`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct TxNum(pub u64);
+
+impl TxNum {
+    /// The number after it.
+    #[inline(always)]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+    /// The number before it.
+    #[inline(always)]
+    pub const fn prev(self) -> Self {
+        Self(self.0.wrapping_sub(1))
+    }
+    /// The number `n` after it.
+    #[inline(always)]
+    pub const fn plus(self, n: u64) -> Self {
+        Self(self.0.wrapping_add(n))
+    }
+    /// The signed distance from `other` to here.
+    #[inline(always)]
+    pub const fn diff(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0) as i64
+    }
+    /// What packets carry of it.
+    #[inline(always)]
+    pub const fn low(self) -> u32 {
+        self.0 as u32
+    }
+    /// The number nearest to `reference` of which a packet carries `low`.
+    #[inline(always)]
+    pub fn nearest(low: u32, reference: Self) -> Self {
+        if planted!(TxNumHighKept) {
+            return Self(reference.0 & !u64::from(u32::MAX) | u64::from(low));
+        }
+        let delta = low.wrapping_sub(reference.low()) as i32;
+        reference.plus(delta as i64 as u64)
+    }
 }
 
 #[cfg(test)]
@@ -30,15 +112,33 @@ mod tests {
 
     #[test]
     fn order_survives_the_wrap() {
-        assert!(before(u32::MAX, 0));
-        assert!(!before(0, u32::MAX));
-        assert_eq!(diff(3, u32::MAX), 4);
+        let (last, first) = (Psn(u32::MAX), Psn(0));
+        assert!(last.is_before(first) && !first.is_before(last) && !first.is_before(first));
+        assert_eq!((last.next(), first.minus(1), Psn(3).diff(last)), (first, last, 4));
+        assert_eq!((Psn(3).since(last), last.diff(Psn(3))), (4, -4));
     }
 
     #[test]
-    fn expansion_finds_the_nearest() {
-        let r = 0x1_0000_0005;
-        assert_eq!(expand(0x0000_0007, r), 0x1_0000_0007);
-        assert_eq!(expand(0xFFFF_FFFE, r), 0x0_FFFF_FFFE);
+    fn a_range_holds_its_first_and_not_its_end() {
+        let (first, end) = (Psn(u32::MAX - 1), Psn(2));
+        let within = |p: u32| Psn(p).is_within(first, end);
+        assert!(within(u32::MAX - 1) && within(0) && within(1));
+        assert!(!within(u32::MAX - 2) && !within(2) && !within(1 << 30));
+        assert!(!first.is_within(first, first), "an empty one holds nothing");
+    }
+
+    #[test]
+    fn a_place_in_a_ring_goes_on_over_the_wrap() {
+        let places = [Psn(u32::MAX - 1), Psn(u32::MAX), Psn(0), Psn(1)].map(|p| p.place(64));
+        assert_eq!(places, [62, 63, 0, 1]);
+    }
+
+    #[test]
+    fn the_nearest_number_is_found() {
+        let r = TxNum(0x1_0000_0005);
+        assert_eq!(TxNum::nearest(0x0000_0007, r), TxNum(0x1_0000_0007));
+        assert_eq!(TxNum::nearest(0xFFFF_FFFE, r), TxNum(0x0_FFFF_FFFE));
+        assert_eq!(TxNum(u64::MAX).next().diff(TxNum(0).prev()), 1);
+        assert_eq!(r.prev().low(), 4);
     }
 }

@@ -81,21 +81,12 @@ impl Timers {
         if pos != NONE {
             self.remove(pos as usize);
         }
+        debug_assert_eq!(self.position[owner as usize], NONE, "it is in no place");
     }
 
     /// The earliest deadline.
     pub fn next(&self) -> Time {
         self.heap.first().map_or(Time::NEVER, |e| e.0)
-    }
-
-    /// The owner of the earliest deadline.
-    pub fn owner_next(&self) -> Option<u32> {
-        self.heap.first().map(|e| e.1)
-    }
-
-    /// For looking ahead.
-    pub fn ahead(&self, owner: u32) -> u64 {
-        self.position.get(owner as usize).map_or(0, |p| u64::from(*p))
     }
 
     /// Takes an owner whose deadline is `now` or earlier.
@@ -105,6 +96,7 @@ impl Timers {
             return None;
         }
         self.remove(0);
+        debug_assert!(self.next() >= at || cfg!(planted_bugs), "the earliest first");
         Some(owner)
     }
 

@@ -318,6 +318,15 @@ pub(crate) const STEP_SHARE: u64 = 64;
 /// And so much of a packet per base RTT: on slow lines a step is else less than what a queue's
 /// drain takes away.
 pub(crate) const STEP_PACKET: Share = Share(3, 20);
+/// Packets that one echo stands for: an acknowledgment has room for eight echoes, each of a burst
+/// of up to eight packets on one path, and a busy receiver may acknowledge a few hundred packets at
+/// once. With fewer, such a receiver would be slowed down; a peer that acknowledges what it never
+/// received is sent so many times what it did receive, about.
+pub(crate) const ECHO_PKTS: i32 = 64;
+/// Packets acknowledged beyond what echoes stand for after which the rate is cut: half of the
+/// default window, and as much may be saved up, so that no receiver that stood still and then
+/// acknowledges a whole window at once is mistaken for one that invents.
+pub(crate) const UNPROVEN_PKTS_MAX: i32 = 2048;
 /// A burst lasts at most this long at the paced rate: what the queue of a switch gets in one piece.
 /// At 100 Gb/s 250 KB, beyond every burst that is configured.
 pub(crate) const BURST: Span = Span::from_us(20);

@@ -7,8 +7,9 @@ mod puppet;
 use common::*;
 use puppet::Puppet;
 use srd_core::counters::DropReason;
-use srd_core::wire::{AckBlock, Echo};
+use srd_core::wire::{AckBlock, Body, Echo, Message, ReadReq};
 use srd_core::*;
+use std::collections::VecDeque;
 
 fn open() -> Puppet {
     Puppet::new(config(0), |_| {})
@@ -152,6 +153,56 @@ fn a_claimed_wait_takes_a_quarter_off_the_least_round_trip_at_most() {
     let (least, refused) = learned(&p);
     assert_eq!(refused, 0);
     assert!((70_000..=75_000).contains(&least), "{least} of 100,000 ns");
+}
+
+/// The rate towards a puppet that reads 256 MB and acknowledges each packet soon after it left,
+/// with an echo for one in `each` of them, after `packets` packets; in bytes per second.
+fn rate_after(packets: u32, each: u32) -> u64 {
+    const LEN: u32 = 1 << 28;
+    let mut p = Puppet::new(config(0), |_| {});
+    let region = p.victim.region(vec![0; LEN as usize], Access::REMOTE_READ);
+    let msg = Message { src_qpn: 1, dst_qpn: p.qp.0, qkey: 0x11, msg_id: 3 };
+    let read = ReadReq { rkey: region.0.0, raddr: region.1, len: LEN };
+    p.say(Body::ReadReq(msg, read), 0, None);
+    let (mut told, mut under_way) = (0, VecDeque::new());
+    while told < packets {
+        p.pass(Span::from_us(1));
+        let now = p.now;
+        under_way.extend(p.reliable().into_iter().map(|f| (now, f)));
+        // Ten microseconds there and back.
+        let back = under_way.iter().take_while(|f| now.since(f.0) >= Span::from_us(10)).count();
+        let back: Vec<Flying> = under_way.drain(..back).map(|f| f.1).collect();
+        for some in back.chunks(8) {
+            let mut echoes = vec![];
+            for f in some {
+                let h = &f.header;
+                let (tx_num, timestamp, path) = (h.tx_num, h.timestamp, h.path);
+                if told % each == each - 1 {
+                    echoes.push(Echo { tx_num, timestamp, delay: 0, path, ce: false });
+                }
+                told += 1;
+            }
+            p.cum = p.cum.wrapping_add(some.len() as u32);
+            tell(&mut p, &echoes);
+        }
+        assert!(p.now < Time(3_000_000_000), "the read goes on: {told} packets");
+    }
+    p.victim.engine.context_stats()[0].rate_bytes_per_sec
+}
+
+/// Acknowledgments of what had not arrived made the rate rise to the line and stay there: whoever
+/// asked for a gigabyte and stopped receiving had it sent at full rate into its own network. An
+/// echo is proof, since only who receives a packet knows what to echo.
+#[test]
+fn acknowledgments_that_prove_nothing_slow_the_sender_down() {
+    const LINE: u64 = 12_500_000_000;
+    assert_eq!(rate_after(50_000, 8), LINE, "a busy receiver echoes some");
+    assert_eq!(rate_after(50_000, 64), LINE);
+    // 2,048 packets for each cut to an eighth: after five, the least rate.
+    let least = rate_after(11_000, u32::MAX);
+    assert!(least < LINE / 900, "{least}");
+    let some = rate_after(50_000, 2_000);
+    assert!(some < LINE / 4, "{some}");
 }
 
 /// Among honest hosts no echo is refused, with losses, duplicates and reordering.

@@ -2,9 +2,12 @@
 //! peers that offer nothing or take nothing, and peers that are nobody else.
 
 mod common;
+#[path = "common/door.rs"]
+mod door;
 #[path = "common/puppet.rs"]
 mod puppet;
 use common::*;
+use door::{from, open, stranger};
 use puppet::Puppet;
 use srd_core::wire::{Body, PacketType};
 use srd_core::*;
@@ -60,6 +63,31 @@ fn work_for_a_context_that_the_peer_kept_goes_through_it() {
     assert_eq!((c.contexts_closed, c.challenges_sent), (0, 0));
 }
 
+/// Work was posted to more peers than one call sets the timers of, and the idle timer of one of
+/// those that were left was due: its window state went, with the work.
+#[test]
+fn work_that_is_posted_when_the_idle_timer_is_due_stays() {
+    let mut p = Pair::new(3);
+    p.net.hosts[1].recv(p.qp[1], 1, 100);
+    p.send(0, 1, vec![1; 100]).unwrap();
+    assert!(p.net.run_until(Span::from_ms(1), |n| n.hosts[0].sends_done() == 1));
+    p.net.run(Span::from_ms(490));
+    let host = &mut p.net.hosts[0];
+    let known = |e: &Engine| e.context_stats().into_iter().find(|c| c.peer.ip == ip(1)).unwrap();
+    assert!(known(&host.engine).is_active, "not idle for long enough");
+    let now = p.net.now + Span::from_ms(20);
+    for i in 0..1_100 {
+        let ah = host.ah(now, ip(2 + i));
+        let to = send_wr(10, ah, p.qp[1], 100);
+        host.post(now, p.qp[0], to, vec![0; 100]).unwrap();
+    }
+    let to = send_wr(2, p.ah[0], p.qp[1], 100);
+    host.post(now, p.qp[0], to, vec![2; 100]).unwrap();
+    host.engine.handle_timeout(now);
+    let context = known(&host.engine);
+    assert!(context.is_active && context.outstanding == 1, "{context:?}");
+}
+
 /// A peer that is alive and takes nothing kept the tombstones of its requests under way for ever.
 #[test]
 fn tombstones_are_given_up() {
@@ -78,6 +106,28 @@ fn tombstones_are_given_up() {
     assert_eq!(p.victim.events.iter().filter(|e| unresponsive(e)).count(), 1);
     p.pass(Span::from_secs(10));
     assert!(p.heard.is_empty(), "nothing leaves any more");
+}
+
+/// The same peer, where it takes all but the word that a message is over.
+#[test]
+fn a_cancel_is_given_up() {
+    let mut p = Puppet::new(config(0), |_| {});
+    p.post(Opcode::WriteImm, 3000);
+    let mut cancels = 0;
+    for _ in 0..8_000 {
+        let sent = p.reliable();
+        let cancel = |f: &&Flying| matches!(f.body, Body::Cancel { .. });
+        cancels += sent.iter().filter(cancel).count();
+        match sent.iter().find(cancel).map(|f| f.header.psn) {
+            // All before it has arrived.
+            Some(psn) => p.ack(psn, |_| {}),
+            None => p.say(Body::Probe, 0, None),
+        }
+        p.pass(Span::from_ms(10));
+    }
+    assert_eq!(p.victim.statuses(), [Status::LocalUnrespRemote]);
+    assert!((200..=210).contains(&cancels), "{cancels} transmissions");
+    assert!(p.victim.engine.context_stats().is_empty());
 }
 
 /// Who offers reads, or writes with immediate, and takes none at a time, was waited for for ever.
@@ -156,4 +206,44 @@ fn queue_pairs_of_each_life_begin_anywhere() {
         first.insert(a.index());
     }
     assert!(first.len() > 40, "{} of 64 are different", first.len());
+}
+
+/// What one engine with these seeds shows to others: its Opens, the tag that it gives out, a
+/// cookie, a region key.
+fn shown(secret: u8, fast: [u64; 4]) -> Vec<String> {
+    let now = Time(1_000_000);
+    let random = Randomness::from_entropy([secret; 32], fast);
+    let mut cfg = config(0);
+    cfg.half_opens_max = 4;
+    let mut engine = Engine::new(cfg, random, now, ()).unwrap();
+    let (pd, cq) = (engine.pd_create().unwrap(), engine.cq_create(100).unwrap());
+    let mut host = Host::of(engine, (pd, cq), ip(0));
+    let qp = host.qp(now, QpType::Srd, false);
+    for i in 1..6 {
+        let ah = host.ah(now, ip(i));
+        host.post(now, qp, send_wr(1, ah, Qpn(0), 100), vec![0; 100]).unwrap();
+    }
+    for i in 0..10 {
+        let asks = stranger(open(77 + i, 0), i as u8, 0);
+        host.receive(now, &from(ip(9)), &asks, &[]);
+    }
+    let mut shown = vec![format!("{:?} {qp:?}", host.region(vec![0], 1).0)];
+    loop {
+        let out = host.transmit(now);
+        if out.is_empty() {
+            return shown;
+        }
+        shown.extend(out.iter().map(|f| format!("{:?} {:?}", f.body, f.header.tx_num)));
+    }
+}
+
+/// Had tags, PSNs, transmission numbers or cookies come from the generator that chooses paths, no
+/// test would have told: where runs are replayed, all numbers come from one.
+#[test]
+fn what_peers_must_not_guess_comes_from_the_secret_seed_alone() {
+    let (one, same, other) = (shown(1, [1; 4]), shown(1, [2; 4]), shown(2, [1; 4]));
+    let count = |kind| one.iter().filter(|s| s.starts_with(kind)).count();
+    assert_eq!((count("Open("), count("OpenAck("), count("Challenge")), (5, 1, 9), "{one:#?}");
+    assert_eq!(one, same);
+    assert!(one.iter().zip(&other).all(|(a, b)| a != b), "{one:#?} {other:#?}");
 }

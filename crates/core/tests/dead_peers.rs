@@ -3,6 +3,7 @@
 
 mod common;
 use common::*;
+use core::net::IpAddr;
 use srd_core::*;
 
 /// A request to read all of a region.
@@ -47,32 +48,119 @@ impl Readers {
     }
 }
 
-/// A requester that died in mid-read held its place among the reads that the responder serves for
-/// ever: four of them filled a table of eight, and every other client was told "busy" without end.
+/// How many places each address can take of `places`, one after the other, until none is left: an
+/// address gets one as long as it holds fewer than are left.
+fn shares(places: u32) -> Vec<u32> {
+    let mut left = places;
+    core::iter::from_fn(|| {
+        let share = left.div_ceil(2);
+        left -= share;
+        (share > 0).then_some(share)
+    })
+    .collect()
+}
+
+/// Engines at so many addresses that together they hold every place for reads at host 0, and one
+/// more at another address. Returns the hosts that die, each with its number of reads, and the
+/// survivor.
+fn full_house(make: impl Fn(IpAddr, u8) -> EngineConfig) -> (Net, Vec<(usize, u32)>, usize) {
+    let server = make(ip(0), 0);
+    let (places, each) = (server.reads_max, u32::from(server.reads_per_context_max));
+    let (mut configs, mut dying) = (vec![server], Vec::new());
+    let shares = shares(places);
+    for (k, share) in shares.iter().enumerate() {
+        for slot in 0..share.div_ceil(each) {
+            dying.push((configs.len(), each.min(share - slot * each)));
+            configs.push(make(ip(1 + k), slot as u8));
+        }
+    }
+    let survivor = configs.len();
+    configs.push(make(ip(1 + shares.len()), 0));
+    (Net::new(1, configs), dying, survivor)
+}
+
+/// Reads that host 0 serves now.
+fn served(net: &Net) -> u32 {
+    net.hosts[0].engine.context_stats().iter().map(|c| c.reads_served).sum()
+}
+
+/// Requesters that died in mid-read held their places among the reads that the responder serves for
+/// ever: when they held all, every other client was told "busy" without end.
+fn the_dead_leave_their_places(make: impl Fn(IpAddr, u8) -> EngineConfig) {
+    const LEN: usize = 4096;
+    let (mut net, dying, survivor) = full_house(make);
+    let places = net.hosts[0].engine.config().reads_max;
+    let silence = net.hosts[0].engine.config().loss.unresponsive_after;
+    let now = net.now;
+    let server = net.hosts[0].qp(now, QpType::Srd, false);
+    let region = net.hosts[0].region(vec![7; LEN], Access::REMOTE_READ);
+    let mut last = ip(0);
+    let readers = dying.iter().copied().chain([(survivor, 1)]);
+    let objects: Vec<_> = readers
+        .map(|(host, _)| {
+            let at = net.hosts[host].ip;
+            if core::mem::replace(&mut last, at) != at {
+                net.hosts[0].ah(now, at);
+            }
+            let qp = net.hosts[host].qp(now, QpType::Srd, false);
+            (qp, net.hosts[host].ah(now, ip(0)))
+        })
+        .collect();
+    let read = |net: &mut Net, host: usize, n: u32| {
+        let (qp, ah) = objects[host - 1];
+        for k in 0..n {
+            let wr = read_wr(u64::from(k), ah, server, region, LEN);
+            let now = net.now;
+            net.hosts[host].post(now, qp, wr, vec![0; LEN]).unwrap();
+        }
+    };
+    // No answer arrives: all die in mid-read.
+    net.faults.longer_lost = 0;
+    let mut held = 0;
+    for &(host, n) in &dying {
+        read(&mut net, host, n);
+        held += n;
+        let all = net.run_until(Span::from_ms(50), |net| served(net) == held);
+        assert!(all, "{} reads are served, not {held}", served(&net));
+        net.faults.killed.push(host);
+    }
+    assert_eq!(served(&net), places, "every place is taken");
+    net.faults.longer_lost = usize::MAX;
+    read(&mut net, survivor, 1);
+    net.run(silence.scale(1, 4));
+    assert_eq!((net.hosts[survivor].sends_done(), served(&net)), (0, places), "no place is free");
+    let done = net.run_until(silence.scale(2, 1), |n| n.hosts[survivor].sends_done() == 1);
+    assert!(done, "{} places are taken", served(&net));
+    assert_eq!(net.hosts[survivor].statuses(), [Status::Ok]);
+    // The dead have no window state and are left alone.
+    net.run(silence.scale(8, 1));
+    let left = net.hosts[0].engine.context_stats();
+    let alive = net.hosts[survivor].ip;
+    let of_the_dead = left.iter().filter(|c| c.peer.ip != alive && c.is_active).count();
+    assert_eq!((served(&net), of_the_dead), (0, 0), "{left:#?}");
+    let sent = net.hosts[0].sent_packets;
+    net.run(silence.scale(8, 1));
+    assert_eq!(net.hosts[0].sent_packets, sent, "packets to the dead");
+}
+
 #[test]
 fn readers_that_die_in_mid_read_leave_their_places() {
-    let mut r = Readers::new(1, 5, |c| c.reads_max = 8);
-    for i in 1..=4 {
-        r.read(i);
-        r.read(i);
-    }
-    assert!(r.net.run_until(Span::from_ms(5), |n| {
-        n.hosts[0].engine.counters().rdma_read_resp_bytes > 8 * 1024
-    }));
-    r.net.faults.killed = vec![1, 2, 3, 4];
-    r.read(5);
-    let done = r.net.run_until(Span::from_secs(1), |n| n.hosts[5].sends_done() == 1);
-    assert!(done, "{:#?}", r.net.hosts[0].engine.context_stats());
-    assert_eq!(r.net.hosts[5].statuses(), [Status::Ok]);
-    // The dead have no window state and are left alone.
-    r.net.run(Span::from_secs(2));
-    let of_the_dead = |h: &Host| {
-        h.engine.context_stats().iter().filter(|c| c.peer.ip != ip(5) && c.is_active).count()
-    };
-    assert_eq!(of_the_dead(&r.net.hosts[0]), 0);
-    let sent = r.net.hosts[0].sent_packets;
-    r.net.run(Span::from_secs(10));
-    assert_eq!(r.net.hosts[0].sent_packets, sent, "packets to the dead");
+    assert_eq!(shares(8), [4, 2, 1, 1]);
+    the_dead_leave_their_places(|at, slot| EngineConfig {
+        ip: at,
+        slot,
+        reads_max: 8,
+        ..config(0)
+    });
+}
+
+/// The same at the defaults of sockets: 70 engines at thirteen addresses hold all 4,096 places.
+#[test]
+fn seventy_readers_at_thirteen_addresses_leave_their_places() {
+    assert_eq!(shares(4096), [2048, 1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1]);
+    let make = |at, slot| EngineConfig::sockets(at, slot, 1024);
+    assert_eq!(full_house(make).1.len(), 70);
+    the_dead_leave_their_places(make);
 }
 
 /// A write with immediate of which only a part arrived, and packets that came out of order, were
@@ -169,6 +257,22 @@ fn a_peer_that_is_busy_for_ever_is_told() {
     assert_eq!(r.net.hosts[1].sends_done(), 0);
     r.net.run(Span::from_ms(40));
     assert_eq!(r.net.hosts[1].statuses(), [Status::RemoteRnr]);
+}
+
+/// Refusals that the peer has not confirmed kept its window state for up to two hundred times the
+/// time of an idle context: the more often it had been refused, the more rarely it was probed.
+#[test]
+fn a_peer_that_dies_after_many_refusals_is_forgotten() {
+    let mut r = Readers::new(5, 1, |c| (c.reads_max, c.idle_after) = (0, Span::from_ms(5)));
+    r.read(1);
+    r.net.run(Span::from_ms(500));
+    let sent = r.net.hosts[0].sent_packets;
+    assert!(sent > 20, "{sent} packets: each refusal is one at least");
+    r.net.faults.killed = vec![1];
+    // Twice the silence of a peer that is gone.
+    r.net.run(Span::from_ms(400));
+    let left = r.net.hosts[0].engine.context_stats();
+    assert!(left.iter().all(|c| !c.is_active), "{left:#?}");
 }
 
 /// The peer chose how much is kept for packets under way to it.

@@ -1,5 +1,5 @@
-//! How many packets per CPU-second a network with credits carries: superposed permutations on a
-//! k-ary 3-tree with two horizontal links, circuits, flows as fast as the network takes them.
+//! Speed of a network with credits, in packets per CPU-second: superposed permutations on a k-ary
+//! 3-tree with two horizontal links and circuits, flows as fast as the network takes them.
 //!
 //! `lossless [k] [permutations] [packets per flow] [packets per buffer]`
 

@@ -1,8 +1,8 @@
-//! How many packets per CPU-second the fabric carries with hosts that cost almost nothing.
+//! Speed of the fabric in packets per CPU-second, with hosts that cost almost nothing.
 //!
-//! Every host sends to another of a random permutation: packets of 4,150 bytes, 64 at most in
-//! flight, each on another entropy, acknowledged every `ack-every` packets by 64 bytes; a timer of
-//! 100 µs per host is moved with every packet, as a retransmission timer is.
+//! Every host sends to another of a random permutation: packets of 4,150 bytes, at most 64 in
+//! flight, each with another source port, acknowledged every `ack-every` packets by 64 bytes. A
+//! timer of 100 µs per host is moved with every packet, like a retransmission timer.
 //!
 //! `throughput [leafspine|fat16|fat32] [packets per host] [ack-every] [slot shift]`
 
@@ -17,7 +17,7 @@ const WINDOW: u64 = 64;
 const TIMEOUT: Ps = 100 * US;
 const RATE: u64 = 100_000_000_000;
 
-/// What a packet carries: as much as a protocol header would.
+/// Payload of a packet, of the size of a protocol header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Payload {
     ack: bool,

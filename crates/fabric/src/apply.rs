@@ -1,5 +1,5 @@
-//! Faults taking effect. Rare, so each may look at the whole event queue: the packet path carries
-//! no bookkeeping for them.
+//! Application of faults. Faults are rare, so they may scan the whole event queue; the packet path
+//! keeps no state for them.
 
 use crate::fault::{Effect, Fault, Target};
 use crate::impair::Impair;
@@ -14,7 +14,7 @@ use crate::topo::{HostId, LinkId, Node, Ps, SwitchId};
 use crate::wheel::Entry;
 
 impl<P> Net<P> {
-    /// Applies a fault now. It was checked.
+    /// Applies a fault, already checked, now.
     pub fn fault_apply(&mut self, fault: Fault) {
         match fault {
             Fault::Down { at, routing } => self.flag(&self.links_of(at), DOWN, true, routing),
@@ -80,7 +80,8 @@ impl<P> Net<P> {
             .collect()
     }
 
-    /// Sets or clears a flag of links, loses what a lost carrier loses, tells routing later.
+    /// Sets or clears a flag of links, drops packets if carrier is lost, and schedules the reaction
+    /// of routing.
     fn flag(&mut self, links: &[LinkId], flag: u32, on: bool, routing: Option<Ps>) {
         for link in links {
             self.flag_one(*link, flag, on);
@@ -111,7 +112,7 @@ impl<P> Net<P> {
         self.flag(&all, 0, dead, routing);
     }
 
-    /// Routing looks at links as they are now and computes its tables anew if anything changed.
+    /// Updates routing to the present state of links and recomputes its tables if anything changed.
     pub fn converge(&mut self, links: &[LinkId]) {
         let mut changed = false;
         for link in links {
@@ -130,7 +131,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Takes the arrivals of these links off the queue, in order.
+    /// Removes the arrivals of these links from the queue, in order.
     fn arrivals_take(&mut self, links: &[LinkId]) -> Vec<Entry<Event>> {
         let idle = |l: &LinkId| {
             let link = &self.links[l.0 as usize];
@@ -151,7 +152,7 @@ impl<P> Net<P> {
         out
     }
 
-    /// Loses everything queued or on the wire of these links.
+    /// Drops every packet that is queued for these links or on their wires.
     fn cut(&mut self, links: &[LinkId]) {
         if self.lossless.is_some() {
             return self.credited_cut(links);
@@ -165,12 +166,12 @@ impl<P> Net<P> {
         }
     }
 
-    /// Sets the rate of links; bytes still queued leave at the new one.
+    /// Sets the rate of links; queued bytes leave at the new rate.
     fn rate_set(&mut self, links: &[LinkId], percent: u32) {
         let mut links = links.to_vec();
         links.retain(|l| self.cold[l.0 as usize].percent != percent);
         let arrivals = self.arrivals_take(&links);
-        // Per link: the old and the new time at which the packet before left.
+        // Per link: the old and the new departure time of the previous packet.
         let mut left = vec![(self.now, self.now); links.len()];
         let mut place = vec![0usize; self.links.len()];
         let mut old_profile = Vec::with_capacity(links.len());
@@ -197,7 +198,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Gives a link the profile that its rate and buffer now ask for.
+    /// Updates the profile of a link to its present rate and buffer.
     fn profile_renew(&mut self, link: LinkId) {
         let cold = &mut self.cold[link.0 as usize];
         let hot = &mut self.links[link.0 as usize];
@@ -237,13 +238,13 @@ impl<P> Net<P> {
         for host in 0..self.hosts.len() as u32 {
             self.stall_end(HostId(host));
         }
-        // Held things were queued for the end of the stall; they are due now, in their order.
+        // Held events were queued for the end of the stall; they are due now, in their order.
         for entry in self.wheel.extract(|e| matches!(e.kind(), HELD | HELD_CALL)) {
             self.schedule(self.now, entry.event);
         }
     }
 
-    /// Stalls a host. What an earlier stall holds moves to the new end, ahead of what will come.
+    /// Stalls a host. Events held by an earlier stall move to the new end, before later ones.
     fn stall(&mut self, host: HostId, for_ps: Ps) {
         let port = &mut self.hosts[host.0 as usize];
         port.stalled_until = port.stalled_until.max(self.now.saturating_add(for_ps));
@@ -258,7 +259,8 @@ impl<P> Net<P> {
         let port = &mut self.hosts[host.0 as usize];
         if port.stalled_until > self.now {
             port.stalled_until = self.now;
-            // An event queued before it moves on when it comes; none may stand behind a later one.
+            // A timer event queued earlier is requeued when it is due; the queue of timer events
+            // must stay sorted.
             let timer = port.timer;
             if timer != Ps::MAX {
                 self.timer_set(host, timer);
@@ -266,7 +268,8 @@ impl<P> Net<P> {
         }
     }
 
-    /// Keeps a packet for a stalled host, or drops it if too much is held. False if not stalled.
+    /// Keeps a packet for a stalled host, or drops it if too much is held. Returns false if the
+    /// host is not stalled.
     pub fn packet_hold(&mut self, host: u32, link: Option<u32>, packet: u32) -> bool {
         let port = &mut self.hosts[host as usize];
         if port.stalled_until <= self.now {
@@ -290,7 +293,7 @@ impl<P> Net<P> {
         self.hosts[host as usize].stalled_until > self.now
     }
 
-    /// Keeps a call for a stalled host. False if not stalled.
+    /// Keeps a call for a stalled host. Returns false if the host is not stalled.
     pub fn call_hold(&mut self, event: Event) -> bool {
         let until = self.hosts[event.id() as usize].stalled_until;
         let stalled = until > self.now;

@@ -1,11 +1,11 @@
-//! Events: what the queue holds.
+//! Contents of the event queue.
 
 use crate::host::PACKET_BYTES_MAX;
 use crate::slab::{CE, ECT};
 
-/// What an event is, in the top bits of its first word.
+/// Position of the event kind in the top bits of the first word.
 pub(crate) const KIND_SHIFT: u32 = 28;
-/// The rest of the first word: a link, a host or nothing.
+/// The rest of the first word: a link, a host or unused.
 pub(crate) const ID_MASK: u32 = (1 << KIND_SHIFT) - 1;
 /// A packet reaches the end of a link: link, packet.
 pub(crate) const ARRIVE: u32 = 0;
@@ -15,31 +15,31 @@ pub(crate) const LATE: u32 = 1;
 pub(crate) const HELD: u32 = 2;
 /// A host's timer: host.
 pub(crate) const TIMER: u32 = 3;
-/// A call from outside: host, place in `calls`.
+/// A call from outside: host, index in `calls`.
 pub(crate) const CALL: u32 = 4;
-/// A fault: place in `faults`.
+/// A fault: index in `faults`.
 pub(crate) const FAULT: u32 = 5;
-/// Routing notices changed links: place in `converges`.
+/// Routing learns of changed links: index in `converges`.
 pub(crate) const CONVERGE: u32 = 6;
-/// A call held for a stalled host: as [`CALL`].
+/// A call held for a stalled host: like [`CALL`].
 pub(crate) const HELD_CALL: u32 = 7;
-/// As [`ARRIVE`], in a network with credits: link, packet.
+/// Like [`ARRIVE`], in a network with credits: link, packet.
 pub(crate) const ARRIVE_CREDITED: u32 = 8;
 /// An output with credits may be free: link.
 pub(crate) const OUTPUT_WAKE: u32 = 9;
-/// A sender hears of room at the far end of a link: link, lane; bytes in `size`.
+/// A credit returns to the sender of a link: link, lane; bytes in `size`.
 pub(crate) const CREDIT: u32 = 10;
 /// A host's card has room again: host.
 pub(crate) const ROOM: u32 = 11;
-/// Time to look for a deadlock.
+/// A deadlock search is due.
 pub(crate) const DEADLOCK_WATCH: u32 = 12;
-/// A host's ring has written a packet, or what its card waits for: host.
+/// A host's ring has written a packet, or the bytes for which its card waits: host.
 pub(crate) const RING: u32 = 13;
 /// A packet that left a ring is in memory: host, packet.
 pub(crate) const RING_OUT: u32 = 14;
 
-/// An event: kind and id, a second number, and for packets what a hop needs to know of them, so
-/// that the packet itself rests in memory until it is delivered.
+/// An event: kind and id, a second number, and for packets the values that a hop needs, so that the
+/// packet itself is not accessed until it is delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Event {
     pub a: u32,
@@ -47,17 +47,17 @@ pub(crate) struct Event {
     pub dst: u32,
     /// Hash of addresses and ports.
     pub hash: u32,
-    /// Bytes on the wire; from [`HOPS_SHIFT`] on the switches passed; from [`FLAGS_SHIFT`] on the
-    /// flags of its header.
+    /// Bytes on the wire; number of switches passed from bit [`HOPS_SHIFT`]; header flags from bit
+    /// [`FLAGS_SHIFT`].
     pub size: u32,
-    /// The node it concerns, for a packet where the link ends: a host below the number of hosts,
-    /// else a switch.
+    /// The node that the event affects, for a packet the end of the link: a host below the number
+    /// of hosts, otherwise a switch.
     pub to: u32,
 }
 
-/// Place of the switches passed in [`Event::size`].
+/// Position of the number of switches passed in [`Event::size`].
 pub(crate) const HOPS_SHIFT: u32 = 22;
-/// Place of the flags.
+/// Position of the flags in [`Event::size`].
 pub(crate) const FLAGS_SHIFT: u32 = 30;
 const _: () = assert!(PACKET_BYTES_MAX < 1 << HOPS_SHIFT && (ECT | CE) >> (32 - FLAGS_SHIFT) == 0);
 
@@ -66,7 +66,7 @@ impl Event {
     pub const fn new(kind: u32, id: u32, b: u32) -> Self {
         Self { a: kind << KIND_SHIFT | id, b, dst: 0, hash: 0, size: 0, to: id }
     }
-    /// The node it concerns; `None`: the whole network.
+    /// The node that the event affects; `None`: the whole network.
     pub fn node(&self) -> Option<u32> {
         let whole = matches!(self.kind(), FAULT | CONVERGE | DEADLOCK_WATCH);
         (!whole).then_some(self.to)
@@ -84,7 +84,7 @@ impl Event {
     pub const fn bytes(self) -> u32 {
         self.size & ((1 << HOPS_SHIFT) - 1)
     }
-    /// Switches passed.
+    /// Number of switches passed.
     #[inline]
     pub const fn hops(self) -> u8 {
         (self.size >> HOPS_SHIFT) as u8

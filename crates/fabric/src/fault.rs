@@ -1,13 +1,13 @@
-//! What can go wrong, and when. A fault is plain data; the world applies it at its time.
+//! Faults as plain data, which the world applies at their time.
 
 use crate::rng::Chance;
 use crate::topo::{CableId, HostId, LinkId, Ps, SwitchId, Topology};
 use std::fmt;
 
-/// Which links a fault hits.
+/// The links that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One direction of a cable: a one-way fault.
+    /// One direction of a cable.
     Link(LinkId),
     /// Both directions.
     Cable(CableId),
@@ -21,13 +21,13 @@ pub enum Target {
     All,
 }
 
-/// Loss in bursts (Gilbert-Elliott): a link is in a good or a bad state and may change with every
-/// packet.
+/// Gilbert-Elliott loss: a link is in a good or a bad state and may change it with every packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
     /// Probability of entering the bad state, per packet.
     pub enter: f64,
-    /// Probability of leaving it, per packet: bursts last `1 / leave` packets on average.
+    /// Probability of leaving the bad state, per packet: bursts last `1 / leave` packets on
+    /// average.
     pub leave: f64,
     /// Loss probability in the good state.
     pub loss_good: f64,
@@ -35,26 +35,26 @@ pub struct Burst {
     pub loss_bad: f64,
 }
 
-/// What a link does to the ECN bits.
+/// Effect of a link on the ECN bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnFault {
-    /// Nothing: as it should be.
+    /// None, as in a healthy link.
     None,
     /// Marks every ECN-capable packet.
     Set,
-    /// Wipes every mark.
+    /// Removes every mark.
     Clear,
 }
 
-/// One way in which a link mistreats the packets that crossed its wire. Each kind is set on its own
-/// and draws from its own random stream.
+/// An effect of a link on the packets that crossed its wire. Each kind is set independently and
+/// draws from its own random stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// Loses each packet with this probability (gray failure). 0 ends it.
+    /// Random loss of each packet with this probability (gray failure). 0 ends it.
     Loss(f64),
-    /// Loses packets in bursts. `None` ends it.
+    /// Random loss in bursts. `None` ends it.
     Burst(Option<Burst>),
-    /// Loses every packet of this share of flows (by hash of addresses and ports) and none of the
+    /// Loss of all packets of this share of flows (by a hash of addresses and ports) and of no
     /// others. 0 ends it.
     FlowHole(f64),
     /// Damages each packet with this probability. 0 ends it.
@@ -63,16 +63,16 @@ pub enum Effect {
     Duplicate {
         /// Probability per packet.
         prob: f64,
-        /// The copy comes uniformly `0..=delay_ps` after the original.
+        /// Upper bound of the copy's delay after the original, which is uniform in `0..=delay_ps`.
         delay_ps: Ps,
     },
-    /// Delays packets, so that they overtake each other. Zeros end it.
+    /// Delays packets, which causes reordering. Zeros end it.
     Delay {
         /// Probability that a packet is delayed.
         prob: f64,
         /// Added to every delayed packet.
         fixed_ps: Ps,
-        /// Added too, uniform in `0..=jitter_ps`.
+        /// Additional delay, uniform in `0..=jitter_ps`.
         jitter_ps: Ps,
     },
     /// Wrong or missing ECN marks.
@@ -81,11 +81,11 @@ pub enum Effect {
     Mtu(Option<u32>),
 }
 
-/// A change of the network at a moment. `routing` is how long until routing knows: after that the
-/// link leaves (or rejoins) the ECMP groups; `None` = routing never notices.
+/// A change of the network at a moment. `routing` is the delay until routing reacts, and the link
+/// leaves or rejoins the ECMP groups; `None` = routing never reacts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// Carrier lost: what is queued or on the wire is lost, what comes is dropped.
+    /// Carrier lost: queued packets and packets on the wire are lost, later ones are dropped.
     Down {
         /// Links.
         at: Target,
@@ -109,10 +109,10 @@ pub enum Fault {
         up_ps: Ps,
         /// Number of outages.
         times: u32,
-        /// Delay until routing notices each change (it acts on the state it then finds).
+        /// Delay until routing reacts to each change (it acts on the state at that time).
         routing: Option<Ps>,
     },
-    /// Links look up and take packets, which vanish.
+    /// Links appear up and accept packets, but lose them.
     BlackHole {
         /// Links.
         at: Target,
@@ -126,7 +126,7 @@ pub enum Fault {
         /// Delay until routing uses them.
         routing: Option<Ps>,
     },
-    /// A switch takes packets and loses all of them.
+    /// A switch accepts packets and loses all of them.
     SwitchHole {
         /// Switch.
         switch: SwitchId,
@@ -140,27 +140,27 @@ pub enum Fault {
         /// Delay until routing uses it.
         routing: Option<Ps>,
     },
-    /// A switch dies: its links lose carrier and its queues are gone.
+    /// A switch goes down: its links lose carrier and its queues are lost.
     SwitchDown {
         /// Switch.
         switch: SwitchId,
         /// Delay until routing avoids it.
         routing: Option<Ps>,
     },
-    /// A dead switch comes back with another hash seed (flows take other paths).
+    /// A switch comes up again with another hash seed, so flows take other paths.
     SwitchUp {
         /// Switch.
         switch: SwitchId,
-        /// Its new hash seed; `None` = drawn from its own stream.
+        /// The new hash seed; `None` = the next of the switch's own stream.
         hash_seed: Option<u64>,
         /// Delay until routing uses it.
         routing: Option<Ps>,
     },
-    /// A switch hashes anew: live flows change paths.
+    /// A switch changes its hash seed: live flows change paths.
     Rehash {
         /// Switch.
         switch: SwitchId,
-        /// Its new hash seed; `None` = drawn from its own stream.
+        /// The new hash seed; `None` = the next of the switch's own stream.
         hash_seed: Option<u64>,
     },
     /// Links run at a share of their built rate, in percent, 1 to 1000; 100 ends it. Queued bytes
@@ -171,7 +171,7 @@ pub enum Fault {
         /// Percent of the built rate.
         percent: u32,
     },
-    /// Queues shrink to `bytes` (what is queued stays); `None` = as built.
+    /// Queue limits change to `bytes` (queued packets stay); `None` = as built.
     Buffer {
         /// Links.
         at: Target,
@@ -185,32 +185,32 @@ pub enum Fault {
         /// The effect, or its neutral value to end it.
         effect: Effect,
     },
-    /// A host stops for a while: packets, timers and calls wait until the end; packets beyond
+    /// A host stops for a while: packets, timers and calls are held until the end; packets beyond
     /// [`crate::WorldConfig::host_hold_bytes`] are dropped.
     HostStall {
         /// Host.
         host: HostId,
-        /// For how long.
+        /// Duration.
         for_ps: Ps,
     },
-    /// A host's ring drains at a share of its built rate, in percent, 1 to 1000; 100 ends it. What
-    /// waits is written at the new rate.
+    /// A host's ring drains at a share of its configured rate, in percent, 1 to 1000; 100 ends it.
+    /// Waiting bytes are written at the new rate.
     HostDrain {
         /// Host.
         host: HostId,
-        /// Percent of the built rate.
+        /// Percent of the configured rate.
         percent: u32,
     },
-    /// Everything works again and routing knows: links, switches, rates, buffers, effects, drains.
-    /// Stalled
-    /// hosts go on at once. Hash seeds stay. Outages of a [`Fault::Flap`] still to come do come.
+    /// Ends all faults, with immediate convergence of routing: links, switches, rates, buffers,
+    /// effects, drains. Stalled hosts continue at once. Hash seeds stay. Remaining outages of a
+    /// [`Fault::Flap`] still occur.
     HealAll,
 }
 
 /// Faults in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
-    /// `(when, what)`, in any order; those of the same moment happen in the order given.
+    /// `(time, fault)` in any order; faults of the same time are applied in the order given.
     pub events: Vec<(Ps, Fault)>,
 }
 
@@ -219,7 +219,7 @@ pub struct FaultPlan {
 pub struct FaultError(String);
 
 impl FaultError {
-    /// With a text that says what to change.
+    /// An error with a text that says what to change.
     pub(crate) const fn new(text: String) -> Self {
         Self(text)
     }
@@ -233,7 +233,7 @@ impl fmt::Display for FaultError {
 impl std::error::Error for FaultError {}
 
 impl Target {
-    /// The links it names, in order.
+    /// The affected links, in order.
     pub(crate) fn links(self, topo: &Topology) -> Vec<LinkId> {
         let both = |cables: &mut dyn Iterator<Item = CableId>| -> Vec<LinkId> {
             cables.flat_map(|c| [c.up(), c.down()]).collect()

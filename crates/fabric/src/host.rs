@@ -1,4 +1,4 @@
-//! The program on a host, and what it may ask of the network.
+//! The program on a host and its interface to the network.
 
 use crate::lossless::RegisterOp;
 use crate::net::Net;
@@ -8,41 +8,41 @@ use crate::topo::{HostId, Ps};
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
-    /// To whom.
+    /// Destination.
     pub dst: HostId,
     /// Source port: the entropy that ECMP hashes.
     pub sport: u16,
-    /// Destination port, hashed too.
+    /// Destination port, also part of the hash.
     pub dport: u16,
-    /// Bytes on the wire with all headers, at most [`PACKET_BYTES_MAX`].
+    /// Bytes on the wire including all headers, at most [`PACKET_BYTES_MAX`].
     pub bytes: u32,
-    /// Whether switches may mark it (ECN-capable).
+    /// Whether the packet is ECN-capable, so that switches may mark it.
     pub ect: bool,
 }
 
-/// A flow that has a circuit, from [`HostIo::flow_open`].
+/// A flow with a circuit, from [`HostIo::flow_open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId(pub(crate) u32);
 
-/// What switches do with a packet besides carrying it. It takes no bytes of its own: what the
-/// fields would take on the wire is part of [`Outbound::bytes`].
+/// Instructions of a packet to switches. A tag adds no bytes: [`Outbound::bytes`] includes the
+/// fields that it would take on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
-    /// Its flow, whose circuit it sets up or follows. `None`: it goes by default.
+    /// The flow whose circuit the packet sets up or follows. `None`: default route.
     pub flow: Option<FlowId>,
-    /// It is the last packet of its flow: it frees the circuit as it passes.
+    /// Whether it is the last packet of its flow, which frees the circuit as it passes.
     pub last: bool,
-    /// It reads and changes the registers of the links that it passes.
+    /// Operation on the registers of the links that it passes.
     pub register: Option<RegisterOp>,
 }
 
-/// Largest packet: keeps all arithmetic within 64 bits.
+/// Largest packet in bytes; with it all arithmetic fits 64 bits.
 pub const PACKET_BYTES_MAX: u32 = 1 << 20;
 
 /// A packet that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<P> {
-    /// Who sent it.
+    /// Sender.
     pub src: HostId,
     /// Source port.
     pub sport: u16,
@@ -50,47 +50,33 @@ pub struct Delivered<P> {
     pub dport: u16,
     /// Bytes on the wire.
     pub bytes: u32,
-    /// Marked "congestion experienced".
+    /// Whether it was marked "congestion experienced".
     pub ce: bool,
-    /// 0 = intact; otherwise damaged on the way, and the value is random: it chooses the damage.
+    /// 0 = intact; otherwise the packet was damaged, and the random value chooses the damage.
     pub corrupt: u16,
-    /// When it was handed to the sender's card.
+    /// When the sender's card received it.
     pub sent_ps: Ps,
-    /// Largest register of the links that it passed, if it was sent with a [`RegisterOp`]; else 0.
+    /// Largest register on its path, if it was sent with a [`RegisterOp`]; otherwise 0.
     pub register_max: i64,
-    /// What the sender put in.
+    /// The sender's payload.
     pub payload: P,
 }
 
-/// Number of stages of [`Host::look_ahead`].
-pub const LOOK_AHEAD_STAGES: u32 = 5;
-
 /// The program on a host. Called one event at a time; it sees the network only through `io`.
 pub trait Host<P> {
-    /// A packet arrived.
+    /// Handles an arriving packet.
     fn on_packet(&mut self, now: Ps, packet: Delivered<P>, io: &mut HostIo<'_, P>);
-    /// The timer set with [`HostIo::timer_set`] is due. It is off now.
+    /// The timer set with [`HostIo::timer_set`] is due; it is off during the call.
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>);
-    /// A call scheduled from outside with [`crate::World::call_at`] is due.
+    /// A call scheduled with [`crate::World::call_at`] is due.
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, P>);
-    /// The card has put all that waited on the wire, after [`HostIo::room_want`] had said that
-    /// something waits.
+    /// No packet waits in the card any more, after [`HostIo::room_want`] returned false.
     fn on_room(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
-    /// The host's ring has written as many bytes as [`HostIo::rx_ring_call`] asked for.
+    /// The host's ring has written the number of bytes requested with [`HostIo::rx_ring_call`].
     fn on_ring(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
-    /// Reads the state that a coming [`Host::on_packet`] (or, without a packet, a coming
-    /// [`Host::on_timer`]) will need and returns anything made of it. Called for many hosts in a
-    /// row shortly before their events come, first with stage 0, then with 1, up to
-    /// [`LOOK_AHEAD_STAGES`], so that the processor fetches the memory of all of them at once: a
-    /// stage may follow the pointers that the one before has read. For further packets of one host
-    /// it is called with the last two stages only. Worth it where thousands of hosts do not fit the
-    /// caches. Only for speed.
-    fn look_ahead(&self, _stage: u32, _packet: Option<&P>) -> u64 {
-        0
-    }
 }
 
-/// What a host may ask of the network during a call.
+/// A host's access to the network during a call.
 #[derive(Debug)]
 pub struct HostIo<'a, P> {
     pub(crate) net: &'a mut Net<P>,
@@ -108,10 +94,10 @@ impl<P> HostIo<'_, P> {
         self.net.now
     }
 
-    /// Hands a packet to the card, which sends it when those before it have left.
+    /// Hands a packet to the card, which sends it after the packets before it.
     ///
     /// # Errors
-    /// Gives the payload back if the card's queue has no room; nothing was sent or counted.
+    /// The payload, if the card's queue is full; the packet is then neither sent nor counted.
     ///
     /// # Panics
     /// If `out.dst` does not exist or `out.bytes` is 0 or above [`PACKET_BYTES_MAX`].
@@ -120,77 +106,77 @@ impl<P> HostIo<'_, P> {
         self.net.send(self.host, out, payload)
     }
 
-    /// As [`HostIo::send`], for a packet with which switches do more than carry it. Only networks
-    /// with [`FlowControl::Credits`](crate::FlowControl) do; others leave the tag aside.
+    /// Like [`HostIo::send`], with instructions to switches. Only networks with
+    /// [`FlowControl::Credits`](crate::FlowControl) follow them; others ignore the tag.
     ///
     /// # Errors
-    /// As [`HostIo::send`].
+    /// Like [`HostIo::send`].
     ///
     /// # Panics
-    /// As [`HostIo::send`], and if the packet is larger than an input buffer.
+    /// Like [`HostIo::send`], and if the packet is larger than an input buffer.
     pub fn send_tagged(&mut self, out: Outbound, tag: Tag, payload: P) -> Result<(), P> {
         self.net.send_tagged(self.host, out, tag, payload)
     }
 
-    /// Begins a flow to `dst`. Its packets are sent with the number ([`Tag::flow`]) and take one
-    /// circuit, in order; the first sets it up, the last ([`Tag::last`]) frees it. Without
-    /// circuits in the network, the number means nothing.
+    /// Opens a flow to `dst`. Packets sent with its id ([`Tag::flow`]) take one circuit in order;
+    /// the first sets it up, the last ([`Tag::last`]) frees it. In a network without circuits the
+    /// id is ignored.
     pub fn flow_open(&mut self, dst: HostId) -> FlowId {
         self.net.flow_open(self.host, dst)
     }
 
-    /// True if no packet waits in the card (one may still be on its way out). If one does,
-    /// [`Host::on_room`] is called as soon as none does. In a network without credits a card is
-    /// never blocked: always true there; use [`HostIo::nic_free_at`].
+    /// Returns whether no packet waits in the card (one may still be on its way out). If one does,
+    /// [`Host::on_room`] is called as soon as none does. In a network without credits the card is
+    /// never blocked and the result is always true; use [`HostIo::nic_free_at`] there.
     pub fn room_want(&mut self) -> bool {
         self.net.room_want(self.host)
     }
 
-    /// When the card will have sent all it holds (at or before now if it is idle). In a network
-    /// with credits: at the earliest.
+    /// When the card will have sent all its packets (at or before now if it is idle); in a network
+    /// with credits, the earliest possible time.
     pub fn nic_free_at(&self) -> Ps {
         self.net.nic_free_at(self.host)
     }
 
-    /// Bytes that the card has not sent yet.
+    /// Bytes that the card has not yet sent.
     pub fn nic_backlog_bytes(&self) -> u64 {
         self.net.nic_backlog_bytes(self.host)
     }
 
-    /// This host's ring, if it has one and is the card before it
+    /// State of this host's ring, if it has one and the program is on the card
     /// ([`Placement::Card`](crate::Placement)).
     pub fn rx_ring(&self) -> Option<RingState> {
         self.net.ring_state(self.host)
     }
 
-    /// The packet of this [`Host::on_packet`] takes its place in the ring. A host without a ring,
-    /// or behind one, has the packet in memory: it is written now.
+    /// Puts the packet of this [`Host::on_packet`] into the ring. Without a ring, or behind one,
+    /// the packet counts as written now.
     ///
     /// # Errors
-    /// If there is no room: the packet is lost, and counted as
+    /// If there is no room; the packet is lost and counted as
     /// [`DropReason::HostFull`](crate::DropReason).
     ///
     /// # Panics
-    /// If called twice for a packet, or outside [`Host::on_packet`].
+    /// If called twice for a packet, or outside of [`Host::on_packet`].
     pub fn rx_ring_put(&mut self) -> Result<RingPut, RingFull> {
         self.net.ring_put(self.host)
     }
 
-    /// Asks for [`Host::on_ring`] when the ring has written so many bytes
-    /// ([`RingState::written_bytes`]), which must have taken it; replaces what was asked for.
-    /// `None`: asks for nothing. The moment follows the ring's rate as that changes.
+    /// Requests [`Host::on_ring`] for the moment when the ring has written this many bytes
+    /// ([`RingState::written_bytes`]), which must have entered it; replaces an earlier request, and
+    /// `None` cancels it. The moment is adjusted when the ring's rate changes.
     pub fn rx_ring_call(&mut self, written_bytes: Option<u64>) {
         self.net.ring_call_set(self.host, written_bytes);
     }
 
-    /// Sets this host's one timer, replacing what was set; a time that has passed means now. Moving
-    /// a timer later, the common case, costs two stores.
+    /// Sets this host's only timer, replacing its time; a time in the past means now. Moving the
+    /// timer later, the frequent case, costs two stores.
     #[inline]
     pub fn timer_set(&mut self, at: Ps) {
         self.net.timer_set(self.host, at);
     }
 
-    /// Sets the timer only if that makes it earlier.
+    /// Sets the timer if that makes it earlier.
     #[inline]
     pub fn timer_set_earlier(&mut self, at: Ps) {
         if at < self.net.timer(self.host) {

@@ -1,4 +1,4 @@
-//! What a faulty link does to the packets that crossed its wire.
+//! Effects of a faulty link on the packets that have crossed its wire.
 
 use crate::fault::{Burst, EcnFault, Effect};
 use crate::rng::{Chance, SplitMix, stream_seed};
@@ -6,7 +6,7 @@ use crate::slab::{CE, ECT, Header};
 use crate::stats::DropReason;
 use crate::topo::Ps;
 
-/// First of the kinds of streams of a link; the effects have one each.
+/// First stream kind of a link; each effect has its own.
 const STREAMS: u64 = 0x100;
 
 /// Gilbert-Elliott loss.
@@ -41,19 +41,19 @@ pub(crate) struct Impair {
     delay_rng: SplitMix,
 }
 
-/// What happens to one packet.
+/// The verdict on one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fate {
     pub drop: Option<DropReason>,
     pub corrupted: bool,
     /// Extra delay.
     pub delay_ps: Ps,
-    /// A copy comes this much after it.
+    /// Delay of a duplicate after the packet; `None`: no duplicate.
     pub copy_after_ps: Option<Ps>,
 }
 
 impl Impair {
-    /// No effect yet.
+    /// A link without effects.
     pub fn new(seed: u64, link: u32) -> Self {
         let stream = |kind| SplitMix::new(stream_seed(seed, STREAMS + kind, u64::from(link)));
         Self {
@@ -77,7 +77,7 @@ impl Impair {
         }
     }
 
-    /// Sets one effect. Its probabilities were checked when the fault was taken in.
+    /// Sets one effect. Its probabilities were checked when the fault was accepted.
     pub fn set(&mut self, effect: Effect) {
         let chance = |p| Chance::new(p).unwrap_or_default();
         match effect {
@@ -96,7 +96,7 @@ impl Impair {
         }
     }
 
-    /// Ends all effects; the streams go on.
+    /// Ends all effects; the random streams continue.
     pub fn clear(&mut self) {
         for effect in [
             Effect::Loss(0.0),
@@ -112,7 +112,7 @@ impl Impair {
         }
     }
 
-    /// True if any effect is on.
+    /// Whether any effect is active.
     pub const fn active(&self) -> bool {
         self.loss.possible()
             || self.burst.is_some()
@@ -124,7 +124,7 @@ impl Impair {
             || self.mtu.is_some()
     }
 
-    /// Decides about a packet and changes its header accordingly.
+    /// Decides the fate of a packet and changes its header accordingly.
     pub fn judge(&mut self, header: &mut Header) -> Fate {
         if let Some(drop) = self.loses(header) {
             return Fate { drop: Some(drop), ..Fate::default() };

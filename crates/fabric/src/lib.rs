@@ -1,13 +1,13 @@
 //! A deterministic packet-level network in simulated time.
 //!
-//! Hosts run any program that implements [`Host`]; packets carry any payload. Between them lie
-//! links with queues, switches with ECMP, and faults scripted in time. One seed decides everything:
-//! two runs of a [`World`] are equal event by event, which [`World::run_hash`] proves.
+//! Hosts run any program that implements [`Host`], and packets carry any payload. The network
+//! consists of links with queues, switches with ECMP, and timed faults. Everything follows from one
+//! seed: two runs of a [`World`] are equal event by event, which [`World::run_hash`] verifies.
 //!
-//! The way of a packet: [`HostIo::send`] → the card's queue → wire → switch → … →
-//! [`Host::on_packet`]. Each hop is one event, because a FIFO's departures are known on arrival;
-//! drops and ECN marks are decided then too. Faults that break this foresight (a cable cut, a
-//! change of rate) correct the queued events.
+//! The path of a packet: [`HostIo::send`] → the card's queue → wire → switch → … →
+//! [`Host::on_packet`]. Each hop is one event, because the departure from a FIFO is known on
+//! arrival, where drops and ECN marks are decided, too. Faults that change this future (a cable
+//! cut, a change of rate) correct the queued events.
 //!
 //! ```
 //! use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Port, Ps, US, World, WorldConfig};
@@ -62,9 +62,7 @@ pub mod wheel;
 mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
-pub use host::{
-    Delivered, FlowId, Host, HostIo, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag,
-};
+pub use host::{Delivered, FlowId, Host, HostIo, Outbound, PACKET_BYTES_MAX, Tag};
 pub use lossless::{CreditConfig, Credits, Deadlock, FlowControl, RegisterOp, Service};
 pub use ring::{
     Placement, RingConfig, RingError, RingFull, RingPut, RingSample, RingState, RingStats,

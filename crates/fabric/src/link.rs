@@ -1,29 +1,30 @@
-//! A link and the queue that feeds it, in virtual time: the queue is one number, the moment it will
-//! be empty. A packet's departure is known when it arrives, so a hop costs one event.
+//! A link and its queue in virtual time: the state of the queue is one number, the time at which it
+//! will be empty. A packet's departure is known on arrival, so a hop costs one event.
 
 use crate::impair::Impair;
 use crate::rng::Chance;
 use crate::stats::Drops;
 use crate::topo::{Port, Ps};
 
-/// Binary places of [`Profile::ps_per_byte`]: rounding stays below 1 ps for the largest packet.
+/// Fractional bits of [`Profile::ps_per_byte`]: the rounding error is below 1 ps for the largest
+/// packet.
 const FRACTION: u32 = 20;
 
-/// Set by hand.
+/// Down by a fault of the link.
 pub(crate) const DOWN: u32 = 1;
-/// The switch it starts at is dead.
+/// The switch at its start is down.
 pub(crate) const FROM_DEAD: u32 = 2;
-/// The switch it ends at is dead.
+/// The switch at its end is down.
 pub(crate) const TO_DEAD: u32 = 4;
-/// Swallows packets.
+/// Black hole: loses all packets silently.
 pub(crate) const HOLE: u32 = 8;
-/// The switch it ends at swallows packets.
+/// The switch at its end is a black hole.
 pub(crate) const TO_HOLE: u32 = 16;
 /// Has an [`Impair`].
 pub(crate) const IMPAIRED: u32 = 32;
-/// Watched over time.
+/// Recorded over time.
 pub(crate) const MONITORED: u32 = 64;
-/// Mark used while faults are applied.
+/// Temporary mark while faults are applied.
 pub(crate) const CHOSEN: u32 = 128;
 /// Its queue is part of a shared buffer.
 pub(crate) const SHARED: u32 = 256;
@@ -32,28 +33,28 @@ pub(crate) const CREDITED: u32 = 512;
 
 /// No carrier.
 pub(crate) const DEAD: u32 = DOWN | FROM_DEAD | TO_DEAD;
-/// Needs a closer look before a packet is queued.
+/// Special processing before a packet is queued.
 pub(crate) const SLOW_ADMIT: u32 = DEAD | SHARED;
-/// Needs a closer look when a packet is queued.
+/// Special processing when a packet is queued.
 pub(crate) const SLOW_QUEUE: u32 = DEAD | MONITORED;
-/// Needs a closer look when a packet arrives at the far end.
+/// Special processing when a packet arrives at the far end.
 pub(crate) const SLOW_ARRIVE: u32 = HOLE | TO_HOLE | IMPAIRED;
-/// Routing, once it knows, avoids it.
+/// Avoided by routing after convergence.
 pub(crate) const UNUSABLE: u32 = DEAD | HOLE | TO_HOLE;
 
-/// What a packet's queueing touches: one cache line.
+/// The part of a link that queueing accesses: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Link {
-    /// When the last queued bit will have left.
+    /// Time at which the last queued bit will have left.
     pub busy_until: Ps,
     pub bytes: u64,
     pub packets: u64,
-    /// Largest backlog since the profile was set.
+    /// Largest backlog with the present profile.
     pub backlog_max_ps: Ps,
     pub profile: u32,
     pub flags: u32,
-    /// Where it ends: a host below the number of hosts, else a switch.
+    /// The node at its end: a host below the number of hosts, otherwise a switch.
     pub to: u32,
 }
 
@@ -63,13 +64,13 @@ impl Link {
     }
 }
 
-/// The rest of a link.
+/// The rest of a link's state.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkCold {
     pub built: Port,
     pub percent: u32,
     pub buffer: Option<u64>,
-    /// Largest backlog under earlier profiles.
+    /// Largest backlog with earlier profiles.
     pub queue_bytes_max: u64,
     pub marked: u64,
     pub drops: Drops,
@@ -89,7 +90,7 @@ impl LinkCold {
             impair: None,
         }
     }
-    /// The port as it is now.
+    /// The port with the effects of faults.
     pub fn port(&self) -> Port {
         let bits_per_s = (self.built.bits_per_s as u128 * self.percent as u128 / 100) as u64;
         let buffer_bytes = self.buffer.unwrap_or(self.built.buffer_bytes);
@@ -97,10 +98,10 @@ impl LinkCold {
     }
 }
 
-/// A port's numbers in time units, shared by all links that are alike.
+/// Values of a port in time units, shared by all equal links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Profile {
-    /// In units of `2^-FRACTION` ps.
+    /// Time per byte in units of `2^-FRACTION` ps.
     ps_per_byte: u64,
     pub delay_ps: Ps,
     pub limit_ps: Ps,
@@ -127,21 +128,21 @@ impl Profile {
         p.ecn_max_ps = p.bytes_to_ps(port.ecn.max_bytes);
         p
     }
-    /// Time to send a packet.
+    /// Serialisation time of a packet.
     #[inline]
     pub const fn serialise_ps(&self, bytes: u32) -> Ps {
         (bytes as u64 * self.ps_per_byte) >> FRACTION
     }
-    /// Time to send any number of bytes, at most a quarter of all time.
+    /// Serialisation time of any number of bytes, up to a quarter of the range of [`Ps`].
     pub fn bytes_to_ps(&self, bytes: u64) -> Ps {
         let ps = (u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION;
         ps.min(u128::from(u64::MAX / 4)) as u64
     }
-    /// Bytes that take this long.
+    /// Number of bytes that take this long.
     pub const fn ps_to_bytes(&self, ps: Ps) -> u64 {
         (((ps as u128) << FRACTION).div_ceil(self.ps_per_byte as u128)) as u64
     }
-    /// Whether a packet that finds this backlog is marked, given 64 random bits.
+    /// Whether a packet that finds this backlog is marked, for 64 random bits.
     pub fn marks(&self, backlog_ps: Ps, bits: u64) -> bool {
         if backlog_ps >= self.ecn_max_ps {
             return true;
@@ -150,7 +151,7 @@ impl Profile {
         let p = self.ecn_prob_max * over / (self.ecn_max_ps - self.ecn_min_ps) as f64;
         Chance::new(p).is_some_and(|c| c.hit(bits))
     }
-    /// A length of queue sent at this profile's rate, as it takes at `new`'s.
+    /// Converts a backlog from this profile's rate to the rate of `new`.
     pub fn rescale(&self, ps: Ps, new: &Self) -> Ps {
         (u128::from(ps) * u128::from(new.ps_per_byte) / u128::from(self.ps_per_byte)) as u64
     }

@@ -1,11 +1,11 @@
-//! The way of a packet: card → queue → wire → switch → … → host. One event per hop.
+//! The path of a packet: card → queue → wire → switch → … → host. One event per hop.
 
 pub(crate) use crate::event::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
     KIND_SHIFT, LATE, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
 };
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
-use crate::host::{FlowId, LOOK_AHEAD_STAGES, Outbound, PACKET_BYTES_MAX, Tag};
+use crate::host::{FlowId, Outbound, PACKET_BYTES_MAX, Tag};
 use crate::link::{
     CREDITED, DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SHARED, SLOW_ADMIT, SLOW_ARRIVE,
     SLOW_QUEUE, TO_HOLE,
@@ -22,31 +22,29 @@ use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology, TopologyError};
 use crate::wheel::Wheel;
 use crate::{fault::Fault, world::WorldConfig};
 
-/// Longer windows than 1 us would not make hosts' visits rarer, but more memory hot.
+/// Windows longer than 1 us would not make visits of hosts rarer, but enlarge the working set.
 const WINDOW_SHIFT_MAX: u32 = 20;
-/// Events looked at before they are handled.
-pub(crate) const LOOK_AHEAD: usize = 64;
 /// Timer events of a host that are remembered.
 pub(crate) const TIMERS_QUEUED: usize = 3;
 
-/// The network's side of a host.
+/// The network's state of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostPort {
-    /// When its timer is due.
+    /// Due time of its timer.
     pub timer: Ps,
-    /// Timer events queued for it, the earliest first; others are stale. Those behind the first
-    /// wait to be needed again: a timer moves to and fro between what comes next and a far
-    /// deadline.
+    /// Queued timer events of the host, earliest first; other timer events are stale. A timer often
+    /// alternates between a near and a far time; tracking the later events lets the far one be
+    /// reused.
     pub timers_queued: [Ps; TIMERS_QUEUED],
     pub stalled_until: Ps,
     pub held_bytes: u64,
-    /// Hash of what was delivered to it.
+    /// Hash of the packets delivered to the host.
     pub hash: u64,
-    /// Its card.
+    /// The host's card.
     pub nic: u32,
 }
 
-/// Values kept under a number until their event comes.
+/// Values stored under an index until their event is due.
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf<T> {
     items: Vec<Option<T>>,
@@ -74,7 +72,7 @@ impl<T> Shelf<T> {
     }
 }
 
-/// Everything but the programs on the hosts.
+/// All state except the programs on the hosts.
 pub(crate) struct Net<P> {
     pub now: Ps,
     pub seed: u64,
@@ -84,13 +82,13 @@ pub(crate) struct Net<P> {
     seq: u64,
     pub slab: Slab<P>,
     pub links: Vec<Link>,
-    /// Links that need a closer look when a packet arrives at the far end.
+    /// Number of links with special processing when a packet arrives at the far end.
     pub slow_arrivals: u32,
     pub cold: Vec<LinkCold>,
     pub profiles: Vec<Profile>,
     pub pools: Pools,
     pub routes: Routes,
-    /// What routes instead of ECMP.
+    /// Routing other than ECMP.
     pub router: Router,
     /// State of a network with credits.
     pub lossless: Option<Box<Lossless>>,
@@ -100,7 +98,7 @@ pub(crate) struct Net<P> {
     pub calls: Shelf<u64>,
     pub faults: Shelf<Fault>,
     pub converges: Shelf<Vec<LinkId>>,
-    /// Links that routing believes usable.
+    /// Links that routing considers usable.
     pub routed: Vec<bool>,
     pub totals: Totals,
     pub tap: Option<Box<dyn Tap<P> + Send>>,
@@ -114,7 +112,7 @@ impl<P> std::fmt::Debug for Net<P> {
 }
 
 impl<P> Net<P> {
-    /// A network at time 0. The topology was validated.
+    /// A network at time 0. The topology must be valid.
     pub fn new(topo: Topology, mut config: WorldConfig) -> Result<Self, TopologyError> {
         let lossless = match config.flow_control {
             FlowControl::Drop => None,
@@ -128,7 +126,7 @@ impl<P> Net<P> {
                     .into(),
             ));
         }
-        // Circuits and registers are state of more than one node.
+        // Circuits and registers are state of more than one node, which windows do not allow.
         config.windows &= lossless.is_none();
         let links = topo.links();
         let hosts = topo.hosts();
@@ -185,7 +183,7 @@ impl<P> Net<P> {
         Ok(net)
     }
 
-    /// Number of the profile of such ports.
+    /// Index of the profile of ports equal to `port`.
     pub fn profile_of(&mut self, port: Port) -> u32 {
         let found = self.profiles.iter().position(|p| p.port == port);
         found.unwrap_or_else(|| {
@@ -194,15 +192,15 @@ impl<P> Net<P> {
         }) as u32
     }
 
-    /// Queues an event behind all others of its moment but packets.
+    /// Queues an event, ordered after the earlier events of its time and before packets.
     pub fn schedule(&mut self, at: Ps, event: Event) {
         self.seq += 1;
         self.wheel.push(at.max(self.now), self.seq, event);
     }
 
-    /// Order of a packet among events of the same picosecond: seeded by link and packet, so that of
-    /// two senders in step neither always comes first, and behind all that is no packet. It does
-    /// not depend on the order in which nodes are handled.
+    /// Order of a packet among events of the same picosecond. It is a hash of seed, link and
+    /// packet, so that neither of two synchronous senders is always first, and lies after all other
+    /// events. It does not depend on the order in which nodes are processed.
     #[inline]
     pub fn packet_order(&self, link: u32, packets: u64) -> u64 {
         let bits = mix64(self.seed.wrapping_add(u64::from(link) << 40).wrapping_add(packets));
@@ -210,7 +208,7 @@ impl<P> Net<P> {
         bits & (0xFFFF << 48) | 1 << 48 | unique
     }
 
-    /// A host hands a packet to its card.
+    /// Hands a packet to its host's card.
     #[inline]
     pub fn send(&mut self, from: HostId, out: Outbound, payload: P) -> Result<(), P> {
         let Outbound { dst, sport, dport, bytes, ect } = out;
@@ -251,7 +249,7 @@ impl<P> Net<P> {
         Ok(())
     }
 
-    /// A host hands a packet with a tag to its card.
+    /// Hands a tagged packet to its host's card.
     pub fn send_tagged(
         &mut self,
         from: HostId,
@@ -271,14 +269,13 @@ impl<P> Net<P> {
         self.credited_send(from, out, tag, payload)
     }
 
-    /// A host begins a flow.
+    /// Opens a flow.
     pub fn flow_open(&mut self, from: HostId, dst: HostId) -> FlowId {
         assert!((dst.0 as usize) < self.hosts.len(), "host {} does not exist", dst.0);
         FlowId(self.router.circuits_mut().map_or(u32::MAX, |c| c.flow_open(from, dst)))
     }
 
-    /// Puts a packet into a link's queue; its arrival at the far end is then certain but for
-    /// faults.
+    /// Puts a packet into a link's queue and schedules its arrival, which only faults can change.
     #[inline]
     pub fn enqueue(&mut self, at: u32, mut event: Event) {
         let bytes = event.bytes();
@@ -310,7 +307,7 @@ impl<P> Net<P> {
         self.wheel.push(arrival, order, Event { a: ARRIVE << KIND_SHIFT | at, to, ..event });
     }
 
-    /// Why a link's queue does not take a packet, its own limit left aside.
+    /// Why a link does not accept a packet, apart from the limit of its own queue.
     #[cold]
     fn refusal(&self, at: u32, bytes: u32) -> Option<DropReason> {
         let flags = self.links[at as usize].flags;
@@ -322,7 +319,7 @@ impl<P> Net<P> {
         full.then_some(DropReason::BufferFull)
     }
 
-    /// Marks a packet that found `backlog` ahead of it, if the queue's rule says so.
+    /// Marks a packet that found `backlog` in the queue if the marking rule demands it.
     #[cold]
     fn mark(&mut self, at: u32, event: &mut Event, backlog: Ps) {
         let link = &self.links[at as usize];
@@ -338,7 +335,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Notes a queued packet in a watched link's series.
+    /// Records a queued packet in a watched link's series.
     #[cold]
     pub fn watch(&mut self, at: u32, bytes: u32, backlog: Ps) {
         let link = &self.links[at as usize];
@@ -352,7 +349,8 @@ impl<P> Net<P> {
         }
     }
 
-    /// A packet is at the far end of a link: onwards, or `Some(host)` that gets it.
+    /// Handles a packet at the far end of a link: forwards it, or returns `Some(host)` if it is for
+    /// that host.
     #[inline]
     fn forward(&mut self, mut event: Event) -> Option<u32> {
         let (link, hosts) = (event.id(), self.hosts.len() as u32);
@@ -380,18 +378,18 @@ impl<P> Net<P> {
         None
     }
 
-    /// Where a packet goes by another routing than ECMP.
+    /// The next link of a packet with routing other than ECMP.
     #[cold]
     fn next_other(&mut self, switch: u32, dst: u32) -> Option<u32> {
         let Router::Oblivious(oblivious) = &mut self.router else { return None };
-        // Without credits no packet knows how far along a ring it is: none takes one.
+        // Packets without credits do not count their ring links, so they must not take any.
         let ring_hops = u32::MAX / 2;
         let (hash, flow, last, adds) = (0, u32::MAX, false, None);
         let packet = Passing { switch, dst, hash, ring_hops, flow, last, adds };
         oblivious.next(&packet, &|_| 0).map(|l| l.0)
     }
 
-    /// Loses a packet.
+    /// Drops a packet.
     #[cold]
     pub fn discard(&mut self, link: Option<u32>, packet: u32, reason: DropReason) {
         if self.tap.is_some() {
@@ -401,7 +399,7 @@ impl<P> Net<P> {
         self.slab.remove(packet);
     }
 
-    /// Counts a lost packet.
+    /// Counts a dropped packet.
     pub fn drop_count(&mut self, link: Option<u32>, reason: DropReason) {
         self.totals.drops.0[reason as usize] += 1;
         if let Some(at) = link {
@@ -414,7 +412,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Tells the tap.
+    /// Reports an event to the tap.
     #[cold]
     pub fn tap_call(&mut self, what: TapWhat, link: Option<u32>, packet: u32) {
         let (Some(tap), Some(payload)) = (&mut self.tap, self.slab.payload(packet)) else {
@@ -436,7 +434,7 @@ impl<P> Net<P> {
         tap.on_event(&event, payload);
     }
 
-    /// Sets a host's timer; a queued event that is too early moves on when it comes.
+    /// Sets a host's timer. If an earlier event is queued, that event is requeued when it is due.
     #[inline]
     pub fn timer_set(&mut self, host: HostId, at: Ps) {
         let port = &mut self.hosts[host.0 as usize];
@@ -453,7 +451,7 @@ impl<P> Net<P> {
         self.hosts[host.0 as usize].timer
     }
 
-    /// A timer event: true if the host's timer is due.
+    /// Handles a timer event. Returns true if the host's timer is due.
     pub fn timer_due(&mut self, host: u32) -> bool {
         let now = self.now;
         let port = &mut self.hosts[host as usize];
@@ -496,7 +494,8 @@ impl<P> Net<P> {
 }
 
 impl<P: Clone> Net<P> {
-    /// A packet comes off a link's wire. `Some(host)` if a host gets it.
+    /// Handles the arrival of a packet from a link's wire. Returns `Some(host)` if it is for that
+    /// host.
     #[inline]
     pub fn arrive(&mut self, mut event: Event) -> Option<u32> {
         if self.slow_arrivals > 0 && !self.survives(&mut event) {
@@ -505,63 +504,13 @@ impl<P: Clone> Net<P> {
         self.forward(event)
     }
 
-    /// Reads what the coming events will need, in passes of reads that do not depend on each other,
-    /// so that the processor fetches many lines at once where handling the events would wait for
-    /// one at a time. Calls `host` with every host that has an event coming, the stage, and the
-    /// packet if the event is one. Changes nothing.
-    pub fn look_ahead<'a>(
-        &self,
-        events: impl Iterator<Item = &'a Event>,
-        host: impl Fn(u32, u32, Option<&P>) -> u64,
-    ) {
-        let hosts = self.hosts.len() as u32;
-        let mut links = [0; LOOK_AHEAD];
-        // Host, first stage, packet.
-        let mut coming = [(u32::MAX, 0, None); LOOK_AHEAD];
-        let (mut n, mut m, mut sum) = (0, 0, 0);
-        for event in events.take(LOOK_AHEAD) {
-            match event.kind() {
-                ARRIVE if event.to >= hosts => {
-                    let next = self.routes.next(event.to - hosts, event.dst, event.hash);
-                    links[n] = next.unwrap_or(0);
-                    n += 1;
-                }
-                ARRIVE => {
-                    sum ^= self.slab.look(event.b) ^ self.hosts[event.to as usize].stalled_until;
-                    let again = m > 0 && coming[m - 1].0 == event.to;
-                    let first = if again { LOOK_AHEAD_STAGES - 2 } else { 0 };
-                    coming[m] = (event.to, first, self.slab.payload(event.b));
-                    m += 1;
-                }
-                TIMER => {
-                    sum ^= self.hosts[event.to as usize].timer;
-                    if m == 0 || coming[m - 1].0 != event.to {
-                        coming[m] = (event.to, 0, None);
-                        m += 1;
-                    }
-                }
-                _ => {}
-            }
-        }
-        for link in &links[..n] {
-            sum ^= self.links[*link as usize].busy_until;
-        }
-        for stage in 0..LOOK_AHEAD_STAGES {
-            for (to, first, packet) in &coming[..m] {
-                if stage >= *first {
-                    sum ^= host(*to, stage, *packet);
-                }
-            }
-        }
-        std::hint::black_box(sum);
-    }
-
     /// A delayed packet or copy is there at last.
     pub fn arrive_late(&mut self, event: Event) -> Option<u32> {
         self.forward(event)
     }
 
-    /// What a link, which may be faulty, does to a packet; false if it does not go on now.
+    /// Effect of a link, which may be faulty, on an arriving packet; false if the packet is not
+    /// forwarded now.
     #[cold]
     fn survives(&mut self, event: &mut Event) -> bool {
         let (link, packet) = (event.id(), event.b);
@@ -609,7 +558,7 @@ impl<P: Clone> Net<P> {
     }
 }
 
-/// Hash of addresses and ports, the same for every switch; each adds its own seed.
+/// Hash of addresses and ports, the same for every switch; each switch adds its own seed.
 #[inline]
 pub(crate) fn flow_hash(from: HostId, out: &Outbound) -> u32 {
     let hosts = u64::from(from.0) << 32 | u64::from(out.dst.0);
@@ -617,7 +566,7 @@ pub(crate) fn flow_hash(from: HostId, out: &Outbound) -> u32 {
     (mix64(mix64(hosts).wrapping_add(ports)) >> 32) as u32
 }
 
-/// The event queue. In windows, if wished for and if every link takes long enough.
+/// The event queue, with windows if they are configured and every link's delay is long enough.
 fn wheel_for(topo: &Topology, config: &WorldConfig) -> Wheel<Event> {
     let ports = topo.cables().iter().flat_map(|c| [c.up, c.down]);
     let delay = ports.map(|p| p.delay_ps).min().unwrap_or(0);
@@ -632,7 +581,7 @@ fn wheel_for(topo: &Topology, config: &WorldConfig) -> Wheel<Event> {
 }
 
 /// Width of the event queue's slots: some twenty events per slot if every link carried 4 KiB
-/// packets, between 8 ns (below that the lists of a slot no longer stay in cache) and 65 ns.
+/// packets, between 8 ns (below which the lists of a slot no longer stay in cache) and 65 ns.
 fn slot_shift(topo: &Topology) -> u32 {
     let per_second: f64 = topo
         .cables()

@@ -1,4 +1,4 @@
-//! Memory for packets that all ports of a switch share.
+//! Buffers that all ports of a switch share.
 
 use crate::link::{Link, Profile};
 use crate::topo::{Node, Ps, SharedBuffer, Topology};
@@ -14,8 +14,8 @@ struct Pool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
     pools: Vec<Pool>,
-    /// Number of each link's pool; empty if there are none. Links without one have another number
-    /// than any pool.
+    /// Index of each link's pool; empty if there are no pools. A link without one has an index
+    /// beyond all pools.
     of_link: Vec<u32>,
 }
 
@@ -44,10 +44,11 @@ impl Pools {
         self.of_link.get(link as usize).is_some_and(|pool| *pool != u32::MAX)
     }
 
-    /// Whether the shared buffer of link `at`, which has one, takes `bytes` more for it now.
+    /// Whether the shared buffer of link `at`, which must have one, has room for `bytes` more of
+    /// that link.
     ///
-    /// The thresholds are those of Choudhury and Hahne ("Dynamic queue length thresholds for
-    /// shared-memory packet switches", 1998): each queue may hold `alpha` times what is free.
+    /// The threshold is dynamic (Choudhury and Hahne, "Dynamic queue length thresholds for
+    /// shared-memory packet switches", 1998): each queue may hold `alpha` times the free memory.
     pub fn admits(
         &self,
         links: &[Link],
@@ -61,7 +62,7 @@ impl Pools {
         let link = &links[at as usize];
         let backlog = link.busy_until.saturating_sub(now);
         let queue = profiles[link.profile as usize].ps_to_bytes(backlog);
-        // A cast from a float ends at the largest integer.
+        // A cast from a float saturates.
         let threshold = (pool.buffer.alpha * free as f64) as u64;
         u64::from(bytes) <= free && queue + u64::from(bytes) <= threshold
     }
@@ -76,7 +77,7 @@ impl Pool {
             if waits == 0 {
                 continue;
             }
-            // Ports of one speed are summed up as time: one division for all of them.
+            // Backlogs of ports with the same rate are summed as times, for one division per rate.
             if link.profile != profile {
                 if backlog > 0 {
                     bytes += profiles[profile as usize].ps_to_bytes(backlog);

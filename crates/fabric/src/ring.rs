@@ -1,13 +1,12 @@
-//! The receive path of a host: a ring between its card and its memory, which drains at a rate of
-//! its own.
+//! The receive path of a host: a ring between its card and its memory that drains at its own rate.
 //!
-//! A ring is a FIFO in virtual time, as a link's queue is: so many bytes had been written to memory
-//! at a moment, and since then they are written at one rate while any wait. Byte by byte they make
-//! room; a packet that does not fit as it comes is dropped ([`DropReason::HostFull`]). With
-//! [`Placement::Card`] the program on the host is the transport on the card: it sees packets on
-//! arrival and says which of them take the ring ([`HostIo::rx_ring_put`]). With
-//! [`Placement::Host`] it sits behind the ring: all packets take it, and the program sees them when
-//! they are in memory.
+//! A ring is a FIFO in virtual time, like a link's queue: its state is the number of bytes written
+//! to memory at some moment, and since then bytes are written at one rate while any wait. Room
+//! becomes free byte by byte; a packet that does not fit on arrival is dropped
+//! ([`DropReason::HostFull`]). With [`Placement::Card`] the host's program is the transport on the
+//! card: it sees packets on arrival and puts some of them into the ring ([`HostIo::rx_ring_put`]).
+//! With [`Placement::Host`] the program is behind the ring: all packets take the ring, and the
+//! program sees them when they are in memory.
 //!
 //! [`HostIo::rx_ring_put`]: crate::HostIo::rx_ring_put
 
@@ -18,30 +17,30 @@ use crate::topo::{HostId, LinkId, Ps};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Binary places of [`Ring::ps_per_byte`], as a link's profile has.
+/// Fractional bits of [`Ring::ps_per_byte`], as in a link's profile.
 const FRACTION: u32 = 20;
-/// Steps in which depths are counted.
+/// Resolution of the depth histogram.
 const DEPTH_STEPS: usize = 256;
 
-/// Where the transport is.
+/// Position of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// On the card: it judges packets on arrival, memory follows.
+    /// On the card: the transport sees packets on arrival, before they are in memory.
     Card,
-    /// On the host: it sits behind the ring, as behind a socket.
+    /// On the host: the transport is behind the ring, as behind a socket.
     Host,
 }
 
 /// A host's receive path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Bytes that wait at most, counted as on the wire.
+    /// Capacity in bytes, counted as on the wire.
     pub limit_bytes: u64,
-    /// Rate at which they are written to memory; `None`: at once.
+    /// Rate at which waiting bytes are written to memory; `None`: without delay.
     pub bits_per_s: Option<u64>,
-    /// From the moment a packet has left the ring to that at which it is in memory.
+    /// Delay from the moment a packet has left the ring until it is in memory.
     pub dma_delay_ps: Ps,
-    /// Where the transport is.
+    /// Position of the transport.
     pub placement: Placement,
 }
 
@@ -56,71 +55,70 @@ impl fmt::Display for RingError {
 }
 impl std::error::Error for RingError {}
 
-/// A host's ring at one moment, as its card sees it.
+/// State of a host's ring at one moment, as its card sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingState {
     /// Bytes that wait.
     pub backlog_bytes: u64,
-    /// Bytes that may.
+    /// Capacity in bytes.
     pub limit_bytes: u64,
-    /// Present rate; `None`: bytes are written at once.
+    /// Present drain rate; `None`: bytes are written without delay.
     pub bits_per_s: Option<u64>,
     /// Bytes written to memory since the start.
     pub written_bytes: u64,
 }
 
-/// A packet that took its place in a ring.
+/// Position of a packet in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPut {
-    /// Its last byte is in memory when [`RingState::written_bytes`] gets here.
+    /// Value of [`RingState::written_bytes`] at which the packet's last byte is in memory.
     pub end_bytes: u64,
-    /// Bytes waiting now, its own among them.
+    /// Bytes that wait now, the packet included.
     pub backlog_bytes: u64,
-    /// When it is in memory, if the rate stays as it is.
+    /// When the packet is in memory, if the rate does not change.
     pub written_at: Ps,
 }
 
-/// A packet found no room in the ring, and is lost.
+/// The ring has no room for the packet, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingFull;
 
-/// What became of the packets of a ring. Always `arrived_bytes = written_bytes + waiting_bytes +
-/// dropped_bytes`.
+/// Counters of a ring. Always `arrived_bytes = written_bytes + waiting_bytes + dropped_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStats {
-    /// Bytes of packets that were to take it.
+    /// Bytes of all packets offered to the ring.
     pub arrived_bytes: u64,
     /// Bytes written to memory.
     pub written_bytes: u64,
     /// Bytes that wait.
     pub waiting_bytes: u64,
-    /// Bytes of packets that found no room.
+    /// Bytes of packets that did not fit.
     pub dropped_bytes: u64,
-    /// Packets that were to take it.
+    /// Packets offered to the ring.
     pub arrived: u64,
-    /// Packets that found no room.
+    /// Packets that did not fit.
     pub dropped: u64,
-    /// Most bytes that ever waited.
+    /// Largest depth in bytes.
     pub depth_bytes_max: u64,
-    /// 99 in 100 packets that took it made it at most this deep, to 1/256 of its limit.
+    /// 99th percentile of the depth after a packet was added, in steps of 1/256 of the capacity.
     pub depth_bytes_p99: u64,
-    /// Bytes that could have been written between the first packet and the last byte written, while
-    /// nothing waited.
+    /// Unused capacity: bytes that could have been written between the first packet and the last
+    /// byte written, while nothing waited.
     pub idle_bytes: u64,
-    /// Time between the first packet and the last byte written in which nothing waited.
+    /// Time between the first packet and the last byte written during which nothing waited.
     pub idle_ps: Ps,
-    /// From the first packet to the last byte written, or to now.
+    /// Time from the first packet to the last byte written, or to now.
     pub span_ps: Ps,
 }
 
-/// One ring at one moment; see [`World::rings_sample`](crate::World::rings_sample).
+/// Sample of one ring; see [`World::rings_sample`](crate::World::rings_sample).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingSample {
     /// Bytes that wait.
     pub backlog_bytes: u64,
-    /// Most bytes that waited since the sample before.
+    /// Largest depth since the previous sample.
     pub backlog_bytes_max: u64,
-    /// Packets that found no room since the start.
+    /// Packets that did not fit since the start.
     pub dropped: u64,
 }
 
@@ -128,24 +126,24 @@ pub struct RingSample {
 struct Ring {
     config: RingConfig,
     percent: u32,
-    /// Time per byte in units of `2^-FRACTION` ps; 0: none.
+    /// Time per byte in units of `2^-FRACTION` ps; 0: no delay.
     ps_per_byte: u64,
-    /// At this moment `base_bytes` had been written; the rate has been the same since.
+    /// The moment at which `base_bytes` had been written; the rate is constant since then.
     base_at: Ps,
     base_bytes: u64,
-    /// Bytes that took the ring.
+    /// Bytes that have entered the ring.
     put_bytes: u64,
-    /// Packets that wait for it, with the place of their last byte (`Placement::Host`).
+    /// Waiting packets, with the position of their last byte (`Placement::Host`).
     queue: VecDeque<(u64, u32)>,
-    /// The card wants to be called when so many bytes have been written.
+    /// Number of written bytes at which the card wants to be called.
     call_at_bytes: Option<u64>,
-    /// The earliest event queued for it; others are stale.
+    /// The earliest event queued for the ring; other events are stale.
     due: Ps,
-    /// When the first packet came.
+    /// Arrival of the first packet.
     first_at: Option<Ps>,
-    /// Start of the present empty phase; meaningful only while the ring is empty.
+    /// Start of the present empty phase; valid only while the ring is empty.
     empty_since: Ps,
-    /// Idle capacity of the present pause under earlier rates.
+    /// Unused capacity of the present pause at earlier rates.
     pause_bytes: u64,
     pause_ps: Ps,
     stats: RingStats,
@@ -156,18 +154,18 @@ struct Ring {
 /// The rings of a network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rings {
-    /// Number of each host's ring, `u32::MAX` without one.
+    /// Index of each host's ring, `u32::MAX` without one.
     of_host: Vec<u32>,
     all: Vec<Ring>,
-    /// Bytes of the packet being delivered, which the host may put into its ring; 0 = none.
+    /// Bytes of the packet that is being delivered and may enter the ring; 0 = none.
     arriving_bytes: u32,
 }
 
-/// What a ring has to do.
+/// A due action of a ring.
 pub(crate) enum RingStep {
-    /// A packet has left it, and is in memory so much later.
+    /// A packet has left the ring and is in memory after this delay.
     Out(u32, Ps),
-    /// The card is to be called.
+    /// The card's call is due.
     Call,
 }
 
@@ -213,7 +211,7 @@ impl Ring {
         ((u128::from(ps) << FRACTION) / u128::from(self.ps_per_byte)) as u64
     }
 
-    /// Bytes written by now.
+    /// Bytes written until now.
     fn written(&self, now: Ps) -> u64 {
         if self.ps_per_byte == 0 {
             return self.put_bytes;
@@ -222,14 +220,14 @@ impl Ring {
         self.base_bytes.saturating_add(since).min(self.put_bytes)
     }
 
-    /// When so many bytes, of those that it holds, will have been written.
+    /// When `bytes`, which have entered the ring, will have been written.
     fn at(&self, bytes: u64) -> Ps {
         let more = u128::from(bytes.saturating_sub(self.base_bytes));
         let ps = (more * u128::from(self.ps_per_byte)).div_ceil(1 << FRACTION);
         self.base_at.saturating_add(ps.min(u128::from(Ps::MAX / 2)) as Ps)
     }
 
-    /// Takes a packet, if there is room.
+    /// Adds a packet, if there is room.
     fn put(&mut self, now: Ps, bytes: u32) -> Result<RingPut, RingFull> {
         let own = u64::from(bytes);
         let waiting = self.put_bytes - self.written(now);
@@ -257,7 +255,7 @@ impl Ring {
         })
     }
 
-    /// The ring is empty, and a packet comes: what was idle until now is known.
+    /// Ends the pause of an empty ring at the arrival of a packet.
     fn pause_end(&mut self, now: Ps) {
         self.pause_add(now);
         let (bytes, ps) = (self.pause_bytes, self.pause_ps);
@@ -299,7 +297,7 @@ impl Ring {
     fn stats(&self, now: Ps) -> RingStats {
         let written_bytes = self.written(now);
         let end = if written_bytes == self.put_bytes { self.empty_since.min(now) } else { now };
-        // With a pause that is not over, the span ends before all of it.
+        // A pause that is not over lies after the end of the span.
         let end = end.saturating_sub(self.pause_ps);
         let packets: u64 = self.depths.iter().sum();
         let mut seen = 0;
@@ -327,7 +325,7 @@ impl Rings {
         self.all.get_mut(*self.of_host.get(host as usize)? as usize)
     }
 
-    /// Whether a host's drain can be slowed down.
+    /// Whether a host has a ring whose rate can be changed.
     pub fn drains(&self, host: HostId) -> bool {
         self.get(host.0).is_some_and(|r| r.config.bits_per_s.is_some())
     }
@@ -342,7 +340,9 @@ impl<P> Net<P> {
             return refuse(format!("host {} does not exist: there are {hosts}", host.0));
         }
         if self.lossless.is_some() {
-            return refuse("a ring drops what it cannot hold: not with credits".into());
+            return refuse(
+                "a ring drops packets that do not fit: not possible with credits".into(),
+            );
         }
         if config.limit_bytes == 0 {
             return refuse("a ring of 0 bytes holds no packet".into());
@@ -353,14 +353,15 @@ impl<P> Net<P> {
         let rings = self.rings.get_or_insert_default();
         rings.of_host.resize(hosts, u32::MAX);
         if rings.get(host.0).is_some() {
-            return refuse(format!("host {} has a ring already", host.0));
+            return refuse(format!("host {} already has a ring", host.0));
         }
         rings.of_host[host.0 as usize] = rings.all.len() as u32;
         rings.all.push(Ring::new(config));
         Ok(())
     }
 
-    /// A packet came off the last link. True if it waits in the ring, or was dropped there.
+    /// Handles the arrival of a packet from the last link. Returns true if it waits in the ring or
+    /// was dropped.
     #[cold]
     pub fn ring_takes(&mut self, host: u32, link: u32, packet: u32) -> bool {
         let (now, bytes) = (self.now, self.slab.header(packet).bytes);
@@ -384,19 +385,20 @@ impl<P> Net<P> {
         LinkId(self.hosts[host as usize].nic).reverse().0
     }
 
-    /// From now until [`Net::ring_close`] the host may put the packet it is told of into its ring.
+    /// Permits the host to put the packet that it is called for into its ring, until
+    /// [`Net::ring_close`].
     pub fn ring_open(&mut self, bytes: u32) {
         if let Some(rings) = &mut self.rings {
             rings.arriving_bytes = bytes;
         }
     }
 
-    /// The delivery of the packet has ended.
+    /// Ends the delivery of the packet.
     pub fn ring_close(&mut self) {
         self.ring_open(0);
     }
 
-    /// The card puts the packet that it was told of into its ring.
+    /// Puts the packet for which the host is called into its ring.
     pub fn ring_put(&mut self, host: HostId) -> Result<RingPut, RingFull> {
         let now = self.now;
         let at_once = Ok(RingPut { end_bytes: 0, backlog_bytes: 0, written_at: now });
@@ -406,11 +408,11 @@ impl<P> Net<P> {
         if ring.config.placement == Placement::Host {
             return at_once;
         }
-        assert!(bytes > 0, "a packet takes the ring once, while its host is told of it");
+        assert!(bytes > 0, "a packet enters the ring once, during on_packet");
         let put = ring.put(now, bytes);
         if put.is_err() {
             let link = self.last_link(host.0);
-            // It was handed to the card, and is no delivery.
+            // The packet was counted as delivered when the card received it.
             self.totals.delivered -= 1;
             self.totals.delivered_bytes -= u64::from(bytes);
             self.drop_count(Some(link), DropReason::HostFull);
@@ -423,14 +425,14 @@ impl<P> Net<P> {
         (ring.config.placement == Placement::Card).then(|| ring.state(self.now))
     }
 
-    /// The card wants to be called when so many bytes have been written.
+    /// Sets the number of written bytes at which the card is called.
     pub fn ring_call_set(&mut self, host: HostId, bytes: Option<u64>) {
         let Some(ring) = self.rings.as_mut().and_then(|r| r.get_mut(host.0)) else { return };
         ring.call_at_bytes = bytes.map(|b| b.min(ring.put_bytes));
         self.ring_schedule(host.0);
     }
 
-    /// Queues an event for what comes next.
+    /// Queues an event for the ring's next action.
     fn ring_schedule(&mut self, host: u32) {
         let stalled_until = self.hosts[host as usize].stalled_until;
         let Some(ring) = self.rings.as_mut().and_then(|r| r.get_mut(host)) else { return };
@@ -443,7 +445,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// A ring's event: false if it is stale.
+    /// Handles a ring's event: false if it is stale.
     pub fn ring_woken(&mut self, host: u32) -> bool {
         let now = self.now;
         let Some(ring) = self.rings.as_mut().and_then(|r| r.get_mut(host)) else { return false };
@@ -454,7 +456,7 @@ impl<P> Net<P> {
         due
     }
 
-    /// What a ring has to do now; `None` if nothing is left, and the next event is queued.
+    /// The next due action of a ring; `None` if nothing is due, and the next event is queued.
     pub fn ring_next(&mut self, host: u32) -> Option<RingStep> {
         let (now, stalled) = (self.now, self.stalled(host));
         let ring = self.rings.as_mut()?.get_mut(host)?;
@@ -469,7 +471,7 @@ impl<P> Net<P> {
         None
     }
 
-    /// Sets the rate at which a host's ring drains, in percent of the built one.
+    /// Sets the drain rate of a host's ring, in percent of the configured rate.
     pub fn drain_set(&mut self, host: HostId, percent: u32) {
         let now = self.now;
         let Some(ring) = self.rings.as_mut().and_then(|r| r.get_mut(host.0)) else { return };
@@ -477,7 +479,7 @@ impl<P> Net<P> {
         self.ring_schedule(host.0);
     }
 
-    /// All rings drain as built.
+    /// Resets all rings to their configured rate.
     pub fn drains_heal(&mut self) {
         for host in 0..self.hosts.len() as u32 {
             self.drain_set(HostId(host), 100);
@@ -488,7 +490,7 @@ impl<P> Net<P> {
         Some(self.rings.as_ref()?.get(host.0)?.stats(self.now))
     }
 
-    /// Shows every ring as it is at `at`, and begins new intervals.
+    /// Samples every ring at `at`, and begins new intervals.
     pub fn rings_sample(&mut self, at: Ps, mut see: impl FnMut(HostId, RingSample)) {
         let Some(rings) = &mut self.rings else { return };
         for (host, number) in rings.of_host.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Random streams. Every component (a link's loss, a link's jitter, a switch's seed …) has its own,
-//! derived from the world's seed and the component's name, so that what one component draws never
-//! changes what another sees. Kept here, not taken from a crate, so that a run recorded today
-//! replays after every dependency update.
+//! Random streams. Every component (a link's loss, a link's jitter, a switch's seed …) has its own
+//! stream, derived from the world's seed and the component's name, so that the draws of one
+//! component never change those of another. The generators are implemented here so that a recorded
+//! run replays after every dependency update.
 
 /// Odd constant of SplitMix64 (the golden ratio in 64 bits).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -21,23 +21,23 @@ pub const fn stream_seed(seed: u64, kind: u64, id: u64) -> u64 {
     mix64(b.wrapping_add(id.wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_add(GOLDEN))
 }
 
-/// A probability as a threshold, so that a draw is one comparison.
+/// A probability as a threshold on 64 random bits, so that a draw is one comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Never.
+    /// Probability 0.
     pub const NEVER: Self = Self(0);
-    /// From a probability. Values outside `0..=1` and NaN give `None`.
+    /// Converts a probability. Values outside `0..=1` and NaN give `None`.
     pub fn new(p: f64) -> Option<Self> {
         const ONE: f64 = (1u64 << 63) as f64;
         (0.0..=1.0).contains(&p).then_some(Self((p * ONE) as u64))
     }
-    /// True if this can ever happen.
+    /// Whether the probability is above 0.
     pub const fn possible(self) -> bool {
         self.0 != 0
     }
-    /// Whether it happens for this draw of 64 uniform bits.
+    /// The outcome for 64 uniform bits.
     #[inline]
     pub const fn hit(self, bits: u64) -> bool {
         bits >> 1 < self.0
@@ -49,7 +49,7 @@ impl Chance {
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A stream from a seed.
+    /// A generator for a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -59,7 +59,7 @@ impl SplitMix {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix64(self.0)
     }
-    /// Whether something of this chance happens now. Draws nothing when it cannot.
+    /// Draws an outcome with this probability. A probability of 0 draws nothing from the stream.
     #[inline]
     pub const fn chance(&mut self, chance: Chance) -> bool {
         chance.possible() && chance.hit(self.next_u64())
@@ -71,19 +71,19 @@ impl SplitMix {
     }
 }
 
-/// xoshiro256++ (Blackman and Vigna): the generator for workloads and test worlds.
+/// xoshiro256++ (Blackman and Vigna): the generator for workloads and tests.
 #[derive(Clone, Debug)]
 pub struct Rng {
     s: [u64; 4],
 }
 
 impl Rng {
-    /// A generator from a seed; any seed is good.
+    /// A generator for a seed; any seed is suitable.
     pub const fn new(seed: u64) -> Self {
         let mut m = SplitMix::new(seed);
         Self { s: [m.next_u64(), m.next_u64(), m.next_u64(), m.next_u64()] }
     }
-    /// The stream `(kind, id)` of a world's seed.
+    /// The generator of the stream `(kind, id)` of a world's seed.
     pub const fn stream(seed: u64, kind: u64, id: u64) -> Self {
         Self::new(stream_seed(seed, kind, id))
     }

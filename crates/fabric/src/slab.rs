@@ -1,11 +1,11 @@
-//! Packets in the network. A hop touches none of this: what it needs travels in the event.
+//! Packets in the network. A hop does not access them: the event carries what a hop needs.
 
-/// Sent as ECN-capable.
+/// Header flag: ECN-capable.
 pub(crate) const ECT: u8 = 1;
-/// Marked "congestion experienced".
+/// Header flag: marked "congestion experienced".
 pub(crate) const CE: u8 = 2;
 
-/// What the network itself looks at.
+/// The part of a packet that the network itself reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub src: u32,
@@ -15,21 +15,21 @@ pub(crate) struct Header {
     pub hash: u32,
     pub sport: u16,
     pub dport: u16,
-    /// 0 = intact.
+    /// 0 = intact; otherwise a random number that chooses the damage.
     pub corrupt: u16,
     pub flags: u8,
     /// When it was handed to the card.
     pub sent_ps: u64,
 }
 
-/// A packet, or what was left of the last one here. Begins a cache line.
+/// A slot for a packet, aligned to a cache line. A free slot keeps the header of its last packet.
 #[repr(align(64))]
 struct Slot<P> {
     header: Header,
     payload: Option<P>,
 }
 
-/// The packets in flight.
+/// All packets in flight.
 pub(crate) struct Slab<P> {
     slots: Vec<Slot<P>>,
     free: Vec<u32>,
@@ -51,10 +51,10 @@ impl<P> Slab<P> {
         (self.slots.len() - 1) as u32
     }
 
-    /// Takes a packet out.
+    /// Removes and returns a packet.
     ///
     /// # Panics
-    /// If it was taken out before: an event would have outlived its packet.
+    /// If the packet was already removed, which means that an event outlived its packet.
     #[inline]
     pub fn remove(&mut self, at: u32) -> (Header, P) {
         let slot = &mut self.slots[at as usize];
@@ -75,13 +75,6 @@ impl<P> Slab<P> {
         self.slots[at as usize].payload.as_ref()
     }
 
-    /// Reads a packet that is needed soon.
-    #[inline]
-    pub fn look(&self, at: u32) -> u64 {
-        let slot = &self.slots[at as usize];
-        slot.header.sent_ps ^ u64::from(slot.payload.is_some())
-    }
-
     /// Packets in flight.
     pub fn live(&self) -> u64 {
         (self.slots.len() - self.free.len()) as u64
@@ -89,7 +82,7 @@ impl<P> Slab<P> {
 }
 
 impl<P: Clone> Slab<P> {
-    /// A second copy of a packet.
+    /// Copies a packet.
     pub fn duplicate(&mut self, at: u32) -> Option<u32> {
         let payload = self.slots[at as usize].payload.clone()?;
         Some(self.insert(*self.header(at), payload))

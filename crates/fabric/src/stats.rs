@@ -1,4 +1,4 @@
-//! What was counted: the whole network, each link, chosen links over time.
+//! Counters: of the whole network, of each link, and of chosen links over time.
 
 use crate::topo::{HostId, LinkId, Ps};
 
@@ -8,29 +8,30 @@ use crate::topo::{HostId, LinkId, Ps};
 pub enum DropReason {
     /// The output queue was full.
     BufferFull,
-    /// The link it was to take is down.
+    /// The next link is down.
     LinkDown,
-    /// It was queued or on the wire when the link went down.
+    /// The link went down while the packet was queued for it or on its wire.
     Cut,
-    /// Swallowed by a black hole.
+    /// Lost in a black hole.
     BlackHole,
-    /// Gray loss.
+    /// Random loss that no counter of the network shows (gray failure).
     Loss,
-    /// Loss in bursts.
+    /// Random loss in bursts.
     BurstLoss,
-    /// A link loses this flow.
+    /// The link loses all packets of this flow.
     FlowHole,
     /// Larger than the link's MTU.
     Mtu,
-    /// No way to the destination.
+    /// No route to the destination.
     NoRoute,
     /// Passed more than [`HOPS_MAX`] switches.
     HopLimit,
-    /// Its host had no room: its ring was full, or it was stalled and held all it could.
+    /// The host had no room: its ring was full, or it was stalled and its card held as much as it
+    /// can.
     HostFull,
 }
 
-/// Most switches a packet may pass; routing that changes under way can lead it in circles.
+/// Most switches that a packet may pass; while routing changes, a packet can travel in circles.
 pub const HOPS_MAX: u8 = 64;
 
 /// Number of drop reasons.
@@ -51,7 +52,7 @@ impl DropReason {
         Self::HopLimit,
         Self::HostFull,
     ];
-    /// Name in tables.
+    /// Name in tables and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::BufferFull => "buffer full",
@@ -74,7 +75,7 @@ impl DropReason {
 pub struct Drops(pub(crate) [u64; DROP_REASONS]);
 
 impl Drops {
-    /// Packets dropped for one reason.
+    /// Packets dropped for `reason`.
     pub const fn of(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
@@ -82,7 +83,7 @@ impl Drops {
     pub const fn at_hosts(&self) -> u64 {
         self.of(DropReason::HostFull)
     }
-    /// Packets dropped.
+    /// Packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
@@ -92,28 +93,28 @@ impl Drops {
 /// in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Handed to a card by a host.
+    /// Packets that hosts handed to their cards.
     pub sent: u64,
-    /// Copies the network made.
+    /// Copies that faulty links made.
     pub duplicated: u64,
-    /// Given to a host.
+    /// Packets delivered to hosts.
     pub delivered: u64,
-    /// Bytes given to hosts.
+    /// Bytes delivered to hosts.
     pub delivered_bytes: u64,
-    /// Lost, by reason.
+    /// Packets lost, by reason.
     pub drops: Drops,
-    /// Still queued, on a wire or held for a stalled host.
+    /// Packets queued, on a wire or held for a stalled host.
     pub in_flight: u64,
-    /// Marks "congestion experienced" set by queues.
+    /// "Congestion experienced" marks set by queues.
     pub marked: u64,
     /// Packets damaged.
     pub corrupted: u64,
-    /// Events handled.
+    /// Events processed.
     pub events: u64,
 }
 
 impl Totals {
-    /// Whether every packet is accounted for.
+    /// Whether the counters account for every packet.
     pub fn conserved(&self) -> bool {
         self.sent + self.duplicated == self.delivered + self.drops.total() + self.in_flight
     }
@@ -122,40 +123,40 @@ impl Totals {
 /// Counters of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets its queue took.
+    /// Packets that entered its queue.
     pub packets: u64,
-    /// Bytes its queue took.
+    /// Bytes that entered its queue.
     pub bytes: u64,
     /// Largest backlog in bytes, the arriving packet included.
     pub queue_bytes_max: u64,
-    /// Packets its queue marked.
+    /// Packets that its queue marked.
     pub marked: u64,
-    /// Packets lost here, by reason.
+    /// Packets lost at this link, by reason.
     pub drops: Drops,
 }
 
-/// One link at one moment; see [`World::links_sample`](crate::World::links_sample).
+/// State of one link at one moment; see [`World::links_sample`](crate::World::links_sample).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkSample {
-    /// Bytes that have left since the start: what the queue took less what it holds. Bytes lost in
-    /// the queue when the carrier went count as having left.
+    /// Bytes that have left since the start: those that entered the queue, less those that it
+    /// holds. Bytes lost in the queue when the carrier failed count as sent.
     pub sent_bytes: u64,
-    /// Packets its queue took since the start.
+    /// Packets that entered the queue since the start.
     pub packets: u64,
     /// Backlog in bytes, the packet on the wire included.
     pub queue_bytes: u64,
-    /// Largest backlog in bytes since the sample before.
+    /// Largest backlog in bytes since the previous sample.
     pub queue_bytes_max: u64,
 }
 
 /// One interval of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// Bytes whose last bit was sent in it.
+    /// Bytes whose last bit was sent in the interval.
     pub bytes: u64,
-    /// Largest backlog in bytes seen by a packet arriving in it, that packet included.
+    /// Largest backlog in bytes at the arrival of a packet in the interval, that packet included.
     pub queue_bytes_max: u64,
-    /// Packets dropped in it.
+    /// Packets dropped in the interval.
     pub drops: u64,
 }
 
@@ -173,7 +174,7 @@ impl Monitor {
         links.dedup();
         Self { bucket_ps: bucket_ps.max(1), series: vec![Vec::new(); links.len()], links }
     }
-    /// Length of an interval.
+    /// Length of an interval, ps.
     pub const fn bucket_ps(&self) -> Ps {
         self.bucket_ps
     }
@@ -181,12 +182,12 @@ impl Monitor {
     pub fn links(&self) -> &[LinkId] {
         &self.links
     }
-    /// A link's intervals from time 0; those after the last event are missing.
+    /// A link's intervals from time 0 to the last event; `None` if the link is not watched.
     pub fn series(&self, link: LinkId) -> Option<&[Bucket]> {
         let at = self.links.binary_search(&link).ok()?;
         Some(&self.series[at])
     }
-    /// The interval of a watched link at `time`.
+    /// The interval of a link at `time`; `None` if the link is not watched.
     pub(crate) fn at(&mut self, link: u32, time: Ps) -> Option<&mut Bucket> {
         let at = self.links.binary_search(&LinkId(link)).ok()?;
         let bucket = usize::try_from(time / self.bucket_ps).ok()?;
@@ -201,30 +202,30 @@ impl Monitor {
 /// An event that a [`Tap`] observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapWhat {
-    /// Handed to the card.
+    /// Handed to the sender's card.
     Sent,
-    /// About to be given to its host.
+    /// About to be delivered to its host.
     Delivered,
-    /// Lost.
+    /// Dropped.
     Dropped(DropReason),
     /// Marked by a queue.
     Marked,
     /// Damaged.
     Corrupted,
-    /// A second copy was made.
+    /// Duplicated by a faulty link.
     Duplicated,
-    /// Will arrive later by this.
+    /// Delayed by this much.
     Delayed(Ps),
 }
 
-/// Something that happened to a packet.
+/// An event of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapEvent {
-    /// When.
+    /// Present time.
     pub now: Ps,
-    /// What.
+    /// Kind of event.
     pub what: TapWhat,
-    /// Where; `None` for what happens at a host.
+    /// The link; `None` for events at a host.
     pub link: Option<LinkId>,
     /// Sender.
     pub src: HostId,
@@ -236,15 +237,15 @@ pub struct TapEvent {
     pub dport: u16,
     /// Bytes on the wire.
     pub bytes: u32,
-    /// When it was sent.
+    /// When the packet was sent.
     pub sent_ps: Ps,
-    /// Number of its place in memory: tells packets in flight apart, is used again later.
+    /// Index of the packet in memory. Unique among packets in flight, reused later.
     pub packet: u32,
 }
 
-/// Sees everything that happens to packets: for traces and captures. It must not change the run,
-/// and cannot: it gets no access to the network.
+/// An observer of all packets, for traces and captures. It has no access to the network, so it
+/// cannot change the run.
 pub trait Tap<P> {
-    /// Something happened to a packet that carries `payload`.
+    /// Reports an event of a packet that carries `payload`.
     fn on_event(&mut self, event: &TapEvent, payload: &P);
 }

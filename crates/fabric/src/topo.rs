@@ -1,9 +1,9 @@
-//! What is connected to what: hosts, switches and cables, with the standard shapes.
+//! Topologies: hosts, switches and cables, with the standard shapes.
 
 use crate::tree::KaryNTree;
 use std::fmt;
 
-/// Picoseconds: a point in simulated time since the start, or a length of time. 2^64 ps = 213 days.
+/// Picoseconds: simulated time since the start, or a duration. 2^64 ps = 213 days.
 pub type Ps = u64;
 /// One nanosecond.
 pub const NS: Ps = 1_000;
@@ -14,7 +14,7 @@ pub const MS: Ps = 1_000 * US;
 /// One second.
 pub const SEC: Ps = 1_000 * MS;
 
-/// A host, `0..hosts`. Its number is its address.
+/// A host, `0..hosts`. Its number is also its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(pub u32);
 
@@ -22,16 +22,16 @@ pub struct HostId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SwitchId(pub u32);
 
-/// A cable: two links, one per direction.
+/// A cable: two links, one in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CableId(pub u32);
 
 impl CableId {
-    /// From the lower end (the one named first when it was laid) to the upper.
+    /// The link from the lower end (the first one given at construction) to the upper.
     pub const fn up(self) -> LinkId {
         LinkId(self.0 * 2)
     }
-    /// From the upper end to the lower.
+    /// The link from the upper end to the lower.
     pub const fn down(self) -> LinkId {
         LinkId(self.0 * 2 + 1)
     }
@@ -46,7 +46,7 @@ impl LinkId {
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }
-    /// The cable it belongs to.
+    /// The cable of the link.
     pub const fn cable(self) -> CableId {
         CableId(self.0 / 2)
     }
@@ -61,7 +61,7 @@ pub enum Node {
     Switch(SwitchId),
 }
 
-/// When a queue marks packets "congestion experienced" (only those sent as ECN-capable).
+/// ECN marking of a queue (only packets sent as ECN-capable are marked).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ecn {
     /// Backlog in bytes from which packets may be marked.
@@ -75,18 +75,19 @@ pub struct Ecn {
 impl Ecn {
     /// Never marks.
     pub const OFF: Self = Self { min_bytes: u64::MAX, max_bytes: u64::MAX, prob_max: 0.0 };
-    /// Marks every packet that finds at least `bytes` ahead of it.
+    /// Marks every packet that arrives at a backlog of at least `bytes`.
     pub const fn step(bytes: u64) -> Self {
         Self { min_bytes: bytes, max_bytes: bytes, prob_max: 1.0 }
     }
 }
 
-/// An output port and the wire behind it.
+/// An output port and its wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Port {
     /// Rate in bits per second, at least 1,000,000.
     pub bits_per_s: u64,
-    /// From the last bit sent to the packet being ready at the far end: propagation and switching.
+    /// Time from the last bit sent until the packet is ready at the far end: propagation and
+    /// switching.
     pub delay_ps: Ps,
     /// Queue limit in bytes, the packet on the wire included.
     pub buffer_bytes: u64,
@@ -95,34 +96,34 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port with an endless queue and no marking.
+    /// A port with an unlimited queue and without marking.
     pub const fn new(bits_per_s: u64, delay_ps: Ps) -> Self {
         Self { bits_per_s, delay_ps, buffer_bytes: u64::MAX, ecn: Ecn::OFF }
     }
-    /// The same with a queue of `bytes`.
+    /// A copy with a queue of `bytes`.
     pub const fn buffer(mut self, bytes: u64) -> Self {
         self.buffer_bytes = bytes;
         self
     }
-    /// The same with marking.
+    /// A copy with the marking `ecn`.
     pub const fn ecn(mut self, ecn: Ecn) -> Self {
         self.ecn = ecn;
         self
     }
-    /// Time to put `bytes` on the wire, rounded down to a picosecond.
+    /// Serialisation time of `bytes`, rounded down to a picosecond.
     pub const fn serialise_ps(&self, bytes: u64) -> Ps {
         (bytes as u128 * 8_000_000_000_000 / self.bits_per_s as u128) as u64
     }
 }
 
-/// Memory for packets that all ports of a switch share. A queue may grow to `alpha` times what of
-/// it is free, so that a few busy ports get much and many busy ports get equal parts (dynamic
-/// thresholds). `n` queues that are always full hold `alpha / (1 + n * alpha)` of it each.
+/// Packet memory that all ports of a switch share with dynamic thresholds: a queue may grow to
+/// `alpha` times the free memory, so that a few busy ports get much and many busy ports get equal
+/// parts. Each of `n` queues that are always full holds `alpha / (1 + n * alpha)` of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharedBuffer {
-    /// All of it, bytes. What has left of a packet on the wire is free.
+    /// Size in bytes. The part of a packet on the wire that has left is free.
     pub bytes: u64,
-    /// Share of the free bytes that one queue may hold. Commodity switches: 1/16 to 8.
+    /// Share of the free memory that one queue may hold. Commodity switches: 1/16 to 8.
     pub alpha: f64,
 }
 
@@ -144,7 +145,7 @@ pub struct Cable {
 pub struct TopologyError(String);
 
 impl TopologyError {
-    /// With a text that says what to change.
+    /// An error with a text that says what to change.
     pub(crate) const fn new(text: String) -> Self {
         Self(text)
     }
@@ -157,21 +158,21 @@ impl fmt::Display for TopologyError {
 }
 impl std::error::Error for TopologyError {}
 
-/// A network: build one of the standard shapes or lay cables one by one.
+/// A network: one of the standard shapes, or built cable by cable.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     hosts: u32,
     /// Tier of each switch: 0 = next to the hosts.
     tiers: Vec<u8>,
     cables: Vec<Cable>,
-    /// Of each switch; empty if no switch has one.
+    /// Shared buffer of each switch; empty if no switch has one.
     shared: Vec<Option<SharedBuffer>>,
-    /// What it was built as, if it is one.
+    /// The tree that the network was built as, if any.
     tree: Option<KaryNTree>,
 }
 
 impl Topology {
-    /// `hosts` hosts without cables.
+    /// A topology of `hosts` hosts without cables.
     pub const fn new(hosts: u32) -> Self {
         Self { hosts, tiers: Vec::new(), cables: Vec::new(), shared: Vec::new(), tree: None }
     }
@@ -182,13 +183,13 @@ impl Topology {
         SwitchId(self.tiers.len() as u32 - 1)
     }
 
-    /// Lays a cable from `a` (lower) to `b` (upper); `up` is `a`'s port, `down` is `b`'s.
+    /// Adds a cable from `a` (lower) to `b` (upper); `up` is `a`'s port, `down` is `b`'s.
     pub fn cable_add(&mut self, a: Node, b: Node, up: Port, down: Port) -> CableId {
         self.cables.push(Cable { a, b, up, down });
         CableId(self.cables.len() as u32 - 1)
     }
 
-    /// Gives a switch a buffer that its ports share. Limits of its ports hold besides.
+    /// Gives a switch a buffer that its ports share. The limits of single ports remain in force.
     pub fn buffer_share(&mut self, switch: SwitchId, buffer: SharedBuffer) {
         self.shared.resize(self.shared.len().max(switch.0 as usize + 1), None);
         self.shared[switch.0 as usize] = Some(buffer);
@@ -200,12 +201,12 @@ impl Topology {
         all.filter_map(|(i, buffer)| Some((SwitchId(i as u32), (*buffer)?)))
     }
 
-    /// Notes that the network is a tree.
+    /// Records that the network is a tree.
     pub(crate) const fn tree_set(&mut self, tree: KaryNTree) {
         self.tree = Some(tree);
     }
 
-    /// The k-ary n-tree that the network was built as, if it was.
+    /// The k-ary n-tree that the network was built as, if any.
     pub const fn tree(&self) -> Option<&KaryNTree> {
         self.tree.as_ref()
     }
@@ -241,18 +242,18 @@ impl Topology {
         self.cables.len() as u32 * 2
     }
 
-    /// Where a link starts.
+    /// The node at which a link starts.
     pub fn from(&self, link: LinkId) -> Node {
         self.to(link.reverse())
     }
 
-    /// Where a link ends.
+    /// The node at which a link ends.
     pub fn to(&self, link: LinkId) -> Node {
         let cable = &self.cables[link.cable().0 as usize];
         if link.0 & 1 == 0 { cable.b } else { cable.a }
     }
 
-    /// The port that feeds a link, as built.
+    /// The port that feeds a link, without the effects of faults.
     pub fn port(&self, link: LinkId) -> &Port {
         let cable = &self.cables[link.cable().0 as usize];
         if link.0 & 1 == 0 { &cable.up } else { &cable.down }
@@ -264,14 +265,14 @@ impl Topology {
         ends.filter(move |(_, c)| c.a == node || c.b == node).map(|(i, _)| CableId(i as u32))
     }
 
-    /// Links from `from` to `to` (several if cables run in parallel).
+    /// Links from `from` to `to` (several in case of parallel cables).
     pub fn links_between(&self, from: Node, to: Node) -> impl Iterator<Item = LinkId> + '_ {
         self.cables_of(from)
             .flat_map(|c| [c.up(), c.down()])
             .filter(move |l| self.from(*l) == from && self.to(*l) == to)
     }
 
-    /// Cables between switches, the ones with more than one way around them.
+    /// Cables between switches.
     pub fn core_cables(&self) -> impl Iterator<Item = CableId> + '_ {
         let is_core = |c: &Cable| matches!((c.a, c.b), (Node::Switch(_), Node::Switch(_)));
         self.cables
@@ -308,9 +309,9 @@ impl Topology {
     /// Checks that the network can be simulated.
     ///
     /// # Errors
-    /// Names the first thing that is wrong: no hosts, a host without exactly one cable, an end that
-    /// does not exist, a rate below 1 Mb/s, an ECN range upside down, a shared buffer of no switch
-    /// or of nothing, too many links.
+    /// The first violation: no hosts, a host without exactly one cable, an end that does not exist,
+    /// a rate below 1 Mb/s, an inverted ECN range, a shared buffer of 0 bytes or of a switch that
+    /// does not exist, too many links.
     pub fn validate(&self) -> Result<(), TopologyError> {
         let fail = |text: String| Err(TopologyError(text));
         if self.hosts == 0 {
@@ -351,7 +352,7 @@ impl Topology {
     }
 }
 
-/// Checks a port's numbers.
+/// Checks the values of a port.
 fn port_check(port: &Port) -> Result<(), String> {
     if port.bits_per_s < 1_000_000 {
         return Err(format!("rate {} b/s is below 1 Mb/s", port.bits_per_s));
@@ -366,7 +367,7 @@ fn port_check(port: &Port) -> Result<(), String> {
     Ok(())
 }
 
-/// Two tiers: every leaf to every spine.
+/// A network of two tiers with cables between every leaf and every spine.
 #[derive(Clone, Copy, Debug)]
 pub struct LeafSpine {
     /// Number of leaves.
@@ -381,13 +382,13 @@ pub struct LeafSpine {
     pub nic: Port,
     /// A leaf's port to a host.
     pub edge: Port,
-    /// Ports between leaf and spine, both ways.
+    /// Ports between leaf and spine, both directions.
     pub uplink: Port,
 }
 
 impl LeafSpine {
-    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then
-    /// the spines.
+    /// Builds the topology. Host `h` is under leaf `h / hosts_per_leaf`; switches are numbered
+    /// leaves first, then spines.
     pub fn build(&self) -> Topology {
         let mut t = Topology::new(self.leaves * self.hosts_per_leaf);
         let leaves: Vec<_> = (0..self.leaves).map(|_| Node::Switch(t.switch_add(0))).collect();
@@ -404,7 +405,8 @@ impl LeafSpine {
     }
 }
 
-/// Three tiers. Aggregation switch `i` of every pod connects to the cores of group `i`.
+/// A network of three tiers. Aggregation switch `i` of every pod connects to the cores of group
+/// `i`.
 #[derive(Clone, Copy, Debug)]
 pub struct FatTree {
     /// Number of pods.
@@ -444,8 +446,8 @@ impl FatTree {
         }
     }
 
-    /// Lays it out. Host `h` hangs under leaf `h / hosts_per_leaf`; switches are the leaves, then
-    /// the aggregation switches, both pod by pod, then the cores.
+    /// Builds the topology. Host `h` is under leaf `h / hosts_per_leaf`; switches are numbered
+    /// leaves first, then aggregation switches, both pod by pod, then cores.
     pub fn build(&self) -> Topology {
         let mut t = Topology::new(self.pods * self.leaves_per_pod * self.hosts_per_leaf);
         let mut switches =
@@ -474,7 +476,7 @@ impl FatTree {
     }
 }
 
-/// Two switches joined by one cable: `left` hosts on one, `right` on the other.
+/// Two switches joined by one cable, with `left` hosts on one and `right` on the other.
 pub fn dumbbell(left: u32, right: u32, nic: Port, edge: Port, bottleneck: Port) -> Topology {
     let mut t = Topology::new(left + right);
     let ends = [Node::Switch(t.switch_add(0)), Node::Switch(t.switch_add(0))];
@@ -493,7 +495,7 @@ pub fn back_to_back(nic: Port) -> Topology {
     t
 }
 
-/// Hangs `per_leaf` hosts under each leaf, in order.
+/// Attaches `per_leaf` hosts to each leaf, in order.
 fn hosts_attach(t: &mut Topology, leaves: &[Node], per_leaf: u32, nic: Port, edge: Port) {
     for h in 0..leaves.len() as u32 * per_leaf {
         t.cable_add(Node::Host(HostId(h)), leaves[(h / per_leaf) as usize], nic, edge);

@@ -1,30 +1,30 @@
-//! The k-ary n-tree with horizontal links: numbers only, no packets.
+//! The k-ary n-tree with horizontal links: numbering and adjacency, no packets.
 //!
-//! A k-ary n-tree stands for an ideal fat tree of `n` levels in which every node has `k` children
-//! and links get wider towards the root. It is made of equal switches: `n` levels of `k^(n-1)`
-//! switches, `k^n` hosts. Level 0 is next to the hosts. At level `l`, the `k^l` switches that have
-//! the same hosts below them stand for one *ideal node*; the place of a switch among them is its
-//! *member* number. From every switch but those of the top level, `k` cables lead up; from every
-//! switch, `k` lead down. A packet may take any way up to a level that has its destination below
-//! it; from there the way down is determined.
+//! A k-ary n-tree represents an ideal fat tree of `n` levels in which every node has `k` children
+//! and links get wider towards the root. It consists of equal switches: `n` levels of `k^(n-1)`
+//! switches, and `k^n` hosts. Level 0 is next to the hosts. At level `l`, the `k^l` switches with
+//! the same hosts below them represent one *ideal node*; the index of a switch among them is its
+//! *member* number. `k` cables lead down from every switch, and `k` lead up from every switch below
+//! the top level. A packet may take any path up to a level that has its destination below it; from
+//! there the path down is determined.
 //!
 //! With `horizontal = w`, the members of every ideal node above level 0 form a ring: `w` cables
-//! from each member to the next, used in this one direction, on the way down only. At a switch
-//! that has the destination below it, a packet may either go down or to the next member, whose
-//! way down uses other cables.
+//! from each member to the next, used in this direction and on the way down only. At a switch that
+//! has the destination below it, a packet may either go down, or go to the next member, whose path
+//! down uses other cables.
 //!
 //! The *seam* of a ring is the step from the last member to member 0. A packet that crosses it uses
 //! lane 1 from that link on until it leaves the ring, and lane 0 everywhere else. A packet never
-//! goes a whole turn, so that no cyclic waiting among full buffers is possible with two lanes.
+//! takes a whole turn, so with two lanes no cyclic dependency among full buffers is possible.
 //!
-//! [`KaryNTree::ring_hops_limit`] lets packets take fewer steps along a ring;
-//! [`KaryNTree::line`] leaves the seam's cables out, so that the last member has no next one and no
-//! circle of buffers is there at all: one lane is enough.
+//! [`KaryNTree::ring_hops_limit`] limits the steps of packets along a ring. [`KaryNTree::line`]
+//! omits the seam's cables, so that the last member has no successor and buffers form no cycle: one
+//! lane suffices.
 //!
-//! Numbers: switches level by level, in each level ideal node by ideal node, members in order.
-//! Cables: those of the hosts, those from each switch upwards (switch by switch), the rings
-//! (switch by switch). For `n = 3` and `w = 0` all numbers are those of [`crate::FatTree`] with
-//! `pods = k` and `k` of everything else.
+//! Numbering: switches level by level, in each level ideal node by ideal node, members in order.
+//! Cables: those of the hosts, those from each switch upwards (switch by switch), the rings (switch
+//! by switch). For `n = 3` and `w = 0` all numbers equal those of [`crate::FatTree`] with `pods =
+//! k` and `k` of everything else.
 //!
 //! ```
 //! use srd_fabric::{HostId, KaryNTree, SwitchId};
@@ -33,7 +33,7 @@
 //! assert_eq!((tree.hosts(), tree.switches()), (64, 48));
 //! let leaf = tree.leaf(HostId(5));
 //! assert_eq!(leaf, SwitchId(1));
-//! // Up by any of 4 ports.
+//! // Up through any of 4 ports.
 //! let (link, agg) = tree.up(leaf, 3).expect("leaves are not at the top");
 //! assert_eq!((tree.level(agg), tree.from(link)), (1, leaf));
 //! // Hosts 0..16 are below it, and it has a neighbour in a ring of 4.
@@ -46,10 +46,10 @@
 
 use crate::topo::{CableId, HostId, LinkId, Node, Port, SwitchId, Topology, TopologyError};
 
-/// Most hosts: with them, every product of numbers here fits 32 bits.
+/// Most hosts; up to this number every product of numbers here fits 32 bits.
 pub const TREE_HOSTS_MAX: u32 = 65_536;
-/// Most parallel cables between neighbours of a ring: more than any port count that the tree
-/// would be compared with.
+/// Most parallel cables between neighbours of a ring, which exceeds the port count of any tree that
+/// would be compared.
 pub const TREE_HORIZONTAL_MAX: u32 = 64;
 /// Most levels: a binary tree of [`TREE_HOSTS_MAX`] hosts.
 const LEVELS_MAX: usize = 16;
@@ -62,26 +62,26 @@ pub struct KaryNTree {
     horizontal: u32,
     /// Most links of one ring that a packet may take.
     ring_hops_max: u32,
-    /// The seam has no cables.
+    /// Whether the seam has no cables.
     line: bool,
-    /// Switches in a level.
+    /// Number of switches in a level.
     width: u32,
     /// `k^l`.
     powers: [u32; LEVELS_MAX + 1],
-    /// Members above level 0 without a next one, in all levels below the one of the index.
+    /// Members above level 0 without a successor, summed over the levels below the index.
     ends_below: [u32; LEVELS_MAX + 1],
 }
 
-/// The ways that a packet has at a switch: one by default, and alternates.
+/// Links that a packet may take at a switch: the default and alternates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ways {
-    /// Where it goes without a reason to go elsewhere.
+    /// The link taken unless an alternate is better.
     pub default: LinkId,
     /// The first alternate.
     first: u32,
     /// Number of alternates.
     count: u32,
-    /// The alternates lead along a ring; else upwards.
+    /// Whether the alternates lead along a ring; otherwise upwards.
     pub ring: bool,
 }
 
@@ -91,7 +91,7 @@ impl Ways {
         Self { default, first, count, ring }
     }
 
-    /// The default if it is `usable`, else the next alternate that is.
+    /// The default if it is `usable`, otherwise the next usable alternate.
     #[inline]
     pub fn default_usable(&self, usable: impl Fn(LinkId) -> bool) -> Option<LinkId> {
         if usable(self.default) {
@@ -102,7 +102,7 @@ impl Ways {
         all.clone().skip(after).chain(all.take(after)).find(|l| usable(*l))
     }
 
-    /// The links that may be taken as well. On the way up, the default is one of them.
+    /// Links that may be taken instead. On the way up, the default is one of them.
     pub fn alternates(&self) -> impl ExactSizeIterator<Item = LinkId> + Clone + use<> {
         let first = self.first;
         (0..self.count).map(move |i| LinkId(first + 2 * i))
@@ -113,8 +113,9 @@ impl KaryNTree {
     /// A tree of `levels` levels.
     ///
     /// # Errors
-    /// Fewer than 2 children or levels, more than [`TREE_HOSTS_MAX`] hosts, more than
-    /// [`TREE_HORIZONTAL_MAX`] parallel cables in a ring. The text names `k`, `n` or `horizontal`.
+    /// If there are fewer than 2 children or levels, more than [`TREE_HOSTS_MAX`] hosts, or more
+    /// than [`TREE_HORIZONTAL_MAX`] parallel cables in a ring. The text names `k`, `n` or
+    /// `horizontal`.
     pub fn new(k: u32, levels: u32, horizontal: u32) -> Result<Self, TopologyError> {
         let fail = |text: String| Err(TopologyError::new(text));
         if k < 2 {
@@ -141,15 +142,15 @@ impl KaryNTree {
         Ok(Self { k, levels, horizontal, ring_hops_max, line: false, width, powers, ends_below })
     }
 
-    /// The same tree in which packets take at most `hops` links of any ring, at least 1.
+    /// The same tree with packets that take at most `hops` links of any ring, at least 1.
     #[must_use]
     pub const fn ring_hops_limit(mut self, hops: u32) -> Self {
         self.ring_hops_max = if hops == 0 { 1 } else { hops };
         self
     }
 
-    /// The same tree with a line of switches in place of each ring: member 0 to the last, and none
-    /// back.
+    /// The same tree with a line of switches in place of each ring: from member 0 to the last,
+    /// without a link back.
     #[must_use]
     pub fn line(mut self) -> Self {
         self.line = true;
@@ -162,7 +163,7 @@ impl KaryNTree {
         self
     }
 
-    /// Whether packets may come back to a switch along horizontal links: there are rings.
+    /// Whether the tree has rings, so that packets could return to a switch along horizontal links.
     pub const fn has_rings(&self) -> bool {
         self.horizontal > 0 && !self.line
     }
@@ -196,9 +197,9 @@ impl KaryNTree {
         let ends = self.ends_below[self.levels as usize] * self.horizontal;
         2 * (self.hosts() + (self.levels - 1) * self.width * (self.k + self.horizontal) - ends)
     }
-    /// Ports of all switches, per host: what the network costs.
+    /// Ports of all switches per host, as a measure of the network's cost.
     pub fn ports_per_host(&self) -> f64 {
-        // A cable has two ports; those of hosts' cables at the other end are their cards.
+        // A cable has two ports; one port of a host's cable is the host's card.
         f64::from(self.links() - self.hosts()) / f64::from(self.hosts())
     }
 
@@ -206,28 +207,29 @@ impl KaryNTree {
     pub const fn level(&self, switch: SwitchId) -> u32 {
         switch.0 / self.width
     }
-    /// Number of the ideal node that a switch stands for, in its level.
+    /// Index, in its level, of the ideal node that a switch belongs to.
     pub const fn node(&self, switch: SwitchId) -> u32 {
         switch.0 % self.width / self.powers[self.level(switch) as usize]
     }
-    /// Place of a switch in its ideal node.
+    /// Index of a switch in its ideal node.
     pub const fn member(&self, switch: SwitchId) -> u32 {
         switch.0 % self.width % self.powers[self.level(switch) as usize]
     }
-    /// Switches of each ideal node of a level, and so the length of its rings.
+    /// Number of switches in each ideal node of a level, which is the length of its rings.
     pub const fn members(&self, level: u32) -> u32 {
         self.powers[level as usize]
     }
-    /// The switch of a host.
+    /// The switch to which a host is attached.
     pub const fn leaf(&self, host: HostId) -> SwitchId {
         SwitchId(host.0 / self.k)
     }
-    /// Whether a host is below a switch.
+    /// Whether a switch has a host below it.
     #[inline]
     pub const fn covers(&self, switch: SwitchId, host: HostId) -> bool {
         host.0 / self.powers[self.level(switch) as usize + 1] == self.node(switch)
     }
-    /// Level at which a packet from `a` to `b` turns: the least that has both below it.
+    /// Level at which a packet from `a` to `b` turns: the lowest one that has both below one ideal
+    /// node.
     pub fn level_common(&self, a: HostId, b: HostId) -> u32 {
         let same =
             |l: &u32| a.0 / self.powers[*l as usize + 1] == b.0 / self.powers[*l as usize + 1];
@@ -250,7 +252,7 @@ impl KaryNTree {
         }
         CableId(vertical + at * self.horizontal + i)
     }
-    /// Port `0..k` upwards: link and switch above; `None` at the top or beyond `k`.
+    /// Link and switch above port `0..k`; `None` at the top or beyond `k`.
     pub fn up(&self, switch: SwitchId, port: u32) -> Option<(LinkId, SwitchId)> {
         let level = self.level(switch);
         if level + 1 >= self.levels || port >= self.k {
@@ -261,7 +263,7 @@ impl KaryNTree {
         let place = node * self.powers[level as usize + 1] + member;
         Some((self.up_cable(switch.0, port).up(), SwitchId((level + 1) * self.width + place)))
     }
-    /// The link down towards a host below a switch, and where it ends.
+    /// The link down towards a host below a switch, and its end.
     #[inline]
     pub const fn down(&self, switch: SwitchId, host: HostId) -> (LinkId, Node) {
         let level = self.level(switch);
@@ -274,7 +276,7 @@ impl KaryNTree {
         let child = (level - 1) * self.width + place;
         (self.up_cable(child, member % self.k).down(), Node::Switch(SwitchId(child)))
     }
-    /// The next switch of a ring; `None` where there is none.
+    /// The next switch of a ring; `None` if there is none.
     pub const fn ring_next(&self, switch: SwitchId) -> Option<SwitchId> {
         if self.horizontal == 0 || switch.0 < self.width {
             return None;
@@ -293,15 +295,16 @@ impl KaryNTree {
         let count = if self.ring_next(switch).is_none() { 0 } else { self.horizontal };
         (0..count).map(move |i| tree.ring_cable(switch.0, i).up())
     }
-    /// Whether the ring's links from a switch cross the seam: it is the last member.
+    /// Whether the ring's links from a switch cross the seam, which means that it is the last
+    /// member.
     pub const fn seam(&self, switch: SwitchId) -> bool {
         self.member(switch) + 1 == self.members(self.level(switch))
     }
-    /// Whether a link leads along a ring.
+    /// Whether a link is part of a ring.
     pub const fn is_ring(&self, link: LinkId) -> bool {
         link.0 / 2 >= self.hosts() + (self.levels - 1) * self.width * self.k
     }
-    /// Where a link of the tree starts.
+    /// The switch at which a link of the tree starts; for a host's link the host's switch.
     pub fn from(&self, link: LinkId) -> SwitchId {
         match self.ends(link.cable()) {
             (Node::Switch(a), Node::Switch(b)) => {
@@ -311,12 +314,12 @@ impl KaryNTree {
                     b
                 }
             }
-            // A host's cable: the one switch that it has.
+            // A host's cable has one switch.
             (_, Node::Switch(s)) | (Node::Switch(s), _) => s,
             _ => unreachable!("no cable joins two hosts"),
         }
     }
-    /// Where a link of the tree ends.
+    /// The node at which a link of the tree ends.
     pub fn to(&self, link: LinkId) -> Node {
         let (a, b) = self.ends(link.cable());
         if link.0 & 1 == 0 { b } else { a }
@@ -337,7 +340,7 @@ impl KaryNTree {
         (Node::Switch(a), Node::Switch(b))
     }
 
-    /// The `at`-th switch that has a next one.
+    /// The `at`-th switch that has a successor.
     fn ring_from(&self, at: u32) -> SwitchId {
         if !self.line {
             return SwitchId(self.width + at);
@@ -349,23 +352,22 @@ impl KaryNTree {
         SwitchId(level * self.width + place)
     }
 
-    /// Most links of a ring of this level that a packet takes: never a whole turn.
+    /// Most links of a ring of this level that a packet takes, always less than a whole turn.
     pub const fn ring_hops_max(&self, level: u32) -> u32 {
         let turn = self.members(level) - 1;
         if self.ring_hops_max < turn { self.ring_hops_max } else { turn }
     }
 
-    /// Port upwards that all packets to a host take from switches of a level: digit `level` of the
-    /// host's number in base k ("d-mod-k"). So every link down carries the packets to one
+    /// Upward port that all packets to a host take at switches of a level: digit `level` of the
+    /// host's number in base k ("d-mod-k"). So every downward link carries packets to one
     /// destination only.
     #[inline]
     pub const fn port_oblivious(&self, level: u32, dst: HostId) -> u32 {
         dst.0 / self.powers[level as usize] % self.k
     }
 
-    /// The ways from a switch towards `dst`. `ring_hops`: links of this ring that the packet has
-    /// already passed; after [`KaryNTree::ring_hops_max`] of them there is nothing left but to go
-    /// down.
+    /// The links from a switch towards `dst`. `ring_hops`: links of this ring that the packet has
+    /// passed; after [`KaryNTree::ring_hops_max`] of them it can only go down.
     #[inline]
     pub fn ways(&self, switch: SwitchId, dst: HostId, ring_hops: u32) -> Ways {
         let level = self.level(switch);
@@ -383,7 +385,7 @@ impl KaryNTree {
         Ways { default, first, count: self.k, ring: false }
     }
 
-    /// Lays the tree out. `nic`: a host's card; `edge`: a switch's port to a host; `core`: ports
+    /// Builds the topology. `nic`: a host's card; `edge`: a switch's port to a host; `core`: ports
     /// between switches.
     pub fn build(&self, nic: Port, edge: Port, core: Port) -> Topology {
         let mut t = Topology::new(self.hosts());

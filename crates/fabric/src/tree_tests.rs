@@ -1,4 +1,4 @@
-//! The numbers of the tree against the network that is built of them.
+//! The numbers of the tree compared with the network that is built from them.
 
 use super::*;
 use crate::topo::FatTree;
@@ -74,7 +74,7 @@ fn hosts_below_are_those_that_ways_down_lead_to() {
     for shape in SHAPES {
         let (tree, topo) = tree(shape);
         for switch in (0..tree.switches()).map(SwitchId) {
-            // By the network as built: all hosts that links down reach.
+            // Reference from the network as built: all hosts that downward links reach.
             let mut below = std::collections::BTreeSet::new();
             let mut ahead = vec![switch];
             while let Some(at) = ahead.pop() {
@@ -164,7 +164,7 @@ fn every_way_leads_to_the_destination() {
                 let all: Vec<LinkId> = ways.alternates().collect();
                 assert_eq!(ways.ring, tree.covers(at, dst));
                 assert!(ways.ring || all.contains(&ways.default), "the default is a way up");
-                // As many turns along rings as are allowed, more often than not.
+                // Mostly an alternate, so that rings are used as far as allowed.
                 let pick = if all.is_empty() || rng.chance(0.2) {
                     ways.default
                 } else {
@@ -218,6 +218,6 @@ fn wrong_numbers_are_refused_by_name() {
     assert_eq!(KaryNTree::new(2, 16, 0).expect("just fits").hosts(), TREE_HOSTS_MAX);
     let w2 = KaryNTree::new(16, 3, 2).expect("sound");
     let w0 = KaryNTree::new(16, 3, 0).expect("sound");
-    // What the width of 2 costs in the publication: ten percent more ports.
+    // The publication's cost of a width of 2: ten percent more ports.
     assert!((w2.ports_per_host() / w0.ports_per_host() - 1.1).abs() < 1e-9);
 }

@@ -1,14 +1,14 @@
-//! The event queue: a wheel of time slots with an overflow heap, popping in exact `(time, order)`
-//! order. A slot is a list of fixed chunks, sorted only when its turn comes; a push costs no
-//! comparison and no allocation once the chunks are warm.
+//! The event queue: a wheel of time slots with an overflow heap, which pops in exact `(time,
+//! order)` order. A slot is a list of fixed chunks, sorted only when its turn comes; a push costs
+//! no comparison, and no allocation once the chunks exist.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Slots of the wheel. With a slot of 8 ns it looks 134 µs ahead.
+/// Slots of the wheel. Slots of 8 ns cover 134 µs.
 const SLOTS: usize = 1 << 14;
 const MASK: u64 = SLOTS as u64 - 1;
-/// Entries per chunk: with 24 bytes of event a chunk is 1 KiB, so that following the list is rare.
+/// Entries per chunk: with events of 24 bytes a chunk is 1 KiB, so list links are rarely followed.
 const CHUNK: usize = 25;
 /// End of a list.
 const NIL: u32 = u32::MAX;
@@ -16,11 +16,11 @@ const NIL: u32 = u32::MAX;
 /// One queued event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry<E> {
-    /// When, in the caller's unit.
+    /// Time, in the caller's unit.
     pub time: u64,
     /// Breaks ties of `time`; the caller keeps `(time, order)` unique.
     pub order: u64,
-    /// What.
+    /// Content.
     pub event: E,
 }
 
@@ -31,7 +31,7 @@ impl<E> Entry<E> {
     }
 }
 
-/// Orders entries by key alone.
+/// Orders entries by `(time, order)` alone.
 #[derive(Clone, Copy, Debug)]
 struct ByKey<E>(Entry<E>);
 
@@ -64,27 +64,28 @@ struct Head {
     len: u32,
 }
 
-/// A slot that holds nothing: its chunk is "full", so the next push takes one.
+/// An empty slot: its absent chunk counts as full, so the next push takes one.
 const EMPTY: Head = Head { chunk: NIL, len: CHUNK as u32 };
 
-/// Place of an entry of the present slot in the order of popping: what sorting moves about.
+/// Position of an entry of the present slot in the order of popping; sorting moves ranks, not
+/// entries.
 #[derive(Clone, Copy, Debug)]
 struct Rank {
     /// Time within the slot, and the upper bits of the order.
     key: u64,
     /// Index in `current`.
     at: u32,
-    /// What it concerns; 0 where the slot is popped in the order of time alone.
+    /// The entry's group; 0 where the slot is popped in the order of time alone.
     group: u32,
 }
 
-/// How a window (a slot) is popped group by group: see [`Wheel::windows`].
+/// State for popping a window (a slot) group by group: see [`Wheel::windows`].
 #[derive(Clone, Debug)]
 struct Windows<E> {
     group: fn(&E) -> Option<u32>,
-    /// Where each group's ranks begin, while they are sorted.
+    /// First rank of each group during the sort.
     starts: Vec<u32>,
-    /// Ranks before they are sorted by group.
+    /// Ranks before the sort by group.
     unsorted: Vec<Rank>,
 }
 
@@ -95,24 +96,24 @@ pub struct Wheel<E> {
     shift: u32,
     /// Number of the slot whose entries are in `current`.
     slot: u64,
-    /// Entries of the present slot as they were pushed, those popped included.
+    /// Entries of the present slot in the order of pushing, those already popped included.
     current: Vec<Entry<E>>,
-    /// Those of them that are still queued, latest first.
+    /// Ranks of the entries that are still queued, latest first.
     ranks: Vec<Rank>,
-    /// Group that was popped last.
+    /// Group of the last popped entry.
     group: u32,
     windows: Option<Windows<E>>,
     /// Entries pushed into the present slot (or before it) after it was sorted.
     late: BinaryHeap<Reverse<ByKey<E>>>,
-    /// The chunk that fills and its length, per slot. All chunks behind it are full. Kept apart
-    /// from the chunks so that a push only stores to them and never waits for a load.
+    /// The chunk being filled and its length, per slot; all chunks behind it are full. Separate
+    /// from the chunks, so that a push only stores to them and never waits for a load.
     heads: Vec<Head>,
-    /// One bit per slot that holds anything, and one per word of those.
+    /// One bit per non-empty slot, and one bit per non-zero word of those.
     bits: Vec<u64>,
     summary: [u64; SLOTS / 64 / 64],
     chunks: Vec<Chunk<E>>,
     free: u32,
-    /// Entries beyond the wheel's reach.
+    /// Entries beyond the range of the wheel.
     far: BinaryHeap<Reverse<ByKey<E>>>,
     len: usize,
 }
@@ -139,17 +140,17 @@ impl<E: Copy + Default> Wheel<E> {
         }
     }
 
-    /// From now on, a slot that lies before `end` as a whole is popped group by group: all entries
-    /// of one of `groups` groups in the order of time, then those of the next. For callers whose
-    /// groups do not act on each other within the width of a slot: what handling an entry pushes
-    /// into the present slot must be of its own group. A slot with an entry for which `group` knows
-    /// none is popped in the order of time alone.
+    /// From now on, a slot that lies entirely before `end` is popped group by group: all entries of
+    /// one of `groups` groups in the order of time, then those of the next. Requires that groups do
+    /// not affect each other within the width of a slot: the handling of an entry may push only
+    /// entries of its own group into the present slot. A slot with an entry for which `group`
+    /// returns `None` is popped in the order of time alone.
     pub fn windows(&mut self, groups: u32, group: fn(&E) -> Option<u32>) {
         let starts = vec![0; groups as usize + 1];
         self.windows = Some(Windows { group, starts, unsorted: Vec::new() });
     }
 
-    /// Whether a slot that is popped group by group is under way.
+    /// Whether a slot is being popped group by group.
     #[inline]
     pub fn in_window(&self) -> bool {
         self.windows.is_some() && self.group != 0 && self.len_now() > 0
@@ -159,7 +160,7 @@ impl<E: Copy + Default> Wheel<E> {
         self.ranks.len() + self.late.len()
     }
 
-    /// Entries queued.
+    /// Number of queued entries.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -169,7 +170,7 @@ impl<E: Copy + Default> Wheel<E> {
         self.len == 0
     }
 
-    /// Queues an event. A time before the last popped one is popped next.
+    /// Queues an event. If its time lies before the last popped one, it is popped next.
     #[inline]
     pub fn push(&mut self, time: u64, order: u64, event: E) {
         let entry = Entry { time, order, event };
@@ -184,7 +185,7 @@ impl<E: Copy + Default> Wheel<E> {
         }
     }
 
-    /// Takes the earliest entry if its time is at most `end`.
+    /// Pops the earliest entry if its time is at most `end`.
     #[inline]
     pub fn pop_until(&mut self, end: u64) -> Option<Entry<E>> {
         if self.ranks.is_empty() && self.late.is_empty() && !self.advance(end) {
@@ -204,11 +205,11 @@ impl<E: Copy + Default> Wheel<E> {
         Some(entry)
     }
 
-    /// The same where entries came late.
+    /// The same if entries were pushed late.
     #[inline(never)]
     fn pop_with_late(&mut self, end: u64) -> Option<Entry<E>> {
         let late = self.late.peek()?.0.0;
-        // What came late is of the group that was popped last.
+        // Late entries belong to the group of the last popped entry.
         let same = self.ranks.last().filter(|r| r.group == self.group);
         let current = same.map(|r| self.current[r.at as usize]);
         let entry = current.filter(|c| c.key() < late.key()).unwrap_or(late);
@@ -224,7 +225,7 @@ impl<E: Copy + Default> Wheel<E> {
         Some(entry)
     }
 
-    /// Time of the earliest entry. Moves nothing, so that what is pushed afterwards still finds its
+    /// Time of the earliest entry. Does not advance the wheel, so later pushes still find their
     /// slot.
     pub fn next_time(&self) -> Option<u64> {
         let late = self.late.peek().map(|e| e.0.0.time);
@@ -237,7 +238,7 @@ impl<E: Copy + Default> Wheel<E> {
         [near, far].into_iter().flatten().min()
     }
 
-    /// Earliest time in a slot that holds something.
+    /// Earliest time in a non-empty slot.
     fn slot_time(&self, slot: usize) -> u64 {
         let Head { chunk, len } = self.heads[slot];
         let (mut at, mut len, mut least) = (chunk, len as usize, u64::MAX);
@@ -249,8 +250,8 @@ impl<E: Copy + Default> Wheel<E> {
         least
     }
 
-    /// Removes every entry for which `pred` holds and returns them in order. Costs a pass over the
-    /// whole queue: for rare events such as a cable cut.
+    /// Removes every entry for which `pred` holds and returns them in order. Scans the whole queue,
+    /// so it suits rare events such as a cable cut.
     pub fn extract(&mut self, mut pred: impl FnMut(&E) -> bool) -> Vec<Entry<E>> {
         let mut out = Vec::new();
         let current = &self.current;
@@ -281,7 +282,7 @@ impl<E: Copy + Default> Wheel<E> {
         self.chunk_add(slot, entry);
     }
 
-    /// Starts a chunk for a slot that has none or whose chunk is full.
+    /// Starts a chunk for a slot without one or with a full one.
     fn chunk_add(&mut self, slot: usize, entry: Entry<E>) {
         let next = self.heads[slot].chunk;
         if next == NIL {
@@ -300,7 +301,7 @@ impl<E: Copy + Default> Wheel<E> {
         self.heads[slot] = Head { chunk: at, len: 1 };
     }
 
-    /// Moves a slot's entries to the end of `out`, in no order.
+    /// Moves a slot's entries to the end of `out`, unordered.
     fn slot_drain(&mut self, slot: usize, out: &mut Vec<Entry<E>>) {
         let head = std::mem::replace(&mut self.heads[slot], EMPTY);
         let (mut at, mut len) = (head.chunk, head.len as usize);
@@ -317,23 +318,6 @@ impl<E: Copy + Default> Wheel<E> {
         }
     }
 
-    /// For looking ahead: the `skip`th to `skip + max`th of the next events to be popped, as far as
-    /// they are known, unless something is pushed before them.
-    pub fn upcoming(&self, skip: usize, max: usize) -> impl Iterator<Item = &E> + Clone {
-        let ranks = self.ranks.iter().rev().skip(skip).take(max);
-        ranks.map(|r| &self.current[r.at as usize].event)
-    }
-
-    /// Fetches the next slot that holds anything and begins by `end` once the present one is used
-    /// up. Returns how many of the coming events are known.
-    #[inline]
-    pub fn refill(&mut self, end: u64) -> usize {
-        if self.ranks.is_empty() && self.late.is_empty() {
-            self.advance(end);
-        }
-        self.ranks.len()
-    }
-
     /// Fills `current` from the next slot that holds anything, unless it begins after `end`. False
     /// if there is none.
     #[cold]
@@ -341,7 +325,8 @@ impl<E: Copy + Default> Wheel<E> {
         let near = self.slot_next();
         let far = self.far.peek().map(|e| e.0.0.time >> self.shift);
         let Some(slot) = [near, far].into_iter().flatten().min() else { return false };
-        // What is pushed meanwhile must not come too late for slots that time has not reached.
+        // The wheel must not advance beyond `end`: pushes into slots that time has not reached
+        // would be late.
         if slot > end >> self.shift {
             return false;
         }
@@ -384,14 +369,15 @@ impl<E: Copy + Default> Wheel<E> {
         ranks_sort(&mut self.ranks, current);
     }
 
-    /// False if that is not to be done. A counting sort by group, then each group by time.
+    /// Sorts ranks by group with a counting sort, then each group by time. Returns false if the
+    /// slot must be popped by time alone.
     fn rank_by_group(&mut self, current: &[Entry<E>]) -> bool {
         let Some(mut w) = self.windows.take() else { return false };
         w.unsorted.clear();
         w.starts.fill(0);
         for (e, at) in current.iter().zip(0..) {
             let Some(group) = (w.group)(&e.event) else { break };
-            // Latest first, groups too: they are taken from the end.
+            // Latest first, groups included, because ranks are popped from the end.
             w.starts[group as usize] += 1;
             w.unsorted.push(Rank { key: self.rank_key(e), at, group: group + 1 });
         }
@@ -417,7 +403,7 @@ impl<E: Copy + Default> Wheel<E> {
         whole
     }
 
-    /// Number of the next slot after the present one that holds anything.
+    /// Number of the next non-empty slot after the present one.
     fn slot_next(&self) -> Option<u64> {
         let base = (self.slot & MASK) as usize;
         let start = (base + 1) % SLOTS;
@@ -445,13 +431,13 @@ impl<E: Copy + Default> Wheel<E> {
     }
 }
 
-/// Latest first.
+/// Sorts ranks, latest first.
 fn ranks_sort<E>(ranks: &mut [Rank], current: &[Entry<E>]) {
     let order = |r: &Rank| current[r.at as usize].order;
     ranks.sort_unstable_by(|a, b| b.key.cmp(&a.key).then_with(|| order(b).cmp(&order(a))));
 }
 
-/// Moves `e` to `out` if `pred` holds; true if it stays.
+/// Moves `e` to `out` if `pred` holds. Returns true if the entry stays.
 fn keep<E: Copy>(e: &Entry<E>, pred: &mut impl FnMut(&E) -> bool, out: &mut Vec<Entry<E>>) -> bool {
     let taken = pred(&e.event);
     if taken {

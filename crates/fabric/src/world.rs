@@ -6,7 +6,7 @@ use crate::link::MONITORED;
 use crate::lossless::{Credits, Deadlock, FlowControl, fault_check};
 use crate::net::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    LATE, LOOK_AHEAD, Net, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
+    LATE, Net, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
 };
 use crate::ring::{RingConfig, RingError, RingSample, RingStats, RingStep};
 use crate::routing::{CircuitStats, Circuits, RoutingConfig};
@@ -18,26 +18,27 @@ use std::marker::PhantomData;
 /// Settings of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldConfig {
-    /// Everything random follows from it.
+    /// Seed of all random streams.
     pub seed: u64,
     /// Bytes that a stalled host's card holds before it drops.
     pub host_hold_bytes: u64,
-    /// Width of the event queue's slots, log2 of picoseconds; `None` = from the topology. Changes
-    /// speed, never results.
+    /// Width of the event queue's slots, log2 of picoseconds; `None` = chosen from the topology.
+    /// Affects speed, never results.
     pub slot_shift: Option<u32>,
-    /// Handle events node by node within windows of the shortest link's delay, in which no node can
-    /// act on another: what a host or switch needs is fetched once per window, not per event. Each
-    /// node sees the same as without. But within a window time goes back from node to node, so a
-    /// [`Tap`] or state shared among hosts sees the network out of order.
+    /// Whether events are processed node by node within windows of the shortest link's delay, in
+    /// which no node can affect another. The memory of a host or switch is then fetched once per
+    /// window, not once per event. Each node sees the same events either way. Within a window,
+    /// however, time restarts for each node, so a [`Tap`] or state shared among hosts sees events
+    /// out of order.
     pub windows: bool,
-    /// What keeps queues from overflowing, if anything does.
+    /// Protection of queues against overflow.
     pub flow_control: FlowControl,
-    /// How switches route.
+    /// Routing algorithm of the switches.
     pub routing: RoutingConfig,
 }
 
 impl WorldConfig {
-    /// Defaults: 4 MiB held for a stalled host; queues that drop; ECMP.
+    /// Default settings: 4 MiB held for a stalled host, queues that drop, ECMP.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -50,12 +51,11 @@ impl WorldConfig {
     }
 }
 
-/// A network and the programs on its hosts. Single-threaded; run several at once for several cores.
+/// A network and the programs on its hosts. A world is single-threaded; several can run in
+/// parallel.
 pub struct World<P, H> {
     net: Net<P>,
     hosts: Vec<H>,
-    /// Coming events that have been looked at.
-    looked: usize,
     payload: PhantomData<P>,
 }
 
@@ -66,11 +66,11 @@ impl<P, H> std::fmt::Debug for World<P, H> {
 }
 
 impl<P: Clone, H: Host<P>> World<P, H> {
-    /// A world at time 0; `host` makes the program of each host.
+    /// A world at time 0; `host` creates the program of each host.
     ///
     /// # Errors
-    /// If the topology cannot be simulated, see [`Topology::validate`], or is not what the routing
-    /// or the flow control of `config` needs.
+    /// If the topology cannot be simulated, see [`Topology::validate`], or does not suit the
+    /// routing or the flow control of `config`.
     pub fn new(
         topology: Topology,
         config: WorldConfig,
@@ -78,7 +78,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     ) -> Result<Self, TopologyError> {
         topology.validate()?;
         let hosts = (0..topology.hosts()).map(HostId).map(host).collect();
-        Ok(Self { net: Net::new(topology, config)?, hosts, looked: 0, payload: PhantomData })
+        Ok(Self { net: Net::new(topology, config)?, hosts, payload: PhantomData })
     }
 
     /// Present time.
@@ -91,18 +91,18 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         &self.net.topo
     }
 
-    /// The programs; index = [`HostId`].
+    /// The programs, indexed by [`HostId`].
     pub fn hosts(&self) -> &[H] {
         &self.hosts
     }
 
-    /// One program, to look at or to change between events. To let it send, use
-    /// [`World::with_host`].
+    /// One program, to read or change between events. To send from it, use [`World::with_host`].
     pub fn host_mut(&mut self, host: HostId) -> &mut H {
         &mut self.hosts[host.0 as usize]
     }
 
-    /// Acts as a host at the present time, between events: post work, send, set its timer.
+    /// Calls `f` as the program of a host at the present time: to post work, send, or set the
+    /// timer.
     pub fn with_host<R>(
         &mut self,
         host: HostId,
@@ -112,7 +112,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         act(&mut self.hosts[host.0 as usize], &mut io)
     }
 
-    /// Calls [`Host::on_call`] of `host` with `token` at a time (now, if that has passed).
+    /// Schedules a call of [`Host::on_call`] of `host` with `token` at a time (now, if that is
+    /// past).
     ///
     /// # Panics
     /// If the host does not exist.
@@ -121,20 +122,20 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.call_schedule(at, host, token);
     }
 
-    /// Applies a fault at a time (now, if that has passed).
+    /// Schedules a fault at a time (now, if that is past).
     ///
     /// # Errors
-    /// If the fault makes no sense in this network; see [`Fault::check`].
+    /// If the fault is not possible in this network; see [`Fault::check`].
     pub fn fault_at(&mut self, at: Ps, fault: Fault) -> Result<(), FaultError> {
         self.fault_check(&fault)?;
         self.net.fault_schedule(at, fault);
         Ok(())
     }
 
-    /// Applies a fault before anything else happens.
+    /// Applies a fault at once.
     ///
     /// # Errors
-    /// As [`World::fault_at`].
+    /// Like [`World::fault_at`].
     pub fn fault_now(&mut self, fault: Fault) -> Result<(), FaultError> {
         self.fault_check(&fault)?;
         self.net.fault_apply(fault);
@@ -152,10 +153,10 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         if self.net.lossless.is_some() { fault_check(fault) } else { Ok(()) }
     }
 
-    /// Schedules all faults of a plan, or none if one is wrong.
+    /// Schedules all faults of a plan, or none if one is refused.
     ///
     /// # Errors
-    /// The first fault that makes no sense in this network.
+    /// The first fault that is not possible in this network.
     pub fn plan(&mut self, plan: &FaultPlan) -> Result<(), FaultError> {
         plan.events.iter().try_for_each(|(_, fault)| self.fault_check(fault))?;
         for (at, fault) in &plan.events {
@@ -164,31 +165,32 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         Ok(())
     }
 
-    /// Time of the next event; `None` if nothing will ever happen again.
+    /// Time of the next event; `None` if no event is left.
     pub fn next_event_at(&mut self) -> Option<Ps> {
         self.net.wheel.next_time()
     }
 
-    /// Handles one event. False if there is none.
+    /// Processes one event. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         self.events_run(Ps::MAX, 1) == 1
     }
 
-    /// Handles all events up to and including `end` and moves time there. Returns their number.
+    /// Processes all events up to and including `end` and advances time to it. Returns their
+    /// number.
     pub fn run_until(&mut self, end: Ps) -> u64 {
         let n = self.events_run(end, u64::MAX);
         self.net.now = self.net.now.max(end);
         n
     }
 
-    /// Handles events until none is left: for worlds whose hosts fall silent. Time stays at the
-    /// last one. Returns their number.
+    /// Processes events until none is left, for worlds whose hosts fall silent. Time stays at the
+    /// last event. Returns the number of events.
     pub fn run_to_end(&mut self) -> u64 {
         self.events_run(Ps::MAX, u64::MAX)
     }
 
-    /// Handles events up to `end`, at most `events` of them; time stays at the last one. Returns
-    /// their number: fewer than `events` means that none is left before `end`.
+    /// Processes at most `events` events up to `end`; time stays at the last one. Returns their
+    /// number; fewer than `events` means that none is left before `end`.
     pub fn events_run(&mut self, end: Ps, events: u64) -> u64 {
         if self.deadlock().is_some() {
             return 0;
@@ -196,11 +198,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         let mut n = 0;
         let mut latest = self.net.now;
         while n < events || self.net.wheel.in_window() {
-            if self.looked == 0 {
-                self.look_ahead(end);
-            }
             let Some(entry) = self.net.wheel.pop_until(end) else { break };
-            self.looked = self.looked.saturating_sub(1);
             self.net.now = entry.time;
             latest = latest.max(entry.time);
             self.dispatch(entry.event);
@@ -209,15 +207,6 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.now = latest;
         self.net.totals.events += n;
         n
-    }
-
-    /// Looks at the next events, and notes how many they are.
-    #[inline(never)]
-    fn look_ahead(&mut self, end: Ps) {
-        self.looked = self.net.wheel.refill(end).min(LOOK_AHEAD);
-        let events = self.net.wheel.upcoming(0, self.looked);
-        let hosts = &self.hosts;
-        self.net.look_ahead(events, |h, stage, packet| hosts[h as usize].look_ahead(stage, packet));
     }
 
     #[inline]
@@ -246,8 +235,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Packets held for a stalled host, and what happens in networks with credits only. Kept apart:
-    /// the other arms stay small.
+    /// Processes events of stalled hosts and of networks with credits. A separate function keeps
+    /// the frequent cases small.
     #[inline(never)]
     fn dispatch_other(&mut self, event: Event) {
         let id = event.id();
@@ -305,7 +294,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// A host's ring has something to do.
+    /// Processes a ring's due event.
     fn ring_due(&mut self, host: u32) {
         if !self.net.ring_woken(host) {
             return;
@@ -328,8 +317,8 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Gives a packet to its host, or to the ring before it; `link` = the one it came from, `None`
-    /// if it was held.
+    /// Delivers a packet to its host or to the host's ring; `link` = the last link, `None` if the
+    /// packet was held.
     #[inline]
     fn deliver(&mut self, host: u32, link: Option<u32>, packet: u32) {
         if self.net.rings.is_some()
@@ -341,7 +330,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.hand_over(host, link, packet);
     }
 
-    /// Gives a packet to its host.
+    /// Delivers a packet to its host.
     #[inline]
     fn hand_over(&mut self, host: u32, link: Option<u32>, packet: u32) {
         let net = &mut self.net;
@@ -400,16 +389,16 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Shows every link as it is at `at`: a moment at or after [`World::now`] before which nothing
-    /// is left to happen. Begins new intervals for [`LinkSample::queue_bytes_max`]; changes nothing
-    /// that a run depends on, and packets pay nothing for it.
+    /// Calls `see` with the state of every link at `at`, a moment at or after [`World::now`] before
+    /// which no event is left. Begins new intervals for [`LinkSample::queue_bytes_max`]. Affects
+    /// nothing that a run depends on, and costs nothing per packet.
     pub fn links_sample(&mut self, at: Ps, mut see: impl FnMut(LinkId, LinkSample)) {
         for (i, hot) in self.net.links.iter_mut().enumerate() {
             let profile = &self.net.profiles[hot.profile as usize];
             let backlog_ps = hot.busy_until.saturating_sub(at);
             let waiting = |ll: &crate::lossless::Lossless| ll.waiting_bytes(i as u32);
             let waiting = self.net.lossless.as_deref().map_or(0, waiting);
-            // With credits, what waits has not been counted as taken by the link.
+            // With credits, waiting packets are not yet counted by the link.
             let on_wire = profile.ps_to_bytes(backlog_ps);
             let queue_bytes = on_wire + waiting;
             let sample = LinkSample {
@@ -425,42 +414,42 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Gives a host a ring between its card and its memory. Best before anything arrives; what has
-    /// arrived is in memory.
+    /// Gives a host a ring between its card and its memory. To be called before packets arrive;
+    /// earlier packets count as written.
     ///
     /// # Errors
-    /// If the host does not exist or has a ring, if its size or rate makes no sense, or if the
-    /// network has credits.
+    /// If the host does not exist or has a ring already, if the ring's size or rate is out of
+    /// range, or if the network has credits.
     pub fn ring_set(&mut self, host: HostId, config: RingConfig) -> Result<(), RingError> {
         self.net.ring_set(host, config)
     }
 
-    /// Counters of a host's ring; `None` without one.
+    /// Counters of a host's ring; `None` without a ring.
     pub fn ring_stats(&self, host: HostId) -> Option<RingStats> {
         self.net.ring_stats(host)
     }
 
-    /// Shows every ring as [`World::links_sample`] shows links.
+    /// Calls `see` with the state of every ring, as [`World::links_sample`] does for links.
     pub fn rings_sample(&mut self, at: Ps, see: impl FnMut(HostId, RingSample)) {
         self.net.rings_sample(at, see);
     }
 
-    /// The deadlock that ended the run, if one did: then no event is left.
+    /// The deadlock that ended the run, if any; no event is left after it.
     pub fn deadlock(&self) -> Option<&Deadlock> {
         self.net.lossless.as_ref()?.deadlock.as_ref()
     }
 
-    /// The books of the input buffer at the end of a link; `None` without credits or without the
-    /// lane.
+    /// Accounting of the input buffer at the end of a link; `None` without credits or if the lane
+    /// does not exist.
     pub fn credits(&self, link: LinkId, lane: u8) -> Option<Credits> {
         let ll = self.net.lossless.as_ref().filter(|ll| u32::from(lane) < ll.config.lanes)?;
         Some(ll.credits(link.0, lane))
     }
 
-    /// Counts every packet in every buffer and compares that with the books of the credits.
+    /// Counts every packet in every buffer and compares the counts with the credit accounting.
     ///
     /// # Errors
-    /// Names the first buffer of which they differ.
+    /// The first buffer whose accounting is wrong.
     pub fn credits_check(&self) -> Result<(), String> {
         self.net.lossless.as_ref().map_or(Ok(()), |ll| ll.check())
     }
@@ -470,24 +459,25 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.lossless.as_ref().map_or(0, |ll| ll.registers.value(link.0))
     }
 
-    /// Flows on links and entries in switches, if the network has circuits.
+    /// Flows on links and entries in switches; `None` without circuits.
     pub fn circuits(&self) -> Option<&Circuits> {
         self.net.router.circuits().map(|c| c.circuits())
     }
 
-    /// What became of circuits so far.
+    /// Counters of circuits.
     pub fn circuit_stats(&self) -> CircuitStats {
         self.net.router.circuits().map_or_else(CircuitStats::default, |c| c.stats())
     }
 
-    /// Hash of every delivery so far, in the order of each host: when, from whom, to whom, what.
-    /// Equal hashes mean equal runs, whatever the machine or the number of threads.
+    /// Hash of every delivery so far, in each host's order: time, sender, receiver, content. Equal
+    /// runs have equal hashes, independently of the machine and the number of threads.
     pub fn run_hash(&self) -> u64 {
         let fold = |hash: u64, word: u64| fold(hash, [word, 0, 0, 0]);
         self.net.hosts.iter().fold(self.net.seed, |hash, host| fold(hash, host.hash))
     }
 
-    /// Watches links over time from now on, in intervals of `bucket_ps`; replaces what was watched.
+    /// Records links over time from now on, in intervals of `bucket_ps`; replaces an earlier
+    /// monitor.
     pub fn monitor(&mut self, links: Vec<LinkId>, bucket_ps: Ps) {
         for link in self.net.monitor.links().to_vec() {
             self.net.flag_one(link, MONITORED, false);
@@ -498,7 +488,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.monitor = Monitor::new(links, bucket_ps);
     }
 
-    /// What the watched links did.
+    /// The recorded intervals of the watched links.
     pub const fn monitored(&self) -> &Monitor {
         &self.net.monitor
     }
@@ -509,7 +499,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     }
 }
 
-/// Folds four words into the run hash; the multiplications of the words do not wait for each other.
+/// Folds four words into the run hash; their multiplications are independent of each other.
 #[inline]
 const fn fold(hash: u64, words: [u64; 4]) -> u64 {
     let a =

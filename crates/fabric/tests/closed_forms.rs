@@ -1,4 +1,4 @@
-//! The fabric against arithmetic: times, orders and counts that can be computed by hand.
+//! The fabric compared with arithmetic: times, orders and counts that can be computed by hand.
 
 mod common;
 use common::{PER_BYTE, Probe, RATE, finish, ids, leaf_spine, port, send_at, world};
@@ -138,8 +138,8 @@ fn a_burst_overflows_by_what_does_not_fit() {
 
 #[test]
 fn overload_loses_all_but_the_rate_and_the_buffer() {
-    // Three senders at line rate for 100 packet times into one link that holds 16 packets: the
-    // first packet time takes three, every later one as many as left meanwhile until the end.
+    // Three senders at line rate for 100 packet times into one link that holds 16 packets. The link
+    // accepts three packets in the first packet time, and later as many as have left since then.
     let (w, link) = incast(3, 16_000, Ecn::OFF, 100, 1);
     let s = w.link_stats(link);
     assert_eq!(s.packets, 16 + 99);
@@ -167,13 +167,13 @@ fn a_step_marks_what_finds_the_threshold_ahead() {
 
 #[test]
 fn a_ramp_marks_in_proportion() {
-    // Every packet but the first few finds the queue between 19,000 and 20,000 bytes: the middle of
-    // the ramp. Two senders keep it there: the buffer ends at 20,000.
+    // Every packet except the first few finds the queue between 19,000 and 20,000 bytes, in the
+    // middle of the ramp. Two senders keep it there, because the buffer ends at 20,000.
     let ecn = Ecn { min_bytes: 10_000, max_bytes: 29_000, prob_max: 0.4 };
     let (w, link) = incast(2, 20_000, ecn, 20_000, 1);
     let s = w.link_stats(link);
     let share = s.marked as f64 / s.packets as f64;
-    // Found backlog is 19,000 whenever a packet fits: 0.4 × 9 / 19.
+    // The backlog is 19,000 whenever a packet fits: 0.4 × 9 / 19.
     let want = 0.4 * 9.0 / 19.0;
     assert!((share - want).abs() < 0.015, "{share} {want}");
 }
@@ -247,7 +247,7 @@ fn moving_a_timer_about_leaves_no_trail_of_events() {
     });
     w.run_to_end();
     assert_eq!(w.hosts()[0].timers, [205 * US]);
-    // One event for each time that was earlier than all before, and those that moved on.
+    // One event for each time that was earlier than all before, and those that were requeued.
     assert!(w.totals().events <= 102, "{}", w.totals().events);
 }
 
@@ -299,7 +299,7 @@ fn two_into_one(mut look: impl FnMut(&mut World<u64, Probe>, LinkId)) -> World<u
 fn a_sample_shows_the_queue_of_an_overload_and_changes_nothing() {
     let mut seen = Vec::new();
     let sampled = two_into_one(|w, link| {
-        // The first pair of packets is at the queue after 1.1 µs, a pair every 0.1 µs after it.
+        // The first pair of packets reaches the queue after 1.1 µs, then a pair every 0.1 µs.
         for at in [1_100 * NS, 6_100 * NS, 21_100 * NS, 22_100 * NS] {
             w.events_run(at, u64::MAX);
             w.links_sample(at, |l, s| {
@@ -309,8 +309,8 @@ fn a_sample_shows_the_queue_of_an_overload_and_changes_nothing() {
             });
         }
     });
-    // 5 µs later 51 pairs have come and 50 packets have left; the last leaves 20 µs after the first
-    // came, and in the second before the last sample nothing was there.
+    // 5 µs later 51 pairs have arrived and 50 packets have left. The last packet leaves 20 µs after
+    // the first arrival; in the second before the last sample the link was idle.
     let want = [
         (2, 0, 2_500, 2_500),
         (102, 62_500, 65_000, 65_000),

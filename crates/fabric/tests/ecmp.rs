@@ -1,4 +1,4 @@
-//! ECMP spreads evenly, each switch by a hash of its own.
+//! ECMP spreads evenly, with an independent hash in each switch.
 
 mod common;
 use common::{leaf_spine, port, send_at, world};
@@ -14,7 +14,7 @@ fn packets(w: &World<u64, common::Probe>, links: &[LinkId]) -> Vec<u64> {
     links.iter().map(|l| w.link_stats(*l).packets).collect()
 }
 
-/// One packet on each of `n` entropies from host 0 to `dst`.
+/// One packet from each of `n` source ports from host 0 to `dst`.
 fn spray(topology: Topology, seed: u64, dst: u32, n: u16) -> World<u64, common::Probe> {
     let mut w = world(topology, seed);
     for port in 0..n {
@@ -45,7 +45,7 @@ fn entropies_spread_evenly_over_spines() {
 
 #[test]
 fn tiers_hash_independently() {
-    // With one hash for all switches, an aggregation switch would see only the flows of one residue
+    // If all switches used one hash, an aggregation switch would see only the flows of one residue
     // and use one core link. 3 degrees of freedom: 99.9 % point 16.3.
     let w = spray(FatTree::k_ary(8, port(), port()).build(), 5, 127, 8_192);
     let t = w.topology();

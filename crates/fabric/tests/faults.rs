@@ -1,4 +1,4 @@
-//! Each fault has its effect, where it should, for as long as it should.
+//! Each fault has its effect on the right component for the right time.
 
 mod common;
 use common::{Got, PER_BYTE, Probe, finish, ids, leaf_spine, port, send_at, world};
@@ -9,8 +9,8 @@ use srd_fabric::{
 
 type Net = World<u64, Probe>;
 
-/// Two leaves, four spines, one host each; packets of 500 bytes every 100 ns on changing entropies
-/// from host 0 to host 1 during `until`.
+/// Two leaves, four spines, one host each. Host 0 sends packets of 500 bytes every 100 ns with
+/// changing source ports to host 1 until `until`.
 fn sprayed(seed: u64, until: Ps) -> Net {
     let mut w = world(leaf_spine(2, 4, 1), seed);
     for i in 0..until / (100 * NS) {
@@ -57,7 +57,7 @@ fn a_cut_loses_what_is_queued_and_flying_and_what_comes() {
     for i in 20..23 {
         send_at(&mut w, i * US, 0, 1, 0, 1_250, i);
     }
-    // Each packet takes 0.1 µs; at 1.55 µs five have arrived, ten fly, five are queued.
+    // Each packet takes 0.1 µs; at 1.55 µs five have arrived, ten are on the wire, five are queued.
     let at = Target::Link(LinkId(0));
     w.fault_at(1_550 * NS, Fault::Down { at, routing: None }).expect("sound");
     w.fault_at(21_500 * NS, Fault::Up { at, routing: None }).expect("sound");
@@ -79,7 +79,7 @@ fn a_short_cut_empties_the_queue_and_takes_a_lone_flying_packet() {
     }
     cut(&mut w, 50 * NS);
     send_at(&mut w, 100 * NS, 0, 1, 0, 1_250, 20);
-    // This one has left the card, whose queue is empty, when the next cut comes.
+    // This packet has left the card, whose queue is empty, at the next cut.
     send_at(&mut w, 10 * US, 0, 1, 0, 1_250, 21);
     cut(&mut w, 10 * US + 500 * NS);
     finish(&mut w);
@@ -105,7 +105,7 @@ fn routing_avoids_a_dead_link_only_once_it_knows() {
     w.fault_at(150 * US, Fault::Up { at, routing: Some(0) }).expect("sound");
     w.run_until(100 * US);
     let lost = drops(&w, DropReason::LinkDown);
-    // A quarter of 500 packets: 125, five standard deviations are 48.
+    // A quarter of 500 packets: the mean is 125, five standard deviations are 48.
     assert!((77..=173).contains(&lost), "{lost}");
     w.run_until(150 * US);
     assert_eq!(drops(&w, DropReason::LinkDown), lost, "none after routing converged");
@@ -241,14 +241,14 @@ fn a_slow_link_drains_its_queue_at_the_new_rate() {
     for i in 0..10 {
         send_at(&mut w, 0, 0, 1, 0, 1_250, i);
     }
-    // 0.25 µs in, two packets have left and half of the third.
+    // After 0.25 µs, two packets and half of the third have left.
     let at = Target::Link(LinkId(0));
     w.fault_at(250 * NS, Fault::Rate { at, percent: 25 }).expect("sound");
     w.fault_at(450 * NS, Fault::Rate { at, percent: 100 }).expect("sound");
     send_at(&mut w, 450 * NS, 0, 1, 0, 1_250, 10);
     finish(&mut w);
     let left: Vec<_> = got(&w).iter().map(|g| (g.at - US) / NS).collect();
-    // The third's other half takes 0.2 µs; the rest is sent at full rate again.
+    // The other half of the third packet takes 0.2 µs; later packets are sent at full rate.
     assert_eq!(left, [100, 200, 450, 550, 650, 750, 850, 950, 1050, 1150, 1250]);
     assert_eq!(ids(&w, 1), (0..=10).collect::<Vec<_>>());
 }
@@ -290,7 +290,7 @@ fn burst_loss_comes_in_bursts() {
     let burst = Burst { enter: 0.01, leave: 0.1, loss_good: 0.0, loss_bad: 1.0 };
     let w = impaired(50_000, Effect::Burst(Some(burst)));
     let lost = drops(&w, DropReason::BurstLoss);
-    // The bad state holds 1/11 of the time.
+    // The bad state lasts 1/11 of the time.
     assert!((4_000..=5_100).contains(&lost), "{lost}");
     let gaps = got(&w).windows(2).filter(|g| g[1].id != g[0].id + 1).count() as f64;
     let mean = lost as f64 / gaps;
@@ -458,7 +458,7 @@ fn healing_ends_everything_at_once() {
 fn a_stall_that_ends_early_leaves_a_host_its_timer() {
     let mut w = stream(1);
     w.host_mut(HostId(1)).again_ps = Some(5 * US);
-    // An event for an earlier time stands before that of the timer.
+    // An event for an earlier time precedes that of the timer.
     for at in [60 * US, 20 * US, 60 * US] {
         w.with_host(HostId(1), |_, io| io.timer_set(at));
     }
@@ -566,7 +566,8 @@ fn senseless_faults_are_refused_with_the_reason() {
 
 #[test]
 fn a_packet_led_in_circles_is_dropped_in_the_end() {
-    // Two switches, each with a way to the third; whenever the packet is at one, that way is down.
+    // Two switches, each with a link to the third; whenever the packet is at one, that link is
+    // down.
     let mut t = srd_fabric::Topology::new(2);
     let [a, b, l] = [0, 0, 0].map(|tier| Node::Switch(t.switch_add(tier)));
     t.cable_add(Node::Host(HostId(0)), a, port(), port());

@@ -1,5 +1,5 @@
-//! Networks with credits: nothing is lost, flows keep their order, credits and entries are all
-//! given back, and circular waiting is found.
+//! Networks with credits: no loss, flows in order, credits and entries all released, and deadlocks
+//! detected.
 
 #[path = "common/flows.rs"]
 mod flows;
@@ -28,7 +28,7 @@ fn config(seed: u64, flow_control: FlowControl, routing: RoutingConfig) -> World
     WorldConfig { flow_control, routing, ..WorldConfig::new(seed) }
 }
 
-/// Everything arrived, in order; nothing is left anywhere.
+/// Checks that everything arrived in order and nothing is left in the network.
 fn finished(w: &World<Payload, Flows>, what: &str) {
     let name = |d: &srd_fabric::Deadlock| d.describe(w.topology());
     assert_eq!(w.deadlock().map(name), None, "{what}");
@@ -41,7 +41,7 @@ fn finished(w: &World<Payload, Flows>, what: &str) {
     all_free(w, what);
 }
 
-/// No credit, entry, flow or register is left over.
+/// Checks that no credit, entry, flow or register is left over.
 fn all_free(w: &World<Payload, Flows>, what: &str) {
     w.credits_check().unwrap_or_else(|e| panic!("{what}: {e}"));
     for link in (0..w.topology().links()).map(LinkId) {
@@ -70,7 +70,7 @@ fn one_packet_takes_what_its_links_take() {
     w.call_at(0, HostId(0), 0);
     w.run_to_end();
     finished(&w, "three packets");
-    // Four links. The middle packet follows the first at once; the last follows it through.
+    // Four links. The middle packet follows the first at once; the last follows the middle packet.
     let per_byte = 80;
     let whole = Ps::from(BYTES) * per_byte;
     let control = Ps::from(CONTROL_BYTES) * per_byte;
@@ -174,8 +174,8 @@ fn a_deadlock_ends_the_run_with_the_event_that_closes_the_circle() {
         w.run_to_end();
         let Some(at) = w.deadlock().map(|d| d.at_ps) else { continue };
         found += 1;
-        // Until then it was not certain: right before, packets or room were still on their way to
-        // some of the buffers that are stuck.
+        // The deadlock did not exist earlier: right before, packets or credits were still on their
+        // way to some of the stuck buffers.
         let links: Vec<LinkId> = (0..w.topology().links()).map(LinkId).collect();
         let books = |w: &World<_, _>| -> Vec<Credits> {
             links.iter().map(|l| w.credits(*l, 0).expect("a lane")).collect()
@@ -192,7 +192,7 @@ fn a_deadlock_ends_the_run_with_the_event_that_closes_the_circle() {
     assert!(found >= 10, "{found} of 30 seeds deadlock with one lane");
 }
 
-/// Runs seeds of the deadlock's network with two lanes.
+/// Runs seeds of the deadlocking network with two lanes.
 fn two_lanes(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let buffer = [4, 2, 1][seed as usize % 3];
@@ -217,9 +217,9 @@ fn two_lanes_and_a_seam_never_deadlock_over_a_thousand_seeds() {
 
 #[test]
 fn round_robin_is_over_inputs_and_fcfs_over_arrivals() {
-    // Host 0 has one flow to host 3, host 1 has three: by inputs, host 0 gets half of the link up
-    // to the end; first come first served does not know flows either, and gives the same here.
-    // Both share it without a gap.
+    // Host 0 has one flow to host 3, host 1 has three. Service by inputs gives host 0 half of the
+    // upward link until the end. First come, first served ignores flows as well and gives the same
+    // here. Both use the link without a gap.
     for service in [Service::RoundRobin, Service::Fcfs] {
         let config = config(5, credits(8, 1, service), RoutingConfig::Oblivious);
         let mut w = World::new(tree(2, 2, 0), config, |_| Flows::default()).expect("sound");
@@ -261,7 +261,7 @@ fn a_stalled_host_stops_its_senders_and_is_no_deadlock() {
     }
 }
 
-/// Some fault of a storm.
+/// A random fault.
 fn fault(rng: &mut Rng, topo: &Topology) -> Fault {
     let cable = CableId(rng.below(u64::from(topo.links() / 2)) as u32);
     let switch = SwitchId(rng.below(u64::from(topo.switches())) as u32);
@@ -412,7 +412,7 @@ fn circuits_over_a_failed_link_are_set_up_anew() {
         assert!(stats.set_up_again > 0 && stats.set_up_again <= stats.torn, "{seed}: {stats:?}");
         let t = w.totals();
         assert!(t.conserved() && t.in_flight == 0 && t.drops.total() > 0, "seed {seed}: {t:?}");
-        // Lost: what was on the wire and what waited for it, and nothing later.
+        // Lost are the packets on the wire and those queued for it, and no later ones.
         assert!(t.drops.total() < 60, "seed {seed}: {t:?}");
         w.credits_check().expect("books");
         for l in (0..tree.links()).map(LinkId) {

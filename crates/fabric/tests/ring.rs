@@ -1,4 +1,4 @@
-//! The receive path of hosts: rings against arithmetic, and their books in storms of faults.
+//! Receive rings of hosts: compared with arithmetic, and their counters under random faults.
 
 mod common;
 use common::{PER_BYTE, Probe, RATE, finish, leaf_spine, port, send_at, world};
@@ -7,18 +7,19 @@ use srd_fabric::{
     RingConfig, RingPut, RingStats, Rng, US, World, WorldConfig, back_to_back,
 };
 
-/// A ring of `limit_bytes` that drains at half of the tests' rate.
+/// A ring of `limit_bytes` that drains at half the rate of the tests' links.
 fn half(limit_bytes: u64, placement: Placement) -> RingConfig {
     RingConfig { limit_bytes, bits_per_s: Some(RATE / 2), dma_delay_ps: 0, placement }
 }
 
-/// Half the rate: twice the time.
+/// Time per byte at half the rate.
 const DRAIN: Ps = 2 * PER_BYTE;
 const B: u32 = 1_000;
-/// When the first packet of [`B`] bytes has come over one cable.
+/// Arrival of the first packet of [`B`] bytes over one cable.
 const FIRST: Ps = US + B as Ps * PER_BYTE;
 
-/// Two hosts, `n` packets of 1,000 bytes back to back from host 0 to host 1, which has this ring.
+/// Two hosts with `n` packets of 1,000 bytes back to back from host 0 to host 1, which has this
+/// ring.
 fn stream(n: u64, ring: RingConfig) -> World<u64, Probe> {
     let mut w = world(back_to_back(port()), 1);
     w.ring_set(HostId(1), ring).unwrap();
@@ -43,7 +44,7 @@ fn behind_the_ring_packets_come_at_its_rate_and_the_copy_takes_its_time() {
     for (i, g) in got.iter().enumerate() {
         assert_eq!(g.at, FIRST + (i as Ps + 1) * Ps::from(B) * DRAIN + 300 * NS);
     }
-    // When the last of 50 has come, 24.5 packets have been written.
+    // At the arrival of the last of 50 packets, 24.5 have been written.
     let s = stats(&w);
     assert_eq!((s.written_bytes, s.dropped, s.depth_bytes_max), (50_000, 0, 25_500));
     assert_eq!((s.idle_ps, s.span_ps), (0, 50_000 * DRAIN));
@@ -59,8 +60,8 @@ fn what_does_not_fit_is_lost_at_the_host_and_counted_as_its_own() {
             }
             finish(&mut w);
             let s = stats(&w);
-            // Until the last packet came the ring has written half of what arrived since the first
-            // one: what it took is that, what it holds, and less than a packet.
+            // Until the last packet arrived, the ring wrote half of the bytes that arrived since
+            // the first one: it accepted those, the bytes that it holds, and less than one packet.
             let most = limit + (n - 1) * u64::from(B) / 2;
             let took = s.arrived_bytes - s.dropped_bytes;
             assert!(took <= most && took + 2 * u64::from(B) > most, "{limit}: {took} of {most}");
@@ -103,7 +104,7 @@ fn the_card_sees_packets_on_arrival_and_memory_follows() {
 fn a_ring_that_slows_down_or_hurries_moves_what_waits() {
     for (percent, per_byte) in [(50, 2 * DRAIN), (200, DRAIN / 2), (100, DRAIN)] {
         let fault = Fault::HostDrain { host: HostId(1), percent };
-        // Ten packets have come when five have been written.
+        // Ten packets have arrived when five have been written.
         let change = FIRST + 5_000 * DRAIN;
         let mut behind = stream(10, half(1 << 20, Placement::Host));
         let mut before = card_of(10, 1 << 20);
@@ -129,11 +130,12 @@ fn idle_is_what_could_have_been_written_between_the_first_packet_and_the_last() 
     w.ring_set(HostId(1), half(1 << 20, Placement::Host)).unwrap();
     send_at(&mut w, 0, 0, 1, 1, B, 0);
     send_at(&mut w, 10 * US, 0, 1, 1, B, 1);
-    // Idle from the first packet's end to the second's arrival, the latter half twice as fast.
+    // Idle from the end of the first packet to the arrival of the second, the latter half at twice
+    // the rate.
     let pause = 10 * US - 1_000 * DRAIN;
     let middle = FIRST + 1_000 * DRAIN + pause / 2;
     w.fault_at(middle, Fault::HostDrain { host: HostId(1), percent: 200 }).unwrap();
-    // A change while nobody has sent anything yet, or after all is written, counts for nothing.
+    // A change before the first packet, or after all is written, has no effect.
     w.fault_at(100, Fault::HostDrain { host: HostId(1), percent: 100 }).unwrap();
     w.fault_at(MS, Fault::HealAll).unwrap();
     finish(&mut w);
@@ -175,7 +177,7 @@ fn rings_and_drains_that_make_no_sense_are_refused() {
     }
 }
 
-/// Sends at random, puts two packets of three into its ring, if it has one.
+/// Sends at random, and puts two packets of three into its ring, if it has one.
 struct Chatter {
     rng: Rng,
     hosts: u64,
@@ -219,7 +221,7 @@ impl Host<u64> for Chatter {
     }
 }
 
-/// Six hosts with rings of all kinds, drains that change, hosts that stall.
+/// Six hosts with different rings, changing drain rates, and stalls.
 fn storm(seed: u64, slot_shift: Option<u32>, windows: bool) -> World<u64, Chatter> {
     let topo = leaf_spine(3, 2, 2);
     let config = WorldConfig { slot_shift, windows, ..WorldConfig::new(seed) };

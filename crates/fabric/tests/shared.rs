@@ -1,4 +1,4 @@
-//! Buffers that ports share, against arithmetic: who gets how much of them, and what is lost.
+//! Shared buffers compared with arithmetic: the share of each port, and losses.
 
 mod common;
 use common::{Net, Probe, finish, port, send_at};
@@ -9,11 +9,11 @@ use srd_fabric::{
 
 /// Bytes of every packet.
 const PACKET: u32 = 1_000;
-/// A byte of a receiver's link takes 8 µs: nothing drains while a test fills queues.
+/// A byte takes 8 µs on a receiver's link: no queue drains while a test fills it.
 const SLOW: Port = Port::new(1_000_000, US);
 const FAST: Port = Port::new(1_000_000_000_000, US);
 
-/// Hosts on one switch with a shared buffer; `receivers` of them, the first ones, on slow links.
+/// Hosts on one switch with a shared buffer; the first `receivers` of them have slow links.
 fn star(hosts: u32, receivers: u32, buffer: SharedBuffer) -> Net {
     let mut t = Topology::new(hosts);
     let switch = t.switch_add(0);
@@ -30,7 +30,7 @@ fn towards(host: u32) -> LinkId {
     LinkId(2 * host + 1)
 }
 
-/// Packets that wait for a receiver: none has left.
+/// Number of packets queued for a receiver, before any has left.
 fn waiting(w: &Net, host: u32) -> u64 {
     w.link_stats(towards(host)).packets
 }
@@ -48,7 +48,7 @@ fn one_full_queue_holds_its_share_of_the_buffer() {
         let stats = w.link_stats(towards(0));
         assert_eq!(stats.drops.of(DropReason::BufferFull), 200 - packets);
         assert_eq!(stats.queue_bytes_max, packets * u64::from(PACKET));
-        // What was admitted arrives, and nothing else.
+        // Exactly the accepted packets arrive.
         finish(&mut w);
         assert_eq!(w.totals().delivered, packets);
     }
@@ -65,7 +65,7 @@ fn full_queues_get_equal_parts_and_leave_some_free() {
         }
         w.run_until(5 * US);
         let all: Vec<u64> = (0..receivers).map(|to| waiting(&w, to)).collect();
-        // alpha / (1 + n * alpha) of 100 packets, up to the one that is let in last.
+        // alpha / (1 + n * alpha) of 100 packets, plus at most the one accepted last.
         assert!(all.iter().all(|n| (each..=each + 1).contains(n)), "{all:?}");
         assert!(
             all.iter().sum::<u64>() <= u64::from(receivers) * 100 / u64::from(receivers + 1) + 1
@@ -83,9 +83,10 @@ fn a_late_queue_takes_half_of_what_is_free_and_the_first_waits_until_it_is_below
     }
     send_at(&mut w, 20 * US, 2, 0, 1, PACKET, 100);
     w.run_until(30 * US);
-    // 50 fill half; the other finds 50,000 free and holds at most what it leaves free.
+    // 50 packets fill half; the other port finds 50,000 bytes free and may hold as much as it
+    // leaves free.
     assert_eq!((waiting(&w, 0), waiting(&w, 1)), (50, 25));
-    // Both drain at 125 bytes per ms. When the first holds 49,000 less than now, there is room.
+    // Both drain at 125 bytes per ms. There is room once the first holds 49,000 bytes less.
     send_at(&mut w, 400 * MS, 2, 0, 1, PACKET, 101);
     w.run_until(401 * MS);
     assert_eq!(waiting(&w, 0), 51);
@@ -100,14 +101,14 @@ fn a_limit_of_the_port_holds_besides_and_other_switches_have_nothing_to_do_with_
     (0..200).for_each(|i| send_at(&mut w, 0, 1, 0, 1, PACKET, i));
     w.run_until(5 * US);
     assert_eq!(waiting(&w, 0), 20);
-    // Healing gives back the buffer as built: shared.
+    // `HealAll` restores the buffer as built, which is shared.
     w.fault_now(Fault::HealAll).unwrap();
     (0..200).for_each(|i| send_at(&mut w, 6 * US, 1, 0, 1, PACKET, i));
     w.run_until(10 * US);
     assert_eq!(waiting(&w, 0), 50);
     finish(&mut w);
 
-    // Of two switches in a row only the second shares: the first's queue has no end.
+    // Only the second of two consecutive switches shares; the first one's queue is unlimited.
     let mut t = srd_fabric::dumbbell(1, 1, FAST, FAST, SLOW);
     t.buffer_share(SwitchId(1), SharedBuffer { bytes: 2_000, alpha: 1.0 });
     let mut w = common::world(t, 1);
@@ -132,7 +133,7 @@ fn a_buffer_that_cannot_be_shared_is_refused() {
     }
 }
 
-/// Random traffic at a fat tree whose switches all share; no pool may ever hold more than it has.
+/// Random traffic in a fat tree whose switches all share: no pool ever exceeds its size.
 #[test]
 fn no_pool_overflows_and_no_packet_is_unaccounted_for() {
     let buffer = SharedBuffer { bytes: 60_000, alpha: 2.0 };
@@ -143,7 +144,7 @@ fn no_pool_overflows_and_no_packet_is_unaccounted_for() {
             World::new(t, WorldConfig::new(seed), |_| Probe::default()).expect("a sound topology");
         let mut rng = Rng::new(seed);
         for id in 0..4_000 {
-            // A quarter of it goes to one host.
+            // A quarter of the traffic goes to one host.
             let dst = if rng.chance(0.25) { 0 } else { rng.below(16) as u32 };
             let bytes = rng.range(64, 4_150) as u32;
             let at: Ps = rng.below(100) * US;
@@ -172,7 +173,7 @@ fn no_pool_overflows_and_no_packet_is_unaccounted_for() {
     }
 }
 
-/// A sender that is refused nothing: the hosts' own cards have no part in it.
+/// A sender that is never refused, because the hosts' cards have unlimited queues.
 #[test]
 fn cards_of_hosts_are_not_part_of_it() {
     let mut w = star(2, 1, SharedBuffer { bytes: 1_000, alpha: 1.0 });

@@ -26,7 +26,7 @@ impl Chatter {
             bytes: self.rng.range(64, 9_000) as u32,
             ect: self.rng.chance(0.5),
         };
-        // A full card is part of the storm.
+        // Refused packets are part of the test.
         let _ = io.send(out, self.rng.next_u64());
     }
 }
@@ -203,7 +203,7 @@ fn stepping_and_running_are_the_same() {
     assert_eq!((a.run_hash(), a.totals()), (b.run_hash(), b.totals()));
 }
 
-/// Counts what it sees.
+/// Counts tap events.
 #[derive(Default)]
 struct Counts {
     sent: u64,
@@ -248,7 +248,7 @@ fn a_tap_sees_everything_and_changes_nothing() {
 
 #[test]
 fn probes_and_chatter_share_nothing() {
-    // Two worlds side by side, stepped in turn, end as each would alone.
+    // Two worlds stepped alternately end as each would alone.
     let mut a = storm(1, None);
     let mut b = storm(2, None);
     let mut c: World<u64, Probe> = common::world(leaf_spine(2, 2, 2), 3);

@@ -1,11 +1,11 @@
-//! Node by node within windows, or event by event: every node sees the same.
+//! Processing node by node within windows, and event by event: every node sees the same.
 
 use srd_fabric::{
     Delivered, Effect, FatTree, Fault, Host, HostId, HostIo, LinkStats, MS, NS, Outbound, Port, Ps,
     Rng, SharedBuffer, SwitchId, Target, Totals, US, World, WorldConfig,
 };
 
-/// Sends to random hosts, in answer to packets and by its timer, which it moves to and fro.
+/// Sends to random hosts, in reply to packets and by its timer, which it moves earlier and later.
 struct Chatter {
     rng: Rng,
     hosts: u64,
@@ -23,7 +23,7 @@ impl Chatter {
         let bytes = self.rng.range(64, 4_150) as u32;
         let sport = self.rng.below(64) as u16;
         let _ = io.send(Outbound { dst, sport, dport: 1, bytes, ect: true }, self.left);
-        // What comes next, now and then within the same window, or a far deadline.
+        // A near time, sometimes within the same window, or a far deadline.
         let next = io.now() + [20 * US, 300 * NS, 40 * NS][self.rng.below(3) as usize];
         io.timer_set_earlier(next);
     }
@@ -53,7 +53,7 @@ fn run(seed: u64, windows: bool, cuts: &[Ps]) -> Seen {
     let nic = Port::new(100_000_000_000, US);
     let port = nic.buffer(30_000).ecn(srd_fabric::Ecn::step(8_000));
     let mut topo = FatTree::k_ary(4, nic, port).build();
-    // Some switches share what the ports of others have for themselves.
+    // Some switches have shared buffers, the others one per port.
     for switch in (0..topo.switches()).step_by(3) {
         topo.buffer_share(SwitchId(switch), SharedBuffer { bytes: 40_000, alpha: 1.0 });
     }
@@ -105,7 +105,7 @@ fn a_timer_moved_to_and_fro_leaves_few_events() {
         fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, ()>) {
             self.0 += 1;
             if self.0 < 1_000 {
-                // A far deadline, then what comes next.
+                // A far deadline, then a near time.
                 io.timer_set(now + MS);
                 io.timer_set_earlier(now + 100 * NS);
             }
@@ -119,6 +119,6 @@ fn a_timer_moved_to_and_fro_leaves_few_events() {
     world.call_at(0, HostId(0), 0);
     let events = world.run_to_end();
     assert_eq!(world.hosts()[0].0, 1_000);
-    // The call, each time the timer was due, and hardly any stale ones.
+    // The call, each due timer, and few stale events.
     assert!(events <= 1_010, "{events}");
 }

@@ -1,7 +1,7 @@
-# Flow sizes of a data-mining cluster: bytes, and the share of flows of at most so many bytes.
+# Flow sizes of a data-mining cluster: size in bytes, and share of flows of at most this size.
 # Source: the curve of flow sizes in figure 2 of A. Greenberg et al., "VL2: A Scalable and Flexible
-# Data Center Network", SIGCOMM 2009, as points that most later papers simulate with. Between two
-# points shares grow evenly.
+# Data Center Network", SIGCOMM 2009, as the points used by most later papers. Between two
+# points shares grow linearly.
 0 0
 180 0.1
 216 0.2

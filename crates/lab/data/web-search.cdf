@@ -1,7 +1,7 @@
-# Flow sizes of a web-search cluster: bytes, and the share of flows of at most so many bytes.
+# Flow sizes of a web-search cluster: size in bytes, and share of flows of at most this size.
 # Source: the curve "all flows" of figure 4 in M. Alizadeh et al., "Data Center TCP (DCTCP)",
-# SIGCOMM 2010, as points that most later papers simulate with. Between two points shares grow
-# evenly.
+# SIGCOMM 2010, as the points used by most later papers. Between two points shares grow
+# linearly.
 0 0
 10000 0.15
 20000 0.2

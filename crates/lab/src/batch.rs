@@ -1,5 +1,5 @@
-//! Many runs, over several threads. Results come back in the order of the jobs, whatever the number
-//! of threads.
+//! Execution of many runs on several threads. Results are in the order of the jobs, independently
+//! of the number of threads.
 
 use crate::result::RunResult;
 use crate::run::run;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One run to be done.
+/// One run to execute.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What to run.
+    /// The experiment's case.
     pub spec: Spec,
-    /// With which seed.
+    /// The seed.
     pub seed: u64,
-    /// Where the files it names are looked for.
+    /// Folder of the files that the spec names.
     pub folder: PathBuf,
 }
 
-/// The runs of a spec file: each case with seeds 1 to its number, or to `seeds`.
+/// The runs of a spec file: each case with the seeds 1 to its own number of seeds, or to `seeds`.
 pub fn jobs_of(file: &SpecFile, seeds: Option<u32>) -> Vec<Job> {
     let mut jobs = Vec::new();
     for spec in &file.cases {
@@ -32,7 +32,8 @@ pub fn jobs_of(file: &SpecFile, seeds: Option<u32>) -> Vec<Job> {
     jobs
 }
 
-/// Does all runs on up to `threads` threads. `progress` is called after each with the number done.
+/// Executes all runs on up to `threads` threads. `progress` is called after each with the number of
+/// finished runs.
 ///
 /// # Errors
 /// The first error in the order of the jobs.

@@ -1,4 +1,4 @@
-//! What the hosts of one run tell the one who watches: which flows ended, and when.
+//! The board on which the hosts of a run report the ends of flows.
 
 use srd_fabric::Ps;
 use std::cell::{Cell, RefCell};
@@ -7,27 +7,27 @@ use std::rc::Rc;
 /// The end of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// Which flow of the workload.
+    /// Index of the flow in the workload.
     pub flow: u32,
-    /// Which round.
+    /// Round of the flow.
     pub round: u32,
-    /// When its sender saw the last completion.
+    /// Time at which its sender polled the last completion.
     pub at: Ps,
 }
 
-/// Shared by all hosts of one run (which is single-threaded).
+/// Reports of all hosts of one run, which is single-threaded.
 #[derive(Debug, Default)]
 pub struct Board {
     ends: RefCell<Vec<FlowEnd>>,
     arrivals: RefCell<Vec<FlowEnd>>,
     failures: Cell<u64>,
-    /// Payload of each flow that has arrived; empty if nobody asks.
+    /// Arrived payload of each flow; empty if progress is not recorded.
     progress: RefCell<Vec<u64>>,
-    /// Flows whose arrival is known from their payload alone; empty if nobody asks.
+    /// Flows whose arrival is derived from their payload; empty if arrivals are not recorded.
     awaited: RefCell<Vec<Awaited>>,
 }
 
-/// A flow that comes once in each round.
+/// A flow that runs once in each round.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
     bytes: u64,
@@ -35,25 +35,24 @@ struct Awaited {
     round: u32,
 }
 
-/// Handle on the board of a run.
+/// Shared handle of a run's board.
 pub type SharedBoard = Rc<Board>;
 
 impl Board {
-    /// A flow has ended.
+    /// Reports the end of a flow.
     pub fn flow_end(&self, end: FlowEnd) {
         self.ends.borrow_mut().push(end);
     }
-    /// A flow is complete at its receiver.
+    /// Reports that a receiver has all of a flow.
     pub fn flow_arrived(&self, end: FlowEnd) {
         self.arrivals.borrow_mut().push(end);
     }
-    /// From now on flows of so many bytes arrive with the last byte of
-    /// [`Board::payload_arrived`].
+    /// Derives arrivals of flows of these sizes from the calls of [`Board::payload_arrived`].
     pub fn arrivals_await(&self, bytes: impl Iterator<Item = u64>) {
         let awaited = bytes.map(|bytes| Awaited { bytes, left: bytes, round: 0 });
         self.awaited.borrow_mut().extend(awaited);
     }
-    /// More payload of a flow has arrived, each byte once.
+    /// Adds arrived payload of a flow, each byte once.
     pub fn payload_arrived(&self, flow: u32, bytes: u32, at: Ps) {
         let mut awaited = self.awaited.borrow_mut();
         let Some(a) = awaited.get_mut(flow as usize) else { return };
@@ -63,35 +62,35 @@ impl Board {
             (a.left, a.round) = (a.bytes, a.round + 1);
         }
     }
-    /// From now on the progress of so many flows is kept.
+    /// Starts to record the progress of `flows` flows.
     pub fn progress_begin(&self, flows: usize) {
         self.progress.borrow_mut().resize(flows, 0);
     }
-    /// More payload of a flow has arrived.
+    /// Adds to the progress of a flow.
     pub fn progress_add(&self, flow: u32, bytes: u32) {
         if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
             *sum += u64::from(bytes);
         }
     }
-    /// So much payload of a flow has arrived by now.
+    /// Sets the progress of a flow.
     pub fn progress_set(&self, flow: u32, bytes: u64) {
         if let Some(sum) = self.progress.borrow_mut().get_mut(flow as usize) {
             *sum = bytes.max(*sum);
         }
     }
-    /// Payload of a flow that has arrived, all rounds together.
+    /// Arrived payload of a flow in all rounds.
     pub fn progress(&self, flow: usize) -> u64 {
         self.progress.borrow().get(flow).copied().unwrap_or(0)
     }
-    /// A request ended in error.
+    /// Reports a request that ended in error.
     pub fn failure(&self) {
         self.failures.set(self.failures.get() + 1);
     }
-    /// Number of flows ended so far.
+    /// Number of ended flows.
     pub fn ended(&self) -> usize {
         self.ends.borrow().len()
     }
-    /// Flows ended, in order, from the `from`th on.
+    /// Ended flows, in order, from the `from`th on.
     pub fn ends_from(&self, from: usize) -> Vec<FlowEnd> {
         self.ends.borrow()[from..].to_vec()
     }
@@ -99,7 +98,7 @@ impl Board {
     pub fn arrivals_from(&self, from: usize) -> Vec<FlowEnd> {
         self.arrivals.borrow()[from..].to_vec()
     }
-    /// Requests that ended in error.
+    /// Number of requests that ended in error.
     pub fn failures(&self) -> u64 {
         self.failures.get()
     }

@@ -1,17 +1,18 @@
-//! Sizes of flows, drawn from a cumulative distribution that a file gives as points.
+//! Flow sizes drawn from a cumulative distribution, which a file gives as points.
 //!
 //! A line of the file is a size in bytes and the share of flows of at most that size, from 0 to 1;
-//! `#` begins a comment. Both columns never fall, and the last share is 1. Between two points the
-//! share grows evenly; the first point's share, if it is above 0, is of that very size.
+//! `#` begins a comment. Both columns are non-decreasing, and the last share is 1. Between two
+//! points the share grows linearly. A first share above 0 is the share of flows of exactly the
+//! first size.
 
 use std::path::Path;
 
 /// Most points of a file.
 const POINTS_MAX: usize = 100_000;
-/// Largest size in bytes: what an address of the lab's receivers can hold.
+/// Largest size in bytes, given by the addresses of the lab's receivers.
 const BYTES_MAX: f64 = (1u64 << 38) as f64;
 
-/// Distributions that come with the program: name and text.
+/// Distributions embedded in the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
     ("web-search", include_str!("../data/web-search.cdf")),
     ("data-mining", include_str!("../data/data-mining.cdf")),
@@ -20,12 +21,12 @@ pub const EMBEDDED: &[(&str, &str)] = &[
 /// A cumulative distribution of sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeCdf {
-    /// Size in bytes and share, both rising.
+    /// Size in bytes and share, both non-decreasing.
     points: Vec<(f64, f64)>,
 }
 
 impl SizeCdf {
-    /// Reads a distribution by name, or from a file in `folder`.
+    /// Reads an embedded distribution by name, or a file in `folder`.
     ///
     /// # Errors
     /// The text says what is wrong, and in which line.
@@ -41,7 +42,7 @@ impl SizeCdf {
         Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// The text says what is wrong, and in which line.
@@ -72,7 +73,7 @@ impl SizeCdf {
         }
     }
 
-    /// The size below which the share `u` (0 to 1) of flows lies, in whole bytes, at least 1.
+    /// The quantile of `u` (0 to 1) in whole bytes, at least 1.
     pub fn bytes_at(&self, u: f64) -> u64 {
         let at = self.points.partition_point(|(_, share)| *share < u);
         let (bytes, share) = self.points[at.min(self.points.len() - 1)];
@@ -93,13 +94,13 @@ impl SizeCdf {
     }
 }
 
-/// One line: a size and a share that do not fall below those before.
+/// Parses one line: a size and a share, neither below the previous point's.
 fn point_of(line: &str, before: Option<&(f64, f64)>) -> Result<(f64, f64), String> {
     let mut words = line.split_whitespace();
     let (Some(bytes), Some(share), None) = (words.next(), words.next(), words.next()) else {
         return Err(format!("`{line}` is not a size in bytes and a share: give two numbers"));
     };
-    let number = |word: &str| word.parse::<f64>().map_err(|_| format!("`{word}` is no number"));
+    let number = |word: &str| word.parse::<f64>().map_err(|_| format!("`{word}` is not a number"));
     let (bytes, share) = (number(bytes)?, number(share)?);
     if !(0.0..=BYTES_MAX).contains(&bytes) {
         return Err(format!("the size {bytes} is not from 0 to {BYTES_MAX} bytes"));
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn the_committed_distributions_have_the_means_that_papers_name() {
         let mean = |name| SizeCdf::load(name, Path::new(".")).unwrap().bytes_mean();
-        // Trapezoids of the points, by hand.
+        // Sums of trapezoids of the points, by hand.
         assert!((mean("web-search") - 1_711_250.0).abs() < 1.0, "{}", mean("web-search"));
         assert!((mean("data-mining") - 12_657_690.0).abs() < 1_000.0, "{}", mean("data-mining"));
     }
@@ -154,7 +155,7 @@ mod tests {
             ("10 0.5\n20 0.4", "line 2: the share 0.4 is below 0.5"),
             ("10", "line 1: `10` is not a size"),
             ("10 0.5 3", "line 1: `10 0.5 3` is not"),
-            ("ten 1", "line 1: `ten` is no number"),
+            ("ten 1", "line 1: `ten` is not a number"),
             ("-1 0", "the size -1 is not from 0"),
             ("1e300 1", "is not from 0 to"),
             ("nan 1", "the size NaN"),

@@ -1,5 +1,5 @@
-//! What a case must not ask for, told before anything runs. What concerns the shape of the network
-//! is told when it is laid out.
+//! Checks of a case that precede all runs. Settings of the network's shape are checked when it is
+//! built.
 
 use crate::spec::{
     FlowControlSpec, InjectionSpec, Pattern, RatesSpec, Routing, SaaSpec, Shape, Spec, Transport,
@@ -7,13 +7,13 @@ use crate::spec::{
 use crate::{noise, rings};
 use srd_fabric::PACKET_BYTES_MAX;
 
-/// Most placements of a run: a week's work.
+/// Most placements of a run, about a week of computing.
 const PLACEMENTS_MAX: u32 = 10_000_000;
 
-/// Checks how a case's transport and its settings fit together.
+/// Checks that a case's transport and its settings are compatible.
 ///
 /// # Errors
-/// Names the field, and what to give instead.
+/// The text names the field and what to give instead.
 pub fn check(spec: &Spec) -> Result<(), String> {
     spec.network.check()?;
     rings::check(spec)?;
@@ -27,9 +27,11 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         Transport::Static => "static",
     };
     if spec.network.ring_hops_max.is_some() && !spec.fault.is_empty() {
-        return Err("network.ring_hops_max: ways around failed links may need more steps along a \
-                    ring; leave it or the faults out"
-            .into());
+        return Err(
+            "network.ring_hops_max: paths around failed links may need more steps along a \
+                    ring; leave out this field or the faults"
+                .into(),
+        );
     }
     let credits = spec.network.flow_control == FlowControlSpec::Credits;
     if spec.saa.is_some() && spec.transport != Transport::Saa {
@@ -69,7 +71,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
     }
 }
 
-/// Open-loop arrivals have sizes and times of their own.
+/// Checks settings of open-loop arrivals, which define sizes and times of flows themselves.
 fn poisson(spec: &Spec) -> Result<(), String> {
     let w = &spec.workload;
     let Some(poisson) = &w.poisson else {
@@ -105,7 +107,7 @@ fn poisson(spec: &Spec) -> Result<(), String> {
     poisson.check()
 }
 
-/// A model of kernel and processors is of SRD on sockets.
+/// Kernel models apply to SRD on sockets only.
 fn host_model(spec: &Spec) -> Result<(), String> {
     let Some(name) = spec.host_model.as_deref().filter(|name| *name != noise::IDEAL) else {
         return Ok(());
@@ -131,11 +133,11 @@ fn copa(spec: &Spec) -> Result<(), String> {
     spec.copa.clone().unwrap_or_default().config(1).map(|_| ())
 }
 
-/// Routing that keeps a flow on one way.
+/// Whether routing keeps each flow on one path.
 fn keeps_ways(spec: &Spec) -> bool {
     let network = &spec.network;
     matches!(network.routing, Routing::Oblivious | Routing::Circuits)
-        // There is but one way.
+        // There is only one path.
         || network.shape == Shape::SharedInput
 }
 
@@ -154,7 +156,7 @@ fn phase(spec: &Spec) -> Result<(), String> {
     if saa.rates != RatesSpec::None && !keeps_ways(spec) {
         let rates = if saa.rates == RatesSpec::Optimal { "optimal" } else { "distributed" };
         return Err(format!(
-            "saa.rates = \"{rates}\": weights are those of a flow's one way; give network.routing \
+            "saa.rates = \"{rates}\" needs flows with one path each; give network.routing \
              = \"circuits\" or \"oblivious\""
         ));
     }
@@ -182,7 +184,7 @@ fn settings(saa: &SaaSpec) -> Result<(), String> {
         );
     }
     if saa.bucket_packets.is_some() && saa.injection != Some(InjectionSpec::Bucket) {
-        return Err("saa.bucket_packets: only saa.injection = \"bucket\" has one".into());
+        return Err("saa.bucket_packets: only saa.injection = \"bucket\" uses it".into());
     }
     if saa.bucket_packets == Some(0) || saa.probe_packets == 0 {
         return Err("saa.bucket_packets and saa.probe_packets must be at least 1".into());
@@ -217,7 +219,7 @@ fn placed(spec: &Spec) -> Result<(), String> {
         );
     }
     if !spec.fault.is_empty() {
-        return Err("fault: without packets nothing fails".into());
+        return Err("fault: transport = \"static\" has no packets that faults could affect".into());
     }
     Ok(())
 }

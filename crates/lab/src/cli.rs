@@ -1,5 +1,5 @@
-//! The command line: `run` and `list`. The tool `srd` has it as `srd lab`; `srd-lab` is the same
-//! without the rest of the tool.
+//! The command line of the lab: `run` and `list`. The tool `srd` includes it as `srd lab`;
+//! `srd-lab` is the same without the rest of the tool.
 
 use crate::batch::{jobs_of, run_all};
 use crate::check::check;
@@ -26,7 +26,7 @@ struct Cli {
     command: Command,
 }
 
-/// What to do.
+/// Command of the lab.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run experiments by name, or spec files; `all` runs every experiment
@@ -41,39 +41,38 @@ pub struct Run {
     /// Experiments or spec files
     #[arg(required = true, value_name = "NAME|FILE")]
     names: Vec<String>,
-    /// Runs per case, with seeds 1, 2, … (default: as the spec says)
+    /// Number of runs per case, with the seeds 1, 2, … (default: as in the spec)
     #[arg(long)]
     seeds: Option<NonZeroU32>,
-    /// The reduced set: fewer seeds, no slow cases
+    /// Run the reduced set: fewer seeds, no slow cases
     #[arg(long)]
     quick: bool,
-    /// Only cases whose name contains this
+    /// Run only the cases whose names contain this text
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Change a field of every case: `engine.paths=16` (a TOML value; more than once)
+    /// Change a field of every case, for example `engine.paths=16` (a TOML value; repeatable)
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
-    /// Runs at once; results do not depend on it, the columns of speed and memory do (default: one
-    /// per processor)
+    /// Number of parallel runs; results do not depend on it, except the columns of speed and memory
+    /// (default: one per processor)
     #[arg(long)]
     threads: Option<NonZeroU32>,
     /// Write the table, CSV, JSON and a page with plots into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Leave out speed and memory, which differ from run to run: what is left follows from the
-    /// seeds
+    /// Omit speed and memory, which differ from run to run; all other figures follow from the seeds
     #[arg(long)]
     no_cost: bool,
 }
 
-/// Why a command ended without success.
+/// Error of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was asked for makes no sense; the sentence says what to change.
+    /// The request is invalid; the text says what to change.
     Usage(String),
-    /// It could not be done.
+    /// The request failed.
     Failed(String),
-    /// Nobody reads the output any more.
+    /// The reader of the output has closed it.
     OutputClosed,
 }
 
@@ -86,7 +85,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Entry with the process's arguments.
+/// Runs the program with the process's arguments.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = Cli::try_parse_from(&args).unwrap_or_else(|e| e.exit());
@@ -107,11 +106,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Does what a command says, printing to standard output. `program`: how the user calls it, for
+/// Executes a command and prints to standard output. `program`: the name that the user calls, for
 /// the command line in reports.
 ///
 /// # Errors
-/// Why it could not be done.
+/// See [`Failure`].
 pub fn execute(command: &Command, program: &str) -> Result<(), Failure> {
     match command {
         Command::List => list(),
@@ -130,7 +129,7 @@ fn list() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An experiment and the part of it that is asked for.
+/// Reads an experiment and selects the requested part.
 fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     let mut file = SpecFile::load_with(name, o.quick, &o.set).map_err(Failure::Usage)?;
     let names: Vec<String> = file.cases.iter().map(|c| format!("\"{}\"", c.case)).collect();
@@ -144,9 +143,9 @@ fn load(o: &Run, name: &str) -> Result<SpecFile, Failure> {
     if file.cases.is_empty() && o.names.len() == 1 && name != "all" {
         let left = match (&o.case, o.quick) {
             (Some(part), _) => {
-                format!("no case contains \"{part}\"; there are {}", names.join(", "))
+                format!("no case contains \"{part}\"; the cases are {}", names.join(", "))
             }
-            (None, _) => "no case is left of it with --quick".to_string(),
+            (None, _) => "--quick omits all its cases".to_string(),
         };
         return Err(Failure::Usage(format!("{name}: {left}")));
     }
@@ -162,10 +161,10 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = o.threads.map_or_else(cores, |n| n.get() as usize);
-    // All specifications are read before any runs: a mistake in the last is reported at once.
+    // All specs are read before any run, so that an error in the last one is reported at once.
     let files = names.iter().map(|n| Ok((*n, load(o, n)?))).collect::<Result<Vec<_>, Failure>>()?;
     if files.iter().all(|(_, f)| f.cases.is_empty()) {
-        return Err(Failure::Usage("no case is left to run: see `lab list`".into()));
+        return Err(Failure::Usage("there is no case to run: see `lab list`".into()));
     }
     if let Some(folder) = &o.out {
         let fail = |e| Failure::Failed(format!("{}: {e}", folder.display()));
@@ -202,7 +201,7 @@ fn run(o: &Run, program: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows of `guards`, each with every special case turned off in turn.
+/// Runs the rows of `guards` with each guard turned off in turn.
 fn guards_run(o: &Run, file: &SpecFile, threads: usize) -> Result<(), Failure> {
     let bar = progress_bar(0, guards::NAME);
     let seeds = o.seeds.map(NonZeroU32::get);
@@ -227,7 +226,7 @@ fn progress_bar(jobs: usize, name: &str) -> ProgressBar {
     bar
 }
 
-/// The command that repeats one experiment.
+/// The command that reproduces one experiment.
 fn command_line(o: &Run, program: &str, name: &str) -> String {
     let mut line = format!("{program} lab run {}", quoted(name)).replace("srd-lab lab", "srd-lab");
     let mut add = |option: &str, value: &str| line += &format!(" --{option} {}", quoted(value));
@@ -247,7 +246,7 @@ fn command_line(o: &Run, program: &str, name: &str) -> String {
     line
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -282,7 +281,7 @@ fn text_of(results: &[RunResult], cost: bool) -> String {
     )
 }
 
-/// Writes all files of an experiment; returns where the page is.
+/// Writes all files of an experiment; returns the path of the page.
 fn write(
     folder: &Path,
     results: &[RunResult],
@@ -335,7 +334,7 @@ mod tests {
         };
         assert!(fails("srd-lab run nothing.toml").contains("neither a file nor an experiment"));
         let text = fails("srd-lab run incast --case nobody");
-        assert!(text.contains("no case contains \"nobody\"; there are \"2 MB\""), "{text}");
+        assert!(text.contains("no case contains \"nobody\"; the cases are \"2 MB\""), "{text}");
         let text = fails("srd-lab run incast --set engine.path=3");
         assert!(text.contains("unknown field `path`"), "{text}");
         assert!(Cli::try_parse_from(["srd-lab", "run", "incast", "--seeds", "0"]).is_err());

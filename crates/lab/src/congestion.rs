@@ -1,4 +1,4 @@
-//! Runs without packets: workloads are drawn and placed, and what their flows meet is counted.
+//! Runs without packets: flows are drawn and placed, and counted on their links.
 
 use crate::result::{Detail, RunResult, Tally};
 use crate::spec::Spec;
@@ -8,36 +8,36 @@ use srd_fabric::{Drops, Rng, SwitchId, Topology};
 use srd_saa::StaticLoad;
 use std::path::Path;
 
-/// Stream of the seeds of single placements.
+/// Stream kind of the seeds of single placements.
 const STREAM_RUNS: u64 = 0x57a7;
-/// Stream of the order in which flows come.
+/// Stream kind of the order of flows.
 const STREAM_ORDER: u64 = 0x57a8;
 
-/// What the flows of many placements met.
+/// Congestion of flows over many placements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Met {
-    /// Placements.
+    /// Number of placements.
     pub runs: u32,
-    /// Flows of each.
+    /// Flows in each placement.
     pub flows: usize,
-    /// Mean over placements of the most flows on any link.
+    /// Largest number of flows on any link, mean over placements.
     pub max: f64,
-    /// Its standard error.
+    /// Standard error of `max`.
     pub max_error: f64,
-    /// Least and most of them.
+    /// Range over placements of the largest number of flows on any link.
     pub max_range: (u32, u32),
-    /// Mean over placements and flows of the most flows on a link of the flow's way.
+    /// Largest number of flows on a link of a flow's path, mean over placements and flows.
     pub mean: f64,
-    /// Mean over placements and flows of the number of links of a way.
+    /// Number of links of a path, mean over placements and flows.
     pub links: f64,
-    /// Mean over placements of the entries in use at the switch that uses most.
+    /// Entries in use at the switch that uses most, mean over placements.
     pub entries: f64,
 }
 
-/// Draws and places the spec's workload as often as it says.
+/// Draws and places the spec's workload `static.runs` times.
 ///
 /// # Errors
-/// Names the field that is missing or does not fit.
+/// The text names the missing or invalid field.
 pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<RunResult, String> {
     let placement = spec.network.placement(topo, seed)?;
     let (cpu, wall) = (crate::run::cpu_ns(), std::time::Instant::now());
@@ -95,7 +95,7 @@ fn place_all(
     for run in 0..u64::from(runs) {
         let own = stream_seed(seed, STREAM_RUNS, run);
         let mut flows = spec.workload.flows(topo, folder, own)?.flows;
-        // Flows start "at the same time": the order in which their first packets meet is drawn.
+        // Flows start simultaneously, so the order of their first packets is drawn.
         Rng::stream(own, STREAM_ORDER, 0).shuffle(&mut flows);
         load.clear(own);
         flows.iter().for_each(|f| load.place(f.src, f.dst));

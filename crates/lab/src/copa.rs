@@ -1,6 +1,7 @@
 //! Runs with COPA's transport.
 //!
-//! A put ends when its sender has all acknowledged, a get when its reader has all in memory.
+//! A put ends when its sender has all acknowledgments, a get when its reader has all data in
+//! memory.
 
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::Framing;
@@ -12,17 +13,17 @@ use srd_copa::{CopaConfig, CopaHost, CopaPacket, Counters, Verb};
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, US, World, WorldConfig};
 use std::rc::Rc;
 
-/// What a run with these hosts says of itself.
+/// A transport's part of the results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopaOutcome {
     /// The hosts' configuration.
     pub config: CopaConfig,
-    /// Counters of all hosts together.
+    /// Sum of the counters of all hosts.
     pub counters: Counters,
 }
 
 impl CopaOutcome {
-    /// Every parameter with its value.
+    /// Names and values of all parameters.
     pub fn parameters(&self) -> Vec<(String, String)> {
         let c = &self.config;
         [
@@ -42,11 +43,11 @@ impl CopaOutcome {
     }
 }
 
-/// A host, with the board that it tells of ends.
+/// A host, with the board to which it reports the ends of flows.
 struct CopaLabHost {
     host: CopaHost,
     board: SharedBoard,
-    /// Payload per interval of this length; 0: nobody asks.
+    /// Length of an interval of the payload series; 0: no series.
     bucket_ps: Ps,
     goodput: Vec<u64>,
 }
@@ -106,10 +107,10 @@ impl Host<CopaPacket> for CopaLabHost {
     }
 }
 
-/// Runs a plan with these hosts.
+/// Executes a plan with COPA hosts.
 ///
 /// # Errors
-/// If the settings make no sense; the text names the field.
+/// If a setting is invalid; the text names the field.
 pub fn run(plan: &Plan<'_>) -> Result<RunResult, String> {
     let spec = plan.spec.copa.clone().unwrap_or_default();
     let mut config = spec.config(US)?;
@@ -137,7 +138,7 @@ fn world_of(
         goodput: Vec::new(),
     };
     let mut hosts: Vec<CopaLabHost> = (0..plan.topo.hosts()).map(host).collect();
-    // Nothing needs to be warm: streams have no handshake.
+    // Streams have no handshake, so nothing is warmed up.
     let mut calls = Calls { tokens: Vec::new(), warm: Vec::new(), background: Vec::new() };
     for (i, f) in plan.flows.flows.iter().enumerate() {
         let host = &mut hosts[f.src.0 as usize].host;

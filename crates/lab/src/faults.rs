@@ -1,4 +1,4 @@
-//! From a spec's faults to the network's.
+//! Faults of the network from a spec.
 
 use crate::spec::{FaultSpec, SlowSet};
 use srd_fabric::{
@@ -8,7 +8,7 @@ use srd_fabric::{
 /// The faults with their times.
 ///
 /// # Errors
-/// If the network has no such switch, or not so many links.
+/// If the network lacks a named switch, link or host, or has too few links.
 pub fn faults_of(
     specs: &[FaultSpec],
     topo: &Topology,
@@ -102,7 +102,7 @@ fn fault_add(
     Ok(())
 }
 
-/// The node of a name, as reports print it.
+/// The node of a name in reports.
 fn node_of(topo: &Topology, name: &str) -> Result<Node, String> {
     let switches = (0..topo.switches()).map(|s| Node::Switch(SwitchId(s)));
     let hosts = (0..topo.hosts()).map(|h| Node::Host(HostId(h)));
@@ -110,7 +110,10 @@ fn node_of(topo: &Topology, name: &str) -> Result<Node, String> {
     found.ok_or_else(|| {
         let switch = |s: u32| topo.node_name(Node::Switch(SwitchId(s)));
         let last = topo.switches().checked_sub(1).map(switch).unwrap_or_default();
-        format!("there is no `{name}`: host0 to host{}, leaf0 to {last}", topo.hosts() - 1)
+        format!(
+            "there is no `{name}`; the nodes are host0 to host{}, leaf0 to {last}",
+            topo.hosts() - 1
+        )
     })
 }
 
@@ -131,7 +134,7 @@ fn target_of(topo: &Topology, name: &str) -> Result<Target, String> {
     };
     let (a, b) = (node_of(topo, a)?, node_of(topo, b)?);
     let mut links = topo.links_between(a, b);
-    let link = links.next().ok_or_else(|| format!("no cable is `{name}`"))?;
+    let link = links.next().ok_or_else(|| format!("there is no cable `{name}`"))?;
     Ok(if one_way { Target::Link(link) } else { Target::Cable(link.cable()) })
 }
 
@@ -139,7 +142,7 @@ fn top_tier(topo: &Topology) -> u8 {
     (0..topo.switches()).map(|s| topo.tier(SwitchId(s))).max().unwrap_or(0)
 }
 
-/// Switch number `n` of the top tier.
+/// Switch `n` of the top tier.
 fn switch_of_top(topo: &Topology, n: u32) -> Result<SwitchId, String> {
     let tier = top_tier(topo);
     let mut switches = topo.tier_switches(tier);
@@ -148,7 +151,7 @@ fn switch_of_top(topo: &Topology, n: u32) -> Result<SwitchId, String> {
         .ok_or_else(|| format!("there are only {} spines", topo.tier_switches(tier).count()))
 }
 
-/// Cables to the top tier, in the order in which the switches below come.
+/// Cables to the top tier, ordered by the switches below.
 fn top_cables(topo: &Topology) -> Vec<CableId> {
     let tier = top_tier(topo);
     let is_top = |n: Node| matches!(n, Node::Switch(s) if topo.tier(s) == tier);

@@ -38,7 +38,7 @@ fn every_kind_of_fault_does_what_it_says_and_no_flow_is_lost() {
         assert!(r.drops.of(reason) > 0, "{fault}: {:?}", r.drops);
         assert_ne!(r.hash, well.hash);
     }
-    // Neither loses anything; both take time.
+    // Neither fault loses packets; both delay them.
     for fault in [
         "kind = 'slow', at_us = 350, at = 'host0', percent = 20, for_us = 200",
         "kind = 'host-stall', at_us = 350, host = 4, for_us = 100",
@@ -53,8 +53,11 @@ fn every_kind_of_fault_does_what_it_says_and_no_flow_is_lost() {
 #[test]
 fn places_that_do_not_exist_are_refused() {
     for (fault, words) in [
-        ("kind = 'down', at_us = 1, at = 'leaf9'", "fault 1: there is no `leaf9`: host0 to host7"),
-        ("kind = 'down', at_us = 1, at = 'leaf0-leaf1'", "no cable is `leaf0-leaf1`"),
+        (
+            "kind = 'down', at_us = 1, at = 'leaf9'",
+            "fault 1: there is no `leaf9`; the nodes are host0 to host7",
+        ),
+        ("kind = 'down', at_us = 1, at = 'leaf0-leaf1'", "there is no cable `leaf0-leaf1`"),
         ("kind = 'hole', at_us = 1, at = 'leaf0->'", "there is no ``"),
         ("kind = 'switch-down', at_us = 1, switch = 'host0'", "is not a switch"),
         ("kind = 'host-stall', at_us = 1, host = 8, for_us = 1", "8"),

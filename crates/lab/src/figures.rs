@@ -1,5 +1,5 @@
-//! What the paper's figures show, as tables: times against the ideal, distributions, shares of
-//! throughput, dips, the cost of order, state per host.
+//! Tables for the paper's figures: times against the ideal, distributions, shares of throughput,
+//! effects of faults, the cost of order, state per host.
 
 use crate::figures_copa::{
     dropped_over_host, goodput_over_host, grid, lost_percent, sharing_rows, transport_rows,
@@ -14,16 +14,16 @@ use crate::spec::{FaultSpec, Transport};
 use crate::stats::Quantiles;
 use srd_fabric::{MS, Ps};
 
-/// Quantiles of a distribution's table, in hundredths.
+/// Quantiles in a table of a distribution.
 const CDF_POINTS: [f64; 12] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0];
-/// A retransmission timeout of the paper's hosts: longer times hold at least one.
+/// Retransmission timeout of the paper's hosts; longer times contain at least one timeout.
 const TIMEOUT_PS: Ps = 50 * MS;
-/// Goodput below this share of the run without a fault counts as a dip.
+/// Share of the fault-free run's goodput below which goodput counts as a dip.
 const DIP_BELOW: f64 = 31.0 / 32.0;
 
-/// All tables that the results give, each with a headline; empty if there are none. `cost`: with
-/// memory, which differs from run to run.
+/// All tables of the results, each with a headline; empty if there are none. `cost`: with memory,
+/// which differs from run to run.
 pub fn figures(results: &[RunResult], cost: bool) -> String {
     let cases: Vec<&[RunResult]> =
         results.chunk_by(|a, b| a.spec.case == b.spec.case && a.spec.name == b.spec.name).collect();
@@ -122,7 +122,7 @@ pub(crate) fn name_of(case: &[RunResult]) -> String {
     if spec.case.is_empty() { spec.name.clone() } else { spec.case.clone() }
 }
 
-/// Completion times of a case with the ideals of their flows.
+/// Completion times of a case, each with the ideal of its flow.
 fn times(case: &[RunResult]) -> impl Iterator<Item = (Ps, Ps)> {
     case.iter().flat_map(|r| {
         let pairs = r.fct_ps.iter().flat_map(|round| round.iter().zip(&r.ideal_ps));
@@ -201,7 +201,7 @@ pub(crate) fn jain(values: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (values.len() as f64 * squares) }
 }
 
-/// Throughput of each flow in Gb/s, `[interval][flow]`, whole intervals after the first only.
+/// Throughput of each flow in Gb/s, `[interval][flow]`, for complete intervals after the first.
 fn intervals(r: &RunResult) -> Vec<Vec<f64>> {
     let len = r.flow_goodput.iter().map(Vec::len).max().unwrap_or(0);
     let ns = r.spec.measure.goodput_us as f64 * 1e3;
@@ -242,7 +242,7 @@ fn share_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// When something first goes wrong under way, in us.
+/// Time of the first fault after the start, in us.
 fn fault_us(r: &RunResult) -> Option<u64> {
     r.spec.fault.iter().map(FaultSpec::at_us).filter(|at| *at > 0).min()
 }
@@ -261,7 +261,7 @@ fn dip_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     for case in cases {
         let r = &case[0];
         let Some(at) = fault_us(r).filter(|_| r.spec.measure.goodput_us > 0) else { continue };
-        // The same labels but for the fault's.
+        // The labels agree except for the fault's.
         let same = |c: &&&[RunResult]| {
             let (a, b) = (&c[0].spec, &r.spec);
             a.fault.is_empty()
@@ -280,7 +280,7 @@ fn dip_row(r: &RunResult, well: &RunResult, at_us: u64) -> Vec<String> {
     let width = r.spec.measure.goodput_us;
     let worst = |r: &RunResult| r.fct_ps.iter().flatten().flatten().max().copied().unwrap_or(0);
     let first = (at_us / width) as usize;
-    // Up to nine tenths of the run without a fault: its end is ragged by itself.
+    // Only the first nine tenths of the fault-free run, whose flows end at different times.
     let end = (well.end_ps / 1_000_000 * 9 / 10 / width) as usize;
     let share = |i: usize| {
         let now = r.goodput.get(i).copied().unwrap_or(0) as f64;
@@ -292,7 +292,7 @@ fn dip_row(r: &RunResult, well: &RunResult, at_us: u64) -> Vec<String> {
     let sum = |r: &RunResult| r.goodput.iter().take(end).skip(first).sum::<u64>();
     let missing = sum(well).saturating_sub(sum(r)) / 1000;
     let more = worst(r).saturating_sub(worst(well));
-    // Rounds one after another drift apart: bytes at a time say nothing there.
+    // Consecutive rounds of the two runs drift apart, so bytes per interval cannot be compared.
     let rounds = r.spec.workload.rounds > 1;
     let cell = |text: String| if rounds { "-".to_string() } else { text };
     vec![
@@ -358,7 +358,7 @@ fn scale_rows(cases: &[&[RunResult]], cost: bool) -> Vec<Vec<String>> {
             peers.to_string(),
             peers.to_string(),
             queue_pairs.to_string(),
-            // Each of its flows is between two processes: one queue pair at each end, both ways.
+            // Each flow is between two processes: one queue pair at each end, in both directions.
             (2 * peers).to_string(),
             (opened / hosts).to_string(),
         ];

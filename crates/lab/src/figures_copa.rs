@@ -1,4 +1,4 @@
-//! Tables of COPA's policies: what is lost at endpoints, what hosts get, how senders share them.
+//! Tables of COPA's policies: losses at endpoints, goodput of hosts, sharing among senders.
 
 use crate::figures::{head, jain, name_of};
 use crate::result::RunResult;
@@ -10,7 +10,7 @@ fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
 }
 
-/// Counters of a case's runs, all hosts together.
+/// Sum of a counter over all hosts and runs of a case.
 fn counted(case: &[RunResult], f: fn(&srd_copa::Counters) -> u64) -> u64 {
     case.iter().filter_map(RunResult::copa).map(|o| f(&o.counters)).sum()
 }
@@ -19,27 +19,27 @@ fn rings(case: &[RunResult], f: fn(&RingOutcome) -> u64) -> u64 {
     case.iter().flat_map(|r| &r.rings).map(f).sum()
 }
 
-/// Data packets that found no room, over all sent, in percent.
+/// Data packets dropped by full rings, in percent of those sent.
 pub fn lost_percent(case: &[RunResult]) -> f64 {
     100.0 * ratio(counted(case, |c| c.full), counted(case, |c| c.data_sent))
 }
 
-/// What hosts could have written from their first packet to their last byte.
+/// Bytes that hosts could have written between their first packet and their last byte.
 fn could(case: &[RunResult]) -> u64 {
     rings(case, |r| r.stats.written_bytes + r.stats.idle_bytes)
 }
 
-/// Bytes dropped at endpoints over what hosts could have written, in percent.
+/// Bytes dropped at endpoints, in percent of those that hosts could have written.
 pub fn dropped_over_host(case: &[RunResult]) -> f64 {
     100.0 * ratio(rings(case, |r| r.stats.dropped_bytes), could(case))
 }
 
-/// Bytes written, each once, over what hosts could have written.
+/// Bytes written, each packet counted once, as a share of those that hosts could have written.
 pub fn goodput_over_host(case: &[RunResult]) -> f64 {
     ratio(rings(case, |r| r.stats.written_bytes), could(case))
 }
 
-/// A line per case.
+/// One line per case.
 pub fn transport_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -77,8 +77,8 @@ pub fn transport_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// A value of each case, by its last label across and the others down; empty unless all cases have
-/// at least two labels.
+/// A value of each case, with the last label as column and the others as row; empty unless all
+/// cases have at least two labels.
 pub fn grid(cases: &[&[RunResult]], value: fn(&[RunResult]) -> String) -> Vec<Vec<String>> {
     let labelled = |c: &&&[RunResult]| c[0].copa().is_some() && c[0].spec.labels.len() > 1;
     let cases: Vec<_> = cases.iter().filter(labelled).collect();
@@ -112,7 +112,7 @@ fn slow_hosts(r: &RunResult) -> Vec<u32> {
     r.spec.fault.iter().filter_map(slow).collect()
 }
 
-/// Mean rates of a run's flows in Gb/s of payload; those that did not end are missing.
+/// Mean rates of a run's completed flows in Gb/s of payload.
 fn rates(r: &RunResult) -> Vec<(u32, f64)> {
     let rate = |(i, fct): (usize, &Option<Ps>)| {
         let f = &r.flows[i];
@@ -122,7 +122,7 @@ fn rates(r: &RunResult) -> Vec<(u32, f64)> {
     r.fct_ps.iter().flat_map(|round| round.iter().enumerate().filter_map(rate)).collect()
 }
 
-/// How flows of several hosts share, a line per case.
+/// Sharing among flows of several hosts, one line per case.
 pub fn sharing_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -137,11 +137,11 @@ pub fn sharing_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     for case in cases.iter().filter(several) {
         let r = &case[0];
         let all: Vec<f64> = rates(r).into_iter().map(|(_, rate)| rate).collect();
-        // A flow that did not end has no rate: nothing is to be said of how they share.
+        // An incomplete flow has no rate, so sharing cannot be computed.
         let ended = all.len() == r.flows.len() * r.fct_ps.len();
         let dash = |text: String| if ended { text } else { "-".into() };
         let slow = slow_hosts(r);
-        // The same but for the slow host, and its label.
+        // The case that differs only in the slow host and its label.
         let twin = cases.iter().map(|c| &c[0]).find(|t| {
             let (a, b) = (&t.spec.labels, &r.spec.labels);
             let differ = a.iter().zip(b).filter(|(a, b)| a != b).count();

@@ -1,4 +1,4 @@
-//! Tables of goals beside what came of them, and of the fluid optimum.
+//! Tables of goals with the results, and of the fluid optimum.
 
 use crate::figures::{head, name_of};
 use crate::figures_load::resent_per_lost;
@@ -7,7 +7,7 @@ use crate::result::RunResult;
 use crate::spec::FigureSpec;
 use crate::stats::Quantiles;
 
-/// What a case's runs say of a figure; `None`: nothing.
+/// A case's value of a figure; `None` if it has none.
 fn figure(case: &[RunResult], figure: FigureSpec) -> Option<f64> {
     let of = |f: &dyn Fn(&RunResult) -> f64| Quantiles::of(case.iter().map(f).collect());
     let class = |at: usize, q: fn(&Quantiles) -> f64| {
@@ -29,7 +29,7 @@ fn figure(case: &[RunResult], figure: FigureSpec) -> Option<f64> {
     }
 }
 
-/// Slowest flow over the slowest of the fluid optimum; `None` if not all have ended.
+/// Slowest flow over the slowest of the fluid optimum; `None` if a flow did not end.
 fn max_over_fluid(r: &RunResult) -> Option<f64> {
     if r.unfinished() > 0 {
         return None;
@@ -39,7 +39,7 @@ fn max_over_fluid(r: &RunResult) -> Option<f64> {
     Some(*most as f64 / *best as f64)
 }
 
-/// A line per goal of every case.
+/// One line per goal of every case.
 pub fn goal_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&["case", "figure", "goal", "result", ""]);
     for case in cases {
@@ -65,7 +65,7 @@ pub fn goal_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// A line per case with a fluid optimum.
+/// One line per case with a fluid optimum.
 pub fn fluid_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",

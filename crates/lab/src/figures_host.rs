@@ -1,11 +1,11 @@
-//! Tables of hosts that take less than their link brings.
+//! Tables of hosts that are slower than their link.
 
 use crate::figures::{head, name_of};
 use crate::host::KernelCounts;
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
 
-/// What kernels between engines and cards did, a line per case that has them.
+/// Counters of kernel models, one line per case that has them.
 pub fn kernel_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -34,7 +34,7 @@ pub fn kernel_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// What became of packets at the last switch and behind it, a line per case with rings.
+/// Drops at switches and at hosts, one line per case with rings.
 pub fn endpoint_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",

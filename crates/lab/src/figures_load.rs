@@ -4,7 +4,7 @@ use crate::figures::{head, name_of};
 use crate::poisson::by_class;
 use crate::result::RunResult;
 
-/// Slowdowns by class of size, a line per case, all seeds together.
+/// Slowdowns by size class, one line per case with all seeds together.
 pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -54,7 +54,7 @@ pub fn slowdown_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Packets sent again per packet lost; `None` if none was.
+/// Retransmitted packets per lost packet; `None` without losses.
 pub fn resent_per_lost(case: &[RunResult]) -> Option<f64> {
     let sum = |f: fn(&RunResult) -> u64| case.iter().map(f).sum::<u64>() as f64;
     let (lost, resent) = (sum(RunResult::lost), sum(|r| r.tally.retransmitted));

@@ -7,7 +7,7 @@ use crate::saa::SaaOutcome;
 use crate::stats::{Quantiles, standard_error};
 use srd_fabric::Ps;
 
-/// What the flows of a run met; `None` if packets ran.
+/// Congestion of a run without packets; `None` for other runs.
 pub fn met(r: &RunResult) -> Option<&Met> {
     match &r.detail {
         Detail::Static(met) => Some(met),
@@ -15,7 +15,7 @@ pub fn met(r: &RunResult) -> Option<&Met> {
     }
 }
 
-/// The transport's side of a run with computed rates, or with none on the same hosts.
+/// The transport's part of the results of a run with transport "saa".
 pub fn saa(r: &RunResult) -> Option<&SaaOutcome> {
     match &r.detail {
         Detail::Saa(outcome) => Some(outcome),
@@ -23,7 +23,7 @@ pub fn saa(r: &RunResult) -> Option<&SaaOutcome> {
     }
 }
 
-/// Congestion of placed flows, a line per case.
+/// Congestion of placed flows, one line per case.
 pub fn congestion_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -64,20 +64,20 @@ pub fn congestion_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Time of the largest flow's payload at line rate: the unit in which phases are measured.
+/// Time of the largest flow's payload at line rate: the unit of phases.
 pub fn unit_ps(r: &RunResult) -> Ps {
     let bytes = r.flows.iter().map(|f| f.bytes).max().unwrap_or(0);
     (bytes as f64 * 8e3 / r.spec.network.link_gbps) as Ps
 }
 
-/// How long each flow of each round took: until its last byte had arrived where that is known, else
-/// until its sender knew.
+/// Duration of each flow of each round: until the arrival of its last byte if that is known,
+/// otherwise until the sender's last acknowledgment.
 fn ends(r: &RunResult) -> &[Vec<Option<Ps>>] {
     let known = r.arrived_ps.iter().flatten().all(Option::is_some);
     if known && !r.arrived_ps.is_empty() { &r.arrived_ps } else { &r.fct_ps }
 }
 
-/// When the last flow of each round ended, in units; `None` where one did not.
+/// Completion of each round in units; `None` if a flow did not end.
 fn completions(r: &RunResult) -> Vec<Option<f64>> {
     let unit = unit_ps(r).max(1) as f64;
     let last =
@@ -86,31 +86,31 @@ fn completions(r: &RunResult) -> Vec<Option<f64>> {
         let ends: Option<Vec<Ps>> = fcts.iter().enumerate().map(last).collect();
         ends.and_then(|all| all.into_iter().max()).map(|ps| ps as f64 / unit)
     };
-    // Steps that wait for each other count from the first step's start.
+    // Flows of later steps count from the first step's start.
     if r.flows.iter().any(|f| f.start_ps.is_none()) {
         return vec![r.phase_ps.map(|ps| ps as f64 / unit)];
     }
     ends(r).iter().map(round).collect()
 }
 
-/// Completion of every phase of a case in units; `None` if not every flow of every run ended.
+/// Completion of every phase of a case in units; `None` if a flow of any run did not end.
 fn all_completions(case: &[RunResult]) -> Option<Vec<f64>> {
     let all: Option<Vec<f64>> = case.iter().flat_map(completions).collect();
     all.filter(|a| !a.is_empty())
 }
 
-/// Mean completion of a case in units; `None` if not every flow of every run ended.
+/// Mean completion of a case in units; `None` if a flow of any run did not end.
 pub fn completion(case: &[RunResult]) -> Option<f64> {
     all_completions(case).map(|a| Quantiles::of(a).mean)
 }
 
-/// Mean of W over the runs of a case, in units; `None` where the ways are not fixed.
+/// Mean of W over the runs of a case, in units; `None` where paths are not fixed.
 fn largest(case: &[RunResult]) -> Option<f64> {
     let all: Option<Vec<f64>> = case.iter().map(|r| saa(r)?.largest).collect();
     all.map(|a| Quantiles::of(a).mean)
 }
 
-/// Completion of phases, a line per case.
+/// Completion of phases, one line per case.
 pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",
@@ -166,13 +166,13 @@ pub fn phase_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Names of [`phase_cells`] in a line of CSV.
+/// CSV column names of [`phase_cells`].
 pub const PHASE_COLUMNS: &str = "largest_weight_units,completion_units,mean_end_units,early,\
      ports_per_host,placements,congestion_max,congestion_mean,control_events,control_repeated,\
      answers,probes,first_rate_us_mean,last_change_us_mean,circuits_torn,circuits_set_up_again,\
      weight_left,entries_left";
 
-/// What a run says of its phase, with all digits; `None` where it has no meaning.
+/// A run's values of its phase in full precision; `None` where a value is undefined.
 pub fn phase_cells(r: &RunResult) -> [Option<f64>; 18] {
     let (run, met, saa) = (std::slice::from_ref(r), met(r), saa(r));
     let phase = saa.is_some() || r.spec.measure.phase;
@@ -202,7 +202,7 @@ pub fn phase_cells(r: &RunResult) -> [Option<f64>; 18] {
     ]
 }
 
-/// Circuits that a failed link cut, a line per case in which there were some.
+/// Circuits cut by failed links, one line per case that has any.
 pub fn torn_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows =
         head(&["case", "runs", "torn down", "set up anew", "came early", "flows undone"]);
@@ -223,12 +223,12 @@ pub fn torn_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Packets that came before an earlier one of their flow, where somebody counts.
+/// Packets that arrived before an earlier one of their flow, if counted.
 fn early(r: &RunResult) -> Option<u64> {
     saa(r).map(|o| o.early).or_else(|| r.order.map(|o| o.early))
 }
 
-/// What the distributed calculation cost, a line per case.
+/// Cost of the distributed computation, one line per case.
 pub fn control_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
         "case",

@@ -1,10 +1,11 @@
-//! The least time in which a workload can be done: what results are measured against.
+//! The floor: the shortest possible completion time of a workload's flows, to which results are
+//! compared.
 //!
-//! *Floor* of a flow = all bytes that its slower end must carry no later than the flow's own last
-//! byte, with all headers, at that end's rate, plus the base round trip of its last packet. With
-//! equal flows that start together and share an end fairly it is reached by all of them at once.
-//! A receiver with a ring takes no more than the ring drains.
-//! Links between switches are not part of it.
+//! *Floor* of a flow = all bytes, with headers, that its slower end must carry no later than the
+//! flow's own last byte, at that end's rate, plus the base round trip of its last packet. Equal
+//! flows that start together and share an end fairly all complete exactly at their floor. A
+//! receiver with a ring is as slow as the slower of its link and its drain. Links between switches
+//! are not included.
 
 use crate::packet::wire_bytes;
 use rustc_hash::FxHashMap;
@@ -12,25 +13,25 @@ use srd_core::wire::{ACK_ECHO_BYTES, ACK_FIXED_BYTES, ACK_WORD_BYTES, HEADER_BYT
 use srd_fabric::{HostId, LinkId, Node, Ps, Topology};
 use std::collections::VecDeque;
 
-/// More than any header; payload of a packet that is never padded.
+/// Larger than all headers; also a payload size that needs no padding.
 const PLENTY: u32 = 1 << 16;
-/// No switch before this one.
+/// Marks a switch without predecessor.
 const NONE: u32 = u32::MAX;
 
-/// Shortest ways through a topology.
+/// Shortest paths through a topology.
 #[derive(Debug)]
 pub struct Ways<'a> {
     topo: &'a Topology,
     /// Link from each host to its switch.
     uplink: Vec<LinkId>,
-    /// Links between switches that leave each switch.
+    /// Links from each switch to other switches.
     out: Vec<Vec<LinkId>>,
-    /// For a destination switch: the link each switch takes towards it.
+    /// For a destination switch: the link that each switch takes towards it.
     towards: FxHashMap<u32, Vec<u32>>,
 }
 
 impl<'a> Ways<'a> {
-    /// Of a valid topology.
+    /// Paths through a valid topology.
     pub fn new(topo: &'a Topology) -> Self {
         let mut uplink = vec![LinkId(0); topo.hosts() as usize];
         let mut out = vec![Vec::new(); topo.switches() as usize];
@@ -45,12 +46,12 @@ impl<'a> Ways<'a> {
         Self { topo, uplink, out, towards: FxHashMap::default() }
     }
 
-    /// The link from a host into the network; its reverse comes back.
+    /// The link from a host to its switch; its reverse leads back.
     pub fn uplink(&self, host: HostId) -> LinkId {
         self.uplink[host.0 as usize]
     }
 
-    /// A shortest way from one host to another: its links in order, empty if there is none.
+    /// A shortest path from one host to another as links in order; empty if there is none.
     pub fn way(&mut self, from: HostId, to: HostId) -> Vec<LinkId> {
         let (first, last) = (self.uplink(from), self.uplink(to).reverse());
         let mut way = vec![first];
@@ -73,8 +74,8 @@ impl<'a> Ways<'a> {
         way
     }
 
-    /// Time from the moment a packet of `bytes` starts on the first link to its arrival; with
-    /// `first` = false, without its time on that link's wire.
+    /// One-way delay of a packet of `bytes`, from its start on the first link to its arrival; with
+    /// `first` = false, without the serialisation time on that link.
     fn one_way(&self, way: &[LinkId], bytes: u64, first: bool) -> Ps {
         let hop = |(i, link): (usize, &LinkId)| {
             let port = self.topo.port(*link);
@@ -84,22 +85,22 @@ impl<'a> Ways<'a> {
         way.iter().enumerate().map(hop).sum()
     }
 
-    /// Base round trip: a data packet of `bytes` without its time on the first wire, and the
-    /// acknowledgment of one packet back.
+    /// Base round trip: a data packet of `bytes` without its serialisation time on the first link,
+    /// and the acknowledgment of one packet back.
     pub fn base_rtt(&mut self, from: HostId, to: HostId, bytes: u64) -> Ps {
         let there = self.way(from, to);
         let back = self.way(to, from);
         self.one_way(&there, bytes, false) + self.one_way(&back, ack_wire_bytes().into(), true)
     }
 
-    /// The way there alone.
+    /// One-way part of the base round trip.
     pub fn base_delay(&mut self, from: HostId, to: HostId, bytes: u64) -> Ps {
         let there = self.way(from, to);
         self.one_way(&there, bytes, false)
     }
 }
 
-/// Links towards switch `end` from every other, breadth first.
+/// The link from every switch towards switch `end`, by breadth-first search.
 fn tree(topo: &Topology, out: &[Vec<LinkId>], end: u32) -> Vec<u32> {
     let mut next = vec![NONE; out.len()];
     let mut seen = vec![false; out.len()];
@@ -122,30 +123,29 @@ pub const fn ack_wire_bytes() -> u32 {
     wire_bytes((HEADER_BYTES + ACK_FIXED_BYTES + ACK_WORD_BYTES + ACK_ECHO_BYTES) as u32)
 }
 
-/// How many bytes flows put on the wire.
+/// Sizes of a transport's packets and the definition of a flow's end.
 #[derive(Clone, Copy, Debug)]
 pub struct Framing {
-    /// Payload of a full packet.
+    /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Bytes of each packet besides its payload, preamble and gap included.
+    /// Bytes of headers per packet, preamble and gap included.
     pub headers: u32,
-    /// Least bytes of a packet.
+    /// Least size of a packet in bytes.
     pub least: u32,
-    /// A flow ends when its sender knows (a round trip after the last byte), when its receiver has
-    /// all (one way), or with the last byte on the slower link.
+    /// The moment at which a flow counts as complete.
     pub end: FlowEndAt,
-    /// Data go from a flow's second host to its first, which has asked for them.
+    /// Whether data travel from a flow's second host to its first, on a request of the first.
     pub reads: bool,
 }
 
 /// See [`Framing::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEndAt {
-    /// The sender knows.
+    /// The sender has the last acknowledgment.
     Sender,
-    /// The receiver has all.
+    /// The receiver has the last byte.
     Receiver,
-    /// The slower link has carried all.
+    /// The slower link has carried the last byte.
     Link,
 }
 
@@ -160,72 +160,72 @@ impl Framing {
     pub const fn tcp(mss: u32, headers: u32) -> Self {
         Self { mtu: mss, headers, least: 0, end: FlowEndAt::Receiver, reads: false }
     }
-    /// The same for flows that end when their sender knows.
+    /// A copy for flows that are complete when their sender has the last acknowledgment.
     #[must_use]
     pub const fn ends_at_sender(mut self) -> Self {
         self.end = FlowEndAt::Sender;
         self
     }
-    /// Payload alone.
+    /// Payload without headers.
     pub const fn ideal() -> Self {
         Self { mtu: PLENTY, headers: 0, least: 0, end: FlowEndAt::Link, reads: false }
     }
-    /// Wire bytes of a packet with `payload` bytes.
+    /// Bytes on the wire of a packet with `payload` bytes.
     fn packet(&self, payload: u32) -> u64 {
         (self.headers + payload).max(self.least).into()
     }
-    /// Data packets of a flow.
+    /// Number of data packets of a flow.
     pub fn packets(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.mtu.into()).max(1)
     }
-    /// Wire bytes of a full packet.
+    /// Bytes on the wire of a full packet.
     pub fn full(&self) -> u64 {
         self.packet(self.mtu)
     }
-    /// Wire bytes of all data packets of a flow, each sent once.
+    /// Bytes on the wire of all data packets of a flow, without retransmissions.
     pub fn wire(&self, bytes: u64) -> u64 {
         let last = bytes - (self.packets(bytes) - 1) * u64::from(self.mtu);
         (self.packets(bytes) - 1) * self.full() + self.packet(last as u32)
     }
 }
 
-/// A flow as the floor sees it.
+/// Properties of a flow that its floor depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct FloorFlow {
     /// Sender.
     pub src: HostId,
     /// Receiver.
     pub dst: HostId,
-    /// Payload.
+    /// Payload in bytes.
     pub bytes: u64,
-    /// Flows with equal numbers start together and compete.
+    /// Group of flows that start together and compete.
     pub group: u32,
 }
 
-/// What a receiver's ring means for the least time of what it gets.
+/// Properties of a receiver's ring that floors depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// Rate at which what arrives is written to memory.
+    /// Rate at which packets are written to memory.
     pub bits_per_s: u64,
-    /// Bytes that may still wait when a flow ends.
+    /// Bytes that may still wait in the ring when a flow ends.
     pub waiting_bytes: u64,
-    /// From the end of waiting to the flow's end.
+    /// Delay from the end of waiting to the flow's end.
     pub delay_ps: Ps,
 }
 
 impl Drain {
-    /// The least time in which `bytes` are taken.
+    /// The shortest time in which the ring accepts `bytes`.
     fn least_ps(&self, bytes: u64) -> Ps {
         let bits = u128::from(bytes.saturating_sub(self.waiting_bytes)) * 8;
         (bits * 1_000_000_000_000 / u128::from(self.bits_per_s)) as Ps
     }
 }
 
-/// Drains by host; those without one are written to memory at once.
+/// Drains by host; other hosts have no ring.
 pub type Drains = FxHashMap<u32, Drain>;
 
-/// The floor of each flow in ps: of its slower end, where a receiver is as slow as the slower of
-/// its link and its drain.
+/// The floor of each flow in ps, by its slower end; a receiver's rate is the lower of its link's
+/// and its drain's.
 pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow], drains: &Drains) -> Vec<Ps> {
     let mut ways = Ways::new(topo);
     let mut ends: FxHashMap<(LinkId, u32), Vec<u64>> = FxHashMap::default();
@@ -236,7 +236,7 @@ pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow], drains: &
     for f in &flows {
         let (first, last) = (ways.uplink(f.src), ways.uplink(f.dst).reverse());
         ends.entry((first, f.group)).or_default().push(framing.wire(f.bytes));
-        // Back to back, they are the same.
+        // With a single cable both ends are the same link.
         if last != first {
             ends.entry((last, f.group)).or_default().push(framing.wire(f.bytes));
         }
@@ -244,7 +244,7 @@ pub fn floors(topo: &Topology, framing: &Framing, flows: &[FloorFlow], drains: &
     let mut rtts: FxHashMap<(u32, u32), Ps> = FxHashMap::default();
     let floor = |f: &FloorFlow| {
         let own = framing.wire(f.bytes);
-        // Shared fairly, the others have sent no more than this flow when it ends.
+        // With fair sharing, no competing flow has sent more than this flow when it ends.
         let bytes_at =
             |link: LinkId| ends[&(link, f.group)].iter().map(|b| (*b).min(own)).sum::<u64>();
         let at_end = |link: LinkId| topo.port(link).serialise_ps(bytes_at(link));

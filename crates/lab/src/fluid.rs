@@ -1,9 +1,9 @@
 //! The fluid optimum of a workload: flows are liquids that every switch splits over all shortest
-//! ways in proportion to their links' rates, and at every moment rates are max-min fair over all
-//! links (progressive filling: all rates rise together; those over a link that is full stay).
+//! paths in proportion to their links' rates, and at every moment rates are max-min fair over all
+//! links (progressive filling: all rates rise together until one of their links is full).
 //!
-//! Unlike the floor it knows the links between switches, so it tells what a core with less rate
-//! than its hosts allows. Faults are not part of it: links have their rates as built.
+//! Unlike the floor, the optimum includes the links between switches, so it is the reference for an
+//! oversubscribed core. Faults are not included: links have their built rates.
 
 use crate::floor::{FlowEndAt, Framing, Ways};
 use crate::workload::{Flow, Flows};
@@ -11,22 +11,22 @@ use rustc_hash::FxHashMap;
 use srd_fabric::{LinkId, Node, Ps, SEC, Topology};
 use std::collections::VecDeque;
 
-/// Most flows: the time grows with their square.
+/// Most flows, because computing time grows with their square.
 const FLOWS_MAX: usize = 8_192;
-/// Shares of a link's rate below this are none: rounding.
+/// Smaller shares of a link's rate are rounding errors.
 const NOTHING: f64 = 1e-9;
 
-/// Shares of a flow on each link that it takes.
+/// Share of a flow on each link of its paths.
 type Shares = Vec<(usize, f64)>;
 
-/// Refuses what has no fluid optimum.
+/// Refuses workloads without a fluid optimum.
 ///
 /// # Errors
-/// Says what to change.
+/// The text says what to change.
 pub fn check(flows: &Flows) -> Result<(), String> {
     if flows.flows.iter().any(|f| f.start_ps.is_none()) {
         return Err(
-            "measure.fluid: flows that others start have no fluid optimum; leave it out".into()
+            "measure.fluid: flows started by triggers have no fluid optimum; leave it out".into()
         );
     }
     if flows.flows.len() > FLOWS_MAX {
@@ -35,7 +35,7 @@ pub fn check(flows: &Flows) -> Result<(), String> {
     Ok(())
 }
 
-/// Completion time of each flow, from its start.
+/// Completion time of each flow from its start, ps.
 pub fn completions(topo: &Topology, framing: &Framing, flows: &[Flow]) -> Vec<Ps> {
     let shares = Splitter::new(topo).all(flows);
     let caps: Vec<f64> =
@@ -60,7 +60,7 @@ fn seconds(ps: Ps) -> f64 {
     ps as f64 / SEC as f64
 }
 
-/// When each flow has been drained: `bytes` from `start` on.
+/// Time at which each flow is drained, in seconds: `bytes` from `start` on.
 fn drain(caps: &[f64], shares: &[Shares], start: &[f64], bytes: &[f64]) -> Vec<f64> {
     let mut left = bytes.to_vec();
     let mut end = vec![0.0; bytes.len()];
@@ -94,7 +94,7 @@ fn drain(caps: &[f64], shares: &[Shares], start: &[f64], bytes: &[f64]) -> Vec<f
     }
 }
 
-/// Max-min fair rates of the active flows, bytes per second.
+/// Max-min fair rates of the active flows in bytes per second.
 fn fill(caps: &[f64], shares: &[Shares], active: &[usize]) -> Vec<f64> {
     let mut room = caps.to_vec();
     let mut weight = vec![0.0; caps.len()];
@@ -108,7 +108,7 @@ fn fill(caps: &[f64], shares: &[Shares], active: &[usize]) -> Vec<f64> {
     while !rising.is_empty() {
         let loaded = used.iter().filter(|l| weight[**l] > NOTHING);
         let step = loaded.map(|l| room[*l] / weight[*l]).fold(f64::INFINITY, f64::min);
-        // A flow over no link at all does not exist; rounding may leave weights of nothing.
+        // Every flow has a link; rounding may leave weights of zero.
         let step = if step.is_finite() { step.max(0.0) } else { 0.0 };
         level += step;
         used.iter().for_each(|l| room[*l] -= step * weight[*l]);
@@ -128,15 +128,15 @@ fn fill(caps: &[f64], shares: &[Shares], active: &[usize]) -> Vec<f64> {
     rates
 }
 
-/// Splits flows over the shortest ways.
+/// Splits flows over the shortest paths.
 struct Splitter<'a> {
     topo: &'a Topology,
     ways: Ways<'a>,
-    /// Links between switches that leave each switch.
+    /// Links from each switch to other switches.
     out: Vec<Vec<LinkId>>,
-    /// The same that come to it.
+    /// Links to each switch from other switches.
     back: Vec<Vec<LinkId>>,
-    /// Shares between two switches.
+    /// Known shares between two switches.
     known: FxHashMap<(u32, u32), Shares>,
 }
 
@@ -172,12 +172,13 @@ impl<'a> Splitter<'a> {
         shares
     }
 
-    /// Shares of what goes from one switch to another on every link between switches.
+    /// Shares of the traffic from one switch to another on every link between switches.
     fn between(&self, from: u32, to: u32) -> Shares {
         let distance = self.distances(to);
         let mut arriving = vec![0.0; distance.len()];
         arriving[from as usize] = 1.0;
-        // Switches by their distance, the farthest first: all that comes to one has come then.
+        // Switches by descending distance, so that all traffic into a switch is known before it is
+        // split.
         let mut order: Vec<usize> =
             (0..distance.len()).filter(|s| distance[*s] != u32::MAX).collect();
         order.sort_by_key(|s| std::cmp::Reverse(distance[*s]));
@@ -204,7 +205,7 @@ impl<'a> Splitter<'a> {
         shares
     }
 
-    /// Links from every switch to one, at least.
+    /// Number of links from every switch to `to` on the shortest path.
     fn distances(&self, to: u32) -> Vec<u32> {
         let mut distance = vec![u32::MAX; self.out.len()];
         distance[to as usize] = 0;
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Payload alone, ends at the link: pure arithmetic.
+    /// Payload alone, with a flow's end at the link: pure arithmetic.
     fn us(topo: &Topology, flows: &[Flow]) -> Vec<u64> {
         completions(topo, &Framing::ideal(), flows).iter().map(|ps| (ps + US / 2) / US).collect()
     }
@@ -248,22 +249,23 @@ mod tests {
     #[test]
     fn a_shared_link_is_halved_and_its_rest_is_anothers() {
         let port = |gbps| Port::new(gbps * GBPS, US);
-        // Three hosts on each side; 100 Gb/s ports, 150 between the switches.
+        // Three hosts on each side; ports of 100 Gb/s, 150 Gb/s between the switches.
         let topo = dumbbell(3, 3, port(100), port(100), port(150));
-        // 1.25 MB take 100 us at 100 Gb/s. Hosts 0 and 1 to host 3 share its port: 50 each; host 2
-        // to host 4 gets 50 of the core's 150.
+        // 1.25 MB take 100 us at 100 Gb/s. Hosts 0 and 1 share the port of host 3 with 50 each;
+        // host 2 sends 50 of the core's 150 to host 4.
         let flows = [flow(0, 3, 1_250_000, 0), flow(1, 3, 1_250_000, 0), flow(2, 4, 1_250_000, 0)];
         assert_eq!(us(&topo, &flows), [200, 200, 200]);
-        // Without the second one the core is the narrow place: 75 each.
+        // Without the second flow the core is the bottleneck: 75 each.
         assert_eq!(us(&topo, &[flows[0].clone(), flows[2].clone()]), [133, 133]);
-        // A flow that starts when the other has half behind it: 50 us alone at 100, then halves.
+        // A flow that starts when the other is half done: 50 us alone at 100 Gb/s, then half the
+        // rate.
         let late = [flow(0, 3, 1_250_000, 0), flow(1, 3, 625_000, 50 * US)];
         assert_eq!(us(&topo, &late), [150, 100]);
     }
 
     #[test]
     fn an_oversubscribed_core_gives_each_flow_its_share() {
-        // 12 hosts per leaf, 4 spines: 3 to 1.
+        // 12 hosts per leaf and 4 spines: an oversubscription of 3.
         let port = Port::new(100 * GBPS, US);
         let leaf_spine = LeafSpine {
             leaves: 2,
@@ -275,10 +277,10 @@ mod tests {
             uplink: port,
         };
         let topo = leaf_spine.build();
-        // All of one leaf to the other: each gets a third.
+        // All hosts of one leaf send to the other leaf: each gets a third of its rate.
         let across: Vec<Flow> = (0..12).map(|i| flow(i, 12 + i, 1_250_000, 0)).collect();
         assert_eq!(us(&topo, &across), [300; 12]);
-        // Half of them stay in their leaf and have their ports to themselves.
+        // Half of them stay in their leaf and get their full rate.
         let mut mixed = across[..6].to_vec();
         mixed.extend((6..12).map(|i| flow(i, if i == 11 { 6 } else { i + 1 }, 1_250_000, 0)));
         let got = us(&topo, &mixed);
@@ -307,7 +309,7 @@ mod tests {
             }
             assert!(load.iter().all(|l| *l <= 1.0 + 1e-6), "seed {seed}");
             for (i, own) in shares.iter().enumerate() {
-                // On some full link nobody is faster.
+                // On some full link of the flow, no other flow is faster.
                 let bottleneck = own.iter().any(|(l, _)| {
                     let on = |k: &usize| shares[*k].iter().any(|(m, _)| m == l);
                     let fastest = active.iter().filter(|k| on(k)).map(|k| rates[*k]);

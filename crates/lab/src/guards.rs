@@ -48,15 +48,31 @@ pub fn table(
     Ok(text_of(file, &with, &rows))
 }
 
-/// One row: seed by seed the figure in percent of the floor, and the hash of the run.
-type Cell = Vec<(f64, u64)>;
+/// What one run of a row came to.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// The row's figure in percent of the floor.
+    figure: f64,
+    /// Packets sent again, in percent of the data packets.
+    copies: f64,
+    /// Hash of every delivery.
+    hash: u64,
+}
+
+/// One row, seed by seed.
+type Cell = Vec<Outcome>;
+
+/// One of the two things that are compared.
+type Measure = fn(&Outcome) -> f64;
 
 fn cells_of(file: &SpecFile, results: &[RunResult]) -> Vec<Cell> {
-    let figures = |case: &str| {
-        let of = results.iter().filter(|r| r.spec.case == case);
-        of.map(|r| (percent(r), r.hash)).collect()
+    let outcome = |r: &RunResult| Outcome {
+        figure: percent(r),
+        copies: r.retransmitted_percent(),
+        hash: r.hash,
     };
-    file.cases.iter().map(|c| figures(&c.case)).collect()
+    let of = |case: &str| results.iter().filter(|r| r.spec.case == case).map(outcome).collect();
+    file.cases.iter().map(|c| of(&c.case)).collect()
 }
 
 /// The figure that the row's name ends with, in percent of the floor.
@@ -85,8 +101,13 @@ fn figure(case: &str) -> &str {
 }
 
 /// Difference without the guard, its seeds one by one.
-fn differences(with: &Cell, without: &Cell) -> Vec<f64> {
-    with.iter().zip(without).map(|(a, b)| b.0 - a.0).collect()
+fn differences(with: &Cell, without: &Cell, of: Measure) -> Vec<f64> {
+    with.iter().zip(without).map(|(a, b)| of(b) - of(a)).collect()
+}
+
+/// Whether any seed's packets differ.
+fn differs(with: &Cell, without: &Cell) -> bool {
+    with.iter().zip(without).any(|(a, b)| a.hash != b.hash)
 }
 
 /// What a change of so much comes to, beside the noise of its row.
@@ -103,11 +124,11 @@ enum Change {
 }
 
 impl Change {
-    fn of(with: &Cell, without: &Cell, error: f64) -> Self {
-        if with.iter().zip(without).all(|(a, b)| a.1 == b.1) {
+    fn of(with: &Cell, without: &Cell, measure: Measure, error: f64) -> Self {
+        if !differs(with, without) {
             return Self::None;
         }
-        let all = differences(with, without);
+        let all = differences(with, without, measure);
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         // The row's own noise, or this cell's if that is larger: one seed decides nothing.
         let error = error.max(standard_error(&all).unwrap_or(0.0) / 2.0);
@@ -132,35 +153,41 @@ impl Change {
     }
 }
 
-/// The noise of a row: the median, over the guards that change a packet in it, of the standard
+/// The noise of each row: the median, over the guards that change a packet in it, of the standard
 /// error of the difference. Most guards matter in few rows, so most differences are chance.
-fn noise(with: &[Cell], rows: &[(Guard, Vec<Cell>)], row: usize) -> f64 {
-    let changed =
-        rows.iter().filter(|(_, cells)| with[row].iter().zip(&cells[row]).any(|(a, b)| a.1 != b.1));
-    let mut errors: Vec<f64> = changed
-        .filter_map(|(_, cells)| standard_error(&differences(&with[row], &cells[row])))
-        .collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+fn noise(with: &[Cell], rows: &[(Guard, Vec<Cell>)], measure: Measure) -> Vec<f64> {
+    let of_row = |row: usize| {
+        let changed = rows.iter().filter(|(_, cells)| differs(&with[row], &cells[row]));
+        let mut errors: Vec<f64> = changed
+            .filter_map(|(_, cells)| standard_error(&differences(&with[row], &cells[row], measure)))
+            .collect();
+        errors.sort_unstable_by(f64::total_cmp);
+        errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+    };
+    (0..with.len()).map(of_row).collect()
 }
 
 fn text_of(file: &SpecFile, with: &[Cell], rows: &[(Guard, Vec<Cell>)]) -> String {
+    let measures: [Measure; 2] = [|o| o.figure, |o| o.copies];
+    let errors = measures.map(|m| noise(with, rows, m));
     let mut out = format!(
-        "{}: {}\nrows, and their figure with all special cases in percent of the floor (mean over \
-         seeds), with the standard error of a difference\n",
+        "{}: {}\nrows with all special cases, means over seeds: their figure in percent of the \
+         floor, and the packets sent again in percent of the data; each with the standard error of \
+         a difference\n",
         file.cases[0].name, file.cases[0].title
     );
-    let errors: Vec<f64> = (0..with.len()).map(|row| noise(with, rows, row)).collect();
-    let mut legend =
-        vec![vec!["row".to_string(), "figure".into(), "% of floor".into(), "+-".into()]];
+    let head = ["row", "figure", "% of floor", "+-", "again %", "+-"];
+    let mut legend = vec![head.map(String::from).to_vec()];
     for (i, (case, cell)) in file.cases.iter().zip(with).enumerate() {
-        let mean = cell.iter().map(|c| c.0).sum::<f64>() / cell.len().max(1) as f64;
+        let mean = |of: Measure| cell.iter().map(of).sum::<f64>() / cell.len().max(1) as f64;
         let name = case.case.strip_suffix(figure(&case.case)).unwrap_or(&case.case);
         legend.push(vec![
             format!("{:>2}  {}", i + 1, name.trim_end_matches(", ")),
             figure(&case.case).to_string(),
-            format!("{mean:.1}"),
-            format!("{:.1}", errors[i]),
+            format!("{:.1}", mean(measures[0])),
+            format!("{:.1}", errors[0][i]),
+            format!("{:.2}", mean(measures[1])),
+            format!("{:.2}", errors[1][i]),
         ]);
     }
     out += &columns(&legend);
@@ -169,6 +196,19 @@ fn text_of(file: &SpecFile, with: &[Cell], rows: &[(Guard, Vec<Cell>)]) -> Strin
         "\nwithout each special case: change in percent of the row's floor (. no packet differs; * \
          worse, ! better by at least {WORTH_PERCENT} % and {WORTH_ERRORS} standard errors)\n"
     );
+    out += &changes(with, rows, measures[0], &errors[0]);
+    let _ = write!(
+        out,
+        "\nwithout each special case: change of the packets sent again, in percent of the data (* \
+         more, ! fewer by at least {WORTH_PERCENT} % of the data and {WORTH_ERRORS} standard \
+         errors)\n"
+    );
+    out += &changes(with, rows, measures[1], &errors[1]);
+    out + "\n"
+}
+
+/// A line per special case: what each row is without it.
+fn changes(with: &[Cell], rows: &[(Guard, Vec<Cell>)], measure: Measure, errors: &[f64]) -> String {
     let mut table = vec![vec!["without".to_string()]];
     table[0].extend((1..=with.len()).map(|i| i.to_string()));
     table[0].push("verdict".into());
@@ -176,14 +216,14 @@ fn text_of(file: &SpecFile, with: &[Cell], rows: &[(Guard, Vec<Cell>)]) -> Strin
         let changes: Vec<Change> = cells
             .iter()
             .enumerate()
-            .map(|(i, cell)| Change::of(&with[i], cell, errors[i]))
+            .map(|(i, cell)| Change::of(&with[i], cell, measure, errors[i]))
             .collect();
         let mut line = vec![guard.name().to_string()];
         line.extend(changes.iter().map(|c| c.text()));
         line.push(verdict(&changes).into());
         table.push(line);
     }
-    out + &columns(&table) + "\n"
+    columns(&table)
 }
 
 fn verdict(changes: &[Change]) -> &'static str {
@@ -203,16 +243,35 @@ fn verdict(changes: &[Change]) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Figures of four seeds, and half of them as copies.
+    fn cell(figures: [f64; 4], hash: u64) -> Cell {
+        let outcome = |(i, &figure)| Outcome { figure, copies: figure / 2.0, hash: hash + i };
+        (0..).zip(&figures).map(outcome).collect()
+    }
+
     #[test]
     fn one_seed_in_four_decides_nothing() {
-        let with: Cell = (0..4).map(|i| (100.0, i)).collect();
-        let all: Cell = (0..4).map(|i| (103.0, 9 + i)).collect();
-        let one: Cell = (0..4).map(|i| (if i == 0 { 112.0 } else { 100.0 }, 9 + i)).collect();
-        assert_eq!(Change::of(&with, &all, 0.2), Change::Worse(3.0));
-        assert_eq!(Change::of(&all, &with, 0.2), Change::Better(-3.0));
-        assert_eq!(Change::of(&with, &one, 0.2), Change::Noise(3.0));
-        assert_eq!(Change::of(&with, &all, 1.0), Change::Noise(3.0));
-        assert_eq!(Change::of(&with, &with, 0.2), Change::None);
+        let with = cell([100.0; 4], 0);
+        let all = cell([103.0; 4], 9);
+        let one = cell([112.0, 100.0, 100.0, 100.0], 9);
+        let of = |a, b, error| Change::of(a, b, |o| o.figure, error);
+        assert_eq!(of(&with, &all, 0.2), Change::Worse(3.0));
+        assert_eq!(of(&all, &with, 0.2), Change::Better(-3.0));
+        assert_eq!(of(&with, &one, 0.2), Change::Noise(3.0));
+        assert_eq!(of(&with, &all, 1.0), Change::Noise(3.0));
+        assert_eq!(of(&with, &with, 0.2), Change::None);
+    }
+
+    /// A case that saves no time may save copies, and the reverse.
+    #[test]
+    fn copies_are_judged_by_themselves() {
+        let (with, without) = (cell([100.0; 4], 0), cell([104.0; 4], 9));
+        assert_eq!(Change::of(&with, &without, |o| o.copies, 0.2), Change::Worse(2.0));
+        let rows = [(Guard::Alone, vec![with.clone()]), (Guard::Lossy, vec![without])];
+        let text = changes(&[with], &rows, |o| o.copies, &[0.2]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines[1][1..], [".", "no", "packet"], "{text}");
+        assert_eq!(lines[2][1..], ["+2.0*", "pays"], "{text}");
     }
 
     #[test]
@@ -226,7 +285,7 @@ mod tests {
         };
         let (with, without) = (run(&[]).unwrap(), run(&["quick-start"]).unwrap());
         assert_ne!(with.hash, without.hash, "fewer bytes in the first window");
-        assert!(run(&["quick-end"]).unwrap_err().contains("there are alone, explore"));
+        assert!(run(&["quick-end"]).unwrap_err().contains("the guards are alone, explore"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A host that runs SRD: one protocol engine, no payload, and the card in front of it.
+//! A host that runs SRD: one protocol engine without payload, and its card.
 
 mod kernel;
 
@@ -23,25 +23,25 @@ use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The engines' clock at time 0 of the network: no deadline lies before the origin.
+/// Engine clock at time 0 of the network, so that no deadline lies before the origin.
 const EPOCH_NS: u64 = 1_000_000_000;
-/// Full packets that the card may hold: one on the wire and one behind it. All else waits in the
-/// engine, where it can still change its path or be overtaken by an acknowledgment.
+/// Capacity of the card in full packets: one on the wire and one behind it. Other packets wait in
+/// the engine, where they can still change their path or become obsolete by an acknowledgment.
 const CARD_PACKETS: u64 = 2;
-/// Requests of one flow posted at once.
+/// Most posted requests of one flow.
 const POSTED_MAX: u32 = 64;
-/// Length of every host's region: longer than any flow.
+/// Length of every host's region, which exceeds any flow.
 const REGION_BYTES: u64 = 1 << 62;
 const QKEY: u32 = 0x11;
-/// First source port; the path is added.
+/// First source port; the path index is added.
 const SPORT_BASE: u16 = 49_152;
 
-/// How flows become messages.
+/// Translation of flows into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// RDMA writes of up to `message_bytes`.
     Write,
-    /// The same, the last with immediate data: the receiver learns of the end.
+    /// RDMA writes, the last with immediate data, which tells the receiver the end.
     WriteImm,
     /// Sends of one packet each into posted receives.
     Send,
@@ -52,20 +52,20 @@ pub enum Verb {
 pub struct SrdSettings {
     /// Engine configuration; the address is replaced by each host's own.
     pub engine: EngineConfig,
-    /// How flows become messages.
+    /// Translation of flows into messages.
     pub verb: Verb,
     /// Largest message in bytes (writes).
     pub message_bytes: u32,
-    /// One queue pair for all flows of a host instead of one per flow.
+    /// Whether all flows of a host share one queue pair, instead of one per flow.
     pub qp_shared: bool,
-    /// What receivers note of arriving payload.
+    /// Records of arriving payload.
     pub watch: WatchSpec,
 }
 
-/// A flow as its sender knows it.
+/// A flow in the state of its sender.
 #[derive(Clone, Debug)]
 struct Sending {
-    /// Number in the workload.
+    /// Index in the workload.
     flow: u32,
     dst: HostId,
     bytes: u64,
@@ -78,7 +78,7 @@ struct Sending {
     open: u32,
 }
 
-/// What a sender must know of its receiver.
+/// Addressing data of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote {
     /// Queue pair.
@@ -102,13 +102,13 @@ pub struct SrdHost {
     sending: Vec<Sending>,
     /// Wire bytes of a full packet.
     full_bytes: u64,
-    /// Packets that the card refused after the engine had made them.
+    /// Packets that the card refused after the engine had emitted them.
     card_refused: u64,
-    /// Notes on payload placed.
+    /// Records of placed payload.
     watch: Watch,
-    /// Packets of a corrupted frame, dropped as the frame check does.
+    /// Packets of corrupted frames, dropped by the frame check.
     corrupt: u64,
-    /// Socket, thread and calls, if the host is a real one's model.
+    /// Model of socket, thread and system calls, if configured.
     kernel: Option<Box<Kernel>>,
 }
 
@@ -128,13 +128,13 @@ fn time_of(now: Ps) -> Time {
     Time(EPOCH_NS + now / NS)
 }
 
-/// The first moment of the network at which the engines' clock shows `t`.
+/// The first network time at which the engines' clock shows `t`.
 fn ps_of(t: Time) -> Ps {
     (t.0.saturating_sub(EPOCH_NS)).saturating_mul(NS)
 }
 
 impl SrdHost {
-    /// A host without flows. `seed`: of its engine's random numbers.
+    /// A host without flows. `seed`: for its engine's random numbers.
     ///
     /// # Errors
     /// If the engine refuses its configuration; the text names the field.
@@ -174,12 +174,12 @@ impl SrdHost {
         })
     }
 
-    /// From now on a kernel is between engine and card. `seed`: of what it draws.
+    /// Inserts a kernel model between engine and card. `seed`: for its draws.
     pub fn kernel_set(&mut self, model: Arc<HostModel>, seed: u64) {
         self.kernel = Some(Box::new(Kernel::new(model, srd_fabric::Rng::new(seed))));
     }
 
-    /// What the kernel between engine and card counted, if there is one.
+    /// Counters of the kernel model, if any.
     pub fn kernel_counts(&self) -> Option<KernelCounts> {
         self.kernel.as_ref().map(|k| k.counts())
     }
@@ -206,8 +206,7 @@ impl SrdHost {
         made.map_err(|e| format!("host {} cannot have another queue pair: {e:?}", self.id.0))
     }
 
-    /// Makes the host ready to be sent to by `from`, and says what the sender must know.
-    ///
+    /// Prepares the host to receive from `from` and returns the addressing data for the sender.
     /// # Errors
     /// If the engine's tables are full.
     pub fn receive_from(&mut self, from: HostId) -> Result<Remote, String> {
@@ -244,8 +243,8 @@ impl SrdHost {
         Ok(ah)
     }
 
-    /// Adds flow number `flow` of the workload; returns the token that starts it. Flows share
-    /// queue pairs when the engine has no more than 254 for them.
+    /// Adds flow number `flow` of the workload and returns the token that starts it. Flows share
+    /// queue pairs when the engine has only 254 or fewer for them.
     ///
     /// # Errors
     /// If the engine's tables are full.
@@ -279,7 +278,7 @@ impl SrdHost {
         Ok(n as u64)
     }
 
-    /// Queue pairs that it has made, and hosts that its flows go to.
+    /// Number of queue pairs created, and of hosts that its flows address.
     pub fn queue_pairs_and_peers(&self) -> (u64, u64) {
         let mut peers: Vec<u32> = self.sending.iter().map(|s| s.dst.0).collect();
         peers.sort_unstable();
@@ -288,27 +287,27 @@ impl SrdHost {
         (self.send_qps.len() as u64 + received, peers.len() as u64)
     }
 
-    /// The engine, to look at.
+    /// The engine, read-only.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Packets that the card refused after the engine had made them.
+    /// Packets that the card refused after the engine had emitted them.
     pub fn card_refused(&self) -> u64 {
         self.card_refused
     }
 
-    /// Frames dropped because their check failed.
+    /// Frames dropped by the frame check.
     pub fn corrupt(&self) -> u64 {
         self.corrupt
     }
 
-    /// Notes on payload placed.
+    /// Records of placed payload.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Posts what a flow may have posted now.
+    /// Posts as many requests of a flow as are permitted now.
     fn flow_post(&mut self, now: Ps, i: usize) {
         let verb = self.settings.verb;
         let message_max = match verb {
@@ -343,14 +342,14 @@ impl SrdHost {
                     s.unposted -= len;
                     s.open += 1;
                 }
-                // Room comes with a completion of this or another flow.
+                // A completion of this or another flow frees room.
                 Err(PostRefusal::QueueFull | PostRefusal::CqFull | PostRefusal::NoRoom) => return,
                 Err(e) => unreachable!("host {} cannot post flow {}: {e:?}", self.id.0, s.flow),
             }
         }
     }
 
-    /// Takes completions; true if something was posted.
+    /// Polls completions; true if something was posted.
     fn completions_take(&mut self, now: Ps) -> bool {
         let mut posted = false;
         while let Some(c) = self.engine.cq_poll(self.cq) {
@@ -377,7 +376,7 @@ impl SrdHost {
         let s = &mut self.sending[i];
         s.open -= 1;
         if verb == Verb::Send && self.watch.has_progress() {
-            // Sends name no place: what is completed has arrived.
+            // Sends have no address, so completed bytes count as arrived.
             let open = u64::from(s.open) * u64::from(self.settings.engine.mtu);
             let before = u64::from(s.round) * s.bytes;
             let done = before + (s.bytes - s.unposted).saturating_sub(open);
@@ -393,7 +392,7 @@ impl SrdHost {
         false
     }
 
-    /// Notes payload that was placed.
+    /// Records placed payload.
     #[cold]
     fn placed(&mut self, now: Ps, address: u64, bytes: u32) {
         self.watch.placed(now, address, bytes);
@@ -406,7 +405,7 @@ impl SrdHost {
         }
     }
 
-    /// The engine judges a packet; true if its payload has been placed.
+    /// Passes a packet to the engine; true if its payload was placed.
     fn packet_take(&mut self, now: Ps, p: &Delivered<LabPacket>, meta: &RxMeta) -> bool {
         let taken = self.engine.handle(time_of(now), meta, &p.payload.as_packet());
         let Rx::Place(place) = taken else { return false };
@@ -416,7 +415,7 @@ impl SrdHost {
         true
     }
 
-    /// Lets packets out as long as the card has room, and sets the timer for what comes next.
+    /// Sends packets while the card has room, and sets the timer for the next action.
     fn pump(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let t = time_of(now);
         let limit = CARD_PACKETS * self.full_bytes;
@@ -438,7 +437,8 @@ impl SrdHost {
         if next == Time::NEVER {
             io.timer_clear();
         } else if next == Time(0) {
-            // More to send than the card takes: again when all but one of its packets have left.
+            // With more to send than the card holds, continues when all but one of its packets have
+            // left.
             let rest = io.nic_backlog_bytes().saturating_sub(limit - self.full_bytes);
             let wait = self.card_ps(rest).max(NS);
             io.timer_set(now + wait);
@@ -492,7 +492,7 @@ impl Host<LabPacket> for SrdHost {
         if p.payload.payload_len() > 0
             && io.rx_ring().is_some_and(|r| r.backlog_bytes + u64::from(p.bytes) > r.limit_bytes)
         {
-            // The card judges nothing that it cannot place. This counts it.
+            // The card accepts only packets that it can place; this call counts the refused packet.
             let _ = io.rx_ring_put();
             return;
         }
@@ -504,7 +504,7 @@ impl Host<LabPacket> for SrdHost {
             waited: srd_core::Span::ZERO,
         };
         if self.packet_take(now, &p, &meta) {
-            // There is room, or no ring.
+            // The ring has room, or there is no ring.
             let _ = io.rx_ring_put();
         }
         self.engine.rx_burst_end(time_of(now));
@@ -519,7 +519,7 @@ impl Host<LabPacket> for SrdHost {
         self.pump(now, io);
     }
 
-    /// Starts a flow (again).
+    /// Starts a flow, or its next round.
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, LabPacket>) {
         let (i, round) = ((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32);
         let s = &mut self.sending[i];
@@ -531,14 +531,9 @@ impl Host<LabPacket> for SrdHost {
         }
         self.pump(now, io);
     }
-
-    fn look_ahead(&self, stage: u32, packet: Option<&LabPacket>) -> u64 {
-        let own = if stage == 0 { self.full_bytes ^ u64::from(self.watch.is_on()) } else { 0 };
-        own ^ self.engine.look_ahead(stage, packet.map(LabPacket::coming))
-    }
 }
 
-/// Hands packets of the engine to the card.
+/// Passes the engine's packets to the card.
 struct CardSink<'a, 'b> {
     io: &'a mut HostIo<'b, LabPacket>,
     refused: u64,
@@ -568,14 +563,14 @@ pub fn engine_config(mtu: u16, bits_per_s: u64, rtt_ps: Ps) -> EngineConfig {
     EngineConfig::datacenter(ip_of(HostId(0)), 0, mtu, bits_per_s / 8, rtt)
 }
 
-/// Engine settings as on sockets at a port of `bits_per_s`: [`EngineConfig::sockets`]; a base RTT
-/// that nobody knows is measured.
+/// Engine settings of sockets at a port of `bits_per_s`: [`EngineConfig::sockets`]; without
+/// `rtt_ps` the base RTT is measured.
 pub fn socket_config(mtu: u16, bits_per_s: u64, rtt_ps: Option<Ps>) -> EngineConfig {
     let mut c = EngineConfig::sockets(ip_of(HostId(0)), 0, mtu);
-    // Nothing is damaged in memory, and a card's check is part of the frame: as in
+    // Payload is never damaged in memory, and damaged frames fail the frame check, as for
     // `EngineConfig::simulated`.
     c.integrity = Integrity::Off;
-    // Its links carry packets of one size.
+    // The simulated links carry all packet sizes.
     c.mtu_search = false;
     c.line_set(bits_per_s / 8);
     if let Some(rtt) = rtt_ps {

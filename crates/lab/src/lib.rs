@@ -1,9 +1,9 @@
-//! The lab: an experiment's spec becomes runs on the simulated network, a table and files.
+//! The lab: turns an experiment's spec into runs on the simulated network, a table and files.
 //!
-//! Hosts run the very engine that runs on sockets ([`SrdHost`]); the network is `srd-fabric`. A run
-//! is single-threaded and follows from its seed alone; several run at once on several cores.
+//! Hosts run the same engine as on sockets ([`SrdHost`]); the network is `srd-fabric`. A run is
+//! single-threaded and follows from its seed alone; several runs execute in parallel.
 //!
-//! Bytes counted everywhere: see [`wire_bytes`].
+//! [`wire_bytes`] defines which bytes are counted.
 #![forbid(unsafe_code)]
 
 mod batch;

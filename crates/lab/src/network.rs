@@ -1,4 +1,4 @@
-//! From a spec's network to a topology.
+//! Topologies from a spec's network.
 
 use crate::spec::{
     AdaptationSpec, FlowControlSpec, Network, RingSpec, Routing, ServiceSpec, Shape, TiesSpec,
@@ -11,7 +11,7 @@ use srd_fabric::{
 };
 use std::path::Path;
 
-/// Ports as a spec describes them.
+/// Ports as configured by a spec.
 struct Ports {
     nic: Port,
     edge: Port,
@@ -44,7 +44,7 @@ impl Network {
         Ok(Ports { nic, edge: switch(link), core: switch(core) })
     }
 
-    /// Buffer that each port has for itself.
+    /// Size of the buffer of each port.
     fn port_bytes(&self) -> u64 {
         self.shared_buffer_bytes.map_or(self.buffer_bytes, |_| u64::MAX)
     }
@@ -58,12 +58,12 @@ impl Network {
         }
     }
 
-    /// A field that the shape needs.
+    /// The value of a field that the shape requires.
     fn need<T: Copy>(&self, field: Option<T>, name: &str) -> Result<T, String> {
         field.ok_or_else(|| format!("network.{name} is missing: shape {:?} needs it", self.shape))
     }
 
-    /// The tree of the shape that has one.
+    /// The tree, if the shape has one.
     fn tree(&self) -> Result<KaryNTree, String> {
         let (k, n) = (self.need(self.k, "k")?, self.need(self.n, "n")?);
         let tree = KaryNTree::new(k, n, self.horizontal.unwrap_or(0));
@@ -72,32 +72,32 @@ impl Network {
         Ok(self.ring_hops_max.map_or(tree, |hops| tree.ring_hops_limit(hops)))
     }
 
-    /// Packets can come back to a switch along horizontal cables.
+    /// Whether packets could return to a switch along horizontal cables.
     fn has_rings(&self) -> bool {
         self.horizontal.unwrap_or(0) > 0 && self.ring != Some(RingSpec::Line)
     }
 
-    /// Refuses rules for horizontal cables where there are none.
+    /// Refuses settings of horizontal cables in a network without them.
     fn rings_check(&self) -> Result<(), String> {
         let rules =
             [("ring", self.ring.is_some()), ("ring_hops_max", self.ring_hops_max.is_some())];
         if let Some((name, _)) = rules.iter().find(|(_, given)| *given)
             && self.horizontal.unwrap_or(0) == 0
         {
-            return Err(format!("network.{name}: there are no rings; give horizontal, too"));
+            return Err(format!("network.{name}: there are no rings; set network.horizontal"));
         }
         if self.ring_hops_max == Some(0) {
-            return Err("network.ring_hops_max = 0 must be at least 1; without horizontal cables \
-                        nobody goes along"
+            return Err("network.ring_hops_max = 0: give at least 1; to forbid ring links, leave \
+                        network.horizontal out"
                 .into());
         }
         Ok(())
     }
 
-    /// Refuses what can be known to be wrong before the network is laid out.
+    /// Refuses invalid settings before the network is built.
     ///
     /// # Errors
-    /// Names the field.
+    /// The text names the field.
     pub fn check(&self) -> Result<(), String> {
         self.unused()?;
         if self.shape == Shape::KAryNTree {
@@ -146,7 +146,7 @@ impl Network {
         ];
         let without = circuits.iter().find(|(_, g)| *g && self.routing != Routing::Circuits);
         if let (true, Some((name, _))) = (tree, without) {
-            return Err(format!("network.{name}: only routing = \"circuits\" has it"));
+            return Err(format!("network.{name}: only routing = \"circuits\" uses it"));
         }
         if tree {
             self.rings_check()?;
@@ -162,7 +162,7 @@ impl Network {
         }
     }
 
-    /// Credits need buffers, and rings need two lanes.
+    /// Checks that networks with credits have buffers, and with rings two lanes.
     fn credits_check(&self) -> Result<(), String> {
         if self.input_bytes.is_none() {
             return Err(
@@ -180,8 +180,8 @@ impl Network {
             return Err(format!("network.lanes = {} must be 1 or {LANES_MAX}", self.lanes()));
         }
         if self.has_rings() && self.lanes() < 2 {
-            return Err("network.lanes = 1: packets wait for each other in a circle around the \
-                        rings of horizontal cables; give 2"
+            return Err("network.lanes = 1: one lane can deadlock around the rings of horizontal \
+                        cables; give 2"
                 .into());
         }
         Ok(())
@@ -212,10 +212,10 @@ impl Network {
         config
     }
 
-    /// Lays the network out. `folder`: where files are looked for.
+    /// Builds the network. `folder`: folder of the files that the spec names.
     ///
     /// # Errors
-    /// Names the field that is missing or wrong.
+    /// The text names the missing or invalid field.
     pub fn build(&self, folder: &Path) -> Result<Topology, String> {
         self.unused()?;
         let p = self.ports()?;
@@ -263,7 +263,7 @@ impl Network {
 }
 
 impl Network {
-    /// How switches choose ways for flows. Oblivious routing is to keep to the default always.
+    /// Settings of circuits. Oblivious routing always keeps to the default port.
     pub fn circuits(&self) -> CircuitConfig {
         let adaptation = match (self.routing, self.adaptation) {
             (Routing::Oblivious, _) | (_, Some(AdaptationSpec::Default)) => Adaptation::Default,
@@ -278,18 +278,18 @@ impl Network {
         CircuitConfig { adaptation, entries: self.circuit_entries, ties }
     }
 
-    /// An empty network on which flows are placed without packets.
+    /// An empty network for placing flows without packets.
     ///
     /// # Errors
-    /// If it is no k-ary n-tree.
+    /// If the network is not a k-ary n-tree.
     pub fn placement(&self, topo: &Topology, seed: u64) -> Result<Placement, String> {
         let tree = topo.tree().ok_or("network.shape must be \"k-ary-n-tree\"")?;
         Ok(Placement::new(*tree, self.circuits(), seed))
     }
 }
 
-/// Three senders on each of two switches; one cable from each of them to a third switch, which has
-/// the five receivers.
+/// Three senders on each of two switches, with one cable from each of these to a third switch,
+/// which has the five receivers.
 fn shared_input(p: &Ports) -> Topology {
     let mut t = Topology::new(crate::pattern::SHARED_INPUT_HOSTS);
     let senders = [Node::Switch(t.switch_add(0)), Node::Switch(t.switch_add(0))];

@@ -1,23 +1,23 @@
-//! What a host's kernel and processors add to the network's times: distributions recorded on real
-//! hosts (`srd net record-noise`), read from small text files, drawn from a seeded stream.
+//! Delays added by a host's kernel and processors: distributions recorded on real hosts (`srd net
+//! record-noise`), read from small text files, and drawn from a seeded stream.
 //!
-//! A line of a file is a name and points `PERCENT=VALUE`, both rising; between two points values
-//! grow evenly, beyond the ends they are the ends'. `#` begins a comment.
+//! A line of a file is a name and points `PERCENT=VALUE`, both increasing. Values are interpolated
+//! linearly between points, and constant beyond the first and last point. `#` begins a comment.
 
 use srd_fabric::{NS, Ps, Rng};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Models that come with the program: name and text. A host without one adds nothing.
+/// Models embedded in the program: name and text. A host without a model adds no delay.
 pub const EMBEDDED: &[(&str, &str)] =
     &[("quiet", include_str!("../data/quiet.noise")), ("busy", include_str!("../data/busy.noise"))];
-/// Name of the host that adds nothing.
+/// Name of the host without delays.
 pub const IDEAL: &str = "ideal";
 /// Largest value of a file, in ns or bytes: an hour, some terabytes.
 const VALUE_MAX: f64 = 3.6e12;
-/// Least mean time between two times that are stolen, ns: below it a run would do nothing else.
+/// Least mean time between stolen spans in ns; below it a run would make hardly any progress.
 const STOLEN_GAP_NS_MIN: f64 = 1_000.0;
-/// Names of a file's lines, but those of sends, whose length follows after a stroke.
+/// Names of a file's lines, except sends, whose names end in their number of packets.
 const NAMES: [&str; 9] = [
     "wake_ns",
     "stamp_ns",
@@ -29,13 +29,13 @@ const NAMES: [&str; 9] = [
     "stolen_ns",
     "socket_bytes",
 ];
-/// Begin of the names of sends.
+/// Prefix of the names of sends.
 const SEND: &str = "send_ns/";
 
 /// A distribution as points of its quantiles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Share from 0 to 1 and value, both rising.
+    /// Share from 0 to 1 and value, both increasing.
     points: Vec<(f64, f64)>,
 }
 
@@ -59,7 +59,7 @@ impl Distribution {
         if points.is_empty() { Err("no point PERCENT=VALUE".into()) } else { Ok(Self { points }) }
     }
 
-    /// The value below which the share `u` lies.
+    /// The quantile of the share `u`.
     pub fn at(&self, u: f64) -> f64 {
         let at = self.points.partition_point(|(share, _)| *share < u);
         let (share, value) = self.points[at.min(self.points.len() - 1)];
@@ -78,39 +78,39 @@ impl Distribution {
         first.0 * first.1 + parts.sum::<f64>() + (1.0 - last.0) * last.1
     }
 
-    /// Draws a time of so many ns.
+    /// Draws a time in ps from a distribution in ns.
     pub fn draw_ps(&self, rng: &mut Rng) -> Ps {
         (self.at(rng.unit()) * NS as f64) as Ps
     }
 }
 
-/// A host's kernel and processors.
+/// Model of a host's kernel and processors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostModel {
-    /// From a packet's stamp until a process that slept has it.
+    /// Delay from a packet's timestamp until a process that slept has the packet, ns.
     pub wake: Distribution,
-    /// From a packet's arrival until the kernel's stamp.
+    /// Delay from a packet's arrival to the kernel's timestamp, ns.
     pub stamp: Distribution,
-    /// Stamps are multiples of this, in ns.
+    /// Resolution of timestamps in ns.
     pub stamp_step_ns: u64,
-    /// A receive call that finds one packet.
+    /// Duration of a receive call that returns one packet, ns.
     pub recv: Distribution,
-    /// A receive call that finds several, per packet.
+    /// Duration per packet of a receive call that returns several, ns.
     pub recv_packet: Distribution,
-    /// Packets that one receive call hands over when more wait.
+    /// Packets that one receive call returns when more wait.
     pub batch: Distribution,
-    /// Between two times at which a running thread does not run.
+    /// Time between two spans in which a running thread does not run, ns.
     pub stolen_gap: Distribution,
-    /// How long it does not.
+    /// Length of these spans, ns.
     pub stolen: Distribution,
-    /// Bytes that a socket holds.
+    /// Receive buffer of a socket in bytes, as the kernel counts it.
     pub socket_bytes: u64,
-    /// Packets of a segmented send, rising, and how long its call takes.
+    /// Packets of a segmented send, increasing, and the duration of its call in ns.
     pub send: Vec<(u32, Distribution)>,
 }
 
 impl HostModel {
-    /// Reads a model by name, or from a file in `folder`; `None` is the host that adds nothing.
+    /// Reads an embedded model by name, or a file in `folder`; `None` is the host without delays.
     ///
     /// # Errors
     /// The text says what is wrong, and in which line.
@@ -132,7 +132,7 @@ impl HostModel {
         Self::parse(&text).map(Some).map_err(|e| format!("host = \"{name}\": {e}"))
     }
 
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// The text says what is wrong, and in which line.
@@ -149,9 +149,12 @@ impl HostModel {
                 let packets = packets.ok_or_else(|| fail("give 1 to 128 packets".into()))?;
                 send.push((packets, values));
             } else if !NAMES.contains(&name) {
-                return Err(fail(format!("no such name; there are {}, {SEND}N", NAMES.join(", "))));
+                return Err(fail(format!(
+                    "unknown name; the names are {}, {SEND}N",
+                    NAMES.join(", ")
+                )));
             } else if lines.insert(name, values).is_some() {
-                return Err(fail("there twice".into()));
+                return Err(fail("given twice".into()));
             }
         }
         let mut take = |name: &str| lines.remove(name).ok_or(format!("{name} is missing"));
@@ -176,7 +179,7 @@ impl HostModel {
         }
         if model.socket_bytes < 20_000 {
             return Err(
-                "socket_bytes: a socket that holds no two packets; give 20000 at least".into()
+                "socket_bytes: the socket holds fewer than two packets; give at least 20000".into(),
             );
         }
         Ok(model)
@@ -187,7 +190,8 @@ impl HostModel {
         self.send.last().map_or(1, |(packets, _)| *packets as usize)
     }
 
-    /// How long the call takes that sends so many packets: of the next longer burst recorded.
+    /// Draws the duration of a call that sends `packets` packets, from the next longer recorded
+    /// burst.
     pub fn send_ps(&self, packets: usize, rng: &mut Rng) -> Ps {
         let at = self.send.partition_point(|(n, _)| (*n as usize) < packets);
         self.send[at.min(self.send.len() - 1)].1.draw_ps(rng)
@@ -241,8 +245,8 @@ mod tests {
         for (change, part) in [
             ("wake_ns 50=3=4", "line 12: wake_ns: `50=3=4` is not PERCENT=VALUE"),
             ("wake_ns", "no point PERCENT=VALUE"),
-            ("wake_ns 50=1", "wake_ns: there twice"),
-            ("wakes 50=1", "no such name; there are wake_ns"),
+            ("wake_ns 50=1", "wake_ns: given twice"),
+            ("wakes 50=1", "unknown name; the names are wake_ns"),
             ("send_ns/0 50=1", "give 1 to 128 packets"),
             ("send_ns/4 50=1 40=2", "`40=2` does not rise"),
             ("send_ns/4 101=1", "percentage from 0 to 100"),

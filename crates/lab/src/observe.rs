@@ -1,10 +1,10 @@
-//! A run seen from inside: throughput, links, queues, losses over time, and where packets went.
+//! Observation of a run: throughput, links, queues and losses over time, and paths of packets.
 //!
-//! A [`Sampler`] looks at the network at the end of every interval and keeps differences of
-//! counters that exist anyway, so a packet costs the same whether somebody watches or not, and the
-//! run is the same. Memory is bounded: there are at most [`SAMPLES_MAX`] intervals (pairs merge
-//! when there would be more), [`FLOWS_MAX`] flows and [`LINKS_MAX`] links with series of their own;
-//! all others are in the spreads.
+//! A [`Sampler`] reads the network at the end of every interval and keeps differences of existing
+//! counters, so recording adds no cost per packet and does not change the run. Memory is bounded:
+//! at most [`SAMPLES_MAX`] intervals (pairs are merged beyond that), and series for at most
+//! [`FLOWS_MAX`] flows and [`LINKS_MAX`] links; the distributions over flows and links include all
+//! others.
 
 mod data;
 mod links;
@@ -18,29 +18,29 @@ use crate::workload::Flow;
 use links::Links;
 use srd_fabric::{DropReason, Host, Ps, Topology, US, World};
 
-/// Most intervals kept; even, because pairs merge.
+/// Most intervals kept; even, because pairs are merged.
 pub const SAMPLES_MAX: usize = 400;
-/// Most flows with a series of their own: the paper's incast has 48.
+/// Most flows with series: the paper's incast has 48.
 pub const FLOWS_MAX: usize = 64;
-/// Most links with a series of their own.
+/// Most links with series.
 pub const LINKS_MAX: usize = 128;
-/// Most rings with a series.
+/// Most rings with series.
 pub const RINGS_MAX: usize = 64;
 
-/// What the network cannot know: the protocol's side of one moment. All counts since the start.
+/// The protocol's state at one moment, unknown to the network. All counts are since the start.
 pub struct Moment<'a> {
-    /// Payload of a flow that has arrived, all rounds together.
+    /// Payload of a flow that has arrived, in all rounds.
     pub flow_bytes: &'a dyn Fn(usize) -> u64,
     /// Whether a flow has started and not ended.
     pub flow_active: &'a dyn Fn(usize) -> bool,
-    /// What was sent again.
+    /// Retransmissions.
     pub resent: Resent,
 }
 
-/// What a host has sent again.
+/// Retransmissions of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resent {
-    /// Packets.
+    /// Retransmitted packets.
     pub packets: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -54,15 +54,15 @@ impl Resent {
     }
 }
 
-/// A host of any transport, as an observer sees it.
+/// A host of any transport, for observation.
 pub trait Counted {
-    /// What it has sent again since the start.
+    /// Retransmissions since the start.
     fn resent(&self) -> Resent;
-    /// Adds the packets it has sent on each path, if it has several.
+    /// Adds the packets sent on each path to `sum`, for multipath transports.
     fn path_packets(&self, _sum: &mut Vec<u64>) {}
 }
 
-/// Looks at a run at the end of every interval.
+/// Samples a run at the end of every interval.
 #[derive(Debug)]
 pub struct Sampler {
     out: Observation,
@@ -71,12 +71,12 @@ pub struct Sampler {
     flow_active: Vec<bool>,
     before: Interval,
     links: Links,
-    /// Packets that found no room in each ring by the last look.
+    /// Drops of each ring at the last sample.
     ring_drops: Vec<u64>,
 }
 
-/// An interval of one, two or five times a power of ten, at least 1 µs, of which `expected_ps` has
-/// some 200.
+/// A round interval length (one, two or five times a power of ten, at least 1 µs) that divides
+/// `expected_ps` into some 200 intervals.
 pub fn interval_for(expected_ps: Ps) -> Ps {
     let least = (expected_ps / 200).max(US);
     let mut step = US;
@@ -91,8 +91,8 @@ pub fn interval_for(expected_ps: Ps) -> Ps {
 }
 
 impl Sampler {
-    /// Watches from `start_ps` on. Flows are chosen evenly if there are more than [`FLOWS_MAX`];
-    /// links are all there are, or, in a larger network, the last ones to the chosen flows'
+    /// A sampler that starts at `start_ps`. Beyond [`FLOWS_MAX`] flows, series are evenly sampled.
+    /// Links with series are all links or, in a larger network, the last links to the chosen flows'
     /// receivers.
     pub fn new(topo: &Topology, flows: &[Flow], start_ps: Ps, interval_ps: Ps) -> Self {
         let n = flows.len();
@@ -125,12 +125,12 @@ impl Sampler {
         }
     }
 
-    /// When it wants to look next; everything up to then must have happened.
+    /// Time of the next sample; all earlier events must have been processed.
     pub const fn due(&self) -> Ps {
         self.due
     }
 
-    /// Looks at `at`: [`Sampler::due`], or the end of the run.
+    /// Takes a sample at `at`: [`Sampler::due`], or the end of the run.
     pub fn take<P: Clone, H: Host<P>>(
         &mut self,
         world: &mut World<P, H>,
@@ -161,7 +161,7 @@ impl Sampler {
         self.due = at + self.out.interval_ps;
     }
 
-    /// Looks at the rings, the first of them if there are many.
+    /// Samples the rings, the first of them if there are many.
     fn rings_take<P: Clone, H: Host<P>>(&mut self, world: &mut World<P, H>, at: Ps, first: bool) {
         let (rings, before) = (&mut self.out.rings, &mut self.ring_drops);
         let mut i = 0;
@@ -179,7 +179,7 @@ impl Sampler {
         });
     }
 
-    /// Takes what each flow received since the last look.
+    /// Samples the bytes that each flow received since the last sample.
     fn flows_take(&mut self, at: Ps, moment: &Moment<'_>, first: bool) -> Spread {
         let mut active = Vec::new();
         let mut series = self.out.flows.iter_mut().peekable();
@@ -199,7 +199,7 @@ impl Sampler {
         Spread::of(active, at - self.out.end_ps)
     }
 
-    /// Looks a last time, at the end of the run, and hands over what was seen.
+    /// Takes the last sample at the end of the run and returns the observation.
     pub fn finish<P: Clone, H: Host<P>>(
         mut self,
         world: &mut World<P, H>,

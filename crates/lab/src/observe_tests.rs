@@ -1,4 +1,4 @@
-//! Closed forms for what a sampler sees; that watching changes nothing; that sums are whole.
+//! Samples compared with closed forms; recording does not change a run; sums are complete.
 
 use super::*;
 use crate::spec::{Spec, SpecFile};
@@ -27,7 +27,8 @@ const NOBODY: Moment<'_> = Moment {
     resent: Resent { packets: 0, timeouts: 0 },
 };
 
-/// `senders` hosts with 1,000 packets each (100 us at 100 Gb/s) into one link, watched every 10 us.
+/// `senders` hosts send 1,000 packets each (100 us at 100 Gb/s) into one link, with intervals of 10
+/// us.
 fn flood(senders: u32) -> Observation {
     let port = Port::new(100_000_000_000, US);
     let topo = dumbbell(senders, 1, port, port, port);
@@ -54,22 +55,22 @@ fn a_saturated_link_is_fully_used_and_its_queue_grows_by_what_is_too_much() {
     let names: Vec<&str> = o.tiers.iter().map(|t| t.name.as_str()).collect();
     assert_eq!(names, ["host->leaf", "leaf->leaf", "leaf->host"]);
     let (up, core) = (tier(&o, "host->leaf"), tier(&o, "leaf->leaf"));
-    // The senders' cards: 100 us each. The third host's card does nothing, and is in the mean.
+    // The senders' cards are busy for 100 us each. The mean includes the third host's idle card.
     for (i, n) in up.intervals.iter().take(10).enumerate() {
         assert_eq!((n.used_max, n.used_mean), (1.0, 2.0 / 3.0), "interval {i}");
     }
     assert_eq!(up.intervals[10].used_max, 0.0);
-    // The bottleneck's first packets are there after 1.1 us, and it is busy for 200 us from then.
+    // The bottleneck's first packets arrive after 1.1 us, and it is busy for 200 us from then on.
     assert_eq!(core.intervals[0].used_max, 0.89);
     assert!(core.intervals[1..20].iter().all(|n| n.used_max == 1.0));
     assert!((core.intervals[20].used_max - 0.11).abs() < 1e-9);
     for (i, n) in core.intervals.iter().take(10).enumerate() {
-        // As much too much as the link's rate, and the pair of packets that has just come.
+        // The queue grows at the link's rate, plus the pair of packets that has just arrived.
         let after_ns = 10_000 * (i as u64 + 1) - 1_100;
         assert_eq!(n.queue_max, after_ns * 25 / 2 + 2_500, "interval {i}");
         assert_eq!((n.queue_p99, n.queue_median), (n.queue_max, 0));
     }
-    // The busiest link carried all; the series of single links say the same as the tiers.
+    // The busiest link carried all packets; series of single links agree with those of tiers.
     assert_eq!((o.busiest[0].bytes, o.busiest[0].packets), (2_500_000, 2_000));
     let link = o.links.iter().find(|l| l.name == "leaf0->leaf1").unwrap();
     assert_eq!(link.bytes.iter().sum::<u64>(), 2_500_000);
@@ -140,7 +141,7 @@ fn is_same_and_whole(plain: &RunResult, watched: &RunResult) -> Observation {
     assert!(drops > 0 && resent > 0);
     for t in &o.tiers {
         assert_eq!(t.intervals.len(), o.intervals.len());
-        // A packet counts when its last bit has left: a link may end an interval a packet ahead.
+        // A packet counts when its last bit has left, so an interval may include one packet more.
         assert!(t.intervals.iter().all(|n| n.used_max <= 1.001), "{}", t.name);
     }
     assert!(o.links.iter().all(|l| l.bytes.len() == o.intervals.len()));
@@ -151,7 +152,7 @@ fn is_same_and_whole(plain: &RunResult, watched: &RunResult) -> Observation {
 fn watching_changes_nothing_and_misses_nothing() {
     let (plain, watched) = both(&[], 0);
     let o = is_same_and_whole(&plain, &watched);
-    // More intervals than fit were asked for: pairs merged, nothing was lost.
+    // With more intervals requested than kept, pairs are merged and sums stay complete.
     let (_, fine) = both(&[], 1);
     let fine = is_same_and_whole(&plain, &fine);
     assert!(o.intervals.len() < SAMPLES_MAX && fine.intervals.len() < SAMPLES_MAX);

@@ -1,19 +1,18 @@
-//! What travels in the simulator: the headers as the engine made them, and how many bytes they are.
+//! Packets in the simulator: the headers emitted by the engine, and sizes on the wire.
 
 use srd_core::wire::{
     AckBlock, Body, Header, IPV4_BYTES, Message, Packet, PacketType, Rdma, UDP_BYTES,
 };
-use srd_core::{Coming, Qpn};
 
 /// Ethernet header (14) and check sequence (4).
 pub const ETHERNET_BYTES: u32 = 18;
-/// Preamble and start delimiter (8), and the gap between frames (12): time on the wire, too.
+/// Preamble and start delimiter (8), and the gap between frames (12), which also occupy the wire.
 pub const ETHERNET_GAP_BYTES: u32 = 20;
-/// Least Ethernet frame, header and check sequence included; shorter ones are padded.
+/// Least size of an Ethernet frame, header and check sequence included; shorter frames are padded.
 pub const ETHERNET_FRAME_BYTES_MIN: u32 = 64;
 
-/// Bytes that a UDP datagram of `udp_payload` bytes takes on the wire: UDP, IPv4, Ethernet,
-/// preamble and gap. All rates, buffers and floors of the lab count these.
+/// Bytes on the wire of a UDP datagram with `udp_payload` bytes: UDP, IPv4, Ethernet, preamble and
+/// gap. All rates, buffers and floors of the lab count these bytes.
 ///
 /// ```
 /// assert_eq!(srd_lab::wire_bytes(1000), 1000 + 8 + 20 + 18 + 20);
@@ -25,7 +24,7 @@ pub const fn wire_bytes(udp_payload: u32) -> u32 {
     padded + ETHERNET_GAP_BYTES
 }
 
-/// Type-specific header; the common ones lie in place, so that a packet is small.
+/// Type-specific header; frequent types are stored in place to keep packets small.
 #[derive(Clone, Debug)]
 enum LabBody {
     Ack,
@@ -44,7 +43,7 @@ pub struct LabPacket {
 }
 
 impl LabPacket {
-    /// Keeps what the engine emitted.
+    /// Stores a packet that the engine emitted.
     pub fn new(packet: &Packet<'_>) -> Self {
         let body = match packet.body {
             Body::Ack => LabBody::Ack,
@@ -56,7 +55,7 @@ impl LabPacket {
         Self { header: packet.header, ack, body, payload_len: packet.payload_len }
     }
 
-    /// The packet as an engine takes it.
+    /// The packet in the form that an engine receives.
     pub fn as_packet(&self) -> Packet<'_> {
         let body = match &self.body {
             LabBody::Ack => Body::Ack,
@@ -68,7 +67,7 @@ impl LabPacket {
         Packet { header: self.header, ack, body, payload_len: self.payload_len }
     }
 
-    /// Where its payload goes in the receiver's region, if it is part of a write.
+    /// Destination address in the receiver's region, if the packet is part of a write.
     #[inline]
     pub fn address(&self) -> Option<u64> {
         match &self.body {
@@ -84,15 +83,6 @@ impl LabPacket {
     /// Bytes of payload.
     pub const fn payload_len(&self) -> u32 {
         self.payload_len as u32
-    }
-
-    /// What its receiver can prepare for.
-    pub fn coming(&self) -> Coming<'_> {
-        let qpn = match &self.body {
-            LabBody::Write(m, _) | LabBody::Send(m) => Some(Qpn(m.dst_qpn)),
-            LabBody::Ack | LabBody::Other(_) => None,
-        };
-        Coming { header: &self.header, ack: self.ack.as_deref(), qpn }
     }
 
     /// What kind of packet it is.

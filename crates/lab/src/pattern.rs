@@ -1,6 +1,6 @@
-//! Patterns of parallel applications: who sends to whom, and in which step.
+//! Patterns of parallel applications: pairs of communicating hosts, step by step.
 //!
-//! A step begins when every flow of the one before has arrived: the application's barrier.
+//! A step begins when every flow of the previous step has arrived (the application's barrier).
 
 use crate::spec::Placing;
 use srd_fabric::Rng;
@@ -8,7 +8,7 @@ use srd_fabric::Rng;
 /// Pairs of hosts, step by step.
 pub type Steps = Vec<Vec<(u32, u32)>>;
 
-/// Every host to every other, all at once.
+/// Every host to every other, in one step.
 pub fn all_to_all(hosts: u32) -> Steps {
     let others = |a: u32| (1..hosts).map(move |k| (a, (a + k) % hosts));
     vec![(0..hosts).flat_map(others).collect()]
@@ -21,15 +21,15 @@ pub fn all_to_all(hosts: u32) -> Steps {
 pub fn allreduce(hosts: u32) -> Result<Steps, String> {
     if hosts < 2 || !hosts.is_power_of_two() {
         return Err(format!(
-            "workload.pattern = \"allreduce\" doubles distances: {hosts} hosts are no power of two"
+            "workload.pattern = \"allreduce\" needs a power of two, not {hosts} hosts"
         ));
     }
     let step = |i: u32| (0..hosts).map(move |h| (h, h ^ (1 << i))).collect();
     Ok((0..hosts.ilog2()).map(step).collect())
 }
 
-/// An exchange with the neighbours on a grid of three dimensions that is closed in each: the sides
-/// as equal as the number of hosts allows. A side of two has one neighbour, a side of one none.
+/// An exchange with the neighbours on a three-dimensional torus whose sides are as equal as the
+/// number of hosts allows. A side of two has one neighbour, a side of one has none.
 pub fn halo(hosts: u32) -> Steps {
     let sides = sides_of(hosts);
     let mut pairs = Vec::new();
@@ -49,7 +49,7 @@ pub fn halo(hosts: u32) -> Steps {
     vec![pairs]
 }
 
-/// Three factors of a number, as near to each other as there are, the largest first.
+/// Three factors of a number, as close to each other as possible, the largest first.
 fn sides_of(hosts: u32) -> [u32; 3] {
     let mut best = [hosts, 1, 1];
     for c in (1..=hosts).take_while(|c| c * c * c <= hosts).filter(|c| hosts.is_multiple_of(*c)) {
@@ -65,7 +65,7 @@ fn sides_of(hosts: u32) -> [u32; 3] {
     best
 }
 
-/// `n` permutations of the hosts without fixed points, one after the other in one step.
+/// `n` permutations of the hosts without fixed points, all in one step.
 ///
 /// # Errors
 /// If there are fewer than two hosts.
@@ -77,26 +77,27 @@ pub fn permutations(hosts: u32, n: u32, rng: &mut Rng) -> Result<Steps, String> 
     Ok(vec![all])
 }
 
-/// Hosts of the network "shared-input": three senders on each of two switches, then the receivers.
+/// Hosts of the network "shared-input": three senders on each of two switches, and five receivers.
 pub const SHARED_INPUT_HOSTS: u32 = 11;
 
-/// The eight flows of the slides' example. On each of two switches one output is shared by a flow
-/// from one input, a flow from another, and two flows from a third; the four flows of the third
-/// inputs end at one host.
+/// The eight flows of the slides' example. On each of two switches one output is shared by one flow
+/// from each of two inputs and two flows from a third input; the four flows of the third inputs end
+/// at one host.
 ///
 /// # Errors
-/// If the network is another.
+/// If the network is not "shared-input".
 pub fn shared_input(hosts: u32) -> Result<Steps, String> {
     if hosts != SHARED_INPUT_HOSTS {
         return Err(
             "workload.pattern = \"shared-input\" needs network.shape = \"shared-input\"".into()
         );
     }
-    // Hosts 0 to 2 and 3 to 5 send; 6 to 9 hear from one each, 10 from both that send twice.
+    // Hosts 0 to 2 and 3 to 5 send. Each of 6 to 9 receives from one host, 10 from both hosts that
+    // send twice.
     Ok(vec![vec![(0, 6), (1, 7), (2, 10), (2, 10), (3, 8), (4, 9), (5, 10), (5, 10)]])
 }
 
-/// Gives the application's ranks their hosts.
+/// Maps the application's ranks to hosts.
 pub fn place(steps: &mut Steps, hosts: u32, placing: Placing, rng: &mut Rng) {
     if placing == Placing::Drawn {
         let mut host: Vec<u32> = (0..hosts).collect();

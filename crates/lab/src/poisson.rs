@@ -1,5 +1,5 @@
-//! Open-loop arrivals: flows come at random times, whatever became of those before, and what they
-//! take is told as slowdown.
+//! Open-loop arrivals: flows start at random times, independently of the ends of earlier ones, and
+//! their completion times are reported as slowdown.
 
 use crate::cdf::SizeCdf;
 use crate::floor::Ways;
@@ -10,39 +10,40 @@ use crate::workload::{Flow, Flows};
 use srd_fabric::{HostId, Ps, Rng, SEC, Topology, US};
 use std::path::Path;
 
-/// Stream of each sender's arrivals, sizes and receivers.
+/// Stream kind of each sender's arrivals, sizes and receivers.
 const STREAM_ARRIVALS: u64 = 0x9015;
-/// What headers add to payload in the time that a flow's slowdown is measured against.
+/// Overhead of headers in the ideal time to which slowdown refers.
 const HEADERS: f64 = 1.03;
-/// Round trip in the same: with [`HEADERS`] the ideal that published tables of such workloads use.
+/// Round trip of the ideal time. With [`HEADERS`] it is the ideal of published tables of such
+/// workloads.
 const RTT_PS: f64 = 10.0 * US as f64;
-/// Classes of sizes: each holds flows shorter than this, and no shorter class' ones.
+/// Size classes: each holds flows shorter than its bound and not in an earlier class.
 pub const CLASSES: [(&str, u64); 4] =
     [("< 10 KB", 10_000), ("10-100 KB", 100_000), ("100 KB-1 MB", 1_000_000), ("> 1 MB", u64::MAX)];
 
-/// What came of the measured flows of one run.
+/// Results of the measured flows of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenLoop {
     /// Size and slowdown of each measured flow that ended.
     pub slowdowns: Vec<(u64, f64)>,
-    /// Measured flows that did not end in time.
+    /// Number of measured flows that did not end in time.
     pub undone: usize,
-    /// Payload that started within the window over what the hosts' links carry in it.
+    /// Payload of flows that start in the window, as a share of the capacity of hosts' links.
     pub offered: f64,
 }
 
 impl OpenLoop {
-    /// Slowdowns of flows of at least `from` and below `to` bytes.
+    /// Slowdowns of flows with sizes from `from` to below `to` bytes.
     pub fn of_sizes(&self, from: u64, to: u64) -> impl Iterator<Item = f64> {
         let held = move |(bytes, _): &&(u64, f64)| (from..to).contains(bytes) || *bytes == to;
         self.slowdowns.iter().filter(held).map(|(_, s)| *s)
     }
 }
 
-/// Slowdowns of all runs of a case, all sizes first, then by [`CLASSES`].
+/// Slowdowns of all runs of a case: of all sizes, then by [`CLASSES`].
 pub fn by_class(runs: &[&OpenLoop]) -> Vec<(&'static str, usize, Quantiles)> {
     let of = |name, from: u64, to: u64| {
-        // A class ends below its bound; the last has none.
+        // Bounds are exclusive, except the last.
         let to = if to == u64::MAX { to } else { to - 1 };
         let all: Vec<f64> = runs.iter().flat_map(|r| r.of_sizes(from, to)).collect();
         (name, all.len(), Quantiles::of(all))
@@ -56,16 +57,16 @@ pub fn by_class(runs: &[&OpenLoop]) -> Vec<(&'static str, usize, Quantiles)> {
     out
 }
 
-/// Flow completion time over the time that the flow would take alone.
+/// Flow completion time over the ideal time of the flow alone.
 pub fn slowdown(fct_ps: Ps, bytes: u64, line_bits_per_s: u64) -> f64 {
     let wire_ps = bytes as f64 * HEADERS * 8.0 * SEC as f64 / line_bits_per_s as f64;
     fct_ps as f64 / (wire_ps + RTT_PS)
 }
 
-/// The flows of a spec. They follow from the seed and the network's host links alone.
+/// The flows of a spec, which follow from the seed and the network's host links alone.
 ///
 /// # Errors
-/// Names the field that does not fit.
+/// The text names the field that does not suit.
 pub fn flows(
     spec: &PoissonSpec,
     topo: &Topology,
@@ -127,7 +128,7 @@ const fn flow_of(src: u32, dst: u32, bytes: u64, at: Ps) -> Flow {
     }
 }
 
-/// Hosts that take part.
+/// The hosts that take part.
 fn hosts_of(spec: &PoissonSpec, topo: &Topology) -> Result<Vec<u32>, String> {
     let all = topo.hosts();
     let n = spec.hosts.unwrap_or(all);
@@ -140,7 +141,7 @@ fn hosts_of(spec: &PoissonSpec, topo: &Topology) -> Result<Vec<u32>, String> {
     Ok((0..n).map(place).collect())
 }
 
-/// What came of the flows.
+/// Results of the measured flows.
 pub fn outcome(
     spec: &PoissonSpec,
     topo: &Topology,
@@ -170,11 +171,11 @@ pub fn outcome(
     out
 }
 
-/// Natural logarithm of a number from 0 (not included) to 1 with additions and multiplications
-/// alone, whose results are the same on every machine; a library's may differ in the last digit.
+/// Natural logarithm for 0 < x <= 1, by additions and multiplications alone. Unlike a library's,
+/// its results are the same on every machine.
 fn ln(x: f64) -> f64 {
     // x = m * 2^e with m from 1 to 2; ln m = 2 artanh((m - 1) / (m + 1)), whose argument is below
-    // 1/3: 20 terms reach the last digit.
+    // 1/3, so 20 terms give full precision.
     let bits = x.to_bits();
     let e = (bits >> 52) as i32 - 1023;
     let m = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
@@ -231,8 +232,8 @@ mod tests {
             let done = vec![None; flows.len()];
             mean += outcome(&spec, &topo, &flows, &done).offered / 10.0;
         }
-        // 16 hosts, 52 ms, 10 seeds: some 35,000 flows, whose sizes have a deviation of twice
-        // their mean: 2 % is two standard errors.
+        // 16 hosts, 52 ms, 10 seeds: some 35,000 flows. The standard deviation of sizes is twice
+        // the mean, so 2 % are two standard errors.
         assert!((0.57..0.63).contains(&mean), "{mean}");
     }
 

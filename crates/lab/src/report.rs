@@ -17,7 +17,7 @@ use serde_json::{Value, json as object};
 use srd_fabric::DropReason;
 use std::fmt::Write as _;
 
-/// Text columns with the widths that their contents need.
+/// Text columns as wide as their contents.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let n = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
@@ -38,13 +38,13 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Runs of one case, in the order given.
+/// Splits results into cases, in order.
 fn cases(results: &[RunResult]) -> Vec<&[RunResult]> {
     results.chunk_by(|a, b| a.spec.case == b.spec.case && a.spec.name == b.spec.name).collect()
 }
 
-/// A table with one line per case: medians over its seeds, worst of its seeds where a limit is
-/// meant (max, max/floor, max/min). `cost`: with speed and memory, which differ from run to run.
+/// A table with one line per case: medians over seeds, and the worst seed for upper bounds (max,
+/// max/floor, max/min). `cost`: with speed and memory, which differ from run to run.
 pub fn table(results: &[RunResult], cost: bool) -> String {
     let mut head = vec![
         "case",
@@ -109,13 +109,13 @@ fn line(case: &[RunResult], cost: bool) -> Vec<String> {
         row.push(format!("{events:.2}"));
         row.push(format!("{:.0}", of(&|r| r.memory_bytes as f64 / 1e6).max));
     }
-    // One hash for all seeds of the case: any difference shows.
+    // One hash over all seeds of the case.
     let hash = case.iter().fold(0u64, |h, r| h.rotate_left(9) ^ r.hash);
     row.push(format!("{hash:016x}"));
     row
 }
 
-/// A line per flow and round of all runs.
+/// One line per flow and round of all runs.
 pub fn csv(results: &[RunResult]) -> String {
     let mut out = String::from("experiment,case,seed,round,flow,src,dst,bytes,fct_ps,floor_ps\n");
     for r in results {
@@ -135,7 +135,7 @@ pub fn csv(results: &[RunResult]) -> String {
     out
 }
 
-/// Everything but the single flows: parameters, summary, counters, cost, series.
+/// Parameters, summary, counters, cost and series of all runs; everything except single flows.
 pub fn json(results: &[RunResult]) -> Value {
     results.iter().map(one).collect()
 }
@@ -144,7 +144,7 @@ fn quantiles(q: &Quantiles) -> Value {
     object!({ "min": q.min, "median": q.median, "p99": q.p99, "max": q.max, "mean": q.mean })
 }
 
-/// Slowdowns by class of size.
+/// Slowdowns by size class.
 fn open_loop(r: &OpenLoop) -> Value {
     let class = |(name, flows, q): (&str, usize, Quantiles)| {
         let slowdown = quantiles(&q);

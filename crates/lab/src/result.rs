@@ -1,4 +1,4 @@
-//! What came of one run.
+//! Results of one run.
 
 use crate::congestion::Met;
 use crate::copa::CopaOutcome;
@@ -15,18 +15,18 @@ use srd_core::counters::Counters;
 use srd_fabric::{Drops, Ps};
 use srd_rivals::TcpConfig;
 
-/// What came of one run.
+/// Results of one run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// The case as run.
+    /// The executed case.
     pub spec: Spec,
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// Hosts of the network.
+    /// Number of hosts of the network.
     pub hosts: u32,
-    /// Completion times: `[round][flow]`, `None` = did not end in time.
+    /// Completion times: `[round][flow]`, `None`: did not end in time.
     pub fct_ps: Vec<Vec<Option<Ps>>>,
-    /// The same until the last byte had arrived, where phases are measured.
+    /// Completion times until the arrival of the last byte, where phases are measured.
     pub arrived_ps: Vec<Vec<Option<Ps>>>,
     /// Floor of each flow, with the transport's own headers.
     pub floor_ps: Vec<Ps>,
@@ -36,13 +36,13 @@ pub struct RunResult {
     pub flows: Vec<Flow>,
     /// Largest base RTT between a flow's ends.
     pub base_rtt_ps: Ps,
-    /// Summary of the above.
+    /// Summary of completion times and floors.
     pub summary: Summary,
     /// Requests that ended in error.
     pub failures: u64,
-    /// Different data packets that the flows consist of.
+    /// Number of data packets of all flows, without retransmissions.
     pub data_packets: u64,
-    /// What the protocol counted, whichever it was.
+    /// Counters that all transports have.
     pub tally: Tally,
     /// The protocol's own configuration and counters.
     pub detail: Detail,
@@ -62,39 +62,39 @@ pub struct RunResult {
     pub wall_ns: u64,
     /// Largest resident memory of the process so far, in bytes.
     pub memory_bytes: u64,
-    /// By how much the process's resident memory grew between the first event and the last, in
-    /// bytes; memory that an earlier run of the process left is not seen.
+    /// Growth of the process's resident memory between the first and the last event, in bytes;
+    /// memory reused from an earlier run of the process is not counted.
     pub memory_grown_bytes: u64,
     /// Hash of every delivery.
     pub hash: u64,
-    /// Payload bytes that arrived per interval of `spec.measure.goodput_us`.
+    /// Payload bytes that arrived in each interval of `spec.measure.goodput_us`.
     pub goodput: Vec<u64>,
-    /// The same of each flow, if `spec.measure.flows` is set.
+    /// Payload bytes of each flow per interval, if `spec.measure.flows` is set.
     pub flow_goodput: Vec<Vec<u64>>,
     /// Largest backlog in bytes of the last link to any receiver.
     pub last_hop_bytes_max: u64,
-    /// What was seen on the way, if `spec.measure.observe` is set.
+    /// Recorded series, if `spec.measure.observe` is set.
     pub observation: Option<Box<Observation>>,
-    /// What order would have cost, if `spec.measure.order` is set.
+    /// Cost of in-order delivery, if `spec.measure.order` is set.
     pub order: Option<OrderCost>,
-    /// Receive paths of hosts, if the spec gives them any.
+    /// Rings of hosts, if the spec has any.
     pub rings: Vec<RingOutcome>,
-    /// From the start of the last round to its last flow's end; `None` = not all ended.
+    /// Time from the start of the last round to its last flow's end; `None`: a flow did not end.
     pub phase_ps: Option<Ps>,
     /// Completion times in the fluid optimum, if `spec.measure.fluid` is set.
     pub fluid_ps: Option<Vec<Ps>>,
-    /// Slowdowns of the measured flows, where flows arrive at random times.
+    /// Slowdowns of the measured flows of open-loop arrivals.
     pub open_loop: Option<OpenLoop>,
-    /// Ports of all switches per host, where the network is a k-ary n-tree.
+    /// Ports of all switches per host, for a k-ary n-tree.
     pub ports_per_host: Option<f64>,
 }
 
-/// Counts that every transport has.
+/// Counters that all transports have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Data packets sent again.
+    /// Retransmitted data packets.
     pub retransmitted: u64,
-    /// Of these, copies of what was not lost.
+    /// Retransmissions of packets that were not lost.
     pub spurious: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -102,18 +102,18 @@ pub struct Tally {
     pub tail_probes: u64,
     /// Pure acknowledgments sent.
     pub acks: u64,
-    /// Data packets that held nothing new for the receiver.
+    /// Data packets that the receiver already had.
     pub duplicates: u64,
-    /// Packets that found no room in a receiver's socket.
+    /// Packets that did not fit into a receiver's socket.
     pub socket_drops: u64,
 }
 
-/// What one SRD host holds.
+/// Objects of one SRD host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrdObjects {
     /// Queue pairs.
     pub queue_pairs: u64,
-    /// Other hosts that its flows go to.
+    /// Number of hosts that its flows address.
     pub peers: u64,
 }
 
@@ -124,45 +124,45 @@ pub enum Detail {
     Srd {
         /// The engines' configuration.
         engine: Box<EngineConfig>,
-        /// Engine counters, all hosts together.
+        /// Sum of the counters of all engines.
         counters: Box<Counters>,
-        /// Objects of the host that has most of each.
+        /// Largest number of each object on any host.
         objects: SrdObjects,
-        /// What the kernels between engines and cards counted, where hosts are models of real ones.
+        /// Counters of kernel models, if hosts have one.
         kernels: Option<KernelCounts>,
     },
     /// TCP.
     Tcp {
         /// The hosts' configuration.
         config: Box<TcpConfig>,
-        /// Counters of all connections together.
+        /// Sum of the counters of all connections.
         counters: Box<srd_rivals::Counters>,
     },
     /// Packets in order over a lossless network.
     Saa(Box<SaaOutcome>),
-    /// COPA's.
+    /// COPA's transport.
     Copa(Box<CopaOutcome>),
-    /// No packets.
+    /// Placement without packets.
     Static(Box<Met>),
 }
 
-/// What delivery in order would have cost the flows of a run: every packet's wait for those sent
-/// before it on its flow, and the memory in which it waits.
+/// Cost of in-order delivery to the flows of a run: the wait of each packet for earlier ones of its
+/// flow, and the memory that holds waiting packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OrderCost {
     /// Packets that arrived.
     pub packets: u64,
-    /// Of these, packets that came before an earlier one of their flow.
+    /// Packets that arrived before an earlier one of their flow.
     pub early: u64,
     /// Mean wait of all packets in us.
     pub wait_us_mean: f64,
-    /// 99 in 100 packets wait at most this long, in us.
+    /// 99th percentile of waits in us.
     pub wait_us_p99: f64,
     /// Longest wait in us.
     pub wait_us_max: f64,
-    /// Most bytes that one host holds back at a time.
+    /// Largest number of bytes that one host holds back.
     pub held_bytes_max: u64,
-    /// Packets dropped by receivers because they came early (`engine.order = "drop"`).
+    /// Packets that receivers dropped because they arrived early (`engine.order = "drop"`).
     pub dropped: u64,
 }
 
@@ -171,21 +171,21 @@ impl RunResult {
     pub fn lost(&self) -> u64 {
         self.drops.total() + self.tally.socket_drops
     }
-    /// What kernels between engines and cards counted; `None` where hosts are ideal.
+    /// Counters of kernel models; `None` for ideal hosts.
     pub fn kernels(&self) -> Option<KernelCounts> {
         match &self.detail {
             Detail::Srd { kernels, .. } => *kernels,
             _ => None,
         }
     }
-    /// Flows (of all rounds) that did not end; endless ones are not meant to.
+    /// Number of flows (in all rounds) that did not end, except endless ones.
     pub fn unfinished(&self) -> usize {
         if self.spec.workload.endless {
             return 0;
         }
         self.fct_ps.iter().flatten().filter(|f| f.is_none()).count()
     }
-    /// Retransmissions per hundred data packets.
+    /// Retransmitted data packets in percent.
     pub fn retransmitted_percent(&self) -> f64 {
         100.0 * self.tally.retransmitted as f64 / self.data_packets.max(1) as f64
     }
@@ -203,32 +203,32 @@ impl RunResult {
             Detail::Static(_) => 0,
         }
     }
-    /// SRD's counters; `None` if another transport ran.
+    /// SRD's counters; `None` for another transport.
     pub fn srd_counters(&self) -> Option<&Counters> {
         match &self.detail {
             Detail::Srd { counters, .. } => Some(counters),
             _ => None,
         }
     }
-    /// Objects of the SRD host that has most of each; none if another transport ran.
+    /// Largest number of each object on any SRD host; zeros for another transport.
     pub fn srd_objects(&self) -> SrdObjects {
         match &self.detail {
             Detail::Srd { objects, .. } => *objects,
             _ => SrdObjects::default(),
         }
     }
-    /// What COPA's transport says of itself; `None` if another one ran.
+    /// COPA's results; `None` for another transport.
     pub fn copa(&self) -> Option<&CopaOutcome> {
         match &self.detail {
             Detail::Copa(outcome) => Some(outcome),
             _ => None,
         }
     }
-    /// Which transport ran.
+    /// The transport of the run.
     pub const fn transport(&self) -> Transport {
         self.spec.transport
     }
-    /// Every parameter of the protocol with its value.
+    /// Names and values of all parameters of the protocol.
     pub fn parameters(&self) -> Vec<(String, String)> {
         match &self.detail {
             Detail::Srd { engine, .. } => flattened(&format!("{engine:#?}")),
@@ -242,7 +242,7 @@ impl RunResult {
     }
 }
 
-/// Fields of a structure printed over several lines, as `outer.inner` and value.
+/// Fields of a structure's pretty-printed text, as `outer.inner` and value.
 fn flattened(text: &str) -> Vec<(String, String)> {
     let mut outer: Vec<&str> = Vec::new();
     let mut out = Vec::new();
@@ -251,7 +251,7 @@ fn flattened(text: &str) -> Vec<(String, String)> {
         match line.split_once(": ") {
             Some((name, value)) if value.ends_with(['{', '(']) => {
                 outer.push(name);
-                // A wrapper's value follows on a line of its own.
+                // The value of a wrapper is on the next line.
                 if value.ends_with('(') {
                     out.push((outer.join("."), String::new()));
                 }

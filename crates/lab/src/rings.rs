@@ -1,4 +1,4 @@
-//! From a spec's `[host]` to rings of the network, and what came of them.
+//! Rings of the network from a spec's `[host]`, and their results.
 
 use crate::floor::{Drain, Drains, Framing};
 use crate::spec::{FaultSpec, HostSpec, PlacementSpec, Shape, Spec, Transport};
@@ -7,23 +7,24 @@ use srd_core::wire::PacketType;
 use srd_fabric::{Host, HostId, NS, Placement, RingConfig, RingStats, World};
 use std::collections::BTreeSet;
 
-/// Least drain in Gb/s, as of a link: below it times leave what a run can last.
+/// Least drain rate in Gb/s, equal to that of a link; at lower rates, times exceed the length of a
+/// run.
 const DRAIN_GBPS_MIN: f64 = 0.001;
-/// Most pulses of a host: each is two faults of the network.
+/// Most pulses of a host: each consists of two faults of the network.
 const PULSES_MAX: u32 = 100_000;
 
-/// What became of the packets of a host's ring.
+/// Counters of a host's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOutcome {
-    /// Which host.
+    /// The host.
     pub host: HostId,
-    /// Its counters.
+    /// Counters of its ring.
     pub stats: RingStats,
 }
 
 impl RingOutcome {
-    /// Share of what the host could have written, from its first packet to its last, that it did
-    /// not for want of packets.
+    /// Share of the host's capacity, from its first packet to its last byte, that was unused
+    /// because no packet waited.
     pub fn idle_share(&self) -> f64 {
         let could = self.stats.idle_bytes + self.stats.written_bytes;
         self.stats.idle_bytes as f64 / could.max(1) as f64
@@ -33,27 +34,27 @@ impl RingOutcome {
 /// Checks `[host]` and the faults that need it.
 ///
 /// # Errors
-/// Names the field, and what to give instead.
+/// The text names the field and its range.
 pub fn check(spec: &Spec) -> Result<(), String> {
     spec.fault.iter().try_for_each(|fault| fault_check(fault, spec.host.as_ref()))?;
     let Some(host) = &spec.host else { return Ok(()) };
     if matches!(spec.transport, Transport::Saa | Transport::Static) {
-        return Err("host: rings drop what they cannot hold, and this transport's networks lose \
-                    nothing: leave the table out"
-            .into());
-    }
-    if spec.transport == Transport::Copa && host.placement == PlacementSpec::Host {
         return Err(
-            "host.placement = \"host\": COPA's transport is on the card, and judges packets \
-                    as they arrive; give \"card\""
+            "host: rings drop packets that do not fit, and this transport's networks lose \
+                    nothing: leave the table out"
                 .into(),
         );
+    }
+    if spec.transport == Transport::Copa && host.placement == PlacementSpec::Host {
+        return Err("host.placement = \"host\": COPA's transport is on the card and sees packets \
+                    on arrival; give \"card\""
+            .into());
     }
     drain_check(host, spec)?;
     let packet = packet_bytes(spec);
     if host.ring_bytes < packet {
         return Err(format!(
-            "host.ring_bytes = {} holds no packet of {packet} B: give that at least",
+            "host.ring_bytes = {} holds no packet of {packet} B: give at least this size",
             host.ring_bytes
         ));
     }
@@ -81,7 +82,7 @@ fn drain_check(host: &HostSpec, spec: &Spec) -> Result<(), String> {
     if known && host.placement == PlacementSpec::Card && gbps > link {
         return Err(format!(
             "host.drain_gbps = {gbps} is above network.link_gbps = {link}: the ring of a card is \
-             then never in use; give at most {link}, or leave it out"
+             then always empty; give at most {link}, or leave it out"
         ));
     }
     Ok(())
@@ -165,13 +166,13 @@ pub fn rings_of(
     }
 }
 
-/// What rings mean for the least time of flows to these hosts.
+/// Drain rates of these rings, for the floors of flows.
 pub fn drains_of(rings: &[(HostId, RingConfig)]) -> Drains {
     let drain = |(host, c): &(HostId, RingConfig)| {
         let card = c.placement == Placement::Card;
         let drain = Drain {
             bits_per_s: c.bits_per_s?,
-            // A card acknowledges what still waits to be written.
+            // A card acknowledges packets that are not yet written.
             waiting_bytes: if card { c.limit_bytes } else { 0 },
             delay_ps: if card { 0 } else { c.dma_delay_ps },
         };
@@ -180,7 +181,7 @@ pub fn drains_of(rings: &[(HostId, RingConfig)]) -> Drains {
     rings.iter().filter_map(drain).collect()
 }
 
-/// What came of all rings.
+/// Counters of all rings.
 pub fn outcomes<P: Clone, H: Host<P>>(
     world: &World<P, H>,
     rings: &[(HostId, RingConfig)],

@@ -1,4 +1,4 @@
-//! Rounds of flows on a world of any transport: starts them, notes their ends, fires triggers.
+//! Rounds of flows on a world of any transport: starts flows, records their ends, fires triggers.
 
 use crate::board::{FlowEnd, SharedBoard};
 use crate::observe::{Counted, Moment, Observation, Resent, Sampler};
@@ -6,28 +6,28 @@ use crate::spec::Spec;
 use crate::workload::Flows;
 use srd_fabric::{Host, HostId, MS, Ps, Rng, US, World};
 
-/// Events between two looks at the board.
+/// Events between two checks of the board.
 const LOOK_EVERY: u64 = 256;
-/// Numbers of warming flows, which are not measured.
+/// First index of warm-up flows, which are not measured.
 pub const WARM: u32 = 1 << 31;
-/// Warming flows start within this time, so that they do not collide.
+/// Warm-up flows start spread over this time to avoid collisions.
 const WARM_SPREAD: Ps = 50 * US;
 
-/// The state of a run under way.
+/// State of a run.
 pub struct Running<'a, P, H> {
     spec: &'a Spec,
     flows: &'a Flows,
     tokens: Vec<u64>,
     /// The network and its hosts.
     pub world: World<P, H>,
-    /// Where hosts tell of ends.
+    /// The board on which hosts report the ends of flows.
     pub board: SharedBoard,
     round: u32,
-    /// When each flow of the present round started.
+    /// Start of each flow of the present round.
     started: Vec<Option<Ps>>,
     /// Completion times: `[round][flow]`.
     pub fct: Vec<Vec<Option<Ps>>>,
-    /// The same until the last byte had arrived; empty unless the spec measures phases.
+    /// Completion times until the arrival of the last byte; empty unless the spec measures phases.
     pub arrived: Vec<Vec<Option<Ps>>>,
     left: usize,
     fired: Vec<u32>,
@@ -36,24 +36,24 @@ pub struct Running<'a, P, H> {
     end_last: Ps,
     /// Start of the present round.
     round_at: Ps,
-    /// After the last flow's end, hosts go on for so long: what they tidy up is then done.
+    /// Time that the run continues after the last flow's end, for the release of state.
     pub tail_ps: Ps,
     seen_arrivals: usize,
     sampler: Option<Sampler>,
 }
 
-/// What hosts were told of flows: the call that starts each, and the calls that warm up.
+/// Calls that start flows: one token per flow, and those of warm-up and background flows.
 pub struct Calls {
     /// Token of each flow.
     pub tokens: Vec<u64>,
-    /// Where and with which token to warm up.
+    /// Host and token of each warm-up flow.
     pub warm: Vec<(HostId, u64)>,
-    /// Where and with which token to load the network besides, half-way to the first round.
+    /// Host and token of each background flow, which starts half-way to the first round.
     pub background: Vec<(HostId, u64)>,
 }
 
 impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
-    /// A run at time 0, its warming flows planned.
+    /// A run at time 0 with its warm-up flows scheduled.
     pub fn new(
         spec: &'a Spec,
         flows: &'a Flows,
@@ -90,7 +90,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         }
     }
 
-    /// From the first round on, somebody watches.
+    /// Starts recording at the first round.
     pub fn observe(&mut self, interval_ps: Ps) {
         let start = self.spec.workload.start_us * US;
         let topo = self.world.topology();
@@ -98,7 +98,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         self.board.progress_begin(self.flows.flows.len());
     }
 
-    /// What was seen; `None` if nobody watched.
+    /// The recorded observation; `None` without recording.
     pub fn observed(&mut self) -> Option<Observation> {
         let sampler = self.sampler.take()?;
         let mut paths = Vec::new();
@@ -106,7 +106,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         Some(self.sampled(|world, moment| sampler.finish(world, moment, paths)))
     }
 
-    /// Calls `see` with the protocol's side of the present moment.
+    /// Calls `see` with the protocol's state at the present moment.
     fn sampled<R>(&mut self, see: impl FnOnce(&mut World<P, H>, &Moment<'_>) -> R) -> R {
         let resent = self.world.hosts().iter().map(Counted::resent);
         let resent = resent.fold(Resent::default(), Resent::plus);
@@ -120,8 +120,8 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         see(&mut self.world, &moment)
     }
 
-    /// Handles events as [`World::events_run`] does; a sampler looks at the network on the way.
-    /// Returns how many.
+    /// Processes events like [`World::events_run`], with samples at the ends of intervals. Returns
+    /// their number.
     fn advance(&mut self, end: Ps, events: u64) -> u64 {
         let mut n = 0;
         while let Some(due) = self.sampler.as_ref().map(Sampler::due).filter(|due| *due < end) {
@@ -137,16 +137,16 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         n + self.world.events_run(end, events - n)
     }
 
-    /// Runs all rounds, or until the time is up.
+    /// Runs all rounds, until the last flow ends or the time is up.
     pub fn go(&mut self) {
         let limit = self.spec.time_ms_max * MS;
-        // Triggers act on the very event; a barrier of some microseconds can wait a little.
+        // Triggers act at the exact event; a barrier of some microseconds tolerates a delay.
         let events = if self.flows.triggers.is_empty() { LOOK_EVERY } else { 1 };
         let ahead = (self.spec.workload.barrier_us * US / 2).max(US);
         self.round_start(self.spec.workload.start_us * US);
         let Some(mut from) = self.world.next_event_at() else { return };
         while from <= limit {
-            // No further than that: after the last flow of a round the next event may be far.
+            // Bounded, because the next event after the last flow of a round may be far away.
             let n = self.advance(from + ahead, events);
             from = self.world.now();
             if n == 0 {
@@ -169,7 +169,8 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         }
     }
 
-    /// From the start of the last round to the end of its last flow; `None` = not all have ended.
+    /// Time from the start of the last round to the end of its last flow; `None` if a flow did not
+    /// end.
     pub fn phase_ps(&self) -> Option<Ps> {
         (self.left == 0).then(|| self.end_last.saturating_sub(self.round_at))
     }
@@ -198,7 +199,7 @@ impl<'a, P: Clone, H: Host<P> + Counted> Running<'a, P, H> {
         self.world.call_at(at, self.flows.flows[i].src, token);
     }
 
-    /// Takes note of what ended, and lets triggers act.
+    /// Records ended flows and fires triggers.
     fn look(&mut self) {
         if self.board.ended() > self.seen_ends {
             let ends = self.board.ends_from(self.seen_ends);

@@ -1,4 +1,4 @@
-//! One run: a spec and a seed become a world, its flows, and what came of them.
+//! One run: builds the world and the flows of a spec and a seed, and collects the results.
 
 use crate::faults::faults_of;
 use crate::floor::{FloorFlow, Framing, Ways, floors};
@@ -14,7 +14,7 @@ use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
 
-/// Everything about a run that does not depend on its transport.
+/// The transport-independent part of a run.
 pub struct Plan<'a> {
     /// The case.
     pub spec: &'a Spec,
@@ -22,34 +22,34 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// The network.
     pub topo: Topology,
-    /// Who sends what.
+    /// Flows.
     pub flows: Flows,
-    /// What goes wrong, and when.
+    /// Faults with their times.
     pub faults: Vec<(Ps, Fault)>,
-    /// Which hosts have a ring, and which.
+    /// Rings of hosts.
     pub rings: Vec<(HostId, RingConfig)>,
-    /// What kernels and processors of hosts add.
+    /// Model of kernel and processors of hosts.
     pub model: Option<HostModel>,
 }
 
-/// What the transport says of itself after a run.
+/// A transport's results of a run.
 pub struct Outcome {
-    /// Its configuration and counters.
+    /// Configuration and counters of the transport.
     pub detail: Detail,
-    /// Its counters as every transport has them.
+    /// Counters that all transports have.
     pub tally: Tally,
-    /// Payload that arrived, per interval.
+    /// Arrived payload per interval.
     pub goodput: Vec<u64>,
-    /// The same of each flow.
+    /// Arrived payload of each flow per interval.
     pub flow_goodput: Vec<Vec<u64>>,
-    /// What order would have cost.
+    /// Cost of in-order delivery.
     pub order: Option<OrderCost>,
 }
 
-/// Runs `spec` with `seed`. `folder`: where the files it names are looked for.
+/// Executes `spec` with `seed`. `folder`: folder of the files that the spec names.
 ///
 /// # Errors
-/// If the spec does not fit together; the text names the field.
+/// If the spec is inconsistent; the text names the field.
 pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     let topo = spec.network.build(folder)?;
     if spec.transport == Transport::Static {
@@ -79,9 +79,9 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     }
 }
 
-/// `index`: of a flow that is measured against its time alone.
+/// `index`: set for a flow whose floor is its time alone.
 fn floor_flow(f: &Flow, index: Option<u32>) -> FloorFlow {
-    // Flows that a trigger starts compete with nobody known in advance.
+    // Competitors of triggered flows are not known in advance.
     let group = index.unwrap_or_else(|| f.start_ps.map_or(u32::MAX, |_| 0));
     FloorFlow { src: f.src, dst: f.dst, bytes: f.bytes, group }
 }
@@ -91,15 +91,15 @@ impl Plan<'_> {
     pub fn base_rtt(&self, framing: &Framing) -> Ps {
         let mut ways = Ways::new(&self.topo);
         let flows = &self.flows.flows;
-        // The base RTTs of a regular network take few values; a sample of the flows meets them all.
+        // Base RTTs of a regular network take few values, which a sample of the flows covers.
         let sample = flows.iter().step_by(flows.len().div_ceil(256));
         sample.map(|f| ways.base_rtt(f.src, f.dst, framing.full())).max().unwrap_or(10 * US)
     }
 
-    /// Gives hosts their rings, and schedules the faults.
+    /// Gives hosts their rings and schedules the faults.
     ///
     /// # Errors
-    /// If the network refuses one.
+    /// If the network refuses a ring or a fault.
     pub fn prepare<P: Clone, H: Host<P>>(&self, world: &mut World<P, H>) -> Result<(), String> {
         for (host, ring) in &self.rings {
             world.ring_set(*host, *ring).map_err(|e| format!("host: {e}"))?;
@@ -110,7 +110,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Does the run and puts its result together. `framing`: the transport's, for the floors.
+    /// Executes the run and assembles its result. `framing`: the transport's, for the floors.
     pub fn execute<P: Clone, H: Host<P> + Counted>(
         &self,
         mut running: Running<'_, P, H>,
@@ -118,7 +118,7 @@ impl Plan<'_> {
         base_rtt_ps: Ps,
         outcome: impl FnOnce(&World<P, H>) -> Outcome,
     ) -> RunResult {
-        // Flows that come at random times compete with nobody known in advance.
+        // Competitors of flows at random times are not known in advance.
         let alone = self.spec.workload.pattern == Pattern::Poisson;
         let flows = self.flows.flows.iter().zip(0..);
         let floor_flows: Vec<FloorFlow> =
@@ -153,7 +153,7 @@ impl Plan<'_> {
         let open_loop =
             open_loop.map(|p| poisson::outcome(p, &self.topo, &self.flows.flows, &fct[0]));
         let per_round: u64 = self.flows.flows.iter().map(|f| framing.packets(f.bytes)).sum();
-        // Endless flows have no number of packets: what arrived is counted.
+        // Endless flows have no packet count; the count is computed from arrived bytes.
         let data_packets = if self.spec.workload.endless {
             out.goodput.iter().sum::<u64>() / u64::from(framing.mtu)
         } else {
@@ -210,7 +210,7 @@ impl Plan<'_> {
         interval_for(if workload.endless { self.spec.time_ms_max * MS } else { expected })
     }
 
-    /// Largest backlog before any receiver.
+    /// Largest backlog of the last link to any receiver.
     fn last_hop_bytes_max<P: Clone, H: Host<P>>(&self, world: &World<P, H>) -> u64 {
         let ways = Ways::new(&self.topo);
         let last = |f: &Flow| world.link_stats(ways.uplink(f.dst).reverse()).queue_bytes_max;
@@ -224,7 +224,7 @@ pub fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// A line of this process's status, in bytes (0 where the kernel does not say).
+/// A line of this process's status, in bytes (0 if the kernel does not report it).
 fn memory_bytes(line: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix(line));

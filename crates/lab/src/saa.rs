@@ -1,7 +1,7 @@
-//! Runs on a lossless network with packets in order: computed rates, or none.
+//! Runs on a lossless network with packets in order, with or without computed rates.
 //!
-//! A flow ends when its last packet has arrived. Nothing is sent again: what a fault loses makes
-//! its flow undone.
+//! A flow ends when its last packet has arrived. There are no retransmissions: a flow that loses a
+//! packet to a fault stays incomplete.
 
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::{Framing, Ways};
@@ -19,52 +19,52 @@ use srd_saa::{
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Stream of the phases of injection.
+/// Stream kind of the phases of injection.
 const STREAM_PHASES: u64 = 0x5aa;
-/// Packets that a bucket holds if the spec does not say.
+/// Default capacity of a bucket in packets.
 const BUCKET_PACKETS: u32 = 4;
-/// An unanswered control packet waits so many base RTTs if the spec does not say: longer than
-/// packets ahead of it can keep it, in buffers of some packets.
+/// Default timeout of control packets in base RTTs, longer than the queueing delay in buffers of
+/// some packets.
 const TIMEOUT_RTTS: u64 = 20;
-/// After the last flow has arrived, weights and entries go back within this many base RTTs.
+/// Base RTTs after the last flow's end within which weights and entries are released.
 const TAIL_RTTS: u64 = 100;
 
-/// What a run with these hosts says of itself.
+/// The transport's part of the results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct SaaOutcome {
-    /// Every parameter with its value.
+    /// Names and values of all parameters.
     pub parameters: Vec<(String, String)>,
-    /// Payload of a full packet.
+    /// Payload of a full packet in bytes.
     pub payload_bytes: u32,
     /// W in units of the largest flow's payload at line rate; `None` without rates, and where flows
     /// start one after the other.
     pub largest: Option<f64>,
-    /// Packets that came before an earlier one of their flow.
+    /// Packets that arrived before an earlier one of their flow.
     pub early: u64,
     /// Control packets of all flows.
     pub control: ControlCounters,
-    /// Answers to them.
+    /// Answers to control packets.
     pub answers: u64,
-    /// From each flow's start to its first rate.
+    /// Time from each flow's start to its first rate.
     pub first_rate_us: Vec<f64>,
-    /// From each flow's start to the last change of its rate.
+    /// Time from each flow's start to the last change of its rate.
     pub last_rate_us: Vec<f64>,
-    /// Weight that is left on links at the end.
+    /// Weight left on links at the end.
     pub weight_left: u64,
-    /// Entries that are in use at the end.
+    /// Entries in use at the end.
     pub entries_left: u64,
-    /// Circuits torn down by faults, and set up anew.
+    /// Circuits torn down by faults, and circuits set up again.
     pub torn: (u64, u64),
 }
 
-/// A host, with the board that it tells of arrivals.
+/// A host, with the board to which it reports arrivals.
 struct SaaLabHost {
     host: SaaHost,
     phase: Rc<Phase>,
     board: SharedBoard,
-    /// Arrivals that the board knows of, for all hosts.
+    /// Number of arrivals reported by all hosts.
     told: Rc<Cell<usize>>,
-    /// The board wants to know how far flows are.
+    /// Whether the progress of flows is recorded.
     observed: bool,
     header_bytes: u32,
 }
@@ -113,10 +113,10 @@ impl Host<SaaPacket> for SaaLabHost {
     }
 }
 
-/// Runs a plan with these hosts.
+/// Executes a plan with these hosts.
 ///
 /// # Errors
-/// If the settings make no sense (the text names the field), or the network is deadlocked.
+/// If a setting is invalid (the text names the field), or the network is deadlocked.
 pub fn run(plan: &Plan<'_>) -> Result<RunResult, String> {
     let saa = plan.spec.saa.clone().unwrap_or_default();
     let framing = Framing::tcp(saa.packet_bytes - saa.header_bytes, saa.header_bytes);
@@ -189,7 +189,7 @@ fn world_of(
         let token = host.flow_add(i as u32, rng.next_u64() as u32);
         calls.tokens.push(token);
         if config.rates == Rates::Optimal {
-            // Ahead of the first round: everything is known when it begins.
+            // Announcements precede the first round, so that all flows are known at its start.
             calls.warm.push((f.src, token | u64::from(ANNOUNCE) << 32));
             calls.background.push((f.src, token | u64::from(ASK) << 32));
         }
@@ -213,7 +213,7 @@ fn outcome(
     let us = |times: &dyn Fn(&srd_saa::RateTimes) -> Option<Ps>| {
         phase.times().iter().filter_map(times).map(|ps| ps as f64 / 1e6).collect()
     };
-    // The payload's share of W: the largest W_f that any flow was told.
+    // W as payload: the largest W_f that any flow received.
     let largest = (config.rates != Rates::None && plan.flows.triggers.is_empty())
         .then(|| phase.most() as f64 / unit);
     let entries = |c: &srd_fabric::routing::Circuits| {

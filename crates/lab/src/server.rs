@@ -1,28 +1,28 @@
-//! A server: one SRD host, or several that share its address and its card as processes do.
+//! A server: one SRD host, or several that share its address and card like processes.
 
 use crate::host::{Remote, SrdHost};
 use crate::observe::{Counted, Resent};
 use crate::packet::LabPacket;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
 
-/// Place of the process in a call's token; the round is above, the flow's number below.
+/// Position of the process index in a call's token; the round is above, the flow's number below.
 const PROCESS_SHIFT: u32 = 24;
 const PROCESS_MASK: u64 = 0xff << PROCESS_SHIFT;
 
-/// Processes of one host, each with an engine of its own.
+/// Processes of one host, each with its own engine.
 pub struct SrdServer {
     first: SrdHost,
     more: Vec<SrdHost>,
-    /// When each process wants to be called; `Ps::MAX` = not.
+    /// Due time of each process' timer; `Ps::MAX` = none.
     due: Vec<Ps>,
-    /// Who comes first when the card has room.
+    /// The process that is served first when the card has room.
     turn: usize,
     /// UDP port of the first process.
     port: u16,
 }
 
 impl SrdServer {
-    /// Of at least one and at most 256 processes.
+    /// A server of 1 to 256 processes.
     pub fn new(processes: Vec<SrdHost>) -> Self {
         let port = processes[0].engine().config().port_base;
         let due = vec![Ps::MAX; processes.len()];
@@ -40,10 +40,10 @@ impl SrdServer {
         if k == 0 { &mut self.first } else { &mut self.more[k - 1] }
     }
 
-    /// Makes process `k` ready to be sent to by `from`.
+    /// Prepares process `k` to receive from `from`.
     ///
     /// # Errors
-    /// If its engine has no room.
+    /// If its engine's tables are full.
     pub fn receive_from(&mut self, k: usize, from: HostId) -> Result<Remote, String> {
         self.process(k).receive_from(from)
     }
@@ -51,7 +51,7 @@ impl SrdServer {
     /// Adds a flow to process `k`; returns the token that starts it.
     ///
     /// # Errors
-    /// If its engine has no room.
+    /// If its engine's tables are full.
     pub fn flow_add(
         &mut self,
         k: usize,
@@ -67,7 +67,7 @@ impl SrdServer {
         Ok(token | (k as u64) << PROCESS_SHIFT)
     }
 
-    /// Lets one process act and keeps its timer apart from the others'.
+    /// Calls one process and keeps its timer separate from the others'.
     fn act(
         &mut self,
         k: usize,
@@ -97,7 +97,7 @@ impl Host<LabPacket> for SrdServer {
         if self.more.is_empty() {
             return self.first.on_packet(now, p, io);
         }
-        // A port of nobody: the packet is dropped, as a kernel does.
+        // A packet for a port without process is dropped, as a kernel does.
         let k = usize::from(p.dport.wrapping_sub(self.port));
         if k < self.due.len() {
             self.act(k, io, |host, io| host.on_packet(now, p, io));
@@ -119,7 +119,7 @@ impl Host<LabPacket> for SrdServer {
                 }
             }
         }
-        // Whoever ran last did not know of those before it.
+        // The last process set the host's timer without regard to the earlier ones.
         if let Some(&at) = self.due.iter().min().filter(|at| **at < Ps::MAX) {
             io.timer_set(at);
         }
@@ -132,9 +132,5 @@ impl Host<LabPacket> for SrdServer {
             return self.first.on_call(now, token, io);
         }
         self.act(k, io, |host, io| host.on_call(now, token, io));
-    }
-
-    fn look_ahead(&self, stage: u32, packet: Option<&LabPacket>) -> u64 {
-        self.first.look_ahead(stage, packet)
     }
 }

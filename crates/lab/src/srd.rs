@@ -23,18 +23,18 @@ use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Shortest barrier between rounds that is longer than the windows of the simulator.
+/// Shortest barrier between rounds in us, longer than the windows of the simulator.
 const BARRIER_US_MIN: u64 = 2;
 
 type SrdWorld = World<LabPacket, SrdServer>;
-/// Processes that a host may have: slots of an address.
+/// Most processes of a host, which is the number of engine slots of an address.
 const PROCESSES_MAX: u32 = 64;
-/// Stream of what a process' kernel draws.
+/// Stream kind of the draws of a process' kernel model.
 const STREAM_KERNEL: u64 = 0x6e015e;
-/// Numbers of flows that load the network besides.
+/// First index of background flows.
 const BACKGROUND: u32 = WARM | 1 << 30;
 
-/// Runs a plan with SRD hosts.
+/// Executes a plan with SRD hosts.
 ///
 /// # Errors
 /// If the engine refuses its settings, or has no room for the flows.
@@ -67,7 +67,7 @@ fn world_of(
             let mut settings = settings.clone();
             settings.engine.slot = k as u8;
             if background_hosts.contains(&HostId(h)) {
-                // What shares the network with us knows one path only.
+                // Background flows use one path only.
                 settings.engine.path.policy = PathPolicy::Ecmp;
                 let window = plan.spec.workload.background_window_bytes;
                 settings.engine.rate.policy =
@@ -100,8 +100,8 @@ fn world_of(
     let warm = warm_attach(&mut hosts, plan.spec.workload.warm_bytes, ends)?;
     let mut hosts = hosts.into_iter();
     let mut config = WorldConfig::new(plan.seed);
-    // Hosts share the board alone, where moments are written down. Triggers act at the moment
-    // itself.
+    // Within windows, hosts share only the board, which records times. Triggers need events in
+    // order.
     config.windows =
         plan.flows.triggers.is_empty() && plan.spec.workload.barrier_us >= BARRIER_US_MIN;
     let world =
@@ -153,7 +153,7 @@ fn framing_of(settings: &SrdSettings) -> Framing {
     Framing::new(settings.engine.mtu.into(), kind)
 }
 
-/// Settings of the hosts, and the largest base RTT between ends of a flow.
+/// Settings of the hosts, and the largest base RTT between the ends of a flow.
 fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettings, Ps), String> {
     let e = &spec.engine;
     let mut verb = match e.verb {
@@ -166,7 +166,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
     }
     let full = Framing::new(e.mtu.into(), PacketType::Write).full();
     let mut ways = Ways::new(topo);
-    // The base RTTs of a regular network take few values; a sample of the flows meets them all.
+    // Base RTTs of a regular network take few values, which a sample of the flows covers.
     let sample = flows.flows.iter().step_by(flows.flows.len().div_ceil(256));
     let rtts = sample.map(|f| ways.base_rtt(f.src, f.dst, full));
     let base_rtt = rtts.max().unwrap_or(10 * US);
@@ -197,7 +197,7 @@ fn settings_of(spec: &Spec, topo: &Topology, flows: &Flows) -> Result<(SrdSettin
             order: spec.measure.order,
             drop_early: e.order == OrderSpec::Drop,
             progress: spec.measure.observe,
-            // Other verbs name no address.
+            // Other verbs have no addresses, from which arrivals are computed.
             arrivals: spec.measure.phase && matches!(verb, Verb::Write),
         },
     };
@@ -240,7 +240,7 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
         let guard = Guard::ALL.iter().find(|g| g.name() == name).ok_or_else(|| {
             let names: Vec<_> = Guard::ALL.iter().map(|g| g.name()).collect();
             format!(
-                "engine.guards_off: no special case is `{name}`; there are {}",
+                "engine.guards_off: there is no guard `{name}`; the guards are {}",
                 names.join(", ")
             )
         })?;
@@ -249,14 +249,14 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Host and process at both ends of a flow.
+/// Hosts and processes at both ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ends {
     src: (HostId, usize),
     dst: (HostId, usize),
 }
 
-/// Flows of a host take turns over its processes.
+/// Assigns the flows of a host to its processes in turn.
 fn ends_of(flows: &[Flow], e: &EngineSpec) -> Vec<Ends> {
     let mut sent: FxHashMap<HostId, usize> = FxHashMap::default();
     let ends = |f: &Flow| {
@@ -277,7 +277,7 @@ fn flow_attach(hosts: &mut [SrdServer], flow: u32, ends: &Ends, bytes: u64) -> R
     hosts[src.0 as usize].flow_add(ends.src.1, flow, dst, bytes, remote)
 }
 
-/// Adds a warming flow for each pair of processes; returns where and with which token to start it.
+/// Adds a warm-up flow for each pair of processes; returns the host and token that start it.
 fn warm_attach(
     hosts: &mut [SrdServer],
     bytes: u64,
@@ -299,7 +299,7 @@ fn processes(world: &SrdWorld) -> impl Iterator<Item = &SrdHost> {
     world.hosts().iter().flat_map(SrdServer::processes)
 }
 
-/// Objects of the host that has most of each.
+/// Largest number of each object on any host.
 fn objects_of(world: &SrdWorld) -> SrdObjects {
     let mut most = SrdObjects::default();
     for host in world.hosts() {

@@ -1,28 +1,28 @@
-//! From samples to the numbers of a table.
+//! Statistics of samples for tables.
 
 use srd_fabric::Ps;
 
-/// Of a sorted list of samples.
+/// Quantiles of a set of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantiles {
-    /// Least.
+    /// Minimum.
     pub min: f64,
-    /// Half are at most this.
+    /// Median: half of the samples are at most this.
     pub median: f64,
-    /// 99 in 100 are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
     /// Mean.
     pub mean: f64,
 }
 
 impl Quantiles {
-    /// Of samples in any order; all zero if there are none.
+    /// Quantiles of samples in any order; all zero if there are none.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_unstable_by(f64::total_cmp);
         let Some(last) = samples.len().checked_sub(1) else { return Self::default() };
-        // The nearest rank: a value that occurred.
+        // The nearest rank, so the result is one of the samples.
         let at =
             |q: f64| samples[((samples.len() as f64 * q).ceil() as usize).clamp(1, last + 1) - 1];
         Self {
@@ -35,8 +35,7 @@ impl Quantiles {
     }
 }
 
-/// Standard error of the mean of independent samples; `None` of fewer than two, which say nothing
-/// of how far others would lie.
+/// Standard error of the mean of independent samples; `None` for fewer than two.
 pub fn standard_error(samples: &[f64]) -> Option<f64> {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;
@@ -51,14 +50,14 @@ pub struct Summary {
     pub fct_us: Quantiles,
     /// The largest floor of a flow in us.
     pub floor_us: f64,
-    /// Each flow's time over its own floor.
+    /// Completion time of each flow over its own floor.
     pub over_floor: Quantiles,
-    /// Slowest over fastest of a round, the worst round.
+    /// Slowest over fastest flow of a round, in the worst round.
     pub max_over_min: f64,
 }
 
 impl Summary {
-    /// `fcts[round][flow]`, `None` where a flow did not end; `floors[flow]`.
+    /// `fcts[round][flow]` is `None` where a flow did not end; `floors[flow]`.
     pub fn of(fcts: &[Vec<Option<Ps>>], floors: &[Ps]) -> Self {
         let us = |ps: Ps| ps as f64 / 1e6;
         let mut over = Vec::new();
@@ -101,7 +100,7 @@ mod tests {
     fn one_sample_says_nothing_of_the_error_of_its_mean() {
         assert_eq!(standard_error(&[4.0]), None);
         assert_eq!(standard_error(&[]), None);
-        // Squares 4, 0, 4 over 2 degrees of freedom and 3 samples.
+        // Squares 4, 0 and 4, with 2 degrees of freedom and 3 samples.
         let error = standard_error(&[3.0, 5.0, 7.0]).unwrap();
         assert!((error - (8.0f64 / 2.0 / 3.0).sqrt()).abs() < 1e-12, "{error}");
     }

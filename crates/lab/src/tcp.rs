@@ -1,7 +1,7 @@
 //! Runs with TCP hosts: each flow is a connection of its own that stays open over the rounds.
 //!
-//! A flow ends when its last byte has arrived in order: half a round trip earlier than SRD's, which
-//! end when the sender knows.
+//! A flow ends when its last byte has arrived in order: half a round trip earlier than SRD's flows,
+//! which end at the last acknowledgment.
 
 use crate::board::{Board, FlowEnd, SharedBoard};
 use crate::floor::Framing;
@@ -17,27 +17,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Port of servers, and the range from which the kernel takes clients' ports.
+/// Port of servers, and the range of clients' ephemeral ports.
 const PORT_SERVER: u16 = 5001;
 const PORT_FIRST: u64 = 32_768;
 const PORTS: u64 = 28_232;
-/// Stream of random numbers for ports.
+/// Stream kind of ports.
 const STREAM_PORTS: u64 = 0x7c9;
-/// In a call's token instead of a round: open the connection, and warm it up.
+/// Token value, in place of a round, that opens the connection and warms it up.
 const WARM_ROUND: u32 = u32::MAX;
 
-/// Which connection is whose, shared by the hosts of a run.
+/// Flows of connections, shared by the hosts of a run.
 #[derive(Debug, Default)]
 struct Registry {
-    /// Flow of each connection, by sending host and number there.
+    /// Flow of each connection, by sending host and connection index.
     flow_of: FxHashMap<Conn, u32>,
-    /// Rounds in which each flow's messages were written, in order.
+    /// Rounds of each flow's messages, in the order of writing.
     written: Vec<Vec<u32>>,
-    /// How many of them have arrived.
+    /// Number of each flow's messages that have arrived.
     arrived: Vec<usize>,
 }
 
-/// A flow as its sender knows it.
+/// A flow in the state of its sender.
 #[derive(Clone, Debug)]
 struct Sending {
     flow: u32,
@@ -47,7 +47,7 @@ struct Sending {
     conn: Option<Conn>,
 }
 
-/// A host that speaks TCP and tells the board of flows that ended.
+/// A host that speaks TCP and reports the ends of flows to the board.
 struct TcpLabHost {
     tcp: TcpHost,
     received: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ struct TcpLabHost {
     board: SharedBoard,
     sending: Vec<Sending>,
     warm_bytes: u64,
-    /// The board wants to know how far flows are.
+    /// Whether the progress of flows is recorded.
     observed: bool,
 }
 
@@ -79,7 +79,7 @@ impl TcpLabHost {
         self.tcp.write(conn, bytes, io);
     }
 
-    /// Tells of messages that have arrived on a connection.
+    /// Reports messages that have arrived on a connection.
     fn arrivals_tell(&self, conn: Conn, now: Ps) {
         let mut registry = self.registry.borrow_mut();
         let Some(flow) = registry.flow_of.get(&conn).copied() else { return };
@@ -117,7 +117,7 @@ impl Host<TcpSegment> for TcpLabHost {
             TcpSegment::Data { conn, .. } => Some(Conn { src: packet.src, index: conn }),
             _ => None,
         };
-        // A card with a ring takes what it has room for; what it drops, TCP never sees.
+        // A card with a ring drops packets that do not fit; TCP does not see them.
         if conn.is_some() && io.rx_ring_put().is_err() {
             return;
         }
@@ -134,16 +134,16 @@ impl Host<TcpSegment> for TcpLabHost {
         self.tcp.on_timer(now, io);
     }
 
-    /// Starts a flow (again).
+    /// Starts a flow, or its next round.
     fn on_call(&mut self, _: Ps, token: u64, io: &mut HostIo<'_, TcpSegment>) {
         self.write((token & 0xFFFF_FFFF) as usize, (token >> 32) as u32, io);
     }
 }
 
-/// Runs a plan with TCP hosts.
+/// Executes a plan with TCP hosts.
 ///
 /// # Errors
-/// If TCP's settings make no sense; the text names the field.
+/// If a setting of TCP is invalid; the text names the field.
 pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     let spec = plan.spec;
     if spec.measure.order {
@@ -245,7 +245,7 @@ fn outcome(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>, config: TcpCo
     Outcome { detail, tally, goodput, flow_goodput, order: None }
 }
 
-/// What arrived in order of each flow, per interval.
+/// Bytes of each flow that arrived in order, per interval.
 fn per_flow(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>) -> Vec<Vec<u64>> {
     let mut out = vec![Vec::new(); plan.flows.flows.len()];
     for s in world.hosts().iter().flat_map(|h| &h.sending) {

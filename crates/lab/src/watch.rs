@@ -1,16 +1,16 @@
-//! What a receiver notes of arriving payload: how much per interval, and in which order.
+//! A receiver's records of arriving payload: bytes per interval, and order.
 
 use crate::result::OrderCost;
 use crate::stats::Quantiles;
 use srd_fabric::{NS, Ps};
 use std::collections::BTreeMap;
 
-/// Bits of a remote address that hold the position within a flow; the flow's number is above.
+/// Bits of a remote address that hold the position within a flow; the flow's index is above.
 const POSITION_BITS: u32 = 38;
-/// Warming flows write here, above all others.
+/// Address of warm-up flows, above all others.
 const WARM_ADDRESS: u64 = 1 << 60;
 
-/// Address that a sender names for byte `position` of flow `flow`; `None`: of a flow that warms up.
+/// Remote address of byte `position` of flow `flow`; `None`: a warm-up flow.
 pub const fn address_of(flow: Option<u32>, position: u64) -> u64 {
     let place = position & ((1 << POSITION_BITS) - 1);
     match flow {
@@ -19,7 +19,7 @@ pub const fn address_of(flow: Option<u32>, position: u64) -> u64 {
     }
 }
 
-/// Flow and position of an address.
+/// Flow and position of a remote address; `None`: a warm-up flow.
 pub const fn place_of(address: u64) -> Option<(u32, u64)> {
     if address >= WARM_ADDRESS {
         return None;
@@ -27,40 +27,40 @@ pub const fn place_of(address: u64) -> Option<(u32, u64)> {
     Some(((address >> POSITION_BITS) as u32, address & ((1 << POSITION_BITS) - 1)))
 }
 
-/// What is to be noted.
+/// Selection of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchSpec {
     /// Width of the intervals in which payload is counted; 0 = not counted.
     pub bucket_ps: Ps,
-    /// Count each flow by itself, too.
+    /// Whether to count each flow separately, too.
     pub flows: bool,
-    /// Note how long packets wait for earlier ones.
+    /// Whether to record how long packets wait for earlier ones.
     pub order: bool,
-    /// Drop packets that come before an earlier one of their flow.
+    /// Whether to drop packets that arrive before an earlier one of their flow.
     pub drop_early: bool,
-    /// Tell the board how far each flow is.
+    /// Whether to report the progress of flows to the board.
     pub progress: bool,
-    /// Tell the board of payload, so that it knows when flows have arrived.
+    /// Whether to report payload to the board, which derives arrivals of flows.
     pub arrivals: bool,
 }
 
-/// One flow's order.
+/// Order of one flow.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// Everything before this position has arrived.
+    /// Position up to which everything has arrived.
     next: u64,
-    /// Packets beyond it: length and arrival.
+    /// Packets beyond `next`: length and arrival.
     early: BTreeMap<u64, (u32, Ps)>,
 }
 
-/// Notes of one host.
+/// Records of one host.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     spec: WatchSpec,
     placed: Vec<u64>,
     flows: BTreeMap<u32, Vec<u64>>,
     streams: BTreeMap<u32, Stream>,
-    /// Waits of packets in ns.
+    /// Waiting times of packets in ns.
     waits: Vec<u32>,
     early: u64,
     held: u64,
@@ -76,24 +76,24 @@ fn count(series: &mut Vec<u64>, bucket: usize, bytes: u32) {
 }
 
 impl Watch {
-    /// Nothing noted yet.
+    /// Empty records.
     pub fn new(spec: WatchSpec) -> Self {
         Self { spec, ..Self::default() }
     }
 
-    /// Whether anything is noted at all.
+    /// Whether anything is recorded.
     #[inline]
     pub const fn is_on(&self) -> bool {
         let s = &self.spec;
         s.bucket_ps > 0 || s.order || s.progress || s.arrivals
     }
 
-    /// Whether the board wants to know how far flows are.
+    /// Whether the progress of flows is reported.
     pub const fn has_progress(&self) -> bool {
         self.spec.progress
     }
 
-    /// Whether the board wants to know when flows have arrived.
+    /// Whether arrivals of flows are derived.
     pub const fn has_arrivals(&self) -> bool {
         self.spec.arrivals
     }
@@ -113,7 +113,7 @@ impl Watch {
         false
     }
 
-    /// `bytes` were placed at `address`.
+    /// Records that `bytes` were placed at `address`.
     pub fn placed(&mut self, now: Ps, address: u64, bytes: u32) {
         let place = place_of(address);
         if let Some(bucket) = now.checked_div(self.spec.bucket_ps) {
@@ -153,17 +153,17 @@ impl Watch {
         }
     }
 
-    /// Payload per interval.
+    /// Payload bytes per interval.
     pub fn series(&self) -> &[u64] {
         &self.placed
     }
 
-    /// Payload of each flow per interval.
+    /// Payload bytes of each flow per interval.
     pub fn flows(&self) -> &BTreeMap<u32, Vec<u64>> {
         &self.flows
     }
 
-    /// Cost of order over all hosts; `None` if it was not noted.
+    /// Cost of in-order delivery over all hosts; `None` if it was not recorded.
     pub fn order_cost<'a>(hosts: impl Iterator<Item = &'a Self>) -> Option<OrderCost> {
         let mut cost = OrderCost::default();
         let mut waits = Vec::new();

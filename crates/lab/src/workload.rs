@@ -1,4 +1,4 @@
-//! From a spec's workload to flows.
+//! Flows from a spec's workload.
 
 use crate::spec::{CmUnit, Pattern, Workload};
 use crate::{pattern, poisson};
@@ -16,43 +16,43 @@ pub struct Flow {
     pub dst: HostId,
     /// Payload in bytes.
     pub bytes: u64,
-    /// Start after the beginning of its round; `None` = a trigger starts it.
+    /// Start time after the beginning of the round; `None`: a trigger starts the flow.
     pub start_ps: Option<Ps>,
-    /// Triggers that its end at the sender fires.
+    /// Trigger fired when the sender is done.
     pub on_sent: Option<u32>,
-    /// Triggers that its end at the receiver fires.
+    /// Trigger fired when the receiver is done.
     pub on_received: Option<u32>,
 }
 
 /// Starts flows when others have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// Number by which flows name it.
+    /// Id by which flows refer to the trigger.
     pub id: u32,
-    /// Firings that it takes to start its flows.
+    /// Number of firings that start its flows.
     pub needs: u32,
-    /// It starts them once only.
+    /// Whether it starts its flows only once.
     pub once: bool,
-    /// Flows that it starts.
+    /// Indices of the flows that it starts.
     pub starts: Vec<u32>,
 }
 
-/// All flows and what links them.
+/// All flows, triggers and background pairs.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
-    /// The flows; their index is their number.
+    /// The flows; references use their index.
     pub flows: Vec<Flow>,
     /// The triggers.
     pub triggers: Vec<Trigger>,
-    /// Pairs that load the network besides.
+    /// Sender and receiver of each background flow.
     pub background: Vec<(HostId, HostId)>,
 }
 
 impl Workload {
-    /// The flows on this network. The same `seed` gives the same flows.
+    /// The flows on this network; equal seeds give equal flows.
     ///
     /// # Errors
-    /// Names the field that is missing or does not fit the network.
+    /// The text names the field that is missing or does not suit the network.
     pub fn flows(&self, topo: &Topology, folder: &Path, seed: u64) -> Result<Flows, String> {
         if self.rounds == 0 || self.flows_per_pair == 0 || self.bytes == 0 {
             return Err("workload.rounds, flows_per_pair and bytes must be at least 1".into());
@@ -103,7 +103,7 @@ impl Workload {
         Ok(Flows { flows, triggers: Vec::new(), background })
     }
 
-    /// Patterns of applications: step by step, each after the barrier that ends the one before.
+    /// Application patterns: step by step, with a barrier after each step.
     fn application(&self, topo: &Topology, rng: &mut Rng) -> Result<Flows, String> {
         let hosts = topo.hosts();
         if hosts < 2 {
@@ -164,7 +164,7 @@ impl Workload {
         Ok((0..hosts).flat_map(|i| (1..=peers).map(move |k| (i, (i + k) % hosts))).collect())
     }
 
-    /// Pairs among the hosts that no flow uses.
+    /// Pairs among the hosts without flows.
     fn background(
         &self,
         topo: &Topology,
@@ -194,14 +194,15 @@ impl Workload {
         self.pairs.ok_or_else(|| format!("workload.pairs is missing: {:?} needs it", self.pattern))
     }
 
-    /// Senders under switches as far apart as there are, to host 0.
+    /// Senders under switches as far apart as possible, to host 0.
     fn incast(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
         let n = self.senders.ok_or("workload.senders is missing: an incast needs it")?;
         let hosts = topo.hosts();
         if n == 0 || n >= hosts {
             return Err(format!("workload.senders = {n} must be from 1 to {}", hosts - 1));
         }
-        // Every sender in the next of n + 1 equal parts of the hosts; the receiver has the first.
+        // One sender in each of the last n of n + 1 equal parts of the hosts; the receiver is in
+        // the first part.
         let part = (hosts / (n + 1)).max(1);
         let leaf = hosts_per_leaf(topo).max(1);
         let step = if part >= leaf { part / leaf * leaf } else { part };
@@ -235,7 +236,7 @@ impl Workload {
     }
 }
 
-/// Flows of a matrix.
+/// Flows of a connection matrix.
 fn flows_of(cm: &CmFile, topo: &Topology) -> Result<Flows, String> {
     if cm.nodes > topo.hosts() {
         return Err(format!("{} nodes, but the network has {} hosts", cm.nodes, topo.hosts()));
@@ -284,7 +285,7 @@ pub(crate) fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, 
     }
     let mut to: Vec<u32> = (0..hosts).collect();
     rng.shuffle(&mut to);
-    // A fixed point trades places with its neighbour; neither is a fixed point afterwards.
+    // A fixed point is swapped with its neighbour, after which neither is a fixed point.
     for i in 0..hosts as usize {
         if to[i] == i as u32 {
             to.swap(i, (i + 1) % hosts as usize);
@@ -296,7 +297,7 @@ pub(crate) fn permutation(hosts: u32, rng: &mut Rng) -> Result<Vec<(u32, u32)>, 
     Ok(to.into_iter().enumerate().map(|(i, t)| (i as u32, t)).collect())
 }
 
-/// Hosts under the switch of host 0.
+/// Number of hosts under the switch of host 0.
 fn hosts_per_leaf(topo: &Topology) -> u32 {
     let Some(first) = topo.cables_of(Node::Host(HostId(0))).next() else { return 0 };
     let leaf = topo.cables()[first.0 as usize].b;

@@ -1,6 +1,6 @@
-//! Small messages with pauses between two hosts, while one of two spines is of no use: somebody
-//! else's queue fills it, it swallows packets, or both lose some. What such messages wait for is
-//! decided by which path each takes, and by how soon a copy follows one that is not heard of.
+//! Small messages with pauses between two hosts, while one of two spines is unusable: an elephant
+//! flow fills its queue, it is a black hole, or both spines lose packets. The delay of a message
+//! depends on the choice of its path, and on how soon a missing packet is copied.
 
 mod common;
 
@@ -50,9 +50,9 @@ case = "loss"
 fault = [ { kind = "core-loss", at_us = 0, prob = 0.01 } ]
 "#;
 
-/// A case, and what it may take at p99, p99.9 and p99.99, in us. A message and its acknowledgment
-/// take 53 us without disturbance; what was measured stands in docs/congestion.md. The bounds leave
-/// room for other draws, not for one message in a thousand behind a queue of 6 ms.
+/// Upper bounds of p99, p99.9 and p99.99 for each case, in us. Without disturbance, a message and
+/// its acknowledgment take 53 us; docs/congestion.md has the measured values. The bounds permit
+/// other draws, but not one message in a thousand behind a queue of 6 ms.
 const BOUNDS: [(&str, [u64; 3]); 5] = [
     ("idle", [60, 60, 60]),
     ("elephant", [80, 300, 6_500]),
@@ -60,11 +60,11 @@ const BOUNDS: [(&str, [u64; 3]); 5] = [
     ("hole", [80, 300, 6_500]),
     ("loss", [300, 1_000, 3_000]),
 ];
-/// Packets sent again by timers per thousand messages, where next to nothing is lost.
+/// Timer retransmissions per thousand messages in cases almost without losses.
 const COPIES_PERMILLE: u64 = 10;
 
-/// Before lone packets kept to paths that are known to be quick and slow ones were asked by probes,
-/// p99 was 5.8 ms beside the elephant and 6.5 ms in a network with a hole.
+/// Before lone packets kept to paths known to be fast and probes measured slow ones, p99 was 5.8 ms
+/// beside the elephant and 6.5 ms in a network with a black hole.
 #[test]
 fn one_in_a_thousand_waits_no_longer_than_a_copy_takes() {
     let file = common::file_on_slow_wires(SPEC);

@@ -1,10 +1,10 @@
-//! Runs whose result follows from arithmetic.
+//! Runs whose results follow from arithmetic.
 
 mod common;
 
 use common::{run_text, spec};
 
-/// Time of one flow alone over its floor.
+/// Completion time of one flow alone over its floor.
 fn alone(network: &str, bytes: u64, rest: &str) -> f64 {
     let pair = "pattern = \"pairs\"\npairs = 1";
     let r = run_text(&spec(network, &format!("{pair}\nbytes = {bytes}"), rest), 1);
@@ -29,7 +29,7 @@ fn one_flow_alone_takes_its_floor() {
 
 #[test]
 fn one_packet_takes_its_floor_to_a_thousandth() {
-    // The acknowledgment carries one echo, but no bitmap word: some bytes less than assumed.
+    // The acknowledgment has one echo and no bitmap word, some bytes less than the floor assumes.
     for bytes in [1, 100, 4096] {
         let over = alone(FAT_TREE, bytes, NO_CREDITS);
         assert!((0.995..1.001).contains(&over), "{bytes} bytes: {over}");
@@ -38,7 +38,8 @@ fn one_packet_takes_its_floor_to_a_thousandth() {
 
 #[test]
 fn credits_cost_a_lone_sender_nothing() {
-    // They are not paced for one alone: the two percent below the line are for several at once.
+    // Credits of a single sender are not paced; the margin of two percent applies to several
+    // senders.
     let over = alone(FAT_TREE, 20_000_000, "engine.credits = true");
     assert!((0.9999..1.001).contains(&over), "{over}");
 }
@@ -55,7 +56,7 @@ fn verbs_and_message_sizes_differ_by_their_headers_only() {
         let text = spec(FAT_TREE, "pattern = \"pairs\"\npairs = 1\nbytes = 4_096_000", "");
         let r = run_text(&format!("{text}[engine]\n{engine}\ncredits = false\n"), 1);
         assert_eq!((r.unfinished(), r.failures), (0, 0), "{engine}");
-        // 1,000 packets of 4096 + 24 + body + 66 bytes at 80 ps, and the round trip.
+        // 1,000 packets of 4096 + 24 + body + 66 bytes at 80 ps per byte, and the round trip.
         let floor = 1_000 * (4096 + 24 + body + 66) * 80 + r.base_rtt_ps;
         let slack = r.floor_ps[0].abs_diff(floor);
         assert!(slack < 20_000, "{engine}: floor {} instead of {floor}", r.floor_ps[0]);
@@ -69,7 +70,7 @@ fn equal_flows_share_a_host_and_end_together_at_the_floor() {
     let r = run_text(&spec(FAT_TREE, incast, ""), 3);
     let s = &r.summary;
     assert!(s.over_floor.max < 1.02 && s.max_over_min < 1.05, "{s:?}");
-    // 6 flows of 245 packets at 80 ps a byte.
+    // 6 flows of 245 packets at 80 ps per byte.
     let wire = 244 * 4210 + (1_000_000 - 244 * 4096 + 24 + 24 + 66);
     let floor = 6 * wire * 80;
     assert_eq!(r.floor_ps[0] - r.base_rtt_ps, floor);
@@ -108,7 +109,7 @@ fn triggers_start_flows_one_after_the_other() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(r.unfinished(), 0);
     let fct: Vec<u64> = r.fct_ps[0].iter().map(|f| f.unwrap()).collect();
-    // The third starts when the second has arrived, before its sender knows.
+    // The third flow starts when the second has arrived, before the sender of the second knows.
     let chain = r.end_ps - 300_000_000;
     assert!(chain < fct.iter().sum() && chain > fct[0] + fct[2], "{chain} {fct:?}");
 }

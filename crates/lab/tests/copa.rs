@@ -1,4 +1,5 @@
-//! COPA's transport in the lab: the same workloads, rounds, faults, series and reports as others.
+//! COPA's transport in the lab: the workloads, rounds, faults, series and reports of other
+//! transports.
 
 mod common;
 
@@ -23,8 +24,8 @@ fn a_put_takes_its_floor_and_a_get_the_way_back() {
         let top = format!("copa = {{ verb = \"{verb}\" }}");
         let r = run_text(&text(ONE, &top), 1);
         assert_eq!((r.unfinished(), r.drops.total(), r.tally.retransmitted), (0, 0, 0));
-        // 1,954 packets of 90 bytes besides their payload, at 20 ps a byte, and a round trip; the
-        // last one is short, and acknowledgments are of COPA's size.
+        // 1,954 packets with 90 bytes of headers each, at 20 ps per byte, and a round trip; the
+        // last packet is short, and acknowledgments have COPA's size.
         let wire = (8_000_000 + 1_954 * 90) * 20;
         assert_eq!(r.floor_ps[0], wire + r.base_rtt_ps, "{verb}");
         let over = r.fct_ps[0][0].unwrap() as f64 / r.floor_ps[0] as f64;
@@ -40,7 +41,7 @@ fn the_ring_of_a_get_is_its_readers() {
     let r = run_text(&text(ONE, top), 1);
     assert_eq!((r.unfinished(), r.rings.len(), r.rings[0].host.0), (0, 1, 0));
     assert!(r.drops.at_hosts() > 0);
-    // It ends when the last byte is in memory: not before the drain allows.
+    // A get ends when the last byte is in memory, so not before the drain permits.
     assert!(r.summary.over_floor.min > 0.99, "{:?}", r.summary.over_floor);
     let least = 8_000_000.0 * 8.0 / 200.0 / 1e3;
     assert!(r.summary.fct_us.min > least, "{} us", r.summary.fct_us.min);
@@ -80,7 +81,7 @@ fn flows_recover_from_faults_of_network_and_host() {
     }
 }
 
-/// Cases of an experiment that contain this, with flows of so many bytes.
+/// Runs the cases of an experiment whose names contain `part`, with flows of `bytes`.
 fn cases_of(name: &str, part: &str, bytes: u64) -> Vec<RunResult> {
     let mut file = SpecFile::parse(embedded(name).unwrap(), Path::new("."), false).unwrap();
     file.cases.retain(|c| c.case.contains(part));
@@ -105,7 +106,7 @@ fn the_slides_curves_have_their_shape() {
     for r in cases_of("copa", "dup-ack, selective", 40_000_000) {
         let (h, q) = (r.spec.labels[1].as_str(), r.spec.labels[2].as_str());
         let (lost, good) = (lost_percent(&r), goodput(&r));
-        // One packet short of the room that is needed: see docs/copa.md.
+        // One packet less than the required room: see docs/copa.md.
         let short = h == "host 50 %" && q == "1 BDP";
         if matches!(q, "1 BDP" | "1.5 BDP" | "2 BDP" | "4 BDP") && !short {
             assert_eq!((r.drops.total(), r.tally.retransmitted), (0, 0), "{h}, {q}");

@@ -1,12 +1,12 @@
-//! Spines that die one after another under a light load: every packet that is lost is the last of
-//! its kind for milliseconds, so timers and the paths of probes and acknowledgments decide.
+//! Spines that fail one after another under light load. Every lost packet is the last of its path
+//! for milliseconds, so timers and the paths of probes and acknowledgments decide.
 
 mod common;
 
 use srd_lab::{jobs_of, run_all};
 
-/// Two flows each way between two hosts, a message each every few milliseconds, as on the slow
-/// wires of a fabric of namespaces.
+/// Two flows in each direction between two hosts, with a message every few milliseconds each, on
+/// the slow links of a namespace fabric.
 const SPEC: &str = r#"
 name = "dead-spines"
 title = "one spine after another swallows packets"
@@ -40,8 +40,8 @@ fault = [
 ]
 "#;
 
-/// A hundredth of a second is a few timeouts in a row. Before probes and repeated acknowledgments
-/// left the eight paths that acknowledgments rotate over, the worst took a third of a second.
+/// 10 ms are a few timeouts in a row. Before probes and repeated acknowledgments left the eight
+/// paths over which acknowledgments rotate, the slowest message took a third of a second.
 #[test]
 fn nothing_waits_for_long() {
     let file = common::file_on_slow_wires(SPEC);

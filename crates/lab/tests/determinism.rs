@@ -1,4 +1,4 @@
-//! The same seed gives the same run, whatever the number of threads; another seed another one.
+//! Equal seeds give equal runs, independently of the number of threads; different seeds differ.
 
 mod common;
 
@@ -41,8 +41,8 @@ fn threads_do_not_change_results() {
 fn golden_table_of_a_small_run() {
     let file = SpecFile::parse(SPEC, Path::new("."), false).unwrap();
     let results = run_all(&jobs_of(&file, None), 1, &|_| ()).unwrap();
-    // The hash changes with every change of the protocol; the rest should change rarely and be
-    // looked at when it does: write it with SRD_LAB_BLESS=1.
+    // The hash, removed here, changes with every change of the protocol. The rest should change
+    // rarely and be reviewed: SRD_LAB_BLESS=1 writes the file.
     let text: String = table(&results, false)
         .lines()
         .map(|l| l.rsplit_once("  ").map_or(l, |(left, _)| left).trim_end().to_string() + "\n")

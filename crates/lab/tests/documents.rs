@@ -1,4 +1,4 @@
-//! The map of published claims names only what exists, and leaves nothing without a status.
+//! The documents agree with the code: the map of published claims, and the manual.
 
 use srd_lab::spec::{SpecFile, embedded};
 use srd_lab::{jobs_of, run_all};
@@ -43,7 +43,7 @@ fn every_row_has_a_number_and_a_status_and_what_it_needs() {
         assert_eq!(row.len(), 6, "{row:?}");
         let (status, place, test, ours) = (row[2], row[3], row[4], row[5]);
         match status {
-            // Somebody must be able to check it.
+            // The claim must be verifiable.
             "holds" => assert!(place != "–" && (test != "–" || ours.contains("`srd ")), "{row:?}"),
             "in part" | "differs" | "not public: our choice" => {
                 assert!(place != "–" && ours != "–", "say how: {row:?}");
@@ -61,7 +61,7 @@ fn the_spec_in_the_manual_can_be_run() {
     let file = SpecFile::parse(block, Path::new("."), true).unwrap();
     let names: Vec<&str> = file.cases.iter().map(|c| c.case.as_str()).collect();
     assert_eq!(names.len(), 4);
-    assert_eq!(names[3], "a spine swallows packets, TCP");
+    assert_eq!(names[3], "a spine is a black hole, TCP");
     let mut jobs = jobs_of(&file, None);
     assert_eq!(jobs.len(), 4, "one seed with --quick");
     for job in &mut jobs {

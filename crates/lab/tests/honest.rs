@@ -1,10 +1,10 @@
-//! In a simulation every peer is honest: what peers say of transmissions is never refused.
+//! In a simulation every peer is honest, so statements of peers on transmissions are never refused.
 
 mod common;
 
-/// Links at a quarter of their rate hold packets for eight round trips: they count as lost, their
-/// copies are acknowledged, and hundreds of packets leave before they are echoed. Among many flows
-/// each way, acknowledgments take most numbers.
+/// Links at a quarter of their rate delay packets for eight round trips: they count as lost, their
+/// copies are acknowledged, and hundreds of packets leave before the first ones are echoed. Among
+/// many flows in both directions, acknowledgments use most transmission numbers.
 #[test]
 fn no_echo_is_refused() {
     let slow =

@@ -1,5 +1,4 @@
-//! Hosts as models of real ones: what they add follows from the seed, and nothing is added to
-//! ideal ones.
+//! Host models: their delays follow from the seed, and ideal hosts have none.
 
 mod common;
 
@@ -61,7 +60,7 @@ fn twelve_engines_of_a_host_share_its_port() {
     for host in ["host = \"ideal\"", "host = \"quiet\""] {
         let r = of(host, engine, INCAST, 1);
         assert_eq!((r.unfinished(), r.failures), (0, 0), "{host}");
-        // The receiver's one port carries all of it, whoever takes it.
+        // The receiver's single port carries all packets, whichever engine they are for.
         assert!(r.summary.over_floor.max >= 0.999, "{host}: {}", r.summary.over_floor.max);
     }
 }

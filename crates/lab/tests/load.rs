@@ -1,4 +1,4 @@
-//! Flows at random times: the same for all transports, whatever their sizes, hosts and load.
+//! Flows at random times: equal arrivals for all transports, sizes, hosts and loads.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn text(network: &str, poisson: &str, rest: &str) -> String {
     )
 }
 
-/// A spec with a distribution in a file beside it, in a folder of this test's own.
+/// Runs a spec with a distribution in a file, in a folder of the test's own.
 fn run_with_file(name: &str, cdf: &str, network: &str, poisson: &str) -> Result<RunResult, String> {
     let folder: PathBuf =
         std::env::temp_dir().join(format!("srd-lab-load-{name}-{}", std::process::id()));
@@ -50,11 +50,11 @@ fn all_transports_see_the_same_arrivals() {
 
 #[test]
 fn a_lone_flow_now_and_then_has_no_slowdown() {
-    // Of one size, "a burst of one", at a load at which hardly two meet.
+    // Flows of one size, at a load at which flows rarely coincide.
     let r = run_with_file("one", "1500 1", FAT, "load = 0.001, window_us = 2_000").unwrap();
     let load = r.open_loop.unwrap();
     assert!(load.slowdowns.len() > 100, "{}", load.slowdowns.len());
-    // 12 wires of 1 us and 6 times a packet's time on one, against 10.1 us.
+    // 12 links of 1 us and 6 serialisation times of a packet, relative to 10.1 us.
     for (bytes, slowdown) in &load.slowdowns {
         assert_eq!(*bytes, 1_500);
         assert!((0.3..1.6).contains(slowdown), "{slowdown}");
@@ -88,7 +88,7 @@ fn what_cannot_be_is_refused_by_name() {
         (ok, "transport = \"tcp\"\nhost = \"quiet\"", "host = \"quiet\": kernel and thread of SRD"),
         (ok, "host = \"loud\"", "host = \"loud\": ./loud:"),
     ] {
-        // Keys of tables that the text has further down stand in the case.
+        // Keys of tables that the text defines later are in the case.
         let spec = text(FAT, poisson, "") + &format!("[[cases]]\ncase = \"a\"\n{rest}\n");
         let spec = &cases(&spec)[0];
         let e = check(spec).and_then(|()| run(spec, ".".as_ref(), 1).map(|_| ())).unwrap_err();

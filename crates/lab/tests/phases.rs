@@ -1,4 +1,4 @@
-//! Patterns of applications: their steps run one after the other, their completion is the whole's.
+//! Application patterns: steps run one after the other, and completion is that of all steps.
 
 mod common;
 
@@ -14,13 +14,13 @@ fn the_steps_of_an_allreduce_wait_for_each_other() {
     for transport in ["", "transport = \"tcp\"\n"] {
         let r = run_text(&format!("{transport}{text}"), 1);
         assert_eq!((r.unfinished(), r.flows.len()), (0, 3 * 8), "{transport}");
-        // Three steps of 20,000 B at 100 Gb/s are 4.8 us and three trips of at least four wires of
+        // Three steps of 20,000 B at 100 Gb/s are 4.8 us and three paths of at least four links of
         // 1 us; flows count from their own start.
         let step = |i: usize| r.fct_ps[0][8 * i..8 * (i + 1)].iter().flatten().max().copied();
         let sum: u64 = (0..3).filter_map(step).sum();
         let whole = r.phase_ps.expect("all flows ended");
         assert!(whole > 3 * (1_600_000 + 2_000_000), "{transport}: {whole}");
-        // TCP's flows end where the next step begins: at the receiver.
+        // TCP's flows end at the receiver, where the next step begins.
         assert!(transport.is_empty() || whole >= sum - sum / 20, "{whole}, {sum}");
     }
 }

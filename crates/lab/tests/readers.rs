@@ -1,4 +1,4 @@
-//! Properties of the readers: what is written is read back, and nothing makes them panic.
+//! Properties of the readers: written files are read back unchanged, and no input makes them panic.
 
 use proptest::prelude::*;
 use srd_fabric::htsim::{CmFile, StartUnit, TopoFile};

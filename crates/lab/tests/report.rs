@@ -1,5 +1,5 @@
-//! The files of a report: the page works without a network, its plots hold what they should, and
-//! the tables keep every digit.
+//! Files of a report: the page is self-contained, its plots have the right data, and the tables
+//! keep every digit.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn every_plot_of_a_page_holds_series_of_equal_length() {
     let results = results();
     let page = page(&results, "srd lab run 'a <file>'");
     let plots = plots(&page);
-    // Two of all cases; then of each case ten of SRD's, and one less for TCP, which has no paths.
+    // Two plots of all cases; then ten for each SRD case, and one less for TCP, which has no paths.
     assert_eq!(plots.len(), 2 + 10 + 10 + 9);
     let drawn = page.matches("<div class=\"plot\"").count();
     assert_eq!(drawn, plots.len());
@@ -62,7 +62,7 @@ fn every_plot_of_a_page_holds_series_of_equal_length() {
             }
         }
     }
-    // Throughput of the first case: what all its points say is what was sent.
+    // Throughput of the first case: the sum over its points is the number of bytes sent.
     let throughput = &plots[2]["data"][0];
     let (x, y) = (throughput["x"].as_array().unwrap(), throughput["y"].as_array().unwrap());
     let of =
@@ -90,7 +90,7 @@ fn a_page_needs_no_network_and_says_what_was_run() {
             assert!(own.contains(&format!("<td>{name}</td>")), "{name}");
         }
     }
-    // A value in which cases differ stands in a column of its own, one that is the same once.
+    // A parameter with different values has a column per value, one with equal values has one cell.
     assert!(own.contains("<tr class=\"same\"><td>network.spines</td><td colspan=\"3\">2</td>"));
     assert!(own.contains("<tr><td>transport</td><td>srd</td><td>srd</td><td>tcp</td></tr>"));
 }
@@ -102,7 +102,7 @@ fn tables_for_programs_keep_every_digit() {
     let flows = csv(&results);
     assert_eq!(flows.lines().count(), 1 + 6 * 4);
     for (line, r) in summary_csv(&results).lines().skip(1).zip(&results) {
-        // The comma and the quotes of a name are quoted.
+        // A name with a comma and quotes is quoted.
         let line = line.replace("\"SRD, a lossy \"\"core\"\"\"", "lossy");
         let cells: Vec<&str> = line.split(',').collect();
         let head = summary_csv(&results[..1]);

@@ -1,4 +1,4 @@
-//! Hosts that take less than their link brings, with the transports that do not know of it.
+//! Hosts that are slower than their link, with transports that do not know it.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const PAIR: &str = "shape = \"dumbbell\"\nleft = 2\nright = 2\nlink_delay_ns = 500";
 
-/// Flows of 2 MB from host 0 of the left to the first host of the right, with this `[host]`.
+/// Flows of 2 MB from host 0 on the left to the first host on the right, with this `[host]`.
 fn text(transport: &str, host: &str, more: &str) -> String {
     let rest = format!("transport = \"{transport}\"\ntime_ms_max = 3_000\n{more}\n{host}");
     let network =
@@ -40,7 +40,7 @@ fn behind_a_slow_ring_flows_take_the_time_that_the_ring_needs() {
             let r = run_text(&text(transport, &host, ""), 1);
             let s = ring(&r);
             let over = r.summary.over_floor.max;
-            // 8 MB at 50 Gb/s are 1.28 ms, of which a card may keep 4 MB back.
+            // 8 MB at 50 Gb/s take 1.28 ms, of which a card may hold back 4 MB.
             let floor = if placement == "card" { 650.0 } else { 1_300.0 };
             assert!(
                 (floor - 30.0..floor + 60.0).contains(&r.summary.floor_us),
@@ -78,7 +78,8 @@ fn a_host_as_fast_as_its_link_changes_no_delivery() {
         let with = run_text(&text(transport, "host = {}", ""), 3);
         let without = run_text(&text(transport, "", ""), 3);
         assert_eq!((with.hash, with.fct_ps), (without.hash, without.fct_ps.clone()));
-        // Behind a ring at line rate, too: it never holds more than what comes.
+        // A ring at line rate, even before the transport, never holds more than the packet that
+        // arrives.
         let host = "host = { placement = \"host\", hosts = [2] }";
         assert_eq!(run_text(&text(transport, host, ""), 3).hash, without.hash);
     }
@@ -94,12 +95,12 @@ fn pulses_and_slow_times_are_those_of_the_spec() {
         r.summary.fct_us.max
     };
     let well = run_text(&text("srd", host, ""), 1).summary.fct_us.max;
-    // For 200 us half of the rate is missing: 100 us.
+    // Half of the rate is missing for 200 us, which costs 100 us.
     let slow = "kind = \"host-slow\", host = 2, at_us = 350, percent = 50, for_us = 200";
     let pulses = "kind = \"host-pulse\", host = 2, at_us = 350, percent = 50, slow_us = 50, \
                   fast_us = 25, times = 4";
     for fault in [slow, pulses] {
-        // The sender's rate takes its time to come back.
+        // The sender's rate recovers gradually.
         let later = idle(fault) - well;
         assert!((90.0..300.0).contains(&later), "{fault}: {later} us later");
     }
@@ -154,7 +155,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
             .unwrap_err();
         assert!(e.contains(words), "{host} {more}: {e}");
     }
-    // A socket may be written to memory faster than its link brings packets.
+    // The memory behind a socket may be faster than the link.
     let host = "host = { drain_gbps = 300, placement = \"host\" }";
     assert_eq!(run_text(&text("srd", host, ""), 1).unfinished(), 0);
 }

@@ -1,4 +1,4 @@
-//! Communication phases with packets: what the theory says of them, to the packet.
+//! Communication phases with packets agree with the theory.
 
 mod common;
 
@@ -45,18 +45,18 @@ fn outputs_that_serve_inputs_in_turn_take_five_units_and_computed_rates_four() {
         let workload = format!("pattern = \"shared-input\"\nbytes = {BYTES}\nwarm_bytes = 0");
         units(&run_text(&spec(&network, &workload, &saa), 1), BYTES)
     };
-    // A place in a buffer is taken for two packet times and two delays, 2 (327.68 + 100) ns: with
-    // three places a link runs at its full rate, with two at 0.766 of it.
+    // A place in a buffer is occupied for two packet times and two delays, 2 (327.68 + 100) ns:
+    // with three places a link runs at its full rate, with two at 0.766 of it.
     for (service, buffer) in [("rr", 3), ("fcfs", 3), ("rr", 8), ("fcfs", 8), ("rr", 64)] {
         let of = |rates: &str| of(service, buffer, rates);
         let (none, optimal, distributed) = (of("none"), of("optimal"), of("distributed"));
-        // Four hops and the ends of packets are some packet times of 512 each unit.
+        // Four hops and the ends of packets add some packet times, of which each unit has 512.
         assert!((5.0..5.03).contains(&none), "{service}, {buffer} packets: {none}");
         assert!((4.0..4.03).contains(&optimal), "{service}, {buffer} packets: {optimal}");
         assert!((4.0..4.05).contains(&distributed), "{service}, {buffer} packets: {distributed}");
     }
-    // Two places: the outputs that carry four units need 4 / 0.766 at least, and half of their
-    // packets wait for the shared link besides, in one of the places.
+    // Two places: the outputs with four units of traffic need at least 4 / 0.766, and half of their
+    // packets also wait for the shared link in one of the places.
     for (places, least) in
         [(1, 4.0 * 2.0 * (1.0 + 100.0 / 327.68)), (2, 4.0 * (1.0 + 100.0 / 327.68))]
     {
@@ -74,7 +74,7 @@ fn flows_come_in_order_and_leave_neither_weight_nor_entry_behind() {
         let o = saa(&r);
         assert_eq!((r.unfinished(), o.early, r.drops.total()), (0, 0, 0), "seed {seed}");
         assert_eq!((o.weight_left, o.entries_left), (0, 0), "seed {seed}");
-        // Announcement, confirmation and withdrawal of each flow in both rounds; nothing was lost.
+        // Announcement, confirmation and withdrawal of each flow in both rounds, without losses.
         assert_eq!((o.control.events, o.control.repeated), (3 * 2 * 192, 0), "seed {seed}");
         assert_eq!(o.answers, o.control.events + o.control.probes, "seed {seed}");
     }
@@ -82,7 +82,7 @@ fn flows_come_in_order_and_leave_neither_weight_nor_entry_behind() {
 
 #[test]
 fn a_withdrawal_that_is_repeated_too_early_overtakes_no_data() {
-    // Most control packets are sent again before they can have been answered.
+    // Most control packets are repeated before they can have been answered.
     let rates = ", rates = \"distributed\", timeout_us = 1.0";
     let workload =
         "pattern = \"permutations\"\npermutations = 8\nbytes = 65_536\njitter_ns = 20_000";
@@ -103,8 +103,8 @@ fn the_first_rate_comes_within_a_round_trip_and_the_last_with_the_next_probe() {
     let rtt = r.base_rtt_ps as f64 / 1e6;
     assert_eq!(o.first_rate_us.len(), 64);
     assert!(o.first_rate_us.iter().all(|us| *us <= rtt), "{:?} of {rtt}", o.first_rate_us);
-    // All start at once. When the first rates come all have announced; each flow asks again and
-    // has the rate that is its last until others end.
+    // All flows start at once and have announced themselves when the first rates arrive. Each flow
+    // then asks again and gets a rate that stays valid until other flows end.
     let w = o.largest.expect("ways are fixed");
     assert!((1.0..=3.0).contains(&w), "{w}");
     let done = units(&r, 1_048_576);
@@ -114,13 +114,14 @@ fn the_first_rate_comes_within_a_round_trip_and_the_last_with_the_next_probe() {
 #[test]
 fn flows_that_start_together_do_not_fill_the_buffers_before_all_are_counted() {
     let workload = "pattern = \"permutations\"\npermutations = 4\nbytes = 262_144";
-    // Four levels: ways are long, and announcements meet long after the first has been answered.
+    // Four levels: paths are long, and announcements meet long after the first one was answered.
     let text = tree(CIRCUITS, ", rates = \"distributed\"", workload).replace("n = 3", "n = 4");
     for seed in 1..=2 {
         let r = run_text(&text, seed);
         let w = saa(&r).largest.expect("ways are fixed");
         let done = units(&r, 262_144);
-        // Two round trips of control packets, a packet's way and one period are a tenth of W.
+        // Two round trips of control packets, a packet's one-way delay and one period are a tenth
+        // of W.
         assert!(done >= w && done < 1.12 * w, "seed {seed}: {done}, W = {w}");
     }
 }
@@ -138,8 +139,8 @@ fn computed_rates_keep_to_their_bound_where_none_do_not() {
     }
 }
 
-/// Short flows that start at any time: wherever the cut comes, some are being withdrawn, and some
-/// have gone along a ring for a while.
+/// Short flows with random start times: at any time of the cut, some are being withdrawn, and some
+/// have taken several links of a ring.
 #[test]
 fn flows_of_any_age_that_a_failed_link_stops_leave_neither_weight_nor_entry() {
     let workload =
@@ -157,8 +158,8 @@ fn flows_of_any_age_that_a_failed_link_stops_leave_neither_weight_nor_entry() {
     assert!(lost > 100, "{lost}");
 }
 
-/// A step of an allreduce starts when the one before it has arrived, over the same ports. Circuits
-/// that were not free by then would send it elsewhere, to meet others there.
+/// A step of an allreduce starts when the previous step has arrived, over the same ports. Circuits
+/// that are not yet freed would divert it to ports where flows meet.
 #[test]
 fn steps_that_meet_nobody_on_default_ways_keep_to_them() {
     let workload = "pattern = \"allreduce\"\nbytes = 262_144";
@@ -202,12 +203,12 @@ fn circuits_over_a_link_that_fails_are_torn_down_and_set_up_anew() {
         let o = saa(&r);
         let (torn, again) = o.torn;
         assert!(torn > 0 && again > 0 && again <= torn, "seed {seed}: {torn}, {again}");
-        // What was on the wire is lost, and nothing is sent again: these flows are undone, as many
-        // as lost packets at most. All others end.
+        // Packets on the wire are lost and never retransmitted, so their flows stay incomplete: at
+        // most as many flows as lost packets. All others end.
         let lost = r.drops.total();
         assert!(lost > 0 && r.unfinished() > 0, "seed {seed}: {lost}");
         assert!(r.unfinished() as u64 <= lost.min(torn), "seed {seed}: {lost}, {torn}");
-        // The registers of links and the entries of switches are as if nothing had been.
+        // Registers of links and entries of switches are all released.
         assert_eq!((o.weight_left, o.entries_left), (0, 0), "seed {seed}");
         let rows = srd_lab::figures(&[r], false);
         assert!(rows.contains("circuits over links that failed"), "{rows}");

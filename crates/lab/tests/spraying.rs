@@ -1,5 +1,5 @@
-//! What spraying over paths can do, and what it cannot: queues inside the network, and the queue
-//! before a receiver to which many send at once.
+//! Spraying over paths avoids queues inside the network, but not the queue before a receiver with
+//! many senders.
 
 mod common;
 
@@ -8,7 +8,8 @@ use srd_lab::RunResult;
 
 const NETWORK: &str = "shape = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\n\
     buffer_bytes = 2_000_000";
-/// A fixed window of one bandwidth-delay product: no rate control hides what the paths do.
+/// A fixed window of one bandwidth-delay product, so that rate control does not hide the effect of
+/// paths.
 const FIXED: &str = "[engine]\ncredits = false\nrate_policy = \"fixed\"\nfixed_gbps = 100.0\n\
     fixed_inflight_bytes = 140_000\npath_policy = ";
 
@@ -19,7 +20,7 @@ fn run(workload: &str, policy: &str) -> RunResult {
     r
 }
 
-/// Largest queue in bytes on links between switches, whichever way.
+/// Largest queue in bytes on links between switches, in either direction.
 fn core_queue(r: &RunResult) -> u64 {
     let tiers = &r.observation.as_ref().unwrap().tiers;
     let inside = tiers.iter().filter(|t| t.links > 0 && !t.name.contains("host"));
@@ -27,7 +28,8 @@ fn core_queue(r: &RunResult) -> u64 {
     queues.max().expect("there are links between switches")
 }
 
-/// A permutation at full load: hosts do not share a receiver, so all queues are inside.
+/// A permutation at full load: no two senders share a receiver, so all queues are inside the
+/// network.
 #[test]
 fn spraying_relieves_the_switches_inside() {
     let work = "pattern = \"permutation\"\nbytes = 2_000_000";
@@ -38,13 +40,13 @@ fn spraying_relieves_the_switches_inside() {
     }
 }
 
-/// Three senders with four flows each into one host: the last link is the only one that they share
-/// for sure, and every byte in flight beyond what the link holds waits there, whatever way it came.
+/// Three senders with four flows each into one host. The last link is the only one that they
+/// certainly share; all bytes in flight that it cannot hold queue there, on any paths.
 #[test]
 fn spraying_does_nothing_against_incast() {
     let work = "pattern = \"incast\"\nsenders = 3\nflows_per_pair = 4\nbytes = 500_000";
     let one = run(work, "ecmp").last_hop_bytes_max;
-    // Three windows, less what is under way to the last switch and back.
+    // Three windows, less the bytes on their way to the last switch and back.
     assert!((200_000..420_000).contains(&one), "{one} bytes on one path");
     for policy in ["oblivious", "srd"] {
         let sprayed = run(work, policy).last_hop_bytes_max;

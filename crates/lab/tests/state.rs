@@ -1,4 +1,4 @@
-//! What a host holds for its peers.
+//! State of a host for its peers.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn ring(engine: &str, peers: u32) -> String {
     spec(network, &work, engine)
 }
 
-/// One queue pair that sends and one that receives serve any number of peers.
+/// One queue pair for sending and one for receiving serve any number of peers.
 #[test]
 fn queue_pairs_do_not_grow_with_peers() {
     for peers in [1, 3, 7] {
@@ -22,7 +22,7 @@ fn queue_pairs_do_not_grow_with_peers() {
     }
 }
 
-/// The count is one of the host's objects: a queue pair for each flow shows.
+/// The number of queue pairs is counted from the host's objects: one per flow is visible.
 #[test]
 fn queue_pairs_of_a_host_are_counted() {
     let mut r = run_text(&ring("engine.qp_shared = false", 3), 1);

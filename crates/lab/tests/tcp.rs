@@ -1,4 +1,4 @@
-//! TCP in the lab: the same workloads, rounds, series and faults as SRD has.
+//! TCP in the lab: the workloads, rounds, series and faults of SRD.
 
 mod common;
 
@@ -15,12 +15,12 @@ fn pair(bytes: u64, more: &str) -> String {
 
 #[test]
 fn one_flow_alone_takes_its_floor_once_its_window_is_open() {
-    // 10 segments of 8948 B fill half a round trip; 20 MB hide the slow start.
+    // 10 segments of 8948 B fill half a round trip; with 20 MB the slow start hardly counts.
     let r = run_text(&pair(20_000_000, ""), 1);
     assert_eq!((r.unfinished(), r.drops.total(), r.tally.retransmitted), (0, 0, 0));
     let over = r.summary.over_floor.max;
     assert!((1.0..1.03).contains(&over), "{over}");
-    // 2236 segments with 90 bytes of headers each, at 80 ps a byte, and the way there.
+    // 2236 segments with 90 bytes of headers each, at 80 ps per byte, and the one-way delay.
     let wire = (20_000_000 + 2236 * 90) * 80;
     let way = r.floor_ps[0] - wire;
     assert!(way < r.base_rtt_ps, "{way}");
@@ -46,7 +46,7 @@ fn series_hold_every_byte_of_every_flow() {
         assert_eq!(r.unfinished(), 0);
         assert_eq!(r.flow_goodput.len(), 6);
         let of_flow: Vec<u64> = r.flow_goodput.iter().map(|f| f.iter().sum()).collect();
-        // TCP's streams hold the warming bytes, too.
+        // TCP's streams include the warm-up bytes.
         let warm = if transport == "tcp" { 4_096 } else { 0 };
         assert_eq!(of_flow, vec![2 * 300_000 + warm; 6], "{transport}");
         let all: u64 = r.goodput.iter().sum();
@@ -79,7 +79,7 @@ fn processes_of_a_host_have_contexts_of_their_own() {
     for (engine, contexts) in [("", 2), ("[engine]\nsenders_per_host = 3\n", 6)] {
         let r = run_text(&(spec(FAT_TREE, work, "") + engine), 1);
         assert_eq!((r.unfinished(), r.failures), (0, 0));
-        // Counted at both ends.
+        // A context counts at both ends.
         assert_eq!(r.srd_counters().unwrap().contexts_opened, 2 * contexts, "{engine}");
     }
 }

@@ -18,7 +18,7 @@ use std::{ffi::OsString, time::Duration};
 /// Options of `srd net`.
 #[derive(Clone, Debug, Args)]
 pub struct NetArgs {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: NetCommand,
 }
@@ -26,38 +26,38 @@ pub struct NetArgs {
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum NetCommand {
-    /// Bring a fabric up: it stays until `down`, in the background
+    /// Build a fabric in the background; it exists until `down`
     Up(UpArgs),
-    /// Take a fabric down and end what runs in it
+    /// Remove a fabric and end the processes in it
     Down {
-        /// Which
+        /// Which fabric
         #[command(flatten)]
         name: NameArg,
-        /// All fabrics of this user
+        /// Remove all fabrics of this user
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
-    /// List the fabrics that are up, with their hosts and addresses
+    /// List the fabrics, with their hosts and addresses
     Status,
-    /// Run a command on a host (or spine or leaf)
+    /// Run a command on a host, spine or leaf
     Exec {
         /// Which fabric
         #[command(flatten)]
         name: NameArg,
-        /// Host, as h0x0 (leaf, number); s0 and l0 are spines and leaves
+        /// Host, as h0x0 (leaf, number), spine, as s0, or leaf, as l0
         node: String,
         /// The command with its arguments
         #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<OsString>,
     },
-    /// Predict the spine of source ports between two hosts, and check it against counters
+    /// Predict which spine each source port between two hosts takes, and verify it by counters
     Paths {
         /// Which fabric
         #[command(flatten)]
         name: NameArg,
-        /// Host that sends
+        /// Sending host
         from: String,
-        /// Host that receives, at another leaf
+        /// Receiving host, at another leaf
         to: String,
         /// First source port
         #[arg(long, default_value_t = 40_000)]
@@ -69,51 +69,51 @@ pub enum NetCommand {
         #[arg(long, default_value_t = srd::PORT_BASE_DEFAULT)]
         dst_port: u16,
     },
-    /// Break a spine or a link
+    /// Inject a fault into a spine or a link
     Fail {
         /// Which fabric
         #[command(flatten)]
         name: NameArg,
-        /// What breaks
+        /// Place of the fault
         #[command(subcommand)]
         place: FailPlace,
     },
-    /// Repair everything that `fail` broke
+    /// Remove all faults that `fail` injected
     Heal {
         /// Which fabric
         #[command(flatten)]
         name: NameArg,
     },
-    /// Measure SRD beside the kernel's TCP, on a fabric of the measurement's own
+    /// Measure SRD beside the kernel's TCP, on a separate fabric
     Bench(BenchArgs),
-    /// Data moves through SRD and through TCP, and a spine dies: who notices?
+    /// Run SRD and TCP transfers while a spine fails, and show the effect on each
     Demo(DemoArgs),
-    /// Check what real processes must survive: kill -9, SIGSTOP, restarts, crowds, floods,
-    /// liars
+    /// Check that SRD survives kill -9, SIGSTOP, restarts, many processes and peers, packet floods
+    /// and lying peers
     Check(CheckArgs),
-    /// Transfer for a long time through losses, flaps, black holes, stops and restarts
+    /// Run transfers for a long time under losses, flapping links, black holes, stops and restarts
     Soak(SoakArgs),
-    /// Record what this host's kernel and processors add to times, for hosts of `srd lab`
+    /// Record the delays of this host's kernel and processors, for simulated hosts of `srd lab`
     RecordNoise(NoiseArgs),
-    /// Many engines of one host; `check` starts it
+    /// Internal to `check`: run many engines on one host
     #[command(hide = true)]
     Crowd(CrowdArgs),
-    /// A process that reads until it is killed; `check` starts it
+    /// Internal to `check`: issue RDMA reads until killed
     #[command(hide = true)]
     Reader(ReaderArgs),
-    /// A process of a measurement; `bench` starts it
+    /// Internal to `bench`: run one process of a measurement
     #[command(hide = true)]
     Worker(WorkerArgs),
-    /// Holds a fabric; `up` starts it
+    /// Internal to `up`: hold a fabric
     #[command(hide = true)]
     Hold {
         /// Name of the fabric
         #[arg(long)]
         name: String,
-        /// What to build, as JSON
+        /// Specification of the fabric as JSON
         #[arg(long)]
         spec: String,
-        /// End with this process
+        /// Remove the fabric when this process ends
         #[arg(long)]
         until_pid: Option<i32>,
     },
@@ -133,24 +133,24 @@ pub struct UpArgs {
     /// Which fabric
     #[command(flatten)]
     pub name: NameArg,
-    /// What to build
+    /// The fabric to build
     #[command(flatten)]
     pub fabric: FabricArgs,
-    /// Take the fabric down when this process ends (a shell: `--until-pid $$`)
+    /// Remove the fabric when this process ends (for a shell: `--until-pid $$`)
     #[arg(long, value_name = "PID")]
     pub until_pid: Option<i32>,
 }
 
-/// What to build.
+/// The fabric to build.
 #[derive(Clone, Debug, Args)]
 pub struct FabricArgs {
-    /// Spines: as many ways from leaf to leaf
+    /// Spines: the number of paths between two leaves
     #[arg(long, default_value_t = 4)]
     pub spines: u8,
     /// Leaves
     #[arg(long, default_value_t = 2)]
     pub leaves: u8,
-    /// Hosts of each leaf
+    /// Hosts per leaf
     #[arg(long, default_value_t = 2)]
     pub hosts: u8,
     /// Rate between host and leaf, in bits per second
@@ -159,31 +159,31 @@ pub struct FabricArgs {
     /// Rate between leaf and spine, in bits per second
     #[arg(long, value_name = "RATE", default_value = "200M", value_parser = units::rate_bits)]
     pub uplink_rate: u64,
-    /// Queue of each switch port
+    /// Queue of each switch port in bytes
     #[arg(long, value_name = "BYTES", default_value = "200k", value_parser = units::bytes)]
     pub queue: u64,
-    /// Transmit queue of each host
+    /// Transmit queue of each host in bytes
     #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = units::bytes)]
     pub nic_queue: u64,
     /// MTU of all links in bytes
     #[arg(long, default_value_t = 9000)]
     pub mtu: u16,
-    /// Draw of the ECMP hashes: the same number, the same ports on the same spines
+    /// Seed of the ECMP hashes: the same seed maps the same ports to the same spines
     #[arg(long, default_value_t = 1)]
     pub seed: u32,
-    /// Leaves leave a link without carrier at once (ignore_routes_with_linkdown=1)
+    /// Leaves stop using a link without carrier at once (ignore_routes_with_linkdown=1)
     #[arg(long)]
     pub linkdown_aware: bool,
     /// Additional IPv4 addresses per host, for MPTCP subflows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub extra: u8,
-    /// Cables of each host, each with an interface (e0, e1, ...) and an address of its own
+    /// Links per host, each with its own interface (e0, e1, ...) and address
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub rails: u8,
 }
 
 impl FabricArgs {
-    /// The fabric described.
+    /// The specification of the fabric.
     pub fn spec(&self) -> FabricSpec {
         FabricSpec {
             spines: self.spines,
@@ -202,14 +202,14 @@ impl FabricArgs {
     }
 }
 
-/// What breaks.
+/// Place of a fault.
 #[derive(Clone, Debug, Subcommand)]
 pub enum FailPlace {
     /// A spine with all its links
     Spine {
         /// Number of the spine
         spine: u8,
-        /// How
+        /// Kind of fault
         #[command(flatten)]
         how: FailArgs,
     },
@@ -219,14 +219,14 @@ pub enum FailPlace {
         leaf: u8,
         /// Number of the spine
         spine: u8,
-        /// How
+        /// Kind of fault
         #[command(flatten)]
         how: FailArgs,
     },
 }
 
 impl FailPlace {
-    /// Place and manner.
+    /// The place, and the fault's options.
     pub fn parts(&self) -> (Place, &FailArgs) {
         match self {
             Self::Spine { spine, how } => (Place::Spine(*spine), how),
@@ -235,13 +235,13 @@ impl FailPlace {
     }
 }
 
-/// How it breaks.
+/// Kind and duration of a fault.
 #[derive(Clone, Debug, Args)]
 #[group(id = "how")]
 pub struct FailArgs {
     #[command(flatten)]
     fault: FaultArg,
-    /// Repair it after this time; without, it stays until `srd net heal`
+    /// Remove the fault after this time [default: at `srd net heal`]
     #[arg(long = "for", value_name = "TIME", value_parser = units::duration)]
     pub lasting: Option<Duration>,
 }
@@ -249,22 +249,22 @@ pub struct FailArgs {
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = false)]
 struct FaultArg {
-    /// Swallow every packet, silently
+    /// Drop all packets without notice
     #[arg(long)]
     blackhole: bool,
-    /// Take the link down: both ends lose the carrier
+    /// Take the link down: both ends lose carrier
     #[arg(long)]
     link_down: bool,
-    /// Lose this share of the packets, in each direction
+    /// Drop this share of the packets in each direction
     #[arg(long, value_name = "SHARE", value_parser = units::share_ppm)]
     loss: Option<u32>,
-    /// Slow down to this rate in bits per second
+    /// Reduce the link to this rate in bits per second
     #[arg(long, value_name = "RATE", value_parser = units::rate_bits)]
     rate: Option<u64>,
 }
 
 impl FailArgs {
-    /// The fault described.
+    /// The fault that the options describe.
     pub fn fault(&self) -> Fault {
         match (self.fault.loss, self.fault.rate) {
             (Some(ppm), _) => Fault::Loss(ppm),

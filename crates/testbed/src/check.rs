@@ -1,5 +1,5 @@
-//! What real processes must survive: `kill -9`, SIGSTOP, restarts, small buffers, crowds, floods,
-//! liars, and the loss of one of two interfaces.
+//! Tests with real processes: `kill -9`, SIGSTOP, restarts, small buffers, many processes and
+//! peers, packet floods, lying peers, and the loss of one of two interfaces.
 
 use crate::{
     bench::{
@@ -23,42 +23,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a sender may wait for an answer from a peer that was killed: the engine's five
-/// seconds, and as much again for a busy machine.
+/// Longest time until a send to a killed peer fails: the engine's five seconds, plus as much for a
+/// busy machine.
 const GIVE_UP: Duration = Duration::from_secs(12);
-/// How long a transfer may take when 64 processes and other work share two processors.
+/// Time limit of a transfer of 64 processes that share two processors with other work.
 const CROWD: Duration = Duration::from_secs(60);
 
-/// What to check.
+/// A check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Check {
-    /// A receiver, then a sender is killed in the middle of a transfer; who is left goes on
+    /// Kill a receiver, then a sender, during a transfer; the other processes must continue
     Kill,
-    /// A process that was killed starts again at the same address and is known as a new one
+    /// Restart a killed process at the same address; peers must recognise a new incarnation
     Restart,
-    /// A receiver, then a sender is stopped for two seconds
+    /// Stop a receiver, then a sender, for two seconds
     Stop,
-    /// 64 processes on one host
+    /// Run 64 processes on one host
     Processes,
-    /// 10,000 peers of one process
+    /// Connect one process to 10,000 peers
     Peers,
-    /// Receive buffers as most systems allow them (rmem_max 212992)
+    /// Use receive buffers of the usual default size (rmem_max 212992)
     Buffers,
-    /// MTU 1500 and 9000, and a host that has less than its peers
+    /// Use MTU 1500 and 9000, and a host with a smaller MTU than its peers
     Mtu,
-    /// A hop or an interface that shrinks under traffic, and forged messages that claim so
+    /// Reduce the MTU of a hop or an interface under traffic, and forge ICMP messages about the MTU
     Narrow,
-    /// A million pieces of junk per second at the port of a transfer
+    /// Flood the port of a transfer with junk packets, as fast as one processor sends them
     Flood,
-    /// A peer that speaks the wire format and lies, beside a transfer
+    /// Run a peer that follows the wire format but lies, beside a transfer
     Liar,
-    /// 64 processes killed in the middle of their reads, then a new job
+    /// Kill 70 processes that hold all places for RDMA reads, then run a new job
     DeadReaders,
-    /// One process with two interfaces, one of which is cut off in the middle of a transfer
+    /// Cut off one of two interfaces of a process during a transfer
     Rails,
 }
 
-/// All of them.
+/// All checks.
 const ALL: [Check; 12] = [
     Check::Kill,
     Check::Restart,
@@ -77,31 +77,36 @@ const ALL: [Check; 12] = [
 /// Options of `check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Which [default: all]
+    /// Checks to run [default: all]
     #[arg(value_enum)]
     pub which: Vec<Check>,
-    /// Peers of the check `peers`
+    /// Number of peers in the check `peers`
     #[arg(long, default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=12_800))]
     pub peers: u32,
-    /// Seed of the lies of the check `liar`
+    /// Seed of the random lies in the check `liar`
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Share of its rate that a transfer must keep in the checks `flood` and `liar`, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT",
           value_parser = clap::value_parser!(u8).range(..=100))]
     pub kept: u8,
+    /// Share of the rate at which this machine can send junk to an idle device that the flood of
+    /// the check `flood` must reach beside the transfer, in percent
+    #[arg(long, default_value_t = 25, value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(..=100))]
+    pub junk: u8,
 }
 
 /// Runs the checks.
 ///
 /// # Errors
-/// One of them finds something wrong.
+/// A check has failed.
 pub fn run(args: &CheckArgs) -> Result {
     privileges_take()?;
     let list = if args.which.is_empty() { &ALL[..] } else { &args.which[..] };
     let mut wrong = Vec::new();
-    let kept = f64::from(args.kept) / 100.0;
+    let (kept, junk) = (f64::from(args.kept) / 100.0, f64::from(args.junk) / 100.0);
     for check in list {
         let began = Instant::now();
         let done = match check {
@@ -113,7 +118,7 @@ pub fn run(args: &CheckArgs) -> Result {
             Check::Buffers => buffers(),
             Check::Mtu => mtu(),
             Check::Narrow => crate::narrow::check(),
-            Check::Flood => hostile::flood::check(kept),
+            Check::Flood => hostile::flood::check(kept, junk),
             Check::Liar => hostile::liar::check(args.seed, kept),
             Check::DeadReaders => hostile::readers::check(),
             Check::Rails => hostile::rails::check(),
@@ -121,9 +126,9 @@ pub fn run(args: &CheckArgs) -> Result {
         let name = check.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let seconds = began.elapsed().as_secs_f64();
         match done {
-            Ok(text) => say(&format!("{name:<12} right  {seconds:>5.1} s  {text}"))?,
+            Ok(text) => say(&format!("{name:<12} passed  {seconds:>5.1} s  {text}"))?,
             Err(e) => {
-                say(&format!("{name:<12} WRONG  {seconds:>5.1} s  {e}"))?;
+                say(&format!("{name:<12} FAILED  {seconds:>5.1} s  {e}"))?;
                 wrong.push(name);
             }
         }
@@ -131,11 +136,11 @@ pub fn run(args: &CheckArgs) -> Result {
     if wrong.is_empty() {
         Ok(())
     } else {
-        Err(NetError::new(format!("wrong: {}", wrong.join(", "))))
+        Err(NetError::new(format!("failed checks: {}", wrong.join(", "))))
     }
 }
 
-/// A fabric for a check: two hosts at each of two leaves.
+/// The fabric of a check: two leaves with `hosts` hosts each.
 fn fabric(mtu: u16, hosts: u8) -> Result<Fabric> {
     let spec = FabricSpec { mtu, hosts, ..FabricSpec::default() };
     Fabric::build(&spec).map(|(fabric, _)| fabric)
@@ -145,7 +150,7 @@ fn pair(n: usize) -> Vec<FlowSpec> {
     vec![FlowSpec { from: (0, 0), to: (1, 0) }; n]
 }
 
-/// Half a host's rate for `ms`.
+/// A load of half a host's rate for `ms` milliseconds.
 fn steady(flows: usize, ms: u64) -> Load {
     Load {
         bytes: 0,
@@ -169,8 +174,8 @@ fn run_one(side: &mut SrdSide, load: &Load, number: u32) -> Result<Outcome> {
     side.run(run, Instant::now() + load.time + load.limit)
 }
 
-/// All that was sent came, once and whole.
-fn perfect(out: &Outcome, what: &str) -> Result<u64> {
+/// Requires that all blocks arrived once and undamaged. Returns their number.
+fn all_arrived(out: &Outcome, what: &str) -> Result<u64> {
     let blocks: u64 = out.flows.iter().map(|f| f.blocks).sum();
     if out.is_wrong() || blocks == 0 {
         return Err(NetError::new(format!(
@@ -181,8 +186,8 @@ fn perfect(out: &Outcome, what: &str) -> Result<u64> {
     Ok(blocks)
 }
 
-/// Of an interrupted run: nothing twice, nothing damaged.
-fn never_twice(out: &Outcome, what: &str) -> Result {
+/// Requires that an interrupted run delivered no block twice and none damaged.
+fn no_duplicates(out: &Outcome, what: &str) -> Result {
     if out.duplicated + out.damaged > 0 {
         return Err(NetError::new(format!(
             "{what}: {} blocks twice, {} damaged",
@@ -195,15 +200,15 @@ fn never_twice(out: &Outcome, what: &str) -> Result {
 fn kill() -> Result<String> {
     let fabric = fabric(9000, 2)?;
     let after = Duration::from_millis(150);
-    // Two hosts send to two: one of the receivers dies, the other must not notice.
+    // One host sends to two: when one of the receivers dies, the other must not be affected.
     let flows: Vec<FlowSpec> = (0..4).map(|i| FlowSpec { from: (0, 0), to: (1, i % 2) }).collect();
     let mut side = SrdSide::start(&fabric, SrdSetup::default(), &flows)?;
-    perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+    all_arrived(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
     let victim = side.ends().1;
     let run = order(&side, &steady(4, 1500), 2);
     let began = now_ns();
     let out = side.run_killing(run, victim, after, GIVE_UP)?;
-    never_twice(&out, "receiver killed")?;
+    no_duplicates(&out, "receiver killed")?;
     let waited = (now_ns() - began) as f64 / 1e9;
     if out.failed == 0 {
         return Err(NetError::new("no send failed though the receiver was killed"));
@@ -216,11 +221,11 @@ fn kill() -> Result<String> {
         )));
     }
     let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(2))?;
-    perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+    all_arrived(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
     let victim = side.ends().0;
     let run = order(&side, &steady(2, 600), 2);
     let sender_gone = side.run_killing(run, victim, after, GIVE_UP)?;
-    never_twice(&sender_gone, "sender killed")?;
+    no_duplicates(&sender_gone, "sender killed")?;
     Ok(format!(
         "receiver killed: {} sends ended with \"{}\" within {waited:.1} s, its neighbour got \
          {others} blocks; sender killed: nothing twice",
@@ -240,17 +245,17 @@ fn restart() -> Result<String> {
             number += 1;
             let run = order(&side, &steady(2, 400), number);
             let out = side.run_killing(run, victim, Duration::from_millis(100), GIVE_UP)?;
-            never_twice(&out, "killed")?;
+            no_duplicates(&out, "killed")?;
             side.restart(&fabric, victim, &flows)?;
-            // Who sends to the old life of a process learns it by the first answer: what is under
-            // way then ends with an error. What is sent after that must arrive.
+            // A sender learns of the restart by the new process's first answer; messages in flight
+            // then end with an error. Messages sent later must arrive.
             number += 1;
             let first = run_one(&mut side, &of_bytes(9000), number)?;
-            never_twice(&first, "first after a restart")?;
+            no_duplicates(&first, "first after a restart")?;
             aborted += first.failed;
             number += 1;
             let out = run_one(&mut side, &of_bytes(500_000), number)?;
-            blocks += perfect(&out, "after a restart")?;
+            blocks += all_arrived(&out, "after a restart")?;
         }
     }
     Ok(format!(
@@ -264,7 +269,7 @@ fn stop() -> Result<String> {
     let mut text = Vec::new();
     for receiver in [true, false] {
         let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(2))?;
-        perfect(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
+        all_arrived(&run_one(&mut side, &of_bytes(100_000), 1)?, "before")?;
         let before = side.counters()?;
         let load = steady(2, 3000);
         let run = order(&side, &load, 2);
@@ -279,10 +284,10 @@ fn stop() -> Result<String> {
         });
         let out = side.run(run, Instant::now() + load.time + load.limit)?;
         sleeper.join().map_err(|_| NetError::new("a thread ended early"))??;
-        let blocks = perfect(&out, "stopped")?;
+        let blocks = all_arrived(&out, "stopped")?;
         let c = side.counters()?.since(&before);
         text.push(format!(
-            "{} stopped 2 s: {blocks} blocks, {} paths retired, {} packets again",
+            "{} stopped 2 s: {blocks} blocks, {} paths retired, {} packets retransmitted",
             if receiver { "receiver" } else { "sender" },
             c.paths_retired,
             c.retransmitted
@@ -295,9 +300,9 @@ fn processes() -> Result<String> {
     let fabric = fabric(9000, 1)?;
     let setup = SrdSetup { processes: 64, ..SrdSetup::default() };
     let mut side = SrdSide::start(&fabric, setup, &pair(64))?;
-    perfect(&run_one(&mut side, &of_bytes(20_000), 1)?, "first")?;
+    all_arrived(&run_one(&mut side, &of_bytes(20_000), 1)?, "first")?;
     let out = run_one(&mut side, &of_bytes(300_000), 2)?;
-    let blocks = perfect(&out, "64 processes")?;
+    let blocks = all_arrived(&out, "64 processes")?;
     let mut times = out.fct_ms();
     let slowest = times.iter().copied().fold(0.0, f64::max);
     let quickest = times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -313,17 +318,17 @@ fn processes() -> Result<String> {
 
 fn buffers() -> Result<String> {
     let fabric = fabric(9000, 4)?;
-    // Four hosts at once into a socket that holds some twenty packets.
+    // Four hosts send at once to a socket that holds about twenty packets.
     let flows: Vec<FlowSpec> = (0..16).map(|i| FlowSpec { from: (0, i % 4), to: (1, 0) }).collect();
     let setup = SrdSetup { rcvbuf: Some(212_992), ..SrdSetup::default() };
     let mut side = SrdSide::start(&fabric, setup, &flows)?;
     let out = run_one(&mut side, &of_bytes(300_000), 1)?;
-    let blocks = perfect(&out, "small buffers")?;
+    let blocks = all_arrived(&out, "small buffers")?;
     let c = side.counters()?;
     let ms = out.fct_ms().into_iter().fold(0.0, f64::max);
     Ok(format!(
         "{blocks} blocks from 4 hosts into one buffer of 212992 bytes in {ms:.0} ms (line rate: \
-         {:.0}); {} lost there, {} packets again",
+         {:.0}); {} lost there, {} packets retransmitted",
         16.0 * 300_000.0 * 8.0 / 200e6 * 1e3,
         c.socket_drops,
         c.retransmitted
@@ -336,11 +341,12 @@ fn mtu() -> Result<String> {
         let fabric = fabric(mtu, 1)?;
         let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(4))?;
         let out = run_one(&mut side, &of_bytes(500_000), 1)?;
-        perfect(&out, "transfer")?;
+        all_arrived(&out, "transfer")?;
         let ms = out.fct_ms().into_iter().fold(0.0, f64::max);
         text.push(format!("MTU {mtu}: messages of {} bytes, {ms:.0} ms", side.mtu));
     }
-    // The receiver's cable carries less than the sender's device promises: smaller messages pass.
+    // The receiver's link has a smaller MTU than the sender's device uses: only smaller messages
+    // pass.
     let fabric = fabric(9000, 1)?;
     for (node, dev) in [(Node::Host(1, 0), "e0"), (Node::Leaf(1), "dn0")] {
         let batch = format!("link set dev {dev} mtu 1500\n");
@@ -348,15 +354,15 @@ fn mtu() -> Result<String> {
     }
     let mut side = SrdSide::start(&fabric, SrdSetup::default(), &pair(1))?;
     let began = Instant::now();
-    perfect(&run_one(&mut side, &of_bytes(1000), 1)?, "1000 bytes from 9000 to 1500")?;
+    all_arrived(&run_one(&mut side, &of_bytes(1000), 1)?, "1000 bytes from 9000 to 1500")?;
     let seconds = began.elapsed().as_secs_f64();
-    // One message, whatever the processes have found out meanwhile.
+    // One message, regardless of what the processes have learned before.
     let load = of_bytes(8900);
     let run = load.run(2, load.block_bytes, Side::start_ns());
     let out = side.run(run, Instant::now() + load.limit)?;
     if out.failed != 1 || out.flows.iter().any(|f| f.blocks > 0) {
         return Err(NetError::new(format!(
-            "a message longer than what passes was not refused: {} failed ({}), {} arrived",
+            "a message longer than the path MTU was not refused: {} failed ({}), {} arrived",
             out.failed,
             out.why,
             out.flows.iter().map(|f| f.blocks).sum::<u64>()

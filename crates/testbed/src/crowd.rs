@@ -23,11 +23,11 @@ use std::{
 };
 
 const QKEY: u32 = 0x6372_6F77;
-/// Engines of one host: slots 0 to 199.
+/// Engines per host: slots 0 to 199.
 const ENGINES: u32 = 200;
-/// Messages that each peer is sent.
+/// Messages sent to each peer.
 const ROUNDS: u32 = 2;
-/// Requests outstanding at the one process.
+/// Most outstanding requests of the one process.
 const WINDOW: usize = 2000;
 
 /// Options of a host with many engines.
@@ -36,7 +36,7 @@ pub struct CrowdArgs {
     /// Address of the host
     #[arg(long)]
     pub ip: IpAddr,
-    /// Engines
+    /// Number of engines
     #[arg(long)]
     pub count: u32,
 }
@@ -71,7 +71,7 @@ impl Member {
         Ok(Self { device, cq, qp, target, received: 0 })
     }
 
-    /// Moves; whether something came.
+    /// Drives the device; returns whether a message arrived.
     fn turn(&mut self) -> Result<bool> {
         let mut busy = self.device.progress()?;
         while let Some(wc) = self.cq.poll_one()? {
@@ -84,15 +84,15 @@ impl Member {
     }
 }
 
-/// As many open files as the system allows this process.
+/// Raises the limit of open files as far as the system allows.
 fn files_raise() -> Result {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
     Ok(())
 }
 
-/// A host of many engines, until standard input ends. A line there is answered with the number of
-/// messages that each engine has.
+/// Runs a host with many engines until standard input ends. Answers each line on standard input
+/// with the number of messages that each engine has received.
 ///
 /// # Errors
 /// A device cannot be opened.
@@ -176,16 +176,16 @@ impl Crowd {
 impl Drop for Crowd {
     fn drop(&mut self) {
         self.stdin = None;
-        // Already gone, mostly.
+        // Fails if the process has ended already, which is usual.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// One process with one queue pair and `peers` peers.
+/// Sends messages from one process with one queue pair to `peers` peers.
 ///
 /// # Errors
-/// A message is lost, comes twice, or fails.
+/// A message is lost, arrives twice, or fails.
 pub fn check(peers: u32) -> Result<String> {
     let hosts = peers.div_ceil(ENGINES);
     let spec = FabricSpec {
@@ -232,7 +232,7 @@ fn memory() -> Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// Sends each peer its messages; seconds, and memory per peer.
+/// Sends each peer its messages. Returns the time in seconds, and the memory per peer in bytes.
 fn call(ip: IpAddr, targets: &[(IpAddr, Vec<u16>)]) -> Result<(f64, u64)> {
     let mut config = DeviceConfig::ip(ip);
     config.progress = Progress::Caller;

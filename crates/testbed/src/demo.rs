@@ -1,4 +1,4 @@
-//! The demonstration: data moves through SRD and through TCP, side by side, and a spine dies.
+//! The demonstration: SRD and TCP transfers side by side while a spine fails.
 
 use crate::{
     bench::{
@@ -17,37 +17,37 @@ use crate::{
 use clap::Args;
 use std::{thread, time::Duration};
 
-/// Flows of each contender.
+/// Flows per contender.
 const FLOWS: u64 = 8;
-/// When the spine dies.
+/// Time at which the spine fails.
 const DIES: Duration = Duration::from_millis(1000);
 /// Buckets per column of the plot: 50 ms.
 const COLUMN_BUCKETS: usize = 5;
-/// Lines of the plot.
+/// Height of the plot in lines.
 const LINES: usize = 4;
 
 /// Options of `demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// How long the spine is dead
+    /// Duration of the spine's failure
     #[arg(long = "for", value_name = "TIME", default_value = "1.5s",
           value_parser = crate::units::duration)]
     pub dead: Duration,
-    /// Who takes part, each on hosts of its own (names as for `bench`)
+    /// Contenders, each on separate hosts (names as in `bench`)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "srd,cubic")]
     pub with: Vec<String>,
-    /// Draw of the ECMP hashes
+    /// Seed of the ECMP hashes
     #[arg(long, default_value_t = 1)]
     pub seed: u32,
 }
 
-/// Shows it.
+/// Runs the demonstration.
 ///
 /// # Errors
 /// The fabric cannot be built, or a transfer fails.
 pub fn run(args: &DemoArgs) -> Result {
     if args.dead > Duration::from_secs(10) {
-        return Err(NetError::usage("--for at most 10s"));
+        return Err(NetError::usage("--for must be at most 10s"));
     }
     let list: Vec<Contender> =
         args.with.iter().map(|n| Contender::parse(n)).collect::<Result<_>>()?;
@@ -83,7 +83,7 @@ pub fn run(args: &DemoArgs) -> Result {
     let loads: Vec<u64> = uplinks(&fabric)?.iter().zip(before).map(|(a, b)| a - b).collect();
     let spine = (0..spec.spines).max_by_key(|s| loads[usize::from(*s)]).unwrap_or(0);
     say(&format!(
-        "each moves 100 Mb/s in {FLOWS} flows from leaf 0 to leaf 1; s{spine} swallows every \
+        "each moves 100 Mb/s in {FLOWS} flows from leaf 0 to leaf 1; s{spine} drops every \
          packet from {:.1} s to {:.1} s",
         DIES.as_secs_f64(),
         (DIES + args.dead).as_secs_f64()
@@ -117,11 +117,11 @@ pub fn run(args: &DemoArgs) -> Result {
     }
     say("")?;
     let head =
-        ["", "Mb/s while it was dead", "latest block", "flows late by 100 ms", "lost", "twice"];
+        ["", "Mb/s while it was down", "latest block", "flows late by 100 ms", "lost", "twice"];
     table::print(&head, &rows)?;
     say(&busy.text())?;
     if outcomes.iter().any(Outcome::is_wrong) {
-        return Err(NetError::new("something was lost, came twice or failed"));
+        return Err(NetError::new("a block was lost, duplicated or damaged, or failed"));
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn uplinks(fabric: &Fabric) -> Result<Vec<u64>> {
     Ok((0..fabric.spec().spines).map(sent).collect())
 }
 
-/// All at the same time.
+/// Runs all contenders at the same time.
 fn together(sides: &mut [Side], load: &Load, start_ns: u64) -> Result<Vec<Outcome>> {
     thread::scope(|s| {
         let running: Vec<_> =
@@ -148,14 +148,14 @@ fn together(sides: &mut [Side], load: &Load, start_ns: u64) -> Result<Vec<Outcom
     })
 }
 
-/// Throughput over time, a column per 50 ms, eighths of lines.
+/// Prints throughput over time: one column per 50 ms, in eighths of a line.
 fn plot(name: &str, out: &Outcome, load: &Load, dead: Duration) -> Result {
     let column_ns = BUCKET_NS * COLUMN_BUCKETS as u64;
     let columns = (load.time.as_nanos() as u64 / column_ns) as usize;
     let ms = column_ns / 1_000_000;
     let rates: Vec<f64> =
         (0..columns as u64).map(|c| out.bits_per_sec(c * ms, (c + 1) * ms) / 1e6).collect();
-    // The offered rate is two thirds of the height: what was held up comes faster afterwards.
+    // The offered rate is two thirds of the height, because delayed data arrives faster afterwards.
     let top = load.bits_per_sec as f64 * FLOWS as f64 * 1.5 / 1e6;
     say("")?;
     for line in (0..LINES).rev() {
@@ -172,6 +172,6 @@ fn plot(name: &str, out: &Outcome, load: &Load, dead: Duration) -> Result {
         .map(|c| if (at(DIES)..at(DIES + dead)).contains(&c) { '━' } else { '─' })
         .collect();
     say(&format!("{:>11} Mb {axis}", ""))?;
-    let label = "spine dead";
+    let label = "spine down";
     say(&format!("{:>14} {:>at$}{label}", "", "", at = at(DIES)))
 }

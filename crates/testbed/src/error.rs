@@ -1,11 +1,11 @@
-//! Why a command failed: a text that says what to do.
+//! Why a command failed, with what to do.
 
 use std::{fmt, io};
 
-/// Result of anything that can end a command.
+/// Result of an operation whose failure ends the command.
 pub type Result<T = (), E = NetError> = std::result::Result<T, E>;
 
-/// The end of a command that did not succeed.
+/// An unsuccessful end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetError {
     text: String,
@@ -18,7 +18,7 @@ impl NetError {
         Self { text: text.into(), usage: false }
     }
 
-    /// The command line makes no sense.
+    /// The command line is invalid.
     pub fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), usage: true }
     }
@@ -28,7 +28,7 @@ impl NetError {
         Self::new(format!("{what}: {error}"))
     }
 
-    /// Whether the command line was wrong, rather than the operation.
+    /// Whether the command line is invalid, rather than the operation having failed.
     pub fn is_usage(&self) -> bool {
         self.usage
     }

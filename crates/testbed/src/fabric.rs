@@ -1,4 +1,4 @@
-//! Builds a fabric, and speaks to its nodes.
+//! Builds a fabric and configures its nodes.
 
 use crate::{
     error::{NetError, Result},
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// A fabric that this process holds open, or that it has opened from its holder.
+/// A fabric: either built by this process, or opened from the process that holds it.
 #[derive(Debug)]
 pub struct Fabric {
     spec: FabricSpec,
@@ -17,10 +17,11 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Builds it. It is gone when the value is dropped and no process is left inside.
+    /// Builds the fabric, and returns notes for the user. The kernel removes it when the value is
+    /// dropped and no process is left inside.
     ///
     /// # Errors
-    /// Namespaces, `ip` or `tc` refuse; the text says what to do.
+    /// The kernel, `ip` or `tc` refuses; the text says what to do.
     pub fn build(spec: &FabricSpec) -> Result<(Self, Vec<String>)> {
         spec.validate()?;
         let mut nodes = BTreeMap::new();
@@ -74,17 +75,17 @@ impl Fabric {
         Ok(())
     }
 
-    /// What it was built from.
+    /// The specification of the fabric.
     pub fn spec(&self) -> &FabricSpec {
         &self.spec
     }
 
-    /// Whether it has IPv6.
+    /// Whether the fabric has IPv6.
     pub fn v6(&self) -> bool {
         self.v6
     }
 
-    /// A node's namespace.
+    /// The namespace of a node.
     ///
     /// # Errors
     /// There is no such node.
@@ -97,8 +98,8 @@ impl Fabric {
         self.nodes.iter().map(|(node, ns)| (*node, ns))
     }
 
-    /// Another draw of the hashes: the same fabric, other ports on other spines. Kernels without
-    /// a seed to set (before 6.11) draw by the ports that new sockets get.
+    /// Changes the seed of the ECMP hashes, so that other ports take other spines. Kernels before
+    /// 6.11 cannot set the seed: there, each run's random source ports take its place.
     ///
     /// # Errors
     /// The kernel refuses the seed.
@@ -113,24 +114,25 @@ impl Fabric {
         Ok(())
     }
 
-    /// Says everything about a node again: taking interfaces down loses addresses and routes.
+    /// Configures a node again, because taking interfaces down removes addresses and routes.
     ///
     /// # Errors
-    /// `ip` refuses.
+    /// `ip` fails.
     pub fn restore(&self, node: Node) -> Result {
         let batch = plan::node_batch(&self.spec, node, self.v6);
         self.ns(node)?.run("ip", &["-batch", "-"], &batch)?;
         Ok(())
     }
 
-    /// Which spine packets of these addresses and ports take, as the leaf's kernel says.
+    /// Predicts, by `ip route get` at the leaf, which spine packets of these addresses and ports
+    /// take.
     ///
     /// # Errors
-    /// `ip` refuses, or the hosts share a leaf.
+    /// `ip` fails, or the hosts share a leaf.
     pub fn predict(&self, from: (u8, u8), to: (u8, u8), ports: &[(u16, u16)]) -> Result<Vec<u8>> {
         if from.0 == to.0 {
             return Err(NetError::usage(format!(
-                "both hosts are at leaf l{}: no spine is between them",
+                "both hosts are at leaf l{}, so no spine is between them",
                 from.0
             )));
         }
@@ -158,10 +160,10 @@ impl Fabric {
         Ok(spines)
     }
 
-    /// Counters of a node's interfaces.
+    /// Counters of a node's interfaces, by interface.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc is not mounted.
     pub fn counters(&self, node: Node) -> Result<BTreeMap<String, DevCounters>> {
         self.ns(node)?.inside(|| {
             let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
@@ -170,7 +172,7 @@ impl Fabric {
     }
 }
 
-/// What an interface has counted.
+/// Counters of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DevCounters {
     /// Bytes received.
@@ -183,7 +185,7 @@ pub struct DevCounters {
     pub tx_packets: u64,
 }
 
-/// Reads `/proc/net/dev`.
+/// Parses `/proc/net/dev`.
 fn dev_counters(text: &str) -> BTreeMap<String, DevCounters> {
     let mut out = BTreeMap::new();
     for line in text.lines() {

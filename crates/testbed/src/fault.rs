@@ -1,7 +1,7 @@
-//! Things that break: spines and links that swallow, lose, slow down or go down.
+//! Faults: spines and links that drop packets, slow down or go down.
 //!
-//! What is lost is lost where a packet enters the broken node, by a filter of the kernel
-//! (`tc … bpf`, classic bytecode): it needs no more rights than the rest.
+//! Packets are dropped by a kernel filter (`tc … bpf`, classic bytecode) where they enter the
+//! faulty node, which needs no further privileges.
 
 use crate::{
     error::{NetError, Result},
@@ -10,35 +10,35 @@ use crate::{
     spec::Node,
 };
 
-/// What breaks.
+/// Place of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A spine with all its links.
     Spine(u8),
     /// The link between a leaf and a spine.
     Link {
-        /// Leaf.
+        /// The leaf's number.
         leaf: u8,
-        /// Spine.
+        /// The spine's number.
         spine: u8,
     },
 }
 
-/// How.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Every packet is lost, and nobody is told.
+    /// All packets are dropped without notice.
     Blackhole,
-    /// No carrier: both ends see it.
+    /// The link has no carrier, which both ends see.
     LinkDown,
-    /// This share of the packets is lost, in each direction, in parts per million.
+    /// This share of the packets is dropped in each direction, in parts per million.
     Loss(u32),
-    /// Another rate, in bits per second, in both directions.
+    /// The rate is changed in both directions, in bits per second.
     Rate(u64),
 }
 
 impl Place {
-    /// The links concerned: (leaf, spine).
+    /// The links of the place: (leaf, spine).
     fn links(self, fabric: &Fabric) -> Result<Vec<(u8, u8)>> {
         let spec = fabric.spec();
         let spine_ok = |s: u8| spec.node(&Node::Spine(s).to_string()).map(|_| ());
@@ -57,8 +57,8 @@ impl Place {
 }
 
 impl Place {
-    /// Interfaces at whose entrance packets are lost, so that each packet that passes the place
-    /// meets one of them: a link's two ends, a spine's own.
+    /// Interfaces at whose ingress packets are dropped, such that each packet through the place
+    /// passes one of them: both ends of a link, or the spine's interface.
     fn lossy_ends(self, leaf: u8, spine: u8) -> Vec<(Node, String)> {
         let own = match self {
             Self::Spine(_) => 1,
@@ -68,10 +68,10 @@ impl Place {
     }
 }
 
-/// Breaks something.
+/// Injects a fault.
 ///
 /// # Errors
-/// There is no such place, or the kernel refuses.
+/// The place does not exist, or the kernel refuses.
 pub fn fail(fabric: &Fabric, place: Place, fault: Fault) -> Result {
     for (leaf, spine) in place.links(fabric)? {
         let ends = place.lossy_ends(leaf, spine);
@@ -88,10 +88,10 @@ pub fn fail(fabric: &Fabric, place: Place, fault: Fault) -> Result {
     Ok(())
 }
 
-/// Repairs one kind of fault.
+/// Removes one kind of fault.
 ///
 /// # Errors
-/// There is no such place, or the kernel refuses.
+/// The place does not exist, or the kernel refuses.
 pub fn heal(fabric: &Fabric, place: Place, fault: Fault) -> Result {
     let links = place.links(fabric)?;
     for (leaf, spine) in &links {
@@ -121,7 +121,7 @@ pub fn heal(fabric: &Fabric, place: Place, fault: Fault) -> Result {
     Ok(())
 }
 
-/// Repairs everything.
+/// Removes all faults.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -136,28 +136,28 @@ pub fn heal_all(fabric: &Fabric) -> Result {
     Ok(())
 }
 
-/// Cuts one of a host's cables: both directions swallow every packet, and nobody is told.
+/// Cuts one of a host's links: both directions drop all packets without notice.
 ///
 /// # Errors
-/// There is no such cable, or the kernel refuses.
+/// The link does not exist, or the kernel refuses.
 pub fn cable_cut(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
     loss_set(fabric, &cable_ends(host, rail), 1_000_000)
 }
 
-/// Mends what [`cable_cut`] cut.
+/// Repairs a link after [`cable_cut`].
 ///
 /// # Errors
-/// The kernel refuses, or there is no such cable.
+/// The link does not exist, or the kernel refuses.
 pub fn cable_mend(fabric: &Fabric, host: (u8, u8), rail: u8) -> Result {
     loss_clear(fabric, &cable_ends(host, rail))
 }
 
-/// Both ends of one of a host's cables, each with its interface.
+/// Both ends of one of a host's links: node and interface.
 fn cable_ends((leaf, host): (u8, u8), rail: u8) -> [(Node, String); 2] {
     [(Node::Leaf(leaf), plan::down_dev(host, rail)), (Node::Host(leaf, host), format!("e{rail}"))]
 }
 
-/// Both ends of a link, each with its interface.
+/// Both ends of a link between leaf and spine: node and interface.
 fn ends(leaf: u8, spine: u8) -> [(Node, String); 2] {
     [(Node::Leaf(leaf), format!("up{spine}")), (Node::Spine(spine), format!("d{leaf}"))]
 }
@@ -181,13 +181,13 @@ fn loss_set(fabric: &Fabric, ends: &[(Node, String)], ppm: u32) -> Result {
     Ok(())
 }
 
-/// A packet filter in classic bytecode: drop with a probability of `ppm` / 1,000,000.
+/// A packet filter in classic BPF bytecode that drops with a probability of `ppm` / 1,000,000.
 fn loss_code(ppm: u32) -> String {
     if ppm >= 1_000_000 {
         // return TC_ACT_SHOT
         return "1,6 0 0 2".into();
     }
-    // Values of a 32-bit random number below which a packet is lost.
+    // A packet is dropped if a 32-bit random number is below this.
     let below = (u64::from(ppm) << 32) / 1_000_000;
     // load random (SKF_AD_OFF + SKF_AD_RANDOM); if it is >= below: return TC_ACT_OK; else
     // TC_ACT_SHOT.

@@ -1,8 +1,8 @@
-//! The packet filter of a fault, run as the kernel runs it, and the order of faults in a soak.
+//! Interprets the packet filter of a fault as the kernel would, and checks the places of faults.
 
 use super::*;
 
-/// What a program of classic BPF returns; `random` is what the kernel's random number would be.
+/// Return value of a classic BPF program; `random` is the kernel's random number.
 fn run(program: &str, random: u32) -> u32 {
     let mut parts = program.split(',');
     let count: usize = parts.next().unwrap().parse().unwrap();
@@ -36,11 +36,11 @@ const OK: u32 = 0;
 const SHOT: u32 = 2;
 
 #[test]
-fn the_filter_loses_the_share_that_it_is_told() {
+fn the_filter_drops_the_requested_share() {
     for ppm in [1, 1000, 10_000, 500_000, 999_999] {
         let program = loss_code(ppm);
         let samples = 100_000_u64;
-        // Random numbers that are as evenly spread as can be.
+        // Random numbers that are spread perfectly evenly.
         let spread = (0..samples).map(|i| (i * (1 << 32) / samples) as u32);
         let lost = spread.filter(|r| run(&program, *r) == SHOT).count() as f64;
         let share = lost / samples as f64 * 1e6;
@@ -51,7 +51,7 @@ fn the_filter_loses_the_share_that_it_is_told() {
 }
 
 #[test]
-fn nothing_and_everything_are_exact() {
+fn shares_of_0_and_1_are_exact() {
     for random in [0, 1, 1 << 31, u32::MAX] {
         assert_eq!(run(&loss_code(0), random), OK, "{random}");
         assert_eq!(run(&loss_code(1_000_000), random), SHOT, "{random}");
@@ -60,26 +60,26 @@ fn nothing_and_everything_are_exact() {
 }
 
 #[test]
-fn each_packet_meets_a_loss_once() {
-    // Through a broken spine a packet enters the spine once, from whichever leaf it comes.
+fn each_packet_passes_one_filter() {
+    // Through a faulty spine, each packet enters the spine once, from any leaf.
     for leaf in 0..3 {
         let ends = Place::Spine(1).lossy_ends(leaf, 1);
         assert_eq!(ends, [(Node::Spine(1), format!("d{leaf}"))]);
     }
-    // Over a broken link it enters one of the two ends, whichever way it goes.
+    // Over a faulty link, each packet enters one of the two ends, in either direction.
     let ends = Place::Link { leaf: 2, spine: 1 }.lossy_ends(2, 1);
     assert_eq!(ends, [(Node::Leaf(2), "up1".into()), (Node::Spine(1), "d2".into())]);
 }
 
 #[test]
-fn a_cut_cable_is_that_of_its_rail() {
+fn cable_ends_belong_to_the_rail() {
     let dev = |rail| cable_ends((1, 3), rail).map(|(node, dev)| format!("{node} {dev}"));
     assert_eq!(dev(0), ["l1 dn3", "h1x3 e0"]);
     assert_eq!(dev(2), ["l1 dn3r2", "h1x3 e2"]);
 }
 
 #[test]
-fn cables_cut_are_cables_of_the_plan() {
+fn cable_ends_are_in_the_plan() {
     let spec = crate::spec::FabricSpec { rails: 3, ..Default::default() };
     let cables = plan::cables(&spec);
     for rail in 0..spec.rails {

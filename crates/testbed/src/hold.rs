@@ -1,5 +1,5 @@
-//! A fabric that stays up: a background process holds its namespaces open, a small file says
-//! which. When that process ends, whatever it dies of, the kernel takes the fabric down.
+//! A fabric in the background: a process, the holder, keeps its namespaces open, and a small file
+//! describes them. When the holder ends for any reason, the kernel removes the fabric.
 
 use crate::{
     error::{NetError, Result},
@@ -29,27 +29,27 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What the file of a fabric says.
+/// Content of a fabric's file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// Process that holds the namespaces.
+    /// Process ID of the holder.
     pub pid: i32,
-    /// When it started, in clock ticks since boot: process numbers are used again.
+    /// Start time of the holder in clock ticks since boot, because process IDs are reused.
     pub started: u64,
-    /// Whether it has a user namespace of its own.
+    /// Whether the holder has its own user namespace.
     pub user_namespace: bool,
     /// Whether the fabric has IPv6.
     pub v6: bool,
-    /// What it was built from.
+    /// The specification of the fabric.
     pub spec: FabricSpec,
-    /// Number of the open file of each node's namespace in that process.
+    /// File descriptor of each node's namespace in the holder.
     pub nodes: BTreeMap<String, i32>,
 }
 
-/// Folder of the files, of this user alone.
+/// The folder of the files, accessible only to this user.
 ///
 /// # Errors
-/// It belongs to somebody else, or cannot be made.
+/// The folder belongs to another user, or cannot be created.
 fn folder() -> Result<PathBuf> {
     let uid = getuid().as_raw();
     let base = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_dir());
@@ -83,10 +83,10 @@ fn file_of(name: &str) -> Result<PathBuf> {
     Ok(folder()?.join(format!("{name}.json")))
 }
 
-/// When a process started, in clock ticks since boot.
+/// Start time of a process in clock ticks since boot.
 fn started(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, but no later ')'.
+    // The process name may contain any character, but is followed by the last ')'.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_whitespace();
     if words.next() == Some("Z") {
@@ -96,13 +96,13 @@ fn started(pid: i32) -> Option<u64> {
 }
 
 impl State {
-    /// Whether the holder still lives.
+    /// Whether the holder is running.
     pub fn is_up(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
 
-    /// Whether this process is in the fabric's user namespace already, as one started by
-    /// `srd net exec` is (the kernel refuses to enter it twice).
+    /// Whether this process is in the fabric's user namespace already, as are children of `srd net
+    /// exec`: the kernel refuses to enter a user namespace twice.
     fn is_entered(&self) -> bool {
         let name = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/user")).ok();
         let own = name("self");
@@ -110,10 +110,10 @@ impl State {
     }
 
     /// Enters the fabric's user namespace, if it has one, and opens its nodes. The process must
-    /// have one thread.
+    /// have a single thread.
     ///
     /// # Errors
-    /// The holder has ended, or belongs to somebody else.
+    /// The holder has ended, or belongs to another user.
     pub fn open(&self) -> Result<Fabric> {
         let what = |e: &dyn std::fmt::Display| {
             NetError::new(format!("cannot enter the fabric of process {}: {e}", self.pid))
@@ -133,7 +133,7 @@ impl State {
     }
 }
 
-/// All fabrics of this user that are up, by name. Files of those that are not are removed.
+/// All running fabrics of this user, by name. Removes the files of others.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -159,22 +159,22 @@ fn read(path: &Path) -> Option<State> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// The fabric of this name.
+/// The running fabric with this name.
 ///
 /// # Errors
-/// It is not up.
+/// No such fabric is running.
 pub fn get(name: &str) -> Result<State> {
     read(&file_of(name)?).filter(State::is_up).ok_or_else(|| {
         NetError::new(format!(
-            "there is no fabric `{name}`: `srd net up` makes one, `srd net status` lists them"
+            "there is no fabric `{name}`: `srd net up` builds one, `srd net status` lists them"
         ))
     })
 }
 
-/// Starts a holder in the background and waits until the fabric is there.
+/// Starts a holder in the background and waits until the fabric is built.
 ///
 /// # Errors
-/// A fabric of this name is up, or it cannot be built.
+/// A fabric with this name is running, or the fabric cannot be built.
 pub fn up(name: &str, spec: &FabricSpec, until_pid: Option<i32>) -> Result<Vec<String>> {
     spec.validate()?;
     let file = file_of(name)?;
@@ -208,22 +208,22 @@ pub fn up(name: &str, spec: &FabricSpec, until_pid: Option<i32>) -> Result<Vec<S
             _ => {}
         }
     }
-    Err(NetError::new("the process that should hold the fabric ended without a word"))
+    Err(NetError::new("the process that should hold the fabric ended without an error message"))
 }
 
-/// The holder: builds, tells, and stays until it is killed, or `until_pid` ends.
+/// The holder: builds the fabric, reports it, and waits until it is killed or `until_pid` ends.
 ///
 /// # Errors
-/// The fabric cannot be built; told on standard output, too.
+/// The fabric cannot be built; also reported on standard output.
 pub fn hold(name: &str, spec: &str, until_pid: Option<i32>) -> Result {
     let tell = |line: &str| {
         let mut out = std::io::stdout().lock();
-        // Who started this may have gone; the fabric stays all the same.
+        // Fails if the starting process has exited; the fabric stays nevertheless.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     };
     let build = || -> Result<Fabric> {
         let file = file_of(name)?;
-        // Opened before the user namespace hides who that process belongs to.
+        // Opened before the user namespace is entered, which hides the owner of that process.
         let spec: FabricSpec = serde_json::from_str(spec)?;
         let privilege = privileges_take()?;
         let (fabric, notes) = Fabric::build(&spec)?;
@@ -245,7 +245,7 @@ pub fn hold(name: &str, spec: &str, until_pid: Option<i32>) -> Result {
         Ok(fabric)
     };
     let watched = until_pid.and_then(Pid::from_raw).map(|p| pidfd_open(p, PidfdFlags::empty()));
-    // A failure only means that the process leads a session already.
+    // Fails only if the process is a session leader already.
     let _ = setsid();
     match build() {
         Ok(fabric) => {
@@ -269,10 +269,10 @@ pub fn hold(name: &str, spec: &str, until_pid: Option<i32>) -> Result {
     }
 }
 
-/// Takes a fabric down, and ends what still runs in it. Returns how many processes those were.
+/// Removes a fabric, and ends the processes in it. Returns their number.
 ///
 /// # Errors
-/// The holder belongs to somebody else.
+/// The holder belongs to another user.
 pub fn down(name: &str, state: &State) -> Result<usize> {
     let spaces: Vec<u64> = state
         .nodes
@@ -303,7 +303,7 @@ fn processes() -> Result<Vec<i32>> {
     Ok(entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Kills a process and waits until it is gone.
+/// Kills a process and waits for its end.
 fn end(pid: i32) -> Result {
     let Some(number) = Pid::from_raw(pid) else { return Ok(()) };
     let Ok(fd) = pidfd_open(number, PidfdFlags::empty()) else { return Ok(()) };

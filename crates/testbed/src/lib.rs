@@ -1,8 +1,9 @@
-//! `srd net`: a leaf-spine fabric of network namespaces, in which the kernel routes by ECMP as
-//! switches do, and measurements of SRD beside the kernel's TCP on it. See `docs/net.md`.
+//! `srd net`: a leaf-spine fabric of network namespaces in which the kernel routes by ECMP, as
+//! switches do, and measurements of SRD beside the kernel's TCP. See `docs/net.md`.
 //!
-//! [`spec`] says what a fabric is, [`plan`] what its nodes are told, [`fabric`] builds it, [`hold`]
-//! keeps it up in the background, [`fault`] breaks it, [`paths`] tells which port goes where.
+//! [`spec`] describes a fabric, [`plan`] the configuration of its nodes; [`fabric`] builds it,
+//! [`hold`] keeps it in the background, [`fault`] injects faults, and [`paths`] shows which port
+//! takes which spine.
 
 pub mod args;
 pub mod bench;
@@ -14,6 +15,7 @@ pub mod fabric;
 pub mod fault;
 pub mod hold;
 pub mod hostile;
+pub mod icmp;
 pub mod narrow;
 pub mod noise;
 pub mod ns;
@@ -36,10 +38,10 @@ use std::{
     process::{Command, ExitCode},
 };
 
-/// Does what the command line asks. Must be called while the process has one thread.
+/// Executes the command line. Must be called while the process has a single thread.
 ///
 /// # Errors
-/// A text that says what to do.
+/// The operation failed; the text says what to do.
 pub fn run(args: &NetArgs) -> Result<ExitCode> {
     match &args.command {
         NetCommand::Up(up) => up_run(up),
@@ -52,7 +54,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
         NetCommand::Fail { name, place } => fail_run(&name.name, place),
         NetCommand::Heal { name } => {
             fault::heal_all(&hold::get(&name.name)?.open()?)?;
-            say("repaired")
+            say("all faults are removed")
         }
         NetCommand::Bench(args) => bench::run(args),
         NetCommand::Demo(args) => demo::run(args),
@@ -67,17 +69,17 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes one line to standard output at once.
+/// Writes one line to standard output and flushes it.
 ///
 /// # Errors
-/// Nobody reads it any more.
+/// The reader of the output has exited.
 pub(crate) fn say(text: &str) -> Result {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush())?;
     Ok(())
 }
 
-/// Writes one line to standard error. If that fails there is nobody left to tell.
+/// Writes one line to standard error. A failed write is ignored, because it cannot be reported.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -90,7 +92,7 @@ fn up_run(args: &UpArgs) -> Result {
     say(&format!("{name} is up: {}", spec.describe()))?;
     hosts_say(&spec)?;
     say(&format!(
-        "srd net exec{} h0x0 -- COMMAND    runs something there; srd net down{} ends it",
+        "srd net exec{} h0x0 -- COMMAND    runs a command there; srd net down{} removes the fabric",
         name_option(name),
         name_option(name)
     ))
@@ -164,10 +166,10 @@ fn paths_run(
     let fabric = hold::get(name)?.open()?;
     let host = |name: &str| match fabric.spec().node(name)? {
         Node::Host(l, h) => Ok((l, h)),
-        other => Err(NetError::usage(format!("{other} is no host"))),
+        other => Err(NetError::usage(format!("{other} is not a host"))),
     };
     let last = port.checked_add(count.max(1) - 1);
-    let last = last.ok_or_else(|| NetError::usage("ports end at 65535: a smaller --count"))?;
+    let last = last.ok_or_else(|| NetError::usage("ports end at 65535: use a smaller --count"))?;
     let ports: Vec<u16> = (port..=last).collect();
     let rows = paths::check(&fabric, host(from)?, host(to)?, &ports, dst_port)?;
     let (text, right) = paths::table(&rows, fabric.spec().spines);
@@ -180,11 +182,11 @@ fn fail_run(name: &str, what: &FailPlace) -> Result {
     let (place, how) = what.parts();
     fault::fail(&fabric, place, how.fault())?;
     match how.lasting {
-        None => say("broken until `srd net heal`"),
+        None => say("the fault lasts until `srd net heal`"),
         Some(time) => {
             std::thread::sleep(time);
             fault::heal(&fabric, place, how.fault())?;
-            say("broken and repaired")
+            say("the fault was injected and removed")
         }
     }
 }

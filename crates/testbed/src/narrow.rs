@@ -1,12 +1,14 @@
-//! The check `narrow`: ways whose MTU falls under traffic, and messages that only claim so.
+//! The check `narrow`: paths whose MTU decreases under traffic, and forged messages about the MTU.
 //!
 //! Two devices of this process, in the namespaces of two hosts, write to and read from each other
 //! while the cable behind the last router gets a smaller MTU, with and without the router's ICMP
-//! messages; while somebody forges such messages; and while the sender's own interface shrinks.
+//! messages; while somebody forges such messages and others; and while the sender's own interface
+//! shrinks.
 
 use crate::{
     error::{NetError, Result},
     fabric::Fabric,
+    icmp::{self, Claim},
     spec::{FabricSpec, Node},
 };
 use rustix::net::{
@@ -23,28 +25,34 @@ use std::{
 };
 
 const QKEY: u32 = 0x6E61_7277;
-/// Bytes of each write and read: some 10 ms at a host's rate.
+/// Bytes of each write and read: about 10 ms at a host's rate.
 const LEN: usize = 256 << 10;
-/// Until everything must have happened; what is waited for takes a second or two.
+/// Time limit of every wait; the awaited events take a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Paths of each device, as by default.
+const PATHS: u16 = 64;
+/// So few that each sends often enough to one peer for its socket to be connected.
+const PATHS_CONNECTED: u16 = 8;
 const HOSTS: [Node; 2] = [Node::Host(0, 0), Node::Host(1, 0)];
 
-/// A device with one of everything.
+/// One end: a device with a queue pair, memory and a completion queue.
 struct End {
-    // Freed in this order.
+    // Fields are dropped in this order.
     qp: QueuePair,
     own: MemoryRegion,
     there: MemoryRegion,
     cq: CompletionQueue,
     device: Device,
-    /// Sizes that were told.
+    /// Payload sizes that the device reported as passing, in bytes.
     told: Vec<u16>,
 }
 
 impl End {
-    fn open(fabric: &Fabric, node: Node, ip: IpAddr) -> Result<Self> {
+    fn open(fabric: &Fabric, node: Node, ip: IpAddr, paths: u16) -> Result<Self> {
+        let mut config = DeviceConfig::ip(ip);
+        config.paths = paths;
         // The device's thread begins in the namespace of the thread that opens it.
-        let device = fabric.ns(node)?.inside(|| Ok(Device::open(DeviceConfig::ip(ip))?))?;
+        let device = fabric.ns(node)?.inside(|| Ok(Device::open(config)?))?;
         let (pd, cq) = (device.pd_create()?, device.cq_create(64)?);
         let qp = pd.qp_create(&QpInit::srd(&cq, &cq))?;
         qp.activate(QKEY)?;
@@ -66,22 +74,22 @@ impl End {
     }
 }
 
-/// Both ends, and what passes between them.
+/// Both ends, and their common state.
 struct Ends {
     a: End,
     b: End,
     to_b: AddressHandle,
-    /// Who serves RDMA knows whom.
+    /// RDMA is served only to hosts for which there is a handle.
     _to_a: AddressHandle,
     round: u8,
 }
 
 impl Ends {
-    fn open(fabric: &Fabric, v6: bool) -> Result<(Self, [IpAddr; 2])> {
+    fn open(fabric: &Fabric, v6: bool, paths: u16) -> Result<(Self, [IpAddr; 2])> {
         let spec = fabric.spec();
         let ips = [0, 1].map(|leaf| if v6 { spec.ip6(leaf, 0) } else { spec.ip(leaf, 0) });
-        let a = End::open(fabric, HOSTS[0], ips[0])?;
-        let b = End::open(fabric, HOSTS[1], ips[1])?;
+        let a = End::open(fabric, HOSTS[0], ips[0], paths)?;
+        let b = End::open(fabric, HOSTS[1], ips[1], paths)?;
         let (to_b, _to_a) = (a.own.pd().ah_create(ips[1])?, b.own.pd().ah_create(ips[0])?);
         let mut ends = Self { a, b, to_b, _to_a, round: 0 };
         for _ in 0..5 {
@@ -90,7 +98,7 @@ impl Ends {
         Ok((ends, ips))
     }
 
-    /// One write and one read, whole and unchanged.
+    /// Executes one write and one read, and compares the data.
     fn exchange(&mut self) -> Result {
         self.round = self.round.wrapping_add(1);
         let (a, b, qpn) = (&self.a, &self.b, self.b.qp.qpn());
@@ -109,14 +117,15 @@ impl Ends {
         let whole =
             |m: &MemoryRegion, byte| m.to_vec(0, LEN).map(|bytes| bytes.iter().all(|&b| b == byte));
         if !whole(&b.there, self.round)? || !whole(&a.there, !self.round)? {
-            return Err(NetError::new("what was written or read is not what was sent"));
+            return Err(NetError::new("the written or read data differs from what was sent"));
         }
         self.a.events_take();
         self.b.events_take();
         Ok(())
     }
 
-    /// Goes on until both ends have told that size, each as its first.
+    /// Continues until both ends have reported `size`, each as its first. Returns the time in
+    /// seconds.
     fn until_told(&mut self, size: u16) -> Result<f64> {
         let began = Instant::now();
         while self.a.told.is_empty() || self.b.told.is_empty() {
@@ -127,12 +136,12 @@ impl Ends {
         }
         if (self.a.told[0], self.b.told[0]) != (size, size) {
             let (a, b) = (&self.a.told, &self.b.told);
-            return Err(NetError::new(format!("told {a:?} and {b:?}, not {size}")));
+            return Err(NetError::new(format!("the ends reported {a:?} and {b:?}, not {size}")));
         }
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// How a message of `len` bytes ends.
+    /// Sends a message of `len` bytes and returns its final status.
     fn message(&self, len: usize) -> Result<Status> {
         let (a, b) = (&self.a, &self.b);
         b.qp.post_recv(&RecvWr { wr_id: 9, sges: &[b.there.sge(0, len as u32)] })?;
@@ -141,7 +150,7 @@ impl Ends {
         Ok(a.done()?.status)
     }
 
-    /// A message of one packet of the device is too long, one that fits what passes is not.
+    /// Requires that a message of the device's MTU fails, and one of `size` bytes succeeds.
     fn messages_fit(&self, size: u16) -> Result {
         let (long, short) = (self.message(self.a.device.mtu())?, self.message(size.into())?);
         if (long, short) != (Status::LocalBadLength, Status::Ok) {
@@ -158,7 +167,7 @@ fn mtu_set(fabric: &Fabric, node: Node, dev: &str, mtu: u16) -> Result {
     fabric.ns(node)?.run("ip", &["-batch", "-"], &batch).map(|_| ())
 }
 
-/// ICMP over IPv4 is lost where it would come in.
+/// Drops ICMP over IPv4 at the host's ingress.
 fn icmp_block(fabric: &Fabric) -> Result {
     // load byte 23 (the protocol); if it is 1 (ICMP): return TC_ACT_SHOT; else TC_ACT_OK.
     let code = "4,48 0 0 23,21 0 1 1,6 0 0 2,6 0 0 0";
@@ -172,39 +181,45 @@ fn icmp_block(fabric: &Fabric) -> Result {
     Ok(())
 }
 
-/// The cable behind the last router shrinks, to a size that may not be in the table of sizes asked
-/// for: on the way to the host the router says so, if it may;
-/// on the way back nobody does.
+/// The link behind the last router gets the MTU `mtu`, which may lie between the sizes that the
+/// device probes; `size` is the payload that passes. Towards the host, the router sends ICMP
+/// messages if they are not blocked; in the other direction there are none.
 fn router(mtu: u16, size: u16, v6: bool, icmp: bool) -> Result<String> {
     let fabric = fabric()?;
     if !icmp {
         icmp_block(&fabric)?;
     }
-    let (mut ends, _) = Ends::open(&fabric, v6)?;
+    let (mut ends, _) = Ends::open(&fabric, v6, PATHS)?;
     mtu_set(&fabric, Node::Leaf(1), "dn0", mtu)?;
     let seconds = ends.until_told(size)?;
     ends.messages_fit(size)?;
     let (family, icmp) = (if v6 { "IPv6" } else { "IPv4" }, if icmp { "" } else { ", no ICMP" });
-    Ok(format!("{family} hop of {mtu}{icmp}: {size} bytes told after {seconds:.1} s"))
+    Ok(format!("{family} hop of {mtu}{icmp}: {size} bytes reported after {seconds:.1} s"))
 }
 
-/// The sender's own interface shrinks (EMSGSIZE).
+/// The MTU of the sender's own interface decreases, so that sends fail with EMSGSIZE.
 fn local() -> Result<String> {
     let fabric = fabric()?;
-    let (mut ends, _) = Ends::open(&fabric, false)?;
+    let (mut ends, _) = Ends::open(&fabric, false, PATHS)?;
     mtu_set(&fabric, HOSTS[0], "e0", 1500)?;
     let seconds = ends.until_told(1400)?;
     ends.messages_fit(1400)?;
-    Ok(format!("own interface of 1500: told at both ends after {seconds:.1} s"))
+    Ok(format!("own interface of 1500: reported at both ends after {seconds:.1} s"))
 }
 
-/// Somebody forges what routers say about the MTU, for every socket of the sender, again and again.
+/// Somebody forges what routers and hosts say of packets that were not delivered, for every socket
+/// of the sender, again and again: each error that a connected socket would report, in turn, and
+/// "too big" as often as all others together.
 fn forged(v6: bool) -> Result<String> {
     let fabric = fabric()?;
-    let (mut ends, ips) = Ends::open(&fabric, v6)?;
-    let (mut sent, began) = (0, Instant::now());
-    while began.elapsed() < Duration::from_secs(2) {
-        sent += forge(&fabric, ips)?;
+    let (mut ends, ips) = Ends::open(&fabric, v6, PATHS_CONNECTED)?;
+    let (mut sent, mut volley, began) = (0, 0, Instant::now());
+    while began.elapsed() < Duration::from_secs(2) || volley < 2 * reported(v6).len() {
+        if began.elapsed() > PATIENCE {
+            return Err(NetError::new(format!("only {volley} volleys of forged messages")));
+        }
+        sent += forge(&fabric, ips, volley)?;
+        volley += 1;
         ends.exchange()?;
     }
     let route = fabric.ns(HOSTS[0])?.run("ip", &["route", "get", &ips[1].to_string()], "")?;
@@ -217,20 +232,61 @@ fn forged(v6: bool) -> Result<String> {
     let (a, b) = (&ends.a.told, &ends.b.told);
     if full != Status::Ok || !a.is_empty() || !b.is_empty() {
         return Err(NetError::new(format!(
-            "{sent} forged messages: told {a:?} and {b:?}, a full message ended with {full:?}"
+            "{sent} forged messages: the ends reported {a:?} and {b:?}, a full message ended with \
+             {full:?}"
+        )));
+    }
+    let c = ends.a.device.counters()?.datapath;
+    let lost = c.tx_refused + c.tx_unreachable + c.tx_forbidden + c.tx_too_long + c.tx_other;
+    if lost > 0 {
+        return Err(NetError::new(format!(
+            "{sent} forged messages made the sender drop {lost} packets: {c:?}"
         )));
     }
     let family = if v6 { "ICMPv6" } else { "ICMP" };
-    Ok(format!("{sent} forged {family} messages change nothing"))
+    Ok(format!(
+        "{sent} forged {family} messages of {} kinds change nothing and lose no packet",
+        reported(v6).len()
+    ))
+}
+
+/// Errors that Linux reports to the next sender on a connected socket, one of each errno at least.
+fn reported(v6: bool) -> &'static [Claim] {
+    const fn claim(kind: u8, code: u8) -> Claim {
+        Claim { kind, code }
+    }
+    const V4: [Claim; 12] = [
+        claim(3, 2),
+        claim(3, 3),
+        claim(3, 4),
+        claim(3, 6),
+        claim(3, 7),
+        claim(3, 8),
+        claim(3, 9),
+        claim(3, 10),
+        claim(3, 13),
+        claim(3, 14),
+        claim(3, 15),
+        claim(12, 0),
+    ];
+    const V6: [Claim; 7] =
+        [claim(1, 1), claim(1, 4), claim(1, 5), claim(1, 6), claim(1, 7), claim(2, 0), claim(4, 0)];
+    if v6 { &V6 } else { &V4 }
 }
 
 /// One forged message for each UDP socket of the first host. Returns how many.
-fn forge(fabric: &Fabric, [from, to]: [IpAddr; 2]) -> Result<u32> {
-    let file = if from.is_ipv6() { "udp6" } else { "udp" };
+fn forge(fabric: &Fabric, [from, to]: [IpAddr; 2], volley: usize) -> Result<u32> {
+    let v6 = from.is_ipv6();
+    let file = if v6 { "udp6" } else { "udp" };
     let read = || Ok(fs::read_to_string(format!("/proc/thread-self/net/{file}"))?);
     let table = fabric.ns(HOSTS[0])?.inside(read)?;
     let rows = table.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1)?.rsplit_once(':'));
     let ports: Vec<u16> = rows.filter_map(|(_, p)| u16::from_str_radix(p, 16).ok()).collect();
+    let too_big = if v6 { Claim { kind: 2, code: 0 } } else { Claim { kind: 3, code: 4 } };
+    let claim = match volley % 2 {
+        0 => too_big,
+        _ => reported(v6)[volley / 2 % reported(v6).len()],
+    };
     // The router next to the host says it, as any other could.
     fabric.ns(Node::Leaf(0))?.inside(|| {
         let (family, proto) = match from {
@@ -239,7 +295,8 @@ fn forge(fabric: &Fabric, [from, to]: [IpAddr; 2]) -> Result<u32> {
         };
         let socket = socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, Some(proto))?;
         for &port in &ports {
-            let bytes = too_big([from, to], [port, srd::PORT_BASE_DEFAULT]);
+            let there = SocketAddr::new(to, srd::PORT_BASE_DEFAULT);
+            let bytes = icmp::error(claim, SocketAddr::new(from, port), there);
             let victim = SocketAddrAny::from(SocketAddr::new(from, 0));
             sendto(&socket, &bytes, SendFlags::empty(), &victim)?;
         }
@@ -248,55 +305,15 @@ fn forge(fabric: &Fabric, [from, to]: [IpAddr; 2]) -> Result<u32> {
     Ok(ports.len() as u32)
 }
 
-/// "Fragmentation needed" (RFC 792, 1191) or "packet too big" (RFC 4443) about a datagram.
-fn too_big([from, to]: [IpAddr; 2], ports: [u16; 2]) -> Vec<u8> {
-    const LEN: u16 = 8980;
-    let mut bytes = Vec::new();
-    match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            // Type, code, checksum, unused, MTU; then the IPv4 header of what was too big.
-            bytes.extend([3, 4, 0, 0, 0, 0]);
-            bytes.extend(600u16.to_be_bytes());
-            bytes.extend([0x45, 0]);
-            bytes.extend(LEN.to_be_bytes());
-            bytes.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
-            bytes.extend(from.octets());
-            bytes.extend(to.octets());
-        }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            // Its checksum is the kernel's work.
-            bytes.extend([2, 0, 0, 0]);
-            bytes.extend(1280u32.to_be_bytes());
-            bytes.extend([0x60, 0, 0, 0]);
-            bytes.extend(LEN.to_be_bytes());
-            bytes.extend([17, 64]);
-            bytes.extend(from.octets());
-            bytes.extend(to.octets());
-        }
-        _ => unreachable!("both addresses are of one family"),
-    }
-    bytes.extend(ports.iter().flat_map(|p| p.to_be_bytes()));
-    bytes.extend((LEN - 40).to_be_bytes());
-    bytes.extend([0, 0]);
-    if from.is_ipv4() {
-        let words = bytes.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-        let sum = words.sum::<u32>();
-        let folded = (sum & 0xFFFF) + (sum >> 16);
-        let sum = !((folded & 0xFFFF) + (folded >> 16)) as u16;
-        bytes[2..4].copy_from_slice(&sum.to_be_bytes());
-    }
-    bytes
-}
-
 fn fabric() -> Result<Fabric> {
     let spec = FabricSpec { mtu: 9000, hosts: 1, ..FabricSpec::default() };
     Fabric::build(&spec).map(|(fabric, _)| fabric)
 }
 
-/// Runs all of them.
+/// Runs all parts of the check.
 ///
 /// # Errors
-/// A request fails, a size is not told or told wrongly, or a forged message is believed.
+/// A request fails, an MTU is not reported or is wrong, or a forged message is believed.
 pub fn check() -> Result<String> {
     let text = [
         router(1400, 1180, false, true)?,

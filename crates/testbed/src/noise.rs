@@ -1,10 +1,10 @@
-//! `srd net record-noise`: what this host's kernel and processors add to the network's times,
-//! recorded on two of our own sockets on the loopback, and written as quantiles that `srd lab`
-//! draws from (`host = "FILE"`).
+//! `srd net record-noise`: records the delays that this host's kernel and processors add to network
+//! times, with two sockets on the loopback interface, and writes them as quantiles from which `srd
+//! lab` draws (`host = "FILE"`).
 //!
-//! Nothing leaves this host. On the loopback a send call also does the receiving half of the
-//! kernel's work, so `send_ns` and `stamp_ns` are upper bounds. Calls are timed by the processor
-//! time of their thread: what others take meanwhile is in `stolen_ns` alone.
+//! Nothing leaves this host. On the loopback interface a send call also does the kernel's receive
+//! work, so `send_ns` and `stamp_ns` are upper bounds. Calls are timed by the CPU time of their
+//! thread: time that other threads take is only in `stolen_ns`.
 
 use crate::{
     error::{NetError, Result},
@@ -21,30 +21,30 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Bytes of a datagram: a full packet of 4,096 bytes of payload.
+/// Bytes of a datagram: a full packet with 4,096 bytes of payload.
 const DATAGRAM_BYTES: usize = 4_160;
-/// Lengths of segmented sends that are timed, the longest as the datapath makes them by default.
+/// Numbers of datagrams in the timed segmented sends; the last is the datapath's default maximum.
 const BURSTS: [usize; 4] = [1, 2, 4, 8];
-/// A spinning thread that sees its clock jump by as much did not run meanwhile, ns.
+/// Shortest jump of the clock, in ns, that a spinning thread counts as an interruption.
 const GAP_NS_MIN: u64 = 2_000;
-/// Samples kept of each kind.
+/// Most samples kept of each kind.
 const SAMPLES_MAX: usize = 1_000_000;
-/// Percentages of the quantiles written.
+/// Percentages of the written quantiles.
 const PERCENTS: [f64; 14] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
-/// Longest sleep of a receiver, so that it sees the end.
+/// Longest sleep of a receiver, so that it notices the end.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Options of `record-noise`.
 #[derive(Clone, Debug, Args)]
 pub struct NoiseArgs {
-    /// Write it to this file instead of standard output
+    /// Write to this file [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// How long to record, in all
+    /// Total recording time in seconds
     #[arg(long, value_name = "N", default_value = "10", value_parser = seconds)]
     pub seconds: Duration,
-    /// Meanwhile take all processors with other work: one spinning thread for each
+    /// Keep all processors busy meanwhile, with one spinning thread each
     #[arg(long)]
     pub busy: bool,
 }
@@ -52,10 +52,10 @@ pub struct NoiseArgs {
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let bounds = Duration::from_secs(1)..=Duration::from_secs(3_600);
     let time = units::duration(text).ok().filter(|time| bounds.contains(time));
-    time.ok_or_else(|| format!("`{text}`: give seconds from 1 to 3600"))
+    time.ok_or_else(|| format!("`{text}` is out of range; give seconds from 1 to 3600"))
 }
 
-/// Samples of one kind, ns or counts.
+/// Samples of one kind, in ns or counts.
 #[derive(Debug, Default)]
 struct Samples(Vec<u64>);
 
@@ -66,12 +66,12 @@ impl Samples {
         }
     }
 
-    /// A line of the file; percentages whose quantiles are equal stand once.
+    /// A line of the file; runs of equal quantiles are written once.
     fn line(mut self, name: &str) -> Result<String> {
         self.0.sort_unstable();
         let Some(last) = self.0.len().checked_sub(1) else {
             return Err(NetError::new(format!(
-                "nothing was recorded for {name}: give more --seconds"
+                "nothing was recorded for {name}: use more --seconds"
             )));
         };
         let mut line = name.to_owned();
@@ -83,10 +83,10 @@ impl Samples {
     }
 }
 
-/// Records and writes the file.
+/// Records the delays and writes the file.
 ///
 /// # Errors
-/// Sockets could not be opened, or the file not be written.
+/// The sockets cannot be opened, or the file cannot be written.
 pub fn run(args: &NoiseArgs) -> Result {
     let stop = AtomicBool::new(false);
     let text = thread::scope(|s| {
@@ -119,7 +119,7 @@ fn processors() -> usize {
 
 fn record(args: &NoiseArgs) -> Result<String> {
     let part = args.seconds / 4;
-    let busy = if args.busy { ", all of them taken by other work" } else { "" };
+    let busy = if args.busy { ", all of them busy with other work" } else { "" };
     let mut text = format!(
         "# Noise of a host for `host = FILE` of `srd lab`: percentages, and the values below which \
          so many lie.\n# srd net record-noise --seconds {}{}: {} processors{busy}, loopback, \
@@ -152,7 +152,7 @@ fn open() -> Result<UdpDatapath> {
     Ok(UdpDatapath::open(config)?)
 }
 
-/// Time for which this thread has run, so that a call's cost is none that others took.
+/// CPU time of this thread in ns, which excludes time that other threads took.
 fn ran_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -162,7 +162,7 @@ fn realtime_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
 }
 
-/// Sends so many datagrams in one segmented call; returns how long the call ran in ns.
+/// Sends `packets` datagrams in one segmented call; returns the CPU time of the call in ns.
 fn burst(sender: &mut UdpDatapath, to: SocketAddr, packets: usize) -> Result<u64> {
     let mut bytes = [0; DATAGRAM_BYTES];
     bytes[..8].copy_from_slice(&realtime_ns().to_le_bytes());
@@ -177,7 +177,7 @@ fn burst(sender: &mut UdpDatapath, to: SocketAddr, packets: usize) -> Result<u64
     Ok(ran_ns() - before)
 }
 
-/// Receives until `stop`; `told` hears of each call with its length in ns.
+/// Receives until `stop`; calls `told` after each call with its CPU time in ns.
 fn receive(
     receiver: &mut UdpDatapath,
     stop: &AtomicBool,
@@ -203,7 +203,7 @@ fn receive(
     Ok(())
 }
 
-/// Runs a receiver's and a sender's loop side by side for a time.
+/// Runs a receiver's and a sender's loop in parallel for a time.
 fn beside(
     mut receiver: UdpDatapath,
     mut sender: UdpDatapath,
@@ -228,7 +228,7 @@ fn beside(
     Ok((receiver, sender))
 }
 
-/// A datagram now and then for a receiver that sleeps.
+/// Single datagrams for a receiver that sleeps in between.
 fn wakes(
     receiver: UdpDatapath,
     sender: UdpDatapath,
@@ -249,7 +249,7 @@ fn wakes(
             }
         },
         |sender, to| {
-            // Different pauses, so that no timer of the kernel keeps step with them.
+            // Pauses vary, so that they do not synchronise with a kernel timer.
             pause = (pause + 137) % 900;
             thread::sleep(Duration::from_micros(100 + pause));
             burst(sender, to, 1).map(|_| ())
@@ -259,7 +259,7 @@ fn wakes(
     Ok((receiver, sender, text))
 }
 
-/// More datagrams than one call hands over.
+/// More datagrams than one receive call returns.
 fn batches(
     receiver: UdpDatapath,
     sender: UdpDatapath,
@@ -294,7 +294,7 @@ fn batches(
     Ok((receiver, sender, text))
 }
 
-/// How long send calls take, by the number of datagrams.
+/// CPU time of send calls, by the number of datagrams.
 fn sends(sender: &mut UdpDatapath, time: Duration) -> Result<String> {
     let mut sink = open()?;
     let to = SocketAddr::new(sink.local_ip(), sink.port());
@@ -313,7 +313,7 @@ fn sends(sender: &mut UdpDatapath, time: Duration) -> Result<String> {
     Ok(text)
 }
 
-/// When a thread that always wants to run does not.
+/// Interruptions of a thread that always wants to run.
 fn stolen(time: Duration) -> Result<String> {
     let (mut gaps, mut lengths) = (Samples::default(), Samples::default());
     let begin = clock::now_ns();
@@ -329,7 +329,7 @@ fn stolen(time: Duration) -> Result<String> {
         last = now;
     }
     if gaps.0.is_empty() {
-        // Never in all that time.
+        // If there was no interruption in all this time.
         gaps.push(last - begin);
         lengths.push(0);
     }
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Whatever the machine does meanwhile: every name is there, with values that rise.
+    /// Independent of the machine's load: every name is present, with ascending values.
     #[test]
     fn every_kind_is_recorded_on_the_loopback() {
         let args = NoiseArgs { out: None, seconds: Duration::from_secs(1), busy: false };

@@ -1,5 +1,5 @@
-//! Network namespaces without names: each lives as long as somebody has its file open, so nothing
-//! is left behind by a process that dies, whatever it dies of.
+//! Network namespaces without names: each exists as long as a process has its file open, so a
+//! process that dies for any reason leaves nothing behind.
 
 use crate::error::{NetError, Result};
 use rustix::{
@@ -21,16 +21,16 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// Makes one, empty.
+    /// Creates an empty namespace.
     ///
     /// # Errors
-    /// The process may not: see [`privileges_take`].
+    /// The process lacks the privilege: see [`privileges_take`].
     pub fn create() -> Result<Self> {
-        // A thread of its own: whoever calls stays where it is.
+        // In a separate thread, so that the calling thread stays in its namespace.
         let made = thread::scope(|s| {
             let inner = || -> Result<OwnedFd> {
                 crate::sys::unshare(UnshareFlags::NEWNET)
-                    .map_err(|e| NetError::system("cannot make a network namespace", e))?;
+                    .map_err(|e| NetError::system("cannot create a network namespace", e))?;
                 Ok(File::open("/proc/thread-self/ns/net")?.into())
             };
             s.spawn(inner).join()
@@ -39,30 +39,31 @@ impl NetNs {
         Ok(Self { file })
     }
 
-    /// The namespace that the calling thread is in.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc is not mounted.
     pub fn current() -> Result<Self> {
         Ok(Self { file: File::open("/proc/thread-self/ns/net")?.into() })
     }
 
-    /// One that another process holds open.
+    /// A namespace that another process holds open.
     pub fn from_file(file: File) -> Self {
         Self { file: file.into() }
     }
 
-    /// Name under which other processes can open it while this one lives.
+    /// Path by which other processes can open the namespace while this value exists.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Number of the open file.
+    /// File descriptor of the namespace.
     pub fn fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// Moves the calling thread into it; threads and processes that it starts begin there.
+    /// Moves the calling thread into the namespace; threads and processes that it starts begin
+    /// there.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -71,10 +72,10 @@ impl NetNs {
             .map_err(|e| NetError::system("cannot enter a network namespace", e))
     }
 
-    /// Does `work` on a thread inside.
+    /// Runs `work` in a thread inside the namespace.
     ///
     /// # Errors
-    /// It cannot be entered, or `work` fails.
+    /// The namespace cannot be entered, or `work` fails.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         let done = thread::scope(|s| {
             let inner = || {
@@ -86,15 +87,15 @@ impl NetNs {
         done.map_err(|_| NetError::new("a thread ended early"))?
     }
 
-    /// Runs `program args` inside with `input`, and returns what it prints.
+    /// Runs `program args` inside the namespace with `input`, and returns its output.
     ///
     /// # Errors
-    /// It is not installed, or ends with an error, whose text is given.
+    /// The program is not installed, or fails; the text contains its error output.
     pub fn run(&self, program: &str, args: &[&str], input: &str) -> Result<String> {
         self.inside(|| run_here(program, args, input))
     }
 
-    /// Sets a sysctl below `/proc/sys/net`; `Ok(false)` when the kernel does not have it.
+    /// Sets a sysctl below `/proc/sys/net`; `Ok(false)` if the kernel does not have it.
     ///
     /// # Errors
     /// The kernel refuses the value.
@@ -113,7 +114,7 @@ impl NetNs {
     }
 }
 
-/// Which package a program is in, for error texts.
+/// The package that contains a program, for error texts.
 fn package_of(program: &str) -> &str {
     match program {
         "ip" | "tc" => "iproute2",
@@ -121,7 +122,7 @@ fn package_of(program: &str) -> &str {
     }
 }
 
-/// Where Debian keeps programs of the system, which is not in every user's PATH.
+/// Folders of system programs, which are not in every user's PATH.
 pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
 
 fn run_here(program: &str, args: &[&str], input: &str) -> Result<String> {
@@ -142,7 +143,7 @@ fn run_here(program: &str, args: &[&str], input: &str) -> Result<String> {
         _ => NetError::system(&format!("cannot run {program}"), e),
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early says why itself.
+        // A write fails if the program has ended; its own error text is reported below.
         let _ = stdin.write_all(input.as_bytes());
     }
     let out = child.wait_with_output()?;
@@ -163,20 +164,20 @@ fn run_here(program: &str, args: &[&str], input: &str) -> Result<String> {
     )))
 }
 
-/// What made namespaces possible.
+/// The source of the privilege to create namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// A user namespace of this process's own: no rights outside are needed or used.
+    /// A user namespace of this process, without privileges outside it.
     UserNamespace,
-    /// Rights that the process has anyway (root).
+    /// The process's own privileges (root).
     Own,
 }
 
-/// Gains the right to make namespaces, by a user namespace where the kernel allows it. Must be
-/// called while the process has one thread.
+/// Acquires the privilege to create namespaces, by a user namespace if the kernel allows it. Must
+/// be called while the process has a single thread.
 ///
 /// # Errors
-/// Neither way is open; the text says what to change.
+/// The process cannot acquire it; the text says what to change.
 pub fn privileges_take() -> Result<Privilege> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     match crate::sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) {
@@ -188,7 +189,7 @@ pub fn privileges_take() -> Result<Privilege> {
             map("setgroups", "deny".into())?;
             map("uid_map", format!("0 {uid} 1"))?;
             map("gid_map", format!("0 {gid} 1"))?;
-            // Some systems grant the namespace but no rights in it.
+            // Some systems allow user namespaces but no privileges in them.
             match crate::sys::unshare(UnshareFlags::NEWNET) {
                 Ok(()) => Ok(Privilege::UserNamespace),
                 Err(e) => Err(refused(e)),
@@ -203,7 +204,7 @@ pub fn privileges_take() -> Result<Privilege> {
 
 fn refused(e: Errno) -> NetError {
     NetError::new(format!(
-        "the kernel refuses network namespaces ({e}). What helps: as root; or \
+        "the kernel refuses network namespaces ({e}). Run as root; or set \
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu 24.04 and later); or \
          `sysctl -w kernel.unprivileged_userns_clone=1` (older Debian); or \
          `sysctl -w user.max_user_namespaces=10000`; in a container: start it with --privileged"

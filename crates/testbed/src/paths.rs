@@ -1,4 +1,4 @@
-//! Which source port takes which spine: asked of the kernel, and checked by counting.
+//! Which source port takes which spine, predicted by the kernel and verified by counters.
 
 use crate::{
     error::{NetError, Result},
@@ -7,24 +7,24 @@ use crate::{
 };
 use std::net::{SocketAddr, UdpSocket};
 
-/// Packets sent per port to see where they go.
+/// Packets sent per port to find its spine.
 const PACKETS: u32 = 20;
 
-/// What became of one source port.
+/// Result for one source port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortPath {
     /// Source port.
     pub port: u16,
-    /// Spine that the leaf's kernel names.
+    /// Spine predicted by the leaf's kernel.
     pub predicted: u8,
-    /// Spine whose uplink counted the packets; `None` = not one took them all.
+    /// Spine whose uplink counted the packets; `None` if no uplink counted all of them.
     pub seen: Option<u8>,
 }
 
 /// Predicts the spine of each port, then sends packets from it and reads the uplinks' counters.
 ///
 /// # Errors
-/// The hosts share a leaf, a port is taken, or the kernel refuses.
+/// The hosts share a leaf, a port is in use, or the kernel refuses.
 pub fn check(
     fabric: &Fabric,
     from: (u8, u8),
@@ -44,7 +44,7 @@ pub fn check(
             let what = |e| NetError::system(&format!("cannot send from port {port}"), e);
             let socket = UdpSocket::bind(SocketAddr::new(src, *port)).map_err(what)?;
             for _ in 0..PACKETS {
-                // An answer "nobody listens" comes back as an error of the next send.
+                // An ICMP "port unreachable" is reported as an error of the next send.
                 if let Err(e) = socket.send_to(&[0; 64], dst)
                     && e.kind() != std::io::ErrorKind::ConnectionRefused
                 {
@@ -53,7 +53,7 @@ pub fn check(
             }
             Ok(())
         })?;
-        // The queues of the way there are empty; softirqs need a moment on a busy machine.
+        // The queues on the path are empty, but softirqs may be late on a busy machine.
         std::thread::sleep(std::time::Duration::from_millis(2));
         let after = fabric.counters(leaf)?;
         let took = |s: &u8| {
@@ -69,7 +69,7 @@ pub fn check(
     Ok(out)
 }
 
-/// The table of [`check`], and whether all were as predicted.
+/// The table of [`check`], and whether all predictions were right.
 pub fn table(rows: &[PortPath], spines: u8) -> (String, bool) {
     use std::fmt::Write as _;
     let mut text = String::new();

@@ -1,38 +1,38 @@
-//! What `ip`, `tc` and the sysctls of each node are told. Pure text, so that it can be tested.
+//! The input of `ip` and `tc` and the sysctls of each node, as text, so that it can be tested.
 //!
-//! Every host has a cable of its own to its leaf, with host routes and permanent neighbours: no
-//! bridge, no ARP, no packets but those that are sent on purpose.
+//! Every host has its own link to its leaf, with host routes and permanent neighbour entries: there
+//! is no bridge, no ARP, and no packet that was not sent on purpose.
 
 use crate::spec::{FabricSpec, Node, RAIL_NET};
 use std::fmt::Write as _;
 
-/// A cable: two interfaces.
+/// A cable between two interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cable {
-    /// The leaf's end.
+    /// The end at the leaf.
     pub leaf: End,
-    /// The other end: a spine's or a host's.
+    /// The other end, at a spine or a host.
     pub far: End,
 }
 
 /// One end of a cable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Whose.
+    /// The node.
     pub node: Node,
     /// Interface name.
     pub dev: String,
-    /// Which of a host's cables; 0 between switches.
+    /// Number of the cable among those of a host; 0 between switches.
     pub rail: u8,
-    /// Its hardware address.
+    /// MAC address.
     pub mac: String,
-    /// Rate at which it sends, in bits per second.
+    /// Sending rate in bits per second.
     pub bits_per_sec: u64,
-    /// Bytes of its queue.
+    /// Size of the queue in bytes.
     pub queue_bytes: u64,
 }
 
-/// All cables.
+/// All cables of a fabric.
 pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
     let mut out = Vec::new();
     for l in 0..spec.leaves {
@@ -44,7 +44,8 @@ pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
                 node,
                 dev,
                 rail,
-                // Side 1 and 2 of the first cable, 3 and 4 of the second, and so on.
+                // Sides 1 and 2 are the ends of the first cable, 3 and 4 those of the second, and
+                // so on.
                 mac: mac(1, l, h, 2 * rail + side),
                 bits_per_sec: spec.host_bits_per_sec,
                 queue_bytes,
@@ -58,7 +59,7 @@ pub fn cables(spec: &FabricSpec) -> Vec<Cable> {
     out
 }
 
-/// A leaf's interface to one of a host's.
+/// Name of a leaf's interface towards a host.
 pub(crate) fn down_dev(host: u8, rail: u8) -> String {
     if rail == 0 { format!("dn{host}") } else { format!("dn{host}r{rail}") }
 }
@@ -79,12 +80,13 @@ pub fn uplink(spec: &FabricSpec, leaf: u8, spine: u8) -> Cable {
     }
 }
 
-/// Locally administered addresses.
+/// A locally administered MAC address.
 fn mac(kind: u8, leaf: u8, other: u8, side: u8) -> String {
     format!("02:{kind:02x}:{leaf:02x}:{other:02x}:00:{side:02x}")
 }
 
-/// `ip -batch` in the leaf's namespace: makes its cables; `home` names the namespace of a far end.
+/// Input of `ip -batch` in the leaf's namespace that creates its cables; `home` returns the path of
+/// the namespace of a far end.
 pub fn cable_batch(spec: &FabricSpec, leaf: u8, home: impl Fn(Node) -> String) -> String {
     let mut out = String::new();
     for cable in cables(spec).iter().filter(|c| c.leaf.node == Node::Leaf(leaf)) {
@@ -104,19 +106,19 @@ pub fn cable_batch(spec: &FabricSpec, leaf: u8, home: impl Fn(Node) -> String) -
     out
 }
 
-/// Interfaces of a node, with the other end of each.
+/// Interfaces of a node, each with the other end of its cable.
 fn ends_of(spec: &FabricSpec, node: Node) -> Vec<(End, End)> {
     let both = |c: Cable| [(c.leaf.clone(), c.far.clone()), (c.far, c.leaf)];
     cables(spec).into_iter().flat_map(both).filter(|(own, _)| own.node == node).collect()
 }
 
-/// `ip -batch` in a node's namespace: interfaces up, addresses, neighbours, routes. May be said
-/// again at any time: taking an interface down loses most of it.
+/// Input of `ip -batch` in a node's namespace: interfaces, addresses, neighbours, routes. It can be
+/// repeated at any time, because taking an interface down removes most of them.
 pub fn node_batch(spec: &FabricSpec, node: Node, v6: bool) -> String {
     let mut lines = vec!["link set lo up".to_owned()];
     for (own, _) in ends_of(spec, node) {
-        // One segment at most per buffer: every packet passes the fabric as it would pass a wire,
-        // and is shaped, counted and lost by itself.
+        // At most one segment per buffer: every packet is shaped, counted and dropped separately,
+        // as on a physical link.
         lines.push(format!("link set dev {} gso_max_segs 1 up", own.dev));
     }
     for (own, other) in ends_of(spec, node) {
@@ -175,13 +177,13 @@ fn addresses(own: &End, other: &End, spec: &FabricSpec) -> Vec<String> {
     }
 }
 
-/// Address of a leaf on the cables of its hosts.
+/// Address of a leaf on the links of its hosts.
 fn leaf_ip(rail: u8, leaf: u8) -> String {
     let net = if rail == 0 { 1 } else { RAIL_NET + rail };
     format!("10.{net}.{leaf}.1")
 }
 
-/// Address of a leaf (1) or spine (2) on the cable between them.
+/// Address of a leaf (side 1) or spine (side 2) on the link between them.
 fn link_ip(spine: u8, leaf: u8, side: u8) -> String {
     format!("10.2.{spine}.{}", 4 * leaf + side)
 }
@@ -190,7 +192,7 @@ fn link_ip6(spine: u8, leaf: u8, side: u8) -> String {
     format!("fd00:2:{spine}:{leaf}::{side}")
 }
 
-/// All addresses of one of a host's interfaces; of the first: IPv4, IPv6, additional ones.
+/// All addresses of a host's interface; of the first interface: IPv4, IPv6, additional ones.
 fn rail_ips(spec: &FabricSpec, rail: u8, leaf: u8, host: u8) -> Vec<String> {
     if rail > 0 {
         return vec![spec.rail_ip(rail, leaf, host).to_string()];
@@ -200,7 +202,7 @@ fn rail_ips(spec: &FabricSpec, rail: u8, leaf: u8, host: u8) -> Vec<String> {
     out
 }
 
-/// An additional address of a host.
+/// Additional address `k` of a host.
 pub fn extra_ip(k: u8, leaf: u8, host: u8) -> String {
     format!("10.{}.{leaf}.{}", 20 + k, 10 + host)
 }
@@ -213,7 +215,7 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
             out.push(format!("route replace 10.1.{l}.1/32 dev e0 src {ip}"));
             out.push(format!("route replace default via 10.1.{l}.1 dev e0 src {ip}"));
             for rail in 1..spec.rails {
-                // Packets to a rail leave by the interface of that rail.
+                // Packets to the addresses of a rail leave through the interface of that rail.
                 let (gate, dev) = (leaf_ip(rail, l), format!("dev e{rail}"));
                 let src = spec.rail_ip(rail, l, h);
                 out.push(format!("route replace {gate}/32 {dev} src {src}"));
@@ -259,13 +261,13 @@ fn subnets(spec: &FabricSpec, leaf: u8) -> impl Iterator<Item = String> {
     std::iter::once(format!("10.1.{leaf}.0/24")).chain(extra).chain(rails)
 }
 
-/// `tc -batch` in a node's namespace: a token bucket and a queue at each interface.
+/// Input of `tc -batch` in a node's namespace: a token bucket with a queue at each interface.
 pub fn shaper_batch(spec: &FabricSpec, node: Node) -> String {
     let ends = ends_of(spec, node).into_iter();
     ends.map(|(own, _)| shaper(spec, &own.dev, own.bits_per_sec, own.queue_bytes)).collect()
 }
 
-/// One line for `tc`. The bucket holds two packets: with one the rate stays 3 % short.
+/// One line for `tc`. The bucket holds two packets; with one, the rate would be 3 % too low.
 pub fn shaper(spec: &FabricSpec, dev: &str, bits_per_sec: u64, queue_bytes: u64) -> String {
     let burst = 2 * (u32::from(spec.mtu) + 100);
     format!(
@@ -274,14 +276,14 @@ pub fn shaper(spec: &FabricSpec, dev: &str, bits_per_sec: u64, queue_bytes: u64)
     )
 }
 
-/// A sysctl below `/proc/sys/net/`.
+/// A sysctl of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctl {
     /// Path below `/proc/sys/net/`.
     pub path: &'static str,
     /// Value.
     pub value: u32,
-    /// What is lost without it; `None` = the fabric does not work.
+    /// Consequence if the kernel lacks it; `None` if the fabric needs it.
     pub without: Option<&'static str>,
 }
 
@@ -290,8 +292,8 @@ pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     let must = |path, value| Sysctl { path, value, without: None };
     let may = |path, value, without| Sysctl { path, value, without: Some(without) };
     let mut out = vec![
-        may("ipv4/conf/all/rp_filter", 0, "replies on another way may be dropped"),
-        may("ipv4/conf/default/rp_filter", 0, "replies on another way may be dropped"),
+        may("ipv4/conf/all/rp_filter", 0, "replies on another path may be dropped"),
+        may("ipv4/conf/default/rp_filter", 0, "replies on another path may be dropped"),
         may("ipv6/conf/default/accept_dad", 0, "IPv6 addresses come late"),
         may("ipv6/conf/default/accept_ra", 0, ""),
         may("ipv6/conf/default/router_solicitations", 0, ""),
@@ -301,19 +303,19 @@ pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     }
     let aware = u32::from(spec.linkdown_aware);
     out.push(must("ipv4/ip_forward", 1));
-    // Hash addresses and ports: what makes a source port a path.
+    // Hash addresses and ports, so that each source port is a path.
     out.push(must("ipv4/fib_multipath_hash_policy", 1));
-    let seed = "port-to-spine maps differ from run to run (kernels before 6.11)";
+    let seed = "each run maps ports to other spines (kernels before 6.11)";
     out.push(may("ipv4/fib_multipath_hash_seed", spec.hash_seed(node), seed));
     out.push(may("ipv4/conf/all/ignore_routes_with_linkdown", aware, ""));
     out.push(may("ipv4/conf/default/ignore_routes_with_linkdown", aware, ""));
-    // Whoever asks for the ways by packets that end on them gets every answer, from the link that
-    // the packet came by.
+    // ICMP errors are not rate-limited, and come from the address of the interface on which the
+    // packet arrived, so that probes with small TTLs show all paths.
     out.push(may("ipv4/icmp_ratelimit", 0, "`srd doctor` sees fewer answers of routers"));
     out.push(may("ipv4/icmp_errors_use_inbound_ifaddr", 1, ""));
     out.push(may("ipv6/icmp/ratelimit", 0, ""));
     out.push(may("ipv6/conf/all/forwarding", 1, "no IPv6"));
-    // By addresses and flow label: a label is what an IPv6 sender chooses a path with.
+    // Hash addresses and flow label, by which an IPv6 sender chooses a path.
     out.push(may("ipv6/fib_multipath_hash_policy", 0, ""));
     out.push(may("ipv6/conf/all/ignore_routes_with_linkdown", aware, ""));
     out.push(may("ipv6/conf/all/keep_addr_on_down", 1, ""));
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cable_once_and_no_address_twice() {
+    fn cables_are_made_once_and_addresses_are_unique() {
         let spec = spec();
         assert_eq!(cables(&spec).len(), 2 * 3 + 2 * 2 * 2);
         let mut seen = std::collections::BTreeSet::new();
@@ -342,7 +344,7 @@ mod tests {
             let of = |l: &str| {
                 l.strip_prefix("addr replace ").map(|r| r.split(' ').next().map(str::to_owned))
             };
-            // A leaf has the same address on all its host cables.
+            // A leaf has the same address on the links of all its hosts.
             let mut own: Vec<_> = text.lines().filter_map(of).flatten().collect();
             own.sort();
             own.dedup();

@@ -1,4 +1,4 @@
-//! Minutes to hours of transfers through losses, flaps, black holes, stops and restarts.
+//! Transfers for minutes to hours under losses, flapping links, black holes, stops and restarts.
 
 use crate::{
     bench::{
@@ -24,29 +24,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Length of one run of the steady flows.
+/// Duration of one run of the steady flows.
 const RUN: Duration = Duration::from_secs(5);
-/// Runs before memory is compared: pools and tables fill up.
+/// Number of runs after which memory is compared, because pools and tables fill first.
 const SETTLE_RUNS: u32 = 4;
-/// Memory may grow by so much after that: allocators keep some.
+/// Allowed growth of memory after that, because allocators keep some.
 const GROWTH_BYTES: u64 = 2 << 20;
 
 /// Options of `soak`.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// How long
+    /// Duration of the soak
     #[arg(long = "for", value_name = "TIME", default_value = "30m",
           value_parser = units::duration)]
     pub time: Duration,
-    /// The same seed, the same faults in the same order
+    /// Seed of the faults: the same seed gives the same faults in the same order
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Rate of the steady flows together, of two hosts
+    /// Total rate of the steady flows, sent by two hosts
     #[arg(long, value_name = "RATE", default_value = "60M", value_parser = units::rate_bits)]
     pub rate: u64,
 }
 
-/// What has come together.
+/// Sums over all runs.
 #[derive(Default)]
 struct Sum {
     runs: u32,
@@ -59,11 +59,11 @@ struct Sum {
     faults: u32,
     kills: u32,
     after_restart: u64,
-    /// Why the first of the failed did.
+    /// Error of the first failed send.
     why: String,
 }
 
-/// A small generator (splitmix64): the order of faults follows from the seed.
+/// Pseudorandom numbers (splitmix64): the seed determines the order of faults.
 struct Dice(u64);
 
 impl Dice {
@@ -76,10 +76,10 @@ impl Dice {
     }
 }
 
-/// Runs it.
+/// Runs the soak.
 ///
 /// # Errors
-/// Something was lost, came twice or damaged, failed, or memory grew.
+/// A block was lost, duplicated or damaged, or failed, or memory grew.
 pub fn run(args: &SoakArgs) -> Result {
     privileges_take()?;
     let spec = FabricSpec { hosts: 3, linkdown_aware: true, ..FabricSpec::default() };
@@ -88,7 +88,7 @@ pub fn run(args: &SoakArgs) -> Result {
         crate::note(&format!("srd net: note: {n}"));
     }
     say(&format!("fabric: {}", spec.describe()))?;
-    // Two pairs, both directions.
+    // Two pairs of hosts, both directions.
     let ways = [((0, 0), (1, 0)), ((1, 0), (0, 0)), ((0, 1), (1, 1)), ((1, 1), (0, 1))];
     let flows: Vec<FlowSpec> =
         (0..8).map(|i| ways[i % 4]).map(|(from, to)| FlowSpec { from, to }).collect();
@@ -123,7 +123,7 @@ pub fn run(args: &SoakArgs) -> Result {
     sum.end(&memory, &counted, began.elapsed(), &busy)
 }
 
-/// One run of the steady flows, with faults all the time and a victim beside them.
+/// One run of the steady flows under faults, beside a process that is killed.
 fn one(
     fabric: &Fabric,
     side: &mut SrdSide,
@@ -149,7 +149,7 @@ fn one(
         if let Some(pid) = stopped {
             s.spawn(move || {
                 thread::sleep(Duration::from_millis(1500));
-                // The process has ended: the run tells.
+                // Fails if the process has ended, which the run reports.
                 let _ = rustix::process::kill_process(pid, Signal::STOP);
                 thread::sleep(Duration::from_secs(1));
                 let _ = rustix::process::kill_process(pid, Signal::CONT);
@@ -165,7 +165,7 @@ fn one(
     Ok(out)
 }
 
-/// Places and faults, each for half a second.
+/// Random places and faults; each fault lasts half a second.
 fn plan(dice: &mut Dice, spines: u8) -> Vec<(Place, Fault)> {
     let mut out = Vec::new();
     for _ in 0..5 {
@@ -199,7 +199,7 @@ fn break_and_repair(fabric: &Fabric, faults: &[(Place, Fault)], over: &AtomicBoo
     Ok(count)
 }
 
-/// On hosts of their own, a process is killed in mid-transfer and starts again.
+/// On separate hosts, kills a process during a transfer and starts it again.
 fn victim(fabric: &Fabric, receiver: bool, sum: &mut Sum) -> Result {
     let flows = vec![FlowSpec { from: (0, 2), to: (1, 2) }; 2];
     let mut side = SrdSide::start(fabric, SrdSetup::default(), &flows)?;
@@ -217,7 +217,7 @@ fn victim(fabric: &Fabric, receiver: bool, sum: &mut Sum) -> Result {
     sum.duplicated += out.duplicated;
     sum.damaged += out.damaged;
     side.restart(fabric, index, &flows)?;
-    // The first message may go to the life that was ended, and end with an error.
+    // The first message may be sent to the killed process, and then fails.
     let first = Load { bytes: 8900, time: Duration::ZERO, bits_per_sec: 0, ..steady };
     let run = first.run(2, first.block_bytes, Side::start_ns());
     let out = side.run(run, Instant::now() + Duration::from_secs(15))?;
@@ -282,10 +282,12 @@ impl Sum {
         say(&busy.text())?;
         let wrong = self.lost + self.duplicated + self.damaged + self.failed;
         if wrong > 0 || self.blocks == 0 {
-            return Err(NetError::new("what was promised did not hold (see above)"));
+            return Err(NetError::new(
+                "blocks were lost, duplicated or damaged, or failed (see above)",
+            ));
         }
         if last > settled + GROWTH_BYTES {
-            return Err(NetError::new("memory has grown (see above)"));
+            return Err(NetError::new("memory grew (see above)"));
         }
         Ok(())
     }

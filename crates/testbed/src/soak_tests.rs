@@ -1,10 +1,10 @@
-//! What a soak breaks, and when it says that something is wrong.
+//! The faults of a soak, and when a soak reports an error.
 
 use super::*;
 use std::collections::BTreeSet;
 
 #[test]
-fn the_same_seed_breaks_the_same_things() {
+fn the_same_seed_gives_the_same_faults() {
     let faults = |seed| {
         let mut dice = Dice(seed);
         (0..20).map(|_| plan(&mut dice, 4)).collect::<Vec<_>>()
@@ -14,7 +14,7 @@ fn the_same_seed_breaks_the_same_things() {
 }
 
 #[test]
-fn every_kind_of_fault_comes_at_every_place() {
+fn every_kind_of_fault_occurs_at_every_place() {
     let mut dice = Dice(7);
     let (mut kinds, mut places) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..400 {
@@ -41,12 +41,12 @@ fn every_kind_of_fault_comes_at_every_place() {
         }
     }
     assert_eq!(kinds.len(), 6, "{kinds:?}");
-    // Four spines, and the links of two leaves to each.
+    // Four spines, and two links to each.
     assert_eq!(places.len(), 12, "{places:?}");
 }
 
 #[test]
-fn dice_are_even() {
+fn random_numbers_are_uniform() {
     let mut dice = Dice(3);
     let mut counts = [0_u32; 6];
     for _ in 0..60_000 {
@@ -60,17 +60,17 @@ fn end(sum: &Sum, memory: &[u64]) -> Result {
 }
 
 #[test]
-fn a_soak_without_fault_ends_well() {
+fn a_soak_without_errors_succeeds() {
     let sum = Sum { runs: 9, blocks: 1000, ..Sum::default() };
     assert!(end(&sum, &[1 << 20; 9]).is_ok());
-    // Memory that settles is not memory that grows.
+    // Memory that settles does not count as growth.
     let mut memory = vec![1 << 20, 8 << 20, 16 << 20, 20 << 20];
     memory.extend([21 << 20; 5]);
     assert!(end(&sum, &memory).is_ok());
 }
 
 #[test]
-fn whatever_went_wrong_ends_a_soak_badly() {
+fn every_error_fails_a_soak() {
     let well = || Sum { runs: 9, blocks: 1000, ..Sum::default() };
     let wrong = [
         Sum { lost: 1, ..well() },
@@ -80,7 +80,7 @@ fn whatever_went_wrong_ends_a_soak_badly() {
         Sum { blocks: 0, ..well() },
     ];
     for sum in wrong {
-        assert!(end(&sum, &[1 << 20; 9]).unwrap_err().to_string().contains("did not hold"));
+        assert!(end(&sum, &[1 << 20; 9]).unwrap_err().to_string().contains("blocks were lost"));
     }
     let mut memory = vec![1 << 20; 9];
     memory.push(4 << 20);
@@ -88,7 +88,7 @@ fn whatever_went_wrong_ends_a_soak_badly() {
 }
 
 #[test]
-fn sums_take_all_and_keep_the_first_reason() {
+fn sums_keep_the_first_reason() {
     let out = |failed, why: &str| Outcome {
         lost: 1,
         duplicated: 2,

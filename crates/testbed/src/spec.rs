@@ -1,4 +1,4 @@
-//! What a fabric consists of: names, addresses, limits.
+//! Specification of a fabric: nodes, addresses, limits.
 
 use crate::error::{NetError, Result};
 use serde::{Deserialize, Serialize};
@@ -11,48 +11,47 @@ use std::{
 pub const SPINES_MAX: u8 = 32;
 /// Most leaves.
 pub const LEAVES_MAX: u8 = 16;
-/// Most hosts of a leaf.
+/// Most hosts per leaf.
 pub const HOSTS_MAX: u8 = 64;
-/// Most namespaces of one fabric.
+/// Most namespaces per fabric.
 pub const NODES_MAX: usize = 400;
-/// Most additional addresses per host: MPTCP takes at most eight subflows.
+/// Most additional addresses per host: MPTCP uses at most eight subflows.
 pub const EXTRA_MAX: u8 = 7;
 
-/// The second byte of the addresses of further interfaces is this plus their number.
+/// Second byte of the IPv4 addresses of further interfaces, minus the interface's number.
 pub const RAIL_NET: u8 = 60;
-/// Most cables per host: as many network cards as large EFA instances have rails of one kind.
+/// Most links per host: the number of network cards of the largest EFA instances of one kind.
 pub const RAILS_MAX: u8 = 4;
 
 /// A leaf-spine fabric. Every leaf is linked to every spine, every host to one leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricSpec {
-    /// Spines: as many ways from leaf to leaf. 1 to [`SPINES_MAX`].
+    /// Number of spines, which is the number of paths between two leaves: 1 to [`SPINES_MAX`].
     pub spines: u8,
-    /// Leaves, 1 to [`LEAVES_MAX`].
+    /// Number of leaves: 1 to [`LEAVES_MAX`].
     pub leaves: u8,
-    /// Hosts of each leaf, 1 to [`HOSTS_MAX`].
+    /// Hosts per leaf: 1 to [`HOSTS_MAX`].
     pub hosts: u8,
-    /// Rate between host and leaf, both directions, in bits per second.
+    /// Rate between host and leaf in each direction, in bits per second.
     pub host_bits_per_sec: u64,
-    /// Rate between leaf and spine, both directions, in bits per second.
+    /// Rate between leaf and spine in each direction, in bits per second.
     pub uplink_bits_per_sec: u64,
-    /// Bytes of each queue of a switch.
+    /// Size of each switch queue in bytes.
     pub queue_bytes: u64,
-    /// Bytes of a host's own transmit queue. Deep, as a NIC's: a shallow one loses packets before
-    /// they have left, and makes TCP look worse than it is.
+    /// Size of a host's transmit queue in bytes. It is as deep as a NIC's: a shallow queue drops
+    /// packets in the host, which makes TCP look worse than it is.
     pub nic_queue_bytes: u64,
     /// MTU of all links in bytes, IP header included.
     pub mtu: u16,
-    /// Each node's ECMP hash seed follows from it: the same number, the same ports on the same
-    /// spines.
+    /// Seed of the nodes' ECMP hash seeds: the same seed maps the same ports to the same spines.
     pub seed: u32,
-    /// Leaves stop using a link at once when it has no carrier
-    /// (`ignore_routes_with_linkdown`; the kernel's default is to go on).
+    /// Whether leaves stop using a link without carrier at once (`ignore_routes_with_linkdown`; the
+    /// kernel's default is to continue).
     pub linkdown_aware: bool,
     /// Additional IPv4 addresses per host, for MPTCP subflows.
     pub extra: u8,
-    /// Cables, hence network interfaces, of each host: 1 to [`RAILS_MAX`]. The first has all
-    /// addresses; each further one has an IPv4 address of its own.
+    /// Links, and thus network interfaces, per host: 1 to [`RAILS_MAX`]. The first interface has
+    /// all addresses of the host; each further one has an IPv4 address of its own.
     pub rails: u8,
 }
 
@@ -75,7 +74,7 @@ impl Default for FabricSpec {
     }
 }
 
-/// One namespace.
+/// A node of a fabric, which is one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Node {
     /// `s0`, `s1`, …
@@ -97,7 +96,7 @@ impl fmt::Display for Node {
 }
 
 impl Node {
-    /// From its name.
+    /// Parses the name of a node.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, rest) = text.split_at_checked(1)?;
         match kind {
@@ -113,8 +112,10 @@ impl Node {
 }
 
 impl FabricSpec {
+    /// Checks all fields.
+    ///
     /// # Errors
-    /// A number out of its range.
+    /// A field is out of range.
     pub fn validate(&self) -> Result {
         let range = |what: &str, n: u64, max: u64| {
             if (1..=max).contains(&n) {
@@ -128,7 +129,7 @@ impl FabricSpec {
         range("--rails", u64::from(self.rails), u64::from(RAILS_MAX))?;
         if self.nodes().len() > NODES_MAX {
             return Err(NetError::usage(format!(
-                "{} namespaces are too many; at most {NODES_MAX}: fewer leaves or hosts",
+                "{} namespaces are too many; the maximum is {NODES_MAX}: use fewer leaves or hosts",
                 self.nodes().len()
             )));
         }
@@ -136,7 +137,9 @@ impl FabricSpec {
             return Err(NetError::usage(format!("at most {EXTRA_MAX} additional addresses")));
         }
         if !(1280..=65_000).contains(&self.mtu) {
-            return Err(NetError::usage("--mtu must be from 1280 (IPv6's least) to 65000 bytes"));
+            return Err(NetError::usage(
+                "--mtu must be from 1280 (the minimum of IPv6) to 65000 bytes",
+            ));
         }
         let queue_min = 2 * u64::from(self.mtu);
         if self.queue_bytes < queue_min || self.nic_queue_bytes < queue_min {
@@ -147,23 +150,23 @@ impl FabricSpec {
         Ok(())
     }
 
-    /// All nodes: spines, leaves, hosts.
+    /// All nodes: spines, then leaves, then hosts.
     pub fn nodes(&self) -> Vec<Node> {
         let spines = (0..self.spines).map(Node::Spine);
         let leaves = (0..self.leaves).map(Node::Leaf);
         spines.chain(leaves).chain(self.host_nodes()).collect()
     }
 
-    /// All hosts, leaf by leaf.
+    /// All hosts, ordered by leaf.
     pub fn host_nodes(&self) -> Vec<Node> {
         let of_leaf = |l| (0..self.hosts).map(move |h| Node::Host(l, h));
         (0..self.leaves).flat_map(of_leaf).collect()
     }
 
-    /// The node of this name.
+    /// Finds the node with this name.
     ///
     /// # Errors
-    /// There is none; the text lists the names.
+    /// There is no such node; the text lists the names.
     pub fn node(&self, name: &str) -> Result<Node> {
         Node::parse(name).filter(|n| self.nodes().contains(n)).ok_or_else(|| {
             NetError::usage(format!(
@@ -182,7 +185,7 @@ impl FabricSpec {
         IpAddr::V4(Ipv4Addr::new(10, 1, leaf, 10 + host))
     }
 
-    /// IPv4 address of one of a host's interfaces.
+    /// IPv4 address of a host's interface.
     pub fn rail_ip(&self, rail: u8, leaf: u8, host: u8) -> IpAddr {
         match rail {
             0 => self.ip(leaf, host),
@@ -196,14 +199,15 @@ impl FabricSpec {
         IpAddr::V6(Ipv6Addr::new(0xfd00, 1, u16::from(leaf), 0, 0, 0, 0, host))
     }
 
-    /// ECMP hash seed of a node: different for each, or the way back would mirror the way there.
+    /// ECMP hash seed of a node: different for each node, because otherwise the paths in both
+    /// directions would be correlated.
     pub fn hash_seed(&self, node: Node) -> u32 {
         let index = self.nodes().iter().position(|n| *n == node).unwrap_or(0) as u32;
-        // The kernel takes any number but 0 (its own random seed).
+        // 0 would select the kernel's random seed.
         (self.seed.wrapping_mul(1000).wrapping_add(index + 1)).max(1)
     }
 
-    /// One line: what it is.
+    /// A description in one line.
     pub fn describe(&self) -> String {
         use crate::units::rate_text;
         format!(
@@ -226,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways() {
+    fn names_survive_parsing() {
         let spec = FabricSpec { spines: 3, leaves: 2, hosts: 4, ..FabricSpec::default() };
         assert_eq!(spec.nodes().len(), 3 + 2 + 8);
         for node in spec.nodes() {

@@ -1,22 +1,22 @@
-//! Numbers with units on the command line and in tables.
+//! Numbers with units, on the command line and in tables.
 
 use std::time::Duration;
 
-/// Splits `text` into its number and what follows, in small letters.
+/// Splits `text` into its number and the rest, in lower case.
 pub fn split(text: &str) -> Option<(f64, String)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     Some((number, text[end..].trim().to_ascii_lowercase()))
 }
 
-/// Bits per second: `500M`, `1G`, `2.5Gbit`.
+/// Parses bits per second: `500M`, `1G`, `2.5Gbit`.
 pub fn rate_bits(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a rate; write bits per second, as 200M or 1G");
     let rate = bits_per_sec(text).ok_or_else(wrong)?;
     if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
 
-/// The same, whatever its size.
+/// As [`rate_bits`], without limits.
 pub fn bits_per_sec(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
     let scale = match unit.trim_end_matches("/s").trim_end_matches("bit") {
@@ -29,7 +29,7 @@ pub fn bits_per_sec(text: &str) -> Option<f64> {
     Some(number * scale)
 }
 
-/// Bytes: `200k`, `2M`, `64KiB`. Powers of 1000, of 1024 with an `i`.
+/// Parses bytes: `200k`, `2M`, `64KiB`. Powers of 1000, or of 1024 with an `i`.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size; write bytes, or 200k, 2M, 64KiB");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -47,7 +47,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     if n < 1e15 { Ok(n as u64) } else { Err(wrong()) }
 }
 
-/// A share in parts per million: `1%`, `0.01`.
+/// Parses a share (`1%`, `0.01`); returns parts per million.
 pub fn share_ppm(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a share of the packets; write 1% or 0.01");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -59,7 +59,7 @@ pub fn share_ppm(text: &str) -> Result<u32, String> {
     if share <= 1.0 { Ok((share * 1e6).round() as u32) } else { Err(wrong()) }
 }
 
-/// A time: `2`, `500ms`, `3s`, `30m`.
+/// Parses a time: `2`, `500ms`, `3s`, `30m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time; write seconds, or 500ms, 3s, 30m");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -73,7 +73,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if seconds <= 1e7 { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
 }
 
-/// Bits per second as `200 Mb/s`.
+/// Bits per second as text: `200 Mb/s`.
 pub fn rate_text(bits_per_sec: u64) -> String {
     let mega = bits_per_sec as f64 / 1e6;
     if mega >= 1000.0 { format!("{} Gb/s", mega / 1000.0) } else { format!("{mega} Mb/s") }
@@ -95,7 +95,7 @@ mod tests {
             assert!(rate_bits(bad).is_err() && bytes(bad).is_err() && share_ppm(bad).is_err());
             assert!(duration(bad).is_err());
         }
-        assert!(rate_bits("10").is_err(), "ten bits per second is a slip of the pen");
+        assert!(rate_bits("10").is_err(), "ten bits per second is a typing error");
         assert!(share_ppm("150%").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The command line of `srd net`: what it means, what it refuses.
+//! The command line of `srd net`: accepted and refused arguments.
 
 use clap::Parser;
 use srd_testbed::NetArgs;
@@ -9,7 +9,7 @@ use srd_testbed::fault::{Fault, Place};
 use srd_testbed::spec::FabricSpec;
 use std::time::Duration;
 
-/// The tool, with this command alone.
+/// The tool with only this command.
 #[derive(Debug, Parser)]
 struct Tool {
     #[command(flatten)]
@@ -29,14 +29,14 @@ fn up(line: &str) -> UpArgs {
 }
 
 #[test]
-fn a_fabric_without_options_is_the_usual_one() {
+fn a_fabric_without_options_is_the_default() {
     let args = up("up");
     assert_eq!(args.fabric.spec(), FabricSpec::default());
     assert_eq!((args.name.name.as_str(), args.until_pid), ("net", None));
 }
 
 #[test]
-fn every_option_of_a_fabric_arrives() {
+fn every_option_of_a_fabric_is_parsed() {
     let line = "up --name mine --spines 8 --leaves 3 --hosts 5 --host-rate 1G --uplink-rate 400M \
         --queue 100k --nic-queue 2MiB --mtu 1500 --seed 9 --linkdown-aware --extra 7 --rails 2 \
         --until-pid 42";
@@ -70,7 +70,7 @@ fn fail(line: &str) -> Result<(Place, Fault, Option<Duration>), String> {
 }
 
 #[test]
-fn faults_are_of_one_kind_at_one_place() {
+fn a_fault_has_one_kind_and_one_place() {
     let spine = Place::Spine(2);
     let link = Place::Link { leaf: 1, spine: 3 };
     assert_eq!(fail("fail spine 2 --blackhole"), Ok((spine, Fault::Blackhole, None)));
@@ -95,7 +95,7 @@ fn faults_are_of_one_kind_at_one_place() {
 }
 
 #[test]
-fn commands_that_run_inside_come_after_dashes() {
+fn commands_follow_two_dashes() {
     let Ok(NetCommand::Exec { name, node, command }) = parse("exec --name a h0x1 -- ip -s link")
     else {
         panic!("not read");
@@ -103,7 +103,7 @@ fn commands_that_run_inside_come_after_dashes() {
     assert_eq!((name.name.as_str(), node.as_str()), ("a", "h0x1"));
     assert_eq!(command, ["ip", "-s", "link"]);
     assert!(parse("exec h0x1").is_err(), "a command is needed");
-    assert!(parse("exec h0x1 ip").is_err(), "its options would be read as ours");
+    assert!(parse("exec h0x1 ip").is_err(), "the program's options would be taken for srd's");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn down_takes_one_name_or_all() {
 }
 
 #[test]
-fn paths_are_asked_of_two_hosts() {
+fn paths_need_two_hosts() {
     let Ok(NetCommand::Paths { from, to, port, count, dst_port, .. }) = parse("paths h0x0 h1x0")
     else {
         panic!("not read");
@@ -146,14 +146,14 @@ fn measurements_have_few_draws_when_quick() {
     let quick = bench("bench fig6 --quick");
     assert_eq!((quick.draws(), quick.rounds()), (2, 2));
     let own = bench("bench fig6 --quick --draws 7 --rounds 3");
-    assert_eq!((own.draws(), own.rounds()), (7, 3), "what is said counts");
+    assert_eq!((own.draws(), own.rounds()), (7, 3), "explicit options win");
     for line in ["bench", "bench x", "bench loss --draws 0", "bench loss --draws 1001"] {
         assert!(parse(line).is_err(), "{line}");
     }
 }
 
 #[test]
-fn who_takes_part_is_said_or_usual() {
+fn contenders_are_given_or_default() {
     let names = |args: &BenchArgs| -> Vec<String> {
         let list = args.contenders(&["srd", "cubic"]).unwrap();
         list.iter().map(|c| c.name().to_owned()).collect()
@@ -199,7 +199,7 @@ fn long_runs_have_a_time_and_a_rate() {
 }
 
 #[test]
-fn numbers_without_a_meaning_are_refused() {
+fn invalid_numbers_are_refused() {
     for line in [
         "up --host-rate fast",
         "up --queue many",
@@ -214,7 +214,7 @@ fn numbers_without_a_meaning_are_refused() {
 }
 
 #[test]
-fn commands_for_the_tool_itself_are_not_shown() {
+fn internal_commands_are_hidden() {
     use clap::CommandFactory as _;
     let tool = Tool::command();
     let of = |hidden| -> Vec<&str> {
@@ -225,6 +225,6 @@ fn commands_for_the_tool_itself_are_not_shown() {
     for shown in ["up", "down", "status", "exec", "paths", "fail", "heal", "bench", "demo"] {
         assert!(of(false).contains(&shown), "{shown}");
     }
-    // Each says what it does: a stranger reads nothing else.
+    // Every command has a description.
     assert!(tool.get_subcommands().all(|c| c.get_about().is_some()));
 }

@@ -1,5 +1,5 @@
-//! Packets reach their host over every spine, whatever fabric is asked for: checked by forwarding
-//! them through the routes that the plan writes, without a kernel.
+//! Packets reach every host over every spine in fabrics of all kinds: checked without a kernel, by
+//! forwarding packets along the planned routes.
 
 mod common;
 
@@ -9,7 +9,7 @@ use srd_testbed::spec::{FabricSpec, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Fabrics of all kinds: smallest, uneven, many rails, many addresses.
+/// Fabrics of all kinds: smallest, uneven, with many rails, with many addresses.
 fn fabrics() -> Vec<FabricSpec> {
     let of = |spines, leaves, hosts, extra, rails| {
         let spec = FabricSpec { spines, leaves, hosts, extra, rails, ..FabricSpec::default() };
@@ -26,7 +26,7 @@ fn fabrics() -> Vec<FabricSpec> {
     ]
 }
 
-/// All addresses of a host, with the rail that each belongs to.
+/// All addresses of a host, with the rail of each.
 fn addresses(spec: &FabricSpec, leaf: u8, host: u8) -> Vec<(IpAddr, u8)> {
     let mut out = vec![(spec.ip(leaf, host), 0), (spec.ip6(leaf, host), 0)];
     out.extend((0..spec.extra).map(|k| (plan::extra_ip(k, leaf, host).parse().unwrap(), 0)));
@@ -66,9 +66,10 @@ fn a_rail_is_a_network_of_its_own() {
             let route = net.boxes[&from].route(ip).unwrap();
             let dev = format!("e{rail}");
             assert!(route.hops.iter().all(|(_, d)| *d == dev), "{route:?}");
-            // What leaves by a rail comes from it: answers take the same one.
+            // Packets that leave by a rail have its source address, so that answers use the same
+            // rail.
             assert_eq!(route.src, Some(spec.rail_ip(rail, 0, 0)), "{route:?}");
-            // And it arrives there, not by another interface of the host.
+            // Packets arrive on the rail, not on another interface of the host.
             assert_eq!(net.boxes[&Node::Host(1, 0)].own[&ip], BTreeSet::from([dev]));
             let down = net.boxes[&Node::Leaf(1)].route(ip).unwrap();
             let port = &net.peer[&(Node::Leaf(1), down.hops[0].1.clone())];
@@ -78,17 +79,17 @@ fn a_rail_is_a_network_of_its_own() {
 }
 
 #[test]
-fn routers_can_be_reached_and_answer_from_the_wire_that_was_asked() {
+fn routers_are_reachable_and_answer_from_the_incoming_interface() {
     let spec = FabricSpec { spines: 3, ..FabricSpec::default() };
     let net = Net::of(&spec);
-    // `srd doctor` tells ways apart by the addresses of the spines' ports.
+    // `srd doctor` distinguishes paths by the addresses of the spines' interfaces.
     let mut seen = BTreeSet::new();
     for spine in 0..spec.spines {
         let own = &net.boxes[&Node::Spine(spine)].own;
         let v4: Vec<&IpAddr> = own.keys().filter(|ip| ip.is_ipv4()).collect();
         assert_eq!(v4.len(), usize::from(spec.leaves), "one address per leaf: {own:?}");
         assert!(own.keys().all(|ip| seen.insert(*ip)), "two spines share an address");
-        // A spine knows the way back to every host.
+        // A spine has a route to every host.
         for host in spec.host_nodes() {
             let Node::Host(l, h) = host else { unreachable!() };
             for ip in [spec.ip(l, h), spec.ip6(l, h)] {
@@ -113,7 +114,10 @@ fn cables_have_one_mtu_and_each_interface_one_shaper() {
                 assert_eq!(words[..3], ["qdisc", "replace", "dev"], "{line}");
                 shaped.insert(words[3].to_owned(), line);
                 let burst = words[words.iter().position(|w| *w == "burst").unwrap() + 1];
-                assert!(burst.parse::<u32>().unwrap() > 2 * u32::from(mtu), "two packets: {line}");
+                assert!(
+                    burst.parse::<u32>().unwrap() > 2 * u32::from(mtu),
+                    "at least two packets: {line}"
+                );
             }
             let devs: BTreeSet<String> = shaped.keys().cloned().collect();
             assert_eq!(devs, net.boxes[&node].up, "{node}");
@@ -122,7 +126,7 @@ fn cables_have_one_mtu_and_each_interface_one_shaper() {
 }
 
 #[test]
-fn rates_and_queues_are_those_of_the_end() {
+fn each_end_has_its_rate_and_queue() {
     let spec = FabricSpec {
         host_bits_per_sec: 1_000_000_000,
         uplink_bits_per_sec: 400_000_000,
@@ -135,7 +139,7 @@ fn rates_and_queues_are_those_of_the_end() {
         let line = text.lines().find(|l| l.contains(&format!("dev {dev} ")));
         line.unwrap_or_else(|| panic!("{node} {dev}")).to_owned()
     };
-    // A switch's port to a host runs at the host's rate, with a switch's queue.
+    // A switch's interface towards a host has the host's rate and a switch's queue.
     for (node, dev, rate, limit) in [
         (Node::Leaf(0), "dn0", 1_000_000_000_u64, 100_000),
         (Node::Leaf(0), "up3", 400_000_000, 100_000),
@@ -156,7 +160,7 @@ fn without_ipv6_the_rest_stays_the_same() {
             let v4 = plan::node_batch(&spec, node, false);
             let kept: Vec<&str> = both.lines().filter(|l| !l.contains("fd00:")).collect();
             assert_eq!(v4.lines().collect::<Vec<_>>(), kept, "{node}");
-            assert!(v4.ends_with('\n'), "tc and ip want whole lines");
+            assert!(v4.ends_with('\n'), "tc and ip need complete lines");
         }
     }
 }
@@ -175,9 +179,12 @@ fn switches_forward_and_hash_ports_and_hosts_do_not() {
             let linkdown = value("ipv4/conf/all/ignore_routes_with_linkdown");
             assert_eq!(linkdown, (!is_host).then_some(u32::from(aware)), "{node}");
             if let Some(seed) = value("ipv4/fib_multipath_hash_seed") {
-                assert!(seed != 0 && seeds.insert(seed), "{node}: the way back would mirror");
+                assert!(
+                    seed != 0 && seeds.insert(seed),
+                    "{node}: both directions would be correlated"
+                );
             }
-            // What cannot be done without says so by having no excuse.
+            // Indispensable sysctls have no text for their absence.
             let must: Vec<&str> =
                 list.iter().filter(|s| s.without.is_none()).map(|s| s.path).collect();
             let want: &[&str] =
@@ -188,14 +195,14 @@ fn switches_forward_and_hash_ports_and_hosts_do_not() {
 }
 
 #[test]
-fn another_seed_is_another_draw_for_every_switch() {
+fn another_seed_changes_the_hash_of_every_switch() {
     let draw = |seed| {
         let spec = FabricSpec { seed, ..FabricSpec::default() };
         spec.nodes().iter().map(|n| spec.hash_seed(*n)).collect::<BTreeSet<u32>>()
     };
     for seed in 1..100 {
         assert!(draw(seed).is_disjoint(&draw(seed + 1)), "{seed}");
-        assert_eq!(draw(seed), draw(seed), "the same number, the same draw");
+        assert_eq!(draw(seed), draw(seed), "the same seed gives the same hashes");
     }
     assert!(!draw(u32::MAX).contains(&0), "0 is the kernel's own random seed");
 }

@@ -1,4 +1,4 @@
-//! What a measurement sends, counts and concludes, against second, simpler accounts of the same.
+//! What a measurement sends, counts and concludes, compared with simpler implementations.
 
 use srd_testbed::bench::Outcome;
 use srd_testbed::bench::block::{
@@ -11,7 +11,7 @@ use srd_testbed::paths::{PortPath, table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Random numbers (xorshift), the same each time.
+/// Pseudorandom numbers (xorshift) with a fixed seed.
 struct Draw(u64);
 
 impl Draw {
@@ -40,7 +40,7 @@ fn a_block_with_any_bit_flipped_is_damaged() {
         if len < HEADER_BYTES + 8 {
             continue;
         }
-        // The time of sending alone is not covered by the pattern: it decides no delivery.
+        // The pattern does not cover the due time, which does not affect correctness.
         let bit = draw.below(16 * 8 + (len - HEADER_BYTES) as u64 * 8) as usize;
         let bit = if bit < 16 * 8 { bit } else { bit + 8 * 8 };
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -57,7 +57,7 @@ fn blocks_of_other_flows_runs_and_numbers_differ_in_every_part() {
     };
     let base = body(1, 1, 1);
     for other in [body(2, 1, 1), body(1, 2, 1), body(1, 1, 2)] {
-        // A piece of a stranger's block in this one would show, wherever it lies.
+        // A part of another block in this one would be detected at any position.
         let words = base.chunks(8).zip(other.chunks(8));
         assert!(words.clone().all(|(a, b)| a != b), "{base:?} {other:?}");
     }
@@ -77,7 +77,7 @@ fn numbers_beyond_the_bound_are_refused() {
     }
 }
 
-/// What a receiver should have, kept in sets instead of bits.
+/// Expected statistics of a receiver, computed with sets instead of bitmaps.
 #[derive(Default)]
 struct Account {
     run: u32,
@@ -133,7 +133,7 @@ impl Account {
 }
 
 #[test]
-fn receivers_keep_the_account_that_sets_would_keep() {
+fn receiver_statistics_agree_with_sets() {
     const BYTES: u32 = 700;
     for seed in 1..=50 {
         let mut draw = Draw(seed);
@@ -148,7 +148,7 @@ fn receivers_keep_the_account_that_sets_would_keep() {
                     account.begin(run, now);
                 }
                 kind => {
-                    // Mostly of this run; now and then of the last or of the next.
+                    // Mostly of this run, sometimes of the previous or next one.
                     let of = match kind {
                         1 => run - 1,
                         2 => run + 1,
@@ -175,7 +175,7 @@ fn flow(flow: u32, last_ns: u64, late_ns: u64, buckets: &[u32]) -> FlowStats {
 }
 
 #[test]
-fn throughput_is_of_the_time_asked_for() {
+fn throughput_covers_the_requested_time() {
     let out = Outcome {
         start_ns: 5_000_000,
         flows: vec![
@@ -197,7 +197,7 @@ fn throughput_is_of_the_time_asked_for() {
 }
 
 #[test]
-fn each_thing_that_went_wrong_counts() {
+fn each_kind_of_error_counts() {
     assert!(!Outcome::default().is_wrong());
     let wrong = [
         Outcome { lost: 1, ..Outcome::default() },
@@ -215,7 +215,7 @@ fn load(bytes: u64, bits_per_sec: u64) -> Load {
 }
 
 #[test]
-fn paced_runs_offer_the_rate_they_are_told() {
+fn paced_runs_offer_the_requested_rate() {
     for (rate, block) in [(10_000_000_u64, 8900_u32), (1_000_000, 1400), (200_000_000, 8900)] {
         let run = load(0, rate).run(7, block, 1000);
         assert_eq!((run.run, run.start_ns, run.blocks), (7, 1000, 0));
@@ -223,7 +223,7 @@ fn paced_runs_offer_the_rate_they_are_told() {
         let per_second = 1e9 / run.pace_ns as f64 * f64::from(block) * 8.0;
         assert!((per_second / rate as f64 - 1.0).abs() < 1e-3, "{per_second} instead of {rate}");
     }
-    assert_eq!(load(0, 0).run(1, 8900, 0).pace_ns, 0, "as fast as it goes");
+    assert_eq!(load(0, 0).run(1, 8900, 0).pace_ns, 0, "as fast as possible");
 }
 
 #[test]
@@ -236,16 +236,16 @@ fn the_last_block_makes_up_the_sum() {
         let sizes: Vec<u32> = (0..run.blocks).map(|n| run.bytes_of(n)).collect();
         let sum: u64 = sizes.iter().map(|s| u64::from(*s)).sum();
         assert!(sizes.iter().all(|s| (HEADER_BYTES as u32..=block).contains(s)));
-        // At most a header more than asked for, where what was left is shorter than one.
+        // The sum may exceed the requested bytes, but by less than one header.
         assert!((bytes..bytes + HEADER_BYTES as u64).contains(&sum), "{bytes} in {block}: {sum}");
     }
 }
 
 #[test]
-fn runs_begin_in_time_for_everybody() {
+fn runs_begin_after_their_orders_arrive() {
     let now = block::now_ns();
     let start = Side::start_ns();
-    assert!(start > now + 10_000_000, "workers hear of a run before it begins");
+    assert!(start > now + 10_000_000, "workers receive the order before the run begins");
     assert!(start < now + 10_000_000_000);
 }
 
@@ -274,9 +274,9 @@ fn counters_of_processes_add_up() {
         rtt_ns_min: 40,
         ..of(101, 0)
     };
-    assert_eq!(sum, want, "counts are summed, of the rest the largest counts");
+    assert_eq!(sum, want, "counts are summed; of other values the largest is kept");
     sum.add(&of(0, 10));
-    assert_eq!(sum, want, "the slowest peer's least round trip goes with its mean");
+    assert_eq!(sum, want, "the lowest RTT is that of the peer with the largest smoothed RTT");
     let since = of(150, 70).since(&of(100, 40));
     let now = of(150, 70);
     let want = Counted {
@@ -288,7 +288,7 @@ fn counters_of_processes_add_up() {
     };
     assert_eq!(since, want);
     let text = of(1_000_000, 2_000_000).text();
-    for part in ["1000000 packets", "2000000 again", "4000000 timeouts", "RTT 2.00 ms"] {
+    for part in ["1000000 packets", "2000000 retransmitted", "4000000 timeouts", "RTT 2.00 ms"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -328,7 +328,7 @@ fn orders_and_reports_pass_the_pipe_as_one_line_each() {
     ];
     for report in reports {
         let line = serde_json::to_string(&report).unwrap();
-        assert!(!line.contains('\n'), "a text of two lines stays in one: {line}");
+        assert!(!line.contains('\n'), "a text of two lines is encoded in one: {line}");
         let back: Report = serde_json::from_str(&line).unwrap();
         assert_eq!(format!("{back:?}"), format!("{report:?}"));
     }
@@ -383,7 +383,7 @@ fn percentiles_are_among_the_values_and_in_order() {
 }
 
 #[test]
-fn ports_that_went_elsewhere_are_named() {
+fn mispredicted_ports_are_listed() {
     let row = |port, predicted, seen| PortPath { port, predicted, seen };
     let rows = [
         row(40_000, 0, Some(0)),

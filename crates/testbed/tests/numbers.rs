@@ -21,7 +21,7 @@ fn rates_have_the_units_that_people_write() {
     ] {
         assert_eq!(rate_bits(text), Ok(want), "{text}");
     }
-    // Bytes per second, too little, too much, and what is no number.
+    // Bytes per second, too low, too high, and not a number.
     for text in ["7999", "1T", "1000G", "1G B", "M", "1..2M", ".", "1e9", "∞"] {
         let error = rate_bits(text).expect_err(text);
         assert!(error.contains(text) && error.contains("200M"), "{error}");
@@ -29,7 +29,7 @@ fn rates_have_the_units_that_people_write() {
 }
 
 #[test]
-fn sizes_tell_thousands_from_1024() {
+fn sizes_distinguish_powers_of_1000_and_1024() {
     for (text, want) in [
         ("0", 0),
         ("1500", 1500),
@@ -51,20 +51,20 @@ fn sizes_tell_thousands_from_1024() {
 }
 
 #[test]
-fn shares_are_at_most_all() {
+fn shares_are_at_most_1() {
     for (text, want) in
         [("0", 0), ("1", 1_000_000), ("0.01", 10_000), ("1%", 10_000), ("0.5 %", 5_000)]
     {
         assert_eq!(share_ppm(text), Ok(want), "{text}");
     }
-    assert_eq!(share_ppm("0.0000005"), Ok(1), "rounded, not cut off");
+    assert_eq!(share_ppm("0.0000005"), Ok(1), "rounded, not truncated");
     for text in ["1.01", "101%", "1 permille", ""] {
         assert!(share_ppm(text).expect_err(text).contains("1% or 0.01"));
     }
 }
 
 #[test]
-fn times_are_seconds_unless_they_say() {
+fn times_are_seconds_by_default() {
     for (text, want_us) in [
         ("2", 2_000_000),
         ("2s", 2_000_000),
@@ -87,13 +87,13 @@ fn rates_are_shown_in_the_larger_unit() {
     assert_eq!(rate_text(999_000_000), "999 Mb/s");
     assert_eq!(rate_text(1_000_000_000), "1 Gb/s");
     assert_eq!(rate_text(2_500_000_000), "2.5 Gb/s");
-    // What is shown can be typed.
+    // The displayed rate is valid input.
     for bits in [8_000, 1_500_000, 200_000_000, 2_500_000_000] {
         assert_eq!(rate_bits(&rate_text(bits).replace("b/s", "")), Ok(bits));
     }
 }
 
-/// A field outside its range, and what the refusal must name.
+/// A field out of range, and the text that the error must contain.
 type Wrong = (fn(&mut FabricSpec), &'static str);
 
 #[test]
@@ -137,7 +137,7 @@ fn every_limit_is_refused_by_name() {
 }
 
 #[test]
-fn a_specification_survives_its_file() {
+fn a_specification_survives_serialization() {
     let spec = FabricSpec {
         spines: 7,
         leaves: 3,
@@ -154,7 +154,7 @@ fn a_specification_survives_its_file() {
     };
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<FabricSpec>(&text).unwrap(), spec);
-    assert!(serde_json::from_str::<FabricSpec>("{}").is_err(), "every field is told");
+    assert!(serde_json::from_str::<FabricSpec>("{}").is_err(), "every field is required");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn names_of_nodes_are_unique_and_readable() {
 }
 
 #[test]
-fn addresses_of_hosts_do_not_meet() {
+fn addresses_of_hosts_are_unique() {
     let spec = FabricSpec { leaves: 16, hosts: 23, rails: 4, ..FabricSpec::default() };
     spec.validate().unwrap();
     let mut seen = BTreeSet::new();

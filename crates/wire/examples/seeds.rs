@@ -1,4 +1,4 @@
-//! Writes each vector of `docs/wire.md` into a file of its own, the seeds of the fuzz target:
+//! Writes each vector of `docs/wire.md` into a file of its own, as seeds of the fuzz target:
 //!
 //! ```sh
 //! cargo run -p srd-wire --example seeds -- fuzz/seeds/wire_parse

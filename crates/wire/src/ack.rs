@@ -1,4 +1,4 @@
-//! The acknowledgment block: rides on any packet with room, or alone.
+//! The acknowledgment block, which any packet with room carries, or a packet of its own.
 
 use crate::bytes::{put, u8_at, u16_at, u32_at};
 use crate::{ParseError, Verdict};
@@ -30,83 +30,83 @@ pub const CREDIT_UNIT_BYTES: u32 = 64;
 /// Unit of [`Echo::delay`].
 pub const ECHO_DELAY_UNIT_NS: u64 = 64;
 
-// The lists' lengths travel in 4, 5 and 4 bits.
+// The lengths of the lists are encoded in 4, 5 and 4 bits.
 const _: () = assert!(ACK_WORDS_MAX < 16 && ACK_VERDICTS_MAX < 32 && ACK_ECHOES_MAX < 16);
 
-/// What the receiver knows, in 28 fixed bytes and three short lists.
+/// State of the receiver: 28 fixed bytes and three short lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckBlock {
-    /// Every PSN before this one was received. Its verdict is among `verdicts` or OK, unless the
-    /// block is `partial`.
+    /// Cumulative acknowledgment: every PSN before this one was received. Its verdict is listed in
+    /// `verdicts` or OK, unless the block is `partial`.
     pub cum: u32,
     /// PSN of bit 0 of `words[0]`.
     pub base: u32,
-    /// Receiver's cumulative credit grant, in units of 64 bytes (wraps). Meaningful only when the
-    /// credit feature was negotiated.
+    /// Receiver's cumulative credit grant in units of 64 bytes (wraps). Valid only if the feature
+    /// `CREDITS` is in force.
     pub credit: u32,
-    /// Bytes the receiver's buffers allow this sender to have in flight; `u32::MAX` = no limit.
+    /// Bytes that this sender may have in flight, as the receiver's buffers allow; `u32::MAX` = no
+    /// limit.
     pub rx_budget: u32,
     /// Datagrams the receiver's socket has dropped so far (SO_RXQ_OVFL), modulo 2^32.
     pub rxq_drops: u32,
     /// Packets of this context that arrived with the CE mark so far, modulo 2^32.
     pub ce_count: u32,
-    /// Packets waiting in the receiver when the block was made (saturating).
+    /// Packets waiting in the receiver when the block was written (saturating).
     pub rxq_depth: u16,
     /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
     pub words: ArrayVec<u64, ACK_WORDS_MAX>,
-    /// There are more verdicts than fit. For PSNs after the last one in `verdicts`, the block tells
-    /// only that they were received, not how they were judged.
+    /// More verdicts exist than fit. For PSNs after the last one in `verdicts`, the block reports
+    /// only that they were received, not their verdict.
     pub partial: bool,
-    /// Verdicts other than OK in the order of PSNs, each repeated until the sender's `una` has
+    /// Verdicts other than OK in the order of PSNs. Each is repeated until the sender's `una` has
     /// passed it.
     pub verdicts: ArrayVec<VerdictEntry, ACK_VERDICTS_MAX>,
     /// Timing of recently received packets.
     pub echoes: ArrayVec<Echo, ACK_ECHOES_MAX>,
 }
 
-/// One verdict, and the PSNs near each other that it was given on.
+/// One verdict and the PSNs, near each other, that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerdictEntry {
-    /// The first of them.
+    /// First PSN.
     pub psn: u32,
     /// What the responder decided.
     pub verdict: Verdict,
-    /// The others.
+    /// The other PSNs.
     pub others: Others,
 }
 
-/// Which PSNs share the verdict of the first one of their entry.
+/// PSNs that share the verdict of the first PSN of their entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
     /// The first PSN and those right after it: a run of this many PSNs (1 to 65,535).
     Run(u16),
-    /// Bit `b` stands for the PSN `b + 1` after it. Not zero, and below
-    /// 2^[`ACK_MASK_BITS`].
+    /// Bit `b` stands for the first PSN + `b` + 1. Not zero, and below 2^[`ACK_MASK_BITS`].
     Mask(u32),
 }
 
-/// One received packet given back to its sender: RTT = now - timestamp - delay.
+/// Echo of one received packet to its sender: RTT = now - timestamp - delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// Low 32 bits of its transmission number.
+    /// Low 32 bits of the packet's transmission number.
     pub tx_num: u32,
-    /// Its timestamp, copied.
+    /// The packet's timestamp, copied.
     pub timestamp: u32,
-    /// Time between the arrival of the packet and the departure of this block, in units of 64 ns;
-    /// `u16::MAX` = longer than the field can hold, so no RTT can be taken.
+    /// Time from the arrival of the packet to the departure of this block, in units of 64 ns;
+    /// `u16::MAX`: too long for the field, so no RTT can be computed.
     pub delay: u16,
-    /// The path it came on.
+    /// Path on which the packet arrived.
     pub path: u8,
-    /// It carried the CE mark.
+    /// Whether the packet carried the CE mark.
     pub ce: bool,
 }
 
 impl AckBlock {
-    /// Bit of `partial` among the lengths of the lists.
+    /// Bit of `partial` in the lengths of the lists.
     const PARTIAL: usize = 0b100;
 
-    /// The verdict on `psn`, which the block must report as received; `None` if the block does not
-    /// tell it.
+    /// The verdict on `psn`, which must be received according to the block; `None` if the block is
+    /// `partial` and does not list it.
     ///
     /// ```
     /// use srd_wire::{AckBlock, Verdict, VerdictEntry};
@@ -126,7 +126,7 @@ impl AckBlock {
         told.then_some(Verdict::Ok)
     }
 
-    /// Bytes that the block takes in a packet.
+    /// Length of the block in bytes.
     ///
     /// ```
     /// use srd_wire::{ACK_FIXED_BYTES, AckBlock};
@@ -143,7 +143,7 @@ impl AckBlock {
             + self.echoes.len() * ACK_ECHO_BYTES
     }
 
-    /// Back to the default, without touching the unused room of the lists.
+    /// Resets to the default without writing the unused capacity of the lists.
     #[inline]
     pub fn clear(&mut self) {
         let Self { cum, base, credit, rx_budget, rxq_drops, ce_count, .. } = self;
@@ -157,8 +157,8 @@ impl AckBlock {
         self.echoes.clear();
     }
 
-    /// Reads a block from the start of `bytes` into `self`, whose lists are empty, and returns what
-    /// follows it.
+    /// Reads a block from the start of `bytes` into `self`, whose lists must be empty, and returns
+    /// the rest.
     pub(crate) fn read<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], ParseError> {
         let (fixed, rest) =
             bytes.split_first_chunk::<ACK_FIXED_BYTES>().ok_or(ParseError::Truncated)?;
@@ -184,8 +184,7 @@ impl AckBlock {
         read_list(rest, echoes, &mut self.echoes, Echo::read)
     }
 
-    /// Writes the block to the start of `out` and returns what follows it, or `None` if it does not
-    /// fit.
+    /// Writes the block to the start of `out` and returns the rest, or `None` if it does not fit.
     pub(crate) fn write<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
         let (fixed, rest) = out.split_first_chunk_mut::<ACK_FIXED_BYTES>()?;
         put::<0, 4, _>(fixed, self.cum.to_be_bytes());
@@ -207,15 +206,15 @@ impl AckBlock {
 }
 
 impl VerdictEntry {
-    /// Bit of the code that tells a mask from a run.
+    /// Bit of the code that distinguishes a mask from a run.
     const MASK: u8 = 0x80;
 
-    /// `verdict` on one PSN alone.
+    /// An entry with one PSN.
     pub const fn one(psn: u32, verdict: Verdict) -> Self {
         Self { psn, verdict, others: Others::Run(1) }
     }
 
-    /// Whether the verdict was given on `psn`.
+    /// Whether the entry applies to `psn`.
     #[inline]
     pub fn covers(&self, psn: u32) -> bool {
         let d = psn.wrapping_sub(self.psn);
@@ -225,7 +224,7 @@ impl VerdictEntry {
         }
     }
 
-    /// One past the last PSN that it was given on.
+    /// One past the last PSN of the entry.
     pub fn end(&self) -> u32 {
         self.psn.wrapping_add(match self.others {
             Others::Run(len) => u32::from(len),
@@ -233,7 +232,7 @@ impl VerdictEntry {
         })
     }
 
-    /// The PSNs that it was given on, in order.
+    /// PSNs of the entry, in order.
     pub fn psns(&self) -> impl Iterator<Item = u32> + use<> {
         let (this, len) = (*self, self.end().wrapping_sub(self.psn));
         (0..len).map(move |k| this.psn.wrapping_add(k)).filter(move |&p| this.covers(p))
@@ -285,8 +284,8 @@ impl Echo {
     }
 }
 
-/// Appends `count` entries of `W` bytes to `list` and returns what follows them. `read` refuses an
-/// entry by `None`.
+/// Appends `count` entries of `W` bytes to `list` and returns the rest of the bytes. `read` returns
+/// `None` for an invalid entry.
 #[inline]
 fn read_list<'b, T, const W: usize, const CAP: usize>(
     bytes: &'b [u8],
@@ -302,7 +301,7 @@ fn read_list<'b, T, const W: usize, const CAP: usize>(
     Ok(rest)
 }
 
-/// Writes the entries of `list` to the start of `out` and returns what follows them.
+/// Writes the entries of `list` to the start of `out` and returns the rest.
 #[inline]
 fn write_list<'b, T, const W: usize>(
     out: &'b mut [u8],

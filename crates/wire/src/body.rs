@@ -1,4 +1,4 @@
-//! What follows the common header: one type-specific header per packet type.
+//! Type-specific headers, which follow the common header: one per packet type.
 
 use crate::bytes::{put, reserved3_at, u8_at, u16_at, u32_at, u64_at, wire_enum};
 use crate::{PacketType, ParseError};
@@ -7,51 +7,52 @@ use crate::{PacketType, ParseError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Accepted. Never listed: a PSN that was received and has no entry was accepted.
+    /// Accepted. Never listed: a received PSN without an entry was accepted.
     Ok = 0,
-    /// No receive was posted, or no completion slot was free: try again later with a new PSN.
+    /// Receiver not ready: no receive was posted, or no completion slot was free. The requester
+    /// tries again later with a new PSN.
     Rnr = 1,
-    /// The responder's table is full: a read is tried again, uncounted; a write with immediate,
-    /// whose sender has gone beyond the number agreed on, ends with status 12.
+    /// The responder's table is full. A read is tried again without counting as a retry; a write
+    /// with immediate, whose sender has exceeded the negotiated number, completes with status 12.
     Busy = 2,
-    /// No such queue pair, or not ready to receive.
+    /// The queue pair does not exist or is not ready to receive.
     BadQpn = 3,
     /// Wrong Q_Key.
     BadQkey = 4,
-    /// The posted receive is too short, or the length does not fit the request.
+    /// The posted receive is too short, or the length contradicts the request.
     BadLength = 5,
-    /// rkey unknown, out of the region's bounds, or without the access asked for.
+    /// The rkey is unknown, the range exceeds the region, or the region does not permit the access.
     BadRkey = 6,
     /// The responder holds no address handle for the requester (RDMA).
     UnknownPeer = 7,
     /// The responder does not offer this operation.
     FeatureMismatch = 8,
-    /// A read response that no outstanding read waits for.
+    /// A read response without an outstanding read.
     NoRequest = 9,
 }
 
 wire_enum!(Verdict: Ok, Rnr, Busy, BadQpn, BadQkey, BadLength, BadRkey, UnknownPeer,
     FeatureMismatch, NoRequest);
 
-/// The queue pairs and key that every request carries.
+/// Fields that every request carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// Queue pair it comes from.
+    /// Queue pair that sends the request.
     pub src_qpn: u16,
-    /// Queue pair it is for.
+    /// Queue pair that the request addresses.
     pub dst_qpn: u16,
     /// Must equal the destination's Q_Key.
     pub qkey: u32,
-    /// The requester's number of the message: the same in each segment and each RNR retry.
+    /// Message number chosen by the requester, the same in each segment and each RNR retry.
     pub msg_id: u32,
 }
 
-/// Where one segment of an RDMA write goes.
+/// Destination of one segment of an RDMA write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rdma {
     /// Key of the remote region.
     pub rkey: u32,
-    /// Address of this segment's first byte, in the region's own addresses.
+    /// Address of this segment's first byte, in the address space of the region.
     pub raddr: u64,
 }
 
@@ -66,13 +67,13 @@ pub struct ReadReq {
     pub len: u32,
 }
 
-/// State of a read, told with each segment of its response.
+/// State of a read, sent with each segment of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReadStatus {
     /// This segment's bytes follow.
     Ok = 0,
-    /// The region went away while it was being read; no bytes follow, the read has failed.
+    /// The region was deregistered during the read; no bytes follow, and the read has failed.
     RegionGone = 1,
 }
 
@@ -83,14 +84,14 @@ wire_enum!(ReadStatus: Ok, RegionGone);
 pub struct ReadResp {
     /// `msg_id` of the request.
     pub msg_id: u32,
-    /// Where in the request's range this segment starts.
+    /// Offset of this segment in the requested range, in bytes.
     pub offset: u32,
-    /// Good data, or the reason there is none.
+    /// Whether data follows, or why it does not.
     pub status: ReadStatus,
 }
 
-/// Feature bits, exchanged in Open and Open-Ack. What both sides have set is in force; bits that a
-/// side does not know are ignored, so that a later engine can offer more.
+/// Feature bits, exchanged in Open and Open-Ack. A feature is in force if both sides set its bit;
+/// unknown bits are ignored, so that later versions can offer more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(pub u32);
 
@@ -103,7 +104,7 @@ impl Features {
     pub const CREDITS: u32 = 1 << 2;
     /// Echoes the CE mark.
     pub const ECN: u32 = 1 << 3;
-    /// Wants the context sealed (a later version).
+    /// Requires sealed (encrypted) packets; reserved for a later version.
     pub const SEALED: u32 = 1 << 4;
     /// Every packet of the context carries a checksum.
     pub const INTEGRITY: u32 = 1 << 6;
@@ -111,7 +112,7 @@ impl Features {
     pub const fn has(self, mask: u32) -> bool {
         self.0 & mask == mask
     }
-    /// The same without the bits of `mask`.
+    /// A copy without the bits of `mask`.
     pub const fn without(self, mask: u32) -> Self {
         Self(self.0 & !mask)
     }
@@ -120,39 +121,40 @@ impl Features {
 /// Parameters that each side tells the other when a context opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenParams {
-    /// Tag the other side must put into every packet to the sender of this.
+    /// Tag that the other side must write into every packet to the sender of these parameters.
     pub tag: u32,
-    /// Random number of this run of the engine: a restarted engine has another.
+    /// Random number of this run of the engine; a restarted engine has a different one.
     pub incarnation: u64,
-    /// In an Open-Ack: the tag of the Open it answers. In an Open: 0.
+    /// In an Open-Ack the tag of the Open that it answers, in an Open 0.
     pub echo_tag: u32,
     /// First PSN the sender will use.
     pub psn_start: u32,
-    /// First transmission number it will use.
+    /// First transmission number that the sender will use.
     pub tx_num_start: u64,
     /// Receive window in PSNs.
     pub window: u16,
-    /// Largest payload it accepts in one packet.
+    /// Largest payload that the sender accepts in one packet, in bytes.
     pub mtu: u16,
-    /// Reads it serves at once for this context.
+    /// Number of reads that the sender serves concurrently for this context.
     pub reads_max: u16,
-    /// Multi-segment writes with immediate it tracks at once for this context.
+    /// Number of multi-segment writes with immediate that the sender tracks concurrently for this
+    /// context.
     pub write_imms_max: u16,
-    /// Bytes its receive buffers allow the peer to have in flight at first.
+    /// Bytes that the peer may have in flight at first, as the sender's receive buffers allow.
     pub rx_budget: u32,
     /// Features that the sender offers.
     pub features: Features,
-    /// The cookie of the Challenge that this answers, or 0.
+    /// The cookie of the Challenge that this Open answers, or 0.
     pub cookie: u64,
 }
 
-/// Why a context ends.
+/// Reason for the end of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CloseCode {
-    /// The tag is not known here (a restart, or the context was closed).
+    /// The tag is unknown: the engine was restarted, or the context was closed.
     UnknownTag = 1,
-    /// The engine shuts down.
+    /// The engine is shutting down.
     GoingAway = 2,
     /// The table of contexts is full.
     NoRoom = 3,
@@ -168,10 +170,10 @@ wire_enum!(CloseCode: UnknownTag, GoingAway, NoRoom, BadParams);
 pub enum Body {
     Open(OpenParams),
     OpenAck(OpenParams),
-    /// Sent to an engine that opens a context: `echo_tag` is the tag of its Open, and the cookie
-    /// has to come back with the next Open. Sent to a peer within a context: `echo_tag` is the
-    /// peer's own tag, and the cookie has to come back in an Open-Ack if the peer knows the tag, in
-    /// a Reset if it does not.
+    /// Proof that the receiver owns its address. Sent to an engine that opens a context: `echo_tag`
+    /// is the tag of its Open, and the next Open must return the cookie. Sent to a peer within a
+    /// context: `echo_tag` is the peer's own tag, and the cookie must return in an Open-Ack if the
+    /// peer knows the tag, otherwise in a Reset.
     Challenge {
         echo_tag: u32,
         cookie: u64,
@@ -179,8 +181,9 @@ pub enum Body {
     Close,
     CloseAck,
     /// `echo_tag` is the `dst_tag` of the packet that is answered, or the receiver's own tag as the
-    /// peer knows it: a hint that the sender of the reset took part in the conversation. `nonce` is
-    /// the cookie of the Challenge that is answered, which proves it; 0 in answer to all else.
+    /// peer knows it; it suggests that the sender of the Reset takes part in the context. `nonce`
+    /// is the cookie of the Challenge that is answered, which proves it, and 0 in an answer to any
+    /// other packet.
     Reset {
         echo_tag: u32,
         code: CloseCode,
@@ -209,7 +212,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The packet type that has this header.
+    /// Type of the packets that have this header.
     #[inline]
     pub const fn kind(&self) -> PacketType {
         match self {
@@ -234,13 +237,13 @@ impl Body {
         }
     }
 
-    /// Bytes that it takes in a packet.
+    /// Length of the header in bytes.
     #[inline]
     pub const fn encoded_len(&self) -> usize {
         self.kind().body_bytes()
     }
 
-    /// The queue pairs, Q_Key and message id, of the types that have them.
+    /// The message fields, for the types that have them.
     pub const fn message(&self) -> Option<&Message> {
         match self {
             Self::Send(msg)
@@ -254,7 +257,7 @@ impl Body {
         }
     }
 
-    /// The immediate data, of the types that have it.
+    /// The immediate data, for the types that have it.
     pub const fn imm(&self) -> Option<u32> {
         match *self {
             Self::SendImm(_, imm) | Self::UdImm(_, imm) | Self::WriteImm { imm, .. } => Some(imm),
@@ -262,8 +265,8 @@ impl Body {
         }
     }
 
-    /// Whether payload may follow this very header: its type has payload and, in a read response,
-    /// the status is OK.
+    /// Whether payload may follow this header: its type has payload and, in a read response, the
+    /// status is OK.
     #[inline]
     pub const fn may_have_payload(&self) -> bool {
         match self {
@@ -272,7 +275,7 @@ impl Body {
         }
     }
 
-    /// Reads the header of a `kind` from the start of `bytes` and returns what follows it.
+    /// Reads the header of a packet of type `kind` from the start of `bytes` and returns the rest.
     #[inline]
     pub(crate) fn read(kind: PacketType, bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         Ok(match kind {
@@ -366,7 +369,7 @@ impl Body {
     }
 }
 
-/// Splits a header of `N` bytes off and reads it.
+/// Splits off and reads a header of `N` bytes.
 #[inline(always)]
 fn split<T, const N: usize>(
     bytes: &[u8],
@@ -376,7 +379,7 @@ fn split<T, const N: usize>(
     Ok((read(b), rest))
 }
 
-/// Refuses a header whose reader found a value that means nothing.
+/// Refuses a header with an undefined value, for which its reader returned `None`.
 #[inline(always)]
 fn transpose((body, rest): (Option<Body>, &[u8])) -> Result<(Body, &[u8]), ParseError> {
     Ok((body.ok_or(ParseError::Value)?, rest))
@@ -400,7 +403,7 @@ fn read_read_resp(b: &[u8; 12]) -> Option<Body> {
 }
 
 impl Message {
-    /// Reads it from the first 12 bytes of a header.
+    /// Reads the message fields from the first 12 bytes of a header.
     #[inline(always)]
     fn read<const N: usize>(b: &[u8; N]) -> Self {
         Self {
@@ -421,7 +424,7 @@ impl Message {
 }
 
 impl Rdma {
-    /// Reads it from the 12 bytes after a [`Message`].
+    /// Reads the destination from the 12 bytes after a [`Message`].
     #[inline(always)]
     fn read<const N: usize>(b: &[u8; N]) -> Self {
         Self { rkey: u32_at::<12, N>(b), raddr: u64_at::<16, N>(b) }

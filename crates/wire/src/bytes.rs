@@ -1,5 +1,5 @@
-//! Big-endian fields at constant offsets of fixed arrays. An offset that does not fit is a compile
-//! error, so no access below can fail and none is checked when the program runs.
+//! Big-endian fields at constant offsets of fixed arrays. An offset out of range is a compile
+//! error, so the functions below need no check at run time.
 
 /// Reads the `W` bytes at `AT`.
 #[inline(always)]
@@ -48,8 +48,8 @@ pub fn reserved3_at<const AT: usize, const N: usize>(b: &[u8; N]) -> bool {
     get::<AT, 3, N>(b) == [0; 3]
 }
 
-/// Gives an enum of the wire its inverse and the list of its values. A variant that is missing from
-/// the list does not compile.
+/// Implements the conversion of an enum from its number, and the list of its values. A variant that
+/// is missing from the list does not compile.
 macro_rules! wire_enum {
     ($name:ident: $($variant:ident),+ $(,)?) => {
         impl $name {

@@ -1,25 +1,26 @@
-//! The checksum behind the common header: CRC-32C over all other bytes of the datagram.
+//! The checksum after the common header: CRC-32C over all other bytes of the datagram.
 //!
-//! UDP has 16 bits of checksum, which let one damaged datagram of 65,536 pass, and which virtual
-//! links do not calculate at all. CRC-32C (Castagnoli; as in iSCSI and SCTP, RFC 3385 compares)
-//! finds every change of up to three bits and every burst of up to 32 in datagrams of any length.
+//! UDP's checksum has 16 bits: it accepts one damaged datagram of 65,536, and virtual links do not
+//! compute it at all. CRC-32C (Castagnoli, as in iSCSI and SCTP; RFC 3385 compares the polynomials)
+//! detects every change of up to three bits and every burst error of up to 32 bits in datagrams of
+//! any length.
 
 use crate::{
     AckBlock, CHECKSUM_BYTES, Flags, HEADER_BYTES, Packet, ParseError, VERSION, bytes, parse,
 };
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// End of the checksum, where what it covers goes on.
+/// Offset of the first byte after the checksum.
 const CHECKSUM_END: usize = HEADER_BYTES + CHECKSUM_BYTES;
 
-/// A checksum that grows with the bytes it covers. Its place in the packet counts as zeros.
+/// A running checksum. The checksum's own bytes in the packet count as zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum(Digest);
 
 impl Checksum {
     #[inline]
     fn of_header(header: &[u8; HEADER_BYTES]) -> Self {
-        // One call of the calculator for a fixed length, not two.
+        // A fixed length needs one call of the CRC instead of two.
         let mut start = [0; CHECKSUM_END];
         bytes::put::<0, HEADER_BYTES, _>(&mut start, *header);
         let mut sum = Self(Digest::new(CrcAlgorithm::Crc32Iscsi));
@@ -27,20 +28,20 @@ impl Checksum {
         sum
     }
 
-    /// Takes the bytes that follow those taken before.
+    /// Adds `bytes`, which follow the bytes added before.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// As it stands in the packet, big-endian.
+    /// The value as it is written into the packet, big-endian.
     #[inline]
     fn to_wire(self) -> [u8; CHECKSUM_BYTES] {
         (self.0.finalize() as u32).to_be_bytes()
     }
 }
 
-/// Whether a datagram says that it carries a checksum.
+/// Whether the flags of a datagram say that it carries a checksum.
 #[inline]
 fn is_checked(header: &[u8; HEADER_BYTES]) -> bool {
     let flags = Flags(bytes::u8_at::<1, _>(header) & 0x0f);
@@ -48,12 +49,12 @@ fn is_checked(header: &[u8; HEADER_BYTES]) -> bool {
     bytes::u8_at::<0, _>(header) >> 5 == VERSION && flags.has(Flags::CHECKED) && !sealed
 }
 
-/// Whether the datagram is as it was sent. One without a checksum passes: whether it must have one
-/// is for the receiver to know.
+/// Verifies the checksum of a datagram. A datagram without one passes; whether the context requires
+/// a checksum is for the receiver to decide.
 ///
 /// # Errors
-/// [`ParseError::Checksum`]; [`ParseError::Truncated`] where the datagram ends before its checksum
-/// does.
+/// [`ParseError::Checksum`] if it does not match, [`ParseError::Truncated`] if the datagram ends
+/// before the end of the checksum.
 #[inline]
 pub fn verify(datagram: &[u8]) -> Result<(), ParseError> {
     let Some((header, rest)) = datagram.split_first_chunk::<HEADER_BYTES>() else { return Ok(()) };
@@ -68,10 +69,10 @@ pub fn verify(datagram: &[u8]) -> Result<(), ParseError> {
     if sum.to_wire() == *told { Ok(()) } else { Err(ParseError::Checksum) }
 }
 
-/// [`verify`], then [`parse`]: how packets from a network are read.
+/// [`verify`], then [`parse`]: reads a packet from a network.
 ///
 /// # Errors
-/// Those of both.
+/// Those of [`verify`] and [`parse`].
 ///
 /// ```
 /// use srd_wire::{
@@ -110,7 +111,8 @@ pub fn parse_checked<'a>(
     parse(datagram, ack)
 }
 
-/// Writes the checksum into a whole datagram. One without the flag `CHECKED` stays as it is.
+/// Writes the checksum into a complete datagram. A datagram without the flag `CHECKED` is not
+/// changed.
 #[inline]
 pub fn stamp(datagram: &mut [u8]) {
     let len = datagram.len();
@@ -118,9 +120,9 @@ pub fn stamp(datagram: &mut [u8]) {
     headers_stamp(headers, |sum| sum.update(payload));
 }
 
-/// Writes the checksum into `headers`, which bytes in other places follow: `follow` gives them to
-/// the checksum in their order, the padding of an Open too. Without the flag `CHECKED`, nothing is
-/// done and `follow` is not called.
+/// Writes the checksum into `headers` when the rest of the datagram lies elsewhere. `follow` adds
+/// that rest, the padding of an Open included, to the checksum in order. Without the flag `CHECKED`
+/// nothing is written and `follow` is not called.
 #[inline]
 pub fn headers_stamp(headers: &mut [u8], follow: impl FnOnce(&mut Checksum)) {
     let Some((header, rest)) = headers.split_first_chunk_mut::<HEADER_BYTES>() else { return };
@@ -140,7 +142,7 @@ pub fn headers_stamp(headers: &mut [u8], follow: impl FnOnce(&mut Checksum)) {
 mod tests {
     use super::*;
 
-    /// The checksum of `datagram`, bit by bit from the polynomial of RFC 3720.
+    /// Reference: the checksum of `datagram`, computed bit by bit from the polynomial of RFC 3720.
     fn by_bits(datagram: &[u8]) -> u32 {
         let mut zeroed = datagram
             .iter()
@@ -182,8 +184,8 @@ mod tests {
     fn up_to_three_flipped_bits_are_found() {
         let mut bytes = datagram::<60>();
         stamp(&mut bytes);
-        // The three bits that say whether there is a checksum: without it, the receiver's state
-        // decides.
+        // These three bits say whether there is a checksum. If one of them changes, only the
+        // receiver's state can detect the damage.
         let says = |bit: usize| (5..8).contains(&bit) || bit == 8 + 2 || bit == 8 + 3;
         let bits = || (0..bytes.len() * 8).filter(|&bit| !says(bit));
         for a in bits() {

@@ -6,42 +6,41 @@ use crate::{CHECKSUM_BYTES, HEADER_BYTES, ParseError, VERSION};
 /// Unit of [`Header::timestamp`].
 pub const TIMESTAMP_UNIT_NS: u64 = 16;
 
-/// What a packet is. The numbers are the wire's.
+/// Packet type, with its number in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
-    /// Asks for a context; padded to the MTU. Carries [`crate::OpenParams`].
+    /// Requests a context; padded to the MTU. Carries [`crate::OpenParams`].
     Open = 1,
     /// Accepts a context. Carries [`crate::OpenParams`].
     OpenAck = 2,
-    /// "Prove that you receive at this address": carries a cookie that the next Open must echo.
+    /// Demands proof that the receiver owns its address: a cookie that its next Open must echo.
     Challenge = 3,
-    /// Wishes to drop an idle context.
+    /// Requests the end of an idle context.
     Close = 4,
-    /// Agrees: both sides have dropped it.
+    /// Confirms a Close: both sides have dropped the context.
     CloseAck = 5,
-    /// "I do not know the tag you used", or "I am going away"; echoes the tag that was used.
+    /// The tag used is unknown, or the engine is shutting down; echoes that tag.
     Reset = 6,
     /// An acknowledgment block and nothing else.
     Ack = 7,
-    /// Measures one path: asks for an immediate acknowledgment that echoes it.
+    /// Measures one path: requests an immediate acknowledgment that echoes the probe.
     Probe = 8,
-    /// A message of one packet.
+    /// A one-packet message.
     Send = 16,
-    /// A message of one packet with immediate data.
+    /// A one-packet message with immediate data.
     SendImm = 17,
     /// One segment of an RDMA write.
     Write = 18,
     /// One segment of an RDMA write whose completion delivers immediate data.
     WriteImm = 19,
-    /// Asks the peer to send a region.
+    /// RDMA read: requests the contents of a region.
     ReadReq = 20,
-    /// One segment of the region asked for.
+    /// One segment of a requested region.
     ReadResp = 21,
-    /// Takes the place of a PSN whose data was given up.
+    /// Occupies a PSN whose data was given up.
     Tombstone = 22,
-    /// Frees what the peer holds for a message that was given up (multi-segment writes with
-    /// immediate).
+    /// Frees the responder's state of a multi-segment write with immediate that was given up.
     Cancel = 23,
     /// Unreliable datagram: no PSN, no acknowledgment.
     Ud = 24,
@@ -53,7 +52,7 @@ wire_enum!(PacketType: Open, OpenAck, Challenge, Close, CloseAck, Reset, Ack, Pr
     Write, WriteImm, ReadReq, ReadResp, Tombstone, Cancel, Ud, UdImm);
 
 impl PacketType {
-    /// Whether the packet consumes a PSN (is delivered exactly once or reported as failed).
+    /// Whether the packet consumes a PSN, and so is delivered exactly once or reported as failed.
     pub const fn is_reliable(self) -> bool {
         (self as u8) >= 16 && (self as u8) <= 23
     }
@@ -70,12 +69,12 @@ impl PacketType {
                 | Self::UdImm
         )
     }
-    /// Whether an acknowledgment block may ride on it. Open, Challenge and Reset belong to no
-    /// context yet or any more, so there is nothing that they could acknowledge.
+    /// Whether the packet may carry an acknowledgment block. Open, Challenge and Reset are sent
+    /// outside of a context, so they have nothing to acknowledge.
     pub const fn may_carry_ack(self) -> bool {
         !matches!(self, Self::Open | Self::Challenge | Self::Reset)
     }
-    /// Bytes of the type-specific header.
+    /// Length of the type-specific header in bytes.
     pub const fn body_bytes(self) -> usize {
         match self {
             Self::Close | Self::CloseAck | Self::Ack | Self::Probe | Self::Tombstone => 0,
@@ -92,17 +91,18 @@ impl PacketType {
 
 /// Flag bits of the common header.
 ///
-/// [`crate::emit`] takes only [`Flags::ACK_REQUEST`] and [`Flags::CHECKED`] from here: `ACK_BLOCK`
-/// follows from the packet having a block, and this version cannot seal.
+/// [`crate::emit`] reads only [`Flags::ACK_REQUEST`] and [`Flags::CHECKED`]: `ACK_BLOCK` is set if
+/// the packet has a block, and this version cannot seal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// An acknowledgment block follows the common header.
     pub const ACK_BLOCK: u8 = 1 << 0;
-    /// The sender wants an acknowledgment at once (end of a burst, probe, last in window).
+    /// The sender requests an immediate acknowledgment (end of a burst, probe, last packet of the
+    /// window).
     pub const ACK_REQUEST: u8 = 1 << 1;
-    /// The packet is sealed: everything after the common header is ciphertext, then a 16-byte tag.
+    /// The packet is sealed: a ciphertext and a 16-byte tag follow the common header.
     pub const SEALED: u8 = 1 << 2;
     /// In a packet that is not sealed: a checksum follows the common header.
     pub const CHECKED: u8 = 1 << 3;
@@ -114,7 +114,7 @@ impl Flags {
     }
 }
 
-/// How many packets the sender still has to send to this peer, in 4 bits: 0 to 8 exactly,
+/// Number of packets that the sender still has to send to this peer, in 4 bits: 0 to 8 exactly,
 /// then at most 16, 32, 64, 256, 1024, 4096, or more. Receiver credits are granted from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backlog(pub u8);
@@ -131,7 +131,7 @@ impl Backlog {
         let above = Self::STEPS.iter().take_while(|&&s| packets > u64::from(s)).count();
         Self(9 + above as u8)
     }
-    /// The most packets that the class stands for (`u32::MAX` for the open class).
+    /// Most packets of the class (`u32::MAX` for the open class).
     pub fn packets_max(self) -> u32 {
         match self.0 {
             0..=8 => u32::from(self.0),
@@ -144,30 +144,30 @@ impl Backlog {
 /// The common header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// What the packet is.
+    /// Packet type.
     pub kind: PacketType,
     /// Flag bits.
     pub flags: Flags,
     /// The sender's backlog class towards this peer.
     pub backlog: Backlog,
-    /// Index of the path (source-port entropy) the packet was sent on, in the sender's numbering.
+    /// Index of the path (source port) in the sender's numbering.
     pub path: u8,
-    /// The sender's engine slot: it receives at its address, UDP port `base + slot`.
+    /// The sender's engine slot: it receives at UDP port `base + slot` of its address.
     pub slot: u8,
     /// The receiver's tag of the context (0 in an Open, and in a Reset whose sender does not know
     /// it).
     pub dst_tag: u32,
     /// Low 32 bits of the transmission number.
     pub tx_num: u32,
-    /// The sender's clock when it sent, in units of 16 ns (wraps after 68.7 s).
+    /// The sender's clock at transmission, in units of 16 ns (wraps after 68.7 s).
     pub timestamp: u32,
-    /// The packet's PSN; in a packet without PSN, the next PSN the sender will use.
+    /// PSN of the packet; for a type without PSN, the next PSN that the sender will use.
     pub psn: u32,
-    /// `psn - una`: how far the sender's lower edge lies below `psn`.
+    /// `psn - una`: distance from the sender's lower edge to `psn`.
     pub una_delta: u16,
     /// Low 16 bits of the transmission number of the last packet with an acknowledgment block that
-    /// the sender received: tells the peer which of its acknowledgments (and so which of its return
-    /// paths) arrive.
+    /// the sender received. It tells the peer which of its acknowledgments, and so which return
+    /// paths, arrive.
     pub ack_echo: u16,
 }
 
@@ -177,7 +177,7 @@ impl Header {
         self.psn.wrapping_sub(self.una_delta as u32)
     }
 
-    /// Its bytes with those of the checksum, if one follows.
+    /// The header's bytes, with those of the checksum if one follows.
     #[inline]
     pub const fn encoded_len(&self) -> usize {
         HEADER_BYTES + if self.flags.has(Flags::CHECKED) { CHECKSUM_BYTES } else { 0 }

@@ -1,8 +1,8 @@
 //! Bytes to typed headers and back: the wire format of software SRD, version 1.
 //!
-//! The layout of every field is drawn bit by bit in `docs/wire.md`. This crate holds no protocol
-//! logic: a [`Packet`] that can be constructed can be emitted, and whatever bytes arrive,
-//! [`parse`] returns either a packet or a typed [`ParseError`], never panics and never allocates.
+//! `docs/wire.md` defines the layout of every field bit by bit. This crate holds no protocol logic:
+//! every [`Packet`] can be emitted, and for any bytes [`parse`] returns either a packet or a typed
+//! [`ParseError`], without panics or allocations.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,16 +30,16 @@ pub use packet::{Packet, ParseError, emit, parse};
 pub const VERSION: u8 = 1;
 /// Bytes of the common header that starts every packet.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes of the checksum behind the common header of a packet with the flag `CHECKED`. They are
-/// taken from the room that is kept for the tag of a seal: a packet has one or the other.
+/// Bytes of the checksum that follows the common header of a packet with the flag `CHECKED`. They
+/// use the room reserved for the tag of a sealed packet: a packet has one or the other.
 pub const CHECKSUM_BYTES: usize = 4;
 /// Largest type-specific header of a packet that carries payload (write with immediate).
 pub const BODY_BYTES_MAX: usize = 32;
 /// Bytes reserved at the end of every packet for the AEAD tag of a sealed context.
 pub const AEAD_TAG_BYTES: usize = 16;
-/// What one packet spends beside its payload: device MTU = UDP payload of the link - this.
+/// Overhead of one packet: device MTU = UDP payload of the link - this.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + BODY_BYTES_MAX + AEAD_TAG_BYTES;
-/// Room that holds the headers of any packet (everything but payload and padding).
+/// Buffer size that holds the headers of any packet (everything but payload and padding).
 pub const HEADERS_BYTES_MAX: usize = 512;
 
 /// Bytes of an IPv4 header without options.
@@ -49,12 +49,11 @@ pub const IPV6_BYTES: usize = 40;
 /// Bytes of a UDP header.
 pub const UDP_BYTES: usize = 8;
 
-/// Largest payload of one packet on a link whose IP packets have at most `link_mtu` bytes, or
-/// `None` if the link has no room for a single byte of it. `ip_bytes` is [`IPV4_BYTES`] or
-/// [`IPV6_BYTES`].
+/// Largest payload of one packet in bytes on a link whose IP packets have at most `link_mtu` bytes,
+/// or `None` if no payload fits. `ip_bytes` is [`IPV4_BYTES`] or [`IPV6_BYTES`].
 ///
-/// A link larger than any UDP datagram counts as one of the largest datagram (both protocols give
-/// lengths in 16 bits; in IPv6 the length does not include the IP header).
+/// The largest UDP datagram bounds the result on links with a larger MTU (both IP versions encode
+/// lengths in 16 bits; IPv6's length does not include the IP header).
 ///
 /// ```
 /// use srd_wire::{IPV4_BYTES, IPV6_BYTES, payload_bytes_max};

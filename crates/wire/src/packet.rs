@@ -4,7 +4,7 @@ use crate::bytes::wire_enum;
 use crate::{AckBlock, Body, CHECKSUM_BYTES, Flags, HEADER_BYTES, Header, PacketType, VERSION};
 use core::fmt;
 
-/// The headers of one packet. Payload is never here, only its length.
+/// The headers of one packet, and the length of its payload; the payload itself is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The common header.
@@ -13,31 +13,31 @@ pub struct Packet<'a> {
     pub ack: Option<&'a AckBlock>,
     /// The type-specific header.
     pub body: Body,
-    /// Bytes of payload after the headers. Of an Open and an OpenAck that were parsed, the zeros
-    /// that pad them: how long they are is what they prove.
+    /// Bytes of payload after the headers. For a parsed Open or OpenAck, the number of padding
+    /// zeros; their length proves that the link carries packets of this size.
     pub payload_len: u16,
 }
 
-/// Why bytes are not a packet. Each is a counter of its own.
+/// Why bytes are not a valid packet. Each reason has its own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ParseError {
-    /// Shorter than its headers say.
+    /// The datagram ends before the end of its headers.
     Truncated,
     /// Another version of the format.
     Version,
     /// Unknown packet type.
     Type,
-    /// A list longer than the format allows.
+    /// A list is longer than the format allows.
     ListTooLong,
-    /// A field has a value that means nothing (verdict, status, code, reserved bits).
+    /// A field (verdict, status, code, reserved bits) has an undefined value.
     Value,
-    /// Sealed, and this context has no key; or not sealed, and it must be. This version has no
-    /// keys: every sealed packet ends here.
+    /// The packet is sealed and the context has no key, or must be sealed and is not. This version
+    /// has no keys, so every sealed packet is refused.
     Sealed,
-    /// Bytes where none may be.
+    /// Bytes after the headers of a type that has no payload.
     TrailingBytes,
-    /// It carries a checksum that is not that of its bytes: damaged on the way.
+    /// The checksum does not match: the packet was damaged in transit.
     Checksum,
 }
 
@@ -45,9 +45,9 @@ impl Packet<'_> {
     /// Bytes before the payload: common header, checksum, acknowledgment block, type-specific
     /// header.
     ///
-    /// An acknowledgment block fits a packet when this with the block but without the checksum,
-    /// plus the payload, plus [`crate::AEAD_TAG_BYTES`] is not more than the UDP payload of the
-    /// link: the checksum takes room that is kept for the tag.
+    /// An acknowledgment block fits into a packet if this length (with the block, without the
+    /// checksum) plus the payload plus [`crate::AEAD_TAG_BYTES`] does not exceed the UDP payload of
+    /// the link: the checksum takes the room reserved for the tag.
     #[inline]
     pub fn headers_len(&self) -> usize {
         self.header.encoded_len()
@@ -60,7 +60,7 @@ wire_enum!(ParseError: Truncated, Version, Type, ListTooLong, Value, Sealed, Tra
     Checksum);
 
 impl ParseError {
-    /// Name of its counter.
+    /// Name of the reason's counter.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -82,26 +82,26 @@ impl fmt::Display for ParseError {
             Self::Version => "packet of another version of the format",
             Self::Type => "unknown packet type",
             Self::ListTooLong => "acknowledgment block with a list longer than the format allows",
-            Self::Value => "a field or reserved bits hold a value that means nothing",
-            Self::Sealed => "sealed packet, and there is no key to open it",
-            Self::TrailingBytes => "bytes after the headers where none may be",
-            Self::Checksum => "damaged on the way: the checksum is not that of the bytes",
+            Self::Value => "a field or the reserved bits have an undefined value",
+            Self::Sealed => "sealed packet without a key for it",
+            Self::TrailingBytes => "bytes after the headers of a packet without payload",
+            Self::Checksum => "the checksum does not match: damaged in transit",
         })
     }
 }
 
 impl core::error::Error for ParseError {}
 
-/// Reads one packet, all the bytes of one UDP datagram, without looking at its checksum: what comes
-/// from a network goes through [`crate::parse_checked`].
+/// Reads one packet from all bytes of one UDP datagram without verifying its checksum. For
+/// datagrams from a network use [`crate::parse_checked`].
 ///
-/// The acknowledgment block is decoded into `ack`, which is cleared first (and means nothing after
-/// an error). Payload starts at the returned offset and is `payload_len` long. What is returned
-/// gives the same bytes again when it is emitted, the checksum apart: no two byte strings mean the
-/// same headers.
+/// The acknowledgment block is decoded into `ack`, which is cleared first and is undefined after an
+/// error. The payload starts at the returned offset and is `payload_len` bytes long. Emitting the
+/// result gives the same bytes, except for the checksum: no two byte strings encode the same
+/// headers.
 ///
 /// # Errors
-/// The first [`ParseError`] found, reading from the front. Nothing a peer can send panics.
+/// The first [`ParseError`] from the front of the packet. No input panics.
 ///
 /// ```
 /// use srd_wire::{AckBlock, ParseError, parse};
@@ -136,8 +136,8 @@ pub fn parse<'a>(bytes: &[u8], ack: &'a mut AckBlock) -> Result<(Packet<'a>, usi
     Ok((Packet { header, ack: block, body, payload_len }, bytes.len() - tail.len()))
 }
 
-/// Why less than a common header is no packet: the version comes first, because another version may
-/// have shorter headers.
+/// The error for less than a common header. The version is checked first, because another version
+/// may have shorter headers.
 #[cold]
 fn too_short(bytes: &[u8]) -> ParseError {
     match bytes.first() {
@@ -146,7 +146,7 @@ fn too_short(bytes: &[u8]) -> ParseError {
     }
 }
 
-/// Only an Open, its answer and a Probe may be followed by bytes that are not payload, and only by
+/// Only Open, OpenAck and Probe may be followed by bytes that are not payload, and these must be
 /// zeros.
 #[inline]
 fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
@@ -158,10 +158,10 @@ fn padding_check(kind: PacketType, tail: &[u8]) -> Result<(), ParseError> {
 /// Writes the headers of `packet` into `out` and returns how many bytes they take, which is
 /// [`Packet::headers_len`]. Payload, and the padding of an Open, are appended by the caller.
 ///
-/// Room of [`crate::HEADERS_BYTES_MAX`] always suffices; with too little, 0 is returned (and a
-/// debug build panics). The type follows from the body and the `ACK_BLOCK` flag from the block.
-/// With the flag `CHECKED`, the place of the checksum is filled with zeros: [`crate::stamp`] or
-/// [`crate::headers_stamp`] calculates it when the payload is known.
+/// [`crate::HEADERS_BYTES_MAX`] bytes always suffice. If `out` is too short, 0 is returned (and a
+/// debug build panics). The type follows from the body, and the flag `ACK_BLOCK` from the block.
+/// With the flag `CHECKED`, the checksum is written as zeros; [`crate::stamp`] or
+/// [`crate::headers_stamp`] computes it once the payload is known.
 ///
 /// ```
 /// use srd_wire::{
@@ -219,7 +219,7 @@ fn try_emit(packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
     Some(packet.headers_len())
 }
 
-/// What a packet must fulfil so that a receiver accepts it; a violation is a mistake in the caller.
+/// Conditions under which receivers accept a packet; a violation is a bug of the caller.
 fn debug_assert_consistent(packet: &Packet<'_>) {
     let kind = packet.body.kind();
     debug_assert_eq!(packet.header.kind, kind, "header and body are of different types");

@@ -1,4 +1,4 @@
-//! `docs/wire.md` says what the code does: its vectors, its tables of numbers, its budgets.
+//! `docs/wire.md` agrees with the code: its vectors, its tables of numbers, its budgets.
 
 mod common;
 

@@ -141,7 +141,7 @@ prop_compose! {
     }
 }
 
-/// A header and a body of one type, and a block where there must or may be one.
+/// A header and body of one type, with a block where the type requires or permits one.
 fn parts() -> impl Strategy<Value = (Header, Option<AckBlock>, Body)> {
     (header(), ack_block(), any::<bool>(), body()).prop_map(|(mut header, ack, with_ack, body)| {
         header.kind = body.kind();
@@ -153,7 +153,7 @@ fn parts() -> impl Strategy<Value = (Header, Option<AckBlock>, Body)> {
     })
 }
 
-/// What has been read gives the same bytes again.
+/// Parsed bytes are emitted unchanged.
 fn assert_canonical(bytes: &[u8]) -> Result<(), ParseError> {
     let mut ack = common::ack_block();
     let (packet, payload_at) = parse(bytes, &mut ack)?;
@@ -170,7 +170,7 @@ fn assert_canonical(bytes: &[u8]) -> Result<(), ParseError> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The PSNs of an entry are those that it covers, and its end is one past the last of them.
+    /// `psns` and `end` of an entry agree with the PSNs that it covers.
     #[test]
     fn verdicts_cover_their_psns(entry in verdict_entry(), near in 0u32..70_000) {
         let psns: Vec<u32> = entry.psns().collect();

@@ -46,7 +46,7 @@ fn every_truncation_of_headers_is_refused() {
     }
 }
 
-/// Every value of every byte, at every place: an error, or a packet that says the same bytes.
+/// Any value of any byte gives an error or a packet that encodes to the same bytes.
 #[test]
 fn every_damaged_byte_is_refused_or_canonical() {
     for sample in samples() {
@@ -66,7 +66,8 @@ fn every_damaged_byte_is_refused_or_canonical() {
     }
 }
 
-/// Of a packet with a checksum: nothing, unless the byte that says so is the damaged one.
+/// The same for packets with a checksum, where only changes of the byte that announces the checksum
+/// may pass.
 #[test]
 fn no_damaged_byte_passes_the_checksum() {
     for sample in samples().iter().filter(|s| s.header.flags.has(Flags::CHECKED)) {

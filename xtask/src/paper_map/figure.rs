@@ -1,21 +1,21 @@
-//! One figure of the template: `{{EXPERIMENT | CASES | COLUMN | OPTION…}}`.
+//! One figure in the template: `{{EXPERIMENT | CASES | COLUMN | OPTION…}}`.
 //!
-//! CASES are names of cases with `*` for any text, several with `;` between them. COLUMN is the
-//! name of a column; `+N` after it takes the Nth column to the right of it. Several values become
-//! "least to most". Options:
+//! CASES are names of cases, separated by `;`, in which `*` matches any text. COLUMN is the name of
+//! a column; `+N` after it selects the Nth column to its right. Several values are shown as "lowest
+//! to highest". Options:
 //!
-//! - `each`: every value, in the order of CASES; `least`, `most`: one of them.
-//! - `over CASES`: divided by the value of that case, or of as many cases pair by pair.
-//! - `change`: a quotient as a change in percent.
-//! - `x FACTOR`: multiplied; `digits N`: N digits after the point.
-//! - `under CASES : COLUMN`: how many values are smaller than the ones there, pair by pair.
-//! - `within LOW..HIGH`: the range that the claim gives; either end may be left out.
+//! - `each`: all values, in the order of CASES; `least`, `most`: the lowest, the highest.
+//! - `over CASES`: divided by the value of that case, or pairwise by those of as many cases.
+//! - `change`: shows a quotient as a change in percent.
+//! - `x FACTOR`: multiplies; `digits N`: N digits after the decimal point.
+//! - `under CASES : COLUMN`: the number of values that are smaller than those there, pairwise.
+//! - `within LOW..HIGH`: the range given by the claim; either bound may be omitted.
 
 use crate::{Result, tables::Row};
 
-/// What is to be shown.
+/// A parsed figure.
 pub struct Figure<'a> {
-    /// File of the tables, without its ending.
+    /// File of the tables, without its extension.
     pub experiment: &'a str,
     cases: &'a str,
     column: &'a str,
@@ -28,26 +28,26 @@ pub struct Figure<'a> {
     range: Option<(f64, f64)>,
 }
 
-/// Which of several values.
+/// Which of several values are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pick {
-    /// The least and the largest.
+    /// The lowest and the highest.
     Span,
     Each,
     Least,
     Most,
 }
 
-/// What came of it.
+/// The result of a figure.
 #[derive(Debug, PartialEq)]
 pub struct Shown {
-    /// The text to stand in the document.
+    /// The text for the document.
     pub text: String,
-    /// Whether all values lie in the range; nothing if none is named.
+    /// Whether all values are in the range; `None` if there is no range.
     pub inside: Option<bool>,
 }
 
-/// A value with the digits that its table gives it.
+/// A value with the number of digits of its table cell.
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
@@ -55,7 +55,7 @@ struct Value {
 }
 
 impl<'a> Figure<'a> {
-    /// From the text between the braces.
+    /// Parses the text between the braces.
     pub fn parse(slot: &'a str) -> Result<Self> {
         let fail = |what: &str| format!("{{{{{slot}}}}}: {what}");
         let mut parts = slot.split('|').map(str::trim);
@@ -81,7 +81,7 @@ impl<'a> Figure<'a> {
         Ok(figure)
     }
 
-    /// Takes an option; nothing if it is none.
+    /// Parses an option; `None` if it is unknown.
     fn option(&mut self, option: &'a str) -> Option<()> {
         let (word, rest) = option.split_once(' ').unwrap_or((option, ""));
         match word {
@@ -109,7 +109,7 @@ impl<'a> Figure<'a> {
         Some(())
     }
 
-    /// The figure out of these rows.
+    /// Computes the figure from these rows.
     pub fn show(&self, rows: &[Row<'_>]) -> Result<Shown> {
         let mut values = values(rows, self.cases, self.column)?;
         if let Some((cases, column)) = self.under {
@@ -162,7 +162,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// As many values as `len`: one serves all.
+/// Repeats a single value to `len` values; otherwise requires `len` values.
 fn paired(len: usize, cases: &str, mut values: Vec<Value>) -> Result<Vec<Value>> {
     if values.len() == 1 {
         values = vec![values[0]; len];
@@ -170,11 +170,11 @@ fn paired(len: usize, cases: &str, mut values: Vec<Value>) -> Result<Vec<Value>>
     if values.len() == len {
         Ok(values)
     } else {
-        Err(format!("{len} values against {} of `{cases}`", values.len()))
+        Err(format!("{len} values cannot be paired with {} of `{cases}`", values.len()))
     }
 }
 
-/// What stands in a column, for each case of the first table that has both.
+/// The values of a column, for each case of the first table that has both.
 fn values(rows: &[Row<'_>], cases: &str, column: &str) -> Result<Vec<Value>> {
     let beside = column.rsplit_once(" +").and_then(|(c, n)| Some((c, n.parse().ok()?)));
     let (column, skip): (&str, usize) = beside.unwrap_or((column, 0));
@@ -186,7 +186,7 @@ fn values(rows: &[Row<'_>], cases: &str, column: &str) -> Result<Vec<Value>> {
             let cell = at.and_then(|at| row.cells.get(at + skip));
             let Some((_, text)) = cell.filter(|_| !seen.contains(&row.name[2])) else { continue };
             seen.push(row.name[2]);
-            // A case to which the column does not apply.
+            // The column does not apply to this case.
             if *text == "-" {
                 continue;
             }
@@ -201,7 +201,7 @@ fn values(rows: &[Row<'_>], cases: &str, column: &str) -> Result<Vec<Value>> {
     Ok(out)
 }
 
-/// Whether a name is what a pattern says, `*` standing for any text.
+/// Whether a name matches a pattern, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };
@@ -260,11 +260,15 @@ mod tests {
         );
         assert_eq!(text("fig | 8 KB, TCP | max us | over 8 KB, TCP | change | digits 0"), "0 %");
         assert_eq!(text("fig | 8 KB, TCP | max us | x 0.001 | digits 2"), "0.04");
-        assert!(show("fig | * | max us | over *, SRD").unwrap_err().contains("4 values against 2"));
+        assert!(
+            show("fig | * | max us | over *, SRD")
+                .unwrap_err()
+                .contains("4 values cannot be paired with 2")
+        );
     }
 
     #[test]
-    fn ranges_are_judged_by_what_is_shown() {
+    fn ranges_apply_to_the_shown_values() {
         let inside = |slot: &str| show(slot).unwrap().inside;
         assert_eq!(inside("fig | *, SRD | max us"), None);
         assert_eq!(inside("fig | *, SRD | max us | within 10..20"), Some(false));
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_pairs_in_which_one_is_less() {
+    fn counts_pairs_with_a_smaller_value() {
         let both =
             show("fig | 8 KB, SRD; 2 MB, SRD | max us | under 8 KB, TCP; 2 MB, TCP : max us");
         assert_eq!(both, Ok(Shown { text: "1 of 2".into(), inside: Some(false) }));
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_parts_are_named() {
         assert!(Figure::parse("fig | case").err().unwrap().contains("COLUMN"));
         for option in ["whithin 1..2", "within 1", "within a..b", "x y", "digits -1", "under a b"] {
             let slot = format!("fig | a | b | {option}");
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn stars_match_any_text() {
         for (pattern, name, want) in [
             ("a", "a", true),
             ("a", "ab", false),

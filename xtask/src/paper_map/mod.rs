@@ -1,8 +1,8 @@
-//! `paper-map`: writes `docs/paper-map.md` from its template and the tables in `docs/results`.
+//! `paper-map`: generates `docs/paper-map.md` from its template and the tables in `docs/results`.
 //!
-//! The template is the document with figures left open: `{{fig2 | 2 MB, SRD | max us}}` (see
-//! [`figure`]). A figure may name the range that the published claim gives. A row may say `holds`
-//! only if each of its figures lies in its range, and must say `in part` if one does not.
+//! The template is the document with placeholders for figures: `{{fig2 | 2 MB, SRD | max us}}` (see
+//! [`figure`]). A figure may give the range of the published claim. A row may say `holds` only if
+//! each of its figures is in its range, and must say `in part` if one is not.
 
 mod figure;
 
@@ -15,11 +15,11 @@ use crate::{
 use figure::Figure;
 use std::{collections::BTreeMap, fs};
 
-/// What people edit.
+/// The template, which is edited by hand.
 const TEMPLATE: &str = "docs/paper-map.md.in";
-/// What is made of it.
+/// The generated document.
 const DOCUMENT: &str = "docs/paper-map.md";
-/// Where the tables lie.
+/// Folder of the tables.
 const TABLES: &str = "docs/results";
 /// First line of the document.
 const NOTE: &str =
@@ -32,7 +32,7 @@ pub fn run_command(args: &mut Args) -> Result {
     compare(update)
 }
 
-/// Compares the document with what the template and the tables give, or writes it.
+/// Compares the document with the generated text, or writes it.
 pub fn compare(update: bool) -> Result {
     let read = |path: &str| {
         fs::read_to_string(root().join(path)).map_err(|e| format!("cannot read {path}: {e}"))
@@ -51,22 +51,22 @@ pub fn compare(update: bool) -> Result {
     }
     let old = read(DOCUMENT)?;
     let Some(at) = first_difference(&old, &new) else {
-        println!("{DOCUMENT}: every figure is the one in {TABLES}");
+        println!("{DOCUMENT}: every figure agrees with {TABLES}");
         return Ok(());
     };
     Err(format!(
-        "{DOCUMENT}:{at} is not what {TEMPLATE} and {TABLES} give; \
+        "{DOCUMENT}:{at} differs from the text generated from {TEMPLATE} and {TABLES}; \
          `cargo xtask paper-map --update` writes it"
     ))
 }
 
-/// Number of the first line that differs, from 1.
+/// Number of the first differing line, from 1.
 fn first_difference(a: &str, b: &str) -> Option<usize> {
     let len = a.lines().count().max(b.lines().count());
     (0..len).find(|at| a.lines().nth(*at) != b.lines().nth(*at)).map(|at| at + 1)
 }
 
-/// Tables of each experiment named.
+/// Tables by experiment.
 type Tables<'a> = BTreeMap<&'a str, Vec<Row<'a>>>;
 
 /// Texts between `{{` and `}}`.
@@ -74,12 +74,12 @@ fn slots(template: &str) -> impl Iterator<Item = &str> {
     template.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(slot, _)| slot)
 }
 
-/// Experiments that figures are taken from.
+/// Experiments that the figures refer to.
 fn names(template: &str) -> impl Iterator<Item = &str> {
     slots(template).filter_map(|s| s.split('|').next()).map(str::trim)
 }
 
-/// The template with its figures.
+/// The template with its figures filled in.
 fn render(template: &str, tables: &Tables<'_>) -> Result<String> {
     let mut out = String::new();
     for (at, line) in template.lines().enumerate() {
@@ -90,7 +90,7 @@ fn render(template: &str, tables: &Tables<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// What became of a row's ranges.
+/// Result of the ranges in a row.
 #[derive(Default)]
 struct Judged {
     ranges: usize,
@@ -121,15 +121,16 @@ fn render_line(line: &str, tables: &Tables<'_>) -> Result<String> {
     Ok(out)
 }
 
-/// A row's status says what its figures say.
+/// Checks that the status of a row agrees with its figures.
 fn check_status(line: &str, judged: &Judged) -> Result {
     let status = line.trim_matches('|').split(" | ").nth(2).unwrap_or_default().trim();
     match status {
-        "holds" if !judged.outside.is_empty() => {
-            Err(format!("says `holds`, but out of range is {}", judged.outside.join("; ")))
-        }
+        "holds" if !judged.outside.is_empty() => Err(format!(
+            "says `holds`, but these figures are out of range: {}",
+            judged.outside.join("; ")
+        )),
         "in part" if judged.ranges > 0 && judged.outside.is_empty() => {
-            Err("says `in part`, and every figure lies in its range".into())
+            Err("says `in part`, but every figure is in its range".into())
         }
         _ => Ok(()),
     }
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_where_they_were_left_open() {
+    fn figures_replace_their_placeholders() {
         let got = line("SRD {{fig | SRD, few | max us}} us, TCP {{fig | TCP, few | max us}} us");
         assert_eq!(got.unwrap(), "SRD 10.0 us, TCP 40.0 us");
         assert!(line("{{fig | SRD, many | max us}}").unwrap_err().contains("SRD, many"));
@@ -169,9 +170,9 @@ mod tests {
         );
         assert!(row("holds", "within 20..").unwrap_err().contains("out of range"));
         assert!(row("in part", "within 20..").is_ok());
-        assert!(row("in part", "within ..40").unwrap_err().contains("lies in its range"));
+        assert!(row("in part", "within ..40").unwrap_err().contains("is in its range"));
         assert!(line("| P1 | it says | in part | a | b | not run |").is_ok(), "no range, no proof");
-        assert!(row("differs", "within 20..").is_ok(), "what differs may lie anywhere");
+        assert!(row("differs", "within 20..").is_ok(), "a claim that differs may have any figures");
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! Which directory of a crate may name which other one: as between packages, one way only.
+//! Checks which directory of a crate may use which other one; as between packages, in one
+//! direction.
 //!
-//! The compiler takes modules as one heap: a cycle between directories costs it nothing, and the
-//! reader everything. `[floors]` of `xtask/tidy.toml` says for each directory what lies below it.
-//! Methods of one type that stand in several directories need no import to call each other, so
-//! calls of `self.method()` are looked at as well.
+//! The compiler accepts cycles between directories, but they make code hard to read. `[floors]` of
+//! `xtask/tidy.toml` lists the directories that each directory may use. Methods of one type that
+//! are defined in several directories can call each other without an import, so calls
+//! `self.method()` are checked, too.
 
 use super::{Finding, settings::Settings, source, source::Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(sources: &[Source<'_>], settings: &Settings, out: &mut Vec<Finding>) {
     for dir in settings.floors.keys().filter(|d| is_below_itself(d, settings)) {
-        let message = format!("[floors]: `{dir}` lies below itself");
+        let message = format!("[floors]: `{dir}` depends on itself");
         out.push(Finding::new("xtask/tidy.toml", 0, message));
     }
     let code: Vec<_> = sources.iter().filter(|s| !source::is_test_file(s.path)).collect();
@@ -45,7 +46,7 @@ pub fn check(sources: &[Source<'_>], settings: &Settings, out: &mut Vec<Finding>
     }
 }
 
-/// Lines of code with their numbers: without comments.
+/// Lines of code without comments, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = |line: &str| !line.trim_start().starts_with("//");
     text.lines().enumerate().map(|(i, line)| (i + 1, line)).filter(move |(_, line)| code(line))
@@ -64,7 +65,7 @@ fn named<'a>(line: &'a str, prefix: &'a str) -> impl Iterator<Item = String> + '
     })
 }
 
-/// Types that a file adds methods to.
+/// Types with methods in this file.
 fn types_of(text: &str) -> BTreeSet<String> {
     let heads = text.lines().filter(|l| l.starts_with("impl") && !l.contains(" for "));
     heads
@@ -76,7 +77,7 @@ fn types_of(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Type and method → the directory in which it stands, of types that have some in several.
+/// Type and method → the directory of the method, for types with methods in several directories.
 fn methods_of_rooms(
     sources: &[&Source<'_>],
     settings: &Settings,
@@ -101,7 +102,7 @@ fn methods_of_rooms(
     out
 }
 
-/// The deepest directory of `[floors]` in which a file lies. The root of a crate declares all.
+/// The deepest directory of `[floors]` that contains a file. A crate's root file is exempt.
 fn room_of<'a>(path: &str, settings: &'a Settings) -> Option<&'a str> {
     if path.ends_with("/lib.rs") {
         return None;
@@ -111,8 +112,8 @@ fn room_of<'a>(path: &str, settings: &'a Settings) -> Option<&'a str> {
     settings.floors.keys().filter(inside).max_by_key(|d| d.len()).map(String::as_str)
 }
 
-/// The directory whose directories a file can name: `room`'s parent, or `room` for files beside
-/// directories.
+/// The directory whose subdirectories a file can name: the parent of `room`, or `room` itself for
+/// files next to directories.
 fn parent_of<'a>(path: &str, room: &'a str) -> &'a str {
     let beside = path[room.len() + 1..].split('/').count() == 1 && room.ends_with("/src");
     if beside { room } else { parent_of_room(room) }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_down_only() {
+    fn names_go_only_downwards() {
         let down = [
             ("c/src/lib.rs", "mod low; mod top; use crate::top::T;"),
             ("c/src/ground.rs", "use crate::limits::A;"),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_within_a_type_go_down_only() {
+    fn calls_within_a_type_go_only_downwards() {
         let low = ("c/src/low/a.rs", "impl<O> Lane<'_, O> {\n    pub fn low(&self) {}\n}");
         let mid = ("c/src/mid/a.rs", "impl Lane<'_, ()> {\n    fn mid(&self) { self.low() }\n}");
         assert!(messages(FLOORS, &[low, mid]).is_empty());
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_are_no_circle() {
+    fn floors_are_acyclic() {
         let got = messages("[floors]\n\"s/a\" = [\"b\"]\n\"s/b\" = [\"a\"]\n", &[]);
         assert_eq!(got.len(), 2, "{got:?}");
     }

@@ -1,13 +1,13 @@
-//! Maps of the standard library in the deterministic crates: their default hasher differs in each
-//! run. Clippy bans `HashMap::new`, but sees neither `default()` nor `collect()`; so a type must
-//! name its hasher.
+//! Maps of the standard library in the deterministic crates, whose default hasher differs in each
+//! run. Clippy bans `HashMap::new`, but detects neither `default()` nor `collect()`; therefore a
+//! type must name its hasher.
 
 use super::{Finding, source::Source, text::DETERMINISTIC};
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Each map and how many generic arguments it has with its hasher.
+/// Each map, and its number of generic arguments including the hasher.
 const MAPS: [(&str, usize); 2] = [("HashMap", 3), ("HashSet", 2)];
-/// Ways to make one that take the default hasher, or may do so.
+/// Constructors that use, or may use, the default hasher.
 const MAKERS: [&str; 3] = ["default", "from", "from_iter"];
 
 /// The rule.
@@ -40,7 +40,7 @@ fn check_tokens(path: &str, tokens: &TokenStream, out: &mut Vec<Finding>) {
     }
 }
 
-/// Whether what follows the map's name is fine: all generic arguments, or nothing that makes one.
+/// Whether the tokens after a map's name are allowed: all generic arguments, or no constructor.
 fn names_hasher(after: &[TokenTree], full: usize) -> bool {
     let mut rest = after;
     // `HashMap::<...>` and `HashMap<...>`
@@ -62,7 +62,7 @@ fn is(tokens: &[TokenTree], at: usize, mark: char) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == mark)
 }
 
-/// Arguments between the first `<` and its `>`; a comma at the end counts nothing.
+/// Number of arguments between the first `<` and its `>`, ignoring a trailing comma.
 fn arguments(tokens: &[TokenTree]) -> usize {
     let (mut depth, mut count, mut fresh) = (0, 0, false);
     for token in tokens {

@@ -1,10 +1,10 @@
-//! Which package may depend on which: one way only.
+//! Checks the dependencies between packages.
 
 use super::{Finding, settings::Settings, tree::Tree};
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 
-/// What a manifest says.
+/// Contents of a manifest.
 struct Manifest<'a> {
     path: &'a str,
     package: String,
@@ -13,7 +13,7 @@ struct Manifest<'a> {
     lints: bool,
 }
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     let mut manifests = Vec::new();
     for (path, text) in tree.ending("Cargo.toml") {
@@ -23,7 +23,7 @@ pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
             Err(e) => out.push(Finding::new(path, 0, e)),
         }
     }
-    // The fuzz targets are a workspace of their own, above everything.
+    // The fuzz targets are a separate workspace, which may depend on every package.
     manifests.retain(|m| !m.path.starts_with("fuzz/"));
     let ours: BTreeSet<&str> = manifests.iter().map(|m| m.package.as_str()).collect();
     for m in &manifests {
@@ -39,7 +39,7 @@ pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
         for (list, in_tests) in [(&m.dependencies, false), (&m.dependencies_tests, true)] {
             for name in list.iter().filter(|d| ours.contains(d.as_str())) {
                 let more = in_tests && tests.is_some_and(|t| t.contains(name));
-                // A package's tests may use the package by its own name.
+                // The tests of a package may use the package itself.
                 if !below.contains(name) && !more && *name != m.package {
                     let message = format!("`{}` must not depend on `{name}`", m.package);
                     out.push(Finding::new(m.path, 0, message));
@@ -82,7 +82,7 @@ fn add_all(table: &DeTable<'_>, m: &mut Manifest<'_>) {
     add(table, "dev-dependencies", &mut m.dependencies_tests);
 }
 
-/// Names of packages, also of renamed ones.
+/// Names of the packages in a section, including renamed ones.
 fn add(table: &DeTable<'_>, section: &str, out: &mut Vec<String>) {
     let Some(list) = table.get(section).and_then(|s| s.get_ref().as_table()) else { return };
     for (name, how) in list {

@@ -1,21 +1,21 @@
-//! Lengths of files and functions. Exceptions name the length of today: growing is an error, and
-//! so is an exception that is larger than needed, so the list can only shrink.
+//! Lengths of files and functions. Exceptions state the current length: growth is an error, as is
+//! an exception that is larger than needed, so the list can only shrink.
 
 use super::{Finding, settings::LongEntry, settings::Settings, source, source::Source, tree::Tree};
 
-/// Lines of code in a file: neither blank nor comment.
+/// Lines of code in a file, without blank lines and comments.
 const FILE_LINES_MAX: usize = 600;
 /// Lines of a function, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 100;
-/// The same where packets pass.
+/// Lines of a function on the data path.
 const DATA_PATH_LINES_MAX: usize = 80;
-/// Packages on the way of a packet.
+/// Packages of the data path.
 const DATA_PATH: [&str; 4] =
     ["crates/wire/src/", "crates/core/src/", "crates/datapath/src/", "crates/srd/src/"];
-/// Endings of files whose length counts.
+/// Extensions of the checked files.
 const COUNTED: [&str; 4] = [".rs", ".c", ".h", ".py"];
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut Vec<Finding>) {
     let mut used = vec![false; settings.long.len()];
     for (path, text) in COUNTED.iter().flat_map(|end| tree.ending(end)) {
@@ -37,12 +37,12 @@ pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut
     }
     for (entry, _) in settings.long.iter().zip(used).filter(|(_, used)| !used) {
         let what = entry.function.as_deref().unwrap_or("the file");
-        let message = format!("[[long]] for {what} is not needed any more: remove it");
+        let message = format!("[[long]] for {what} is no longer needed: remove it");
         out.push(Finding::new(&entry.path, 0, message));
     }
 }
 
-/// Something that was measured.
+/// The length of a file or function.
 struct Size<'a> {
     path: &'a str,
     function: Option<&'a str>,

@@ -1,9 +1,9 @@
-//! Documents: links lead somewhere, every page of docs/ has one title.
+//! Documents: every link has a target, and every page of docs/ has one title.
 
 use super::{Finding, tree::Tree};
 use std::collections::BTreeSet;
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, out: &mut Vec<Finding>) {
     for (path, text) in tree.ending(".md") {
         for (at, line) in prose(text) {
@@ -32,14 +32,14 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Targets of `[text](target)` in a line.
 fn links(line: &str) -> impl Iterator<Item = &str> {
-    // What stands between backquotes is code, not a link.
+    // Text between backquotes is code.
     line.split('`').step_by(2).flat_map(|part| part.split("](").skip(1)).filter_map(|rest| {
         let target = rest.split(')').next()?;
         target.split_whitespace().next()
     })
 }
 
-/// What is wrong with a link, if anything.
+/// The problem of a link, if it has one.
 fn judge(tree: &Tree, from: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -55,7 +55,7 @@ fn judge(tree: &Tree, from: &str, target: &str) -> Option<String> {
     (!anchors(text).contains(anchor)).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// Path of a link's file, seen from the root.
+/// Path of a link's target, relative to the root.
 fn resolve(from: &str, file: &str) -> Option<String> {
     if file.is_empty() {
         return Some(from.into());
@@ -74,7 +74,7 @@ fn resolve(from: &str, file: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Anchors of a document's headings, as hosting sites make them.
+/// Anchors of a document's headings, as hosting sites generate them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let heading = |(_, line): (usize, &str)| {
         let title = line.trim_start_matches('#');

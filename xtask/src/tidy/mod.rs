@@ -1,5 +1,6 @@
-//! `tidy`: the house rules that no compiler checks. Each rule is a function from the tree of
-//! files to findings; `xtask/tidy.toml` holds the layers and the exceptions with their reasons.
+//! `tidy`: house rules that the compiler does not check. Each rule is a function from the files of
+//! the repository to findings; `xtask/tidy.toml` contains the layers, and the exceptions with their
+//! reasons.
 
 mod floors;
 mod hashing;
@@ -17,14 +18,14 @@ use crate::{Result, process};
 use settings::Settings;
 use tree::Tree;
 
-/// One thing that is wrong.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     /// File, relative to the root.
     path: String,
-    /// Line from 1; 0 = the whole file.
+    /// Line number from 1; 0 = the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The problem, and what to do.
     message: String,
 }
 
@@ -34,7 +35,7 @@ impl Finding {
     }
 }
 
-/// Runs every rule on the working tree.
+/// Runs all rules on the working tree.
 pub fn run() -> Result {
     let root = process::root();
     let tree = Tree::read(&root)?;
@@ -48,10 +49,10 @@ pub fn run() -> Result {
         }
     }
     println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
-    if findings.is_empty() { Ok(()) } else { Err("the tree is not tidy".into()) }
+    if findings.is_empty() { Ok(()) } else { Err("house rules are violated (see above)".into()) }
 }
 
-/// Every rule.
+/// Runs all rules.
 fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
     let mut out = Vec::new();
     text::check(tree, &mut out);

@@ -1,5 +1,5 @@
-//! Rules on what lies where: names allowed in the root; and the guides' tables of packages and of
-//! commands, which name what is there and nothing else.
+//! Locations: names allowed in the root; and the guides' tables of packages and commands, which
+//! must be complete and up to date.
 
 use super::{Finding, settings::Settings, tree::Tree};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ const COMMANDS_GUIDE: &str = "CONTRIBUTING.md";
 /// Folders whose subfolders are packages.
 const ROOMS: [&str; 3] = ["crates/", "bindings/", "bench/"];
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     check_root(tree, settings, out);
     for guide in GUIDES {
@@ -24,18 +24,18 @@ pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     }
 }
 
-/// Rows of all tables of a document: number of the line, cells.
+/// Rows of all tables of a document: line number, cells.
 fn table_rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let rows = text.lines().enumerate().filter(|(_, l)| l.starts_with("| "));
     rows.map(|(at, l)| (at + 1, l.trim_matches('|').split(" | ").map(str::trim).collect()))
 }
 
-/// What a cell names: the text between its first two backquotes.
+/// The name in a cell: the text between its first two backquotes.
 fn named(cell: &str) -> Option<&str> {
     cell.split('`').nth(1)
 }
 
-/// A guide has a row for each package, and none for a package that is not there.
+/// A guide must have a row for each package, and no row for a package that does not exist.
 fn check_packages(tree: &Tree, guide: &str, text: &str, out: &mut Vec<Finding>) {
     let mut seen = BTreeSet::new();
     for (at, cells) in table_rows(text) {
@@ -57,7 +57,7 @@ fn check_packages(tree: &Tree, guide: &str, text: &str, out: &mut Vec<Finding>) 
     }
 }
 
-/// Commands that a help text lists: the first words of lines that are indented by two spaces.
+/// Commands in a help text: the first words of lines that are indented by two spaces.
 fn commands(help: &str) -> BTreeSet<&str> {
     let listed = help.lines().filter_map(|l| l.strip_prefix("  "));
     listed
@@ -66,7 +66,7 @@ fn commands(help: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// A row for each command, and none for a command that is not there.
+/// The guide must have a row for each command, and no row for a command that does not exist.
 fn check_commands(text: &str, help: &str, out: &mut Vec<Finding>) {
     let commands = commands(help);
     let mut seen = BTreeSet::new();
@@ -86,7 +86,7 @@ fn check_commands(text: &str, help: &str, out: &mut Vec<Finding>) {
     }
 }
 
-/// A stranger reads the root first: only what is listed may lie there.
+/// Readers see the root first, so only listed names are allowed there.
 fn check_root(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     let names: BTreeSet<&str> =
         tree.files.iter().map(|f| f.path.split('/').next().unwrap_or_default()).collect();
@@ -100,7 +100,7 @@ fn check_root(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
     }
 }
 
-/// Folders that hold a package. The root's manifest is the workspace's.
+/// Folders that contain a package, without the root, whose manifest is the workspace's.
 fn packages(tree: &Tree) -> impl Iterator<Item = &str> {
     tree.ending("/Cargo.toml").filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"))
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_listed_names_lie_in_the_root() {
+    fn only_listed_names_are_allowed_in_the_root() {
         let files = [("README.md", ""), ("NOTE.md", ""), ("docs/a.md", "")];
         let got = findings(&files, "\"README.md\", \"docs\"");
         assert_eq!(got.len(), 1);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_packages_say_something_in_each_cell() {
+    fn rows_of_packages_have_no_empty_cell() {
         let files = [("ARCHITECTURE.md", "| `crates/a` |  | b |\n"), ("crates/a/Cargo.toml", "")];
         let got = findings(&files, "\"ARCHITECTURE.md\", \"crates\"");
         assert!(got.len() == 1 && got[0].1.contains("a cell is empty"), "{got:?}");

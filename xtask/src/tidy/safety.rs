@@ -1,12 +1,13 @@
-//! `unsafe`: forbidden in the protocol, elsewhere only in listed files, each use with its reason.
+//! `unsafe`: forbidden in the protocol crates, elsewhere only in listed files, each use with a
+//! reason.
 
 use super::{Finding, settings::Settings, source::Source, text::DETERMINISTIC, tree::Tree};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Other crates that have no need of it.
+/// Other crates that need no `unsafe`.
 const FORBIDDEN_TOO: [&str; 1] = ["xtask"];
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut Vec<Finding>) {
     let mut used = vec![false; settings.unsafe_files.len()];
     for source in sources {
@@ -39,20 +40,20 @@ pub fn check(tree: &Tree, sources: &[Source<'_>], settings: &Settings, out: &mut
         }
     }
     for (path, _) in settings.unsafe_files.iter().zip(used).filter(|(_, used)| !used) {
-        let gone = if tree.has(path) { "holds no `unsafe` any more" } else { "does not exist" };
+        let gone = if tree.has(path) { "no longer contains `unsafe`" } else { "does not exist" };
         out.push(Finding::new(path, 0, format!("[[unsafe]] is stale: the file {gone}")));
     }
 }
 
-/// Whether the crate's root says, with the reason, that one contract holds for all its functions
-/// (a C interface has it at the head of its header).
+/// Whether the crate's root file states, with the reason, that one contract holds for all its
+/// functions (for a C interface, at the beginning of its header).
 fn has_one_contract(tree: &Tree, path: &str) -> bool {
     let Some((folder, _)) = path.split_once("/src/") else { return false };
     let root = tree.text(&format!("{folder}/src/lib.rs")).unwrap_or_default();
     root.contains("#![allow(clippy::missing_safety_doc, reason = \"")
 }
 
-/// Roots of the crates that forbid it say so.
+/// Requires `forbid(unsafe_code)` in the root files of the crates without `unsafe`.
 fn check_forbid(source: &Source<'_>, out: &mut Vec<Finding>) {
     let crates = DETERMINISTIC.iter().map(|c| format!("crates/{c}"));
     let mut crates = crates.chain(FORBIDDEN_TOO.iter().map(|c| (*c).into()));
@@ -65,19 +66,21 @@ fn check_forbid(source: &Source<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// What `unsafe` stands before.
+/// The item that follows `unsafe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A block, an impl, a block of foreign functions.
+    /// A block, an impl, or a block of foreign functions.
     Block,
-    /// A function or trait: its contract may stand in its doc.
+    /// A function or trait, whose doc comment may contain its contract.
     Contract,
-    /// An attribute (`#[unsafe(no_mangle)]`) or a trait's function: needs no comment.
+    /// An attribute (`#[unsafe(no_mangle)]`) or a function of a trait's implementation: no comment
+    /// needed.
     Attribute,
 }
 
 impl Kind {
-    /// The same within the implementation of a trait: its functions need no contract of their own.
+    /// The kind within the implementation of a trait, whose functions need no contract of their
+    /// own.
     fn implemented(self) -> Self {
         if self == Self::Contract { Self::Attribute } else { self }
     }
@@ -89,11 +92,11 @@ struct Use {
     kind: Kind,
 }
 
-/// Every `unsafe` among the tokens, also within macros.
+/// Finds every `unsafe` among the tokens, including those in macros.
 fn collect(tokens: &TokenStream, out: &mut Vec<Use>) {
     let list: Vec<TokenTree> = tokens.clone().into_iter().collect();
-    // Whether `impl` and then `for` have passed: what follows in braces implements a trait, whose
-    // contracts stand there.
+    // Whether `impl` and then `for` have occurred: the following braces contain a trait's
+    // implementation, whose contracts are in the trait.
     let (mut after_impl, mut of_trait) = (false, false);
     for (at, token) in list.iter().enumerate() {
         match token {
@@ -121,7 +124,7 @@ fn collect(tokens: &TokenStream, out: &mut Vec<Use>) {
     }
 }
 
-/// From what follows; `None` where it is only the type of a function pointer.
+/// The kind by the following tokens; `None` if it is only the type of a function pointer.
 fn kind_of(after: &[TokenTree]) -> Option<Kind> {
     let mut kind = Kind::Block;
     for token in after {
@@ -140,7 +143,7 @@ fn kind_of(after: &[TokenTree]) -> Option<Kind> {
     Some(kind)
 }
 
-/// Whether a reason stands right above: comments and attributes directly before the statement.
+/// Whether a reason precedes the use: comments and attributes directly before the statement.
 fn has_reason(lines: &[&str], found: &Use) -> bool {
     if found.kind == Kind::Attribute {
         return true;
@@ -148,7 +151,7 @@ fn has_reason(lines: &[&str], found: &Use) -> bool {
     let says =
         |l: &str| l.contains("SAFETY:") || (found.kind == Kind::Contract && l.contains("# Safety"));
     let mut at = found.line - 1;
-    // Up to where the statement begins, then through what is written above it.
+    // Searches upwards to the start of the statement, then through the comments above it.
     let mut above = false;
     while at > 0 {
         at -= 1;
@@ -185,7 +188,7 @@ mod tests {
         let text = "fn f() {\n    // SAFETY: nothing is done.\n    unsafe {}\n}";
         assert!(messages("a.rs", text, LISTED).is_empty());
         assert!(messages("b.rs", text, "")[0].contains("does not list"));
-        assert!(messages("a.rs", "fn f() {}", LISTED)[0].contains("holds no"));
+        assert!(messages("a.rs", "fn f() {}", LISTED)[0].contains("no longer contains"));
         assert!(messages("b.rs", "fn f() {}", LISTED)[0].contains("does not exist"));
         assert!(messages("b.rs", "// unsafe\nconst A: &str = \"unsafe {}\";", "").is_empty());
     }
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_forbids_it() {
+    fn the_protocol_crates_forbid_unsafe() {
         assert!(messages("crates/core/src/lib.rs", "fn f() {}", "")[0].contains("forbid"));
         assert!(messages("crates/core/src/bin/a.rs", "fn f() {}", "")[0].contains("forbid"));
         assert!(messages("crates/core/src/lib.rs", "#![forbid(unsafe_code)]", "").is_empty());

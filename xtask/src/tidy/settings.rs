@@ -4,34 +4,34 @@ use crate::Result;
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
-/// A length that may exceed its limit.
+/// A file or function that may exceed its limit.
 pub struct LongEntry {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// The function, or the whole file.
+    /// Name of the function; `None` for the whole file.
     pub function: Option<String>,
-    /// Its length now; it may only shrink.
+    /// Current length in lines, which may only shrink.
     pub lines: usize,
 }
 
-/// The parsed file.
+/// The parsed settings.
 pub struct Settings {
-    /// Files and folders that may lie in the root.
+    /// Files and folders that are allowed in the root.
     pub root: Vec<String>,
-    /// Package → workspace packages it may depend on.
+    /// Package → workspace packages that it may depend on.
     pub layers: BTreeMap<String, Vec<String>>,
-    /// Package → further workspace packages that its tests may use.
+    /// Package → additional workspace packages that its tests may use.
     pub layers_tests: BTreeMap<String, Vec<String>>,
-    /// Directory of a crate → directories beside it that it may name.
+    /// Directory of a crate → sibling directories that it may use.
     pub floors: BTreeMap<String, Vec<String>>,
-    /// Files in which `unsafe` may stand.
+    /// Files in which `unsafe` is allowed.
     pub unsafe_files: Vec<String>,
-    /// Lengths over the limit.
+    /// Files and functions over the limit.
     pub long: Vec<LongEntry>,
 }
 
 impl Settings {
-    /// From the text of `xtask/tidy.toml`. Every exception must give a reason.
+    /// Parses `xtask/tidy.toml`. Every exception must have a reason.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |what: String| format!("xtask/tidy.toml: {what}");
         let table = DeTable::parse(text).map_err(|e| fail(e.to_string()))?;
@@ -62,7 +62,7 @@ impl Settings {
     }
 }
 
-/// What an exception may say.
+/// An exception.
 struct Entry {
     path: String,
     function: Option<String>,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn refuses_unknown_sections() {
         assert!(Settings::parse("[other]\n").err().unwrap().contains("other"));
         assert!(Settings::parse("[[unsafe]]\nreason = \"no path is given\"\n").is_err());
     }

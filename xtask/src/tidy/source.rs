@@ -7,32 +7,32 @@ use syn::visit::{self, Visit};
 
 /// One Rust file.
 pub struct Source<'a> {
-    /// Relative to the root.
+    /// Path, relative to the root.
     pub path: &'a str,
-    /// As it stands.
+    /// Unmodified text.
     pub text: &'a str,
-    /// Its tokens with their lines.
+    /// Tokens, with their lines.
     pub tokens: TokenStream,
-    /// Its functions.
+    /// Functions with a body.
     pub functions: Vec<Function>,
-    /// Names in its inner `forbid` attributes.
+    /// Names in inner `forbid` attributes.
     pub forbidden: Vec<String>,
 }
 
 /// One function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name, without type or module.
+    /// Name, without type or module.
     pub name: String,
     /// Line of `fn`.
     pub line: usize,
     /// Lines from `fn` to the closing brace.
     pub lines: usize,
-    /// Stands in a `#[cfg(test)]` module or is a `#[test]`.
+    /// Whether it is in a `#[cfg(test)]` module or is a `#[test]`.
     pub test: bool,
 }
 
-/// Parses every Rust file; one that does not parse is a finding.
+/// Parses every Rust file; reports those that cannot be parsed.
 pub fn parse_all<'a>(tree: &'a Tree, out: &mut Vec<Finding>) -> Vec<Source<'a>> {
     let mut sources = Vec::new();
     for (path, text) in tree.ending(".rs") {
@@ -40,14 +40,14 @@ pub fn parse_all<'a>(tree: &'a Tree, out: &mut Vec<Finding>) -> Vec<Source<'a>> 
             Ok(source) => sources.push(source),
             Err(e) => {
                 let line = e.span().start().line;
-                out.push(Finding::new(path, line, format!("does not parse: {e}")));
+                out.push(Finding::new(path, line, format!("cannot be parsed: {e}")));
             }
         }
     }
     sources
 }
 
-/// Whether the whole file is tests.
+/// Whether the whole file consists of tests.
 pub fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/tests/")
 }
@@ -67,7 +67,7 @@ fn parse<'a>(path: &'a str, text: &'a str) -> syn::Result<Source<'a>> {
     Ok(Source { path, text, tokens, functions: walk.found, forbidden })
 }
 
-/// Collects functions and knows whether it is inside tests.
+/// Collects functions, and records whether they are in tests.
 struct Functions {
     found: Vec<Function>,
     test: bool,
@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
-/// `#[cfg(test)]`, also within `all(…)`.
+/// Whether the attribute is `#[cfg(test)]`, also within `all(…)`.
 fn is_cfg_test(attr: &syn::Attribute) -> bool {
     let syn::Meta::List(list) = &attr.meta else { return false };
     list.path.is_ident("cfg")
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measures_functions_wherever_they_stand() {
+    fn measures_functions_everywhere() {
         let text = "#![forbid(unsafe_code)]\n\
             fn a() {\n}\n\
             impl X {\n    /// Doc.\n    fn b() { fn c() {} }\n}\n\

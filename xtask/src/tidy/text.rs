@@ -1,16 +1,17 @@
-//! Rules on plain text: line length, leftover marks, machine paths, large files, bans in force.
+//! Rules about plain text: line lengths, marks of unfinished work, machine paths, file sizes, and
+//! bans.
 
 use super::{Finding, tree::Tree};
 
-/// Longest line of code.
+/// Longest line of code in columns.
 const COLUMNS_MAX: usize = 100;
-/// Largest file that may be committed.
+/// Largest file in bytes that may be committed.
 const BYTES_MAX: u64 = 512 * 1024;
-/// Files of code, by ending.
+/// Code files, by extension or name.
 const CODE: [&str; 9] = [".rs", ".c", ".h", ".py", ".sh", ".toml", "/.ci/run", "/x", "/apt-ensure"];
-/// Packages in which the clocks are banned.
+/// Packages in which clocks are banned.
 pub const DETERMINISTIC: [&str; 7] = ["wire", "core", "fabric", "check", "rivals", "saa", "copa"];
-/// What their clippy.toml must ban.
+/// Names that their clippy.toml must ban.
 const BANS: [&str; 5] = [
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -19,7 +20,7 @@ const BANS: [&str; 5] = [
     "std::collections::HashSet::new",
 ];
 
-/// Marks of unfinished work, written in halves so that this file does not hold them.
+/// Marks of unfinished work, split so that this file does not contain them.
 const MARKS: [&str; 6] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -29,10 +30,10 @@ const MARKS: [&str; 6] = [
     concat!("db", "g!"),
 ];
 
-/// Folders of somebody's machine.
+/// Folders that exist only on one machine.
 const MACHINE: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// All rules of this file.
+/// All rules of this module.
 pub fn check(tree: &Tree, out: &mut Vec<Finding>) {
     for file in &tree.files {
         if file.bytes > BYTES_MAX {
@@ -49,14 +50,14 @@ pub fn check(tree: &Tree, out: &mut Vec<Finding>) {
     check_bans(tree, out);
 }
 
-/// Whether the file says in its first lines that a program wrote it.
+/// Whether the first lines of a file say that it is generated.
 fn is_generated(text: &str) -> bool {
     text.lines().take(10).any(|l| l.contains("@generated") || l.contains("enerated with cbindgen"))
 }
 
 fn check_line(path: &str, at: usize, line: &str, code: bool, out: &mut Vec<Finding>) {
     let columns = line.chars().count();
-    // An address cannot be broken.
+    // URLs cannot be wrapped.
     if code && columns > COLUMNS_MAX && !line.contains("https://") {
         out.push(Finding::new(path, at, format!("{columns} columns, at most {COLUMNS_MAX}")));
     }
@@ -68,7 +69,7 @@ fn check_line(path: &str, at: usize, line: &str, code: bool, out: &mut Vec<Findi
     }
 }
 
-/// Whether `word` stands in `line` with no letter, digit or `_` before or after it.
+/// Whether `line` contains `word` with no letter, digit or `_` before or after it.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -78,7 +79,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether `folder` stands in `line` at the start of a path.
+/// Whether `line` contains `folder` at the start of a path.
 fn has_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -86,7 +87,8 @@ fn has_path(line: &str, folder: &str) -> bool {
     })
 }
 
-/// The deterministic crates ban clocks, threads and random hashing, with the same text in each.
+/// The deterministic crates must ban clocks, threads and random hashing, with the same text in
+/// each.
 fn check_bans(tree: &Tree, out: &mut Vec<Finding>) {
     let path_of = |c: &str| format!("crates/{c}/clippy.toml");
     let first = tree.text(&path_of(DETERMINISTIC[0]));

@@ -1,15 +1,15 @@
-//! The files that rules look at.
+//! The checked files.
 
 use crate::{Result, process};
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// One file of the repository.
 pub struct File {
-    /// Relative to the root, with `/`.
+    /// Path, relative to the root, with `/`.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its text, unless it is binary.
+    /// Content; `None` for binary files.
     pub text: Option<String>,
 }
 
@@ -19,11 +19,12 @@ pub struct Tree {
     pub files: Vec<File>,
 }
 
-/// Folders never looked into where git cannot be asked.
+/// Folders that are skipped if git is not available.
 const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
 
 impl Tree {
-    /// Reads what git tracks or would add; without git (an unpacked archive), what lies there.
+    /// Reads the files that git tracks or would add; without git (in an unpacked archive), all
+    /// files.
     pub fn read(root: &Path) -> Result<Self> {
         let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
         let mut paths: BTreeSet<String> = BTreeSet::new();
@@ -33,7 +34,7 @@ impl Tree {
         }
         let mut files = Vec::new();
         for path in paths {
-            // Deleted but still in git's index, or a link: not a file to check.
+            // Skips links, and files that were deleted but are still in git's index.
             let full = root.join(&path);
             if !fs::symlink_metadata(&full).is_ok_and(|m| m.is_file()) {
                 continue;
@@ -50,7 +51,7 @@ impl Tree {
         self.files.iter().find(|f| f.path == path)?.text.as_deref()
     }
 
-    /// Text files whose name ends so, with their paths.
+    /// Text files whose path ends with `end`, with their content.
     pub fn ending<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.files
             .iter()
@@ -58,13 +59,13 @@ impl Tree {
             .filter_map(|f| Some((f.path.as_str(), f.text.as_deref()?)))
     }
 
-    /// Whether a file or folder lies at `path`.
+    /// Whether there is a file or folder at `path`.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty() || self.files.iter().any(|f| f.path == path || f.path.starts_with(&folder))
     }
 
-    /// A tree of small samples.
+    /// A tree of sample files.
     #[cfg(test)]
     pub fn sample(files: &[(&str, &str)]) -> Self {
         let file = |(path, text): &(&str, &str)| File {

@@ -1,4 +1,4 @@
-//! Small messages to one or to very many peers.
+//! Small messages to one peer or to many peers.
 
 use super::{
     Since, say_ready,
@@ -12,26 +12,27 @@ use srd::{Access, AddressHandle, DeviceConfig, Progress, Qpn, RecvWr, SendWr, Wo
 use srd_datapath::clock::now_ns;
 use std::{net::IpAddr, sync::atomic::Ordering, time::Duration};
 
-/// Engines per address: the slots are numbered by one byte.
+/// Engines per address; a slot number has one byte.
 const SLOTS: u32 = 250;
-/// Receives that a serving engine holds: few, because there are so many engines.
+/// Posted receives of a serving engine: few, because there are many engines.
 const RECEIVES: u32 = 64;
 const TAKE: usize = 64;
-/// How often the receives of many engines are posted anew.
+/// Interval at which the receives of many engines are posted again.
 const SWEEP: Duration = Duration::from_millis(10);
-/// Of both sides, so that 64 bytes are no matter of the link.
+/// MTU of both sides: with messages of 64 bytes the link's MTU is irrelevant.
 const MTU: u16 = 1400;
 const DRAIN_NS: u64 = 5_000_000_000;
 
-/// The address of the peer with this number, and its slot.
+/// Address and slot of peer `n`.
 fn peer_of(first: IpAddr, n: u32) -> Result<(IpAddr, u8)> {
     let IpAddr::V4(v4) = first else { return Err("IPv4 only".into()) };
     let ip = std::net::Ipv4Addr::from(u32::from(v4) + n / SLOTS);
     Ok((ip.into(), (n % SLOTS) as u8))
 }
 
-/// `--local IP --peers N --size BYTES`: engines at slots 0 to 249 of as many addresses as it
-/// takes. One is waited for; each of many has a thread that sleeps until a packet comes.
+/// `--local IP --peers N --size BYTES`: engines at slots 0 to 249 of as many addresses as needed. A
+/// single engine is driven by the caller; each of many by a thread that sleeps until a packet
+/// arrives.
 pub fn serve(o: &mut Options) -> Result<Value> {
     let (first, peers, size) =
         (o.need::<IpAddr>("local")?, o.need::<u32>("peers")?, o.or::<u32>("size", 64)?);
@@ -88,7 +89,7 @@ impl Server {
         Ok(self.end.qp.post_recv(&RecvWr { wr_id: index, sges: &[sge] })?)
     }
 
-    /// Takes what has come; waits for it if `patient`.
+    /// Polls received messages; waits for one if `patient`.
     fn receive(&self, patient: bool) -> Result<u64> {
         let mut taken = [WorkCompletion::default(); TAKE];
         let n =
@@ -117,7 +118,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
         };
         peers.push((ah, Qpn(qpn.parse()?)));
     }
-    // One message each: contexts exist afterwards.
+    // One message to each peer creates the contexts.
     exchange(&end, &peers, size, depth, Stop::After(peers.len() as u64))?;
     let (before, since) = (end.device.counters()?, Since::now());
     let stop = Stop::At(now_ns() + seconds.as_nanos() as u64);

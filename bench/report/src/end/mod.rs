@@ -1,8 +1,8 @@
 //! The two ends of a measurement: small programs, each in a process and namespace of its own.
 //!
-//! A serving end prints a line of JSON when it is ready and another one with its figures when its
-//! standard input ends. A driving end prints its figures when its time is over. So no end outlives
-//! the report: when that dies, so do the pipes.
+//! A serving end prints a line of JSON when it is ready, and another one with its results when its
+//! standard input ends. A driving end prints its results when its time is over. No end outlives the
+//! report, because its pipes are closed with the report.
 
 mod many;
 mod ping;
@@ -24,7 +24,7 @@ use std::{
     },
 };
 
-/// Runs an end; `name` says which.
+/// Runs the end called `name`.
 pub fn run(name: &str, mut options: Options) -> Result<()> {
     let o = &mut options;
     let figures = match name {
@@ -39,7 +39,7 @@ pub fn run(name: &str, mut options: Options) -> Result<()> {
         "wire-serve" => wire::serve(o),
         "wire-drive" => wire::drive(o),
         "hold" => hold(o),
-        _ => Err(format!("there is no end `{name}`").into()),
+        _ => Err(format!("unknown kind of end `{name}`").into()),
     }?;
     if !figures.is_null() {
         println!("{figures}");
@@ -55,24 +55,24 @@ fn hold(o: &Options) -> Result<Value> {
     Ok(Value::Null)
 }
 
-/// Tells the report that this end can be used, and how.
+/// Prints how this end can be used, which also tells the report that the end is ready.
 fn say_ready(value: &Value) {
     println!("{value}");
 }
 
-/// Becomes true when standard input ends.
+/// A flag that is set when standard input ends.
 fn stop_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&flag);
     std::thread::spawn(move || {
-        // However reading ends, nobody is at the other end of the pipe any more.
+        // Whether reading ended or failed, the pipe has no writer left.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         theirs.store(true, Ordering::Relaxed);
     });
     flag
 }
 
-/// Wall and processor time of this process since a moment.
+/// Start of a measurement of wall-clock and CPU time of this process.
 #[derive(Clone, Copy)]
 struct Since {
     wall_ns: u64,
@@ -93,7 +93,7 @@ impl Since {
     }
 }
 
-/// Percentiles of round trips, as the raw yardstick reports them.
+/// Percentiles of round-trip times, as the raw UDP program reports them.
 fn percentiles(mut rtt_ns: Vec<u64>) -> Result<Value> {
     if rtt_ns.is_empty() {
         return Err("no round trip was completed".into());

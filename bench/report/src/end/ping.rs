@@ -1,4 +1,4 @@
-//! Ping-pong of one small message over SRD: to and fro, never two at once.
+//! Ping-pong of one small message over SRD, with one message in flight.
 
 use super::{
     Since, percentiles, say_ready,
@@ -18,7 +18,7 @@ use std::{
 const DEPTH: u32 = 64;
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// One end with its message and the buffers that it receives into.
+/// One end, with its message and its receive buffers.
 struct Player {
     end: End,
     inbox: MemoryRegion,
@@ -51,7 +51,7 @@ impl Player {
         Ok(self.end.qp.post_send(&wr)?)
     }
 
-    /// The next completion; `None` when none came for a while.
+    /// The next completion; `None` if none arrived for a while.
     fn next(&self, stop: &AtomicBool) -> Result<Option<WorkCompletion>> {
         if !self.spin {
             return Ok(self.end.cq.wait(SLEEP)?);
@@ -77,7 +77,7 @@ pub fn serve(o: &mut Options) -> Result<Value> {
     while !stop.load(Ordering::Relaxed) {
         let Some(wc) = player.next(&stop)? else { continue };
         if !wc.op.is_recv() {
-            // The last answer may find that the client has gone.
+            // The last answer fails if the client has exited.
             continue;
         }
         let wc = wc.ok()?;
@@ -105,7 +105,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
     o.end()?;
     let to = player.end.pd.ah_create(remote)?;
     let never = AtomicBool::new(false);
-    // The handshake and the first packets of each path are not what is measured.
+    // Excludes the handshake and the first packets of each path.
     for _ in 0..1000 {
         round(&player, &to, qpn, &never)?;
     }
@@ -125,7 +125,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
     }))
 }
 
-/// A message there and its answer back.
+/// Sends a message and waits for the answer.
 fn round(player: &Player, to: &AddressHandle, qpn: Qpn, never: &AtomicBool) -> Result<()> {
     player.send(to, qpn)?;
     loop {

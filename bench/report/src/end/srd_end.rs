@@ -1,4 +1,4 @@
-//! A device with one queue pair: what all SRD ends start with.
+//! A device with one queue pair, which all SRD ends use.
 
 use crate::{Result, options::Options};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::{net::IpAddr, time::Duration};
 /// Q_Key of all queue pairs.
 pub const QKEY: u32 = 0x5D;
 
-/// A device, its queue pair and the queue of all its completions.
+/// A device, a queue pair and its completion queue.
 pub struct End {
     pub device: Device,
     pub pd: ProtectionDomain,
@@ -20,7 +20,7 @@ pub struct End {
 }
 
 impl End {
-    /// From a configuration; both queues hold `depth` requests.
+    /// Opens a device; both queues hold `depth` requests.
     pub fn with(config: DeviceConfig, depth: u32) -> Result<Self> {
         let device = Device::open(config)?;
         let pd = device.pd_create()?;
@@ -33,8 +33,8 @@ impl End {
     }
 }
 
-/// From options: `--local IP`, `--mtu BYTES`, `--paths N`, `--slot N`, `--engine caller|thread`,
-/// `--spin-us N` of the thread, `--integrity on|off`.
+/// Configuration by the options `--local IP`, `--mtu BYTES`, `--paths N`, `--slot N`, `--engine
+/// caller|thread`, `--spin-us N` (of the thread), `--integrity on|off`.
 pub fn config(o: &mut Options) -> Result<DeviceConfig> {
     let mut config = DeviceConfig::ip(o.need::<IpAddr>("local")?);
     config.mtu = o.get("mtu")?;
@@ -54,7 +54,7 @@ pub fn config(o: &mut Options) -> Result<DeviceConfig> {
     Ok(config)
 }
 
-/// The counters that explain a figure, of the time between two looks.
+/// Differences of the counters that explain a result.
 pub fn counters(before: &DeviceCounters, after: &DeviceCounters) -> Value {
     let (b, a) = (before.datapath, after.datapath);
     let (f, e) = (before.engine, after.engine);

@@ -1,4 +1,4 @@
-//! One way, as fast as it goes: sends or RDMA writes to one peer.
+//! Unidirectional traffic at full speed: sends or RDMA writes to one peer.
 
 use super::{
     Since, say_ready,
@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-/// Longest sleep of an end, so that it sees when it shall stop.
+/// Longest sleep of an end, so that it notices a stop request.
 const SLEEP: Duration = Duration::from_millis(50);
-/// Completions taken at once.
+/// Completions polled at once.
 const TAKE: usize = 64;
-/// Messages are sent from and received into this much memory in turn, at least one of them: as
-/// little as the yardsticks use, which have one buffer for all packets.
+/// Size of the send and receive memory in bytes, in which messages share buffers; at least one
+/// message. It is small because the raw UDP program has a single buffer for all packets.
 const BUFFER_BYTES: u32 = 256 << 10;
-/// Time for the last requests to complete.
+/// Time for the last requests to complete, in ns.
 const DRAIN_NS: u64 = 2_000_000_000;
 
 /// `--size BYTES` of a message, `--region BYTES` for writes, `--peer IP` for writes.
@@ -37,7 +37,7 @@ pub fn serve(o: &mut Options) -> Result<Value> {
     let target =
         end.pd.mr_allocate(region.max(4096), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffers = end.pd.mr_allocate(turns(size) as usize * size as usize, Access::LOCAL_WRITE)?;
-    // Writes need none.
+    // Writes consume no receives.
     let receives = if region == 0 { depth } else { 0 };
     for i in 0..receives {
         receive_post(&end, &buffers, size, u64::from(i))?;
@@ -51,7 +51,7 @@ pub fn serve(o: &mut Options) -> Result<Value> {
     Ok(json!({"received": received, "cpu_seconds": cpu_seconds, "counters": counters}))
 }
 
-/// Messages that share the memory.
+/// Number of messages that fit into the memory.
 fn turns(size: u32) -> u32 {
     (BUFFER_BYTES / size).max(1)
 }
@@ -76,7 +76,7 @@ fn receive_until(end: &End, buffers: &MemoryRegion, size: u32, stop: &AtomicBool
     Ok(received)
 }
 
-/// Takes completions; sleeps when there are none.
+/// Polls completions; sleeps if there are none.
 pub fn take(end: &End, out: &mut [WorkCompletion]) -> Result<usize> {
     let n = end.cq.poll(out)?;
     if n > 0 {
@@ -87,7 +87,7 @@ pub fn take(end: &End, out: &mut [WorkCompletion]) -> Result<usize> {
     Ok(1 + end.cq.poll(&mut out[1..])?)
 }
 
-/// Where and what the driving end sends.
+/// Destination and kind of the driving end's requests.
 struct Flow {
     ah: AddressHandle,
     qpn: Qpn,
@@ -100,7 +100,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// Posts the `n`-th request.
+    /// Posts request `n`.
     fn post(&self, end: &End, n: u64) -> Result<(), PostError> {
         let at = (n % u64::from(turns(self.size))) * u64::from(self.size);
         let sges = [self.source.sge(at as usize, self.size)];
@@ -145,7 +145,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
     }))
 }
 
-/// Keeps the queue full until `stop_ns`, then waits for what is out.
+/// Keeps the queue full until `stop_ns`, then waits for the requests in flight.
 fn stream(end: &End, flow: &Flow, stop_ns: u64) -> Result<u64> {
     let mut taken = [WorkCompletion::default(); TAKE];
     let (mut posted, mut completed) = (0, 0);

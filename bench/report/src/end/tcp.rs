@@ -1,4 +1,4 @@
-//! Ping-pong over TCP without Nagle's delay.
+//! Ping-pong over TCP without Nagle's algorithm.
 
 use super::{Since, percentiles, say_ready};
 use crate::{Result, options::Options};
@@ -26,7 +26,7 @@ impl Player {
         Ok(self.stream.write_all(&self.buffer)?)
     }
 
-    /// Whether a whole message came; otherwise the peer has hung up.
+    /// Whether a whole message arrived; otherwise the peer has closed the connection.
     fn receive(&mut self) -> io::Result<bool> {
         let mut have = 0;
         while have < self.buffer.len() {
@@ -71,7 +71,7 @@ pub fn drive(o: &mut Options) -> Result<Value> {
         let start = now_ns();
         player.send()?;
         if !player.receive()? {
-            return Err("the peer hung up".into());
+            return Err("the peer closed the connection".into());
         }
         rtt_ns.push(now_ns() - start);
     }

@@ -1,4 +1,4 @@
-//! Whether the link is what the report says: segmented sends cross as packets, and the receiver
+//! Verifies the properties of the link: segmented sends cross it as packets, and the receiver
 //! merges them again.
 
 use super::{say_ready, stop_flag};
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Segmented sends, and packets in each.
+/// Number of segmented sends, and of packets in each.
 const SENDS: usize = 64;
 const PACKETS: usize = 8;
 const BYTES: usize = 1400;
@@ -22,7 +22,7 @@ fn open(o: &mut Options, slot: u8) -> Result<UdpDatapath> {
     Ok(UdpDatapath::open(config)?)
 }
 
-/// Receives and counts.
+/// Receives packets and counts them.
 pub fn serve(o: &mut Options) -> Result<Value> {
     let mut d = open(o, 0)?;
     o.end()?;
@@ -36,7 +36,7 @@ pub fn serve(o: &mut Options) -> Result<Value> {
     Ok(json!({"packets": c.rx_packets, "merged": c.rx_gro_packets}))
 }
 
-/// Sends some segmented messages to `--remote IP:PORT`.
+/// Sends segmented messages to `--remote IP:PORT`.
 pub fn drive(o: &mut Options) -> Result<Value> {
     let remote: SocketAddr = o.need("remote")?;
     let mut d = open(o, 1)?;
@@ -47,14 +47,14 @@ pub fn drive(o: &mut Options) -> Result<Value> {
             (0..PACKETS).try_for_each(|_| tx.push(remote, 0, &[], &[&payload]))
         })?;
         pushed?;
-        // The receiver shall not lose any.
+        // Slow enough that the receiver loses none.
         std::thread::sleep(Duration::from_millis(1));
     }
     let c = d.counters();
     Ok(json!({"packets": c.tx_packets, "segmented": c.tx_gso_packets}))
 }
 
-/// What the ends and the link's counter prove, in words.
+/// Describes what the ends and the link's counter prove.
 pub fn figures(sent: &Value, crossed: u64, received: &Value) -> Result<String> {
     let count = |value: &Value, name: &str| value[name].as_u64().ok_or("no counter");
     let (packets, segmented) = (count(sent, "packets")?, count(sent, "segmented")?);

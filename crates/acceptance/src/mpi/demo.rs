@@ -1,8 +1,8 @@
-//! `demo`: an MPI program over SRD and over TCP on a network with two spines, which die.
+//! `demo`: an MPI program over SRD and over TCP, on a network with two spines that fail in turn.
 
 use super::{
     Figures, figures, plot, program,
-    stage::{Kind, Over, Stage},
+    stage::{Kind, Stage, Transport},
     tools_of,
 };
 use crate::{Result, tools};
@@ -14,37 +14,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is shown beside each other.
-const SHOWN: [Over; 2] = [Over::Srd, Over::TcpBtl];
-/// Time for a figure.
+/// The compared transports.
+const SHOWN: [Transport; 2] = [Transport::Srd, Transport::TcpBtl];
+/// Measuring time per figure in seconds.
 const SECONDS: &str = "0.3";
-/// How long the program runs while spines die.
+/// Running time of the program while spines fail, in seconds.
 const HOLD_S: &str = "7";
-/// Columns of the plot: the program counts per tenth of a second.
+/// Columns of the plot; the program counts per tenth of a second.
 const COLUMNS: usize = 70;
-/// How long each spine is dead.
+/// Duration of each spine's failure.
 const DEAD: &str = "1s";
-/// Time between faults.
+/// Interval between faults.
 const BETWEEN: Duration = Duration::from_millis(1200);
-/// What helps where there can be no fabric.
+/// Alternative where no fabric can be built.
 const NO_FABRIC: &str = "the demonstration needs a network of namespaces; \
                          `./x demo --copy` shows a transfer over the loopback interface instead";
 
-/// What one contender did.
+/// Results of one contender.
 struct Shown {
-    over: Over,
+    over: Transport,
     figures: Figures,
-    /// Allreduces that ended in each tenth of a second.
+    /// Allreduces completed in each tenth of a second.
     slots: Vec<u64>,
-    /// When each spine was dead, in tenths of a second since the beginning.
+    /// Begin and end of each spine's failure, in tenths of a second since the start.
     dead: Vec<(usize, usize)>,
 }
 
-/// Builds what is needed, measures, and shows a plot and a table. Where there can be no fabric it
-/// says so, and that is an error if `required`.
+/// Builds the programs, measures, and prints a plot and a table. If no fabric can be built, prints
+/// the reason, which is an error if `required`.
 ///
 /// # Errors
-/// Something is missing, or a program ended badly.
+/// A program is missing or fails.
 pub fn run(required: bool) -> Result {
     tools::ensure(&["mpicc", "ip"])?;
     let tools = tools_of(None, None)?;
@@ -62,7 +62,7 @@ pub fn run(required: bool) -> Result {
     for over in SHOWN {
         println!("over {}: latency and bandwidth", over.name());
         let brief = figures(&stage.run(over, &program, &["brief", SECONDS])?);
-        println!("over {}: allreduces while each spine is dead for {DEAD}", over.name());
+        println!("over {}: allreduces while each spine is down for {DEAD}", over.name());
         let mut shown = broken(&stage, over, &program)?;
         shown.figures.extend(brief);
         all.push(shown);
@@ -71,8 +71,8 @@ pub fn run(required: bool) -> Result {
     Ok(())
 }
 
-/// The program runs while one spine after the other is dead.
-fn broken(stage: &Stage<'_>, over: Over, program: &Path) -> Result<Shown> {
+/// Runs the program while one spine after the other fails.
+fn broken(stage: &Stage<'_>, over: Transport, program: &Path) -> Result<Shown> {
     let mut c = stage.mpirun(over, program, &["hold", HOLD_S]);
     let fail = |e| format!("the MPI program: {e}");
     let mut child = c.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;
@@ -98,7 +98,7 @@ fn broken(stage: &Stage<'_>, over: Over, program: &Path) -> Result<Shown> {
     Ok(Shown { over, figures: figures(&text), slots: slots(&text), dead })
 }
 
-/// The lines `slot TENTHS ROUNDS`, in order.
+/// Parses the lines `slot TENTHS ROUNDS`, which are in order.
 fn slots(text: &str) -> Vec<u64> {
     let one = |l: &str| l.strip_prefix("slot ")?.split_once(' ')?.1.parse().ok();
     text.lines().filter_map(one).take(COLUMNS).collect()
@@ -108,7 +108,7 @@ fn show(all: &[Shown]) {
     println!("\nallreduces of 8 KiB that ended in each tenth of a second:\n");
     let top = all.iter().flat_map(|s| &s.slots).copied().max().unwrap_or(1);
     for s in all {
-        let dead = s.dead.iter().zip(["spine 0 dead", "spine 1 dead"]);
+        let dead = s.dead.iter().zip(["spine 0 down", "spine 1 down"]);
         let dead: Vec<_> = dead.map(|(&(from, to), word)| (from, to, word)).collect();
         print!("{}", plot::bars(s.over.name(), &s.slots, top));
         print!("{}", plot::axis(COLUMNS, &dead));
@@ -117,7 +117,7 @@ fn show(all: &[Shown]) {
     let rows = [
         ("latency of 8 B, median", "latency-p50", 8),
         ("bandwidth of 1 MiB messages", "bandwidth", 1 << 20),
-        ("longest allreduce while each spine was dead", "longest", 8192),
+        ("longest allreduce while each spine was down", "longest", 8192),
     ];
     for (what, name, bytes) in rows {
         let cell = |s: &Shown| {

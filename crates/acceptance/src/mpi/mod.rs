@@ -1,4 +1,4 @@
-//! `mpi-figures`: MPI over SRD beside MPI over TCP, on two hosts made of namespaces.
+//! `mpi-figures`: MPI over SRD beside MPI over TCP, on two hosts in network namespaces.
 
 pub mod demo;
 mod page;
@@ -11,34 +11,35 @@ use crate::{
     process::{command, root, run, target_dir},
     tools, verbs,
 };
-use stage::{Kind, Over, Stage, Tools};
+use stage::{Kind, Stage, Tools, Transport};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-/// Small reductions of one draw, enough for a share of a thousandth to be several, and the pause
-/// after each.
+/// Arguments of the program for the tail: number of small reductions per draw, enough to have
+/// several beyond the 99.9th percentile, and the pause after each.
 const TAIL: [&str; 3] = ["tail", "5000", "200"];
 
-/// A figure's name and the bytes of a message.
+/// Name of a figure, and message size in bytes.
 pub type Key = (String, u64);
 /// Value and unit of each figure.
 pub type Figures = BTreeMap<Key, (f64, String)>;
 
-/// One round: what each contender had, in the order of [`Over::ALL`].
+/// One round: the figures of each contender, in the order of [`Transport::ALL`].
 pub type Round = [Figures; 3];
 
-/// Everything that was measured.
+/// All results.
 #[derive(Default)]
 pub struct Measured {
-    /// On the plain link.
+    /// Rounds on the plain link.
     pub link: Vec<Round>,
-    /// On the fabric.
+    /// Rounds on the fabric.
     pub fabric: Vec<Round>,
-    /// Times of small reductions beside an elephant, in µs, per draw and contender.
+    /// Durations of small reductions beside a bulk TCP flow ("elephant") in µs, per draw and
+    /// contender.
     pub tails: Vec<[Vec<f64>; 3]>,
-    /// Load of the machine before and after.
+    /// Load of the machine, before and after.
     pub load: [String; 2],
 }
 
@@ -62,7 +63,7 @@ pub fn run_command(args: &mut Args) -> Result {
     page::write(&root(), &text)
 }
 
-/// Builds what is not given.
+/// Builds the tools that were not given.
 fn tools_of(srd: Option<PathBuf>, verbs: Option<PathBuf>) -> Result<Tools> {
     let srd = match srd {
         Some(program) => program,
@@ -75,7 +76,7 @@ fn tools_of(srd: Option<PathBuf>, verbs: Option<PathBuf>) -> Result<Tools> {
     Ok(Tools { srd, verbs, folder: target_dir().join("mpi") })
 }
 
-/// Compiles the program that measures.
+/// Compiles the measuring program.
 fn program(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let program = folder.join("mpi_figures");
@@ -90,7 +91,7 @@ fn measure(tools: &Tools, program: &Path, rounds: u32, seconds: &str) -> Result<
         let stage = Stage::build(kind, tools)?;
         for round in 1..=rounds {
             println!("{kind:?}, round {round} of {rounds}");
-            // All figures over the fabric's slow links would take TCP minutes.
+            // A full set over the fabric's slow links would take minutes with TCP.
             let what = if kind == Kind::Link { "all" } else { "brief" };
             let args = [what, seconds];
             let one = each(|over| stage.run(over, program, &args).map(|text| figures(&text)))?;
@@ -112,9 +113,9 @@ fn measure(tools: &Tools, program: &Path, rounds: u32, seconds: &str) -> Result<
     Ok(m)
 }
 
-/// The same for each contender in turn.
-fn each<T>(mut of: impl FnMut(Over) -> Result<T>) -> Result<[T; 3]> {
-    let [a, b, c] = Over::ALL;
+/// Calls `of` for each contender in turn.
+fn each<T>(mut of: impl FnMut(Transport) -> Result<T>) -> Result<[T; 3]> {
+    let [a, b, c] = Transport::ALL;
     Ok([of(a)?, of(b)?, of(c)?])
 }
 
@@ -123,7 +124,7 @@ fn load() -> String {
     text.split(' ').next().unwrap_or("?").to_owned()
 }
 
-/// The lines `figure NAME BYTES VALUE UNIT`.
+/// Parses the lines `figure NAME BYTES VALUE UNIT`.
 fn figures(text: &str) -> Figures {
     let one = |line: &str| {
         let mut words = line.strip_prefix("figure ")?.split(' ');
@@ -133,7 +134,7 @@ fn figures(text: &str) -> Figures {
     text.lines().filter_map(one).collect()
 }
 
-/// The lines `sample MICROSECONDS`.
+/// Parses the lines `sample MICROSECONDS`.
 fn samples(text: &str) -> Vec<f64> {
     text.lines().filter_map(|l| l.strip_prefix("sample ")?.parse().ok()).collect()
 }

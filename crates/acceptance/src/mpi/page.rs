@@ -1,13 +1,13 @@
 //! The tables of `mpi-figures` in `docs/performance.md`.
 
-use super::{Figures, Key, Measured, Round, stage::Over};
+use super::{Figures, Key, Measured, Round, stage::Transport};
 use crate::Result;
 use std::{fmt::Write as _, path::Path};
 
 const DOCUMENT: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- made by `cargo xtask mpi-figures` -->";
 const END: &str = "<!-- end of what mpi-figures makes -->";
-/// What profiles say of the table above it.
+/// The text below the table, based on profiles.
 const STANDS_IN_THE_WAY: &str = "\n\
      Half a round trip of 8 B, by time stamps in an instrumented build (means of 100,000 round \
      trips, 22 November 2026, this kind of machine, busy): the send system call, including \
@@ -24,9 +24,9 @@ const STANDS_IN_THE_WAY: &str = "\n\
      kernel copies out of the packet, the engine to the posted buffer, and the provider to the \
      program's. Of one rank's time in a flow of 8 KiB each way, the kernel has 55 %, libibverbs \
      22 %, libc (mostly the provider's copy) 12 %, libfabric 7 %.\n";
-/// Places in a spread of samples.
+/// Percentiles of the samples.
 const PLACES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// What is shown, of which sizes.
+/// The figures in the table, and their message sizes.
 const SHOWN: [(&str, &[u64]); 8] = [
     ("latency-p50", &[8, 1024, 8192, 65536, 1 << 20]),
     ("latency-p99", &[8, 65536]),
@@ -38,7 +38,7 @@ const SHOWN: [(&str, &[u64]); 8] = [
     ("allreduce-p99.9", &[8]),
 ];
 
-/// Least, median and most.
+/// Smallest, median and largest value.
 struct Spread {
     least: f64,
     median: f64,
@@ -65,7 +65,7 @@ impl Spread {
     }
 }
 
-/// Three digits that count.
+/// A value with three significant digits.
 fn short(v: f64) -> String {
     match v.abs() {
         a if a >= 100.0 => format!("{v:.0}"),
@@ -86,13 +86,13 @@ fn value(figures: &Figures, key: &Key) -> f64 {
     figures.get(key).map_or(f64::NAN, |v| v.0)
 }
 
-/// SRD over another contender, one ratio per round.
-fn ratios(rounds: &[Round], key: &Key, other: Over) -> Option<Spread> {
-    let at = Over::ALL.iter().position(|o| *o == other)?;
+/// Ratio of SRD to another contender, one per round.
+fn ratios(rounds: &[Round], key: &Key, other: Transport) -> Option<Spread> {
+    let at = Transport::ALL.iter().position(|o| *o == other)?;
     Spread::of(rounds.iter().map(|r| value(&r[0], key) / value(&r[at], key)))
 }
 
-/// The section.
+/// The whole section.
 pub fn text(m: &Measured, rounds: u32, seconds: &str) -> String {
     let mut out = head(m, rounds, seconds);
     goals(&mut out, m);
@@ -126,7 +126,7 @@ fn head(m: &Measured, rounds: u32, seconds: &str) -> String {
     )
 }
 
-/// Breaks lines of text at 100 columns; tables stay as they are.
+/// Breaks lines of text at 100 columns; tables are not changed.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -166,15 +166,15 @@ fn goals(out: &mut String, m: &Measured) {
     let rows = [
         ("latency of 8 B, link", "≤ 0.7", false, 0.7, {
             let of = |over| ratios(&m.link, &key("latency-p50", 8), over);
-            [of(Over::TcpBtl), of(Over::TcpOfi)]
+            [of(Transport::TcpBtl), of(Transport::TcpOfi)]
         }),
         ("bandwidth of 1 MiB, link", "≥ 1.2", true, 1.2, {
             let of = |over| ratios(&m.link, &key("bandwidth", 1 << 20), over);
-            [of(Over::TcpBtl), of(Over::TcpOfi)]
+            [of(Transport::TcpBtl), of(Transport::TcpOfi)]
         }),
         ("bandwidth of 1 MiB, fabric", "≥ 1.2", true, 1.2, {
             let of = |over| ratios(&m.fabric, &key("bandwidth", 1 << 20), over);
-            [of(Over::TcpBtl), of(Over::TcpOfi)]
+            [of(Transport::TcpBtl), of(Transport::TcpOfi)]
         }),
         (
             "p99.9 of an allreduce of 8 B beside an elephant, all rounds together",
@@ -203,7 +203,7 @@ fn goals(out: &mut String, m: &Measured) {
 }
 
 fn table(out: &mut String, rounds: &[Round]) {
-    let names = Over::ALL.map(Over::name);
+    let names = Transport::ALL.map(Transport::name);
     let _ = writeln!(
         out,
         "| | | {} | {} | {} | SRD / Open MPI's | SRD / libfabric's |\n|-|-|-|-|-|-|-|",
@@ -218,7 +218,7 @@ fn table(out: &mut String, rounds: &[Round]) {
                 let spread = Spread::of(rounds.iter().map(|r| value(&r[at], &key)));
                 let _ = write!(out, " {} |", spread.map_or("–".into(), |s| s.text()));
             }
-            for other in [Over::TcpBtl, Over::TcpOfi] {
+            for other in [Transport::TcpBtl, Transport::TcpOfi] {
                 let ratio = ratios(rounds, &key, other);
                 let _ = write!(out, " {} |", ratio.map_or("–".into(), |s| s.ratio()));
             }
@@ -227,7 +227,7 @@ fn table(out: &mut String, rounds: &[Round]) {
     }
 }
 
-/// The sample at a share of all.
+/// The sample at quantile `share`.
 fn place(samples: &[f64], share: f64) -> f64 {
     let mut all = samples.to_vec();
     all.sort_by(f64::total_cmp);
@@ -235,7 +235,7 @@ fn place(samples: &[f64], share: f64) -> f64 {
     all.get(at.min(all.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// The small reductions of all rounds of one contender.
+/// The small reductions of one contender in all rounds.
 fn all_rounds(m: &Measured, at: usize) -> Vec<f64> {
     m.tails.iter().flat_map(|draw| draw[at].iter().copied()).collect()
 }
@@ -250,7 +250,7 @@ fn tails(out: &mut String, m: &Measured) {
          path in some rounds and not in others. Times in µs.\n\n| | one round: p50 | p90 | p99 | \
          p99.9 | all rounds together: p99 | p99.9 |\n|-|-|-|-|-|-|-|\n",
     );
-    for (at, over) in Over::ALL.iter().enumerate() {
+    for (at, over) in Transport::ALL.iter().enumerate() {
         let _ = write!(out, "| {} |", over.name());
         for (_, share) in PLACES {
             let spread = Spread::of(m.tails.iter().map(|draw| place(&draw[at], share)));
@@ -261,7 +261,7 @@ fn tails(out: &mut String, m: &Measured) {
     }
 }
 
-/// Puts the section into the document, in the place of the one before.
+/// Writes the section to the document, replacing the previous one.
 ///
 /// # Errors
 /// The document cannot be read or written.
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_section_takes_the_place_of_the_one_before() {
+    fn a_section_replaces_the_previous_one() {
         let first = replaced("# P\n\ntext\n", "a");
         assert_eq!(first, format!("# P\n\ntext\n\n{BEGIN}\n\na\n\n{END}\n"));
         assert_eq!(replaced(&first, "b"), first.replace("\na\n", "\nb\n"));
@@ -303,9 +303,9 @@ mod tests {
             [one(srd), one(tcp), one(1.0)]
         };
         let rounds = [round(1.0, 2.0), round(30.0, 10.0), round(1.0, 1.0)];
-        let s = ratios(&rounds, &("x".to_owned(), 8), Over::TcpBtl).unwrap();
+        let s = ratios(&rounds, &("x".to_owned(), 8), Transport::TcpBtl).unwrap();
         assert_eq!((s.least, s.median, s.most), (0.5, 1.0, 3.0));
-        assert!(ratios(&rounds, &("y".to_owned(), 8), Over::TcpBtl).is_none());
+        assert!(ratios(&rounds, &("y".to_owned(), 8), Transport::TcpBtl).is_none());
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_samples() {
+    fn quantiles_of_samples() {
         let all: Vec<f64> = (0..1000).rev().map(f64::from).collect();
         assert_eq!((place(&all, 0.5), place(&all, 0.999)), (500.0, 999.0));
         assert!(place(&[], 0.5).is_nan());

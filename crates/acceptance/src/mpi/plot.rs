@@ -1,12 +1,12 @@
-//! Bars over time, drawn with characters.
+//! Bar charts over time, drawn with characters.
 
-/// Lines of a plot.
+/// Height of a plot in lines.
 const LINES: usize = 3;
-/// Steps within a line.
+/// The eight steps within a line.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One contender's values, a column each, `top` the full height; the name stands at the first line.
-/// A column above 0 shows at least the smallest step, so that "little" differs from "nothing".
+/// One contender's values, one column each; `top` has the full height. The name is on the first
+/// line. A value above 0 is drawn at least as the smallest step, to differ from 0.
 pub fn bars(name: &str, values: &[u64], top: u64) -> String {
     let height = |value: u64| {
         let whole = value as f64 / top.max(1) as f64 * (LINES * 8) as f64;
@@ -23,7 +23,7 @@ pub fn bars(name: &str, values: &[u64], top: u64) -> String {
     text
 }
 
-/// The line below: thick where something was broken, `(from, to, word)` in columns.
+/// The axis below: thick during faults, given as `(from, to, word)` in columns.
 pub fn axis(columns: usize, broken: &[(usize, usize, &str)]) -> String {
     let within = |c: usize| broken.iter().any(|(from, to, _)| (*from..*to).contains(&c));
     let line: String = (0..columns).map(|c| if within(c) { '━' } else { '─' }).collect();
@@ -47,12 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_little_is_not_nothing() {
+    fn small_values_differ_from_zero() {
         assert!(bars("x", &[1, 10_000], 10_000).lines().last().is_some_and(|l| l.contains('▁')));
     }
 
     #[test]
-    fn the_broken_time_is_marked_and_named() {
+    fn faults_are_marked_on_the_axis() {
         let text = axis(8, &[(1, 3, "a"), (5, 6, "b")]);
         let rows: Vec<&str> = text.lines().map(|l| l.trim_start()).collect();
         assert_eq!(rows, ["─━━──━──", "a   b"]);

@@ -1,4 +1,4 @@
-//! Two hosts made of namespaces, and MPI programs with a rank on each.
+//! Two hosts in network namespaces, and MPI programs with one rank on each.
 
 use crate::{
     Result,
@@ -14,35 +14,36 @@ use std::{
     time::Duration,
 };
 
-/// Seconds after which a run is ended.
+/// Time limit of a run in seconds.
 const LIMIT_S: &str = "120";
-/// A session of its own at raised priority, where that is allowed: other work on the machine then
-/// disturbs all contenders less.
+/// Starts a session at raised priority where permitted, so that other load on the machine disturbs
+/// all contenders less.
 pub const RAISE: &str = "echo -15 2>/dev/null >/proc/self/autogroup; \
                      renice -n -15 $$ >/dev/null 2>&1; exec \"$@\"";
-/// A host's own name, or libfabric takes two ranks for neighbours; then the command.
+/// Sets a different hostname on each host, because libfabric would treat ranks with the same one as
+/// neighbours; then runs the command.
 const NAMED: &str = "hostname \"$0\"; exec \"$@\"";
-/// The plain link: the first namespace waits for its input to end, as does the second one.
+/// For the plain link: keeps a namespace alive until the end of its standard input.
 const LINK: &str = "ip link set lo up; echo ready; read line";
-/// Offloads of a card that merges what it receives, on a link that carries real packets.
+/// Offloads of a network card with GRO, on a link that carries unmerged packets.
 const OFFLOADS: &str = "tso off gso off tx-udp-segmentation off gro on";
 
-/// What carries the messages of an MPI program.
+/// Transport of an MPI program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Transport {
     /// SRD, through libfabric's `efa` provider.
     Srd,
     /// Open MPI's own TCP.
     TcpBtl,
-    /// TCP of libfabric.
+    /// libfabric's TCP.
     TcpOfi,
 }
 
-impl Over {
-    /// All, in the order of tables.
+impl Transport {
+    /// All transports, in the order of the tables.
     pub const ALL: [Self; 3] = [Self::Srd, Self::TcpBtl, Self::TcpOfi];
 
-    /// As in tables.
+    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Srd => "SRD",
@@ -51,16 +52,16 @@ impl Over {
         }
     }
 
-    /// `mpirun` with what leads it there; `net` holds the hosts' addresses. That of SRD is to be
-    /// started by `srd run`.
+    /// `mpirun` with options for this transport; `net` is the network of the hosts' addresses. With
+    /// SRD, it must be started by `srd run`.
     pub fn mpirun(self, net: &str) -> Vec<String> {
         let line = match self {
             Self::Srd => "mpirun".to_owned(),
             Self::TcpBtl => {
                 format!("mpirun --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include {net}")
             }
-            // One-sided goes through Open MPI's own TCP: its way over libfabric takes the efa
-            // provider only.
+            // One-sided operations use Open MPI's own TCP, because its btl/ofi accepts only the efa
+            // provider.
             Self::TcpOfi => format!(
                 "env FI_PROVIDER=tcp mpirun -x FI_PROVIDER --mca pml cm --mca mtl ofi --mca \
                  mtl_ofi_provider_include tcp --mca btl tcp,self --mca btl_tcp_if_include {net} \
@@ -71,26 +72,26 @@ impl Over {
     }
 }
 
-/// Which network.
+/// Kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A veth pair without limits: processors decide.
+    /// A veth pair without a rate limit: the processors are the bottleneck.
     Link,
-    /// Leaves and two spines, each way half as fast as a host.
+    /// Leaves and two spines; each path is half as fast as a host.
     Fabric,
 }
 
-/// Programs that are needed.
+/// The required programs.
 pub struct Tools {
-    /// The tool.
+    /// The tool `srd`.
     pub srd: PathBuf,
     /// Folder of the drop-in libraries.
     pub verbs: PathBuf,
-    /// For scripts and programs of our own.
+    /// Folder for scripts and compiled programs.
     pub folder: PathBuf,
 }
 
-/// Two hosts that can be entered.
+/// Two hosts in network namespaces.
 pub struct Stage<'a> {
     tools: &'a Tools,
     enter: [Vec<String>; 2],
@@ -102,7 +103,7 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Builds it.
+    /// Builds the network.
     ///
     /// # Errors
     /// The kernel refuses namespaces, or a program is missing.
@@ -179,12 +180,12 @@ impl<'a> Stage<'a> {
         output(&mut c).map(|_| ())
     }
 
-    /// A name's file in the folder of our own.
+    /// Path of a script in the folder.
     fn script(&self, what: &str) -> PathBuf {
         self.tools.folder.join(format!("{what}-{}", self.names[0]))
     }
 
-    /// What starts the ranks of the other host, and what starts a rank on its own processor.
+    /// Writes the scripts that start ranks on the other host, and that pin a rank to its processor.
     fn scripts_write(&self) -> Result {
         let agent = self.ips.iter().zip(&self.enter).zip(self.names).fold(
             "#!/bin/sh\nwhile case \"$1\" in -*) true ;; *) false ;; esac; do shift; done\n\
@@ -203,12 +204,13 @@ impl<'a> Stage<'a> {
         executable(&self.script("rank"), pinned)
     }
 
-    /// `mpirun` with a rank of the program on each host.
-    pub fn mpirun(&self, over: Over, program: &Path, args: &[&str]) -> Command {
+    /// A command that runs `mpirun` with one rank of the program on each host.
+    pub fn mpirun(&self, over: Transport, program: &Path, args: &[&str]) -> Command {
         let srd = self.tools.srd.display().to_string();
         let verbs = self.tools.verbs.display().to_string();
         let lead = ["run", "--verbs-dir", &verbs, "--"];
-        let start = if over == Over::Srd { [&[srd.as_str()], &lead[..]].concat() } else { vec![] };
+        let start =
+            if over == Transport::Srd { [&[srd.as_str()], &lead[..]].concat() } else { vec![] };
         let hosts = format!("{}:1,{}:1", self.ips[0], self.ips[1]);
         let agent = self.script("agent").display().to_string();
         let mut c = Command::new("setsid");
@@ -221,15 +223,15 @@ impl<'a> Stage<'a> {
         c
     }
 
-    /// Runs it to its end; what it printed.
+    /// Runs the program until it ends, and returns its output.
     ///
     /// # Errors
-    /// It ended badly.
-    pub fn run(&self, over: Over, program: &Path, args: &[&str]) -> Result<String> {
+    /// The program fails.
+    pub fn run(&self, over: Transport, program: &Path, args: &[&str]) -> Result<String> {
         output(&mut self.mpirun(over, program, args))
     }
 
-    /// A connection of TCP between the two other hosts of the fabric, as fast as it goes.
+    /// Starts a TCP connection at full speed between the two other hosts of the fabric.
     ///
     /// # Errors
     /// It does not start, or there is no fabric.
@@ -252,10 +254,10 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Swallows every packet at a spine for a time, as `srd net fail` has it.
+    /// Lets a spine drop all packets for a time, by `srd net fail`.
     ///
     /// # Errors
-    /// There is no fabric, or it cannot be broken.
+    /// There is no fabric, or the fault cannot be injected.
     pub fn blackhole(&self, spine: &str, time: &str) -> Result {
         let name = self.fabric.as_deref().ok_or("a link has no spines")?;
         let mut c = Command::new(&self.tools.srd);
@@ -267,37 +269,37 @@ impl<'a> Stage<'a> {
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.fabric {
-            // It also ends with this process.
+            // The fabric also ends with this process.
             let _ = output(Command::new(&self.tools.srd).args(["net", "down", "--name", name]));
         }
         for mut child in self.holders.drain(..).rev() {
             drop(child.stdin.take());
-            // Gone already is as good.
+            // Fails if the process has ended already.
             let _ = child.wait();
         }
     }
 }
 
-/// TCP that fills a way; ends when dropped.
+/// A TCP connection at full speed; ended when dropped.
 pub struct Elephant(Vec<Child>);
 
 impl Drop for Elephant {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // Gone already is as good.
+            // Fails if the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Starts a process that keeps a namespace; the number by which it is entered.
+/// Starts a process that keeps a namespace alive; returns the process ID by which to enter it.
 fn held(mut c: Command) -> Result<(String, Child)> {
     let mut child = c
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("cannot make a namespace: {e}"))?;
+        .map_err(|e| format!("cannot create a namespace: {e}"))?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
         let read = BufReader::new(out).read_line(&mut line);
@@ -306,7 +308,7 @@ fn held(mut c: Command) -> Result<(String, Child)> {
     if line.trim() == "ready" {
         return Ok((child.id().to_string(), child));
     }
-    Err("a network namespace could not be made".into())
+    Err("a network namespace could not be created".into())
 }
 
 fn entering(pid: &str, user: bool) -> Vec<String> {
@@ -321,7 +323,7 @@ fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|w| (*w).to_owned()).collect()
 }
 
-/// Words as a shell reads them back.
+/// Quotes words for a shell.
 fn quoted(all: &[String]) -> String {
     let one = |w: &String| format!("'{}'", w.replace('\'', r"'\''"));
     all.iter().map(one).collect::<Vec<_>>().join(" ")

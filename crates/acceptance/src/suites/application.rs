@@ -1,22 +1,22 @@
-//! An application of science over SRD and over TCP: LAMMPS, with a box of atoms that melts. The
-//! numbers that it prints must be the same.
+//! A scientific application over SRD and over TCP: LAMMPS with a melting box of atoms. Both must
+//! print the same numbers.
 
 use super::fabric::Fabric;
-use crate::{Result, mpi::stage::Over, process::root};
+use crate::{Result, mpi::stage::Transport, process::root};
 
-/// Ranks, two on each host.
+/// Number of ranks, two on each host.
 const RANKS: u32 = 4;
-/// Seconds after which a run is ended.
+/// Time limit of a run in seconds.
 const LIMIT_S: u32 = 150;
-/// Relative difference that the order of summation may make within the steps that are run.
+/// Allowed relative difference, caused by the order of summation within the executed steps.
 const TOLERANCE: f64 = 1e-6;
-/// Rows of numbers that a whole run prints.
+/// Rows of numbers that a complete run prints.
 const ROWS: usize = 11;
 
-/// Runs it both ways; a remark for the table.
+/// Runs the application over both; returns a remark for the table.
 ///
 /// # Errors
-/// A run ended badly, or the numbers differ.
+/// A run fails, or the numbers differ.
 pub fn run(f: &Fabric) -> Result<String> {
     let input = root().join("bindings/ibverbs/tests/programs/melt.lammps");
     let line = format!("lmp -in {} -log none", input.display());
@@ -29,8 +29,8 @@ pub fn run(f: &Fabric) -> Result<String> {
         }
         Ok((said, rows))
     };
-    let (_, tcp) = one(Over::TcpBtl)?;
-    let (said, srd) = one(Over::Srd)?;
+    let (_, tcp) = one(Transport::TcpBtl)?;
+    let (said, srd) = one(Transport::Srd)?;
     let worst = difference(&tcp, &srd);
     if worst > TOLERANCE {
         return Err(format!("energies differ by {worst:e} from those over TCP"));
@@ -43,7 +43,7 @@ pub fn run(f: &Fabric) -> Result<String> {
     Ok(format!("{} numbers, {same}; {}", ROWS * srd[0].len(), super::cases::through(&said)?))
 }
 
-/// Rows of numbers after the heading.
+/// The rows of numbers after the heading.
 fn rows(text: &str) -> Vec<Vec<f64>> {
     let numbers = |line: &str| {
         let words: Option<Vec<f64>> = line.split_whitespace().map(|w| w.parse().ok()).collect();
@@ -53,7 +53,7 @@ fn rows(text: &str) -> Vec<Vec<f64>> {
     lines.map_while(numbers).collect()
 }
 
-/// The largest relative difference; infinite where the shapes differ.
+/// Largest relative difference; infinite if the shapes differ.
 fn difference(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     if a.len() != b.len() {
         return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! What is run.
+//! The acceptance cases.
 
 use super::{
     application,
@@ -8,17 +8,17 @@ use super::{
 use crate::Result;
 use std::{thread::sleep, time::Duration};
 
-/// One program with one job.
+/// One program with one task.
 pub struct Case {
-    /// As in the table.
+    /// Name in the table.
     pub name: &'static str,
-    /// The program that must be installed, as `scripts/apt-ensure` calls it.
+    /// The program or C header that must be installed, as `scripts/apt-ensure` calls it.
     pub needs: &'static str,
-    /// Part of the short set.
+    /// Whether the case belongs to the short set.
     pub short: bool,
-    /// Messages go over the fabric, and the spines must have seen them.
+    /// Whether its messages cross the fabric, so that the spines' counters must show them.
     pub travels: bool,
-    /// Runs it; a remark for the table.
+    /// Runs the case; returns a remark for the table.
     pub run: fn(&Fabric) -> Result<String>,
 }
 
@@ -71,7 +71,7 @@ pub const CASES: &[Case] = &[
         needs: "ib_send_bw",
         short: true,
         travels: true,
-        // One packet at a time keeps to a clean path: so many that it changes often.
+        // With one packet at a time, SRD stays on a good path: many operations make it change.
         run: |f| perftest(f, "ib_send_lat", "-c SRD -n 3000"),
     },
     Case {
@@ -118,14 +118,14 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "rails: one process with two devices, by verbs",
-        needs: "mpicc",
+        needs: "infiniband/efadv.h",
         short: true,
         travels: true,
         run: rails::verbs,
     },
     Case {
         name: "rails: one process with two domains, by libfabric",
-        needs: "fi_pingpong",
+        needs: "rdma/fabric.h",
         short: true,
         travels: true,
         run: rails::libfabric,
@@ -177,15 +177,15 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// It ended well.
+/// Requires success.
 pub fn expect_end(said: &Said) -> Result {
     if said.code == 0 { Ok(()) } else { Err(said.tail()) }
 }
 
-/// What `srd run` says at the end, as a remark.
+/// The summary of `srd run` as a remark.
 pub fn through(said: &Said) -> Result<String> {
     let line = said.text.lines().find(|l| l.starts_with("srd: ") && l.contains("through SRD in"));
-    let line = line.ok_or_else(|| format!("nothing about SRD, {}", said.tail()))?;
+    let line = line.ok_or_else(|| format!("`srd run` printed no summary, {}", said.tail()))?;
     let paths = line.split(" on ").nth(1).and_then(|t| t.split(' ').next());
     let paths: u32 = paths.and_then(|n| n.parse().ok()).unwrap_or(0);
     if paths < 2 {
@@ -220,16 +220,16 @@ fn perftest(f: &Fabric, program: &str, options: &str) -> Result<String> {
     expect_end(&client)?;
     expect_end(&server)?;
     let (client, server) = (through(&client), through(&server));
-    // Who only receives uses one path for its acknowledgments when there are few.
+    // A receiver with few acknowledgments uses a single path.
     client.or(server)
 }
 
-/// `mpi_check` found nothing wrong; a remark.
+/// Requires that `mpi_check` found no error; returns a remark.
 pub fn checked(said: &Said) -> Result<String> {
     checked_by("mpi_check", said)
 }
 
-/// The checker of this name found nothing wrong; a remark.
+/// Requires that the given checker found no error; returns a remark.
 pub fn checked_by(checker: &str, said: &Said) -> Result<String> {
     expect_end(said)?;
     let begin = format!("{checker}: ");
@@ -252,7 +252,7 @@ fn mpi(f: &Fabric, ranks: u32, largest: &str) -> Result<String> {
     checked(&said)
 }
 
-/// Runs while things break, each some milliseconds after the one before.
+/// Runs a program while faults are injected, each some milliseconds after the previous one.
 fn mpi_broken(f: &Fabric, faults: &[(&str, u64)]) -> Result<String> {
     let line = format!("{} 4096 8", program(f));
     let said = std::thread::scope(|s| {

@@ -1,6 +1,6 @@
-//! The fabric that outside programs run on: hosts on two leaves, with two spines in between.
+//! The fabric of the acceptance tests: hosts on two leaves, with two spines in between.
 
-use crate::{Result, mpi::stage::Over, process::output};
+use crate::{Result, mpi::stage::Transport, process::output};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-/// Spines, that is, ways between the leaves.
+/// Number of spines, and thus of paths between the leaves.
 const SPINES: usize = 2;
-/// Addresses of all hosts.
+/// Network of all hosts' addresses.
 const NET: &str = "10.1.0.0/16";
-/// How long a server takes until a client may come.
+/// Time that a server needs before a client may start.
 const SERVER_START: Duration = Duration::from_millis(1200);
 
-/// A fabric that is up, and where things are.
+/// A fabric, and paths of programs.
 pub struct Fabric {
     srd: PathBuf,
     verbs: PathBuf,
@@ -25,14 +25,14 @@ pub struct Fabric {
     folder: PathBuf,
 }
 
-/// What one command printed, both streams together, and how it ended.
+/// Output of a command (both streams together) and its exit code.
 pub struct Said {
     pub text: String,
     pub code: i32,
 }
 
 impl Said {
-    /// The last lines, for a failure.
+    /// The last lines, for an error text.
     pub fn tail(&self) -> String {
         let lines: Vec<_> = self.text.lines().filter(|l| !l.trim().is_empty()).collect();
         let from = lines.len().saturating_sub(8);
@@ -41,7 +41,7 @@ impl Said {
 }
 
 impl Fabric {
-    /// Brings it up.
+    /// Builds the fabric.
     ///
     /// # Errors
     /// The kernel refuses namespaces, or `ip` is missing.
@@ -60,7 +60,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// The program by which MPI starts ranks on a host that it knows by address.
+    /// Writes the program by which MPI starts ranks on a host given by its address.
     fn agent_write(&self) -> Result {
         let text = format!(
             "#!/bin/sh\n\
@@ -82,17 +82,17 @@ impl Fabric {
         self.folder.join("agent")
     }
 
-    /// Where programs of our own are.
+    /// Folder of compiled programs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A command under `srd run` on a host, with a limit of seconds.
+    /// A command under `srd run` on a host, with a time limit in seconds.
     fn on(&self, node: &str, seconds: u32, line: &str) -> Command {
         self.on_plain(node, seconds, &self.under("", line))
     }
 
-    /// The command line of `srd run` with options of its own, for [`Fabric::plain`].
+    /// The command line of `srd run` with additional options, for [`Fabric::plain`].
     pub fn under(&self, options: &str, line: &str) -> String {
         format!(
             "{} run {options} --verbs-dir {} -- {line}",
@@ -101,41 +101,41 @@ impl Fabric {
         )
     }
 
-    /// A command on a host, with a limit of seconds.
+    /// A command on a host, with a time limit in seconds.
     fn on_plain(&self, node: &str, seconds: u32, line: &str) -> Command {
         let script = format!("hostname {node}; exec timeout -k 5 {seconds} {line}");
-        // At no higher priority: MPI's daemons on other hosts have sessions of their own, whose
-        // ranks would not get a processor while raised ones spin.
+        // Not at raised priority: MPI's daemons on other hosts run in their own sessions, whose
+        // ranks would get no CPU time while raised ones spin.
         let mut c = Command::new("setsid");
         c.arg("-w").arg(&self.srd);
         c.args(["net", "exec", node, "--name", &self.name, "--", "unshare", "-u", "sh", "-c"]);
         c.arg(script);
-        // Programs that end early leave files where they are.
+        // Programs that fail leave files in the current folder.
         c.current_dir(&self.folder);
         c.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         c
     }
 
-    /// Runs one command to its end.
+    /// Runs one command until it ends.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The command cannot be started.
     pub fn one(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
         said(self.on(node, seconds, line).stdin(Stdio::null()).output())
     }
 
-    /// Runs one command to its end, not under `srd run`.
+    /// Runs one command, not under `srd run`, until it ends.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The command cannot be started.
     pub fn plain(&self, node: &str, seconds: u32, line: &str) -> Result<Said> {
         said(self.on_plain(node, seconds, line).stdin(Stdio::null()).output())
     }
 
-    /// Runs a server and a client to their ends on two hosts, not under `srd run`.
+    /// Runs a server and a client on two hosts, not under `srd run`, until both end.
     ///
     /// # Errors
-    /// One cannot be started.
+    /// A command cannot be started.
     pub fn plain_pair(
         &self,
         nodes: [&str; 2],
@@ -150,18 +150,19 @@ impl Fabric {
         Ok([said(serving.wait_with_output())?, client])
     }
 
-    /// Runs a server on a host of the first leaf and a client on one of the second; what both said.
+    /// Runs a server on a host of the first leaf and a client on one of the second; returns both
+    /// outputs.
     ///
     /// # Errors
-    /// One cannot be started.
+    /// A command cannot be started.
     pub fn pair(&self, seconds: u32, server: &str, client: &str) -> Result<[Said; 2]> {
         self.pair_rails(seconds, [server, &format!("{client} 10.1.0.10")])
     }
 
-    /// The same with lines that say themselves where the server is.
+    /// As [`Fabric::pair`], with command lines that contain the server's address.
     ///
     /// # Errors
-    /// One cannot be started.
+    /// A command cannot be started.
     pub fn pair_rails(&self, seconds: u32, [server, client]: [&str; 2]) -> Result<[Said; 2]> {
         self.plain_pair(
             ["h0x0", "h1x0"],
@@ -175,10 +176,10 @@ impl Fabric {
     /// # Errors
     /// The launcher cannot be started.
     pub fn mpi(&self, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
-        self.mpi_over(Over::Srd, seconds, ranks, program)
+        self.mpi_over(Transport::Srd, seconds, ranks, program)
     }
 
-    /// The same with ranks of one host on either of its interfaces.
+    /// As [`Fabric::mpi`], but the ranks of a host use different interfaces.
     ///
     /// # Errors
     /// The launcher cannot be started.
@@ -186,7 +187,7 @@ impl Fabric {
         self.mpi(seconds, 4, &format!("{} {program}", self.either_rail()?.display()))
     }
 
-    /// A script that starts a rank on the interface of its number on its host.
+    /// Writes a script that starts a rank on the interface with the rank's number on its host.
     fn either_rail(&self) -> Result<PathBuf> {
         let path = self.folder.join("either_rail");
         let text = "#!/bin/sh\nSRD_INTERFACE=e$OMPI_COMM_WORLD_LOCAL_RANK exec \"$@\"\n";
@@ -196,18 +197,24 @@ impl Fabric {
         Ok(path)
     }
 
-    /// The same, over SRD or what it is compared with.
+    /// As [`Fabric::mpi`], over a given transport.
     ///
     /// # Errors
     /// The launcher cannot be started.
-    pub fn mpi_over(&self, over: Over, seconds: u32, ranks: u32, program: &str) -> Result<Said> {
+    pub fn mpi_over(
+        &self,
+        over: Transport,
+        seconds: u32,
+        ranks: u32,
+        program: &str,
+    ) -> Result<Said> {
         let hosts = if ranks <= 4 {
             "10.1.0.10:2,10.1.1.10:2"
         } else {
             "10.1.0.10:2,10.1.1.10:2,10.1.0.11:2,10.1.1.11:2"
         };
         let agent = self.agent();
-        // The hosts share this machine's processors, which no rank can know.
+        // The hosts share this machine's processors, but Open MPI does not know that.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let yields = u8::from(ranks as usize > cpus);
         let line = format!(
@@ -217,13 +224,14 @@ impl Fabric {
             agent.display()
         );
         let mut c = match over {
-            Over::Srd => self.on("h0x0", seconds, &line),
-            Over::TcpBtl | Over::TcpOfi => self.on_plain("h0x0", seconds, &line),
+            Transport::Srd => self.on("h0x0", seconds, &line),
+            Transport::TcpBtl | Transport::TcpOfi => self.on_plain("h0x0", seconds, &line),
         };
         said(c.stdin(Stdio::null()).output())
     }
 
-    /// The same with Open MPI 5, whose launcher has options of its own; `bin` holds it.
+    /// As [`Fabric::mpi`], with the launcher of Open MPI 5 in the folder `bin`, which has other
+    /// options.
     ///
     /// # Errors
     /// The launcher cannot be started.
@@ -239,12 +247,12 @@ impl Fabric {
         said(c.stdin(Stdio::null()).output())
     }
 
-    /// The same with Intel MPI, whose virtual environment is `folder`.
+    /// As [`Fabric::mpi`], with Intel MPI from the virtual environment `folder`.
     ///
     /// # Errors
     /// The launcher cannot be started.
     pub fn mpi_intel(&self, seconds: u32, ranks: u32, folder: &Path, line: &str) -> Result<Said> {
-        // By interface: its launcher would have hosts resolve each other's names.
+        // Selects the interface, because otherwise hosts would have to resolve each other's names.
         let line = format!(
             "{}/bin/mpiexec.hydra -launcher ssh -launcher-exec {} -iface e0 \
              -hosts 10.1.0.10,10.1.1.10 -ppn {} -n {ranks} {line}",
@@ -256,7 +264,7 @@ impl Fabric {
         said(c.env("I_MPI_ROOT", folder).stdin(Stdio::null()).output())
     }
 
-    /// Breaks something, in the background; `what` is as for `srd net fail`.
+    /// Injects a fault in the background; `what` contains the arguments of `srd net fail`.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -267,18 +275,18 @@ impl Fabric {
         c.spawn().map_err(|e| format!("cannot break the fabric: {e}"))
     }
 
-    /// Repairs everything.
+    /// Removes all faults.
     ///
     /// # Errors
-    /// It cannot be repaired.
+    /// The faults cannot be removed.
     pub fn heal(&self) -> Result {
         output(Command::new(&self.srd).args(["net", "heal", "--name", &self.name])).map(|_| ())
     }
 
-    /// Bytes that each spine has received since it is up.
+    /// Bytes received by each spine so far.
     ///
     /// # Errors
-    /// A spine cannot be asked.
+    /// The counters of a spine cannot be read.
     pub fn spine_bytes(&self) -> Result<Vec<u64>> {
         let of = |spine: usize| {
             let node = format!("s{spine}");
@@ -292,12 +300,12 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // It also ends with this process.
+        // The fabric also ends with this process.
         let _ = output(Command::new(&self.srd).args(["net", "down", "--name", &self.name]));
     }
 }
 
-/// Bytes received by an interface, from its line of `/proc/net/dev`.
+/// Bytes received by an interface, given its line of `/proc/net/dev`.
 fn received(line: &str) -> Option<u64> {
     let (name, rest) = line.split_once(':')?;
     if name.trim() == "lo" {

@@ -1,6 +1,6 @@
-//! libfabric's own tests, from a folder of built programs that is named on the command line: its
-//! quick set as far as it does not want connections, which EFA does not have, and the tests that
-//! libfabric has for EFA alone. Each test runs on SRD and on libfabric's `tcp` provider.
+//! libfabric's own tests, from a folder of built programs given on the command line: the quick set
+//! without tests of connections, which EFA does not support, and the tests that libfabric has only
+//! for EFA. Each test runs on SRD and on libfabric's `tcp` provider.
 
 use super::{
     fabric::{Fabric, Said},
@@ -12,15 +12,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Seconds that one test may take, as in fabtests' own script.
+/// Time limit of one test in seconds, as in fabtests' own script.
 const TEST_SECONDS_MAX: u32 = 120;
-/// Exit codes by which a test says that the provider lacks what it needs: `FI_ENODATA` and
-/// `FI_ENOSYS`.
+/// Exit codes of tests whose requirements the provider does not meet: `FI_ENODATA` and `FI_ENOSYS`.
 const NOT_THERE: [i32; 2] = [61, 38];
-/// What the tests of names that cannot be resolved end with.
+/// Expected exit code of tests with names that cannot be resolved.
 const NO_DATA: i32 = 61;
 
-/// Programs that need no peer.
+/// Programs without a peer.
 const ALONE: [&str; 8] = [
     "fi_getinfo_test -s SERVER GOOD",
     "fi_av_test -g GOOD -n 1 -s SERVER -e rdm",
@@ -32,7 +31,7 @@ const ALONE: [&str; 8] = [
     "fi_cntr_test",
 ];
 
-/// Programs that must refuse a name that does not exist.
+/// Programs that must reject a name that does not exist.
 const REFUSING: [&str; 2] = ["fi_dgram g00n13s", "fi_rdm g00n13s"];
 
 /// Programs with a server and a client.
@@ -89,7 +88,7 @@ const PAIRS: [&str; 50] = [
     "fi_dgram_pingpong -I 5 -k",
 ];
 
-/// What libfabric tests on EFA alone: receivers that are not ready.
+/// Tests that libfabric has only for EFA: receivers that are not ready.
 const EFA_ALONE: [&str; 27] = [
     "fi_efa_rnr_read_cq_error",
     "fi_efa_rnr_queue_resend -c 0 -S 1048576",
@@ -120,10 +119,10 @@ const EFA_ALONE: [&str; 27] = [
     "fi_efa_rnr_queue_resend -c 1 -A write -U -S 4",
 ];
 
-/// A folder with the programs.
+/// The folder with the programs.
 pub struct Fabtests(PathBuf);
 
-/// Which provider a test is to use. Each has two hosts of its own, so that both run at a time.
+/// Provider of a test. Each has its own two hosts, so that both can run at the same time.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Srd,
@@ -139,7 +138,7 @@ impl On {
         }
     }
 
-    /// Their addresses.
+    /// Addresses of the hosts.
     fn addresses(self) -> [&'static str; 2] {
         match self {
             Self::Srd => ["10.1.0.10", "10.1.1.10"],
@@ -149,10 +148,10 @@ impl On {
 }
 
 impl Fabtests {
-    /// Looks whether the programs are there.
+    /// Checks whether the programs exist.
     ///
     /// # Errors
-    /// They are not.
+    /// They do not exist.
     pub fn at(folder: &Path) -> Result<Self> {
         let shown = folder.display();
         let folder = fs::canonicalize(folder).map_err(|e| format!("{shown}: {e}"))?;
@@ -165,7 +164,7 @@ impl Fabtests {
         Ok(Self(folder))
     }
 
-    /// The libfabric that they run on; they are of no version of their own.
+    /// Version of libfabric; fabtests have no version of their own.
     pub fn version(&self) -> String {
         super::version("fi_pingpong")
     }
@@ -173,7 +172,7 @@ impl Fabtests {
     /// Runs all tests between two hosts of the fabric.
     ///
     /// # Errors
-    /// They cannot be started.
+    /// The tests cannot be started.
     pub fn run(&self, f: &Fabric) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for test in ALONE {
@@ -217,14 +216,14 @@ impl Fabtests {
         Ok(())
     }
 
-    /// The command line of a test, under `srd run` for SRD.
+    /// Command line of a test, under `srd run` for SRD.
     fn line(&self, f: &Fabric, test: &str, on: On, rest: &str) -> String {
         let [server, client] = on.addresses();
         let test = test.replace("SERVER", server).replace("GOOD", client);
         let (program, options) = test.split_once(' ').unwrap_or((&test, ""));
         let program = quoted(&self.0.join(program).display().to_string());
         match on {
-            // Tests without a peer send nothing, and those that end early neither.
+            // Tests without a peer send nothing, nor do tests that end early.
             On::Srd => f.under("--allow-fallback", &format!("{program} {options} -p efa {rest}")),
             On::Tcp => format!("{program} {options} -p tcp {rest}"),
         }
@@ -242,7 +241,7 @@ impl Fabtests {
     }
 
     fn pair(&self, f: &Fabric, test: &str, on: On) -> Result<(End, String)> {
-        // EFA's addresses are no internet addresses: the tests exchange them by a connection.
+        // EFA addresses are not IP addresses, so the tests exchange them over a TCP connection.
         let [a, b] = on.addresses();
         let (server, client) = match on {
             On::Srd => ("-E".to_owned(), format!("-E {a}")),
@@ -266,13 +265,13 @@ impl Fabtests {
     }
 }
 
-/// On a busy machine a client may come before its server listens: it ends at once, and the server
-/// waits in vain. Such a test has not begun.
+/// On a busy machine a client may start before its server listens: the client fails at once and the
+/// server waits until its time limit. Such a test is repeated.
 fn came_early([server, client]: &[Said; 2]) -> bool {
     server.code == 124 && client.code == 1
 }
 
-/// The last line of what a program said that is not about SRD.
+/// The last line of a program's own output.
 fn last(said: &Said) -> String {
     let own = |l: &&str| !l.trim().is_empty() && !l.starts_with("srd: ");
     let line = said.text.lines().rfind(own).unwrap_or("");

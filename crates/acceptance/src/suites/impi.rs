@@ -1,4 +1,4 @@
-//! Intel MPI as wheels from PyPI, which bring a libfabric of their own up to version 2021.14.
+//! Intel MPI as wheels from PyPI, which up to version 2021.14 contain a libfabric.
 
 use super::{cases, fabric::Fabric};
 use crate::{
@@ -7,19 +7,19 @@ use crate::{
 };
 use std::path::Path;
 
-/// Seconds after which a run is ended.
+/// Time limit of a run in seconds.
 const LIMIT_S: u32 = 120;
 
-/// What the folder holds, for the table.
+/// Version of the Intel MPI in the folder, for the table.
 ///
 /// # Errors
-/// It is no virtual environment with Intel MPI.
+/// The folder is not a virtual environment with Intel MPI.
 pub fn version(folder: &Path) -> Result<String> {
     let launcher = folder.join("bin/mpiexec.hydra").display().to_string();
     let no = || {
         format!(
-            "{} holds no Intel MPI: python3 -m venv DIR; DIR/bin/pip install impi-rt==2021.14.2 \
-             impi-devel==2021.14.2",
+            "{} does not contain Intel MPI: python3 -m venv DIR; DIR/bin/pip install \
+             impi-rt==2021.14.2 impi-devel==2021.14.2",
             folder.display()
         )
     };
@@ -29,15 +29,15 @@ pub fn version(folder: &Path) -> Result<String> {
     version.map(|v| format!("Intel MPI {v} (wheel)")).ok_or_else(no)
 }
 
-/// The same checks as with the system's Open MPI, compiled with the wheel's headers; a remark for
-/// the table.
+/// The same checks as with the system's Open MPI, compiled with the wheel's headers; returns a
+/// remark for the table.
 ///
 /// # Errors
-/// It ended badly, or results were wrong.
+/// The program fails, or reports wrong results.
 pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
     let program = f.folder().join("mpi_check_impi");
     let source = root().join("bindings/ibverbs/tests/programs/mpi_check.c");
-    // Without warnings: those of its headers about MPI_STATUSES_IGNORE are not ours.
+    // Without warnings: its headers cause some about MPI_STATUSES_IGNORE.
     let mut cc = command(&folder.join("bin/mpicc").display().to_string(), &["-O2", "-w", "-o"]);
     build(cc.env("I_MPI_ROOT", folder).arg(&program).arg(source))?;
     let line = format!("{} 65536", program.display());

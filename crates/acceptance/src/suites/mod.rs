@@ -1,5 +1,5 @@
-//! `acceptance`: programs from outside, unmodified, on hosts of a fabric with two ways. Each must
-//! do its job, and its bytes must be seen by the device and by both spines.
+//! `acceptance`: unmodified programs run on hosts of a fabric with two paths. Each must succeed,
+//! and its bytes must be counted by the device and by both spines.
 
 mod application;
 mod cases;
@@ -31,17 +31,17 @@ use std::{
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- made by `cargo xtask acceptance --update` -->";
 const END: &str = "<!-- end of what is made -->";
-/// Bytes below which a job is too small to be seen on every spine.
+/// Bytes below which a program may not use every spine.
 const SEEN_BYTES_MIN: u64 = 4096;
 
-/// How a case ended.
+/// Result of a case.
 enum Outcome {
     Passed(String),
     Failed(String),
     Skipped(String),
 }
 
-/// What is to run.
+/// Selection of cases.
 #[derive(Default)]
 struct Wanted {
     short: bool,
@@ -71,17 +71,17 @@ pub fn run_command(args: &mut Args) -> Result {
     acceptance(&wanted)
 }
 
-/// The short set, for the gate.
+/// Runs the short set, for the gate.
 pub fn short() -> Result {
     acceptance(&Wanted { short: true, ..Wanted::default() })
 }
 
-/// What is given instead of being built, or cannot be had otherwise.
+/// Programs and folders given on the command line.
 #[derive(Default)]
 struct Given {
     srd: Option<PathBuf>,
     verbs: Option<PathBuf>,
-    /// The source of mpi4py, with its tests.
+    /// Source folder of mpi4py, with its tests.
     mpi4py: Option<PathBuf>,
     /// A virtual environment with Open MPI 5.
     wheel: Option<PathBuf>,
@@ -89,9 +89,9 @@ struct Given {
     impi: Option<PathBuf>,
 }
 
-/// What is done with a wheel in a folder.
+/// A case that uses the wheel in a folder.
 type Job = Box<dyn Fn(&Fabric, &Path) -> Result<String>>;
-/// A line of the table: program, what ran, how it ended.
+/// A row of the table: program, what ran, result.
 type Row = (String, String, Outcome);
 
 fn acceptance(wanted: &Wanted) -> Result {
@@ -99,9 +99,11 @@ fn acceptance(wanted: &Wanted) -> Result {
     let chosen =
         |c: &&Case| (c.short || !wanted.short) && only.is_none_or(|word| c.name.contains(word));
     let cases: Vec<&Case> = CASES.iter().filter(chosen).collect();
-    let suite_only = only.is_some_and(suite::is_one);
-    if wanted.update && !suite_only && (wanted.short || only.is_some()) {
-        return Err("--update wants all cases, or one suite (--only pyverbs)".into());
+    if wanted.update && wanted.short {
+        return Err(
+            "--update requires all cases, or those that --only names: give it without --short"
+                .into(),
+        );
     }
     let suites = wanted.suites.open()?;
     let srd = match &given.srd {
@@ -130,7 +132,7 @@ fn acceptance(wanted: &Wanted) -> Result {
     for case in cases {
         let began = Instant::now();
         let outcome = one(case, &fabric);
-        told(case.name, began, &outcome);
+        report(case.name, began, &outcome);
         rows.push((version(case.needs), case.name.to_owned(), outcome));
     }
     if !wanted.short {
@@ -139,7 +141,7 @@ fn acceptance(wanted: &Wanted) -> Result {
         rows.extend(mpi4py_rows(&fabric, only, given.mpi4py.as_deref(), wanted.update));
     }
     if wanted.update && !rows.is_empty() {
-        document_write(&rows)?;
+        document_write(&rows, only.is_some())?;
     }
     let unexpected = if wanted.short { 0 } else { suites.run(&fabric, only, wanted.update)? };
     let failed = rows.iter().filter(|(_, _, o)| matches!(o, Outcome::Failed(_))).count();
@@ -154,8 +156,8 @@ fn acceptance(wanted: &Wanted) -> Result {
     }
 }
 
-/// Says how one ended.
-fn told(name: &str, began: Instant, outcome: &Outcome) {
+/// Prints the result of a case.
+fn report(name: &str, began: Instant, outcome: &Outcome) {
     let seconds = began.elapsed().as_secs_f64();
     match outcome {
         Outcome::Passed(remark) => println!("pass   {seconds:>5.1} s  {name}  {remark}"),
@@ -164,7 +166,7 @@ fn told(name: &str, began: Instant, outcome: &Outcome) {
     }
 }
 
-/// Open MPI 5 from PyPI and its libfabric, if a folder with them is named.
+/// Runs Open MPI 5 and libfabric from PyPI wheels, if a folder with them is given.
 fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
     let mut jobs: Vec<(String, Job)> = Vec::new();
     for ranks in [2, 4] {
@@ -184,7 +186,7 @@ fn wheel_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec
     job_rows(fabric, only, "Open MPI 5 (wheel)", &found, jobs)
 }
 
-/// Intel MPI from PyPI, if a folder with it is named.
+/// Runs Intel MPI from PyPI wheels, if a folder with it is given.
 fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<Row> {
     let mut jobs: Vec<(String, Job)> = Vec::new();
     for ranks in [2, 4] {
@@ -198,7 +200,7 @@ fn impi_rows(fabric: &Fabric, only: Option<&str>, folder: Option<&Path>) -> Vec<
     job_rows(fabric, only, "Intel MPI (wheel)", &found, jobs)
 }
 
-/// Does what is wanted of the jobs with what was found, a version and a folder, or says why not.
+/// Runs the selected jobs with the version and folder in `found`, or reports why they cannot run.
 fn job_rows(
     fabric: &Fabric,
     only: Option<&str>,
@@ -216,13 +218,13 @@ fn job_rows(
             Err(why) => (program, Outcome::Skipped(why.clone())),
             Ok((version, folder)) => (version.as_str(), seen(fabric, true, || job(fabric, folder))),
         };
-        told(&name, began, &outcome);
+        report(&name, began, &outcome);
         rows.push((program.to_owned(), name, outcome));
     }
     rows
 }
 
-/// mpi4py's own tests, on two and on four ranks.
+/// Runs mpi4py's own tests, on two and on four ranks.
 fn mpi4py_rows(
     fabric: &Fabric,
     only: Option<&str>,
@@ -240,12 +242,12 @@ fn mpi4py_rows(
             None => Outcome::Skipped("name the unpacked source with --mpi4py-src DIR".into()),
             Some(Err(why)) => Outcome::Skipped(why),
             Some(Ok(source)) => {
-                // One table is enough: the same tests are left out on four ranks.
+                // One table is sufficient, because the same tests are left out on four ranks.
                 let update = update && ranks == 2;
                 seen(fabric, true, || mpi4py::run(fabric, source, ranks, update))
             }
         };
-        told(&name, began, &outcome);
+        report(&name, began, &outcome);
         rows.push((version("mpi4py"), name, outcome));
     }
     rows
@@ -259,7 +261,7 @@ fn one(case: &Case, fabric: &Fabric) -> Outcome {
     seen(fabric, case.travels, || (case.run)(fabric))
 }
 
-/// Runs something; if it sends, both spines must have seen it.
+/// Runs a case; if it crosses the fabric, both spines must have counted its bytes.
 fn seen(fabric: &Fabric, travels: bool, run: impl FnOnce() -> Result<String>) -> Outcome {
     let judged = || {
         let before = fabric.spine_bytes()?;
@@ -277,7 +279,11 @@ fn seen(fabric: &Fabric, travels: bool, run: impl FnOnce() -> Result<String>) ->
     }
 }
 
+/// Whether a program, or a C header (`rdma/fabric.h`), is there.
 fn installed(program: &str) -> bool {
+    if program.ends_with(".h") {
+        return Path::new("/usr/include").join(program).exists();
+    }
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
         .stdout(Stdio::null())
@@ -285,11 +291,13 @@ fn installed(program: &str) -> bool {
     found.is_ok_and(|s| s.success())
 }
 
-/// Version of the package that a program is of.
+/// Version of the package that contains a program.
 fn version(program: &str) -> String {
     let (package, name) = match program {
         "ibv_devinfo" => ("ibverbs-utils", "rdma-core"),
+        "infiniband/efadv.h" => ("libibverbs-dev", "rdma-core"),
         "fi_pingpong" => ("libfabric-bin", "libfabric"),
+        "rdma/fabric.h" => ("libfabric-dev", "libfabric"),
         "ib_send_bw" => ("perftest", "perftest"),
         "lmp" => ("lammps", "LAMMPS"),
         "mpi4py" => ("python3-mpi4py", "mpi4py"),
@@ -299,21 +307,54 @@ fn version(program: &str) -> String {
     format!("{name} {}", asked.map_or_else(|_| "?".into(), |v| v.trim().to_owned()))
 }
 
-/// Replaces the table in the document.
-fn document_write(rows: &[Row]) -> Result {
-    let mut table = String::from("| program | what ran | result | remark |\n|---|---|---|---|\n");
-    for (program, what, outcome) in rows {
+/// Replaces the table in the document, or only these rows of it.
+fn document_write(rows: &[Row], only: bool) -> Result {
+    let lines = rows.iter().map(|(program, what, outcome)| {
         let (word, remark) = match outcome {
             Outcome::Passed(remark) => ("pass", remark.clone()),
             Outcome::Failed(why) => ("**fail**", why.lines().next().unwrap_or("").to_owned()),
             Outcome::Skipped(why) => ("skipped", why.clone()),
         };
-        let _ = writeln!(table, "| {program} | {what} | {word} | {remark} |");
+        format!("| {program} | {what} | {word} | {remark} |")
+    });
+    let path = root().join(DOCUMENT);
+    let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let kept = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(t, _)| t);
+    let kept = kept.filter(|_| only).map_or_else(Vec::new, |t| t.lines().collect());
+    let mut table = String::from("| program | what ran | result | remark |\n|---|---|---|---|\n");
+    for line in merge(kept, lines.collect()) {
+        let _ = writeln!(table, "{line}");
     }
     replace(DOCUMENT, BEGIN, &table)
 }
 
-/// Replaces what stands between a line of a document and the end of what is made.
+/// Whether a line is a row of the table, not its head.
+fn is_row(line: &str) -> bool {
+    line.starts_with("| ") && !line.starts_with("| program |")
+}
+
+/// The kept rows with the new ones in their place: that of the same name, or behind the case before
+/// it, or at the end.
+fn merge(kept: Vec<&str>, new: Vec<String>) -> Vec<String> {
+    let name = |line: &str| line.split(" | ").nth(1).unwrap_or_default().to_owned();
+    let mut lines: Vec<String> =
+        kept.into_iter().filter(|l| is_row(l)).map(str::to_owned).collect();
+    for line in new {
+        let what = name(&line);
+        if let Some(old) = lines.iter_mut().find(|l| name(l) == what) {
+            *old = line;
+            continue;
+        }
+        let number = CASES.iter().position(|c| c.name == what);
+        let before = CASES[..number.unwrap_or(0)].iter().rev();
+        let places = before.filter_map(|c| lines.iter().position(|l| name(l) == c.name));
+        let place = places.map(|p| p + 1).next().unwrap_or(lines.len());
+        lines.insert(place, line);
+    }
+    lines
+}
+
+/// Replaces the text between `begin` and the end marker in a document.
 fn replace(document: &str, begin: &str, table: &str) -> Result {
     let path = root().join(document);
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -327,4 +368,43 @@ fn replace(document: &str, begin: &str, table: &str) -> Result {
     let new = format!("{head}{begin}\n\n{table}\n{END}{foot}");
     println!("{document} written");
     fs::write(&path, new).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_some_cases_take_their_places_among_the_others() {
+        let row = |name: &str, result: &str| format!("| program 1 | {name} | {result} |  |");
+        let (a, b, c) = (CASES[0].name, CASES[1].name, CASES[2].name);
+        let old = [row(a, "pass"), row(c, "pass"), row("of a wheel", "pass")];
+        let kept = || old.iter().map(String::as_str).collect::<Vec<_>>();
+        let merged = merge(kept(), vec![row(b, "new"), row(c, "**fail**"), row("other", "new")]);
+        let wanted = [
+            row(a, "pass"),
+            row(b, "new"),
+            row(c, "**fail**"),
+            row("of a wheel", "pass"),
+            row("other", "new"),
+        ];
+        assert_eq!(merged, wanted);
+        assert_eq!(merge(Vec::new(), vec![row(a, "new"), row(b, "new")]).len(), 2);
+    }
+
+    /// A case that cannot run is skipped with the command that installs what it needs: the case
+    /// with two domains passed on one when libfabric's headers were missing.
+    #[test]
+    fn each_case_names_what_it_needs_and_how_to_install_it() {
+        let script = fs::read_to_string(root().join("scripts/apt-ensure")).unwrap();
+        for case in CASES {
+            let needs = case.needs;
+            assert!(script.contains(&format!("\n        {needs}) echo ")), "apt-ensure: {needs}");
+        }
+        let of = |word: &str| CASES.iter().find(|c| c.name.contains(word)).unwrap().needs;
+        assert_eq!(of("two domains"), "rdma/fabric.h");
+        assert_eq!(of("two devices"), "infiniband/efadv.h");
+        assert!(!installed("rdma/no-such-header.h") && !installed("no-such-program"));
+        assert!(!version("rdma/fabric.h").starts_with("Open MPI"));
+    }
 }

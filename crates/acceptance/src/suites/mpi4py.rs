@@ -1,10 +1,10 @@
-//! mpi4py's own tests, over SRD and over Open MPI's TCP: what passes there must pass here. A test
-//! that does not is run over libfabric's TCP as well: where it fails too, it is Open MPI's way
-//! through libfabric that it fails on, not SRD. Those of which that is known are left out, as they
-//! end or hang the whole run: a list names them with the evidence.
+//! mpi4py's own tests, over SRD and over Open MPI's TCP: tests that pass over TCP must pass over
+//! SRD. A test that does not is repeated over libfabric's TCP: if it fails there, too, the cause is
+//! Open MPI's use of libfabric, not SRD. Known tests of this kind are left out, because they abort
+//! or block the whole run; a list names them, with the evidence.
 
 use super::fabric::Fabric;
-use crate::{Result, mpi::stage::Over, process::root};
+use crate::{Result, mpi::stage::Transport, process::root};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -12,44 +12,44 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The system's Python: the package of mpi4py is its own.
+/// The system's Python, for which the package of mpi4py is built.
 pub const PYTHON: &str = "/usr/bin/python3";
-/// Seconds of one run of all tests.
+/// Time limit of one run of all tests in seconds.
 const LIMIT_S: u32 = 120;
-/// Tests that may end a run early, one after another, until it is given up.
+/// Most tests that may abort a run, one after another, before it is given up.
 const CRASHES_MAX: usize = 120;
-/// What is left out: `PATTERN | EVIDENCE`.
+/// List of tests that are left out: `PATTERN | EVIDENCE`.
 const KNOWN: &str = "bindings/ibverbs/tests/expected/mpi4py.txt";
-/// Where the table of it goes, and its place there.
+/// Document with the table of this list, and the marker of its position.
 const DOCUMENT: &str = "docs/conformance.md";
 const PLACE: &str = "<!-- mpi4py: made by `cargo xtask acceptance` -->";
-/// Package that holds mpi4py; an error that mpi4py is missing names it.
+/// Package that contains mpi4py, for an error text.
 const PACKAGE: &str = "python3-mpi4py";
 
-/// How a test ended, of all ranks the worst.
+/// Result of a test, the worst over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Pass,
     Skip,
     Fail,
-    /// It ended the whole run, or never ended.
+    /// The test aborted the run or did not end.
     Crash,
 }
 
-/// Ends by test.
+/// Results by test.
 type Ends = BTreeMap<String, End>;
 
-/// A pattern of tests that are left out, and why.
+/// A pattern of tests that are left out, and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     pattern: String,
     evidence: String,
 }
 
-/// The list of what is left out.
+/// Reads the list of tests that are left out.
 ///
 /// # Errors
-/// It cannot be read, or a line lacks the evidence.
+/// The list cannot be read, or a line lacks the evidence.
 fn known_read() -> Result<Vec<Known>> {
     let path = root().join(KNOWN);
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -66,7 +66,7 @@ fn known_parse(text: &str) -> std::result::Result<Vec<Known>, String> {
     lines.map(|line| one(line).ok_or_else(|| line.to_owned())).collect()
 }
 
-/// Writes the table of what is left out.
+/// Writes the table of tests that are left out.
 fn known_write(known: &[Known], left: &BTreeMap<String, BTreeSet<String>>) -> Result {
     let mut table = String::from("| tests | how many | evidence |\n|---|---|---|\n");
     for k in known {
@@ -76,18 +76,19 @@ fn known_write(known: &[Known], left: &BTreeMap<String, BTreeSet<String>>) -> Re
     super::replace(DOCUMENT, PLACE, &table)
 }
 
-/// What must be there.
+/// Checks the requirements.
 ///
 /// # Errors
-/// It is not; the text says what to do.
+/// A requirement is not met; the text says what to do.
 pub fn ready(source: &Path, ranks: u32) -> Result {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if processors < ranks as usize {
-        // Ranks that wait spin: over Open MPI's own TCP, too, tests then last longer than they may.
+        // Waiting ranks spin; with fewer processors, tests exceed their time limit even over Open
+        // MPI's TCP.
         return Err(format!("{ranks} ranks need {ranks} processors, here are {processors}"));
     }
     if !source.join("test/test_p2p_buf.py").is_file() {
-        return Err(format!("{} is not mpi4py's source: no test/", source.display()));
+        return Err(format!("{} is not mpi4py's source: it has no test/", source.display()));
     }
     let mut c = std::process::Command::new(PYTHON);
     let found = c.args(["-c", "import mpi4py"]).output().is_ok_and(|o| o.status.success());
@@ -95,21 +96,21 @@ pub fn ready(source: &Path, ranks: u32) -> Result {
     found.then_some(()).ok_or_else(missing)
 }
 
-/// Runs them on some ranks; a remark for the table. With `update`, the document's table of what is
-/// left out is written.
+/// Runs the tests on `ranks` ranks; returns a remark for the table. With `update`, writes the
+/// document's table of tests that are left out.
 ///
 /// # Errors
-/// A test that passes over TCP, both ways, does not pass over SRD; or the list names tests that do
-/// not exist.
+/// A test that passes over both kinds of TCP does not pass over SRD; or the list names tests that
+/// do not exist.
 pub fn run(f: &Fabric, source: &Path, ranks: u32, update: bool) -> Result<String> {
     let known = known_read()?;
     let (tests, out) = (source.join("test"), f.folder().join("mpi4py"));
     let run = Run { f, tests, out, ranks, known: &known };
-    let tcp = run.all(Over::TcpBtl, None)?;
+    let tcp = run.all(Transport::TcpBtl, None)?;
     if let Some(gone) = known.iter().find(|k| !tcp.left.contains_key(&k.pattern)) {
         return Err(format!("{KNOWN}: no test is called `{}`", gone.pattern));
     }
-    let srd = run.all(Over::Srd, None)?;
+    let srd = run.all(Transport::Srd, None)?;
     if update {
         known_write(&known, &tcp.left)?;
     }
@@ -127,7 +128,7 @@ pub fn run(f: &Fabric, source: &Path, ranks: u32, update: bool) -> Result<String
     if differ.is_empty() {
         return Ok(remark);
     }
-    let other = run.all(Over::TcpOfi, Some(&differ))?;
+    let other = run.all(Transport::TcpOfi, Some(&differ))?;
     let ours: Vec<&String> = differ.iter().filter(|t| passes(&other, t)).collect();
     if ours.is_empty() {
         println!("    over libfabric's TCP these fail, too: {differ:?}");
@@ -136,13 +137,13 @@ pub fn run(f: &Fabric, source: &Path, ranks: u32, update: bool) -> Result<String
     Err(format!("{} tests fail over SRD alone: {ours:?}", ours.len()))
 }
 
-/// What came of all tests.
+/// Results of all tests.
 #[derive(Default)]
 struct All {
     ends: Ends,
-    /// What was left out, by pattern.
+    /// Tests that were left out, by pattern.
     left: BTreeMap<String, BTreeSet<String>>,
-    /// What `srd run` said of the last run.
+    /// Summary of `srd run` of the last run.
     through: String,
 }
 
@@ -155,8 +156,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// All tests, or only some; after one that ends the run it goes on with those behind it.
-    fn all(&self, over: Over, only: Option<&BTreeSet<String>>) -> Result<All> {
+    /// Runs all tests, or only some; after a test that aborts the run, continues with the remaining
+    /// ones.
+    fn all(&self, over: Transport, only: Option<&BTreeSet<String>>) -> Result<All> {
         let mut all = All::default();
         for _ in 0..=CRASHES_MAX {
             let (texts, through, code) = self.once(over, only, &all.ends)?;
@@ -179,14 +181,14 @@ impl Run<'_> {
         Err(format!("{}: run after run ends early: {crashed:?}", over.name()))
     }
 
-    /// What each rank wrote, what `srd run` said, and the exit code.
+    /// Runs once; returns the output of each rank, the summary of `srd run`, and the exit code.
     fn once(
         &self,
-        over: Over,
+        over: Transport,
         only: Option<&BTreeSet<String>>,
         done: &Ends,
     ) -> Result<(Vec<String>, String, i32)> {
-        // Nothing to remove is as good.
+        // The folder may not exist.
         let _ = fs::remove_dir_all(&self.out);
         let fail = |e| format!("{}: {e}", self.out.display());
         fs::create_dir_all(&self.out).map_err(fail)?;
@@ -220,7 +222,7 @@ impl Run<'_> {
             let heard = texts.len();
             return Err(format!("{heard} of {} ranks began: {}", self.ranks, said.text.trim()));
         }
-        let through = if over == Over::Srd && said.code == 0 {
+        let through = if over == Transport::Srd && said.code == 0 {
             super::cases::through(&said)?
         } else {
             String::new()
@@ -229,7 +231,7 @@ impl Run<'_> {
     }
 }
 
-/// What the ranks wrote, put together.
+/// Combines the results of the ranks.
 fn ends(texts: &[String]) -> Ends {
     let mut all = Ends::new();
     for text in texts {
@@ -257,7 +259,7 @@ fn ends(texts: &[String]) -> Ends {
     all
 }
 
-/// What the lines "known ID PATTERN" say.
+/// Parses the lines `known ID PATTERN`.
 fn left(texts: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in texts.iter().flat_map(|t| t.lines()).filter_map(|l| l.strip_prefix("known ")) {
@@ -278,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_rank_counts_and_an_open_test_crashed() {
+    fn the_worst_rank_counts_and_an_unfinished_test_crashed() {
         let texts = [
             "start a\npass a\nstart b\nskip b why not\nstart c\npass c\n".to_owned(),
             "known d d*\nstart a\nfail a Error: x\nstart b\nskip b\nstart c\n".to_owned(),
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_evidence() {
+    fn excluded_tests_need_evidence() {
         let all = known_parse("# why\n\na.b*.c | crashes over tcp, too\n").unwrap();
         let expected = Known { pattern: "a.b*.c".into(), evidence: "crashes over tcp, too".into() };
         assert_eq!(all, [expected]);

@@ -1,5 +1,5 @@
-//! rdma-core's own tests: pyverbs' suite, from a built source tree that is named on the command
-//! line. Its code is not part of this repository.
+//! rdma-core's own tests: the suite of pyverbs, from a built source tree given on the command line.
+//! Its code is not part of this repository.
 
 use super::{
     fabric::Fabric,
@@ -12,24 +12,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Seconds that one test may take.
+/// Time limit of one test in seconds.
 const TEST_SECONDS_MAX: u32 = 60;
-/// Seconds that all tests together may take.
+/// Time limit of all tests in seconds.
 const SUITE_SECONDS_MAX: u32 = 900;
-/// Modules for hardware of others, and for the kernel's connection manager.
+/// Words in the names of modules for other hardware or for the kernel's connection manager.
 const FOREIGN: [&str; 3] = ["mlx5", "cuda", "rdmacm"];
 
-/// A source tree of rdma-core with pyverbs built in it.
+/// A source tree of rdma-core with built pyverbs.
 pub struct Pyverbs {
     source: PathBuf,
     modules: Vec<String>,
 }
 
 impl Pyverbs {
-    /// Looks whether everything is there.
+    /// Checks whether the source tree is complete.
     ///
     /// # Errors
-    /// It is no source tree, or pyverbs was not built.
+    /// The folder is not a source tree, or pyverbs is not built.
     pub fn at(source: &Path) -> Result<Self> {
         let source = fs::canonicalize(source).map_err(|e| format!("{}: {e}", source.display()))?;
         let shown = source.display().to_string();
@@ -51,17 +51,17 @@ impl Pyverbs {
         Ok(Self { source, modules })
     }
 
-    /// As the source tree calls it.
+    /// Version given in the source tree.
     pub fn version(&self) -> String {
         let text = fs::read_to_string(self.source.join("CMakeLists.txt")).unwrap_or_default();
         let version = text.lines().find_map(|l| l.trim().strip_prefix("set(PACKAGE_VERSION \""));
         format!("rdma-core {}", version.and_then(|v| v.split('"').next()).unwrap_or("?"))
     }
 
-    /// Runs all tests on one host; both sides of a test are in its process.
+    /// Runs all tests on one host; both sides of a test run in its process.
     ///
     /// # Errors
-    /// They cannot be started, or nothing ran.
+    /// The tests cannot be started, or none ran.
     pub fn run(&self, f: &Fabric) -> Result<Vec<Row>> {
         let tools = stand_ins(f.folder())?;
         let runner = root().join("bindings/ibverbs/tests/programs/pyverbs_run.py");
@@ -98,8 +98,8 @@ fn wanted(module: &str) -> bool {
     module.starts_with("test_") && !FOREIGN.iter().any(|word| module.contains(word))
 }
 
-/// The suite asks the kernel's tool `rdma` for names of network interfaces, and that fails without
-/// kernel RDMA; one that knows no device takes its place.
+/// The suite runs the tool `rdma` to map devices to network interfaces, which fails without kernel
+/// RDMA. This writes a replacement that lists no devices.
 fn stand_ins(folder: &Path) -> Result<PathBuf> {
     let tools = folder.join("stand-ins");
     let rdma = tools.join("rdma");
@@ -110,8 +110,8 @@ fn stand_ins(folder: &Path) -> Result<PathBuf> {
     Ok(tools)
 }
 
-/// Reads the runner's lines; whether it came to its end. A test that began and did not end has
-/// taken the process with it.
+/// Parses the runner's lines; returns whether the runner reached its end. A test that began and did
+/// not end has terminated the process.
 fn collect(text: &str, rows: &mut Vec<Row>) -> bool {
     let mut running: Option<&str> = None;
     for line in text.lines().filter_map(|l| l.strip_prefix("conformance\t")) {

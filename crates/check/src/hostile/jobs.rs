@@ -53,12 +53,14 @@ pub(super) struct Flow {
     pub left: u32,
     /// Outstanding jobs.
     pub open: u32,
-    /// Bytes of jobs that succeeded during the load phase.
+    /// Bytes of jobs that succeeded while throughput counts.
     pub bytes: u64,
     /// Number of these jobs.
     pub pieces: u64,
     /// Many of its jobs are refused, each for a different reason.
     pub faulty: bool,
+    /// Its throughput is compared with that in the same world without the hostile side.
+    pub compared: bool,
     /// Operations to draw from, and bytes of each job.
     pub ops: &'static [Opcode],
     pub len: u32,
@@ -76,6 +78,8 @@ impl Flow {
 pub(super) struct Board {
     pub jobs: Vec<Job>,
     pub flows: Vec<Flow>,
+    /// When throughput begins to count.
+    pub count_from: u64,
     /// End of the load phase: later successes do not count.
     pub load_until: u64,
     pub wrong: Option<(u64, Wrong)>,
@@ -127,7 +131,8 @@ impl Board {
         self.fold(u64::from(id) << 8 | status as u64, now << 20 ^ took);
         let f = &mut self.flows[flow];
         f.open = f.open.saturating_sub(1);
-        if honest && status == Status::Ok && now <= self.load_until {
+        let counts = now > self.count_from && now <= self.load_until;
+        if honest && status == Status::Ok && counts {
             f.bytes += u64::from(len);
             f.pieces += 1;
         }

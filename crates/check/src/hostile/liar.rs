@@ -59,6 +59,8 @@ enum Trade {
     Edges,
     /// Reads and read responses.
     Reads,
+    /// Claims to have more to send than anybody, without any payload.
+    Claims,
 }
 
 /// A packet that the liar received.
@@ -99,13 +101,21 @@ pub(super) struct Liar {
 }
 
 impl Liar {
-    pub fn new(at: Endpoint, host: usize, mode: Mode, mtu: u16, d: &mut Draw) -> Self {
+    /// A liar that prefers some kind of lie; `claims`: the claim to a share of what is scarce.
+    pub fn new(
+        at: Endpoint,
+        host: usize,
+        (mode, claims): (Mode, bool),
+        mtu: u16,
+        d: &mut Draw,
+    ) -> Self {
         let bits = d.bits();
+        let trade = d.pick(&[Trade::All, Trade::All, Trade::Acks, Trade::Edges, Trade::Reads]);
         Self {
             at,
             host,
             mode,
-            trade: d.pick(&[Trade::All, Trade::All, Trade::Acks, Trade::Edges, Trade::Reads]),
+            trade: if claims { Trade::Claims } else { trade },
             mtu,
             tag: 0,
             own_tag: bits as u32 | 1,
@@ -149,6 +159,17 @@ impl Liar {
                 self.window = o.window;
                 return;
             }
+            // The victim doubts that the liar has the context, or asks for a proof of its address.
+            // Whoever answers a doubt must repeat its number: a false answer that does so counts.
+            Body::Challenge { echo_tag, cookie } if self.tag != 0 && d.percent(70) => {
+                let mut params = self.params(d, self.tag, false);
+                params.cookie = cookie;
+                let far = d.pick(&[0, 1, 5_000, 8_193, 1 << 20, 1 << 62]);
+                params.tx_num_start = params.tx_num_start.wrapping_add(far);
+                let gone = Body::Reset { echo_tag, code: CloseCode::UnknownTag, nonce: cookie };
+                let body = if d.percent(70) { Body::OpenAck(params) } else { gone };
+                return self.say(d, body, None, 0);
+            }
             Body::Challenge { cookie, .. } => {
                 let mut params = self.params(d, 0, false);
                 params.cookie = cookie;
@@ -188,9 +209,12 @@ impl Liar {
             let params = self.params(d, 0, wild);
             return self.say(d, Body::Open(params), None, 0);
         }
+        if self.trade == Trade::Claims && d.percent(90) {
+            return self.say(d, Body::Tombstone, None, 0);
+        }
         if d.percent(40) {
             match self.trade {
-                Trade::All => {}
+                Trade::All | Trade::Claims => {}
                 Trade::Acks => {
                     let block = self.block(d);
                     return self.say(d, Body::Ack, Some(&block), 0);
@@ -478,7 +502,10 @@ impl Liar {
         let ack = ack.filter(|_| kind.may_carry_ack());
         self.tx_num = self.tx_num.wrapping_add(1);
         let mut psn = self.psn;
-        if kind.is_reliable() {
+        let claims = self.trade == Trade::Claims;
+        if kind.is_reliable() && claims {
+            self.psn = self.psn.wrapping_add(1);
+        } else if kind.is_reliable() {
             // Mostly in order, so that the window moves; sometimes a gap, a duplicate or a distant
             // PSN.
             psn = match d.below(100) {
@@ -492,13 +519,13 @@ impl Liar {
             self.psn = self.psn.wrapping_add(u32::from(goes_on));
         }
         match self.stuck {
-            None if kind.is_reliable() && d.percent(3) => self.stuck = Some(psn),
+            None if kind.is_reliable() && !claims && d.percent(3) => self.stuck = Some(psn),
             Some(_) if d.percent(1) => self.stuck = None,
             _ => {}
         }
         let una_delta = if let Some(una) = self.stuck {
             psn.wrapping_sub(una).min(u16::MAX.into()) as u16
-        } else if d.percent(80) {
+        } else if claims || d.percent(80) {
             psn.wrapping_sub(self.told).min(63) as u16
         } else {
             d.pick(&[0, 1, 4096, u16::MAX])
@@ -511,7 +538,7 @@ impl Liar {
         let header = Header {
             kind,
             flags: Flags(flags),
-            backlog: Backlog(d.below(16) as u8),
+            backlog: Backlog(if claims { 15 } else { d.below(16) as u8 }),
             path: d.bits() as u8,
             slot: (self.at.port - srd_core::config::PORT_BASE_DEFAULT) as u8,
             dst_tag: if matches!(body, Body::Open(_)) { 0 } else { self.tag },

@@ -8,12 +8,14 @@
 //! succeed, with the right bytes, nearly as fast as without the hostile side. Where throughput is
 //! compared, the world runs a second time without it.
 
+mod dead;
 mod jobs;
 mod liar;
 mod narrow;
 mod net;
 mod peer;
 mod plan;
+mod secrets;
 mod stage;
 
 use crate::class::Class;
@@ -25,10 +27,17 @@ pub(crate) use plan::draw;
 pub use plan::{AWAITED, HOSTILE_EACH, Mode, Plan};
 use srd_core::{ContextStats, EngineConfig, Status};
 use stage::Stage;
+use std::fmt::Write as _;
 
 /// Least share of their throughput that honest third parties must keep, in percent of the cable
 /// capacity that the hostile side's bytes leave.
 const KEPT_PERCENT: u64 = 90;
+/// Most that engines may send to the dead while throughput counts, in percent of a cable's
+/// capacity.
+const TO_DEAD_PERCENT: u64 = 5;
+/// Most of a receiver's line that one sender may hold unused with credits, in microseconds
+/// (`GRANT_AHEAD` of the core).
+const GRANTED_US: u64 = 200;
 /// Jobs needed for a comparison of throughputs; fewer are not significant.
 const PIECES_MIN: u64 = 100;
 /// Least believed RTT as a share of the true one, in percent, whatever the peer reports.
@@ -52,17 +61,20 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
     stage.run();
     let kept = stage.bytes_kept();
     end_check(plan, &mut stage);
-    let compares = matches!(plan.class, Class::Liar | Class::Flood | Class::Rails)
+    let compares = matches!(plan.class, Class::Liar | Class::Flood | Class::Rails | Class::Dead)
         && !(plan.class == Class::Liar && plan.shares_address);
     if stage.board.wrong.is_none() && compares {
         let mut alone = Stage::new(plan, seed, bytes, true);
         alone.run();
         let without = alone.bytes_kept();
         if without.1 >= PIECES_MIN && is_slowed(plan, &stage, kept.0, without.0) {
-            let what = format!(
+            let mut what = format!(
                 "honest third parties moved {} bytes; without the hostile side it is {}",
                 kept.0, without.0
             );
+            if plan.class == Class::Dead {
+                let _ = write!(what, "; {} bytes were sent to the dead", stage.to_dead_bytes);
+            }
             stage.board.fail(plan.load_ns, Oracle::Neighbour, what);
         }
     }
@@ -94,12 +106,18 @@ pub(crate) fn run(plan: &Plan, seed: u64, bytes: &[u8], options: Options) -> Ran
 /// Whether honest third parties, who moved `kept` bytes, are slower than the hostile side's use of
 /// the cables explains; `without` = bytes moved in the same world without that side. A hostile
 /// sender or reader takes a share of the cables, up to the turn of one peer; only a loss beyond
-/// this share is the engines' fault.
+/// this share is the engines' fault. Engines that die are peers like any other until then: only
+/// what is moved afterwards is compared, and only what is then sent to them is their share.
 fn is_slowed(plan: &Plan, stage: &Stage, kept: u64, without: u64) -> bool {
-    let cable_bytes = plan::BYTES_PER_US * plan.load_ns / 1000;
+    let cable_bytes = plan::BYTES_PER_US * (plan.load_ns - plan.dies_ns()) / 1000;
     // Towards the victim and from it: each direction has its own cable.
     let guest_bytes = stage.net.guest_bytes.min(cable_bytes / (plan.honest as u64 + 1));
-    let taken_bytes = stage.net.strange_bytes.max(guest_bytes);
+    let to_dead_bytes = stage.to_dead_bytes.min(cable_bytes * TO_DEAD_PERCENT / 100);
+    // If receivers allocate their link by credits, what they had granted to each stays unused.
+    let granted = plan.class == Class::Dead && plan.config.rate.credits;
+    let granted_bytes = u64::from(granted) * plan.dead as u64 * plan::BYTES_PER_US * GRANTED_US;
+    let taken_bytes =
+        stage.net.strange_bytes.max(guest_bytes).max(to_dead_bytes).max(granted_bytes);
     let taken_percent = (taken_bytes * 100).div_ceil(cable_bytes).min(100);
     // If receivers allocate their link by credits, a liar that announces data has a turn like any
     // sender and may leave it unused.
@@ -128,6 +146,11 @@ fn end_check(plan: &Plan, stage: &mut Stage) {
         stage.board.fail(now, Oracle::Liveness, what);
     }
     memory_check(plan, stage);
+    if plan.class == Class::Liar
+        && let Some(what) = secrets::check(plan)
+    {
+        stage.board.fail(now, Oracle::Secrets, what);
+    }
     narrow::end_check(plan, stage);
     if plan.class == Class::Late && stage.net.dropped == 0 {
         let (copies, packets) = (stage.copies(), stage.board.packets);
@@ -185,6 +208,10 @@ fn memory_check(plan: &Plan, stage: &mut Stage) {
                 wrong = Some((Oracle::Memory, what));
             }
             let dead = stage.peers.iter().any(|d| !d.alive && d.at == c.peer);
+            if dead && c.reads_served > 0 {
+                let what = format!("engine {} serves reads of the dead: {c:?}", p.id);
+                wrong = Some((Oracle::Memory, what));
+            }
             if dead && c.is_active && c.outstanding == 0 && plan.class == Class::Dead {
                 let what = format!("engine {} keeps a window for the dead: {c:?}", p.id);
                 wrong = Some((Oracle::Memory, what));

@@ -55,7 +55,7 @@ pub(super) enum Act {
 }
 
 /// Bytes per datagram of Ethernet, IPv4 and UDP headers, preamble and gap.
-const FRAME_BYTES: u64 = 66;
+pub(super) const FRAME_BYTES: u64 = 66;
 
 /// The network of a hostile world.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use crate::draw::Draw;
 use crate::scenario::stream;
 use srd_core::config::Integrity;
 use srd_core::time::Span;
-use srd_core::{EngineConfig, Opcode, limits};
+use srd_core::{EngineConfig, Opcode, limits, wire};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Share of the seeds whose world is hostile, in percent.
@@ -18,8 +18,13 @@ pub const HOSTILE_EACH: u64 = 100 / SHARE;
 /// pass them yet.
 pub const AWAITED: Classes = Classes(0);
 
+/// Places for reads where there are enough for the dead and the living.
+const READS_AMPLE: u32 = 64;
 /// Damage per thousand datagrams, at most, where work must end well.
 const DAMAGE_SOUND_MAX: u64 = 20;
+
+/// Most slots from which a liar speaks.
+const LIAR_SLOTS_MAX: u8 = 12;
 
 /// How a liar chooses its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,10 @@ pub struct Plan {
     pub config: EngineConfig,
     /// Every other engine leaves its data unchecked, whatever the rest wants.
     pub mixed: bool,
+    /// Slots of the liar's host from which it opens a context each.
+    pub liar_slots: u8,
+    /// The liar claims that it has much to send.
+    pub claims: bool,
     /// The way that worlds of the class `Narrow` have.
     pub narrow: Option<Narrow>,
 }
@@ -114,6 +123,68 @@ fn plan(d: &mut Draw) -> Plan {
         Class::Narrow,
         Class::Narrow,
     ]);
+    let mut c = config(d, class);
+    let narrow = (class == Class::Narrow).then(|| {
+        c = Narrow::config(d, ip_of(0, 0));
+        Narrow::draw(d, c.mtu)
+    });
+    let mut plan = Plan {
+        class,
+        mode: d.pick(&[Mode::Random, Mode::Stateful, Mode::Stateful, Mode::Mutant]),
+        shares_address: d.percent(25),
+        honest: d.range(1, 3) as usize,
+        dead: d.range(2, 8) as usize,
+        load_ns: d.range(1_000, 2_500) * 1000,
+        words: d.range(20, 600) as u32,
+        pause_ns: d.range(200, 20_000),
+        late_messages: d.pick(&[64, 256, 256, 1024, 4000]),
+        share: d.range(5, 25),
+        lag_ns: d.pick(&[10_000, 50_000, 300_000]),
+        damage: d.range(1, 300),
+        packets: d.range(1, 6) as u32,
+        config: c,
+        mixed: false,
+        liar_slots: 1,
+        claims: false,
+        narrow,
+    };
+    if class == Class::Dead {
+        // Until the dead have been given up, and longer.
+        plan.load_ns = 2 * plan.load_ns + SILENCE_NS;
+        let fill = plan.words.is_multiple_of(2);
+        plan.config.reads_max = if fill { plan.dead as u32 } else { READS_AMPLE };
+    }
+    let damage = class == Class::Damage;
+    let (on, off) = (Integrity::On, Integrity::Off);
+    let some = if damage { on } else { off };
+    plan.config.integrity = d.pick(&[on, on, some, some, Integrity::Handshakes, off]);
+    if damage && plan.config.integrity == Integrity::On {
+        // Each is a loss: so few that no silence comes of them.
+        plan.damage = plan.damage.min(DAMAGE_SOUND_MAX);
+    }
+    // Engines look for the size that passes, and liars may say what they like about it.
+    plan.config.mtu_search |= class == Class::Liar && d.percent(50);
+    if let Some(n) = &plan.narrow {
+        plan.load_ns = n.work_ns();
+    }
+    plan.mixed = plan.config.integrity == Integrity::On && !damage && d.percent(30);
+    if class == Class::Liar {
+        plan.liar_slots = d.pick(&[1, 1, 4, LIAR_SLOTS_MAX]);
+        if d.percent(60) {
+            plan.config.rx_budget_bytes = plan.budget_fair();
+        }
+        plan.claims = plan.liar_slots > 1 && d.percent(50);
+        if !plan.claims {
+            // Several that tell all kinds of lies take more than the turn of one peer now and then:
+            // what honest ones keep then is not known well enough to be compared.
+            plan.liar_slots = 1;
+        }
+    }
+    plan
+}
+
+/// Configuration of all engines of a world of `class`, small in every way that shortens runs.
+fn config(d: &mut Draw, class: Class) -> EngineConfig {
     let mtu = d.pick(&[64, 256, 1024]);
     let rtt = Span(2 * DELAY_NS + 4_000);
     let mut c = EngineConfig::simulated(ip_of(0, 0), 0, mtu, BYTES_PER_US * 1_000_000, rtt);
@@ -140,46 +211,18 @@ fn plan(d: &mut Draw) -> Plan {
     if class == Class::Late {
         c.window = d.pick(&[256, 4096]);
     }
-    let narrow = (class == Class::Narrow).then(|| {
-        c = Narrow::config(d, ip_of(0, 0));
-        Narrow::draw(d, c.mtu)
-    });
-    let mut plan = Plan {
-        class,
-        mode: d.pick(&[Mode::Random, Mode::Stateful, Mode::Stateful, Mode::Mutant]),
-        shares_address: d.percent(25),
-        honest: d.range(1, 3) as usize,
-        dead: d.range(2, 8) as usize,
-        load_ns: d.range(1_000, 2_500) * 1000,
-        words: d.range(20, 600) as u32,
-        pause_ns: d.range(200, 20_000),
-        late_messages: d.pick(&[64, 256, 256, 1024, 4000]),
-        share: d.range(5, 25),
-        lag_ns: d.pick(&[10_000, 50_000, 300_000]),
-        damage: d.range(1, 300),
-        packets: d.range(1, 6) as u32,
-        config: c,
-        mixed: false,
-        narrow,
-    };
-    let damage = class == Class::Damage;
-    let (on, off) = (Integrity::On, Integrity::Off);
-    let some = if damage { on } else { off };
-    plan.config.integrity = d.pick(&[on, on, some, some, Integrity::Handshakes, off]);
-    if damage && plan.config.integrity == Integrity::On {
-        // Each is a loss: so few that no silence comes of them.
-        plan.damage = plan.damage.min(DAMAGE_SOUND_MAX);
-    }
-    // Engines look for the size that passes, and liars may say what they like about it.
-    plan.config.mtu_search |= class == Class::Liar && d.percent(50);
-    if let Some(n) = &plan.narrow {
-        plan.load_ns = n.work_ns();
-    }
-    plan.mixed = plan.config.integrity == Integrity::On && !damage && d.percent(30);
-    plan
+    c
 }
 
 impl Plan {
+    /// Receive buffers with which nobody is held back while they are shared among addresses,
+    /// whether or not the liar's has a share: each honest peer has two requests of its own under
+    /// way, and two of the victim, which it answers.
+    fn budget_fair(&self) -> u32 {
+        let packet = u32::from(self.config.mtu) + wire::OVERHEAD_BYTES as u32;
+        (self.honest as u32 + 1) * (4 * self.packets + 2) * packet
+    }
+
     /// What member `id` checks.
     pub(super) fn integrity(&self, id: usize) -> Integrity {
         if self.mixed && id % 2 == 1 { Integrity::Handshakes } else { self.config.integrity }
@@ -196,9 +239,30 @@ impl Plan {
         !self.words.is_multiple_of(3)
     }
 
-    /// Most reads that all dead engines together hold at the victim: as many as it serves.
+    /// Whether the engines that die hold every place for reads at the victim: each is the only one
+    /// at its address, and an address that holds nothing gets a place as long as one is left.
+    pub(super) fn dead_fill(&self) -> bool {
+        self.class == Class::Dead && u64::from(self.config.reads_max) == self.dead as u64
+    }
+
+    /// Hosts of the engines that die.
+    pub(super) fn dead_hosts(&self) -> usize {
+        match self.class {
+            Class::Dead if self.dead_fill() => self.dead,
+            Class::Dead => self.dead.div_ceil(2),
+            _ => 0,
+        }
+    }
+
+    /// Reads that an engine that dies has under way.
     pub(super) fn reads_of_dead(&self) -> u32 {
-        self.config.reads_max.div_ceil(self.dead as u32).max(1)
+        self.config.reads_max.div_ceil(self.dead as u32).clamp(2, 16)
+    }
+
+    /// When they die, in ns. What comes before compares with nothing: until then they are peers
+    /// like any other.
+    pub(super) fn dies_ns(&self) -> u64 {
+        if self.class == Class::Dead { self.load_ns / 4 } else { 0 }
     }
 
     /// When the world ends.

@@ -44,12 +44,18 @@ pub(super) struct Stage<'a> {
     draw: Draw,
     pub now: u64,
     /// The hostile side is left out.
-    alone: bool,
+    pub(super) alone: bool,
     words: u64,
     /// Bytes that it has sent since its last turn.
     hostile_bytes: u64,
     /// Words of the hostile side so far.
     pub said: u64,
+    /// Members that die.
+    pub doomed: Vec<usize>,
+    /// Places for reads at the victim that they held when they died.
+    pub dead_reads: u32,
+    /// Bytes sent to them since.
+    pub to_dead_bytes: u64,
     /// Packets sent to the dead in the last stretch.
     pub to_dead_at_last: u64,
     pub trace: Option<Box<Trace>>,
@@ -62,17 +68,24 @@ impl<'a> Stage<'a> {
         let rails = if plan.class == Class::Rails { 2 } else { 1 };
         let mut s = Self {
             plan,
-            net: Net::new(rails * (plan.honest + 3), BYTES_PER_US, DELAY_NS),
+            net: Net::new(rails * (plan.honest + 3 + plan.dead_hosts()), BYTES_PER_US, DELAY_NS),
             peers: Vec::new(),
             liars: Vec::new(),
             mutants: Vec::new(),
-            board: Board { load_until: plan.load_ns, ..Board::default() },
+            board: Board {
+                count_from: plan.dies_ns(),
+                load_until: plan.load_ns,
+                ..Board::default()
+            },
             draw,
             now: 1000,
             alone,
             words: u64::from(plan.words),
             hostile_bytes: 0,
             said: 0,
+            doomed: Vec::new(),
+            dead_reads: 0,
+            to_dead_bytes: 0,
             to_dead_at_last: 0,
             trace: None,
             rails,
@@ -81,14 +94,20 @@ impl<'a> Stage<'a> {
         s
     }
 
-    fn peer_add(&mut self, host: usize, rail: usize, slot: u8) -> usize {
+    pub(super) fn peer_add(&mut self, host: usize, rail: usize, slot: u8) -> usize {
         let id = self.peers.len();
         let place = (host * self.rails + rail, ip_of(host, rail));
         self.peers.push(Peer::new(self.plan, id, place, slot, self.now));
         id
     }
 
-    fn flow_add(&mut self, from: usize, to: usize, depth: u32, honest: bool) -> &mut Flow {
+    pub(super) fn flow_add(
+        &mut self,
+        from: usize,
+        to: usize,
+        depth: u32,
+        honest: bool,
+    ) -> &mut Flow {
         let mtu = u32::from(self.plan.config.mtu);
         self.board.flows.push(Flow {
             from,
@@ -97,6 +116,7 @@ impl<'a> Stage<'a> {
             honest,
             must_end: false,
             faulty: false,
+            compared: honest,
             start_at: 0,
             each_ns: 0,
             left: if honest { u32::MAX } else { HOSTILE_PIECES },
@@ -127,7 +147,7 @@ impl<'a> Stage<'a> {
         }
         match plan.class {
             Class::Liar if !self.alone => self.cast_liar(),
-            Class::Dead if !self.alone => self.cast_dead(),
+            Class::Dead => self.cast_dead(),
             Class::Busy => {
                 // A peer that does not exist: this must be told, however busy the socket is.
                 let flow = self.flow_add(0, usize::MAX, 1, false);
@@ -172,39 +192,21 @@ impl<'a> Stage<'a> {
             self.flow_add(mutant, 0, 3, false);
             return;
         }
-        let at = Endpoint { ip: ip_of(host, 0), port: PORT_BASE_DEFAULT + u16::from(slot) };
-        let mut liar = Liar::new(at, host, plan.mode, plan.config.mtu, &mut self.draw);
-        liar.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
-        self.liars.push(liar);
-        self.peers[0].ah(self.now, at.ip);
+        for slot in slot..slot + plan.liar_slots {
+            let at = Endpoint { ip: ip_of(host, 0), port: PORT_BASE_DEFAULT + u16::from(slot) };
+            let manner = (plan.mode, plan.claims);
+            let mut liar = Liar::new(at, host, manner, plan.config.mtu, &mut self.draw);
+            liar.target = (self.peers[0].other.qpn.0, self.peers[0].other.key.0);
+            self.liars.push(liar);
+            self.peers[0].ah(self.now, at.ip);
+        }
+        if plan.claims {
+            // Each word is one packet without content.
+            self.words *= 6;
+        }
         // Now and then more at once than any window of its holds.
         let depth = self.draw.pick(&[3, 40, 40]);
         self.flow_add(0, usize::MAX - 1, depth, false);
-    }
-
-    /// Engines that die, with as many reads under way as the victim serves, and those who come
-    /// after them on other slots.
-    fn cast_dead(&mut self) {
-        let plan = self.plan;
-        let host = plan.honest + 1;
-        let (mtu, reads) = (u32::from(plan.config.mtu), plan.reads_of_dead());
-        let dead: Vec<usize> = (0..plan.dead).map(|k| self.peer_add(host, 0, k as u8)).collect();
-        for &d in &dead {
-            let flow = self.flow_add(d, 0, reads.min(16), false);
-            // Longer than what may be under way at once.
-            (flow.ops, flow.len) = (&[Opcode::Read], 4096 * mtu);
-            self.flow_add(d, 0, 2, false);
-            let flow = self.flow_add(0, d, 2, false);
-            flow.must_end = true;
-        }
-        let dies_at = plan.load_ns / 2;
-        self.net.at(dies_at, Event::Act(Act::Die));
-        for k in 0..2 {
-            let next = self.peer_add(host, 0, (100 + k) as u8);
-            self.flow_add(next, 0, 2, true).start_at = dies_at + 20_000;
-            self.flow_add(0, next, 2, true).start_at = dies_at + 20_000;
-        }
-        self.net.at(dies_at + 20_000, Event::Act(Act::Begin));
     }
 
     /// From the first event to the last.
@@ -412,6 +414,7 @@ impl<'a> Stage<'a> {
             if self.cut(id) {
                 continue;
             }
+            self.dead_bytes_count(&gram);
             let Some(to) = self.host_of(dst.ip) else { continue };
             if let Some(n) = &self.plan.narrow {
                 let (now, bytes) = (self.now, gram.bytes.len());
@@ -504,15 +507,7 @@ impl<'a> Stage<'a> {
                 self.hostile_bytes = 0;
                 self.net.at(self.now + pause, Event::Act(Act::Hostile));
             }
-            Act::Die => {
-                for id in 0..self.peers.len() {
-                    let p = &mut self.peers[id];
-                    if p.host == self.plan.honest + 1 && p.at.port < PORT_BASE_DEFAULT + 100 {
-                        p.alive = false;
-                        p.wake_at = u64::MAX;
-                    }
-                }
-            }
+            Act::Die => self.die(),
             Act::Receives => {
                 self.peers[0].receives = 4096;
                 self.peers[0].receives_fill();
@@ -621,11 +616,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Bytes and pieces that honest flows finished while there was load; of two rails, those of
-    /// the one that is never cut.
+    /// Bytes and pieces that compared flows finished while throughput counts; of two rails, those
+    /// of the one that is never cut.
     pub fn bytes_kept(&self) -> (u64, u64) {
-        let counts =
-            |f: &&Flow| f.honest && (self.rails == 1 || self.peers[f.from].host.is_multiple_of(2));
+        let counts = |f: &&Flow| {
+            f.compared && (self.rails == 1 || self.peers[f.from].host.is_multiple_of(2))
+        };
         let flows = self.board.flows.iter().filter(counts);
         flows.fold((0, 0), |sum, f| (sum.0 + f.bytes, sum.1 + f.pieces))
     }

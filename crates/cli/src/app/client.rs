@@ -1,4 +1,4 @@
-//! The client's end: a device, a link, and requests to the server.
+//! The client side of the protocol: a device, a link, and requests to the server.
 
 use crate::{
     app::{
@@ -16,9 +16,9 @@ use crate::{
 use srd::{CompletionQueue, Progress, ProtectionDomain, Qpn, Status, status_text};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks whether to stop.
+/// Interval at which a wait checks for a stop request.
 pub const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Time limit of an answer; longer than the device needs to find that the peer does not exist.
+/// Time limit for an answer; longer than the device needs to detect that the peer does not exist.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A client of one server.
@@ -27,23 +27,23 @@ pub struct Client {
     pub link: Link,
     /// Completions of the link.
     pub cq: CompletionQueue,
-    /// What the link, and whatever talks to the server, is made from.
+    /// Protection domain of the link and of all other objects used with this server.
     pub pd: ProtectionDomain,
-    /// The device with what belongs to it.
+    /// The device.
     pub open: OpenDevice,
-    /// Where the server is.
+    /// Address of the server.
     pub server: Server,
-    /// Takes requests.
+    /// The server's request queue pair.
     pub control: Peer,
     token: Option<Token>,
     id_last: u64,
 }
 
 impl Client {
-    /// Looks the server up and opens a device to talk to it. Sends nothing yet.
+    /// Resolves the server's address and opens a device. Sends nothing yet.
     ///
     /// # Errors
-    /// No such host, or the device cannot be opened.
+    /// The host does not exist, or the device cannot be opened.
     pub fn open(
         args: &DeviceArgs,
         host: &HostName,
@@ -63,22 +63,23 @@ impl Client {
         Ok(Self { link, cq, pd, open, server, control, token, id_last: 0 })
     }
 
-    /// A number for the next request.
+    /// Returns an unused request number.
     pub fn id_next(&mut self) -> u64 {
         self.id_last += 1;
         self.id_last
     }
 
-    /// A message of ours.
+    /// A message from this client.
     pub fn message(&self, id: u64, body: Body) -> Message {
         Message { id, reply_qkey: self.link.qkey(), body }
     }
 
-    /// Sends a request and waits for the answer with its number: the queue pair it came from, and
-    /// what it says.
+    /// Sends a request and waits for its answer. Returns the queue pair that answered and the
+    /// answer's body.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses, or says something else; or the user wants to stop.
+    /// The server cannot be reached, refuses, or sends an unexpected answer; or the user requested
+    /// a stop.
     pub fn request(&mut self, id: u64, body: Body, stop: &Stop) -> Result<(Qpn, Body)> {
         let body = match self.token.clone() {
             Some(token) if body.opens() => self.prove(&token, id, body, stop)?,
@@ -87,14 +88,15 @@ impl Client {
         self.ask(id, body, stop)
     }
 
-    /// Makes sure that the server holds the token, and proves to it that this client does.
+    /// Verifies that the server holds the token, and proves to the server that this client holds
+    /// it.
     fn prove(&mut self, token: &Token, id: u64, body: Body, stop: &Stop) -> Result<Body> {
         let asked = nonce_random()?;
         let (_, answer) = self.ask(id, Body::Challenge { nonce: asked }, stop)?;
         let Body::Nonce { nonce, proof } = answer else {
-            return Err(Failure::new("the server gives an answer that does not fit the request"));
+            return Err(Failure::new("the server sent an answer that does not fit the request"));
         };
-        // Hashes compare in constant time.
+        // Hash comparison takes constant time.
         if token.of_server(self.control.qpn, &asked, &nonce) != proof {
             let (server, path) = (self.server, token.path.display());
             return Err(Failure::new(format!(
@@ -114,7 +116,7 @@ impl Client {
         loop {
             stop.check()?;
             if Instant::now() >= deadline {
-                let text = format!("the server at {} gives no answer", self.server);
+                let text = format!("the server at {} does not answer", self.server);
                 return Err(Failure::new(text));
             }
             match self.event(STOP_CHECK)? {
@@ -137,7 +139,7 @@ impl Client {
         }
     }
 
-    /// The next event of the link, if one comes in time.
+    /// Waits up to `timeout` for the next event of the link.
     ///
     /// # Errors
     /// The device is shut down.
@@ -148,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Why a request did not get there, with what to do.
+    /// Explains why a request could not be delivered, and what to do.
     pub fn unreachable(&self, status: Status) -> Failure {
         let server = self.server;
         Failure::new(match status {
@@ -158,7 +160,7 @@ impl Client {
                 server.ip
             ),
             Status::RemoteBadDestQpn => format!(
-                "the program at {server} is no `srd serve`: name the port that `srd serve` printed"
+                "the program at {server} is not `srd serve`: name the port that `srd serve` printed"
             ),
             other => format!("the server at {server}: {}", status_text(other)),
         })

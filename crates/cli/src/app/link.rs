@@ -1,4 +1,4 @@
-//! A queue pair that carries messages of the tool, and its buffers.
+//! A link: a queue pair that carries the tool's messages, with its buffers.
 
 use crate::{
     app::message::{MESSAGE_BYTES_MAX, Malformed, Message},
@@ -10,67 +10,68 @@ use srd::{
 };
 use std::net::IpAddr;
 
-/// Bytes of one buffer.
+/// Size of one buffer in bytes.
 const BUFFER_BYTES: usize = MESSAGE_BYTES_MAX.next_multiple_of(64);
-/// Bit of a work request's number that marks a write; the rest is the caller's tag.
+/// Bit in the `wr_id` of a work request that marks an RDMA write; the other bits are the caller's
+/// tag.
 const WRITE_BIT: u64 = 1 << 63;
 
-/// How much a link holds at most.
+/// Capacity of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkDepth {
-    /// Messages on their way out.
+    /// Messages being sent.
     pub sends: u16,
-    /// Messages that may arrive before they are read.
+    /// Messages that may arrive before they are read: posted receives.
     pub recvs: u16,
     /// RDMA writes in flight.
     pub writes: u16,
 }
 
-/// Where messages go.
+/// Destination of messages.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// To which host.
+    /// Handle of the host.
     pub ah: AddressHandle,
-    /// To which queue pair.
+    /// Queue pair.
     pub qpn: Qpn,
-    /// Its Q_Key.
+    /// Q_Key of the queue pair.
     pub qkey: u32,
 }
 
 /// Remote memory: address and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// First byte.
+    /// Address of the first byte.
     pub raddr: u64,
-    /// Key of the region.
+    /// Key of the memory region.
     pub rkey: u32,
 }
 
-/// Something that happened on a link.
+/// An event on a link.
 #[derive(Debug)]
 pub enum Event {
     /// A message arrived.
     Message(Arrival),
-    /// A message that was sent has ended; the tag is the one given with it.
+    /// The send of a message completed; the tag is the one passed to [`Link::send`].
     Sent { tag: u64, status: Status },
-    /// A write has ended.
+    /// A write completed.
     Written { tag: u64, status: Status },
 }
 
-/// A message that arrived, from whom.
+/// A received message and its sender.
 #[derive(Debug)]
 pub struct Arrival {
     /// Sender's address.
     pub ip: IpAddr,
     /// Sender's queue pair.
     pub qpn: Qpn,
-    /// What it says, or why it is none.
+    /// The message, or why the bytes are not a message.
     pub message: Result<Message, Malformed>,
-    /// Its number and reply Q_Key, also when it is of another version.
+    /// Request number and reply Q_Key; readable in every protocol version.
     pub head: Option<(u64, u32)>,
 }
 
-/// A message on its way out. Holds the address handle that it needs.
+/// A message being sent. Keeps the address handle alive that the send needs.
 struct Outgoing {
     tag: u64,
     ah: AddressHandle,
@@ -82,17 +83,17 @@ pub struct Link {
     qp: QueuePair,
     memory: MemoryRegion,
     qkey: u32,
-    /// Messages on their way, by buffer.
+    /// Messages being sent, indexed by buffer.
     outgoing: Vec<Option<Outgoing>>,
-    /// Buffers free to send from.
+    /// Indices of free send buffers.
     free: Vec<u16>,
 }
 
 impl Link {
-    /// Makes a queue pair that completes to `cq`, with all receives posted.
+    /// Creates a queue pair that completes to `cq`, and posts all receives.
     ///
     /// # Errors
-    /// The device has no room.
+    /// The device has too few resources.
     pub fn new(
         pd: &ProtectionDomain,
         cq: &CompletionQueue,
@@ -144,7 +145,7 @@ impl Link {
         self.free.len() > kept
     }
 
-    /// Messages on their way to a queue pair, and to its host.
+    /// Number of messages being sent to a queue pair, and to its whole host.
     pub fn outgoing_to(&self, ip: IpAddr, qpn: Qpn) -> (usize, usize) {
         let of_host = self.outgoing.iter().flatten().filter(|o| o.ah.ip() == ip);
         of_host.fold((0, 0), |(qp, host), o| (qp + usize::from(o.qpn == qpn), host + 1))
@@ -164,8 +165,10 @@ impl Link {
                 bytes.len()
             )));
         }
-        let buffer =
-            self.free.pop().ok_or_else(|| Failure::new("too many messages on their way"))?;
+        let buffer = self
+            .free
+            .pop()
+            .ok_or_else(|| Failure::new("too many messages are being sent; try again"))?;
         let offset = usize::from(buffer) * BUFFER_BYTES;
         self.memory.write_at(offset, &bytes)?;
         let sges = [self.memory.sge(offset, bytes.len() as u32)];
@@ -187,7 +190,8 @@ impl Link {
         self.qp.post_send(&wr.remote(remote.raddr, remote.rkey).sges(&[data]))
     }
 
-    /// Makes an event of a completion of this link's queue pair. A receive is posted again.
+    /// Converts a completion of this link's queue pair to an event, and posts a consumed receive
+    /// again.
     ///
     /// # Errors
     /// The device is shut down.
@@ -211,7 +215,8 @@ impl Link {
                     Err(e) => Err(e.into()),
                 }
             }
-            // Peers do neither to this queue pair; if one does, it is its own loss.
+            // Clients never do either to this queue pair; a faulty peer that does harms only
+            // itself.
             CompletionOp::Read | CompletionOp::RecvRdmaImm | CompletionOp::RecvUnsolicited => {
                 if wc.op == CompletionOp::RecvRdmaImm {
                     self.post_recv(wc.wr_id as usize)?;

@@ -1,5 +1,5 @@
-//! Messages between client and server: plain bytes, little-endian, read without trust.
-//! `docs/tool.md` describes each.
+//! Messages between client and server: little-endian fields, parsed without trusting the sender.
+//! `docs/tool.md` describes each kind.
 
 use crate::failure::Failure;
 use std::fmt;
@@ -12,16 +12,16 @@ pub const VERSION: u8 = 1;
 pub const MESSAGE_BYTES_MAX: usize = 1100;
 /// Longest file name in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Longest text of a refusal in bytes; more is cut.
+/// Longest text of a refusal in bytes; longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 800;
-/// Most queue pairs of a measurement.
+/// Most queue pairs of one measurement.
 pub const QPS_MAX: usize = 64;
 
-/// What a measurement does.
+/// The operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// Messages.
+    /// Messages (send and receive).
     Send = 0,
     /// RDMA writes.
     Write = 1,
@@ -29,7 +29,7 @@ pub enum Operation {
     Read = 2,
 }
 
-/// What the client asks the server to prepare for a measurement.
+/// A client's request for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfOpen {
     /// The operation.
@@ -38,119 +38,119 @@ pub struct PerfOpen {
     pub echo: bool,
     /// The server polls without sleeping until the session ends.
     pub spin: bool,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u8,
     /// Receives to keep posted per queue pair.
     pub depth: u32,
     /// Bytes of the largest message or operation.
     pub size: u32,
-    /// Where echoes of writes go.
+    /// Address of the client's memory for echoes of writes.
     pub raddr: u64,
-    /// See `raddr`.
+    /// Key of the client's memory for echoes of writes.
     pub rkey: u32,
 }
 
-/// What the server has prepared.
+/// The server's answer to [`PerfOpen`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfReady {
-    /// Q_Key of its queue pairs, and of the client's where it must echo.
+    /// Q_Key of the server's queue pairs, and of the client's if the server echoes.
     pub qkey: u32,
-    /// Bytes of the largest message it takes.
+    /// Largest message that the server accepts, in bytes.
     pub mtu: u32,
-    /// Memory to write to or read from.
+    /// Address of the server's memory for writes and reads.
     pub raddr: u64,
-    /// See `raddr`.
+    /// Key of that memory.
     pub rkey: u32,
-    /// Its bytes.
+    /// Size of that memory in bytes.
     pub len: u64,
-    /// Numbers of its queue pairs.
+    /// Numbers of the server's queue pairs.
     pub qpns: Vec<u16>,
 }
 
-/// What the server has counted since the session began.
+/// The server's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerfReport {
-    /// CPU time of the server's process in nanoseconds, whoever it was for.
+    /// CPU time of the server's process in nanoseconds, for all clients.
     pub cpu_ns: u64,
     /// Messages received since the measurement began.
     pub messages: u64,
-    /// Packets retransmitted by the server's device, whoever they were for.
+    /// Packets retransmitted by the server's device, for all clients.
     pub retransmitted: u64,
 }
 
-/// Registered memory in which one side receives chunks.
+/// Registered memory in which the receiver of a file receives chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
-    /// Where it begins.
+    /// Address of the first slot.
     pub raddr: u64,
-    /// Its key.
+    /// Key of the memory region.
     pub rkey: u32,
-    /// Bytes of each slot: the size of a chunk.
+    /// Bytes per slot, which is the size of a chunk.
     pub chunk: u32,
-    /// Slots; chunk `i` goes to slot `i % count`.
+    /// Number of slots; chunk `i` goes to slot `i % count`.
     pub count: u16,
 }
 
-/// Why something was refused.
+/// Reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The other side speaks another version.
+    /// The peer uses another protocol version.
     Version = 1,
-    /// The request makes no sense.
+    /// The request is invalid.
     BadRequest = 2,
-    /// Too many sessions.
+    /// The server has too many sessions.
     Busy = 3,
-    /// Files: not allowed, not found, no room, and so on.
+    /// A file cannot be used: not permitted, not found, no space, and so on.
     File = 4,
-    /// The data is not what was announced.
+    /// The hash of the received data differs from the sender's.
     Damaged = 5,
-    /// Ended by its user.
+    /// The user cancelled the copy.
     Cancelled = 6,
-    /// Something of the other side's own failed.
+    /// An internal error of the peer.
     Internal = 7,
 }
 
 /// Body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing; its delivery proves that the other side lives.
+    /// Empty; its acknowledgment proves that the peer is alive.
     Ping,
     /// The session or request has failed.
     Fail(Refusal, String),
-    /// Begin a measurement.
+    /// Requests a measurement.
     PerfOpen(PerfOpen),
-    /// Answer to it.
+    /// Answer to `PerfOpen`.
     PerfReady(PerfReady),
-    /// Ask for the counters.
+    /// Requests the counters.
     PerfQuery,
-    /// Answer to it.
+    /// Answer to `PerfQuery`.
     PerfReport(PerfReport),
-    /// End a measurement.
+    /// Ends a measurement.
     PerfClose,
-    /// Answer to it.
+    /// Answer to `PerfClose`.
     PerfClosed,
-    /// Send a file of `size` bytes to the server.
+    /// Requests to store a file of `size` bytes at the server.
     PutOpen { size: u64, name: String },
-    /// Answer to it, from the session's queue pair: go ahead.
+    /// Answer to `PutOpen`, sent by the session's queue pair: the transfer may begin.
     PutReady { qkey: u32, slots: Slots },
-    /// Fetch a file from the server.
+    /// Requests a file from the server.
     GetOpen { slots: Slots, name: String },
-    /// Answer to it, from the session's queue pair: the file has `size` bytes.
+    /// Answer to `GetOpen`, sent by the session's queue pair: the file has `size` bytes.
     GetReady { qkey: u32, size: u64 },
-    /// Chunk `index` lies in its slot.
+    /// Chunk `index` is in its slot.
     Chunk { index: u64, len: u32 },
     /// All chunks before `stored` are stored; their slots are free.
     Credit { stored: u64 },
-    /// That was all: BLAKE3 of the whole file.
+    /// All chunks have been sent; `hash` is BLAKE3 of the whole file.
     Finish { hash: [u8; 32] },
-    /// The file is complete under its name.
+    /// The file is complete under its final name.
     Done,
-    /// Prove that you hold the token, and say what I am to prove.
+    /// Asks the server to prove that it holds the token.
     Challenge { nonce: [u8; 32] },
-    /// Answer to it; what was asked for and this nonce are in the proof.
+    /// Answer to `Challenge`; the proof covers both nonces.
     Nonce { nonce: [u8; 32], proof: [u8; 32] },
-    /// A request for a session, with the proof that its sender holds the token.
+    /// A session request, with the proof that its sender holds the token.
     Proved { proof: [u8; 32], body: Box<Body> },
 }
 
@@ -159,18 +159,18 @@ pub enum Body {
 pub struct Message {
     /// Number of the request or session, chosen by the client.
     pub id: u64,
-    /// Q_Key under which the sender takes answers.
+    /// Q_Key at which the sender accepts answers.
     pub reply_qkey: u32,
-    /// What it says.
+    /// Kind and content.
     pub body: Body,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Of another version.
+    /// The message has another protocol version.
     Version(u8),
-    /// Not one of ours, or broken.
+    /// The bytes are not a message of this protocol.
     Bytes,
 }
 
@@ -180,7 +180,7 @@ impl fmt::Display for Malformed {
             Self::Version(v) => write!(
                 f,
                 "the other side's srd speaks version {v} of the tool's protocol, this one \
-                 {VERSION}: use the same release on both"
+                 version {VERSION}: use the same release on both sides"
             ),
             Self::Bytes => f.write_str("the other side sent something that is not a message"),
         }
@@ -208,7 +208,7 @@ impl Writer {
     fn u64(&mut self, n: u64) {
         self.0.extend(n.to_le_bytes());
     }
-    /// A text with its length, cut at a character if it is longer than `max`.
+    /// Writes the length and the text, truncated at a character boundary to `max` bytes.
     fn text(&mut self, text: &str, max: usize) {
         let mut end = text.len().min(max);
         while !text.is_char_boundary(end) {
@@ -308,7 +308,7 @@ impl Body {
         }
     }
 
-    /// Whether it asks for a session.
+    /// Whether the message requests a session.
     pub const fn opens(&self) -> bool {
         matches!(self, Self::PerfOpen(_) | Self::PutOpen { .. } | Self::GetOpen { .. })
     }
@@ -416,7 +416,7 @@ impl Body {
 
     fn read_proved(r: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (proof, kind) = (r.array()?, r.u8()?);
-        // None within another.
+        // A `Proved` message must not contain another one.
         let body = if kind < 16 { Self::read(kind, r)? } else { return Err(Malformed::Bytes) };
         if !body.opens() {
             return Err(Malformed::Bytes);
@@ -445,8 +445,8 @@ impl Body {
 }
 
 impl Message {
-    /// The message as bytes, at most [`MESSAGE_BYTES_MAX`] as long as names are at most
-    /// [`NAME_BYTES_MAX`]: longer ones are cut.
+    /// The encoded message. Names longer than [`NAME_BYTES_MAX`] are truncated, so the result has
+    /// at most [`MESSAGE_BYTES_MAX`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer(MAGIC.to_vec());
         w.u8(VERSION);
@@ -458,7 +458,7 @@ impl Message {
         w.0
     }
 
-    /// Number and reply Q_Key of a message of whatever version: the first fields never move.
+    /// Request number and reply Q_Key; their position is the same in every protocol version.
     pub fn head_of(bytes: &[u8]) -> Option<(u64, u32)> {
         let mut r = Reader(bytes);
         if r.array::<3>().ok()? != MAGIC {
@@ -468,10 +468,10 @@ impl Message {
         Some((r.u64().ok()?, r.u32().ok()?))
     }
 
-    /// Reads a message.
+    /// Parses a message.
     ///
     /// # Errors
-    /// It is none, has bytes left over, or is of another version.
+    /// The bytes are not a message, are followed by others, or have another protocol version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader(bytes);
         if r.array::<3>()? != MAGIC {

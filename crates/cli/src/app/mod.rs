@@ -5,15 +5,15 @@ pub mod link;
 pub mod message;
 pub mod token;
 
-/// Q_Key of the queue pair that takes requests: the first one of a server's engine.
+/// Q_Key of the queue pair that accepts requests: the first one of a server's engine.
 pub const CONTROL_QKEY: u32 = 0x5352_4400;
 /// Index of that queue pair within the engine.
 pub const CONTROL_QP_INDEX: u8 = 0;
 
-/// A Q_Key that others cannot guess. The top bit stays clear: privileged ones have it set.
+/// A random Q_Key. Its top bit is clear, because a set one marks a privileged Q_Key.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system provides no random numbers.
 pub fn qkey_random() -> crate::failure::Result<u32> {
     let mut bytes = [0; 4];
     let n = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -1,5 +1,5 @@
-//! A secret that server and clients share, and the proofs that each end holds it. The secret itself
-//! never travels.
+//! A secret shared by server and clients, and the proofs that each end holds it. The secret itself
+//! is never sent.
 
 use super::message::Message;
 use crate::failure::{Failure, Result};
@@ -13,10 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Least length of a token in bytes. A client receives a proof and can then try tokens against it
-/// offline, so a token must be too long to guess.
+/// Shortest token in bytes. A client that receives a proof can try tokens against it offline, so a
+/// token must be too long to guess.
 const TOKEN_BYTES_MIN: usize = 32;
-/// Most bytes of a token.
+/// Longest token in bytes.
 const TOKEN_BYTES_MAX: u64 = 4096;
 /// Permission bits of group and others.
 const MODE_OTHERS: u32 = 0o077;
@@ -24,16 +24,16 @@ const MODE_OTHERS: u32 = 0o077;
 /// Bytes of a nonce or a proof.
 pub const PROOF_BYTES: usize = 32;
 
-/// The secret.
+/// The token.
 #[derive(Clone)]
 pub struct Token {
     key: [u8; 32],
-    /// Where it comes from, for errors.
+    /// The token's file, for error messages.
     pub path: PathBuf,
 }
 
 impl Token {
-    /// Reads a token. White space at its end does not count.
+    /// Reads a token file. White space at its end is ignored.
     ///
     /// # Errors
     /// The file cannot be read, others can read it, or it is too short or too long.
@@ -62,7 +62,8 @@ impl Token {
         Ok(Self { key, path: path.to_owned() })
     }
 
-    /// Proof of the server with queue pair `qpn`, which answers the client's `asked` with `nonce`.
+    /// The server's proof: queue pair `qpn` answers the client's nonce `asked` with its own
+    /// `nonce`.
     pub fn of_server(
         &self,
         qpn: Qpn,
@@ -74,7 +75,7 @@ impl Token {
         hasher.finalize()
     }
 
-    /// Proof of the client with queue pair `qpn`: the request is its own, and answers `nonce`.
+    /// The client's proof: queue pair `qpn` sends `request` in answer to the server's `nonce`.
     pub fn of_client(&self, qpn: Qpn, nonce: &[u8; PROOF_BYTES], request: &Message) -> Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(b"client").update(&qpn.0.to_le_bytes()).update(nonce);
@@ -83,10 +84,10 @@ impl Token {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Unpredictable bytes for a nonce.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system provides no random numbers.
 pub fn nonce_random() -> Result<[u8; PROOF_BYTES]> {
     let mut bytes = [0; PROOF_BYTES];
     let n = getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -99,7 +100,7 @@ pub mod tests {
     use super::*;
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    /// A token of `bytes`, read from a file that goes away.
+    /// A token read from a temporary file that contains `bytes`.
     pub fn token(name: &str, bytes: &[u8], mode: u32) -> Result<Token> {
         let file = format!("srd-token-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(file);

@@ -21,33 +21,33 @@ use std::{
 };
 
 const EXAMPLES: &str = "Examples:
-  srd cp results.tar 10.0.0.5:results.tar      to the folder of `srd serve --dir` there
-  srd cp results.tar 10.0.0.5:                 under its own name
-  srd cp 10.0.0.5:runs/7/log.txt .             and back
+  srd cp results.tar 10.0.0.5:results.tar      to the server's folder (`srd serve --dir`)
+  srd cp results.tar 10.0.0.5:                 under the name of the local file
+  srd cp 10.0.0.5:runs/7/log.txt .             from the server's folder
   srd cp big.bin '[2001:db8::7]:18702:big.bin'
   srd cp ./odd:name.txt node7:name.txt         a local name with a colon needs a `/` before it
 
-The file is complete under its name or not there at all; an older file of that name is replaced.
-Permissions and times are not copied. The hash that is printed is BLAKE3 of the whole file, checked
-at both ends (`b3sum` computes the same).
+A file gets its name when it is complete, and then replaces an older file of that name; a failed
+copy leaves nothing. Permissions and times are not copied. The printed hash is BLAKE3 of the whole
+file, compared at both ends (`b3sum` computes the same).
 
 Exit codes: 0 copied, 1 failed and nothing left under the final name, 2 wrong usage, 130 ended by
 Ctrl-C.";
 
-/// How often the progress is drawn, at most.
+/// Highest rate at which the progress bar is drawn.
 const DRAW_PER_SEC: u8 = 10;
 
 /// Arguments of `srd cp`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CpArgs {
-    /// What to copy: FILE or HOST[:PORT]:NAME
+    /// File to copy: FILE or HOST[:PORT]:NAME
     #[arg(value_name = "FROM", value_parser = Place::parse)]
     pub from: Place,
-    /// Where to: HOST[:PORT]:NAME or FILE; one of the two must name a server
+    /// Destination: HOST[:PORT]:NAME or FILE; one of the two arguments must name a server
     #[arg(value_name = "TO", value_parser = Place::parse)]
     pub to: Place,
-    /// Show no progress
+    /// Show no progress bar
     #[arg(long, short)]
     pub quiet: bool,
     /// Options of the device.
@@ -58,13 +58,13 @@ pub struct CpArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A file or the server cannot be reached, or the copy fails.
+/// A file cannot be opened, the server cannot be reached, or the copy fails.
 pub fn run(args: &CpArgs, stop: &Stop) -> Result {
     match (&args.from, &args.to) {
         (Place::Local(from), Place::Remote(to)) => put(args, from, to, stop),
         (Place::Remote(from), Place::Local(to)) => get(args, from, to, stop),
         (Place::Local(_), Place::Local(_)) => Err(Failure::usage(
-            "one of the two must name a server, as HOST:NAME; for local copies there is cp",
+            "one of the two must name a server, as HOST:NAME; use cp for local copies",
         )),
         (Place::Remote(_), Place::Remote(_)) => {
             Err(Failure::usage("one of the two must be a local file: copy in two steps"))
@@ -72,19 +72,19 @@ pub fn run(args: &CpArgs, stop: &Stop) -> Result {
     }
 }
 
-/// A client, taken apart for a transfer.
+/// The parts of a client that a transfer needs besides its session.
 struct Parts {
     open: OpenDevice,
     pd: ProtectionDomain,
     server_ip: IpAddr,
-    /// Most paths seen in use; see [`Parts::look`].
+    /// Largest number of paths seen in use; see [`Parts::paths_count`].
     paths_used: usize,
 }
 
 impl Parts {
-    /// Counts the paths in use. To be called while data flows: a device forgets what it sent on
-    /// each path to a host that it has nothing to say to, and a disk may take long at the end.
-    fn look(&mut self) {
+    /// Counts the paths in use. Called while data flows, because a device drops its statistics of a
+    /// path after a host has been idle, and the disk may take long at the end.
+    fn paths_count(&mut self) {
         let Ok(paths) = self.open.device.path_stats(self.server_ip) else { return };
         let used = paths.iter().filter(|p| p.packets_sent > 0).count();
         self.paths_used = self.paths_used.max(used);
@@ -96,7 +96,7 @@ fn connect(args: &CpArgs, remote: &RemoteFile) -> Result<Client> {
     Client::open(&args.device, &remote.host, progress, transfer::DEPTH)
 }
 
-/// Makes a client the client's end of a session with the queue pair that answered.
+/// Turns a client into the client's end of a session with the queue pair that answered.
 fn session<'a>(
     client: Client,
     id: u64,
@@ -122,9 +122,9 @@ fn put(args: &CpArgs, from: &Path, to: &RemoteFile, stop: &Stop) -> Result {
     let mut client = connect(args, to)?;
     let id = client.id_next();
     let begin = Instant::now();
-    let wish = Body::PutOpen { size, name: name.clone() };
-    let (qpn, Body::PutReady { qkey, slots }) = client.request(id, wish, stop)? else {
-        return Err(Failure::new("the server gives an answer that does not fit the request"));
+    let request = Body::PutOpen { size, name: name.clone() };
+    let (qpn, Body::PutReady { qkey, slots }) = client.request(id, request, stop)? else {
+        return Err(Failure::new("the server sent an answer that does not fit the request"));
     };
     let stopped = || stop.check();
     let (mut session, mut parts) = session(client, id, qpn, qkey, &stopped);
@@ -132,10 +132,10 @@ fn put(args: &CpArgs, from: &Path, to: &RemoteFile, stop: &Stop) -> Result {
     let pd = parts.pd.clone();
     let sent = transfer::send(&mut session, &pd, file, size, &slots, &mut |n| {
         bar.set_position(n);
-        parts.look();
+        parts.paths_count();
     });
     let delivered = finish(&mut session, &bar, sent)?;
-    parts.look();
+    parts.paths_count();
     tell(&format!("{} -> {}:{name}", from.display(), to.host.host), begin, &delivered, &parts)
 }
 
@@ -148,9 +148,9 @@ fn get(args: &CpArgs, from: &RemoteFile, to: &Path, stop: &Stop) -> Result {
     let receiver = Receiver::new(&client.pd, None)?;
     let id = client.id_next();
     let begin = Instant::now();
-    let wish = Body::GetOpen { slots: receiver.slots(), name: from.name.clone() };
-    let (qpn, Body::GetReady { qkey, size }) = client.request(id, wish, stop)? else {
-        return Err(Failure::new("the server gives an answer that does not fit the request"));
+    let request = Body::GetOpen { slots: receiver.slots(), name: from.name.clone() };
+    let (qpn, Body::GetReady { qkey, size }) = client.request(id, request, stop)? else {
+        return Err(Failure::new("the server sent an answer that does not fit the request"));
     };
     let stopped = || stop.check();
     let (mut session, mut parts) = session(client, id, qpn, qkey, &stopped);
@@ -158,12 +158,12 @@ fn get(args: &CpArgs, from: &RemoteFile, to: &Path, stop: &Stop) -> Result {
     let received = match files::local_create(to, last, size) {
         Ok(target) => receiver.receive(&mut session, target, size, &mut |n| {
             bar.set_position(n);
-            parts.look();
+            parts.paths_count();
         }),
         Err(e) => Err(Abort::file(e)),
     };
     let delivered = finish(&mut session, &bar, received)?;
-    parts.look();
+    parts.paths_count();
     tell(
         &format!("{}:{} -> {}", from.host.host, from.name, to.display()),
         begin,
@@ -172,7 +172,7 @@ fn get(args: &CpArgs, from: &RemoteFile, to: &Path, stop: &Stop) -> Result {
     )
 }
 
-/// Takes the bar away, and tells the server if the copy failed here.
+/// Removes the progress bar, and tells the server if the copy failed at this end.
 fn finish(
     session: &mut Session<'_>,
     bar: &ProgressBar,
@@ -185,7 +185,7 @@ fn finish(
     })
 }
 
-/// A progress bar; drawn only on a terminal.
+/// The progress bar; hidden unless standard error is a terminal.
 fn bar(args: &CpArgs, size: u64, name: &str) -> ProgressBar {
     if args.quiet {
         return ProgressBar::hidden();
@@ -200,7 +200,7 @@ fn bar(args: &CpArgs, size: u64, name: &str) -> ProgressBar {
     bar
 }
 
-/// Says what was copied and how it went.
+/// Prints what was copied, and the transfer's statistics.
 fn tell(what: &str, begin: Instant, delivered: &Delivered, parts: &Parts) -> Result {
     let Delivered { size, hash } = delivered;
     let seconds = begin.elapsed().as_secs_f64().max(1e-9);
@@ -208,7 +208,7 @@ fn tell(what: &str, begin: Instant, delivered: &Delivered, parts: &Parts) -> Res
     output::line(&format!("{what}: {} in {seconds:.2} s, {rate:.0} MB/s", bytes_text(*size)))?;
     let engine = parts.open.device.counters()?.engine;
     output::line(&format!(
-        "{} packets sent on {} paths, {} of them again; {} received",
+        "{} packets sent on {} paths, {} retransmitted; {} received",
         engine.tx_pkts, parts.paths_used, engine.retrans_pkts, engine.rx_pkts
     ))?;
     if let Some(faults) = parts.open.faults_text() {

@@ -1,9 +1,9 @@
-//! The two ends of a copy as the user names them: `FILE` or `HOST[:PORT]:NAME`.
+//! The two ends of a copy as the user writes them: `FILE` or `HOST[:PORT]:NAME`.
 
 use crate::host::HostName;
 use std::path::PathBuf;
 
-/// A local file, or one of a server.
+/// A local file, or a file of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file of this host.
@@ -22,11 +22,11 @@ pub struct RemoteFile {
 }
 
 impl Place {
-    /// Reads a place. It is local if it has no colon, or a `/` before the first one, unless it
+    /// Parses a place. It is local if it has no colon, or a `/` before the first colon, unless it
     /// begins with an address in brackets.
     ///
     /// # Errors
-    /// A text for the user.
+    /// An error text for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("the name is empty".into());
@@ -42,7 +42,7 @@ impl Place {
             },
         };
         let (host, rest) = (&text[..host_end], &text[host_end + 1..]);
-        // A number and another colon: a port.
+        // A number and another colon: the number is a port.
         let (host, name) = match rest.split_once(':') {
             Some((port, name)) if port.parse::<u16>().is_ok() => {
                 (HostName::parse(&format!("{host}:{port}"))?, name)
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn local_and_remote_are_told_apart() {
+    fn local_and_remote_names_are_distinguished() {
         for text in ["file", "/a:b", "./a:b", "dir/a:b", "[odd", "[odd]", "[x]y:z"] {
             assert_eq!(Place::parse(text), Ok(Place::Local(text.into())), "{text}");
         }

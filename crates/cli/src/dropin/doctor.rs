@@ -1,6 +1,6 @@
-//! `srd doctor`: what stands in the way on this host, and the command that mends it.
+//! `srd doctor`: checks this host, and prints a command that fixes each problem.
 
-use super::{LeadArgs, entropy, libraries};
+use super::{LaunchArgs, entropy, libraries};
 use crate::{
     failure::{Failure, Result},
     host::HostName,
@@ -12,62 +12,62 @@ use srd::{Device, DeviceConfig, InterfaceAddress, Progress, datapath::route, int
 use std::{fs, net::IpAddr, process::Command};
 
 const EXAMPLES: &str = "Examples:
-  srd doctor               this host
-  srd doctor 10.0.0.5      also the way to a server (`srd serve` there), and
-                           on how many ways the network spreads source ports
+  srd doctor               checks this host
+  srd doctor 10.0.0.5      checks also the network path to a server (`srd serve` there), and
+                           over how many ECMP paths the network spreads source ports
 
-Exit code: the number of required checks that failed, 0 if all is well.";
+Exit code: the number of required checks that failed; 0 if none failed.";
 
-/// Payload of a packet below which large messages cost noticeably more.
+/// Packets with less payload than this make large messages noticeably more expensive.
 const GOOD_MTU_BYTES: usize = 4096;
-/// Descriptors that a device needs, with some for the program.
+/// File descriptors that a device needs, with some for the program.
 const DESCRIPTORS_MIN: u64 = 256;
 
 /// Arguments of `srd doctor`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
-    /// A server to look at the way to: HOST, HOST:PORT or [IPV6]:PORT
+    /// Server to check the network path to: HOST, HOST:PORT or [IPV6]:PORT
     #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse)]
     pub host: Option<HostName>,
-    /// Network interface to look at [default: the way to the rest of the world]
+    /// Network interface to check [default: the interface of the default route]
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// Folder of libibverbs.so.1 and libefa.so.1 [default: beside this program, or SRD_VERBS_DIR]
+    /// Folder of libibverbs.so.1 and libefa.so.1 [default: next to this program, or SRD_VERBS_DIR]
     #[arg(long, value_name = "DIR")]
     pub verbs_dir: Option<std::path::PathBuf>,
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// Works, but not as well as it could.
+    /// The system works, but could work better.
     Advice,
-    /// Required, and not so.
+    /// A required condition does not hold.
     Failed,
 }
 
-/// What has been found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings {
     failed: u8,
 }
 
 impl Findings {
-    fn tell(&mut self, verdict: Verdict, what: &str, mend: &str) -> Result {
-        output::line(&self.note(verdict, what, mend))
+    fn tell(&mut self, verdict: Verdict, what: &str, advice: &str) -> Result {
+        output::line(&self.note(verdict, what, advice))
     }
 
-    /// Counts a finding. Returns its line; what to do follows on the next one.
-    fn note(&mut self, verdict: Verdict, what: &str, mend: &str) -> String {
+    /// Counts a finding. Returns its line, followed by a line with the advice.
+    fn note(&mut self, verdict: Verdict, what: &str, advice: &str) -> String {
         let word = match verdict {
             Verdict::Good => "ok    ",
             Verdict::Advice => "advice",
             Verdict::Failed => "FAILED",
         };
         self.failed = self.failed.saturating_add(u8::from(verdict == Verdict::Failed));
-        let rest = if mend.is_empty() { String::new() } else { format!("\n        {mend}") };
+        let rest = if advice.is_empty() { String::new() } else { format!("\n        {advice}") };
         format!("{word}  {what}{rest}")
     }
 
@@ -99,35 +99,36 @@ pub fn run(args: &DoctorArgs, stop: &Stop) -> Result {
     }
 }
 
-/// The interface and its address.
+/// Checks the network interface and its address.
 fn interface(args: &DoctorArgs, found: &mut Findings) -> Result<Option<InterfaceAddress>> {
     let all = interface_addresses()?;
     let wanted = |a: &&InterfaceAddress| match &args.interface {
         Some(name) => a.name == *name,
         None => a.up && !a.loopback,
     };
-    // IPv4 first, unless the way to an IPv6 address is asked for.
+    // IPv4 first, unless the server's address is IPv6.
     let v6 = args.host.as_ref().is_some_and(|h| h.host.contains(':'));
     let family_first = |a: &&InterfaceAddress| u8::from(a.ip.is_ipv6() != v6);
     let Some(at) = all.iter().filter(wanted).min_by_key(family_first) else {
         let what = match &args.interface {
             Some(name) => format!("interface {name} does not exist or has no address"),
-            None => "no interface but the loopback one is up with an address".to_owned(),
+            None => "no interface except loopback is up and has an address".to_owned(),
         };
-        let mend = "`ip -br addr` lists them; `ip link set NAME up` and `ip addr add` mend it";
-        found.tell(Verdict::Failed, &what, mend)?;
+        let advice =
+            "`ip -br addr` lists the interfaces; `ip link set NAME up` and `ip addr add` fix them";
+        found.tell(Verdict::Failed, &what, advice)?;
         return Ok(None);
     };
     if at.up {
         found.good(&format!("interface {} with {}", at.name, at.ip))?;
     } else {
-        let mend = format!("ip link set {} up", at.name);
-        found.tell(Verdict::Failed, &format!("interface {} is down", at.name), &mend)?;
+        let advice = format!("ip link set {} up", at.name);
+        found.tell(Verdict::Failed, &format!("interface {} is down", at.name), &advice)?;
     }
     Ok(Some(at.clone()))
 }
 
-/// A device on it: sockets, ports, MTU, buffers.
+/// Opens a device on the interface: checks sockets, ports, MTU and buffers.
 fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
     let mut config = DeviceConfig::ip(at.ip);
     config.progress = Progress::Caller;
@@ -141,8 +142,9 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
         found.good(&format!("packets carry {} bytes", device.mtu()))?;
     } else {
         let what = format!("packets carry only {} bytes", device.mtu());
-        let mend = format!("if the network takes it: ip link set {} mtu 9000", at.name);
-        found.tell(Verdict::Advice, &what, &mend)?;
+        let advice =
+            format!("if the network allows larger packets: ip link set {} mtu 9000", at.name);
+        found.tell(Verdict::Advice, &what, &advice)?;
     }
     for warning in device.warnings() {
         found.tell(Verdict::Advice, warning, "")?;
@@ -153,7 +155,7 @@ fn device(at: &InterfaceAddress, found: &mut Findings) -> Result {
     Ok(())
 }
 
-/// Limits of this user's processes.
+/// Checks the limits of this user's processes.
 fn limits(found: &mut Findings) -> Result {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = text.lines().find(|l| l.starts_with("Max open files"));
@@ -168,9 +170,9 @@ fn limits(found: &mut Findings) -> Result {
     }
 }
 
-/// The libraries, and the programs that use them.
+/// Checks the drop-in libraries, and the programs that use them.
 fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
-    let lead = LeadArgs {
+    let launch = LaunchArgs {
         interface: args.interface.clone(),
         hosts: None,
         verbs_dir: args.verbs_dir.clone(),
@@ -180,7 +182,7 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
         Ok(dir) => found.good(&format!("drop-in libraries in {}", dir.display()))?,
         Err(e) => return found.tell(Verdict::Failed, &e.to_string(), ""),
     }
-    let (variables, _files) = lead.variables()?;
+    let (variables, _files) = launch.variables()?;
     let line_of = |program: &str, args: &[&str], word: &str| {
         let out = Command::new(program).args(args).envs(variables.iter().cloned()).output().ok()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -196,11 +198,11 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
         Some(_) => found.tell(
             Verdict::Failed,
             "libfabric does not find the device",
-            "FI_LOG_LEVEL=warn srd run -- fi_info -p efa",
+            "run `FI_LOG_LEVEL=warn srd run -- fi_info -p efa` to see why",
         )?,
         None => found.tell(
             Verdict::Advice,
-            "libfabric's fi_info is not installed, so the drop-in cannot be tried",
+            "libfabric's fi_info is not installed, so the drop-in libraries were not tested",
             "apt-get install libfabric-bin",
         )?,
     }
@@ -208,13 +210,13 @@ fn programs(args: &DoctorArgs, found: &mut Findings) -> Result {
         Some((true, Some(line))) => found.good(&format!("MPI: {line}")),
         _ => found.tell(
             Verdict::Advice,
-            "no mpirun on the path",
+            "mpirun is not on the PATH",
             "apt-get install openmpi-bin libopenmpi-dev",
         ),
     }
 }
 
-/// The way to a server: does it answer, on how many paths.
+/// Checks whether a server answers, and on how many paths.
 fn peer(
     host: &HostName,
     at: Option<&InterfaceAddress>,
@@ -224,19 +226,19 @@ fn peer(
     let ip: Option<IpAddr> = at.map(|a| a.ip);
     let survey = match paths::survey(host, ip, stop) {
         Ok(survey) => survey,
-        // Smaller packets were tried, too.
+        // The server did not answer smaller packets either.
         Err(e) => {
             let (first, last) = (srd::PORT_BASE_DEFAULT, srd::PORT_BASE_DEFAULT + 255);
-            let mend = format!(
+            let advice = format!(
                 "there: srd serve --ip ADDRESS; open UDP ports {first} to {last} of both hosts"
             );
-            return found.tell(Verdict::Failed, &e.to_string(), &mend);
+            return found.tell(Verdict::Failed, &e.to_string(), &advice);
         }
     };
     let Survey { server, answering, total, rtt_us_min, rtt_us_max, narrow } = survey;
     if let Some(mtu) = narrow {
-        let (what, mend) = mtu_trouble(&server, mtu, ip);
-        return found.tell(Verdict::Failed, &what, &mend);
+        let (what, advice) = mtu_trouble(&server, mtu, ip);
+        return found.tell(Verdict::Failed, &what, &advice);
     }
     let what = format!(
         "{server} answers on {answering} of {total} paths, {rtt_us_min:.0} to {rtt_us_max:.0} us"
@@ -248,23 +250,24 @@ fn peer(
     }
 }
 
-/// What to say where only small packets get there.
+/// Finding and advice if only small packets reach the server.
 fn mtu_trouble(server: &str, mtu: u16, own: Option<IpAddr>) -> (String, String) {
     let what = format!(
-        "{server} answers packets of {mtu} bytes, but no full ones of this interface: its MTU is \
-         larger than what the way there or the other host carries, and longer messages fail"
+        "{server} answers packets of {mtu} bytes, but not full ones of this interface: its MTU is \
+         larger than that of the network path or of the other host, so longer messages fail"
     );
     let here = own.map_or_else(|| "this host".to_owned(), |ip| ip.to_string());
-    let mend = format!(
-        "give the switches and both hosts one MTU (ip link set NAME mtu 9000), or use less at \
-         {here}: SRD_MTU={mtu} for `srd run`, --mtu {mtu} for `srd perf` and `srd cp`"
+    let advice = format!(
+        "give the switches and both hosts the same MTU (ip link set NAME mtu 9000), or use a \
+         smaller one at {here}: SRD_MTU={mtu} for `srd run`, --mtu {mtu} for `srd perf` and `srd \
+         cp`"
     );
-    (what, mend)
+    (what, advice)
 }
 
-/// The way to a server: on how many ways the network spreads source ports.
+/// Checks over how many ECMP paths the network spreads source ports.
 fn ways(host: &HostName, at: Option<&InterfaceAddress>, found: &mut Findings) -> Result {
-    // A host that is not found has been told already.
+    // A host name that does not resolve has been reported already.
     let resolved = host.resolve(srd::PORT_BASE_DEFAULT, at.map(|a| a.ip));
     let Ok(server) = resolved else { return Ok(()) };
     match entropy::measure(&server, srd::PORT_BASE_DEFAULT) {
@@ -273,7 +276,7 @@ fn ways(host: &HostName, at: Option<&InterfaceAddress>, found: &mut Findings) ->
             found.tell(verdict, &e.what, &e.details.join("\n        "))
         }
         Err(e) => {
-            let what = format!("ways to {} cannot be measured: {e}", server.ip);
+            let what = format!("ECMP paths to {} cannot be measured: {e}", server.ip);
             found.tell(Verdict::Advice, &what, "")
         }
     }

@@ -1,33 +1,33 @@
-//! Number of ways that packets take between two hosts, as reported by the routers on them. It shows
-//! whether the network hashes source ports, which is what makes ports paths.
+//! Number of ECMP paths between two hosts, as reported by the routers on them. It shows whether the
+//! network hashes source ports, which makes each source port a path.
 
 use crate::host::Server;
 use srd::datapath::hops::{self, Trace};
 use std::{collections::BTreeMap, io, net::IpAddr, net::SocketAddr};
 
-/// Source ports that are tried: as many as a device has by default.
+/// Number of probed source ports: the default number of paths of a device.
 pub const PORTS: usize = 64;
-/// Deviations from an even spread that chance does not explain.
+/// Deviation from an even spread, in standard deviations, above which it is reported as uneven.
 const SIGMAS: f64 = 4.0;
 
-/// What the routers at one distance say.
+/// Answers of the routers at one hop.
 #[derive(Clone, Debug, PartialEq)]
 struct Spread {
-    /// Distance: 1 is the first router.
+    /// Hop count: 1 is the first router.
     hop: usize,
-    /// Ports with an answer.
+    /// Number of ports with an answer.
     answered: usize,
-    /// Ports by address of the router that answered.
+    /// Number of ports per address of an answering router.
     routers: BTreeMap<IpAddr, usize>,
 }
 
 impl Spread {
-    /// The address with the most ports, and how many.
+    /// The address with the most ports, and their number.
     fn busiest(&self) -> Option<(IpAddr, usize)> {
         self.routers.iter().map(|(ip, n)| (*ip, *n)).max_by_key(|r| r.1)
     }
 
-    /// Whether one address has more ports than chance gives it.
+    /// Whether one address has more ports than an even spread explains.
     fn is_uneven(&self) -> bool {
         let (n, ways) = (self.answered as f64, self.routers.len() as f64);
         let fair = n / ways;
@@ -51,23 +51,23 @@ impl Spread {
     }
 }
 
-/// What there is to say.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entropy {
-    /// All is as it should be.
+    /// Whether no problem was found.
     pub good: bool,
     /// The finding.
     pub what: String,
-    /// Each hop, and what to do.
+    /// One line per hop, and the advice.
     pub details: Vec<String>,
 }
 
-/// Sends probes from [`PORTS`] source ports towards `server`, to a port next to its own.
+/// Sends probes from [`PORTS`] source ports towards `server`, to the last port of its range.
 ///
 /// # Errors
-/// Packets cannot be sent.
+/// Sending fails.
 pub fn measure(server: &Server, port_base: u16) -> io::Result<Entropy> {
-    // The last port of the range is open wherever the others are, and is the last one to be used.
+    // The last port of the range is open if the others are, and is the last one that devices use.
     let to = SocketAddr::new(server.ip, port_base.saturating_add(255));
     let trace = hops::trace(SocketAddr::new(server.local_ip, 0), to, PORTS)?;
     Ok(judge(&trace, PORTS))
@@ -76,34 +76,40 @@ pub fn measure(server: &Server, port_base: u16) -> io::Result<Entropy> {
 fn judge(trace: &Trace, ports: usize) -> Entropy {
     let spreads: Vec<Spread> = trace.hops.iter().enumerate().map(spread).collect();
     let mut details: Vec<String> = spreads.iter().map(|s| s.text(ports)).collect();
-    // The first hop with the most: further on, routers may answer from another address for each.
+    // The first hop with the most addresses: behind it, routers may answer each path from another
+    // address.
     let best = spreads.iter().rev().max_by_key(|s| s.routers.len());
     let Some(best) = best.filter(|b| !b.routers.is_empty()) else {
         let (good, what) = if trace.arrived {
-            (true, "no router is on the way: links that are bundled below IP cannot be told apart")
+            (true, "no router is on the path: bundled links below IP cannot be told apart")
         } else {
-            details
-                .push("routers or a firewall keep silent; `srd paths` shows delay and loss".into());
-            (false, "no router answered: how many ways there are cannot be measured")
+            details.push(
+                "routers or a firewall do not answer; `srd paths` shows delay and loss".into(),
+            );
+            (false, "no router answered: the number of ECMP paths cannot be measured")
         };
         return Entropy { good, what: what.into(), details };
     };
     let (ways, hop) = (best.routers.len(), best.hop);
     if ways == 1 {
         details.push(
-            "if there are more ways, routers must hash ports: on Linux `sysctl -w \
+            "if there are several ECMP paths, routers must hash ports: on Linux `sysctl -w \
              net.ipv4.fib_multipath_hash_policy=1`, on switches layer 3+4"
                 .into(),
         );
-        let what = format!("{ports} source ports take 1 way, as far as routers answer");
+        let what = format!("{ports} source ports take 1 ECMP path, as far as routers answer");
         return Entropy { good: false, what, details };
     }
-    let what = format!("{ports} source ports take {ways} ways, told apart at hop {hop}");
+    let what = format!("{ports} source ports take {ways} ECMP paths, told apart at hop {hop}");
     if best.answered < ports {
-        details.push("routers answer at a bounded rate; the others are as likely elsewhere".into());
+        details.push(
+            "routers limit the rate of answers; the other ports may take any of the paths".into(),
+        );
     }
     if best.is_uneven() {
-        details.push("more than chance: routers hash few bits, or ways have weights".into());
+        details.push(
+            "chance does not explain it: routers hash few bits, or paths have weights".into(),
+        );
         return Entropy { good: false, what: format!("{what}, unevenly"), details };
     }
     Entropy { good: true, what, details }
@@ -122,7 +128,7 @@ mod tests {
     use super::*;
     use srd::datapath::hops::Hop;
 
-    /// Hops with so many ports at each of their routers; what is left of eight has no answer.
+    /// Hops with the given number of ports per router; the other ports do not answer.
     fn trace(hops: &[&[usize]], arrived: bool) -> Trace {
         let hop = |(k, counts): (usize, &&[usize])| {
             let at = |(r, n): (usize, &usize)| {
@@ -136,28 +142,30 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_counted_where_most_are_told_apart() {
+    fn paths_are_counted_at_the_hop_with_most_addresses() {
         let e = judge(&trace(&[&[64], &[15, 18, 14, 17], &[30, 34]], true), 64);
-        assert!(e.good && e.what.contains("64 source ports take 4 ways, told apart at hop 2"));
+        assert!(
+            e.good && e.what.contains("64 source ports take 4 ECMP paths, told apart at hop 2")
+        );
         assert_eq!(e.details[0], "hop 1: 10.0.0.0 for all 64 ports that it answered");
         assert!(e.details[1].contains("4 addresses for 64 of 64 ports, 28 % of them at 10.1.0.1"));
         let few = judge(&trace(&[&[6], &[6, 6]], true), 64);
-        assert!(few.good && few.details[2].contains("bounded rate"), "{few:?}");
+        assert!(few.good && few.details[2].contains("limit the rate"), "{few:?}");
     }
 
     #[test]
-    fn one_way_and_uneven_ways_are_told_with_a_remedy() {
+    fn a_single_path_and_uneven_paths_are_reported_with_advice() {
         let one = judge(&trace(&[&[64], &[64]], true), 64);
-        assert!(!one.good && one.what.contains("take 1 way"));
+        assert!(!one.good && one.what.contains("take 1 ECMP path"));
         assert!(one.details[2].contains("fib_multipath_hash_policy=1"), "{one:?}");
         let uneven = judge(&trace(&[&[58, 3, 3]], true), 64);
         assert!(!uneven.good && uneven.what.ends_with("unevenly"), "{uneven:?}");
     }
 
     #[test]
-    fn silence_is_not_taken_for_an_answer() {
+    fn missing_answers_are_reported() {
         let direct = judge(&trace(&[], true), 64);
-        assert!(direct.good && direct.what.contains("no router is on the way"));
+        assert!(direct.good && direct.what.contains("no router is on the path"));
         let silent = judge(&trace(&[], false), 64);
         assert!(!silent.good && silent.what.contains("cannot be measured"));
         let gap = judge(&trace(&[&[], &[32, 32]], true), 64);

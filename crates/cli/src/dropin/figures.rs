@@ -1,49 +1,49 @@
-//! What the processes of a program say at their ends about what went through SRD.
+//! Statistics that each process of a program writes when it ends.
 
 use crate::failure::Result;
 use serde::Deserialize;
 use std::{fs, path::Path};
 
-/// Figures of one process, as the library leaves them.
+/// Statistics of one process, as the drop-in library writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// Messages, reads and writes that it posted.
+    /// Messages, RDMA reads and RDMA writes that the process posted.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of those.
     pub bytes: u64,
     /// Bytes received, or written or read by peers.
     pub received: u64,
     /// Packets sent.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
     /// Paths used.
     pub paths: u32,
 }
 
-/// Figures of all processes together.
+/// Sums over all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Processes that opened a device.
     pub processes: usize,
-    /// Of them those with messages.
-    pub speakers: usize,
+    /// Processes that posted messages.
+    pub senders: usize,
     /// Messages.
     pub messages: u64,
     /// Bytes.
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Most paths that one process used.
+    /// Largest number of paths that one process used.
     pub paths: u32,
 }
 
-/// Reads and adds the figures in a folder.
+/// Reads and adds the statistics in a folder.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -61,7 +61,7 @@ pub fn collect(folder: &Path) -> Result<Sum> {
 impl Sum {
     fn add(&mut self, f: &Figures) {
         self.processes += 1;
-        self.speakers += usize::from(f.messages + f.received > 0);
+        self.senders += usize::from(f.messages + f.received > 0);
         self.messages += f.messages;
         self.bytes += f.bytes;
         self.packets += f.packets;
@@ -69,12 +69,12 @@ impl Sum {
         self.paths = self.paths.max(f.paths);
     }
 
-    /// One line for people.
+    /// A summary in one line.
     pub fn text(&self) -> String {
         let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         format!(
             "{}, {}, {:.1} MB through SRD in {} on {}, {} sent again",
-            plural(self.speakers as u64, "process").replace("processs", "processes"),
+            plural(self.senders as u64, "process").replace("processs", "processes"),
             plural(self.messages, "message"),
             self.bytes as f64 / 1e6,
             plural(self.packets, "packet"),
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_add_up_and_silent_processes_do_not_count_as_speakers() {
+    fn statistics_add_up_and_silent_processes_are_not_senders() {
         let line = r#"{"program":"a","pid":7,"messages":2,"bytes":1500000,"received":0,
             "packets":3,"retransmitted":1,"paths":64,"peers":1}"#;
         let mut sum = Sum::default();
         sum.add(&serde_json::from_str(line).unwrap());
         sum.add(&Figures::default());
-        assert_eq!((sum.processes, sum.speakers, sum.paths), (2, 1, 64));
+        assert_eq!((sum.processes, sum.senders, sum.paths), (2, 1, 64));
         assert_eq!(
             sum.text(),
             "1 process, 2 messages, 1.5 MB through SRD in 3 packets on 64 paths, 1 sent again"

@@ -1,6 +1,6 @@
-//! Programs for EFA on software SRD: `srd run`, `srd env`, `srd doctor`. What they find when they
-//! start is two libraries in place of the system's, and variables that lead MPI libraries and
-//! libfabric there and nowhere else.
+//! Runs programs that use EFA on software SRD: `srd run`, `srd env`, `srd doctor`. A started
+//! program gets two libraries in place of the system's, and environment variables that make MPI
+//! libraries and libfabric use them and nothing else.
 
 pub mod doctor;
 mod entropy;
@@ -21,26 +21,26 @@ use std::{
 
 /// The libraries, in the order in which they are loaded.
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libefa.so.1"];
-/// Variable that names their folder.
+/// Variable that names the libraries' folder.
 const DIR_VARIABLE: &str = "SRD_VERBS_DIR";
-/// Where each process leaves its figures.
+/// Variable that names the folder for each process's statistics.
 const STATS_VARIABLE: &str = "SRD_STATS_DIR";
 
-/// What leads programs to the device. The last column says why.
+/// Variables that make programs use the device: name, value and reason.
 const FIXED: &[(&str, &str, &str)] = &[
-    // perftest and UCX look at these numbers before they use what EFA has.
+    // perftest and UCX check these numbers before they use EFA's features.
     ("SRD_VENDOR_ID", "0x1d0f", "perftest and UCX ask for EFA's vendor"),
     ("SRD_PART_ID", "0xefa1", "perftest and UCX ask for a part they know"),
     ("FI_PROVIDER", "efa", "libfabric: this provider or none"),
     ("FI_EFA_ENABLE_SHM_TRANSFER", "0", "ranks of one host use SRD, too, not shared memory"),
     ("OMPI_MCA_pml", "cm", "Open MPI: libfabric's matching, not UCX and not TCP"),
-    ("OMPI_MCA_mtl", "ofi", "Open MPI: see pml"),
-    ("OMPI_MCA_mtl_ofi_provider_include", "efa", "Open MPI: see pml"),
-    ("OMPI_MCA_btl", "self,ofi", "Open MPI: one-sided through libfabric, never TCP"),
-    ("OMPI_MCA_btl_ofi_provider_include", "efa", "Open MPI: see btl"),
-    ("OMPI_MCA_osc", "^ucx", "Open MPI: one-sided through libfabric"),
-    // Its way there knows five of MPI's operations as atomics, and ends the program at others.
-    ("OMPI_MCA_osc_rdma_acc_use_amo", "0", "Open MPI: accumulate with every operation"),
+    ("OMPI_MCA_mtl", "ofi", "Open MPI: as pml"),
+    ("OMPI_MCA_mtl_ofi_provider_include", "efa", "Open MPI: as pml"),
+    ("OMPI_MCA_btl", "self,ofi", "Open MPI: one-sided operations through libfabric, never TCP"),
+    ("OMPI_MCA_btl_ofi_provider_include", "efa", "Open MPI: as btl"),
+    ("OMPI_MCA_osc", "^ucx", "Open MPI: one-sided operations through libfabric"),
+    // osc/rdma maps five MPI operations to atomics, and ends the program at any other operation.
+    ("OMPI_MCA_osc_rdma_acc_use_amo", "0", "Open MPI: accumulate with all operations"),
     ("MPIR_CVAR_CH4_NETMOD", "ofi", "MPICH: libfabric"),
     ("MPIR_CVAR_NOLOCAL", "1", "MPICH: ranks of one host use SRD, too"),
     ("I_MPI_FABRICS", "ofi", "Intel MPI: libfabric, not shared memory"),
@@ -50,29 +50,29 @@ const FIXED: &[(&str, &str, &str)] = &[
 /// Names and values of environment variables.
 pub type Variables = Vec<(String, OsString)>;
 
-/// Options that `run` and `env` share.
+/// Options of both `run` and `env`.
 #[derive(Clone, Debug, clap::Args)]
-pub struct LeadArgs {
-    /// Network interfaces to use, with commas [default: the way to the rest of the world]
+pub struct LaunchArgs {
+    /// Network interfaces to use, separated by commas [default: the interface of the default route]
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
-    /// Hosts for the ranks of an MPI program, with commas and a number of ranks each if not one:
-    /// a:2,b:2
+    /// Hosts for the ranks of an MPI program, separated by commas, each with its number of ranks if
+    /// not 1: a:2,b:2
     #[arg(long, value_name = "HOSTS")]
     pub hosts: Option<String>,
-    /// Folder of libibverbs.so.1 and libefa.so.1 [default: beside this program, or SRD_VERBS_DIR]
+    /// Folder of libibverbs.so.1 and libefa.so.1 [default: next to this program, or SRD_VERBS_DIR]
     #[arg(long, value_name = "DIR")]
     pub verbs_dir: Option<PathBuf>,
-    /// Let ranks of one host use shared memory, and MPI libraries choose otherwise
+    /// Allow shared memory between ranks of one host, and let MPI libraries choose other transports
     #[arg(long)]
     pub allow_fallback: bool,
 }
 
-impl LeadArgs {
-    /// The variables for a program, in order, and the files that they name.
+impl LaunchArgs {
+    /// The variables for a program, in order, and the host files that they name.
     ///
     /// # Errors
-    /// The libraries are nowhere.
+    /// The libraries are not found, or --hosts is malformed.
     pub fn variables(&self) -> Result<(Variables, Option<HostFiles>)> {
         let dir = libraries(self.verbs_dir.as_deref())?;
         let mut out: Variables = vec![
@@ -84,7 +84,7 @@ impl LeadArgs {
             if strict && self.allow_fallback {
                 continue;
             }
-            // What the caller has set on purpose stays, unless it would lead elsewhere.
+            // An SRD_ variable that the caller has set is kept; others are replaced to enforce SRD.
             let keeps = name.starts_with("SRD_") && env::var_os(name).is_some();
             if !keeps {
                 out.push(((*name).into(), (*value).into()));
@@ -96,15 +96,15 @@ impl LeadArgs {
         let files = self.hosts.as_deref().map(HostFiles::new).transpose()?;
         out.extend(files.iter().flat_map(HostFiles::variables));
         let names: Vec<&str> = out.iter().map(|(name, _)| name.as_str()).collect();
-        // Open MPI takes these along to the other hosts.
+        // Open MPI passes the variables in this list on to the other hosts.
         let list = [names.as_slice(), &[STATS_VARIABLE]].concat().join(";");
         out.push(("OMPI_MCA_mca_base_env_list".into(), list.into()));
         Ok((out, files))
     }
 }
 
-/// Where MPI launchers read which hosts to use: a file for Open MPI and one for MPICH, in a folder
-/// that only this user can enter and that goes with this value.
+/// Host files for MPI launchers: one for Open MPI and one for MPICH, in a private folder that is
+/// removed when this value is dropped.
 #[derive(Debug)]
 pub struct HostFiles(PathBuf);
 
@@ -114,7 +114,7 @@ impl HostFiles {
         for host in hosts.split(',') {
             let (name, ranks) = host.split_once(':').unwrap_or((host, "1"));
             if name.is_empty() || ranks.parse::<u32>().is_ok_and(|n| n == 0) {
-                return Err(Failure::usage(format!("--hosts {hosts}: write it as a:2,b:2")));
+                return Err(Failure::usage(format!("--hosts {hosts}: write hosts as a:2,b:2")));
             }
             ranks.parse::<u32>().map_err(|_| {
                 Failure::usage(format!("--hosts {hosts}: `{ranks}` is not a number of ranks"))
@@ -122,12 +122,12 @@ impl HostFiles {
             open.push_str(&format!("{name} slots={ranks}\n"));
             hydra.push_str(&format!("{name}:{ranks}\n"));
         }
-        // Hashers of the standard library have random keys: nobody can guess the name and put
-        // links there before.
+        // Hashers of the standard library have random keys: an unpredictable name prevents others
+        // from creating it (or a link) first.
         let random = RandomState::new().hash_one(std::process::id());
         let folder = env::temp_dir().join(format!("srd-hosts-{random:016x}"));
         let fail = |e| Failure::new(format!("{}: {e}", folder.display()));
-        // Fails if there is anything of that name, a link included.
+        // Fails if the name exists, even as a link.
         fs::DirBuilder::new().mode(0o700).create(&folder).map_err(fail)?;
         let files = Self(folder.clone());
         for (file, text) in [(files.open(), open), (files.hydra(), hydra)] {
@@ -154,7 +154,7 @@ impl HostFiles {
         ]
     }
 
-    /// Leaves the files where they are.
+    /// Does not remove the files.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -162,12 +162,12 @@ impl HostFiles {
 
 impl Drop for HostFiles {
     fn drop(&mut self) {
-        // What is left behind does no harm.
+        // Remaining files are harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// These paths, then what the variable holds already, with colons.
+/// These paths followed by the current value of the variable, separated by colons.
 fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsString> {
     let old = env::var_os(variable).unwrap_or_default();
     let new: Vec<PathBuf> = first.into();
@@ -176,10 +176,10 @@ fn joined<const N: usize>(first: [PathBuf; N], variable: &str) -> Result<OsStrin
         .map_err(|e| Failure::new(format!("{variable}: {e}")))
 }
 
-/// The folder with both libraries.
+/// Finds the folder that contains both libraries.
 ///
 /// # Errors
-/// There is none; the text says how to make one.
+/// There is none; the text says how to build the libraries.
 pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
     let variable = env::var_os(DIR_VARIABLE).map(PathBuf::from);
     if let Some(dir) = asked.map(Path::to_path_buf).or(variable) {
@@ -187,18 +187,19 @@ pub fn libraries(asked: Option<&Path>) -> Result<PathBuf> {
             absolute(&dir)
         } else {
             let [verbs, efa] = LIBRARIES;
-            Err(Failure::usage(format!("{} has no {verbs} and {efa}", dir.display())))
+            Err(Failure::usage(format!("{} does not contain {verbs} and {efa}", dir.display())))
         };
     }
     let exe = env::current_exe()?;
     let here = exe.parent().unwrap_or(Path::new("/"));
-    // Beside an installed program, or where `cargo xtask verbs` puts them.
+    // Relative to an installed program, or to the output of `cargo xtask verbs`.
     let places = ["verbs", "../lib/srd", "../verbs", "../../verbs"];
     match places.iter().map(|p| here.join(p)).find(|dir| complete(dir)) {
         Some(dir) => absolute(&dir),
         None => Err(Failure::new(
-            "libibverbs.so.1 and libefa.so.1 of software SRD are not beside this program; make \
-             them with `cargo xtask verbs` and name their folder with --verbs-dir or SRD_VERBS_DIR",
+            "libibverbs.so.1 and libefa.so.1 of software SRD are not installed with this program; \
+             build them with `cargo xtask verbs` and name their folder with --verbs-dir or \
+             SRD_VERBS_DIR",
         )),
     }
 }
@@ -233,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_libraries_is_named() {
+    fn a_folder_without_libraries_is_reported() {
         let text = libraries(Some(Path::new("/proc"))).unwrap_err().to_string();
-        assert!(text.contains("/proc has no libibverbs.so.1"), "{text}");
+        assert!(text.contains("/proc does not contain libibverbs.so.1"), "{text}");
     }
 }

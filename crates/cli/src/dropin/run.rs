@@ -1,6 +1,6 @@
 //! `srd run` and `srd env`.
 
-use super::{HostFiles, LeadArgs, STATS_VARIABLE, figures};
+use super::{HostFiles, LaunchArgs, STATS_VARIABLE, figures};
 use crate::{
     failure::{Failure, Result},
     output,
@@ -27,25 +27,26 @@ const EXAMPLES: &str = "Examples:
   srd run --hosts a:2,b:2 --interface eth1 -- mpirun ./app
   srd run --quiet -- ib_send_bw -d srd0 -c SRD -x 0 SERVER
 
-A program that ends well but sent nothing through SRD makes `srd run` fail: it would have used
-something else without a word. --allow-fallback turns that off.
+If a program succeeds without having sent anything through SRD, `srd run` fails, because the
+program must have used another transport. --allow-fallback turns this check off.
 
-Exit codes: that of the program; 1 if nothing went through SRD; 127 if it cannot be started.";
+Exit codes: the program's; 1 if nothing was sent through SRD; 127 if the program cannot start.";
 
-/// Exit code of shells: the program cannot be started.
+/// Exit code of shells for a program that cannot be started.
 const NOT_STARTED: u8 = 127;
 
-/// Programs that look but do not talk: silence is no failure of theirs.
-const LOOKERS: [&str; 5] = ["fi_info", "ibv_devices", "ibv_devinfo", "ucx_info", "ompi_info"];
+/// Programs that only query devices, so that sending nothing is no failure.
+const QUERY_PROGRAMS: [&str; 5] =
+    ["fi_info", "ibv_devices", "ibv_devinfo", "ucx_info", "ompi_info"];
 
 /// Arguments of `srd run`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// What leads programs to the device.
+    /// Interfaces, hosts and libraries.
     #[command(flatten)]
-    pub lead: LeadArgs,
-    /// Say nothing about what went through SRD
+    pub launch: LaunchArgs,
+    /// Print no summary of the SRD traffic
     #[arg(long)]
     pub quiet: bool,
     /// The program and its arguments
@@ -56,18 +57,18 @@ pub struct RunArgs {
 /// Arguments of `srd env`.
 #[derive(clap::Args, Debug)]
 pub struct EnvArgs {
-    /// What leads programs to the device.
+    /// Interfaces, hosts and libraries.
     #[command(flatten)]
-    pub lead: LeadArgs,
+    pub launch: LaunchArgs,
 }
 
-/// Prints what `srd run` sets, for a shell: `eval "$(srd env)"`.
+/// Prints the variables that `srd run` sets, for a shell: `eval "$(srd env)"`.
 ///
 /// # Errors
-/// The libraries are nowhere.
+/// The libraries are not found.
 pub fn print_env(args: &EnvArgs) -> Result {
-    let (variables, files) = args.lead.variables()?;
-    // The shell's programs read them.
+    let (variables, files) = args.launch.variables()?;
+    // The programs that the shell starts read the host files.
     files.into_iter().for_each(HostFiles::keep);
     for (name, value) in variables {
         let quoted = value.to_string_lossy().replace('\'', r"'\''");
@@ -76,18 +77,18 @@ pub fn print_env(args: &EnvArgs) -> Result {
     Ok(())
 }
 
-/// Runs a program.
+/// Runs a program, and checks that it used SRD.
 ///
 /// # Errors
-/// It cannot be started, it ended badly, or it used something else than SRD.
+/// The program cannot be started, failed, or used another transport.
 pub fn run(args: &RunArgs, stop: &Stop) -> Result {
     let folder = Folder::new()?;
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::usage("name a program after `--`"));
     };
     let mut command = Command::new(program);
-    // The files go when the program has ended.
-    let (variables, _files) = args.lead.variables()?;
+    // The host files are removed when the program has ended.
+    let (variables, _files) = args.launch.variables()?;
     command.args(rest).envs(variables).env(STATS_VARIABLE, &folder.0);
     let child = command.spawn().map_err(|e| {
         let text = format!("cannot start {}: {e}", program.display());
@@ -95,24 +96,24 @@ pub fn run(args: &RunArgs, stop: &Stop) -> Result {
     })?;
     let status = wait(child, stop)?;
     let sum = figures::collect(&folder.0)?;
-    if sum.speakers > 0 && !args.quiet {
+    if sum.senders > 0 && !args.quiet {
         output::note(&format!("srd: {}", sum.text()));
     }
     match code_of(status) {
-        0 if sum.speakers == 0 && !args.lead.allow_fallback && !looks_only(program) => {
+        0 if sum.senders == 0 && !args.launch.allow_fallback && !is_query(program) => {
             let opened = if sum.processes > 0 { "opened a device, but sent" } else { "sent" };
             Err(Failure::new(format!(
-                "the program {opened} nothing through SRD: it used something else, or did not \
-                 communicate (--allow-fallback accepts that)"
+                "the program {opened} nothing through SRD: it used another transport, or did not \
+                 communicate (--allow-fallback accepts this)"
             )))
         }
         0 => Ok(()),
-        // The program has said what is wrong.
+        // The program has reported its error.
         code => Err(Failure::with_code(code, "")),
     }
 }
 
-/// Waits for the program. Asked to end, it asks the program, which ends in its own way.
+/// Waits for the program to end. A stop request is passed on to it once, as SIGTERM.
 fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus> {
     let mut told = false;
     let mut pause = Duration::from_millis(1);
@@ -123,7 +124,7 @@ fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus> {
         if stop.asked() && !told {
             told = true;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            // It may have ended just now.
+            // Fails if the program has ended meanwhile.
             let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
         }
         sleep(pause);
@@ -131,12 +132,12 @@ fn wait(mut child: Child, stop: &Stop) -> Result<ExitStatus> {
     }
 }
 
-fn looks_only(program: &OsString) -> bool {
+fn is_query(program: &OsString) -> bool {
     let name = PathBuf::from(program);
-    name.file_name().is_some_and(|n| LOOKERS.iter().any(|l| n == *l))
+    name.file_name().is_some_and(|n| QUERY_PROGRAMS.iter().any(|l| n == *l))
 }
 
-/// The exit code as shells have it: 128 and the signal's number for a program that was killed.
+/// The exit code as shells report it: 128 plus the signal number for a program that was killed.
 fn code_of(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => u8::try_from(code).unwrap_or(1),
@@ -145,7 +146,7 @@ fn code_of(status: ExitStatus) -> u8 {
     }
 }
 
-/// A folder of our own for the figures, gone at the end.
+/// A temporary folder for the statistics, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -154,7 +155,7 @@ impl Folder {
         for n in 0..1000 {
             let path = base.join(format!("srd-run-{}-{n}", std::process::id()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
-                // Ranks may run as another user of this host.
+                // Writable for all: ranks may run as another user of this host.
                 Ok(()) => {
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o1733))?;
                     return Ok(Self(path));
@@ -163,13 +164,16 @@ impl Folder {
                 Err(e) => return Err(Failure::new(format!("{}: {e}", path.display()))),
             }
         }
-        Err(Failure::new(format!("{} is full of our folders", base.display())))
+        Err(Failure::new(format!(
+            "too many srd-run folders in {}: delete old ones",
+            base.display()
+        )))
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind does no harm.
+        // Remaining files are harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -185,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn lookers_are_known_by_their_name_alone() {
-        assert!(looks_only(&"/usr/bin/fi_info".into()));
-        assert!(!looks_only(&"fi_pingpong".into()));
+    fn query_programs_are_known_by_their_file_name() {
+        assert!(is_query(&"/usr/bin/fi_info".into()));
+        assert!(!is_query(&"fi_pingpong".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! The folder of a server: names from strangers lead nowhere else.
+//! The server's folder. File names from clients cannot lead outside it.
 
 use super::{Target, failure, folder_open, read_open};
 use crate::failure::{Failure, Result};
@@ -9,48 +9,48 @@ use std::{
     path::Path,
 };
 
-/// Folders within folders at most.
+/// Deepest nesting of folders in a name.
 const DEPTH_MAX: usize = 64;
 
-/// A folder that files are read from and written to.
+/// A folder from which files are read and to which files are written.
 ///
-/// A name is a relative path of plain parts. Each part is opened from the folder before it
-/// without following symbolic links, so that neither `..` nor a link nor a race leads outside.
+/// A name is a relative path. Each component is opened relative to the folder before it, without
+/// following symbolic links, so neither `..`, links nor races lead outside.
 #[derive(Debug)]
 pub struct Folder {
     root: OwnedFd,
 }
 
 impl Folder {
-    /// Opens the folder itself, which may be named through symbolic links.
+    /// Opens the folder. Its own path may contain symbolic links.
     ///
     /// # Errors
-    /// It does not exist, or is none.
+    /// The folder does not exist, or is not a folder.
     pub fn open(path: &Path) -> Result<Self> {
         let root = folder_open(CWD, path, true);
         let fail = |e| failure(&path.display().to_string(), e);
         Ok(Self { root: root.map_err(fail)? })
     }
 
-    /// Opens a file for reading: it, and its size in bytes.
+    /// Opens a file for reading. Returns it and its size in bytes.
     ///
     /// # Errors
-    /// The name leads outside, or to nothing that can be read.
+    /// The name leads outside the folder, or to no readable regular file.
     pub fn read(&self, name: &str) -> Result<(File, u64)> {
         let (parent, last) = self.walk(name)?;
         read_open(parent, Path::new(last), name, false)
     }
 
-    /// Begins a file that will be complete under its name or not there at all.
+    /// Creates a file that appears under its name only when it is complete.
     ///
     /// # Errors
-    /// The name leads outside, or no file can be made there.
+    /// The name leads outside the folder, or the file cannot be created.
     pub fn create(&self, name: &str, size: u64) -> Result<Target> {
         let (parent, last) = self.walk(name)?;
         Target::create(parent, Path::new(last), name, size)
     }
 
-    /// The folder that a name lies in, and its last part.
+    /// Opens the folder that contains a name. Returns it and the last component.
     fn walk<'a>(&self, name: &'a str) -> Result<(OwnedFd, &'a str)> {
         let parts = parts_of(name)?;
         let (last, parents) = parts.split_last().ok_or_else(|| bad(name, "is empty"))?;
@@ -67,7 +67,7 @@ fn bad(name: &str, why: &str) -> Failure {
     Failure::new(format!("the name `{name}` {why}; name a file below the server's folder"))
 }
 
-/// The parts of a name.
+/// The components of a name.
 fn parts_of(name: &str) -> Result<Vec<&str>> {
     if name.is_empty() {
         return Err(bad(name, "is empty"));
@@ -76,14 +76,14 @@ fn parts_of(name: &str) -> Result<Vec<&str>> {
         return Err(bad(name, "is absolute"));
     }
     if name.contains('\0') {
-        return Err(bad(&name.replace('\0', "?"), "holds a zero byte"));
+        return Err(bad(&name.replace('\0', "?"), "contains a zero byte"));
     }
     let parts: Vec<&str> = name.split('/').collect();
     if parts.contains(&"..") {
-        return Err(bad(name, "holds `..`"));
+        return Err(bad(name, "contains `..`"));
     }
     if parts.iter().any(|p| p.is_empty() || *p == ".") {
-        return Err(bad(name, "holds an empty part or `.`"));
+        return Err(bad(name, "contains an empty part or `.`"));
     }
     if parts.len() > DEPTH_MAX {
         return Err(bad(name, "has too many parts"));

@@ -1,4 +1,4 @@
-//! Files: opened only within one folder, and complete under their name or not there at all.
+//! Files that are opened only within one folder, and appear under their name only when complete.
 
 mod folder;
 mod target;
@@ -18,10 +18,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What went wrong with a file, in words that name what to do where something can be done.
+/// Explains a file error, with what to do where possible.
 fn failure(what: &str, e: Errno) -> Failure {
     Failure::new(match e {
-        Errno::NOSPC | Errno::DQUOT => format!("{what}: no space left there; free some"),
+        Errno::NOSPC | Errno::DQUOT => format!("{what}: no space left; delete other files there"),
         Errno::NOENT => format!("{what}: no such file or folder"),
         Errno::NOTDIR => format!("{what}: part of the path is not a folder"),
         Errno::LOOP => format!("{what}: symbolic links are not followed"),
@@ -40,7 +40,7 @@ fn folder_open(at: impl AsFd, name: &Path, follow: bool) -> Result<OwnedFd, Errn
         flags |= OFlags::NOFOLLOW;
     }
     match rustix::fs::openat(at.as_fd(), name, flags, Mode::empty()) {
-        // What O_DIRECTORY with O_NOFOLLOW says of a symbolic link.
+        // The error of O_DIRECTORY with O_NOFOLLOW for a symbolic link.
         Err(Errno::NOTDIR) if !follow && is_link(at, name) => Err(Errno::LOOP),
         other => other,
     }
@@ -51,9 +51,9 @@ fn is_link(at: impl AsFd, name: &Path) -> bool {
     stat.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Symlink)
 }
 
-/// Opens a regular file for reading, and tells its size.
+/// Opens a regular file for reading. Returns it and its size in bytes.
 fn read_open(at: impl AsFd, name: &Path, what: &str, follow: bool) -> Result<(File, u64)> {
-    // Without blocking: a FIFO would wait for its writer.
+    // Without blocking: opening a FIFO would wait for a writer.
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     if !follow {
         flags |= OFlags::NOFOLLOW;
@@ -68,18 +68,18 @@ fn read_open(at: impl AsFd, name: &Path, what: &str, follow: bool) -> Result<(Fi
     }
 }
 
-/// Opens a file of the user's own for reading.
+/// Opens a local file for reading.
 ///
 /// # Errors
-/// It does not exist, is no regular file, or may not be read.
+/// The file does not exist, is not a regular file, or cannot be read.
 pub fn local_read(path: &Path) -> Result<(File, u64)> {
     read_open(rustix::fs::CWD, path, &path.display().to_string(), true)
 }
 
-/// Begins a file of the user's own. If `path` is a folder, the file gets `name` in it.
+/// Creates a local file. If `path` is a folder, the file is created in it under `name`.
 ///
 /// # Errors
-/// The folder does not exist or may not be written.
+/// The folder does not exist or is not writable.
 pub fn local_create(path: &Path, name: &str, size: u64) -> Result<Target> {
     let path = if path.is_dir() { path.join(name) } else { path.to_owned() };
     let what = path.display().to_string();

@@ -1,5 +1,5 @@
-//! A file on its way: without a name until it is complete, where the file system can do that, so
-//! that not even `kill -9` leaves anything.
+//! A file being written. Where the file system supports it (`O_TMPFILE`), the file has no name
+//! until it is complete, so that even `kill -9` leaves nothing.
 
 use super::failure;
 use crate::failure::{Failure, Result};
@@ -14,33 +14,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Rights of a new file, less the process's umask.
+/// Permissions of a new file before the umask.
 const MODE: Mode = Mode::from_raw_mode(0o666);
 /// Temporary names tried before giving up.
 const TRIES_MAX: u32 = 64;
 
-/// A file that is being written. Dropped without [`Target::commit`], it leaves nothing.
+/// A file being written. If dropped without [`Target::commit`], it is removed.
 #[derive(Debug)]
 pub struct Target {
     dir: OwnedFd,
     name: PathBuf,
     what: String,
     file: File,
-    /// Its name until it is complete; `None` while it has none.
+    /// Temporary name; `None` if the file has no name yet.
     temporary: Option<PathBuf>,
 }
 
 impl Target {
-    /// Begins the file `name` of `size` bytes in `dir`; messages call it `what`.
+    /// Creates the file `name` of `size` bytes in `dir`; error texts call it `what`.
     ///
     /// # Errors
-    /// Something else than a regular file has the name; no file can be made; no space.
+    /// The name belongs to something other than a regular file, the file cannot be created, or
+    /// there is no space.
     pub fn create(dir: OwnedFd, name: &Path, what: &str, size: u64) -> Result<Self> {
         check_free(&dir, name, what)?;
         let (file, temporary) = begin(&dir).map_err(|e| failure(what, e))?;
         let target = Self { dir, name: name.to_owned(), what: what.to_owned(), file, temporary };
         if size > 0 {
-            // Early notice of a full disk. Where the file system cannot tell, writing will.
+            // Reserves the space, to detect a full disk early. If the file system cannot, writes
+            // will detect it.
             match rustix::fs::fallocate(&target.file, FallocateFlags::empty(), 0, size) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(Errno::INVAL) => return Err(target.failure(Errno::FBIG)),
@@ -50,7 +52,7 @@ impl Target {
         Ok(target)
     }
 
-    /// As on a file system without nameless files.
+    /// As on a file system without `O_TMPFILE`.
     #[cfg(test)]
     pub(super) fn with_temporary(dir: OwnedFd, name: &Path, file: File, temporary: &Path) -> Self {
         let what = name.display().to_string();
@@ -64,7 +66,7 @@ impl Target {
     /// Appends data.
     ///
     /// # Errors
-    /// The disk is full or broken.
+    /// The disk is full or has failed.
     pub fn write(&mut self, data: &[u8]) -> Result {
         self.file.write_all(data).map_err(|e| match Errno::from_io_error(&e) {
             Some(errno) => self.failure(errno),
@@ -72,21 +74,21 @@ impl Target {
         })
     }
 
-    /// Makes sure that the data is on the disk. May take long.
+    /// Waits until the data is on the disk, which may take long.
     ///
     /// # Errors
-    /// The disk is full or broken.
+    /// The disk is full or has failed.
     pub fn sync(&self) -> Result {
         rustix::fs::fsync(&self.file).map_err(|e| self.failure(e))
     }
 
-    /// Gives the file its name, in place of an older one. Call after [`Target::sync`].
+    /// Gives the file its name, replacing an older file. Call after [`Target::sync`].
     ///
     /// # Errors
-    /// Meanwhile a folder has that name, or the rights are gone. Nothing is left then.
+    /// The name has become a folder's, or permission was revoked. The file is removed then.
     pub fn commit(mut self) -> Result {
         self.rename().map_err(|e| self.failure(e))?;
-        // The name, too, shall survive a loss of power. Some file systems cannot do this.
+        // Makes the name durable, too; some file systems do not support it.
         match rustix::fs::fsync(&self.dir) {
             Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             Err(e) => Err(self.failure(e)),
@@ -99,7 +101,7 @@ impl Target {
                 Err(Errno::EXIST) => {}
                 done => return done,
             }
-            // A link replaces nothing, a renaming does.
+            // A hard link cannot replace a file, but a rename can.
             let (temporary, ()) = with_free_name(|name| self.link(name))?;
             self.temporary = Some(temporary);
         }
@@ -110,7 +112,7 @@ impl Target {
         Ok(())
     }
 
-    /// Gives the nameless file a name.
+    /// Links the nameless file to a name.
     fn link(&self, name: &Path) -> Result<(), Errno> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::linkat(CWD, own, &self.dir, name, AtFlags::SYMLINK_FOLLOW)
@@ -120,13 +122,13 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // It can only be gone already.
+            // Can fail only if the file no longer exists.
             let _ = rustix::fs::unlinkat(&self.dir, temporary, AtFlags::empty());
         }
     }
 }
 
-/// Refuses a name that something else than a regular file has.
+/// Refuses a name that belongs to anything other than a regular file.
 fn check_free(dir: &OwnedFd, name: &Path, what: &str) -> Result {
     let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -141,7 +143,7 @@ fn check_free(dir: &OwnedFd, name: &Path, what: &str) -> Result {
     }
 }
 
-/// A new file in `dir`, without a name if that can be.
+/// Creates a file in `dir`, without a name if possible.
 fn begin(dir: &OwnedFd) -> Result<(File, Option<PathBuf>), Errno> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     if Path::new("/proc/self/fd").exists()

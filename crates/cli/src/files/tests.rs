@@ -1,7 +1,7 @@
 use super::*;
 use std::{fs, os::unix::fs::symlink};
 
-/// A folder of the test's own that goes away at its end.
+/// A temporary folder, removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -44,7 +44,7 @@ fn files_appear_when_complete_and_replace_older_ones() {
     for name in ["new", "sub/new", "with spaces and ü"] {
         let mut target = folder.create(name, 3).unwrap();
         target.write(b"abc").unwrap();
-        assert!(!s.0.join("in").join(name).exists(), "not before it is complete");
+        assert!(!s.0.join("in").join(name).exists(), "no name before it is complete");
         target.commit().unwrap();
         assert_eq!(fs::read(s.0.join("in").join(name)).unwrap(), b"abc");
         write(&folder, name, b"longer than before").unwrap();
@@ -58,14 +58,14 @@ fn files_appear_when_complete_and_replace_older_ones() {
 }
 
 #[test]
-fn what_is_dropped_leaves_nothing() {
+fn dropped_targets_leave_no_file() {
     let s = Scratch::new("drop");
     let folder = s.folder();
     let mut target = folder.create("gone", 1 << 20).unwrap();
     target.write(&[1; 4096]).unwrap();
     drop(target);
     assert_eq!(s.names("in"), ["sub"]);
-    // A temporary file that has a name, as on file systems without nameless ones.
+    // A temporary file with a name, as on file systems without `O_TMPFILE`.
     let dir = folder_open(rustix::fs::CWD, &s.0.join("in"), true).unwrap();
     fs::write(s.0.join("in/.named.part"), b"x").unwrap();
     let file = File::create(s.0.join("in/.named.part")).unwrap();
@@ -86,7 +86,7 @@ fn named_temporary_files_are_renamed() {
 }
 
 #[test]
-fn names_lead_nowhere_else() {
+fn names_cannot_lead_outside() {
     let s = Scratch::new("escape");
     fs::write(s.0.join("secret"), b"secret").unwrap();
     fs::create_dir(s.0.join("other")).unwrap();
@@ -152,7 +152,7 @@ fn a_local_folder_takes_the_file_under_its_own_name() {
 }
 
 #[test]
-fn more_than_the_disk_holds_is_refused_at_once() {
+fn files_larger_than_the_disk_are_refused_at_once() {
     let s = Scratch::new("full");
     let e = s.folder().create("huge", 1 << 62).unwrap_err().to_string();
     assert!(e.contains("no space") || e.contains("too large"), "{e}");

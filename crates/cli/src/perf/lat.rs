@@ -1,4 +1,4 @@
-//! Latency: one operation after the other.
+//! Latency: one operation at a time.
 
 use super::{
     Limit,
@@ -8,10 +8,10 @@ use crate::{app::message::Operation, failure::Result, signals::Stop};
 use srd::{CompletionOp, WorkCompletion};
 use std::time::Instant;
 
-/// Runs until the limit. Recorded is half of a round trip, of reads the whole.
+/// Runs until the limit. Records half of the round-trip time, but for reads the whole.
 ///
 /// # Errors
-/// An operation fails, or the user wants to stop.
+/// An operation fails, or the user requests a stop.
 pub fn run(session: &mut Session, size: u32, limit: Limit, stop: &Stop) -> Result<Run> {
     let mut run = Run::new();
     let start = Instant::now();
@@ -21,7 +21,7 @@ pub fn run(session: &mut Session, size: u32, limit: Limit, stop: &Stop) -> Resul
     let mut began = start;
     loop {
         while !session.post(0, size)? {
-            // The echo came before the acknowledgment of what it answers.
+            // The echo arrived before the acknowledgment of the message that it answers.
             own_outstanding -= collect(session, stop)?.own;
         }
         own_outstanding += 1;
@@ -51,11 +51,11 @@ pub fn run(session: &mut Session, size: u32, limit: Limit, stop: &Stop) -> Resul
     Ok(run)
 }
 
-/// Completions that came at once.
+/// Completions of one poll.
 struct Got {
-    /// Of our own operations.
+    /// Number of completed operations of this client.
     own: u32,
-    /// Messages and writes of the server.
+    /// Number of messages and writes received from the server.
     echoes: u32,
 }
 

@@ -19,9 +19,9 @@ use report::{Report, Row};
 use session::{Plan, Session};
 use std::time::Duration;
 
-/// Time of one size, unless told otherwise.
+/// Default time per size.
 const DURATION_DEFAULT: Duration = Duration::from_secs(2);
-/// Largest size of `--all` for RDMA.
+/// Largest RDMA operation of `--all` in bytes.
 const ALL_BYTES_MAX: u32 = 8 << 20;
 
 const EXAMPLES: &str = "Examples:
@@ -31,42 +31,42 @@ const EXAMPLES: &str = "Examples:
   srd perf bw --op write --size 1M --json 10.0.0.5
   srd perf bw --op read --all 10.0.0.5         1 B to 8 MiB
   srd perf rate --qps 4 10.0.0.5               small messages per second
-  srd perf bw --path-policy ecmp 10.0.0.5      as a flow with one path would fare
+  srd perf bw --path-policy ecmp 10.0.0.5      one path, as a TCP connection has
 
-Latency of sends and writes is half of a round trip (RTT/2), as perftest reports it; of reads the
-whole time from post to completion. In bw and rate it is the time from post to completion.
+The latency of sends and writes in lat is half of the round-trip time (RTT/2), as in perftest; that
+of reads, and all latency in bw and rate, is the time from post to completion.
 
 Exit codes: 0 measured, 1 the server cannot be reached or the run failed, 2 wrong usage, 130 ended
 by Ctrl-C.";
 
-/// What is measured.
+/// Kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Test {
-    /// Time of one operation after the other
+    /// Latency of one operation at a time
     Lat,
-    /// Bytes per second with many operations in flight
+    /// Bytes per second, with many operations in flight
     Bw,
-    /// Small messages per second with many in flight
+    /// Small messages per second, with many in flight
     Rate,
 }
 
-/// The operation.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Op {
     /// Messages of at most one MTU
     Send,
-    /// RDMA writes (in lat: with immediate data, so that the other side notices)
+    /// RDMA writes (in lat: with immediate data, so that the receiver is notified)
     Write,
     /// RDMA reads
     Read,
 }
 
-/// How both ends wait.
+/// How both ends wait for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Poll {
-    /// Poll without pause: lowest latency, one core busy at each end
+    /// Poll continuously: lowest latency, but one busy core at each end
     Spin,
-    /// Sleep until something arrives
+    /// Sleep until a completion arrives
     Block,
 }
 
@@ -77,32 +77,32 @@ pub struct PerfArgs {
     /// What to measure
     #[arg(value_enum)]
     pub test: Test,
-    /// Server: HOST, HOST:PORT or [IPV6]:PORT; without a port the one of slot 0
+    /// Server: HOST, HOST:PORT or [IPV6]:PORT [default port: that of slot 0]
     #[arg(value_name = "HOST[:PORT]", value_parser = HostName::parse)]
     pub host: HostName,
-    /// The operation
+    /// Operation to measure
     #[arg(long, value_enum, default_value = "send")]
     pub op: Op,
-    /// Bytes of each operation [default: 64; bw: one MTU up to 8 KiB for sends, else 64 KiB]
+    /// Bytes per operation [default: 64; bw: one MTU up to 8 KiB for sends, else 64 KiB]
     #[arg(long, value_name = "BYTES", value_parser = units::message_bytes)]
     pub size: Option<u32>,
-    /// All powers of two: up to the MTU for sends, else up to 8 MiB
+    /// Measure all powers of two: up to the MTU for sends, else up to 8 MiB
     #[arg(long, conflicts_with = "size")]
     pub all: bool,
-    /// How long to measure each size, as 2s or 500ms [default: 2s]
+    /// Time to measure each size, as 2s or 500ms [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "iters")]
     pub duration: Option<Duration>,
-    /// How many operations to measure of each size
+    /// Number of operations to measure for each size
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub iters: Option<u64>,
     /// Queue pairs at each end
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=64))]
     pub qps: u8,
-    /// Operations in flight per queue pair [default: bw 128, rate 512]; lat has one
+    /// Operations in flight per queue pair [default: 128 in bw, 512 in rate; always 1 in lat]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: Option<u32>,
-    /// How both ends wait [default: lat spin, else block]
+    /// How both ends wait for completions [default: spin in lat, else block]
     #[arg(long, value_enum)]
     pub poll: Option<Poll>,
     /// Write the results as JSON
@@ -113,7 +113,7 @@ pub struct PerfArgs {
     pub device: DeviceArgs,
 }
 
-/// When a run is over.
+/// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// After this many operations.
@@ -123,7 +123,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// A shorter run before, to open paths, fill caches and let the rate settle.
+    /// The limit of the warm-up run, which opens paths, fills caches and lets the rate settle.
     fn warm_up(self) -> Self {
         match self {
             Self::Iterations(n) => Self::Iterations((n / 10).clamp(1, 1000)),
@@ -148,7 +148,7 @@ impl PerfArgs {
         }
     }
 
-    /// The sizes to measure on a device with this MTU.
+    /// Message sizes to measure on a device with this MTU.
     fn sizes(&self, mtu: u32) -> Result<Vec<u32>> {
         let send = self.op == Op::Send;
         let max = if send { mtu } else { ALL_BYTES_MAX };
@@ -167,12 +167,14 @@ impl PerfArgs {
         });
         if send && size > mtu {
             return Err(Failure::usage(format!(
-                "a message has at most one MTU, {mtu} bytes here: use a smaller --size or \
+                "a message has at most one MTU, here {mtu} bytes: use a smaller --size or \
                  --op write"
             )));
         }
         if size == 0 && !send {
-            return Err(Failure::usage("--size 0 is for sends; RDMA needs at least one byte"));
+            return Err(Failure::usage(
+                "--size 0 is for sends; RDMA operations need at least one byte",
+            ));
         }
         Ok(vec![size])
     }
@@ -201,7 +203,9 @@ impl PerfArgs {
 /// The server cannot be reached or refuses, or an operation fails.
 pub fn run(args: &PerfArgs, stop: &Stop) -> Result {
     if args.test == Test::Lat && (args.qps > 1 || args.window.is_some()) {
-        return Err(Failure::usage("lat has one operation in flight: no --qps or --window"));
+        return Err(Failure::usage(
+            "lat has one operation in flight: leave out --qps and --window",
+        ));
     }
     let client = Session::connect(&args.device, &args.host)?;
     let sizes = args.sizes(client.open.device.mtu() as u32)?;
@@ -222,7 +226,7 @@ pub fn run(args: &PerfArgs, stop: &Stop) -> Result {
     })
 }
 
-/// Measures one size after the other. Rows that are complete stay in the report.
+/// Measures all sizes in turn. If one fails, the report keeps the completed rows.
 fn measure_all(
     args: &PerfArgs,
     session: &mut Session,

@@ -1,4 +1,4 @@
-//! The results: a table while they come, or JSON at the end.
+//! The results: a table printed row by row, or JSON at the end.
 
 use super::{
     PerfArgs, Test,
@@ -8,14 +8,14 @@ use crate::failure::{Failure, Result};
 use clap::ValueEnum as _;
 use serde::Serialize;
 
-/// Results of one size.
+/// Results for one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Bytes of each operation.
+    /// Bytes per operation.
     pub bytes: u32,
-    /// Operations measured.
+    /// Number of measured operations.
     pub iterations: u64,
-    /// Time they took in seconds.
+    /// Elapsed time in seconds.
     pub seconds: f64,
     /// Payload in 10^9 bytes per second.
     pub gbytes_per_sec: f64,
@@ -23,27 +23,27 @@ pub struct Row {
     pub gbits_per_sec: f64,
     /// Operations per second.
     pub operations_per_sec: f64,
-    /// Latency in microseconds.
+    /// Median latency in microseconds.
     pub p50_us: f64,
-    /// See `p50_us`.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
-    /// See `p50_us`.
+    /// 99.9th percentile of the latency in microseconds.
     pub p999_us: f64,
-    /// See `p50_us`.
+    /// Largest latency in microseconds.
     pub max_us: f64,
     /// CPU time of the client's process in seconds.
     pub cpu_client_sec: f64,
     /// CPU time of the server's process in seconds.
     pub cpu_server_sec: f64,
-    /// Payload in 10^9 bits per CPU second of both ends.
+    /// Payload in 10^9 bits per second of CPU time of both ends together.
     pub gbits_per_cpu_sec: f64,
-    /// Paths that the client sent packets on.
+    /// Number of paths on which the client sent packets.
     pub paths_used: usize,
     /// Packets retransmitted by either end.
     pub retransmitted: u64,
 }
 
-/// All results with what they are of.
+/// All results, with the parameters of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// "lat", "bw" or "rate".
@@ -54,28 +54,28 @@ pub struct Report {
     pub server: String,
     /// Address of this host.
     pub client: String,
-    /// What the latency columns are.
+    /// What the latency columns measure.
     pub latency_is: &'static str,
     /// Paths per host.
     pub paths: u16,
-    /// How paths are chosen.
+    /// Path policy.
     pub path_policy: String,
-    /// How the rate is set.
+    /// Rate policy.
     pub rate_policy: String,
-    /// Largest message in bytes.
+    /// Largest message (MTU) in bytes.
     pub mtu: u32,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u8,
     /// Operations in flight per queue pair.
     pub window: u32,
     /// "spin" or "block".
     pub poll: &'static str,
-    /// One per size.
+    /// One row per size.
     pub rows: Vec<Row>,
 }
 
 impl Row {
-    /// From a run and what was counted around it.
+    /// The results of a run, given counter snapshots taken before and after it.
     pub fn new(bytes: u32, run: &Run, before: &Snapshot, after: &Snapshot) -> Self {
         let seconds = run.elapsed.as_secs_f64().max(1e-9);
         let payload = f64::from(bytes) * run.iterations as f64;
@@ -128,19 +128,19 @@ impl Row {
     }
 }
 
-/// Heads of the table's columns, as wide as [`Row::line`] makes them.
+/// Column headings of the table, as wide as in [`Row::line`].
 const COLUMNS: &str = "    bytes iterations     GB/s     Gb/s      msg/s   p50 us   p99 us \
                        p99.9 us    max us cpu-c s cpu-s s  Gb/cpus paths retrans";
 
 impl Report {
-    /// No rows yet.
+    /// A report without rows.
     pub fn new(args: &PerfArgs, session: &Session) -> Self {
         let name = |v: Option<clap::builder::PossibleValue>| {
             v.map_or_else(String::new, |v| v.get_name().to_owned())
         };
         let latency_is = match (args.test, session.plan.echo) {
-            (Test::Lat, true) => "half of a round trip (RTT/2)",
-            (Test::Lat, false) => "a whole round trip: from post to completion",
+            (Test::Lat, true) => "half of the round-trip time (RTT/2)",
+            (Test::Lat, false) => "the whole round-trip time, from post to completion",
             _ => "from post to completion: accepted by the server's device",
         };
         let policy = args.device.path_policy.unwrap_or(crate::device::PathPolicy::Srd);
@@ -161,7 +161,7 @@ impl Report {
         }
     }
 
-    /// What stands above the table.
+    /// Lines above the table.
     pub fn head(&self) -> Vec<String> {
         vec![
             format!(
@@ -182,10 +182,10 @@ impl Report {
         ]
     }
 
-    /// All of it.
+    /// The report as JSON.
     ///
     /// # Errors
-    /// A number has no JSON form.
+    /// A number has no JSON representation.
     pub fn json(&self) -> Result<String> {
         serde_json::to_string_pretty(self)
             .map_err(|e| Failure::new(format!("cannot write the results as JSON: {e}")))
@@ -198,7 +198,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_row_is_computed_from_differences_and_fits_its_heads() {
+    fn a_row_is_computed_from_differences_and_fits_the_headings() {
         let mut run = Run::new();
         run.iterations = 1000;
         run.elapsed = Duration::from_millis(500);

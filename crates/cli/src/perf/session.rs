@@ -1,4 +1,4 @@
-//! The client's side of a measurement: its queue pairs, memory, and what is read before and after.
+//! The client's side of a measurement: queue pairs, memory and counters.
 
 use crate::{
     app::{
@@ -18,33 +18,33 @@ use srd::{
 };
 use std::time::{Duration, Instant};
 
-/// Memory beyond one operation of the largest size: buffers are used again.
+/// Upper limit of the client's memory in bytes, unless one operation is larger; buffers are reused.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Bytes in flight at most, so that many large operations do not wait for each other for seconds.
+/// Most bytes in flight, so that many large operations do not queue for seconds.
 const INFLIGHT_BYTES: u64 = 64 << 20;
-/// Largest inline message.
+/// Largest inline message in bytes.
 const INLINE_BYTES: u32 = srd::INLINE_BYTES_MAX as u32;
-/// Messages of the link: one request at a time, and a few pings.
+/// Buffers of the link: one request at a time, and a few pings.
 const DEPTH: LinkDepth = LinkDepth { sends: 4, recvs: 16, writes: 0 };
-/// Without a completion for this long the run has failed. The device gives up before.
+/// Time without a completion after which the run has failed. The device gives up earlier.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// How often a wait looks whether to stop.
+/// Interval at which a wait checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// Polls between two such looks.
-const POLLS_PER_LOOK: u32 = 4096;
-/// Latencies above this are recorded as this.
+/// Number of polls between two such checks.
+const POLLS_PER_CHECK: u32 = 4096;
+/// Largest recorded latency in nanoseconds; longer ones are recorded as this.
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
-/// What is going to be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The operation.
     pub operation: Operation,
-    /// The server answers each.
+    /// Whether the server answers each operation.
     pub echo: bool,
-    /// Poll without pause.
+    /// Whether both ends poll continuously.
     pub spin: bool,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u8,
     /// Operations in flight per queue pair.
     pub window: u32,
@@ -52,18 +52,18 @@ pub struct Plan {
     pub size_max: u32,
 }
 
-/// What one run gave.
+/// Result of one run.
 pub struct Run {
-    /// Operations completed.
+    /// Number of completed operations.
     pub iterations: u64,
-    /// Time they took.
+    /// Elapsed time.
     pub elapsed: Duration,
-    /// Latency of each in nanoseconds.
+    /// Latency of each operation in nanoseconds.
     pub latency: Histogram<u64>,
 }
 
 impl Run {
-    /// Nothing yet.
+    /// An empty result.
     pub fn new() -> Self {
         let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3);
         let latency = latency.expect("the bounds are constants that fit each other");
@@ -71,7 +71,7 @@ impl Run {
     }
 }
 
-/// Counters of both ends at one moment.
+/// Counters of both ends at one point in time.
 pub struct Snapshot {
     /// CPU time of this process in nanoseconds.
     pub client_cpu_ns: u64,
@@ -79,13 +79,13 @@ pub struct Snapshot {
     pub server_cpu_ns: u64,
     /// Packets retransmitted by either end.
     pub retransmitted: u64,
-    /// Packets sent on each path.
+    /// Packets sent, per path.
     pub path_packets: Vec<u64>,
 }
 
-/// A measurement at a server.
+/// A measurement in progress.
 pub struct Session {
-    // Fields drop in this order: what uses before what is used.
+    // Fields are dropped in this order: users before what they use.
     pub qps: Vec<QueuePair>,
     pub cq: CompletionQueue,
     pub memory: MemoryRegion,
@@ -98,18 +98,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// A client at the server's address.
+    /// Opens a client of the server, without a session.
     ///
     /// # Errors
-    /// As [`Client::open`].
+    /// Those of [`Client::open`].
     pub fn connect(args: &DeviceArgs, host: &HostName) -> Result<Client> {
         Client::open(args, host, Progress::Caller, DEPTH)
     }
 
-    /// Asks the server to prepare, and makes the queue pairs.
+    /// Opens a session at the server, and creates the queue pairs.
     ///
     /// # Errors
-    /// The server cannot be reached or refuses, or the device has no room.
+    /// The server cannot be reached or refuses, or the device has too few resources.
     pub fn open(mut client: Client, plan: Plan, stop: &Stop) -> Result<Self> {
         let size = u64::from(plan.size_max.max(1));
         let slots = u64::from(plan.window) * u64::from(plan.qps);
@@ -117,7 +117,7 @@ impl Session {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let memory = client.pd.mr_allocate(len as usize, access)?;
         let id = client.id_next();
-        let wish = PerfOpen {
+        let request = PerfOpen {
             operation: plan.operation,
             echo: plan.echo,
             spin: plan.spin,
@@ -127,9 +127,9 @@ impl Session {
             raddr: memory.addr(),
             rkey: memory.rkey(),
         };
-        let ready = match client.request(id, Body::PerfOpen(wish), stop)?.1 {
+        let ready = match client.request(id, Body::PerfOpen(request), stop)?.1 {
             Body::PerfReady(ready) if ready.qpns.len() == usize::from(plan.qps) => ready,
-            _ => return Err(confused()),
+            _ => return Err(unexpected_answer()),
         };
         let depth = plan.window.max(4);
         let cq = client.open.device.cq_create(2 * depth * u32::from(plan.qps))?;
@@ -177,11 +177,11 @@ impl Session {
         Ok(())
     }
 
-    /// Posts operation number `slot` of `size` bytes on a queue pair. Whether it was taken: if not,
-    /// the queue is full.
+    /// Posts operation `slot` of `size` bytes. Returns whether the queue accepted it; if not, the
+    /// queue is full.
     ///
     /// # Errors
-    /// It can never be taken.
+    /// The operation is invalid.
     #[inline]
     pub fn post(&self, slot: u32, size: u32) -> Result<bool> {
         let at = slot as usize % self.qps.len();
@@ -212,31 +212,31 @@ impl Session {
         }
     }
 
-    /// Operations to keep in flight for this size.
+    /// Number of operations to keep in flight for this size.
     pub fn inflight(&self, size: u32) -> u32 {
         let slots = self.plan.window * u32::from(self.plan.qps);
         let fit = (INFLIGHT_BYTES / u64::from(size.max(1))).max(2);
         slots.min(u32::try_from(fit).unwrap_or(u32::MAX))
     }
 
-    /// Takes completions; waits for one as the plan says, and returns without any now and then.
-    ///
+    /// Polls for completions, and waits for one as the plan demands. May return without any.
     /// # Errors
-    /// The user wants to stop, nothing has come for too long, or an operation has failed.
+    /// The user requested a stop, no completion arrived within [`SILENCE_MAX`], or an operation
+    /// failed.
     #[inline]
     pub fn completions(&mut self, out: &mut [WorkCompletion], stop: &Stop) -> Result<usize> {
         let mut n = self.cq.poll(out)?;
         if n == 0 && !self.plan.spin {
             match self.cq.wait(STOP_CHECK)? {
                 Some(wc) => (out[0], n) = (wc, 1),
-                None => self.polls = POLLS_PER_LOOK,
+                None => self.polls = POLLS_PER_CHECK,
             }
-            // A sleep takes as long as many polls.
-            self.polls += POLLS_PER_LOOK / 64;
+            // One sleep counts as many polls.
+            self.polls += POLLS_PER_CHECK / 64;
         }
         self.polls += 1;
-        if self.polls >= POLLS_PER_LOOK {
-            self.look(stop)?;
+        if self.polls >= POLLS_PER_CHECK {
+            self.stop_check(stop)?;
         }
         for wc in &out[..n] {
             if !wc.is_ok() {
@@ -246,13 +246,13 @@ impl Session {
         Ok(n)
     }
 
-    /// A completion has come: the silence is over.
+    /// Records that a completion arrived.
     pub fn heard(&mut self, now: Instant) {
         self.silent_since = now;
     }
 
     #[cold]
-    fn look(&mut self, stop: &Stop) -> Result {
+    fn stop_check(&mut self, stop: &Stop) -> Result {
         stop.check()?;
         self.polls = 0;
         if self.silent_since.elapsed() > SILENCE_MAX {
@@ -273,14 +273,14 @@ impl Session {
         }
     }
 
-    /// Counters of both ends.
+    /// Reads the counters of both ends.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// Those of [`Client::request`].
     pub fn snapshot(&mut self, stop: &Stop) -> Result<Snapshot> {
         let server = match self.client.request(self.id, Body::PerfQuery, stop)?.1 {
             Body::PerfReport(report) => report,
-            _ => return Err(confused()),
+            _ => return Err(unexpected_answer()),
         };
         let device = self.device();
         let own = device.counters()?.engine.retrans_pkts;
@@ -297,11 +297,11 @@ impl Session {
     /// Tells the server that the measurement is over.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// Those of [`Client::request`].
     pub fn close(&mut self, stop: &Stop) -> Result {
         match self.client.request(self.id, Body::PerfClose, stop)?.1 {
             Body::PerfClosed => Ok(()),
-            _ => Err(confused()),
+            _ => Err(unexpected_answer()),
         }
     }
 
@@ -310,22 +310,22 @@ impl Session {
         &self.client.open.device
     }
 
-    /// Where the server is.
+    /// Address of the server.
     pub fn server(&self) -> Server {
         self.client.server
     }
 
-    /// Bytes of the largest message that both ends take.
+    /// Largest message in bytes that both ends accept.
     pub fn mtu(&self) -> u32 {
         self.ready.mtu.min(self.device().mtu() as u32)
     }
 
-    /// What the faults on purpose did.
+    /// Summary of the injected faults, if there are any.
     pub fn faults_text(&self) -> Option<String> {
         self.client.open.faults_text()
     }
 }
 
-fn confused() -> Failure {
-    Failure::new("the server gives an answer that does not fit the request")
+fn unexpected_answer() -> Failure {
+    Failure::new("the server sent an answer that does not fit the request")
 }

@@ -1,4 +1,4 @@
-//! Bandwidth and rate: a window of operations in flight.
+//! Bandwidth and message rate: a window of operations in flight.
 
 use super::{
     Limit,
@@ -8,10 +8,10 @@ use crate::{failure::Result, signals::Stop};
 use srd::WorkCompletion;
 use std::time::Instant;
 
-/// Runs until the limit; what is in flight then is waited for, but not counted.
+/// Runs until the limit. Operations then in flight are awaited, but not counted.
 ///
 /// # Errors
-/// An operation fails, or the user wants to stop.
+/// An operation fails, or the user requests a stop.
 pub fn run(session: &mut Session, size: u32, limit: Limit, stop: &Stop) -> Result<Run> {
     let slots = session.inflight(size);
     let mut run = Run::new();

@@ -1,7 +1,8 @@
-//! The server's desk: takes requests, holds the sessions, notices clients that have gone.
+//! The server's request handler: accepts requests, owns the sessions, and detects clients that have
+//! gone.
 
 use super::{
-    copies::{Copies, Wish},
+    copies::{Copies, CopyRequest},
     guard::Guard,
     limits::{Lease, Limits, Share},
     perf::{self, PerfSession},
@@ -24,31 +25,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Slots of the completion queue: enough for every queue of every session.
+/// Depth of the completion queue: enough for all queues of all sessions.
 const CQ_DEPTH: u32 = 1 << 19;
-/// Messages of the desk on their way and in waiting.
+/// Buffers of the request link.
 const DEPTH: LinkDepth = LinkDepth { sends: 512, recvs: 1024, writes: 0 };
-/// Answers on their way to one queue pair: a client has one or two requests open.
+/// Most unacknowledged answers to one queue pair; a client has one or two open requests.
 const ANSWERS_QP_MAX: usize = 32;
-/// Answers on their way to one host: half of all.
+/// Most unacknowledged answers to one host: half of all.
 const ANSWERS_HOST_MAX: usize = DEPTH.sends as usize / 2;
-/// How often a client is asked whether it still lives, by a message that only its device sees.
+/// Interval of pings, which test whether a client's device is alive without involving the program.
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// How long copies may take to tell their clients that the server ends.
-const GOODBYE_MAX: Duration = Duration::from_secs(3);
-/// Tag of messages whose end does not matter.
+/// Time that copies have at shutdown to tell their clients.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
+/// Tag of messages whose completion is ignored.
 const TAG_NONE: u64 = u64::MAX;
 
-/// A client's end of a session: the queue pair that asked for it.
+/// The queue pair that requested a session, and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientAddress {
-    /// Its host.
+    /// IP address of the host.
     pub ip: IpAddr,
-    /// Its queue pair; the slot in it names the process.
+    /// Queue pair number; the slot in it identifies the process.
     pub qpn: Qpn,
 }
 
-/// What the server has done, for the summary.
+/// Counters for the summary.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     measurements: u64,
@@ -56,11 +57,11 @@ struct Tally {
     malformed: u64,
 }
 
-/// The desk.
+/// The request handler.
 pub struct Control {
-    // Fields drop in this order: sessions before what they are made from.
+    // Fields are dropped in this order: sessions before what they are made from.
     sessions: BTreeMap<ClientAddress, (PerfSession, Lease)>,
-    /// The owner of each queue pair of a measurement, by its index.
+    /// The session of each queue pair, by the queue pair's index.
     owners: Vec<Option<ClientAddress>>,
     copies: Copies,
     limits: Limits,
@@ -74,10 +75,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes the queue pair that takes requests. Must be the device's first.
+    /// Creates the queue pair that accepts requests, which must be the device's first.
     ///
     /// # Errors
-    /// The device has no room.
+    /// The device has too few resources.
     pub fn new(
         device: &Device,
         folder: Option<Folder>,
@@ -105,22 +106,22 @@ impl Control {
         })
     }
 
-    /// Completions of the desk and of all measurements.
+    /// Completion queue of the request link and of all measurements.
     pub fn cq(&self) -> &CompletionQueue {
         &self.cq
     }
 
-    /// Whether some client wants the server not to sleep.
+    /// Whether a client asked the server to poll continuously.
     pub fn spins(&self) -> bool {
         self.sessions.values().any(|(session, _)| session.spins())
     }
 
-    /// Whether a session has ended.
+    /// Whether the first session has ended.
     pub fn ended_first(&self) -> bool {
         self.ended
     }
 
-    /// Takes one completion.
+    /// Handles one completion.
     ///
     /// # Errors
     /// The device is shut down.
@@ -145,16 +146,16 @@ impl Control {
         Ok(())
     }
 
-    /// A request, or something else that somebody sent.
+    /// Handles a received message.
     fn arrived(&mut self, arrival: Arrival) -> Result {
         let from = ClientAddress { ip: arrival.ip, qpn: arrival.qpn };
         if !self.limits.allows(from.ip) {
             self.tally.refused += 1;
-            // Strangers, however many, leave room for answers to clients.
+            // Answers to unknown hosts must leave room for answers to clients.
             if let Some((id, qkey)) = arrival.head
                 && self.link.can_send_more_than(usize::from(DEPTH.sends / 2))
             {
-                let text = format!("{} is not among the clients that it serves (--allow)", from.ip);
+                let text = format!("{} is not allowed to use this server (--allow)", from.ip);
                 self.answer(from, qkey, id, Body::Fail(Refusal::BadRequest, text));
             }
             return Ok(());
@@ -186,7 +187,8 @@ impl Control {
         Ok(())
     }
 
-    /// What a request asks for, if its sender may ask; else the answer.
+    /// Checks whether the sender may make the request. Returns the request, or the answer if it may
+    /// not.
     fn admit(&mut self, from: ClientAddress, message: Message) -> Result<Body, Body> {
         let refuse = |text: &str| Body::Fail(Refusal::BadRequest, text.into());
         let Message { id, reply_qkey, body } = message;
@@ -195,22 +197,22 @@ impl Control {
                 Err(guard.challenged(self.link.qpn(), from, &nonce))
             }
             (Body::Challenge { .. } | Body::Proved { .. }, None) => Err(refuse(
-                "it was started without --token-file: start it with this client's, or leave the \
-                 option away here too",
+                "the server has no --token-file: start it with the client's token file, or leave \
+                 out the option at the client, too",
             )),
             (Body::Proved { proof, body }, Some(guard)) => {
                 let request = Message { id, reply_qkey, body: *body };
                 let good = guard.check(Instant::now(), from, &request, proof);
                 good.map(|()| request.body).map_err(|e| refuse(&e.to_string()))
             }
-            (body, Some(_)) if body.opens() => {
-                Err(refuse("it serves holders of its token only: name your copy by --token-file"))
-            }
+            (body, Some(_)) if body.opens() => Err(refuse(
+                "the server accepts only clients with its token: name it by --token-file",
+            )),
             (body, _) => Ok(body),
         }
     }
 
-    /// Carries a request out. Returns the answer, unless another thread gives it or there is none.
+    /// Executes a request. Returns the answer, unless there is none or another thread sends it.
     fn grant(
         &mut self,
         from: ClientAddress,
@@ -218,32 +220,37 @@ impl Control {
         body: Body,
     ) -> Result<Option<Body>> {
         Ok(Some(match body {
-            // Its delivery was the answer; and other messages are not for the desk.
+            // A ping is answered by its acknowledgment; other kinds are not requests.
             Body::Ping => return Ok(None),
-            Body::PerfOpen(wish) => self.perf_open(from, id, reply_qkey, &wish)?,
+            Body::PerfOpen(request) => self.perf_open(from, id, reply_qkey, &request)?,
             Body::PerfQuery => match self.sessions.get(&from) {
                 Some((session, _)) => Body::PerfReport(session.report(&self.device)?),
-                None => Body::Fail(Refusal::BadRequest, "no such session".into()),
+                None => Body::Fail(Refusal::BadRequest, "there is no such session".into()),
             },
             Body::PerfClose => {
                 self.end(from, "done");
                 Body::PerfClosed
             }
             Body::PutOpen { size, name } => {
-                let wish = Wish::Put { size, name };
-                return Ok(self.copy(from, (id, reply_qkey), wish));
+                let request = CopyRequest::Put { size, name };
+                return Ok(self.copy(from, (id, reply_qkey), request));
             }
             Body::GetOpen { slots, name } => {
-                let wish = Wish::Get { slots, name };
-                return Ok(self.copy(from, (id, reply_qkey), wish));
+                let request = CopyRequest::Get { slots, name };
+                return Ok(self.copy(from, (id, reply_qkey), request));
             }
-            _ => Body::Fail(Refusal::BadRequest, "the server does not understand".into()),
+            _ => Body::Fail(Refusal::BadRequest, "the server does not know this request".into()),
         }))
     }
 
-    /// Begins a copy; its thread answers, unless it is refused.
-    fn copy(&mut self, from: ClientAddress, reply: (u64, u32), wish: Wish) -> Option<Body> {
-        self.copies.begin(&self.device, from, reply, wish)
+    /// Starts a copy, whose thread answers, or returns the refusal.
+    fn copy(
+        &mut self,
+        from: ClientAddress,
+        reply: (u64, u32),
+        request: CopyRequest,
+    ) -> Option<Body> {
+        self.copies.begin(&self.device, from, reply, request)
     }
 
     fn perf_open(
@@ -251,15 +258,17 @@ impl Control {
         from: ClientAddress,
         id: u64,
         reply_qkey: u32,
-        wish: &PerfOpen,
+        request: &PerfOpen,
     ) -> Result<Body> {
-        // An event about an earlier process at this address must not end the new process's session.
+        // A pending event about an earlier process at this address must not end the new process's
+        // session.
         self.events();
-        self.end(from, "replaced by a new one");
-        if let Err(e) = perf::check(&self.device, wish) {
+        self.end(from, "replaced by a new measurement");
+        if let Err(e) = perf::check(&self.device, request) {
             return Ok(Body::Fail(Refusal::BadRequest, e.to_string()));
         }
-        let share = Share { qps: u64::from(wish.qps), memory: perf::memory_bytes(wish), disk: 0 };
+        let share =
+            Share { qps: u64::from(request.qps), memory: perf::memory_bytes(request), disk: 0 };
         let lease = match self.limits.take(from.ip, share) {
             Ok(lease) => lease,
             Err(e) => {
@@ -267,10 +276,10 @@ impl Control {
                 return Ok(Body::Fail(Refusal::Busy, e.to_string()));
             }
         };
-        let mut wish = *wish;
-        // It is measured all the same, with the latency of a server that sleeps.
-        wish.spin &= !self.limits.no_spin;
-        let made = perf::open(&self.device, &self.cq, from, reply_qkey, &wish);
+        let mut request = *request;
+        // With --no-spin the measurement runs with the latency of a sleeping server.
+        request.spin &= !self.limits.no_spin;
+        let made = perf::open(&self.device, &self.cq, from, reply_qkey, &request);
         let (session, ready) = match made {
             Ok(made) => made,
             Err(e) => return Ok(Body::Fail(Refusal::BadRequest, e.to_string())),
@@ -278,16 +287,16 @@ impl Control {
         for qpn in &ready.qpns {
             self.owners[usize::from(Qpn(*qpn).index())] = Some(from);
         }
-        let what = format!("{:?}", wish.operation).to_lowercase();
-        let kind = if wish.echo { "latency" } else { "bandwidth" };
+        let what = format!("{:?}", request.operation).to_lowercase();
+        let kind = if request.echo { "latency" } else { "bandwidth" };
         output::line(&format!("{} measures {kind} of {what} (request {id})", from.ip))?;
         self.tally.measurements += 1;
         self.sessions.insert(from, (session, lease));
         Ok(Body::PerfReady(ready))
     }
 
-    /// Sends an answer if there is room for it. A client that asks and asks, and takes no answers,
-    /// hears nothing, and leaves room for answers to others.
+    /// Sends an answer if its limits allow. A client that does not acknowledge answers gets no more
+    /// of them, and so leaves room for answers to others.
     fn answer(&mut self, to: ClientAddress, qkey: u32, id: u64, body: Body) {
         let (of_qp, of_host) = self.link.outgoing_to(to.ip, to.qpn);
         if of_qp >= ANSWERS_QP_MAX || of_host >= ANSWERS_HOST_MAX || !self.link.can_send() {
@@ -296,11 +305,11 @@ impl Control {
         }
         let Ok(ah) = self.handles.get(to.ip) else { return };
         let message = Message { id, reply_qkey: CONTROL_QKEY, body };
-        // Fails only where the device is closing or the MTU is tiny: then nobody can be told.
+        // Fails only if the device is closing or its MTU is tiny: then no answer is possible.
         let _ = self.link.send(&Peer { ah, qpn: to.qpn, qkey }, &message, TAG_NONE);
     }
 
-    /// A message of the desk has ended: pings tell whether the client lives.
+    /// Handles the completion of a sent message: pings show whether the client is alive.
     fn sent(&mut self, tag: u64, status: Status) {
         let found = self.sessions.iter_mut().find(|(_, (s, _))| s.number() == tag);
         if let Some((&from, (session, _))) = found {
@@ -311,7 +320,7 @@ impl Control {
         }
     }
 
-    /// Ends a session, if there is one.
+    /// Ends a client's session, if it has one.
     fn end(&mut self, from: ClientAddress, why: &str) {
         let Some(session) = self.sessions.remove(&from) else { return };
         for owner in self.owners.iter_mut().filter(|o| **o == Some(from)) {
@@ -324,7 +333,7 @@ impl Control {
         }
     }
 
-    /// Everything that is done now and then.
+    /// Periodic work.
     ///
     /// # Errors
     /// The device is shut down.
@@ -362,7 +371,7 @@ impl Control {
         }
     }
 
-    /// The device tells of a peer that was restarted or is silent: its sessions are over.
+    /// Handles a device event: a restarted or silent peer ends its sessions.
     fn event(&mut self, event: AsyncEvent) {
         match event {
             AsyncEvent::PeerReset(e)
@@ -370,7 +379,7 @@ impl Control {
             | AsyncEvent::PeerUnreachable(e) => self.peer_gone(e),
             AsyncEvent::DatapathError(errno) => {
                 let e = std::io::Error::from_raw_os_error(errno);
-                output::note(&format!("srd: the network fails: {e}"));
+                output::note(&format!("srd: the network device failed: {e}"));
             }
             _ => {}
         }
@@ -387,17 +396,17 @@ impl Control {
         }
     }
 
-    /// Ends all sessions. Copies get a moment to tell their clients.
+    /// Ends all sessions, and gives copies time to tell their clients.
     ///
     /// # Errors
     /// The device is shut down.
-    pub fn goodbye(&mut self) -> Result {
+    pub fn shutdown(&mut self) -> Result {
         self.owners.fill(None);
         self.sessions.clear();
         self.copies.stop();
-        let deadline = Instant::now() + GOODBYE_MAX;
+        let deadline = Instant::now() + SHUTDOWN_MAX;
         while self.copies.any() && Instant::now() < deadline {
-            // The threads of the copies do not drive the device themselves.
+            // The copies' threads do not drive the device.
             if let Some(wc) = self.cq.wait(Duration::from_millis(10))? {
                 self.handle(&wc)?;
             }
@@ -406,13 +415,13 @@ impl Control {
         Ok(())
     }
 
-    /// What was done, in one line.
+    /// Summary of the sessions in one line.
     pub fn summary(&self) -> String {
         let Tally { measurements, refused, malformed } = self.tally;
         let Copies { done, failed, .. } = self.copies;
         format!(
             "served {measurements} measurements and {done} copies; {failed} copies failed, \
-             {refused} requests were refused, {malformed} messages made no sense"
+             {refused} requests were refused, {malformed} messages were malformed"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The server's side of copies: a thread for each, because disks make wait.
+//! The server's side of copies: one thread per copy, because disks block.
 
 use super::{
     control::ClientAddress,
@@ -26,30 +26,30 @@ use std::{
     time::Instant,
 };
 
-/// Copies at once.
+/// Most copies at once.
 const COPIES_MAX: usize = 32;
 
-/// What a client wants.
-pub enum Wish {
-    /// Send us a file.
+/// A client's request for a copy.
+pub enum CopyRequest {
+    /// The client sends a file.
     Put { size: u64, name: String },
-    /// Get a file from us.
+    /// The client fetches a file.
     Get { slots: Slots, name: String },
 }
 
-/// All copies that run.
+/// All running copies.
 pub struct Copies {
     folder: Option<Arc<Folder>>,
     limits: Limits,
     running: Vec<JoinHandle<bool>>,
     stop: Arc<AtomicBool>,
-    /// Copies that ended well.
+    /// Number of successful copies.
     pub done: u64,
-    /// Copies that failed.
+    /// Number of failed copies.
     pub failed: u64,
 }
 
-/// What the thread of a copy has.
+/// State of a copy's thread.
 struct Copy {
     device: Device,
     folder: Arc<Folder>,
@@ -62,42 +62,42 @@ struct Copy {
 }
 
 impl Copies {
-    /// No copies yet.
+    /// No running copies.
     pub fn new(folder: Option<Folder>, limits: Limits) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let folder = folder.map(Arc::new);
         Self { folder, limits, running: Vec::new(), stop, done: 0, failed: 0 }
     }
 
-    /// Begins a copy; its own thread answers the client. A refusal is for the caller to send.
+    /// Starts a copy, whose thread answers the client. Returns a refusal for the caller to send.
     pub fn begin(
         &mut self,
         device: &Device,
         from: ClientAddress,
         (id, reply_qkey): (u64, u32),
-        wish: Wish,
+        request: CopyRequest,
     ) -> Option<Body> {
         let refuse = |why, text: String| Some(Body::Fail(why, text));
         let Some(folder) = &self.folder else {
-            let text = "it was started without --dir and serves no files";
+            let text = "the server was started without --dir and serves no files";
             return refuse(Refusal::File, text.into());
         };
-        let disk = match &wish {
-            Wish::Put { .. } if self.limits.read_only => {
-                let text = "it takes no files (--read-only)";
+        let disk = match &request {
+            CopyRequest::Put { .. } if self.limits.read_only => {
+                let text = "the server accepts no files (--read-only)";
                 return refuse(Refusal::File, text.into());
             }
-            Wish::Put { size, .. } => *size,
-            Wish::Get { .. } => 0,
+            CopyRequest::Put { size, .. } => *size,
+            CopyRequest::Get { .. } => 0,
         };
         if self.running.len() >= COPIES_MAX {
-            let text = format!("{COPIES_MAX} copies run already; try again later");
+            let text = format!("{COPIES_MAX} copies are running already; try again later");
             return refuse(Refusal::Busy, text);
         }
-        let memory = match &wish {
-            Wish::Put { size, .. } => Receiver::memory_bytes(Some(*size)),
-            // More than the client's slots hold is never on its way.
-            Wish::Get { slots, .. } => {
+        let memory = match &request {
+            CopyRequest::Put { size, .. } => Receiver::memory_bytes(Some(*size)),
+            // No more bytes are in flight than the client's slots hold.
+            CopyRequest::Get { slots, .. } => {
                 transfer::MEMORY_BYTES_MAX.min(u64::from(slots.chunk) * u64::from(slots.count))
             }
         };
@@ -114,14 +114,16 @@ impl Copies {
         let limits = self.limits.clone();
         let copy = Copy { device, folder, limits, stop, from, id, reply_qkey, _lease: lease };
         let thread = std::thread::Builder::new().name("srd-copy".into());
-        match thread.spawn(move || copy.run(wish)) {
+        match thread.spawn(move || copy.run(request)) {
             Ok(handle) => self.running.push(handle),
-            Err(e) => return refuse(Refusal::Busy, format!("it has no thread left: {e}")),
+            Err(e) => {
+                return refuse(Refusal::Busy, format!("the server cannot start a thread: {e}"));
+            }
         }
         None
     }
 
-    /// Forgets the threads that have ended. Returns whether some had.
+    /// Removes the threads that have ended. Returns whether there were any.
     pub fn reap(&mut self) -> bool {
         let mut ended = false;
         for i in (0..self.running.len()).rev() {
@@ -135,32 +137,32 @@ impl Copies {
         ended
     }
 
-    /// Whether some run.
+    /// Whether copies are running.
     pub fn any(&self) -> bool {
         !self.running.is_empty()
     }
 
-    /// Asks all copies to end. The caller must drive the device until they have.
+    /// Asks all copies to end. The caller must drive the device until they have ended.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Copy {
-    /// The whole copy. Returns whether it went well.
-    fn run(&self, wish: Wish) -> bool {
-        let (verb, name) = match &wish {
-            Wish::Put { name, .. } => ("stores", name.clone()),
-            Wish::Get { name, .. } => ("fetches", name.clone()),
+    /// Runs the copy, and returns whether it succeeded.
+    fn run(&self, request: CopyRequest) -> bool {
+        let (verb, name) = match &request {
+            CopyRequest::Put { name, .. } => ("stores", name.clone()),
+            CopyRequest::Get { name, .. } => ("fetches", name.clone()),
         };
         let what = format!("{} {verb} {name:?}", self.from.ip);
         let begin = Instant::now();
-        match self.copy(wish) {
+        match self.copy(request) {
             Ok(Delivered { size, hash }) => {
                 let seconds = begin.elapsed().as_secs_f64();
                 let size = bytes_text(size);
                 let text = format!("{what}: {size} in {seconds:.2} s, blake3 {hash}");
-                // Whether somebody reads it changes nothing.
+                // The reader of the output may have exited; the copy succeeded anyway.
                 let _ = output::line(&text);
                 true
             }
@@ -171,8 +173,8 @@ impl Copy {
         }
     }
 
-    fn copy(&self, wish: Wish) -> Result<Delivered> {
-        // A protection domain of its own: no other client's queue pair reaches its memory.
+    fn copy(&self, request: CopyRequest) -> Result<Delivered> {
+        // A protection domain of its own: no other client's queue pair can access its memory.
         let pd = self.device.pd_create()?;
         let depth = transfer::DEPTH;
         let slots = u32::from(depth.sends) + u32::from(depth.recvs) + u32::from(depth.writes);
@@ -186,9 +188,9 @@ impl Copy {
             false => Ok(()),
         };
         let mut session = Session::new(link, cq, peer, self.id, &stop);
-        let done = match wish {
-            Wish::Put { size, name } => self.put(&mut session, &pd, qkey, size, &name),
-            Wish::Get { slots, name } => self.get(&mut session, &pd, qkey, &slots, &name),
+        let done = match request {
+            CopyRequest::Put { size, name } => self.put(&mut session, &pd, qkey, size, &name),
+            CopyRequest::Get { slots, name } => self.get(&mut session, &pd, qkey, &slots, &name),
         };
         done.map_err(|abort| {
             session.abort(&abort);
@@ -209,7 +211,7 @@ impl Copy {
         let receiver = Receiver::new(pd, Some(size))?;
         session.send(Body::PutReady { qkey, slots: receiver.slots() })?;
         let done = receiver.receive(session, target, size, &mut |_| {});
-        // While its memory is still there: else the client's writes would fail before it hears why.
+        // The client is told while the memory still exists; otherwise its writes would fail first.
         done.inspect_err(|abort| session.abort(abort))
     }
 
@@ -222,7 +224,7 @@ impl Copy {
         name: &str,
     ) -> Result<Delivered, Abort> {
         let (file, size) = self.folder.read(name).map_err(Abort::file)?;
-        // Messages overtake each other: the client must know the size before any chunk.
+        // Messages are not ordered: the client must know the size before the first chunk.
         session.send_and_wait(Body::GetReady { qkey, size })?;
         transfer::send(session, pd, file, size, slots, &mut |_| {})
     }

@@ -1,4 +1,4 @@
-//! Checks whether a client that asks for a session holds the token. Requests of strangers cost no
+//! Verifies that clients that request a session hold the token. Unauthenticated requests use no
 //! memory.
 
 use super::control::ClientAddress;
@@ -16,41 +16,42 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A nonce is good until the end of the period after its own: a client answers within milliseconds.
+/// Length of a period. A nonce is valid in its own period and in the next; clients answer within
+/// milliseconds.
 const PERIOD: Duration = Duration::from_secs(15);
-/// Proofs of two periods that are remembered: enough for a hundred sessions a second.
+/// Most remembered proofs of two periods: enough for a hundred sessions per second.
 const USED_MAX: usize = 1 << 12;
 
-/// What a server with a token knows.
+/// Checks tokens for the server.
 pub struct Guard {
     token: Token,
-    /// Makes nonces, so that none must be kept.
+    /// Secret from which nonces are computed, so that none needs to be stored.
     secret: [u8; 32],
     begin: Instant,
-    /// Proofs that were good, with their period: each is good once.
+    /// Valid proofs with their period, because each may be used once.
     used: VecDeque<(u64, [u8; PROOF_BYTES])>,
 }
 
 impl Guard {
-    /// Admits holders of this token.
+    /// Accepts clients that hold this token.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system provides no random numbers.
     pub fn new(token: Token) -> Result<Self> {
         let (secret, begin) = (nonce_random()?, Instant::now());
         Ok(Self { token, secret, begin, used: VecDeque::new() })
     }
 
-    /// The answer of the server with queue pair `own` to a client that asks whom it talks to.
+    /// Answers a client's challenge in the name of the server's queue pair `own`.
     pub fn challenged(&self, own: Qpn, from: ClientAddress, asked: &[u8; PROOF_BYTES]) -> Body {
         let nonce = self.nonce(from, self.period(Instant::now()));
         Body::Nonce { nonce, proof: *self.token.of_server(own, asked, &nonce).as_bytes() }
     }
 
-    /// Looks at the proof of a request.
+    /// Verifies the proof of a request.
     ///
     /// # Errors
-    /// It proves nothing, is too old, or was used before.
+    /// The proof is wrong, too old, or was used before.
     pub fn check(
         &mut self,
         now: Instant,
@@ -60,7 +61,7 @@ impl Guard {
     ) -> Result {
         let period = self.period(now);
         let good = [period, period.wrapping_sub(1)].into_iter().any(|period| {
-            // Hashes compare in constant time.
+            // Hash comparison takes constant time.
             self.token.of_client(from.qpn, &self.nonce(from, period), request) == proof
         });
         while self.used.front().is_some_and(|(of, _)| of + 1 < period) {
@@ -70,14 +71,14 @@ impl Guard {
             return Err(Failure::new("the request does not prove that its sender has the token"));
         }
         if self.used.len() >= USED_MAX {
-            return Err(Failure::new("too many sessions began; try again in half a minute"));
+            return Err(Failure::new("too many sessions were started; try again in half a minute"));
         }
         self.used.push_back((period, proof));
         Ok(())
     }
 
     fn period(&self, now: Instant) -> u64 {
-        // From 1, so that there is one before.
+        // Counts from 1, so that there always is a previous period.
         now.duration_since(self.begin).as_secs() / PERIOD.as_secs() + 1
     }
 
@@ -98,7 +99,7 @@ mod tests {
     use crate::app::token::tests::token;
 
     #[test]
-    fn a_proof_is_good_once_for_its_request_its_sender_and_its_time() {
+    fn a_proof_is_valid_once_for_its_request_sender_and_period() {
         let holder = token("guard", &[b'a'; 40], 0o600).unwrap();
         let stranger = token("stranger", &[b'b'; 40], 0o600).unwrap();
         let mut guard = Guard::new(holder.clone()).unwrap();
@@ -138,6 +139,6 @@ mod tests {
         let (third, late) = (request(3, "a"), prove(&holder, &request(3, "a")));
         assert!(guard.check(now + 2 * PERIOD, client, &third, late).is_err(), "too old");
         assert!(guard.check(now + 2 * PERIOD, client, &first, good).is_err());
-        assert_eq!(guard.used.len(), 1, "what is too old anyway is forgotten");
+        assert_eq!(guard.used.len(), 1, "expired proofs are removed");
     }
 }

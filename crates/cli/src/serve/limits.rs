@@ -1,5 +1,5 @@
-//! What one client may take of the server's machine, and all clients together. A client is a host:
-//! who has many addresses counts as many, which `--allow` bounds.
+//! Resource limits per client and for all clients together. A client is an IP address: a host with
+//! several addresses counts as several clients, and `--allow` limits their number.
 
 use crate::{
     failure::{Failure, Result},
@@ -14,21 +14,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Queue pairs of a device that are not for measurements and copies: the desk's, and some that
-/// rest after use.
+/// Queue pairs of the device that are not available to sessions: that of the request handler, and
+/// some that are not yet reusable.
 const QPS_KEPT: u64 = 16;
 /// Queue pairs of a device.
 const QPS: u64 = 256;
-/// Memory where the machine does not tell its own.
+/// Assumed memory in bytes if the machine's is unknown.
 const MEMORY_UNKNOWN: u64 = 4 << 30;
-/// Disk space that files leave where no option says, at most: enough for logs and logins.
+/// Upper limit of the default of `--disk-keep` in bytes: enough for logs and logins.
 const KEEP_MAX: u64 = 1 << 30;
 
-/// Options that bound what clients may take.
+/// Options that limit what clients may use.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Access and limits")]
 pub struct LimitArgs {
-    /// Serve these addresses only: ADDRESS or ADDRESS/BITS, as 10.0.0.0/8; may be repeated
+    /// Serve only these addresses: ADDRESS or ADDRESS/BITS, as 10.0.0.0/8; may be repeated
     #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
     pub allow: Vec<Prefix>,
     /// Let clients read files, but not write any
@@ -52,7 +52,7 @@ pub struct LimitArgs {
     /// Most memory of one client [default: half of all]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub client_memory_max: Option<u64>,
-    /// Most disk space of files being received [default: what is free, less --disk-keep]
+    /// Most disk space of files being received [default: the free space less --disk-keep]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub disk_max: Option<u64>,
     /// Most disk space of files being received from one client [default: half of all]
@@ -61,12 +61,12 @@ pub struct LimitArgs {
     /// Disk space that must stay free [default: a tenth of the file system, 1 GiB at most]
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     pub disk_keep: Option<u64>,
-    /// Sleep while nothing arrives, also where a client asks for polling without pause
+    /// Sleep while idle, even if a client asks the server to poll continuously
     #[arg(long)]
     pub no_spin: bool,
 }
 
-/// Addresses that begin with the same bits.
+/// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     ip: IpAddr,
@@ -74,10 +74,10 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// From `ADDRESS` or `ADDRESS/BITS`.
+    /// Parses `ADDRESS` or `ADDRESS/BITS`.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong =
             || format!("`{text}` is not a prefix: write it as 10.0.0.5, 10.0.0.0/8 or fd00::/16");
@@ -85,7 +85,7 @@ impl Prefix {
         let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
         let all = if ip.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(all), |n| n.parse().map_err(|_| wrong()))?;
-        // An IPv4 prefix within IPv6 has 96 bits more.
+        // An IPv4-mapped IPv6 prefix has 96 bits more.
         let own = ip.to_canonical();
         let within = if own.is_ipv4() && ip.is_ipv6() { 96 } else { 0 };
         match u8::checked_sub(bits, within) {
@@ -94,7 +94,7 @@ impl Prefix {
         }
     }
 
-    /// Whether the address is one of them. An IPv4 address within IPv6 counts as IPv4.
+    /// Whether the prefix contains the address. IPv4-mapped IPv6 addresses count as IPv4.
     pub fn holds(&self, ip: IpAddr) -> bool {
         let (own, ip) = (self.ip.to_canonical(), ip.to_canonical());
         if own.is_ipv4() != ip.is_ipv4() {
@@ -111,18 +111,19 @@ impl Prefix {
     }
 }
 
-/// What a session takes.
+/// Resources of one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub qps: u64,
     /// Registered memory in bytes.
     pub memory: u64,
-    /// Bytes of a file on its way here.
+    /// Bytes of a file being received.
     pub disk: u64,
 }
 
-/// What is counted, and the option that bounds it: sessions, then the fields of [`Share`].
+/// Names of the counted resources, and the options that limit them: sessions, then the fields of
+/// [`Share`].
 const NAMES: [(&str, &str); 4] = [
     ("sessions", "--sessions-max"),
     ("queue pairs", "--qps-max"),
@@ -132,27 +133,27 @@ const NAMES: [(&str, &str); 4] = [
 
 type Amounts = [u64; NAMES.len()];
 
-/// The limits of a server, and what is taken of them.
+/// The limits of a server, and the resources in use.
 #[derive(Clone, Debug)]
 pub struct Limits {
     allow: Vec<Prefix>,
-    /// Copies to the server are refused.
+    /// Whether clients may not write files.
     pub read_only: bool,
-    /// The server sleeps whatever clients ask for.
+    /// Whether the server sleeps even if clients ask it to poll continuously.
     pub no_spin: bool,
-    /// Amounts of all clients; `None` where the free disk space decides.
+    /// Limits of all clients together; `None` if the free disk space is the limit.
     all: [Option<u64>; NAMES.len()],
-    /// Amounts of one client; `None` means half of all.
+    /// Limits of one client; `None` means half of the limit for all.
     client: [Option<u64>; NAMES.len()],
     disk: Option<Disk>,
     taken: Arc<Mutex<Taken>>,
 }
 
-/// The file system that takes the files.
+/// The file system that stores received files.
 #[derive(Clone, Debug)]
 struct Disk {
     folder: PathBuf,
-    /// Free bytes that files leave.
+    /// Bytes that must stay free.
     keep: u64,
 }
 
@@ -162,7 +163,7 @@ struct Taken {
     clients: BTreeMap<IpAddr, Amounts>,
 }
 
-/// What a session has taken; given back when dropped.
+/// Resources in use by a session; returned when dropped.
 #[derive(Debug)]
 pub struct Lease {
     ip: IpAddr,
@@ -175,7 +176,8 @@ fn locked(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
 }
 
 impl Limits {
-    /// What the options say; what they leave open follows from the machine and the folder.
+    /// Limits by the options; unset ones depend on the machine's memory and the folder's file
+    /// system.
     pub fn new(args: &LimitArgs, folder: Option<&Path>) -> Self {
         let memory = args.memory_max.unwrap_or_else(|| machine_memory() / 4);
         let all = [Some(args.sessions_max), Some(args.qps_max), Some(memory), args.disk_max];
@@ -193,17 +195,17 @@ impl Limits {
         Self { allow, read_only, no_spin, all, client, disk, taken: Arc::default() }
     }
 
-    /// Looks whether files leave enough of the disk, after the space of one was reserved.
+    /// Checks whether enough disk space stays free after the space for a file has been reserved.
     ///
     /// # Errors
-    /// They do not; the text says so, and the option that would change it.
+    /// Too little stays free; the text names the option that changes the limit.
     pub fn disk_check(&self) -> Result {
         let Some(disk) = &self.disk else { return Ok(()) };
         let free = disk_bytes(&disk.folder).0;
         if free < disk.keep {
             return Err(Failure::new(format!(
-                "the server keeps {} of its disk free, and with this file {} would be: delete \
-                 files there, or start it with a smaller --disk-keep",
+                "the server must keep {} of its disk free, but only {} would be with this file: \
+                 delete files there, or start it with a smaller --disk-keep",
                 bytes_text(disk.keep),
                 bytes_text(free)
             )));
@@ -211,7 +213,8 @@ impl Limits {
         Ok(())
     }
 
-    /// What all clients may have, given what they have. Asks the disk only if a file is to come.
+    /// Limits of all clients, given the amounts in use. Queries the disk only for a session with a
+    /// file.
     fn all(&self, taken: &Amounts, share: &Share) -> Amounts {
         let free = || {
             let disk = self.disk.as_ref().filter(|_| share.disk > 0);
@@ -219,21 +222,21 @@ impl Limits {
         };
         let mut all = *taken;
         for (place, max) in all.iter_mut().zip(self.all) {
-            // What files on their way have reserved is not free any more.
+            // Space reserved for files being received is no longer free.
             *place = max.unwrap_or_else(|| place.saturating_add(free()));
         }
         all
     }
 
-    /// Whether this address is served at all.
+    /// Whether clients at this address are served.
     pub fn allows(&self, ip: IpAddr) -> bool {
         self.allow.is_empty() || self.allow.iter().any(|p| p.holds(ip))
     }
 
-    /// Takes a share for a session.
+    /// Reserves resources for a session.
     ///
     /// # Errors
-    /// It does not fit; the text says what, and the option that would change it.
+    /// A limit would be exceeded; the text names it and the option that changes it.
     pub fn take(&self, ip: IpAddr, share: Share) -> Result<Lease> {
         let amounts = [1, share.qps, share.memory, share.disk];
         let mut taken = locked(&self.taken);
@@ -250,8 +253,8 @@ impl Limits {
             if !fits(taken.all[i], of_all) {
                 let keep = if self.all[i].is_some() { "" } else { ", or a smaller --disk-keep" };
                 return Err(Failure::new(format!(
-                    "all clients together may have {} {name}; {} are taken, and this takes {}: try \
-                     again later, or start the server with a larger {flag}{keep}",
+                    "all clients together may have {} {name}; {} are in use, and this request \
+                     needs {}: try again later, or start the server with a larger {flag}{keep}",
                     told(of_all),
                     told(taken.all[i]),
                     told(want)
@@ -259,8 +262,8 @@ impl Limits {
             }
             if !fits(client[i], of_client) {
                 return Err(Failure::new(format!(
-                    "one client may have {} {name}; {} are taken, and this takes {}: end other \
-                     sessions of this host, or start the server with a larger --client{}",
+                    "one client may have {} {name}; {} are in use, and this request needs {}: end \
+                     other sessions of this host, or start the server with a larger --client{}",
                     told(of_client),
                     told(client[i]),
                     told(want),
@@ -295,7 +298,7 @@ impl Drop for Lease {
     }
 }
 
-/// Bytes of the machine's memory.
+/// Size of the machine's memory in bytes.
 fn machine_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
@@ -303,7 +306,7 @@ fn machine_memory() -> u64 {
     kib.map_or(MEMORY_UNKNOWN, |n| n << 10)
 }
 
-/// Bytes of the file system that holds the folder: free for this user, and in all.
+/// Bytes of the folder's file system: available to this user, and in total.
 fn disk_bytes(folder: &Path) -> (u64, u64) {
     let bytes = |blocks: u64, s: &StatVfs| blocks.saturating_mul(s.f_frsize);
     statvfs(folder).map_or((0, 0), |s| (bytes(s.f_bavail, &s), bytes(s.f_blocks, &s)))
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_hold_what_begins_as_they_do() {
+    fn prefixes_contain_addresses_with_the_same_bits() {
         let holds = |p: &str, ip: &str| Prefix::parse(p).unwrap().holds(ip.parse().unwrap());
         assert!(holds("10.0.0.0/8", "10.255.1.2") && !holds("10.0.0.0/8", "11.0.0.1"));
         assert!(holds("10.0.0.5", "10.0.0.5") && !holds("10.0.0.5", "10.0.0.4"));
@@ -357,7 +360,7 @@ mod tests {
         let third = IpAddr::from([10, 0, 0, 3]);
         let text = limits.take(third, share(1)).unwrap_err().to_string();
         assert!(text.contains("--memory-max") && !text.contains("--client"), "{text}");
-        // What was refused has taken nothing.
+        // A refused request uses nothing.
         assert_eq!(locked(&limits.taken).all, [3, 3, 1000, 0]);
         drop((one, two, rest));
         assert!(locked(&limits.taken).clients.is_empty());
@@ -366,24 +369,24 @@ mod tests {
     }
 
     #[test]
-    fn the_free_disk_space_decides_where_no_option_does() {
+    fn the_free_disk_space_is_the_default_limit() {
         let folder = std::env::temp_dir();
         let size = disk_bytes(&folder).1;
         let mut limits = limits([9; 4], [9; 4]);
         (limits.all[3], limits.client[3]) = (None, None);
         let ip = IpAddr::from([10, 0, 0, 1]);
         let share = |disk| Share { qps: 1, memory: 1, disk };
-        // Without a folder nothing is stored.
+        // Without a folder no files are stored.
         assert!(limits.take(ip, share(1)).is_err() && limits.disk_check().is_ok());
         limits.disk = Some(Disk { folder: folder.clone(), keep: 0 });
         let text = limits.take(ip, share(size)).unwrap_err().to_string();
         assert!(text.contains("--disk-max") && text.contains("--disk-keep"), "{text}");
-        // A client gets half of it: the other half may change while this runs.
+        // One client gets half of the free space; the other half may change during the test.
         let free = disk_bytes(&folder).0;
         let text = limits.take(ip, share(free / 4 * 3)).unwrap_err().to_string();
         assert!(text.contains("--client-disk-max"), "{text}");
         let stored = limits.take(ip, share(1 << 10)).unwrap();
-        // What takes no disk space is not measured by it.
+        // A session without a file needs no disk space.
         limits.take(ip, share(0)).unwrap();
         drop(stored);
         limits.disk_check().unwrap();

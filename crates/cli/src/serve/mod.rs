@@ -1,4 +1,4 @@
-//! `srd serve`: answers measurements, copies and path probes of any number of clients.
+//! `srd serve`: serves measurements, file copies and path probes of any number of clients.
 
 mod control;
 mod copies;
@@ -25,37 +25,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a server looks whether to stop and which clients have gone.
+/// Interval at which a server checks for a stop request and for clients that have gone.
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
-/// Polls between two looks at the clock while spinning.
-const POLLS_PER_LOOK: u32 = 256;
+/// Number of polls between two reads of the clock while spinning.
+const POLLS_PER_CHECK: u32 = 256;
 
 const EXAMPLES: &str = "Examples:
   srd serve                                   for clients on this host
   srd serve --ip 10.0.0.5                     for clients on the network
-  srd serve --interface eth0 --dir /srv/in    also `srd cp` into and out of /srv/in
+  srd serve --interface eth0 --dir /srv/in    also allows `srd cp` to and from /srv/in
   srd serve --ip 10.0.0.5 --dir /srv/out --read-only --allow 10.0.0.0/8
 
-Without --token-file whoever reaches the ports may measure, and read and write files below --dir.
-The token does not travel, but packets are not encrypted: who can read or forge them can read or
-forge what is measured and copied. --allow looks at the address that packets claim to come from,
-which others on the same network can forge; --read-only and the limits hold for everybody. Serve on
-networks that you trust.
+Without --token-file, every client that reaches the ports may run measurements, and read and write
+files below --dir. The token itself is never sent, but packets are not encrypted: an attacker who
+can read or forge packets can read or forge what is measured and copied. --allow checks the source
+address of packets, which hosts on the same network can forge; --read-only and the limits hold for
+all clients. Run a server only on networks that you trust.
 
-Ctrl-C or SIGTERM ends a server with a summary and exit code 0; any failure to start is 1, wrong
-usage 2.";
+Ctrl-C or SIGTERM ends a server with a summary and exit code 0. Exit code 1: the server failed; 2:
+wrong usage.";
 
 /// Arguments of `srd serve`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Folder that `srd cp` may read and write; without it copies are refused
+    /// Folder that `srd cp` may read and write; without it, copies are refused
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// End after the first session (a measurement or a copy) has ended
+    /// Exit when the first session (a measurement or a copy) has ended
     #[arg(long)]
     pub once: bool,
-    /// Limits, and which clients are served.
+    /// Access and limits.
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Options of the device.
@@ -66,7 +66,7 @@ pub struct ServeArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// The folder or the device cannot be opened, or the device breaks.
+/// The folder or the device cannot be opened, or the device fails.
 pub fn run(args: &ServeArgs, stop: &Stop) -> Result {
     let folder = args.dir.as_deref().map(Folder::open).transpose()?;
     let guard = args.device.token()?.map(Guard::new).transpose()?;
@@ -92,12 +92,12 @@ fn tell_start(args: &ServeArgs, open: &OpenDevice) -> Result {
         args.dir.as_ref().map_or("no files".into(), |dir| format!("files in {}", dir.display()))
     ))?;
     if ip.is_loopback() {
-        output::line("only this host can reach it; name an address with --ip for others")?;
+        output::line("only this host can reach the server; use --ip ADDRESS to serve other hosts")?;
     }
     Ok(())
 }
 
-/// Turns until asked to stop, or with `once` until the first session has ended.
+/// Serves until a stop request, or with `once` until the first session has ended.
 fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
     let mut wcs = [WorkCompletion::default(); 64];
     let mut next_look = Instant::now();
@@ -105,17 +105,17 @@ fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
     while !(stop.asked() || once && control.ended_first()) {
         let mut n = control.cq().poll(&mut wcs)?;
         if n == 0 && !control.spins() {
-            // This thread drives the engine, and sleeps inside this call.
+            // This thread drives the engine, and sleeps in this call.
             if let Some(wc) = control.cq().wait(HOUSEKEEPING)? {
                 (wcs[0], n) = (wc, 1);
             }
-            polls = POLLS_PER_LOOK;
+            polls = POLLS_PER_CHECK;
         }
         for wc in &wcs[..n] {
             control.handle(wc)?;
         }
         polls += 1;
-        if polls >= POLLS_PER_LOOK {
+        if polls >= POLLS_PER_CHECK {
             polls = 0;
             let now = Instant::now();
             if now >= next_look {
@@ -124,5 +124,5 @@ fn serve(control: &mut Control, once: bool, stop: &Stop) -> Result {
             }
         }
     }
-    control.goodbye()
+    control.shutdown()
 }

@@ -1,4 +1,4 @@
-//! The server's side of measurements: keeps receives posted, echoes, lends memory.
+//! The server's side of a measurement: posts receives, echoes, and provides memory.
 
 use super::control::ClientAddress;
 use crate::{
@@ -18,17 +18,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Memory of a session beyond one operation of the largest size: buffers are used again.
+/// Upper limit of a session's memory in bytes, unless one operation is larger; buffers are reused.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Deepest queues of a session.
+/// Greatest queue depth of a session.
 const DEPTH_MAX: u32 = 4096;
-/// Receives of a session, all queue pairs together.
+/// Most receives of a session, over all its queue pairs.
 const RECVS_MAX: u32 = 1 << 14;
 
-/// Numbers of sessions, to tell the end of their pings.
+/// Next session number; pings are tagged with it.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// A measurement.
+/// A measurement session.
 pub struct PerfSession {
     qps: Vec<QueuePair>,
     memory: MemoryRegion,
@@ -36,27 +36,27 @@ pub struct PerfSession {
     number: u64,
     reply_qkey: u32,
     qkey: u32,
-    wish: PerfOpen,
+    request: PerfOpen,
     messages: u64,
     ping_last: Instant,
     ping_out: bool,
 }
 
-/// Prepares a measurement that [`check`] has let pass.
+/// Prepares a measurement that has passed [`check`].
 ///
 /// # Errors
-/// The device has no room.
+/// The device has too few resources.
 pub fn open(
     device: &Device,
     cq: &CompletionQueue,
     from: ClientAddress,
     reply_qkey: u32,
-    wish: &PerfOpen,
+    request: &PerfOpen,
 ) -> Result<(PerfSession, PerfReady)> {
-    // A protection domain of its own: no other client's queue pair reaches its memory.
+    // A protection domain of its own: no other client's queue pair can access its memory.
     let pd = device.pd_create()?;
     let ah = pd.ah_create(from.ip)?;
-    let len = memory_bytes(wish);
+    let len = memory_bytes(request);
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
     let memory = pd.mr_allocate(len as usize, all)?;
     let qkey = qkey_random()?;
@@ -67,15 +67,15 @@ pub fn open(
         number: NUMBER.fetch_add(1, Ordering::Relaxed),
         reply_qkey,
         qkey,
-        wish: *wish,
+        request: *request,
         messages: 0,
         ping_last: Instant::now(),
         ping_out: false,
     };
-    for _ in 0..wish.qps {
+    for _ in 0..request.qps {
         let mut init = QpInit::srd(cq, cq);
-        init.sq_depth = if wish.echo { wish.depth } else { 1 };
-        init.rq_depth = wish.depth;
+        init.sq_depth = if request.echo { request.depth } else { 1 };
+        init.rq_depth = request.depth;
         let qp = pd.qp_create(&init)?;
         qp.activate(qkey)?;
         for i in 0..session.recvs() {
@@ -94,20 +94,20 @@ pub fn open(
     Ok((session, ready))
 }
 
-/// Memory that a measurement takes, in bytes.
-pub fn memory_bytes(wish: &PerfOpen) -> u64 {
-    let size = u64::from(wish.size.max(1));
-    size.max(MEMORY_BYTES.min(size * u64::from(wish.depth)))
+/// Memory of a measurement in bytes.
+pub fn memory_bytes(request: &PerfOpen) -> u64 {
+    let size = u64::from(request.size.max(1));
+    size.max(MEMORY_BYTES.min(size * u64::from(request.depth)))
 }
 
-/// Looks whether a wish makes sense.
+/// Checks whether a request is within the limits.
 ///
 /// # Errors
-/// The wish is out of bounds; the text says how.
-pub fn check(device: &Device, wish: &PerfOpen) -> Result {
-    let PerfOpen { qps, depth, size, .. } = *wish;
+/// The request is out of range; the text names the limit.
+pub fn check(device: &Device, request: &PerfOpen) -> Result {
+    let PerfOpen { qps, depth, size, .. } = *request;
     if qps == 0 || usize::from(qps) > QPS_MAX {
-        return Err(Failure::new(format!("queue pairs must be from 1 to {QPS_MAX}")));
+        return Err(Failure::new(format!("the number of queue pairs must be from 1 to {QPS_MAX}")));
     }
     if depth == 0 || depth > DEPTH_MAX || depth * u32::from(qps) > RECVS_MAX {
         return Err(Failure::new(format!(
@@ -115,8 +115,8 @@ pub fn check(device: &Device, wish: &PerfOpen) -> Result {
         )));
     }
     let mtu = device.mtu() as u32;
-    if wish.operation == Operation::Send && size > mtu {
-        return Err(Failure::new(format!("its messages have at most {mtu} bytes")));
+    if request.operation == Operation::Send && size > mtu {
+        return Err(Failure::new(format!("messages to the server have at most {mtu} bytes")));
     }
     if size > srd::RDMA_BYTES_MAX {
         return Err(Failure::new("an operation has at most 1 GiB"));
@@ -125,9 +125,9 @@ pub fn check(device: &Device, wish: &PerfOpen) -> Result {
 }
 
 impl PerfSession {
-    /// Whether the client wants the server not to sleep.
+    /// Whether the client asked the server to poll continuously.
     pub fn spins(&self) -> bool {
-        self.wish.spin
+        self.request.spin
     }
 
     /// Number of the session, unique in this process.
@@ -142,16 +142,16 @@ impl PerfSession {
 
     /// Receives to keep posted per queue pair.
     fn recvs(&self) -> u32 {
-        match (self.wish.operation, self.wish.echo) {
-            (Operation::Send, _) | (Operation::Write, true) => self.wish.depth,
+        match (self.request.operation, self.request.echo) {
+            (Operation::Send, _) | (Operation::Write, true) => self.request.depth,
             _ => 0,
         }
     }
 
-    /// Posts a receive. Its buffer may overlap others': nobody looks at the data.
+    /// Posts a receive. Buffers may overlap, because received data is ignored.
     fn post_recv(&self, qp: &QueuePair, wr_id: u64) -> Result {
-        let size = self.wish.size;
-        if self.wish.operation != Operation::Send || size == 0 {
+        let size = self.request.size;
+        if self.request.operation != Operation::Send || size == 0 {
             qp.post_recv(&RecvWr { wr_id, sges: &[] })?;
             return Ok(());
         }
@@ -162,10 +162,10 @@ impl PerfSession {
         Ok(())
     }
 
-    /// Takes a completion of one of its queue pairs.
+    /// Handles a completion of one of the session's queue pairs.
     ///
     /// # Errors
-    /// The client does not keep to its window, or has gone.
+    /// The client exceeded its window, or has gone.
     #[inline]
     pub fn handle(&mut self, wc: &WorkCompletion) -> Result {
         if !wc.is_ok() {
@@ -182,18 +182,18 @@ impl PerfSession {
             _ => self.qps.iter().position(|qp| qp.qpn() == wc.qpn).unwrap_or(0),
         };
         let qp = &self.qps[at];
-        if self.wish.echo {
+        if self.request.echo {
             self.echo(qp, wc)?;
         }
         self.post_recv(qp, wc.wr_id)
     }
 
     fn echo(&self, qp: &QueuePair, wc: &WorkCompletion) -> Result {
-        let len = wc.byte_len.min(self.wish.size);
+        let len = wc.byte_len.min(self.request.size);
         let sges = [self.memory.sge(0, len)];
-        let mut wr = match self.wish.operation {
+        let mut wr = match self.request.operation {
             Operation::Write => {
-                let to = Remote { raddr: self.wish.raddr, rkey: self.wish.rkey };
+                let to = Remote { raddr: self.request.raddr, rkey: self.request.rkey };
                 let wr = SendWr::write(0, &self.ah, wc.src_qpn, self.qkey);
                 wr.remote(to.raddr, to.rkey).imm(0)
             }
@@ -206,7 +206,7 @@ impl PerfSession {
         Ok(())
     }
 
-    /// The counters.
+    /// Reads the counters.
     ///
     /// # Errors
     /// The device is shut down.
@@ -218,17 +218,17 @@ impl PerfSession {
         })
     }
 
-    /// Whether it is time to ask whether the client lives.
+    /// Whether the next ping is due.
     pub fn ping_due(&self, now: Instant, every: Duration) -> bool {
         !self.ping_out && now.duration_since(self.ping_last) >= every
     }
 
-    /// A ping was sent.
+    /// Records that a ping was sent.
     pub fn pinging(&mut self, now: Instant) {
         (self.ping_last, self.ping_out) = (now, true);
     }
 
-    /// A ping has ended.
+    /// Records that the ping was acknowledged.
     pub fn pinged(&mut self) {
         self.ping_out = false;
     }

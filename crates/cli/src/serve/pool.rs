@@ -1,20 +1,20 @@
-//! Address handles by address, so that a busy client costs one.
+//! Cached address handles, so that a client with many requests uses only one.
 
 use crate::failure::Result;
 use srd::{AddressHandle, ProtectionDomain};
 use std::{collections::HashMap, net::IpAddr};
 
-/// Handles kept at most. Whatever uses one holds it, so all may be forgotten at any time.
+/// Most cached handles. Users hold references, so the cache may be cleared at any time.
 const HANDLES_MAX: usize = 1024;
 
-/// Address handles by address.
+/// The cache: address handles by IP address.
 pub struct Handles {
     pd: ProtectionDomain,
     by_ip: HashMap<IpAddr, AddressHandle>,
 }
 
 impl Handles {
-    /// None yet.
+    /// An empty cache.
     pub fn new(pd: ProtectionDomain) -> Self {
         Self { pd, by_ip: HashMap::new() }
     }
@@ -22,7 +22,7 @@ impl Handles {
     /// The handle for `ip`.
     ///
     /// # Errors
-    /// The device has no room.
+    /// The device has too few resources.
     pub fn get(&mut self, ip: IpAddr) -> Result<AddressHandle> {
         if let Some(ah) = self.by_ip.get(&ip) {
             return Ok(ah.clone());

@@ -1,9 +1,9 @@
-//! The transfer of a file over SRD. A client and a server can each be the sender or the receiver.
+//! The transfer of a file over SRD. Both clients and servers can be sender or receiver.
 //!
-//! The receiver lends registered memory, cut into slots. The sender writes chunk after chunk into
-//! them by RDMA, several in flight, and says so once a write has completed; the receiver stores
-//! the chunks in order and gives credit for the freed slots. Both compute BLAKE3 over the whole
-//! file; the receiver names it only if both agree.
+//! The receiver provides registered memory, divided into slots. The sender writes chunks into the
+//! slots by RDMA, several in flight, and announces each chunk once its write has completed. The
+//! receiver stores the chunks in order and returns credits for the freed slots. Both compute BLAKE3
+//! over the whole file, and the receiver gives the file its name only if the hashes agree.
 
 mod receiver;
 mod sender;
@@ -20,32 +20,32 @@ use crate::app::{
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: u32 = 512 << 10;
-/// Slots that a receiver lends: enough to hide the way there and back, and the disk.
+/// Slots that a receiver provides: enough to hide the round-trip time and the disk's delay.
 const SLOTS: u16 = 16;
-/// Memory that a sender takes at most, whatever the receiver offers.
+/// Most memory in bytes that a sender uses, whatever the receiver offers.
 pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
-/// Least chunk that a sender accepts.
+/// Smallest chunk in bytes that a sender accepts.
 const CHUNK_BYTES_MIN: u32 = 4096;
 /// Most slots that a sender accepts.
 const SLOTS_MAX: u16 = 256;
 
-/// Messages and writes of a transfer: one write and one message per slot, credits, and a few more.
+/// Buffers of a transfer's link: one write and one message per slot, credits, and a few more.
 pub const DEPTH: LinkDepth =
     LinkDepth { sends: 2 * SLOTS_MAX + 8, recvs: 2 * SLOTS_MAX + 8, writes: SLOTS_MAX };
 
-/// Called with the bytes stored or acknowledged so far.
+/// Called with the number of bytes stored or acknowledged so far.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
-/// A file that arrived (or was delivered) in good order.
+/// A file that was transferred completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// BLAKE3 of them.
+    /// BLAKE3 of its content.
     pub hash: blake3::Hash,
 }
 
-/// How a file is cut.
+/// How a file is divided into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     size: u64,
@@ -55,7 +55,7 @@ struct Cut {
 
 impl Cut {
     /// # Errors
-    /// The slots make no sense, or want too much memory.
+    /// The slots are invalid, or need too much memory.
     fn new(size: u64, slots: &Slots) -> Result<Self, Abort> {
         let bytes = u64::from(slots.chunk) * u64::from(slots.count);
         let chunk_ok = slots.chunk >= CHUNK_BYTES_MIN;
@@ -69,13 +69,13 @@ impl Cut {
         self.size.div_ceil(u64::from(self.chunk))
     }
 
-    /// Bytes of chunk `index`, which exists.
+    /// Size in bytes of chunk `index`, which must exist.
     fn len(&self, index: u64) -> u32 {
         let begin = index * u64::from(self.chunk);
         (self.size - begin).min(u64::from(self.chunk)) as u32
     }
 
-    /// Bytes of all chunks before `index`.
+    /// Size of all chunks before `index` in bytes.
     fn bytes_before(&self, index: u64) -> u64 {
         index.saturating_mul(u64::from(self.chunk)).min(self.size)
     }
@@ -84,7 +84,7 @@ impl Cut {
         (index % self.slots) as usize
     }
 
-    /// Where the slot of chunk `index` begins within the slots' memory.
+    /// Offset of the slot of chunk `index` in the slots' memory.
     fn offset(&self, index: u64) -> usize {
         self.slot(index) * self.chunk as usize
     }

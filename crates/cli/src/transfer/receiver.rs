@@ -1,4 +1,4 @@
-//! The end that wants the file.
+//! The receiver of a file.
 
 use super::{Abort, CHUNK_BYTES, Cut, Delivered, Progress, SLOTS, Session, session::Input};
 use crate::{
@@ -9,22 +9,22 @@ use crate::{
 use srd::{Access, MemoryRegion, ProtectionDomain};
 use std::{sync::mpsc, thread, time::Duration};
 
-/// Longest sleep without anything to do.
+/// Longest sleep while idle.
 const SLEEP: Duration = Duration::from_millis(100);
-/// How often a sign of life is sent while the disk takes its time.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+/// Interval of keep-alive messages while the disk is busy.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// Memory that is lent to the sender.
+/// The receiver's memory, registered for the sender's writes.
 pub struct Receiver {
     memory: MemoryRegion,
     slots: Slots,
 }
 
 impl Receiver {
-    /// Lends memory: little for a file that is known to be small.
+    /// Registers memory, less for a file that is known to be small.
     ///
     /// # Errors
-    /// The device has no room.
+    /// The device has too few resources.
     pub fn new(pd: &ProtectionDomain, size: Option<u64>) -> Result<Self> {
         let count = Self::count(size);
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
@@ -33,26 +33,27 @@ impl Receiver {
         Ok(Self { memory, slots: Slots { raddr, rkey, chunk: CHUNK_BYTES, count } })
     }
 
-    /// Memory that [`Receiver::new`] lends, in bytes.
+    /// Memory in bytes that [`Receiver::new`] registers.
     pub fn memory_bytes(size: Option<u64>) -> u64 {
         u64::from(Self::count(size)) * u64::from(CHUNK_BYTES)
     }
 
-    /// Slots for a file of this size.
+    /// Number of slots for a file of `size` bytes.
     fn count(size: Option<u64>) -> u16 {
         let chunks = size.map_or(u64::MAX, |s| s.div_ceil(u64::from(CHUNK_BYTES)).max(1));
         chunks.min(u64::from(SLOTS)) as u16
     }
 
-    /// What to tell the sender of it.
+    /// Description of the memory for the sender.
     pub fn slots(&self) -> Slots {
         self.slots
     }
 
-    /// Receives `size` bytes into `target` and gives it its name. The other end hears of it.
+    /// Receives `size` bytes into `target`, gives the file its name, and tells the sender.
     ///
     /// # Errors
-    /// The other end has gone, given up or broken the rules; the data is damaged; the disk is full.
+    /// The sender has gone, has given up or violated the protocol; the data is damaged; the disk is
+    /// full.
     pub fn receive(
         &self,
         session: &mut Session<'_>,
@@ -69,7 +70,8 @@ impl Receiver {
             if ready[cut.slot(stored)] {
                 ready[cut.slot(stored)] = false;
                 buffer.resize(cut.len(stored) as usize, 0);
-                // Copied once: what is hashed is what is stored, whatever the peer writes now.
+                // Copied once, so that the hashed data is the stored data even if the sender writes
+                // again.
                 self.memory.read_at(cut.offset(stored), &mut buffer)?;
                 hasher.update(&buffer);
                 target.write(&buffer).map_err(Abort::file)?;
@@ -87,7 +89,10 @@ impl Receiver {
                         && len == cut.len(index)
                         && !ready[cut.slot(index)];
                     if !expected {
-                        return Err(Abort::tell(Refusal::BadRequest, "a chunk out of place"));
+                        return Err(Abort::tell(
+                            Refusal::BadRequest,
+                            "an unexpected chunk arrived",
+                        ));
                     }
                     ready[cut.slot(index)] = true;
                 }
@@ -100,26 +105,26 @@ impl Receiver {
         sync(session, &target, stored)?;
         target.commit().map_err(Abort::file)?;
         let done = Delivered { size, hash };
-        // The file is there; that the other end may have gone does not take it away.
+        // The file is complete, even if the sender has gone.
         let _ = session.send_and_wait(Body::Done);
         Ok(done)
     }
 }
 
 fn out_of_place() -> Abort {
-    Abort::tell(Refusal::BadRequest, "a message out of place")
+    Abort::tell(Refusal::BadRequest, "an unexpected message arrived")
 }
 
-/// Waits for the sender's hash.
+/// Waits for the sender's hash and compares it with `own`.
 fn compare(session: &mut Session<'_>, own: blake3::Hash) -> Result<(), Abort> {
     loop {
         match session.next(SLEEP)? {
             Input::Message(Body::Finish { hash }) => {
-                // Compares in constant time, which costs nothing here.
+                // Compared in constant time.
                 if own == hash {
                     return Ok(());
                 }
-                let text = "the data was damaged on its way: the hashes differ; nothing was kept";
+                let text = "the data was damaged in transit: the hashes differ; nothing was stored";
                 return Err(Abort::tell(Refusal::Damaged, text));
             }
             Input::Quiet => {}
@@ -128,13 +133,13 @@ fn compare(session: &mut Session<'_>, own: blake3::Hash) -> Result<(), Abort> {
     }
 }
 
-/// Waits for the disk, and gives signs of life meanwhile.
+/// Waits for the disk, and sends keep-alive messages meanwhile.
 fn sync(session: &mut Session<'_>, target: &Target, stored: u64) -> Result<(), Abort> {
     thread::scope(|scope| {
         let (done, wait) = mpsc::channel();
         let _syncing = scope.spawn(move || done.send(target.sync()));
         loop {
-            match wait.recv_timeout(SIGN_OF_LIFE) {
+            match wait.recv_timeout(KEEP_ALIVE) {
                 Ok(synced) => return synced.map_err(Abort::file),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     while !matches!(session.next(Duration::ZERO)?, Input::Quiet) {}

@@ -1,4 +1,4 @@
-//! The end that has the file.
+//! The sender of a file.
 
 use super::{Abort, Cut, Delivered, Progress, Session, session::Input};
 use crate::{
@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-/// Longest sleep without anything to do.
+/// Longest sleep while idle.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// Sends `size` bytes of `file` into the other end's slots, and waits until it has them all under
-/// their name.
+/// Sends `size` bytes of `file` into the receiver's slots, and waits until the file is complete
+/// under its name.
 ///
 /// # Errors
-/// The file is shorter than `size` or cannot be read; the other end has gone or given up.
+/// The file is shorter than `size` or cannot be read; the receiver has gone or has given up.
 pub fn send(
     session: &mut Session<'_>,
     pd: &ProtectionDomain,
@@ -51,14 +51,17 @@ pub fn send(
             }
             Input::Message(Body::Credit { stored: told }) => {
                 if told > announced {
-                    return Err(Abort::tell(Refusal::BadRequest, "credit for what was not sent"));
+                    return Err(Abort::tell(
+                        Refusal::BadRequest,
+                        "a credit for chunks that were not sent",
+                    ));
                 }
-                // Messages may overtake each other, so an older credit is ignored.
+                // Messages are not ordered, so a lower credit is old and ignored.
                 stored = stored.max(told);
                 progress(cut.bytes_before(stored));
             }
             Input::Message(_) => {
-                return Err(Abort::tell(Refusal::BadRequest, "a message out of place"));
+                return Err(Abort::tell(Refusal::BadRequest, "an unexpected message arrived"));
             }
             Input::Quiet => {}
         }
@@ -68,16 +71,16 @@ pub fn send(
     loop {
         match session.next(SLEEP)? {
             Input::Message(Body::Done) => return Ok(Delivered { size, hash }),
-            // Signs of life while the other end writes to its disk.
+            // Keep-alive messages while the receiver's disk is busy.
             Input::Message(Body::Credit { .. }) | Input::Quiet => {}
             Input::Message(_) | Input::Written(_) => {
-                return Err(Abort::tell(Refusal::BadRequest, "a message out of place"));
+                return Err(Abort::tell(Refusal::BadRequest, "an unexpected message arrived"));
             }
         }
     }
 }
 
-/// The file, chunk by chunk through registered memory.
+/// Reads a file chunk by chunk through registered memory.
 struct Reading {
     file: File,
     memory: MemoryRegion,
@@ -87,13 +90,15 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads the next chunk, which is number `index`, and writes it to its slot.
+    /// Reads the next chunk, which has number `index`, and writes it to its slot.
     fn write(&mut self, session: &Session<'_>, remote: Remote, index: u64) -> Result<(), Abort> {
         let len = self.cut.len(index);
         self.buffer.resize(len as usize, 0);
         self.file.read_exact(&mut self.buffer).map_err(|e| {
             Abort::file(match e.kind() {
-                ErrorKind::UnexpectedEof => Failure::new("the file has become shorter meanwhile"),
+                ErrorKind::UnexpectedEof => {
+                    Failure::new("the file became shorter while it was copied")
+                }
                 _ => Failure::new(format!("cannot read the file: {e}")),
             })
         })?;

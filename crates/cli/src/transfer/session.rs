@@ -1,4 +1,4 @@
-//! One end of a transfer: messages to and from the other end, and whether it still lives.
+//! One end of a transfer: exchanges messages with the other end, and checks that it is alive.
 
 use crate::{
     app::{
@@ -10,13 +10,14 @@ use crate::{
 use srd::{CompletionQueue, PostError, Sge, Status, status_text};
 use std::time::{Duration, Instant};
 
-/// After this silence the other end is asked for a sign of life.
+/// Silence after which the other end is pinged.
 const PING_AFTER: Duration = Duration::from_secs(1);
-/// Without progress for this long, the other end is stuck. A chunk takes as long at 0.1 Mb/s.
+/// Time without progress after which the other end counts as stuck. One chunk takes as long at 0.1
+/// Mb/s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// Longest sleep before looking whether to stop.
+/// Longest sleep between checks for a stop request.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-/// How long the last message may take to arrive.
+/// Time limit for the delivery of the last message.
 const LAST_MESSAGE_MAX: Duration = Duration::from_secs(6);
 
 /// Tags of messages.
@@ -27,49 +28,49 @@ const TAG_AWAITED: u64 = 2;
 /// Why a transfer ended early.
 #[derive(Debug)]
 pub struct Abort {
-    /// The message for the other end; `None` if it knows already or cannot be reached.
+    /// The reason sent to the other end; `None` if it knows already or cannot be reached.
     tell: Option<Refusal>,
-    /// What to tell the user.
+    /// The error text for the user.
     pub failure: Failure,
 }
 
 impl Abort {
-    /// An error that the other end must be told as well.
+    /// An error that the other end must be told.
     pub fn tell(why: Refusal, text: impl Into<String>) -> Self {
         Self { tell: Some(why), failure: Failure::new(text) }
     }
 
-    /// Something with a file of ours.
+    /// An error with a local file.
     pub fn file(failure: Failure) -> Self {
         Self { tell: Some(Refusal::File), failure }
     }
 
-    /// The user wants to stop.
+    /// The user requested a stop.
     pub fn stopped(failure: Failure) -> Self {
         Self { tell: Some(Refusal::Cancelled), failure }
     }
 
-    /// The other end is gone, or has ended the transfer itself.
+    /// The other end is gone, or has ended the transfer.
     fn gone(text: impl Into<String>) -> Self {
         Self { tell: None, failure: Failure::new(text) }
     }
 }
 
-/// Errors of our own device: the other end may hear of them if that still works.
+/// Errors of the local device: the other end is told if that is still possible.
 impl<E: Into<Failure>> From<E> for Abort {
     fn from(e: E) -> Self {
         Self { tell: Some(Refusal::Internal), failure: e.into() }
     }
 }
 
-/// What happened.
+/// An event in a transfer.
 #[derive(Debug)]
 pub enum Input {
-    /// The other end said something.
+    /// A message of the other end.
     Message(Body),
-    /// The write with this tag has completed: the data is there.
+    /// The write with this tag completed: the data has arrived.
     Written(u64),
-    /// Nothing yet.
+    /// Nothing happened.
     Quiet,
 }
 
@@ -79,19 +80,19 @@ pub struct Session<'a> {
     cq: CompletionQueue,
     peer: Peer,
     id: u64,
-    /// Ends the transfer when it gives an error.
+    /// Ends the transfer if it returns an error.
     stop: &'a dyn Fn() -> Result<(), Failure>,
     heard: Instant,
     ping_last: Instant,
     pinging: bool,
-    /// Only the last word is left to say.
+    /// Only the final `Fail` message remains to be sent.
     aborting: bool,
-    /// End of the message that [`Session::send_and_wait`] waits for.
+    /// Status of the message that [`Session::send_and_wait`] waits for.
     awaited: Option<Status>,
 }
 
 impl<'a> Session<'a> {
-    /// The end that has `link`, which completes to `cq`, and talks to `peer` only.
+    /// Creates the end that owns `link`, which completes to `cq`, and talks only to `peer`.
     pub fn new(
         link: Link,
         cq: CompletionQueue,
@@ -130,22 +131,22 @@ impl<'a> Session<'a> {
 
     /// Whether a message can be sent now.
     pub fn can_send(&self) -> bool {
-        // One is kept for a ping, one for the last word.
+        // One buffer is reserved for a ping, one for the final message.
         self.link.can_send_more_than(2)
     }
 
-    /// Sends a message and waits until the other end has it. Messages that arrive meanwhile are
-    /// dropped: only for moments when none is expected.
+    /// Sends a message and waits until it is acknowledged. Drops messages that arrive meanwhile, so
+    /// use it only when none is expected.
     ///
     /// # Errors
-    /// It did not arrive.
+    /// The message was not delivered.
     pub fn send_and_wait(&mut self, body: Body) -> Result<(), Abort> {
         self.awaited = None;
         self.post(body, TAG_AWAITED)?;
         let deadline = Instant::now() + LAST_MESSAGE_MAX;
         while self.awaited.is_none() {
             if Instant::now() >= deadline {
-                return Err(Abort::gone("the other end takes no messages any more"));
+                return Err(Abort::gone("the other end no longer accepts messages"));
             }
             self.next(STOP_CHECK)?;
         }
@@ -160,14 +161,14 @@ impl<'a> Session<'a> {
         self.link.write(&self.peer, data, remote, tag)
     }
 
-    /// What happens next, if something does in time.
+    /// Waits up to `timeout` for the next event.
     ///
     /// # Errors
-    /// The other end has gone or given up, or the user wants to stop.
+    /// The other end has gone or has given up, or the user requested a stop.
     pub fn next(&mut self, timeout: Duration) -> Result<Input, Abort> {
         (self.stop)().map_err(Abort::stopped)?;
         let Some(wc) = self.cq.wait(timeout.min(STOP_CHECK))? else {
-            self.look()?;
+            self.liveness_check()?;
             return Ok(Input::Quiet);
         };
         match self.link.handle(&wc)? {
@@ -175,7 +176,7 @@ impl<'a> Session<'a> {
                 self.heard = Instant::now();
                 Ok(Input::Written(tag))
             }
-            // Given up: its memory has gone, so it fails here.
+            // After an abort, the other end's memory is gone, so the write fails.
             Some(Event::Written { .. }) if self.aborting => Ok(Input::Quiet),
             Some(Event::Written { status, .. }) => Err(gone(status)),
             Some(Event::Sent { tag, status }) => {
@@ -194,7 +195,7 @@ impl<'a> Session<'a> {
                 match arrival.message {
                     Ok(message) if ours && message.id == self.id => self.message(message.body),
                     Err(e) if ours => Err(Abort::tell(Refusal::BadRequest, e.to_string())),
-                    // A stranger's, or of a session before.
+                    // From another peer or an earlier session.
                     _ => Ok(Input::Quiet),
                 }
             }
@@ -204,10 +205,10 @@ impl<'a> Session<'a> {
 
     fn message(&mut self, body: Body) -> Result<Input, Abort> {
         match body {
-            // A sign of life of the device, not of progress: two ends that wait for each other
-            // must not keep each other waiting.
+            // A ping shows that the device is alive, not that there is progress: it must not reset
+            // the progress timer, or two ends that wait for each other would wait forever.
             Body::Ping => Ok(Input::Quiet),
-            Body::Fail(_, text) => Err(Abort::gone(format!("the other end says: {text}"))),
+            Body::Fail(_, text) => Err(Abort::gone(format!("the other end reports: {text}"))),
             body => {
                 self.heard = Instant::now();
                 Ok(Input::Message(body))
@@ -215,8 +216,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Nothing has come for a moment: is the other end there?
-    fn look(&mut self) -> Result<(), Abort> {
+    /// Nothing arrived for a while: checks whether the other end is alive.
+    fn liveness_check(&mut self) -> Result<(), Abort> {
         let now = Instant::now();
         if now.duration_since(self.heard) > SILENCE_MAX {
             let seconds = SILENCE_MAX.as_secs();
@@ -232,14 +233,14 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Tells the other end why this one gives up, if it can be told and has not been.
+    /// Tells the other end why this one gives up, unless it knows already or cannot be reached.
     pub fn abort(&mut self, abort: &Abort) {
         let Some(why) = abort.tell.filter(|_| !self.aborting) else { return };
-        // The user may have asked to stop; the last word is said all the same.
+        // After a stop request the final message is still sent.
         self.stop = &|| Ok(());
         self.aborting = true;
         let text = abort.failure.to_string();
-        // If the message cannot be sent, the other end notices by its own timers.
+        // If it cannot be sent, the other end's timers detect the end.
         let _ = self.send_and_wait(Body::Fail(why, text));
     }
 }

@@ -1,4 +1,4 @@
-//! Processes with time limits, and folders that go away.
+//! Processes with time limits, and temporary folders.
 
 use std::{
     fs,
@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Port base of all tests that do not care: servers and clients take free slots.
+/// Port base of tests that need no particular one: servers and clients take free slots.
 pub const PORT_BASE: u16 = 21_000;
-/// Nothing here takes longer unless it hangs: a copy that is stuck is given up after 45 s.
+/// Time limit of all operations: a stuck copy is given up after 45 s.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
 /// A command line of the tool.
@@ -22,7 +22,7 @@ pub fn srd(args: &[&str]) -> Command {
     command
 }
 
-/// What a process did.
+/// Result of a process.
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,
@@ -32,13 +32,13 @@ pub struct Done {
 }
 
 impl Done {
-    /// Insists on success.
+    /// Requires success.
     pub fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
         self
     }
 
-    /// Insists on this exit code, and on a message with these words.
+    /// Requires an exit code, and an error text with these words.
     pub fn fails(self, code: i32, words: &str) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
         assert!(self.stderr.contains(words), "no {words:?} in {self:#?}");
@@ -56,7 +56,7 @@ pub struct Running {
     begin: Instant,
 }
 
-/// Collects lines as they come.
+/// Collects output as it is written.
 fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -95,7 +95,7 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end, [`LIMIT`] at most.
+    /// Waits for the end of the process, at most [`LIMIT`].
     pub fn wait(&mut self) -> Done {
         let status = self.exit_status();
         let took = self.begin.elapsed();
@@ -123,12 +123,12 @@ impl Drop for Running {
     }
 }
 
-/// Runs a command line to its end.
+/// Runs the tool until it exits.
 pub fn run(args: &[&str]) -> Done {
     Running::start(srd(args)).wait()
 }
 
-/// Waits until something is so, [`LIMIT`] at most.
+/// Waits until a condition holds, at most [`LIMIT`].
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !so() {
@@ -137,16 +137,16 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A server of the test's own.
+/// A server of one test.
 pub struct Server {
     pub process: Running,
-    /// Address and port, as clients name it.
+    /// Address and port, as clients write them.
     pub address: String,
     port_base: String,
 }
 
 impl Server {
-    /// Starts it in a free slot.
+    /// Starts a server in a free slot.
     pub fn start(args: &[&str]) -> Self {
         Self::start_at(PORT_BASE, "127.0.0.1", args)
     }
@@ -177,7 +177,7 @@ impl Server {
         Self { process, address: address.unwrap(), port_base: port_base.to_string() }
     }
 
-    /// A client's command line: `{}` stands for the server's address.
+    /// A client's command: `{}` stands for the server's address.
     pub fn client(&self, args: &[&str]) -> Command {
         let args: Vec<String> = args.iter().map(|a| a.replace("{}", &self.address)).collect();
         let mut all = vec![args[0].as_str(), "--port-base", &self.port_base];
@@ -185,19 +185,19 @@ impl Server {
         srd(&all)
     }
 
-    /// Runs a client to its end.
+    /// Runs a client until it exits.
     pub fn run(&self, args: &[&str]) -> Done {
         Running::start(self.client(args)).wait()
     }
 
-    /// Ends it as an administrator would, and insists that it goes well.
+    /// Ends the server with SIGTERM, and requires success.
     pub fn end(mut self) -> Done {
         self.process.signal(rustix::process::Signal::TERM);
         self.process.wait().ok()
     }
 }
 
-/// A folder of the test's own that goes away at its end.
+/// A temporary folder, removed when the test ends.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -207,12 +207,12 @@ impl Scratch {
         Self(path)
     }
 
-    /// The path of something in it.
+    /// The path of a name in the folder.
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Makes a file of bytes that no part of equals another.
+    /// Creates a file of non-repeating bytes.
     pub fn file(&self, name: &str, len: usize) -> String {
         let mut x = 0x9e37_79b9_7f4a_7c15_u64 ^ len as u64;
         let mut bytes = Vec::with_capacity(len + 8);
@@ -229,7 +229,7 @@ impl Scratch {
         path
     }
 
-    /// Names in a folder of it, hidden ones too.
+    /// Names in a subfolder, including hidden ones.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let list = fs::read_dir(self.0.join(folder)).unwrap();
         let mut names: Vec<_> =
@@ -245,7 +245,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether two files hold the same.
+/// Whether two files have the same content.
 pub fn same(a: impl AsRef<Path>, b: impl AsRef<Path>) -> bool {
     fs::read(a).unwrap() == fs::read(b).unwrap()
 }

@@ -1,9 +1,9 @@
-//! Copies that work, and copies that must not.
+//! Copies that must succeed, and copies that must fail.
 
 use crate::common::{PORT_BASE, Running, Scratch, Server, same};
 use std::{fs, os::unix::fs::symlink};
 
-/// Losses, repeats and reordering at both ends, with packets small enough that all happen often.
+/// Loss, duplication and reordering at both ends, with packets small enough that each occurs often.
 const BAD: [&str; 8] =
     ["--mtu", "4000", "--fault-loss", "5%", "--fault-duplicate", "2%", "--fault-reorder", "10%"];
 
@@ -27,11 +27,11 @@ fn both_ways(ip: &str, name: &str) {
         assert!(same(&original, s.path("back")), "{name} {get:#?}");
         assert_eq!(hash_of(&put.stdout), hash_of(&get.stdout));
         if len > 1 << 20 {
-            let lost = put.stdout.lines().find(|l| l.starts_with("faults on purpose")).unwrap();
+            let lost = put.stdout.lines().find(|l| l.starts_with("injected faults")).unwrap();
             assert!(!lost.contains(" 0 lost"), "{lost}");
             let paths = put.stdout.split(" paths").next().and_then(|t| t.rsplit(' ').next());
-            let paths: u32 = paths.and_then(|n| n.parse().ok()).expect("how many paths");
-            // Paths that lose two packets in a row rest.
+            let paths: u32 = paths.and_then(|n| n.parse().ok()).expect("the number of paths");
+            // Paths that lose two packets in a row are penalised.
             assert!((48..=64).contains(&paths), "{}", put.stdout);
         }
     }
@@ -57,17 +57,17 @@ fn the_hash_is_that_of_b3sum() {
     let server = Server::start(&["--dir", &s.path("in"), "--once"]);
     fs::write(s.path("abc"), b"abc").unwrap();
     let put = server.run(&["cp", &s.path("abc"), "{}:"]).ok();
-    // From the test vectors that come with BLAKE3's implementations.
+    // From the test vectors of BLAKE3.
     let abc = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
     assert_eq!(hash_of(&put.stdout), abc);
     assert_eq!(s.names("in"), ["abc"], "under its own name");
-    // Ends by itself after the first copy.
+    // With --once the server exits after the first copy.
     let mut server = server;
     server.process.wait().ok();
 }
 
 #[test]
-fn no_name_leads_out_of_the_folder() {
+fn names_cannot_lead_out_of_the_folder() {
     let s = Scratch::new("escape");
     fs::write(s.path("secret"), b"secret").unwrap();
     fs::create_dir(s.path("in/sub")).unwrap();
@@ -86,13 +86,13 @@ fn no_name_leads_out_of_the_folder() {
     assert_eq!(fs::read(s.path("secret")).unwrap(), b"secret");
     assert_eq!(s.names("in"), ["link", "sub", "up"]);
     assert_eq!(s.names("."), ["file", "in", "secret"]);
-    // And the server is well.
+    // The server still works.
     server.run(&["cp", &file, "{}:sub/fine"]).ok();
     assert!(server.end().stderr.contains("symbolic links are not followed"));
 }
 
 #[test]
-fn what_cannot_be_copied_is_told() {
+fn impossible_copies_are_reported() {
     let s = Scratch::new("refused");
     let file = s.file("file", 100);
     fs::create_dir(s.path("in/folder")).unwrap();
@@ -120,7 +120,7 @@ fn what_cannot_be_copied_is_told() {
 }
 
 #[test]
-fn damaged_data_gets_no_name() {
+fn damaged_files_are_discarded() {
     let s = Scratch::new("damaged");
     let file = s.file("file", 4 << 20);
     let server = Server::start(&["--dir", &s.path("in")]);
@@ -131,9 +131,9 @@ fn damaged_data_gets_no_name() {
     assert!(same(&file, s.path("in/copy")));
 }
 
-/// With checksums, which are the default, damage is a loss: what was damaged comes again.
+/// With checksums, which are the default, a damaged packet counts as lost and is retransmitted.
 #[test]
-fn damaged_data_is_sent_again() {
+fn damaged_packets_are_retransmitted() {
     let s = Scratch::new("again");
     let file = s.file("file", 4 << 20);
     let server = Server::start(&["--dir", &s.path("in"), "--fault-corrupt", "2%"]);

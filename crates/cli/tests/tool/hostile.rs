@@ -1,4 +1,4 @@
-//! A client that keeps to no rules must not disturb a server.
+//! A client that violates the protocol must not disturb a server.
 
 use crate::common::{PORT_BASE, Scratch, Server, same};
 use srd::{
@@ -7,18 +7,18 @@ use srd::{
 };
 use std::{cell::RefCell, collections::VecDeque, os::unix::fs::PermissionsExt, time::Duration};
 
-/// The request queue pair's Q_Key, as docs/tool.md gives it.
+/// Q_Key of the request queue pair, given in docs/tool.md.
 const CONTROL_QKEY: u32 = 0x5352_4400;
 const REPLY_QKEY: u32 = 7;
 const BUFFER: usize = 2048;
 
-/// A device that says whatever it likes.
+/// A device that sends arbitrary messages.
 struct Attacker {
     qp: QueuePair,
     memory: MemoryRegion,
     ah: AddressHandle,
     cq: CompletionQueue,
-    /// Arrived while something else was waited for.
+    /// Completions that arrived while another was awaited.
     heard: RefCell<VecDeque<WorkCompletion>>,
     server: Qpn,
     _pd: ProtectionDomain,
@@ -52,7 +52,7 @@ impl Attacker {
         }
     }
 
-    /// Sends bytes, and waits until they were delivered.
+    /// Sends bytes, and waits for the acknowledgment.
     fn say_to(&self, qpn: Qpn, qkey: u32, bytes: &[u8]) {
         self.memory.write_at(64 * BUFFER, bytes).unwrap();
         let sge = [self.memory.sge(64 * BUFFER, bytes.len() as u32)];
@@ -76,7 +76,7 @@ impl Attacker {
         self.say_to(self.server, CONTROL_QKEY, bytes);
     }
 
-    /// The kind of the next message.
+    /// Returns the kind of the next message.
     fn hear_any(&self) -> u8 {
         let next = self.heard.borrow_mut().pop_front();
         let wc = next.unwrap_or_else(|| self.next());
@@ -86,7 +86,7 @@ impl Attacker {
         all[16]
     }
 
-    /// The next message of this kind: from which queue pair, and its body.
+    /// Waits for a message of this kind; returns the queue pair that sent it, and its body.
     fn hear(&self, kind: u8) -> (Qpn, Vec<u8>) {
         loop {
             let next = self.heard.borrow_mut().pop_front();
@@ -101,7 +101,7 @@ impl Attacker {
     }
 }
 
-/// A message as docs/tool.md describes it.
+/// A message in the format of docs/tool.md.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut m = b"SRT\x01".to_vec();
     m.extend(1_u64.to_le_bytes());
@@ -127,7 +127,7 @@ fn perf_open(qps: u8, depth: u32, size: u32) -> Vec<u8> {
 }
 
 #[test]
-fn nonsense_is_counted_and_changes_nothing() {
+fn malformed_messages_are_counted_and_ignored() {
     let s = Scratch::new("nonsense");
     let file = s.file("file", 100_000);
     let server = Server::start(&["--dir", &s.path("in")]);
@@ -139,7 +139,7 @@ fn nonsense_is_counted_and_changes_nothing() {
         attacker.say(&message(kind, &[]));
         attacker.say(&message(kind, &[0xff; 40]));
     }
-    // Of another version: the answer says so.
+    // The answer to another protocol version says so.
     let mut other = message(0, &[]);
     other[3] = 9;
     attacker.say(&other);
@@ -156,7 +156,7 @@ fn nonsense_is_counted_and_changes_nothing() {
     server.run(&["cp", &file, "{}:fine"]).ok();
     server.run(&["perf", "lat", "{}", "--iters", "100"]).ok();
     let done = server.end();
-    assert!(!done.stdout.contains(" 0 messages made no sense"), "{done:#?}");
+    assert!(!done.stdout.contains(" 0 messages were malformed"), "{done:#?}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_copy_that_breaks_the_rules_leaves_nothing() {
         (1000, vec![b"garbage".to_vec()]),
     ];
     for (size, messages) in rules {
-        // One each: the server remembers who is in a session.
+        // One attacker per case: the server remembers the client of a session.
         let attacker = Attacker::new(&server);
         attacker.say(&put_open(size, "evil"));
         let (session, ready) = attacker.hear(9);
@@ -199,7 +199,7 @@ fn a_copy_that_breaks_the_rules_leaves_nothing() {
 fn a_greedy_client_cannot_starve_another() {
     let limits = ["--qps-max", "100", "--memory-max", "8m"];
     let server = Server::start(&limits);
-    // Each would do by itself; together they are one client that wants all.
+    // Each request alone fits; together they are one client that exceeds its limit.
     let greedy = [Attacker::new(&server), Attacker::new(&server)];
     greedy[0].say(&perf_open(40, 1, 1000));
     greedy[0].hear(3);
@@ -211,18 +211,18 @@ fn a_greedy_client_cannot_starve_another() {
     let (_, text) = greedy[1].hear(1);
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("--client-memory-max"), "{text}");
-    // Another host has what is left.
+    // Another host gets the rest.
     let other = ["perf", "lat", "{}", "--ip", "127.0.0.2", "--iters", "100"];
     server.run(&other).ok();
-    // What a session took is free when it has ended.
+    // Resources of a session are free after it has ended.
     drop(greedy);
     let again = Attacker::new(&server);
     again.say(&perf_open(45, 1, 1000));
     let mut waited = 0;
     while again.hear_any() != 3 {
         waited += 1;
-        // Clients that went without a word are noticed by their pings.
-        assert!(waited < 300, "the queue pairs of clients that have gone are not free");
+        // Clients that exit without a message are detected by pings.
+        assert!(waited < 300, "the queue pairs of clients that have gone are still in use");
         std::thread::sleep(Duration::from_millis(100));
         again.say(&perf_open(45, 1, 1000));
     }
@@ -232,7 +232,7 @@ fn a_greedy_client_cannot_starve_another() {
 }
 
 #[test]
-fn who_may_do_what_is_said_at_the_start() {
+fn allow_and_read_only_restrict_clients() {
     let s = Scratch::new("allow");
     let file = s.file("file", 100_000);
     let server = Server::start(&["--dir", &s.path("in"), "--allow", "127.0.0.2/31"]);
@@ -269,7 +269,7 @@ fn without_the_token_there_is_no_session() {
     with(&put, &other).fails(1, "another token");
     with(&put, &open).fails(1, "chmod 600");
     assert!(s.names("in").is_empty());
-    // A proof that is none, and a request without.
+    // A wrong proof, and a request without one.
     let attacker = Attacker::new(&server);
     let inner = put_open(100, "evil")[16..].to_vec();
     attacker.say(&message(18, &[&[7; 32][..], &inner].concat()));
@@ -283,10 +283,10 @@ fn without_the_token_there_is_no_session() {
     with(&["cp", "{}:new", &s.path("got")], &own).ok();
     assert!(same(&file, s.path("got")));
     server.end();
-    // Who has a token gives files to no server without it.
+    // A client with a token sends no file to a server without it.
     let server = Server::start(&["--dir", &s.path("in")]);
     let put = ["cp", &file, "{}:more", "--token-file", &own];
-    server.run(&put).fails(1, "without --token-file");
+    server.run(&put).fails(1, "has no --token-file");
     assert_eq!(s.names("in"), ["new"]);
     server.end();
 }
@@ -299,8 +299,8 @@ fn the_disk_of_a_server_does_not_fill() {
     let limits: [(&[&str], &str); 3] = [
         (&["--client-disk-max", "50k"], "--client-disk-max"),
         (&keep, "--disk-keep"),
-        // Let in, and stopped once its space is reserved.
-        (&[keep[0], keep[1], "--disk-max", "1G"], "keeps 7.6 PiB of its disk free"),
+        // Accepted, and refused once the space is reserved.
+        (&[keep[0], keep[1], "--disk-max", "1G"], "must keep 7.6 PiB of its disk free"),
     ];
     for (options, words) in limits {
         let server = Server::start(&[&["--dir", &s.path("in")], options].concat());
@@ -311,9 +311,9 @@ fn the_disk_of_a_server_does_not_fill() {
 }
 
 #[test]
-fn who_takes_no_answers_does_not_silence_the_server() {
+fn a_client_without_acknowledgments_does_not_block_answers() {
     let server = Server::start(&[]);
-    // All from one host: more requests than the server has buffers for answers.
+    // All from one host, with more requests than the server has buffers for answers.
     let deaf: Vec<Attacker> = (0..4).map(|_| Attacker::new(&server)).collect();
     for attacker in &deaf {
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! The tool as its users run it: real processes on loopback.
+//! The tool as users run it: real processes on the loopback interface.
 
 mod common;
 mod copy;

@@ -29,7 +29,7 @@ fn every_test(ip: &str) {
                 let tail = ["p50_us", "p99_us", "p999_us", "max_us"].map(|n| number(row, n));
                 assert!(tail[0] > 0.0 && tail.is_sorted(), "{row}");
                 assert!(number(row, "seconds") > 0.0 && number(row, "cpu_client_sec") > 0.0);
-                assert!(number(row, "cpu_server_sec") > 0.0, "the server tells its own");
+                assert!(number(row, "cpu_server_sec") > 0.0, "the server reports its CPU time");
                 assert!((1.0..=64.0).contains(&number(row, "paths_used")), "{row}");
             }
         }
@@ -75,7 +75,7 @@ fn paths_and_policies_are_obeyed() {
         let done = server.run(&[&args[..], more].concat()).ok();
         number(&rows(&done.stdout)[0], "paths_used")
     };
-    // A lost packet, and the packet that asks for news of it, go elsewhere.
+    // A lost packet and the probe for its acknowledgment use other paths.
     assert!(used(&["--path-policy", "ecmp"]) < 4.0);
     assert_eq!(used(&["--path-policy", "oblivious", "--paths", "16"]), 16.0);
     assert!(used(&["--path-policy", "rtt-p2c", "--paths", "8"]) > 1.0);
@@ -120,7 +120,7 @@ fn path_tables_show_losses_and_round_trips() {
     assert!((sum("share_percent") - 100.0).abs() < 0.01);
     assert!(sum("sent") >= 512.0 && sum("lost") > 20.0, "{}", done.stdout);
     assert!(paths.iter().any(|p| p["rtt_us"].as_f64().is_some_and(|us| us > 0.0)));
-    // Not on a terminal: one table, without escape sequences.
+    // If the output is not a terminal: one table, without escape sequences.
     let plain = server.run(&["paths", "{}", "--paths", "4", "--interval", "100ms"]).ok();
     assert!(plain.stdout.contains("of 4 paths used") && !plain.stdout.contains('\x1b'));
     assert_eq!(plain.stdout.lines().count(), 6, "{}", plain.stdout);

@@ -1,13 +1,13 @@
-//! Ends that are killed, stopped or full in the middle of a copy.
+//! Processes that are killed, stopped or out of disk space in the middle of a copy.
 
 use crate::common::{Running, Scratch, Server, same, srd, until};
 use rustix::process::Signal;
 use std::{process::Command, time::Duration};
 
-/// Slow enough to be in the middle for some seconds.
+/// Rate limit that makes a copy take some seconds.
 const SLOW: [&str; 6] = ["--rate-policy", "fixed", "--rate", "40M", "--mtu", "4000"];
 const FILE_BYTES: usize = 20 << 20;
-/// Longest time until the death of the other end is told.
+/// Time limit for reporting the death of the other end.
 const NOTICE: Duration = Duration::from_secs(20);
 
 fn slow_put(server: &Server, file: &str, name: &str) -> Running {
@@ -19,7 +19,7 @@ fn slow_put(server: &Server, file: &str, name: &str) -> Running {
 }
 
 #[test]
-fn a_killed_server_is_noticed_and_can_come_back() {
+fn a_killed_server_is_detected_and_can_restart() {
     let s = Scratch::new("server");
     let file = s.file("file", FILE_BYTES);
     let args = ["--dir", &s.path("in"), "--slot", "3"];
@@ -39,7 +39,7 @@ fn a_killed_server_is_noticed_and_can_come_back() {
 }
 
 #[test]
-fn a_client_outlives_a_quick_restart_of_its_server_with_an_error() {
+fn a_quick_restart_of_the_server_fails_the_copy() {
     let s = Scratch::new("restart");
     let file = s.file("file", FILE_BYTES);
     let args = ["--dir", &s.path("in"), "--slot", "3"];
@@ -56,7 +56,7 @@ fn a_client_outlives_a_quick_restart_of_its_server_with_an_error() {
 }
 
 #[test]
-fn a_killed_client_leaves_nothing_and_the_server_serves_on() {
+fn a_killed_client_leaves_no_file_and_the_server_continues() {
     let s = Scratch::new("client");
     let file = s.file("file", FILE_BYTES);
     let server = Server::start(&["--dir", &s.path("in")]);
@@ -77,7 +77,7 @@ fn a_killed_client_leaves_nothing_and_the_server_serves_on() {
 }
 
 #[test]
-fn ctrl_c_ends_a_copy_in_good_order() {
+fn ctrl_c_ends_a_copy_cleanly() {
     let s = Scratch::new("interrupt");
     let file = s.file("file", FILE_BYTES);
     let server = Server::start(&["--dir", &s.path("in")]);
@@ -91,7 +91,7 @@ fn ctrl_c_ends_a_copy_in_good_order() {
         !heard.is_empty()
     });
     assert!(s.names("in").is_empty());
-    // The other way round: what was fetched so far goes away.
+    // The other direction: a partially fetched file is removed.
     server.run(&["cp", &file, "{}:there"]).ok();
     let slow_server = Server::start(&[&["--dir", &s.path("in")][..], &SLOW].concat());
     let get = slow_server.client(&["cp", "{}:there", &s.path("got")]);
@@ -103,7 +103,7 @@ fn ctrl_c_ends_a_copy_in_good_order() {
 }
 
 #[test]
-fn a_server_that_is_ended_tells_its_clients() {
+fn a_stopped_server_tells_its_clients() {
     let s = Scratch::new("ended");
     let file = s.file("file", FILE_BYTES);
     let server = Server::start(&["--dir", &s.path("in")]);
@@ -129,11 +129,11 @@ fn perf_ends_by_ctrl_c_and_when_its_server_is_killed() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left() {
+fn a_full_disk_is_reported_and_no_file_is_left() {
     let s = Scratch::new("full");
     let (file, small) = (s.file("file", 4 << 20), s.file("small", 1000));
     let dir = s.path("in");
-    // A server whose folder is a file system of 1 MiB, in a namespace of its own.
+    // A server whose folder is a file system of 1 MiB, in its own mount namespace.
     let mount = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
     let tool = srd(&[]).get_program().to_owned();
     let probe = Command::new("unshare")
@@ -143,7 +143,8 @@ fn a_full_disk_is_told_and_nothing_is_left() {
         println!("skipped: this host allows no mounts in user namespaces");
         return;
     }
-    // By itself it knows what is free; told wrong, it hears of it from the file system.
+    // By default the server knows the free space; with a wrong limit, the file system reports the
+    // error.
     let wrong = ["--disk-max", "1G", "--disk-keep", "0"];
     for (options, words) in [(&[][..], "--disk-max"), (&wrong, "no space left")] {
         let args = [&["--dir", &dir], options].concat();

@@ -1,4 +1,4 @@
-//! Command lines that make no sense, servers that are not there, and help.
+//! Invalid command lines, servers that do not exist, and help.
 
 use crate::common::{Running, Scratch, Server, run, srd};
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn every_command_has_help_with_examples_and_exit_codes() {
 }
 
 #[test]
-fn wrong_usage_is_2_and_says_what_is_right() {
+fn wrong_usage_exits_with_2_and_an_explanation() {
     let wrong: [(&[&str], &str); 22] = [
         (&["fly"], "unrecognized"),
         (&["perf", "lat"], "HOST"),
@@ -59,7 +59,7 @@ fn the_fault_checker_runs_as_a_command() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_1_and_says_what_to_do() {
+fn failures_to_open_exit_with_1_and_advice() {
     run(&["serve", "--dir", "/no/such/folder"]).fails(1, "no such file or folder");
     run(&["serve", "--ip", "192.0.2.7"]).fails(1, "this host has");
     run(&["serve", "--interface", "nosuch0"]).fails(1, "does not exist");
@@ -73,7 +73,7 @@ fn what_cannot_be_opened_is_1_and_says_what_to_do() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_in_time() {
+fn a_missing_server_is_reported_in_time() {
     let clients: [&[&str]; 3] = [
         &["perf", "lat", "127.0.0.1:21999", "--port-base", "21900"],
         &["cp", "/etc/hostname", "127.0.0.1:21999:x", "--port-base", "21900"],

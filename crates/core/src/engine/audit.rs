@@ -8,7 +8,7 @@ use crate::ids::Ctx;
 use crate::objects::wr::{Wqe, WrState, WrTable};
 use crate::path::table::PathEntry;
 use crate::peer::scoreboard::{Entry, Kind, SentState};
-use crate::peer::{Context, Peer, Window};
+use crate::peer::{Context, Window};
 
 /// Packets, in and out, from one look to the next.
 const EVERY: u64 = 64;
@@ -29,7 +29,7 @@ impl Sums {
         self.contexts += 1;
         if let Some(win) = c.win() {
             self.active += 1;
-            self.jobs += win.jobs.len() as u32;
+            self.jobs += win.jobs.placed();
             self.inflight_bytes += win.board.in_flight_bytes();
         }
     }
@@ -49,31 +49,30 @@ impl<O: Observer> Engine<O> {
         for (ci, c) in self.contexts.iter() {
             all.add(c);
             self.audit_context(ci, c);
-            let way = self.paths.get(c.way);
+            let way = self.paths.get(c.way());
             if way.carrier == ci || way.contexts == 1 {
                 self.audit_way(way);
             }
         }
-        assert_eq!(all.jobs, self.objects.jobs_live, "reads being served");
+        assert_eq!(all.jobs, self.objects.places.taken(), "reads being served");
         self.audit_queue_pairs();
     }
 
     fn audit_context(&self, ci: Ctx, c: &Context) {
-        let parked = self.paths.get(c.way).waiters.contains(&ci);
+        let parked = self.paths.get(c.way()).waiters.contains(ci);
         assert!(parked || !self.shared.out.is_parked(ci), "parked, and nobody will wake it");
         let Some(win) = c.win() else {
-            assert_eq!((c.outstanding, c.reads_out), (0, 0), "work without window state");
             return;
         };
         win.board.audit();
-        audit_work(ci, c, win, &self.objects.wrs);
+        audit_work(ci, win, &self.objects.wrs);
         audit_open(win, &self.objects.wrs);
     }
 
     fn audit_way(&self, way: &PathEntry) {
         way.paths.audit();
         let mut sums = Sums::default();
-        let here = self.contexts.iter().filter(|(_, c)| c.way == way.number);
+        let here = self.contexts.iter().filter(|(_, c)| c.way() == way.number);
         here.for_each(|(_, c)| sums.add(c));
         let told = Sums {
             contexts: way.contexts,
@@ -107,7 +106,7 @@ fn live<'a>(win: &'a Window, wrs: &'a WrTable) -> impl Iterator<Item = (WrHandle
 }
 
 /// Requests outstanding, credits held and bytes unsent are those of the live requests and jobs.
-fn audit_work(ci: Ctx, peer: &Peer, win: &Window, wrs: &WrTable) {
+fn audit_work(ci: Ctx, win: &Window, wrs: &WrTable) {
     let mut n = 0;
     let (mut reads, mut imms, mut unsent) = (0, 0, 0);
     for (_, w) in live(win, wrs) {
@@ -119,24 +118,24 @@ fn audit_work(ci: Ctx, peer: &Peer, win: &Window, wrs: &WrTable) {
             unsent += u64::from(w.wr.len - w.cut);
         }
     }
-    assert_eq!(peer.outstanding, n, "requests outstanding");
-    unsent += win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum::<u64>();
-    assert_eq!(win.unsent_bytes, unsent, "bytes that have no PSN");
+    assert_eq!(win.outstanding.requests(), n, "requests outstanding");
+    assert_eq!(win.queues.unsent_bytes(), unsent, "bytes of requests that have no PSN");
     if !cfg!(planted_bugs) {
-        let cancels = entries(win).filter(|e| e.kind == Kind::Cancel).count() + win.cancels.len();
-        assert_eq!(peer.reads_out, reads, "reads outstanding");
-        assert_eq!(usize::from(peer.imms_out), usize::from(imms) + cancels, "messages tracked");
+        let cancels = entries(win).filter(|e| e.kind == Kind::Cancel).count();
+        let cancels = cancels + win.queues.cancels_len();
+        assert_eq!(win.outstanding.reads(), reads, "reads outstanding");
+        let tracked = usize::from(win.outstanding.imms());
+        assert_eq!(tracked, usize::from(imms) + cancels, "messages tracked");
     }
 }
 
 /// Unresolved PSNs are those of live requests and of reads being served.
 fn audit_open(win: &Window, wrs: &WrTable) {
     let of_requests: u32 = live(win, wrs).map(|(_, w)| w.open).sum();
-    let of_jobs: u32 = win.jobs.iter().map(|j| j.open).sum();
-    let served = |k: Kind| matches!(k, Kind::ReadResp | Kind::ReadError | Kind::RecallResp);
-    let recuts = |write: bool| win.recuts.iter().filter(move |r| (r.kind == Kind::Write) == write);
-    let own = entries(win).filter(|e| e.kind.is_own()).count() + recuts(true).count();
-    let jobs = entries(win).filter(|e| served(e.kind)).count() + recuts(false).count();
+    let of_jobs = win.jobs.audit();
+    let recuts = |write| win.queues.recuts_count(write);
+    let own = entries(win).filter(|e| e.kind.is_own()).count() + recuts(true);
+    let jobs = entries(win).filter(|e| e.kind.is_served()).count() + recuts(false);
     if !cfg!(planted_bugs) {
         assert_eq!(of_requests as usize, own, "packets of requests");
         assert_eq!(of_jobs as usize, jobs, "packets of reads being served");

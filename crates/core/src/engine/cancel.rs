@@ -4,8 +4,8 @@ use crate::api::{AhId, Completion, CompletionKind, MrKey, Qpn, RecvHandle, Statu
 use crate::engine::Engine;
 use crate::events::Observer;
 use crate::ids::Ctx;
-use crate::lane::Ending;
-use crate::peer::read_job::{ReadJob, job_abort};
+use crate::lane::{Ending, place_leave};
+use crate::objects::places::Served;
 use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
@@ -29,6 +29,7 @@ impl<O: Observer> Engine<O> {
             let Some(ci) = self.context_of(wi) else { continue };
             self.lane(now, ci).wr_cancelled(wi, ending);
         }
+        debug_assert!(list.iter().all(|&wi| self.context_of(wi).is_none()), "they have ended");
     }
 
     /// The context of a request, if that is live.
@@ -65,31 +66,41 @@ impl<O: Observer> Engine<O> {
 
     /// The region `key` goes away: each read of it ends with an error at its requester.
     pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
-        self.jobs_fail(|j| j.key == key);
+        while let Some(served) = self.objects.places.of_region(key) {
+            self.read_end(served);
+        }
     }
 
     /// The queue pair `qpn` takes no requests any more: so do the reads that came through it.
     pub(crate) fn jobs_qp_gone(&mut self, qpn: Qpn) {
-        self.jobs_fail(|j| j.qp == qpn);
+        while let Some(served) = self.objects.places.of_qp(qpn) {
+            self.read_end(served);
+        }
     }
 
-    /// Each read that `gone` picks ends with an error at its requester.
-    fn jobs_fail(&mut self, gone: impl Fn(&ReadJob) -> bool) {
-        if self.objects.jobs_live == 0 {
-            return;
-        }
-        for ci in self.contexts.numbers() {
-            let Some(c) = self.contexts.find_mut(ci) else { continue };
-            let Some(a) = c.win_mut() else { continue };
-            let mut owed = false;
-            for job in a.jobs.iter_mut().filter(|j| gone(j) && !j.dead) {
-                job_abort(job, &mut a.unsent_bytes);
-                job.error_owed = true;
-                owed = true;
-            }
-            if owed {
-                self.shared.out.ready_push(ci);
+    /// Reads that made too little progress while others found no place.
+    #[inline]
+    pub(crate) fn slow_reads_end(&mut self) {
+        while let Some(served) = self.objects.places.slow_take() {
+            // It may have ended since.
+            let context = self.contexts.find(served.ctx).and_then(|c| c.win());
+            let job = context.and_then(|win| win.jobs.find(served.job));
+            if job.is_some_and(|j| j.place().is_some()) {
+                self.shared.counters.reads_slow += 1;
+                self.read_end(served);
             }
         }
+    }
+
+    /// A read that is served leaves its place, and its requester is told that it has failed.
+    fn read_end(&mut self, Served { ctx, job }: Served) {
+        self.shared.counters.read_steps += 1;
+        let c = self.contexts.get_mut(ctx);
+        let way = self.paths.get_mut(c.way());
+        let jobs = &mut c.act().jobs;
+        jobs.fail(job);
+        let place = jobs.place_take(job).expect("what is listed has a place");
+        place_leave(&mut self.objects.places, &mut self.shared.networks, way, place);
+        self.shared.out.ready_push(ctx);
     }
 }

@@ -4,12 +4,12 @@
 use crate::api::{AsyncEvent, Rx, Status};
 use crate::counters::DropReason;
 use crate::engine::Engine;
-use crate::engine::origins::Prefix;
 use crate::events::{Event, Observer};
 use crate::ids::Ctx;
 use crate::limits::FORGET_STEPS;
+use crate::networks::Prefix;
 use crate::peer::ContextState;
-use crate::peer::narrow::Narrow;
+use crate::psn::Psn;
 use crate::random::Random;
 use crate::time::{Span, Time};
 use crate::timer::TimerOf;
@@ -33,10 +33,10 @@ impl<O: Observer> Engine<O> {
             self.evict_hand = (self.evict_hand + 1) % self.contexts.slots();
             let ci = Ctx(self.evict_hand);
             let Some(c) = self.contexts.find(ci) else { continue };
-            if c.state != ContextState::Open || c.outstanding > 0 {
+            if c.state() != ContextState::Open || c.outstanding() > 0 {
                 continue;
             }
-            if !crowded && Prefix::of(c.endpoint.ip) != Prefix::of(ip) {
+            if !crowded && Prefix::of(c.endpoint().ip) != Prefix::of(ip) {
                 continue;
             }
             match c.win() {
@@ -50,9 +50,7 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        if let Ok(from) = c.state.close_begun() {
-            c.handshake_round = 0;
-            c.close_began = now;
+        if let Some(from) = c.handshake.close_begin(now) {
             self.context_event(now, ci, from);
             self.close_retry(now, ci);
         }
@@ -62,9 +60,10 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn close_retry(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
-        if c.handshake_round >= CLOSE_ROUNDS {
+        debug_assert_eq!(c.state(), ContextState::Closing, "who closes says so");
+        if c.handshake.round() >= CLOSE_ROUNDS {
             // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
-            if c.last_heard > c.close_began {
+            if c.last_heard() > c.handshake.close_began() {
                 return self.close_withdraw(now, ci);
             }
             if self.leaving {
@@ -72,8 +71,7 @@ impl<O: Observer> Engine<O> {
             }
             return self.closed(now, ci);
         }
-        c.handshake_at = now + retry.scale(1 << c.handshake_round.min(16), 1);
-        c.handshake_round += 1;
+        c.handshake.close_sent(now, retry);
         self.shared.out.close_push(ci);
         self.shared.out.rearm_push(ci);
     }
@@ -81,9 +79,7 @@ impl<O: Observer> Engine<O> {
     /// The peer is not done with us: stay open.
     pub(crate) fn close_withdraw(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        if let Ok(from) = c.state.close_withdrawn() {
-            c.handshake_at = Time::NEVER;
-            c.handshake_round = 0;
+        if let Some(from) = c.handshake.close_withdraw() {
             self.context_event(now, ci, from);
             if self.contexts.get(ci).is_active() {
                 self.shared.out.ready_push(ci);
@@ -94,9 +90,9 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn close_received(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         let done =
-            c.outstanding == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
+            c.outstanding() == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
-            let (peer, tag) = (c.endpoint, c.peer_tag);
+            let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
         } else {
@@ -108,7 +104,7 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn close_acked(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {
-        if self.contexts.get(ci).state != ContextState::Closing {
+        if self.contexts.get(ci).state() != ContextState::Closing {
             return Err(DropReason::BadState);
         }
         self.closed(now, ci);
@@ -117,7 +113,7 @@ impl<O: Observer> Engine<O> {
 
     /// Both sides have dropped it. Work posted meanwhile opens a new context.
     pub(crate) fn closed(&mut self, now: Time, ci: Ctx) {
-        if self.contexts.get(ci).outstanding == 0 {
+        if self.contexts.get(ci).outstanding() == 0 {
             return self.context_end(now, ci);
         }
         if let Some(mut lane) = self.lane_find(now, ci) {
@@ -125,20 +121,8 @@ impl<O: Observer> Engine<O> {
         }
         self.context_retag(ci);
         let mut secret = self.secrets.or(&mut self.shared.rng);
-        let psn = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
-        let c = self.contexts.get_mut(ci);
-        let from = c.state;
-        c.state = ContextState::Opening;
-        (c.peer_tag, c.peer_incarnation, c.cookie) = (0, 0, 0);
-        (c.handshake_round, c.narrow) = (0, Narrow::default());
-        c.psn_idle = psn;
-        if let Some(a) = c.win_mut() {
-            a.board.reset(psn);
-            a.ack.clear();
-            a.verdicts.clear();
-            a.imms.clear();
-            a.doubt_forget();
-        }
+        let psn = Psn(self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32()));
+        let from = self.contexts.get_mut(ci).begin_again(psn);
         self.context_event(now, ci, from);
         self.open_send(now, ci);
         self.shared.out.rearm_push(ci);
@@ -146,7 +130,7 @@ impl<O: Observer> Engine<O> {
 
     /// The peer has lost the context: outstanding work ends with status 8, the context goes.
     pub(crate) fn context_abort(&mut self, now: Time, ci: Ctx) {
-        let peer = self.contexts.get(ci).endpoint;
+        let peer = self.contexts.get(ci).endpoint();
         let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
         self.work_end(now, ci, lost);
         self.shared.event_push(AsyncEvent::PeerReset(peer));
@@ -155,7 +139,7 @@ impl<O: Observer> Engine<O> {
 
     /// The peer never answered.
     pub(crate) fn peer_unreachable(&mut self, now: Time, ci: Ctx) {
-        let peer = self.contexts.get(ci).endpoint;
+        let peer = self.contexts.get(ci).endpoint();
         self.work_end(now, ci, Status::LocalUnreachRemote);
         self.shared.counters.unresponsive_remote_events += 1;
         self.shared.event_push(AsyncEvent::PeerUnreachable(peer));
@@ -166,7 +150,7 @@ impl<O: Observer> Engine<O> {
     /// what was delivered, stays.
     pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        let peer = c.endpoint;
+        let peer = c.endpoint();
         // What is still kept for it goes after as long a silence again.
         c.act().loss.watch(now);
         self.work_end(now, ci, Status::LocalUnrespRemote);
@@ -178,7 +162,7 @@ impl<O: Observer> Engine<O> {
     /// The peer speaks, but takes nothing from us, however short and however often: neither
     /// requests nor the word that they are over. The context goes, and the peer is told so.
     pub(crate) fn peer_deaf(&mut self, now: Time, ci: Ctx) {
-        let peer = self.contexts.get(ci).endpoint;
+        let peer = self.contexts.get(ci).endpoint();
         self.work_end(now, ci, Status::LocalUnrespRemote);
         self.shared.counters.unresponsive_remote_events += 1;
         self.shared.event_push(AsyncEvent::PeerUnresponsive(peer));
@@ -189,7 +173,7 @@ impl<O: Observer> Engine<O> {
     /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
     /// A peer that returns after all learns by a reset that it has to begin anew.
     pub(crate) fn peer_forget(&mut self, now: Time, ci: Ctx) {
-        let peer = self.contexts.get(ci).endpoint;
+        let peer = self.contexts.get(ci).endpoint();
         self.shared.counters.contexts_forgotten += 1;
         self.shared.counters.timer_steps += FORGET_STEPS;
         self.shared.observer.event(now, Event::Forgotten { ctx: ci.0, peer });
@@ -201,28 +185,28 @@ impl<O: Observer> Engine<O> {
         if let Some(mut lane) = self.lane_find(now, ci) {
             lane.work_end(status);
         }
+        debug_assert_eq!(self.contexts.get(ci).outstanding(), 0, "all of it has ended");
     }
 
     /// The context ceases to exist. It has no work outstanding.
     pub(crate) fn context_end(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        debug_assert_eq!(c.outstanding, 0);
-        let way = c.way;
-        if let Ok(from) = c.state.ended() {
+        debug_assert_eq!(c.outstanding(), 0, "its work ends before it");
+        let way = c.way();
+        if let Some(from) = c.handshake.end() {
             self.context_event(now, ci, from);
         }
         self.shared.timers.disarm(TimerOf::Context(ci).number());
         self.shared.rx.granter.forget(ci.0);
         if let Some(mut lane) = self.lane_find(now, ci) {
-            let jobs = lane.win.jobs.len() as i32;
-            lane.jobs_count(-jobs);
+            lane.jobs_forget();
         }
         let mut c = self.contexts.remove(ci);
         self.shared.out.context_end(ci);
-        self.shared.rx.flows.context_end(ci);
+        self.shared.rx.flows.context_end(now, ci);
         self.shared.counters.contexts_closed += 1;
-        if c.inbound {
-            self.contexts.origins.inbound(c.endpoint.ip, false);
+        if c.is_inbound() {
+            self.contexts.origins.inbound(c.endpoint().ip, false);
         }
         if let Some(mut a) = c.lease_end() {
             let flying: u32 = a.board.drain();

@@ -42,6 +42,7 @@ impl<O: Observer> Engine<O> {
             return Err(ObjectError::NoRoom);
         }
         self.objects.pds.push(true);
+        debug_assert!(self.objects.pds.len() <= PDS_MAX, "numbers of 16 bits");
         Ok(PdId(self.objects.pds.len() as u16 - 1))
     }
 
@@ -93,7 +94,7 @@ impl<O: Observer> Engine<O> {
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(ObjectError::Invalid);
         }
-        self.objects.ahs.create(now, Ah { pd, ip, last: None }).ok_or(ObjectError::NoRoom)
+        self.objects.ahs.create(now, Ah::new(pd, ip)).ok_or(ObjectError::NoRoom)
     }
 
     /// Frees an address handle; outstanding sends through it end with status 4.
@@ -103,6 +104,7 @@ impl<O: Observer> Engine<O> {
             let list = self.objects.wrs.select(|w| w.wr.ah == ah);
             self.wrs_cancel(now, &list, Ending::Complete(Status::LocalInvalidAh));
         }
+        debug_assert!(!self.objects.wrs.uses_ah(ah), "nobody sends through it any more");
         self.objects.ahs.destroy(ah, now + self.shared.cfg.reuse_delay);
         Ok(())
     }
@@ -245,6 +247,7 @@ impl<O: Observer> Engine<O> {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (send_cq, recv_cq) = (qp.init.send_cq, qp.init.recv_cq);
         let mut receives = 0;
+        debug_assert_eq!(qp.sq_used, 0, "its sends are withdrawn");
         while qp.rq.pop().is_some() {
             receives += 1;
         }

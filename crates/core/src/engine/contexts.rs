@@ -8,17 +8,25 @@ use crate::peer::Context;
 use crate::random::Random;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
-use rustc_hash::FxHashMap;
+use rustc_hash::FxBuildHasher;
+
+/// The context that was found last by its tag. Tag 0, of none: not known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    tag: u32,
+    ci: Ctx,
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     slots: Vec<Option<Context>>,
     free: Vec<Ctx>,
-    /// Tags are random numbers of ours: no keyed hash needed.
-    by_tag: FxHashMap<u32, Ctx>,
-    /// The one that was found last: packets of a peer come in runs. Tag 0, of none: not known.
-    recent: (u32, Ctx),
+    /// Numbers only: the tag is in the context. Tags are random numbers of ours: no keyed hash
+    /// needed.
+    by_tag: HashTable<Ctx>,
+    /// Packets of a peer come in runs.
+    recent: Recent,
     /// Numbers only: the endpoint is in the context.
     by_endpoint: HashTable<Ctx>,
     keyed: Keyed,
@@ -33,8 +41,8 @@ impl ContextTable {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_tag: FxHashMap::default(),
-            recent: (0, Ctx(0)),
+            by_tag: HashTable::new(),
+            recent: Recent::default(),
             by_endpoint: HashTable::new(),
             origins: Origins::new(keyed.clone()),
             keyed,
@@ -56,11 +64,11 @@ impl ContextTable {
     /// A tag that no context has; never 0.
     pub fn tag_draw(&self, rng: &mut impl Random) -> u32 {
         if planted!(TagCounted) {
-            return (1..).find(|t| !self.by_tag.contains_key(t)).unwrap_or(1);
+            return (1..).find(|&t| self.by_tag(t).is_none()).unwrap_or(1);
         }
         loop {
             let tag = rng.next_u32();
-            if tag != 0 && !self.by_tag.contains_key(&tag) {
+            if tag != 0 && self.by_tag(tag).is_none() {
                 return tag;
             }
         }
@@ -73,13 +81,12 @@ impl ContextTable {
             Ctx(self.slots.len() as u32 - 1)
         });
         debug_assert!(
-            c.local_tag != 0 && self.by_endpoint(&c.endpoint).is_none(),
+            c.handshake.local_tag() != 0 && self.by_endpoint(&c.endpoint()).is_none(),
             "one for each peer"
         );
-        let other = self.by_tag.insert(c.local_tag, i);
-        debug_assert!(other.is_none(), "a tag is drawn for one");
-        let hash = self.keyed.hash_one(c.endpoint);
+        let (tag, hash) = (c.handshake.local_tag(), self.keyed.hash_one(c.endpoint()));
         self.slots[i.index()] = Some(c);
+        self.list_tag(tag, i);
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_endpoint.insert_unique(hash, i, |&k| {
             keyed.hash_one(peer_of(slots, k).expect("only live contexts are listed"))
@@ -89,12 +96,11 @@ impl ContextTable {
 
     pub fn remove(&mut self, i: Ctx) -> Context {
         let c = self.slots[i.index()].take().expect("a context ends once");
-        let listed = self.by_tag.remove(&c.local_tag);
-        debug_assert_eq!(listed, Some(i), "found by its tag until it ends");
+        self.unlist_tag(c.handshake.local_tag(), i);
         if !planted!(TagRemembered) {
-            self.recent = (0, Ctx(0));
+            self.recent = Recent::default();
         }
-        let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint), |&k| k == i);
+        let found = self.by_endpoint.find_entry(self.keyed.hash_one(c.endpoint()), |&k| k == i);
         debug_assert!(found.is_ok(), "found by its endpoint until it ends");
         if let Ok(entry) = found {
             entry.remove();
@@ -106,28 +112,42 @@ impl ContextTable {
 
     /// Gives a context another tag: packets with the old one are strangers' from now on.
     pub fn retag(&mut self, i: Ctx, tag: u32) {
-        let old = core::mem::replace(&mut self.get_mut(i).local_tag, tag);
-        let listed = self.by_tag.remove(&old);
-        debug_assert_eq!(listed, Some(i), "it had the old one");
-        self.recent = (0, Ctx(0));
-        let other = self.by_tag.insert(tag, i);
-        debug_assert!(tag != 0 && other.is_none(), "a tag is drawn for one");
+        let old = self.get_mut(i).handshake.retag(tag);
+        self.unlist_tag(old, i);
+        self.recent = Recent::default();
+        self.list_tag(tag, i);
+    }
+
+    /// Context `i` is found by `tag` from now on, which it has.
+    fn list_tag(&mut self, tag: u32, i: Ctx) {
+        debug_assert!(tag != 0 && self.by_tag(tag).is_none(), "a tag is drawn for one");
+        let slots = &self.slots;
+        self.by_tag.insert_unique(hash_of(tag), i, |&k| hash_of(tag_of(slots, k)));
+    }
+    /// Context `i`, which had `tag`, is not found by it any more.
+    fn unlist_tag(&mut self, tag: u32, i: Ctx) {
+        let listed = self.by_tag.find_entry(hash_of(tag), |&k| k == i);
+        debug_assert!(listed.is_ok(), "found by its tag while it has it");
+        if let Ok(listed) = listed {
+            listed.remove();
+        }
     }
 
     pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
-        self.by_tag.get(&tag).copied()
+        self.by_tag.find(hash_of(tag), |&k| tag_of(&self.slots, k) == tag).copied()
     }
     /// The same for a packet that came.
     #[inline]
     pub fn by_tag_noted(&mut self, tag: u32) -> Option<Ctx> {
-        if tag == self.recent.0 && tag != 0 {
-            let known = self.find(self.recent.1).is_some_and(|c| c.local_tag == tag);
+        if tag == self.recent.tag && tag != 0 {
+            let ci = self.recent.ci;
+            let known = self.find(ci).is_some_and(|c| c.handshake.local_tag() == tag);
             debug_assert!(known, "what is remembered is true");
-            return Some(self.recent.1);
+            return Some(ci);
         }
-        let found = self.by_tag(tag)?;
-        self.recent = (tag, found);
-        Some(found)
+        let ci = self.by_tag(tag)?;
+        self.recent = Recent { tag, ci };
+        Some(ci)
     }
     pub fn by_endpoint(&self, e: &Endpoint) -> Option<Ctx> {
         let same = |&k: &Ctx| peer_of(&self.slots, k) == Some(*e);
@@ -160,6 +180,79 @@ impl ContextTable {
     }
 }
 
+fn hash_of(tag: u32) -> u64 {
+    FxBuildHasher.hash_one(tag)
+}
+
+/// Our tag of a live context.
+fn tag_of(slots: &[Option<Context>], i: Ctx) -> u32 {
+    slots[i.index()].as_ref().map_or(0, |c| c.handshake.local_tag())
+}
+
 fn peer_of(slots: &[Option<Context>], i: Ctx) -> Option<Endpoint> {
-    slots[i.index()].as_ref().map(|c| c.endpoint)
+    slots[i.index()].as_ref().map(|c| c.endpoint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Way;
+    use crate::peer::handshake::Handshake;
+    use crate::peer::{ContextState, FirstNumbers, Peer};
+    use crate::psn::{Psn, TxNum};
+    use crate::rng::Rng;
+    use crate::time::Time;
+    use core::net::Ipv4Addr;
+
+    fn endpoint(i: u32) -> Endpoint {
+        Endpoint { ip: Ipv4Addr::from(0x0A00_0000 + i / 4).into(), port: (i % 4) as u16 }
+    }
+
+    /// Contexts come, get other tags and go: tag, endpoint and number always lead to the same one.
+    #[test]
+    fn tag_endpoint_and_number_lead_to_the_same_context() {
+        let mut rng = Rng::from_seed(3);
+        let mut t = ContextTable::new(100, &mut rng);
+        let mut live: Vec<(Ctx, u32, u32)> = vec![];
+        let mut gone = vec![];
+        for step in 0..3_000 {
+            let peer = rng.below(60);
+            let at = live.iter().position(|l| l.1 == peer);
+            let tag = t.tag_draw(&mut rng);
+            match (at, rng.below(3)) {
+                (None, _) => {
+                    let numbers = FirstNumbers { psn: Psn(0), tx_num: TxNum(0) };
+                    let handshake = Handshake::new(ContextState::Opening, tag);
+                    let new = Peer::new(endpoint(peer), Way(0), handshake, numbers, Time(0));
+                    live.push((t.insert(Context::new(new)), peer, tag));
+                }
+                (Some(at), 0) => {
+                    gone.push(core::mem::replace(&mut live[at].2, tag));
+                    t.retag(live[at].0, tag);
+                }
+                (Some(at), 1) => {
+                    let (ci, _, tag) = live.swap_remove(at);
+                    t.remove(ci);
+                    gone.push(tag);
+                }
+                (Some(at), _) => {
+                    let (ci, _, tag) = live[at];
+                    assert_eq!((t.by_tag_noted(tag), t.by_tag_noted(tag)), (Some(ci), Some(ci)));
+                }
+            }
+            assert_eq!(t.len() as usize, live.len());
+            if step % 50 == 0 {
+                for &(ci, peer, tag) in &live {
+                    assert_eq!(
+                        (t.by_tag(tag), t.by_endpoint(&endpoint(peer))),
+                        (Some(ci), Some(ci))
+                    );
+                    assert_eq!(t.get(ci).endpoint(), endpoint(peer));
+                }
+                assert!(gone.iter().all(|&tag| t.by_tag(tag).is_none()));
+                assert_eq!(t.iter().count(), live.len());
+            }
+        }
+        assert!(!t.is_nearly_full() && live.len() > 20);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::api::Endpoint;
 use crate::limits::COOKIE_LIFETIME;
-use crate::random::Random;
+use crate::random::{HashKey, Random};
 use crate::time::Time;
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher24;
@@ -25,16 +25,16 @@ pub(crate) struct Claim {
 /// Makes and checks cookies with a key of its own.
 #[derive(Debug)]
 pub(crate) struct CookieJar {
-    key: (u64, u64),
+    key: HashKey,
 }
 
 impl CookieJar {
     pub fn new(rng: &mut impl Random) -> Self {
-        Self { key: (rng.next_u64(), rng.next_u64()) }
+        Self { key: HashKey::draw(rng) }
     }
 
     fn mac(&self, epoch: u64, claim: &Claim) -> u64 {
-        let mut h = SipHasher24::new_with_keys(self.key.0, self.key.1);
+        let mut h = SipHasher24::new_with_keys(self.key.low, self.key.high);
         (epoch, claim.who, claim.tag, claim.incarnation, claim.against).hash(&mut h);
         // 0 means "no cookie" on the wire.
         h.finish().max(1)

@@ -44,10 +44,10 @@ impl<O: Observer> Engine<O> {
             return Err(DropReason::UnknownTag);
         };
         let c = self.contexts.get(ci);
-        if c.endpoint != from {
+        if c.endpoint() != from {
             return Err(DropReason::BadSource);
         }
-        if c.limits.checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
+        if c.limits().checked && !h.flags.has(Flags::CHECKED) && !planted!(UncheckedTaken) {
             return Err(DropReason::Unchecked);
         }
         if self.gone {
@@ -70,7 +70,8 @@ impl<O: Observer> Engine<O> {
             return Err(DropReason::TooLong);
         }
         let c = self.contexts.get(ci);
-        let ready = matches!(c.state, ContextState::Open | ContextState::Closing) && c.is_active();
+        let ready =
+            matches!(c.state(), ContextState::Open | ContextState::Closing) && c.is_active();
         if !ready {
             self.context_proven(now, ci)?;
             self.context_activate(ci);
@@ -90,17 +91,18 @@ impl<O: Observer> Engine<O> {
         let h = &packet.header;
         let mut lane = self.lane(now, ci);
         if let Err(reason) = lane.tx_num_take_in(h) {
-            // If many were refused in a row, one side has the numbers wrong: the peer is asked for
-            // its own.
-            let refused = lane.win.replay.refused();
-            if reason == DropReason::Replay && refused.is_multiple_of(REPLAYS_MAX) {
+            // If many were refused in a row, or two because they are far ahead, one side has the
+            // numbers wrong: the peer is asked for its own.
+            let replay = &lane.win.replay;
+            let wrong = replay.is_behind() || replay.refused().is_multiple_of(REPLAYS_MAX);
+            if reason == DropReason::Replay && wrong {
                 let _ = self.doubt_begin(now, ci, false);
             }
             return Err(reason);
         }
         let back = lane.heard(meta, packet);
         if let Some(ack) = packet.ack {
-            lane.peer.ack_echo = h.tx_num as u16;
+            lane.peer.reports.ack_heard(h.tx_num as u16);
             lane.ack_received(Arrival { waited: meta.waited, back }, ack)?;
         }
         if !matches!(packet.body, Body::Close) {
@@ -126,9 +128,9 @@ impl<O: Observer> Engine<O> {
     #[cold]
     fn context_proven(&mut self, now: Time, ci: Ctx) -> Result<(), DropReason> {
         let c = self.contexts.get(ci);
-        match c.state {
+        match c.state() {
             ContextState::Open | ContextState::Closing => Ok(()),
-            _ if c.peer_tag == 0 => Err(DropReason::BadState),
+            _ if !c.handshake.knows_peer() => Err(DropReason::BadState),
             _ => {
                 self.context_confirm(now, ci);
                 Ok(())

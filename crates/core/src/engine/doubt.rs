@@ -14,6 +14,7 @@ use crate::ids::Ctx;
 use crate::limits::GOODBYE_CHALLENGES;
 use crate::peer::ContextState;
 use crate::peer::doubt::{Doubt, Outcome};
+use crate::psn::TxNum;
 use crate::random::Random;
 use crate::time::Time;
 use srd_wire::{Body, CloseCode, Header, OpenParams};
@@ -32,7 +33,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get(ci);
         // An answer to our Open knows our tag only; every other reset must show the peer's.
         let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
-        if refusal && c.state == ContextState::Opening && c.peer_tag == 0 {
+        if refusal && c.state() == ContextState::Opening && !c.handshake.knows_peer() {
             // Not believed at once: anybody could say it. The Open goes on until its time is over.
             return Ok(Rx::Done);
         }
@@ -40,16 +41,14 @@ impl<O: Observer> Engine<O> {
             self.peer_lost(now, ci);
             return Ok(Rx::Done);
         }
-        if echo_tag == 0 || echo_tag != c.peer_tag {
+        if echo_tag == 0 || echo_tag != c.handshake.peer_tag() {
             return Err(DropReason::BadHandshake);
         }
         self.shared.counters.resets_received += 1;
-        match c.state {
+        match c.state() {
             ContextState::Opening => {
                 // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
-                let c = self.contexts.get_mut(ci);
-                (c.peer_tag, c.peer_incarnation) = (0, 0);
-                c.open_disowned = true;
+                self.contexts.get_mut(ci).handshake.disown();
                 self.context_retag(ci);
             }
             // Nothing of either side rests on it, and it goes by itself. Until then each other Open
@@ -58,7 +57,7 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => {}
             _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
-                let goodbye = code == CloseCode::GoingAway && h.dst_tag == c.local_tag;
+                let goodbye = code == CloseCode::GoingAway && h.dst_tag == c.handshake.local_tag();
                 self.doubt_begin(now, ci, goodbye)?;
             }
         }
@@ -94,6 +93,7 @@ impl<O: Observer> Engine<O> {
         }
         let nonce = self.secrets.or(&mut self.shared.rng).next_u64().max(1);
         let a = self.contexts.get_mut(ci).act();
+        debug_assert!(nonce != 0, "0 answers an Open");
         let ends = if goodbye { silent.min(last_word) } else { silent };
         a.doubt_begin(now, nonce, ends, goodbye);
         self.shared.counters.doubts += 1;
@@ -106,7 +106,7 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
-        let echo_tag = c.peer_tag;
+        let echo_tag = c.handshake.peer_tag();
         let Some(d) = c.act().doubt_mut() else { return };
         let cookie = d.ask(now, retry, most);
         self.shared.counters.challenges_sent += 1;
@@ -119,7 +119,7 @@ impl<O: Observer> Engine<O> {
         let seen = self.shared.seen(now);
         let unresponsive_after = self.shared.cfg.loss.unresponsive_after;
         let c = self.contexts.get_mut(ci);
-        let (heard, works) = (c.last_heard, c.outstanding > 0);
+        let (heard, works) = (c.last_heard(), c.outstanding() > 0);
         let Some(d) = c.win_mut().and_then(|a| a.doubt_mut()) else { return };
         match d.judge(now, seen, heard, unresponsive_after) {
             Outcome::Open | Outcome::TooEarly => {}
@@ -150,11 +150,8 @@ impl<O: Observer> Engine<O> {
         };
         self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
-        c.last_heard = now;
-        self.shared.rx.flows.heard(now, ci);
-        let a = c.act();
-        a.replay.correct(p.tx_num_start.wrapping_sub(1), asked);
-        c.rx_tx_num_max = c.act().replay.newest();
+        c.heard(now);
+        c.act().replay.correct(TxNum(p.tx_num_start).prev(), asked);
         self.doubt_end(now, ci);
         Ok(Rx::Done)
     }
@@ -162,7 +159,7 @@ impl<O: Observer> Engine<O> {
     /// A Challenge within a context: its sender doubts that we have it.
     pub(crate) fn doubted(&mut self, ci: Ctx, echo_tag: u32, nonce: u64) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        if echo_tag != c.local_tag || c.peer_tag == 0 || nonce == 0 {
+        if echo_tag != c.handshake.local_tag() || !c.handshake.knows_peer() || nonce == 0 {
             return Err(DropReason::BadHandshake);
         }
         self.open_ack_send(ci, nonce, 0);
@@ -171,7 +168,7 @@ impl<O: Observer> Engine<O> {
 
     /// The peer has lost the context, and has proved it.
     fn peer_lost(&mut self, now: Time, ci: Ctx) {
-        if self.contexts.get(ci).state == ContextState::Closing {
+        if self.contexts.get(ci).state() == ContextState::Closing {
             self.closed(now, ci);
         } else {
             self.context_abort(now, ci);

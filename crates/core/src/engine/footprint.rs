@@ -9,18 +9,20 @@ use crate::events::Observer;
 use crate::limits::QPS_MAX;
 use crate::path::table::PathEntry;
 use crate::path::{PathContext, PathMtu};
-use crate::peer::read_job::ReadJob;
-use crate::peer::recut::Recut;
+use crate::peer::handshake::Handshake;
+use crate::peer::read_job::ReadJobs;
 use crate::peer::scoreboard::Scoreboard;
+use crate::peer::send_queues::SendQueues;
 use crate::peer::sent_log::SentLog;
 use crate::peer::verdicts::Verdicts;
 use crate::peer::window::RxWindow;
 use crate::peer::write_imm::ImmTable;
-use crate::peer::{Context, Flow, Window};
+use crate::peer::{Context, Window};
+use crate::psn::Psn;
 
-/// Entries of tables that are larger than what they hold: context, tag, address and timer, each at
-/// most twice, as the tables grow by doubling.
-const TABLES_BYTES: usize = 2 * (3 * size_of::<u64>() + 3 * size_of::<u64>());
+/// Entries of tables that are larger than what they hold, each at most twice, as the tables grow by
+/// doubling: context, tag, address and timer; the share in the receive budget, the network.
+const TABLES_BYTES: usize = 2 * (6 * size_of::<u64>() + 9 * size_of::<u64>());
 
 impl Window {
     /// Bytes that it holds, itself included.
@@ -28,35 +30,28 @@ impl Window {
         size_of::<Self>()
             + self.board.held_bytes()
             + self.sent_log.held_bytes()
-            + self.window.held_bytes()
+            + self.rx_window.held_bytes()
             + self.replay.held_bytes()
             + self.verdicts.held_bytes()
             + self.imms.held_bytes()
-            + self.flows.capacity() * size_of::<Flow>()
-            + self.jobs.capacity() * size_of::<ReadJob>()
-            + self.cancels.capacity() * size_of::<u32>()
-            + self.recuts.capacity() * size_of::<Recut>()
+            + self.queues.held_bytes()
+            + self.jobs.held_bytes()
             + self.loss.held_bytes()
     }
 
     fn held_bytes_max(cfg: &EngineConfig) -> usize {
         let fresh = Self::new(cfg);
         let window = usize::from(cfg.window).max(64);
-        // Lists grow by doubling.
-        let lists = QPS_MAX * size_of::<Flow>()
-            + usize::from(cfg.reads_per_context_max).max(4).next_power_of_two()
-                * size_of::<ReadJob>()
-            + cfg.wrs_max as usize * size_of::<u32>()
-            + window * size_of::<Recut>();
         size_of::<Self>()
             + Scoreboard::held_bytes_max(window, usize::from(cfg.path.paths))
             + SentLog::held_bytes_max(window.next_power_of_two())
-            + RxWindow::new(0, cfg.window.max(64)).held_bytes()
+            + RxWindow::new(Psn(0), cfg.window.max(64)).held_bytes()
             + fresh.replay.held_bytes()
             + Verdicts::new(cfg.window).held_bytes_max()
             + ImmTable::held_bytes_max(usize::from(cfg.write_imms_per_context_max))
             + fresh.loss.held_bytes()
-            + 2 * lists
+            + SendQueues::held_bytes_max(QPS_MAX, cfg.wrs_max as usize, window)
+            + ReadJobs::held_bytes_max(cfg.reads_per_context_max.into())
     }
 }
 
@@ -66,6 +61,7 @@ impl EngineConfig {
     pub fn peer_bytes_max(&self) -> usize {
         size_of::<Context>()
             + TABLES_BYTES
+            + Handshake::held_bytes_max()
             + Window::held_bytes_max(self)
             + size_of::<PathEntry>()
             + PathContext::held_bytes_max(usize::from(self.path.paths))
@@ -76,9 +72,10 @@ impl EngineConfig {
 impl<O: Observer> Engine<O> {
     /// Bytes held for the peer of `c`, its address included.
     pub(crate) fn held_bytes(&self, c: &Context) -> usize {
-        let entry = self.paths.get(c.way);
+        let entry = self.paths.get(c.way());
         size_of::<Context>()
             + TABLES_BYTES
+            + c.handshake.held_bytes()
             + c.win().map_or(0, |a| a.held_bytes())
             + size_of::<PathEntry>()
             + entry.paths.held_bytes()

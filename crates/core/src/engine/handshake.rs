@@ -13,8 +13,9 @@ use crate::events::{Event, Observer};
 use crate::ids::Ctx;
 use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
 use crate::outbox::Control;
-use crate::peer::narrow::Narrow;
-use crate::peer::{Context, ContextState, Negotiated, Peer, Window};
+use crate::peer::handshake::{Challenged, Handshake};
+use crate::peer::{Context, ContextState, FirstNumbers, Negotiated, Peer, Window};
+use crate::psn::{Psn, TxNum};
 use crate::random::Random;
 use crate::time::{Span, Time};
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
@@ -39,20 +40,26 @@ impl<O: Observer> Engine<O> {
         }
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         let way = self.path_context_for(peer.ip);
-        let mut c = Peer::new(peer, state, tag, way, now);
         let mut secret = self.secrets.or(&mut self.shared.rng);
-        c.psn_idle = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
+        let psn = self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32());
         let random = u64::from(secret.next_u32() >> 1);
-        c.tx_num_next = self.shared.cfg.tx_num_start.unwrap_or(random);
-        c.key_guessed = self.objects.guessers.suspects(now, peer.ip);
+        let tx_num = self.shared.cfg.tx_num_start.unwrap_or(random);
+        let numbers = FirstNumbers { psn: Psn(psn), tx_num: TxNum(tx_num) };
+        let mut c = Peer::new(peer, way, Handshake::new(state, tag), numbers, now);
+        if self.objects.guessers.suspects(now, peer.ip) {
+            c.key_guess_note();
+        }
         if state == ContextState::HalfOpen {
             self.contexts.origins.inbound(peer.ip, true);
             self.contexts.origins.half_open(peer.ip, true);
         }
         let ci = self.contexts.insert(Context::new(c));
         self.shared.out.context_begin(ci);
-        self.shared.rx.flows.context_begin(ci);
-        self.paths.get_mut(way).contexts += 1;
+        let entry = self.paths.get_mut(way);
+        entry.contexts += 1;
+        self.shared.rx.flows.context_begin(ci, way, entry.network);
+        debug_assert_eq!(self.contexts.by_endpoint(&peer), Some(ci), "found by its endpoint");
+        debug_assert_eq!(self.contexts.by_tag(tag), Some(ci), "found by its tag");
         let event = Event::Context { ctx: ci.0, peer, from: "", to: state.name() };
         self.shared.observer.event(now, event);
         Some(ci)
@@ -66,7 +73,7 @@ impl<O: Observer> Engine<O> {
         }
         let a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
         c.lease(a);
-        let way = self.paths.get_mut(c.way);
+        let way = self.paths.get_mut(c.way());
         way.active += 1;
         debug_assert!(way.active <= way.contexts || cfg!(planted_bugs), "active ones are some");
         // Whatever it was leased for may come to nothing: then it is given back after a while.
@@ -82,18 +89,18 @@ impl<O: Observer> Engine<O> {
         features |= if cfg.rate.credits { Features::CREDITS } else { 0 };
         features |= if cfg.integrity == Integrity::On { Features::INTEGRITY } else { 0 };
         OpenParams {
-            tag: c.local_tag,
+            tag: c.handshake.local_tag(),
             incarnation: self.incarnation,
             echo_tag: 0,
-            psn_start: c.psn_next(),
-            tx_num_start: c.tx_num_next,
+            psn_start: c.psn_next().0,
+            tx_num_start: c.tx_num_next().0,
             window: cfg.window,
             mtu: cfg.mtu,
             reads_max: if cfg.rdma_read { cfg.reads_per_context_max } else { 0 },
             write_imms_max: cfg.write_imms_per_context_max,
             rx_budget: cfg.rx_budget_bytes,
             features: Features(features),
-            cookie: c.cookie,
+            cookie: c.handshake.cookie(),
         }
     }
 
@@ -104,24 +111,21 @@ impl<O: Observer> Engine<O> {
         let max = self.shared.cfg.loss.rto_max.max(retry);
         let lens = self.open_lens(ci);
         let c = self.contexts.get_mut(ci);
-        let wait = retry.scale(1 << c.handshake_round.min(16), 1).min(max);
-        c.tag_fresh = c.peer_tag == 0;
-        c.handshake_round = c.handshake_round.saturating_add(1);
-        c.handshake_at = now + wait;
-        let peer = c.endpoint;
+        debug_assert_eq!(c.state(), ContextState::Opening, "who opens says so");
+        c.handshake.open_sent(now, retry, max);
+        let peer = c.endpoint();
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
-            let open = Control { dst: peer, dst_tag: 0, body, padded_len, tx_num: 0, psn: 0 };
+            let open = Control { padded_len, ..Control::of_none(peer, 0, body) };
             self.shared.control_push(open);
         }
     }
 
     /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
     pub(crate) fn context_open_too(&mut self, now: Time, ci: Ctx) {
-        let from = self.contexts.get_mut(ci).state.open_wanted();
-        if from.is_ok() {
-            self.context_event(now, ci, ContextState::HalfOpen);
+        if let Some(from) = self.contexts.get_mut(ci).handshake.open_too() {
+            self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
     }
@@ -132,12 +136,11 @@ impl<O: Observer> Engine<O> {
     /// says so.
     pub(crate) fn context_reopen(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        let unused = c.outstanding == 1 && c.win().is_some_and(|a| a.board.is_empty());
-        if c.proven || !unused {
+        let unused = c.outstanding() == 1 && c.win().is_some_and(|a| a.board.is_empty());
+        if c.is_proven() || !unused {
             return self.shared.out.ready_push(ci);
         }
-        if let Ok(from) = c.state.reopened() {
-            (c.handshake_round, c.cookie, c.narrow) = (0, 0, Narrow::default());
+        if let Some(from) = c.handshake.reopen() {
             self.context_event(now, ci, from);
             self.open_send(now, ci);
         }
@@ -182,16 +185,15 @@ impl<O: Observer> Engine<O> {
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
-        if planted!(RestartContinues) && c.state == ContextState::Open {
-            let c = self.contexts.get_mut(ci);
-            (c.peer_tag, c.peer_incarnation) = (p.tag, p.incarnation);
+        let same = c.handshake.is_with(p.tag, p.incarnation);
+        if planted!(RestartContinues) && c.state() == ContextState::Open {
+            self.contexts.get_mut(ci).handshake.peer_is(p.tag, p.incarnation);
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
         // Both sides opened at once, and this is the first we hear of the peer. That it is the peer
         // is believed once: else whoever forges Opens could make us begin anew for ever.
-        let first = c.state == ContextState::Opening && c.peer_tag == 0 && !c.open_disowned;
+        let first = c.handshake.takes_first_open();
         if same || first {
             if !same {
                 self.peer_params_set(ci, p);
@@ -199,7 +201,7 @@ impl<O: Observer> Engine<O> {
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
-        let against = u64::from(c.local_tag) << 32 | u64::from(c.peer_tag);
+        let against = c.handshake.tags_both();
         let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against };
         if !self.cookies.check(now, &claim, p.cookie) && !planted!(RestartUnproven) {
             self.challenge(now, &claim);
@@ -207,11 +209,11 @@ impl<O: Observer> Engine<O> {
         }
         // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
         let c = self.contexts.get(ci);
-        match c.state {
+        match c.state() {
             ContextState::Closing => self.closed(now, ci),
             // Nobody was ever given the present tag in an answer. To draw another one would cross
             // the peer's answer to our own Open: two that open at once could do so for ever.
-            ContextState::Opening if c.peer_tag == 0 => {}
+            ContextState::Opening if !c.handshake.knows_peer() => {}
             // Packets of its former life may be under way under the tag that it was given.
             ContextState::Opening => self.context_retag(ci),
             // Nothing was ever said in it: the peer has not lost anything.
@@ -255,7 +257,8 @@ impl<O: Observer> Engine<O> {
 
     /// A context that is never confirmed goes after a while.
     fn half_open_arm(&mut self, now: Time, ci: Ctx) {
-        self.contexts.get_mut(ci).handshake_at = now + self.shared.cfg.loss.unreachable_after;
+        let at = now + self.shared.cfg.loss.unreachable_after;
+        self.contexts.get_mut(ci).handshake.wait_until(at);
         self.shared.out.rearm_push(ci);
     }
 
@@ -274,18 +277,7 @@ impl<O: Observer> Engine<O> {
         let (own_mtu, own_window) = (self.shared.cfg.mtu, self.shared.cfg.window);
         let checking = self.shared.cfg.integrity == Integrity::On;
         let c = self.contexts.get_mut(ci);
-        c.peer_tag = p.tag;
-        c.peer_incarnation = p.incarnation;
-        c.rx_cum_idle = p.psn_start;
-        c.rx_una = p.psn_start;
-        c.rx_budget = p.rx_budget;
-        c.rx_tx_num_max = p.tx_num_start.wrapping_sub(1);
-        c.proven = false;
-        c.narrow.heard_forget();
-        // Counters of the peer's new context start at zero.
-        (c.credit_seen, c.credit_granted, c.rx_ce_count) = (0, 0, 0);
-        c.peer_rxq_drops = None;
-        c.limits = Negotiated {
+        let limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
             // What is kept of packets under way is bounded by our window, not by the peer's word.
             window: if planted!(PeerWindowTaken) { p.window } else { p.window.min(own_window) },
@@ -294,12 +286,8 @@ impl<O: Observer> Engine<O> {
             features: p.features.without(if p.reads_max == 0 { Features::RDMA_READ } else { 0 }),
             checked: checking && p.features.has(Features::INTEGRITY),
         };
-        let (cum, newest) = (c.rx_cum_idle, c.rx_tx_num_max);
-        if let Some(a) = c.win_mut() {
-            a.window.reset(cum);
-            a.replay.reset(newest);
-        }
-        let way = c.way;
+        c.params_set(p, limits);
+        let way = c.way();
         if c.grants(&self.shared.cfg) {
             self.paths.get_mut(way).paths.credits_begin();
         }
@@ -313,11 +301,11 @@ impl<O: Observer> Engine<O> {
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        if p.echo_tag != c.local_tag || p.tag == 0 || !can_serve(p) {
+        if p.echo_tag != c.handshake.local_tag() || p.tag == 0 || !can_serve(p) {
             return Err(DropReason::BadHandshake);
         }
-        let same = c.peer_tag == p.tag && c.peer_incarnation == p.incarnation;
-        match c.state {
+        let same = c.handshake.is_with(p.tag, p.incarnation);
+        match c.state() {
             ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
                 self.doubt_refuted(now, ci, p)
             }
@@ -337,7 +325,7 @@ impl<O: Observer> Engine<O> {
                 lane.ack_schedule();
                 Ok(Rx::Done)
             }
-            _ if c.peer_tag == p.tag => Ok(Rx::Done),
+            _ if c.handshake.peer_tag() == p.tag => Ok(Rx::Done),
             _ => Err(DropReason::BadHandshake),
         }
     }
@@ -346,13 +334,8 @@ impl<O: Observer> Engine<O> {
     fn handshake_rtt(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
-        // Who was told our tag before our Open left can answer before it gets the Open.
-        let doubtful = c.cookie != 0 || c.narrow.answered().is_some() || !c.tag_fresh;
-        if c.handshake_round != 1 || doubtful {
-            return;
-        }
-        let opened_at = Time(c.handshake_at.0.saturating_sub(retry.0));
-        let way = c.way;
+        let Some(opened_at) = c.handshake.opened_at(retry) else { return };
+        let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
         pc.on_echo(now, 0, now.since(opened_at), false);
         // It may have been the answer that a retired path waited for.
@@ -367,21 +350,17 @@ impl<O: Observer> Engine<O> {
         cookie: u64,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get_mut(ci);
-        if c.state != ContextState::Opening {
+        if c.state() != ContextState::Opening {
             return self.doubted(ci, echo_tag, cookie);
         }
-        if echo_tag != c.local_tag {
+        if echo_tag != c.handshake.local_tag() {
             return Err(DropReason::BadHandshake);
         }
-        if c.cookie == cookie {
-            return Ok(Rx::Done);
-        }
-        let first = core::mem::replace(&mut c.cookie, cookie) == 0;
-        if first {
-            self.open_send(now, ci);
-        } else {
-            // Soon, but with one Open for all that a peer asks until then.
-            c.handshake_at = c.handshake_at.min(now + self.shared.cfg.loss.open_retry);
+        // Soon, but with one Open for all that a peer asks until then.
+        match c.handshake.challenge(cookie, now + self.shared.cfg.loss.open_retry) {
+            Challenged::Known => return Ok(Rx::Done),
+            Challenged::Now => self.open_send(now, ci),
+            Challenged::Soon => {}
         }
         self.shared.out.rearm_push(ci);
         Ok(Rx::Done)
@@ -390,13 +369,9 @@ impl<O: Observer> Engine<O> {
     /// The peer holds our tag: data may flow.
     pub(crate) fn context_confirm(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        let Ok(from) = c.state.confirmed() else { return };
-        c.handshake_at = Time::NEVER;
-        c.handshake_round = 0;
-        c.cookie = 0;
-        c.open_disowned = false;
-        c.last_heard = now;
-        self.shared.rx.flows.heard(now, ci);
+        let Some(from) = c.handshake.confirm() else { return };
+        debug_assert!(c.handshake.knows_peer(), "who confirms is known");
+        c.heard(now);
         self.narrow_take(now, ci, from);
         self.shared.counters.contexts_opened += 1;
         self.context_event(now, ci, from);
@@ -407,18 +382,18 @@ impl<O: Observer> Engine<O> {
     /// The handshake timer fired.
     pub(crate) fn handshake_fire(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get(ci);
-        if c.handshake_at > now {
+        if c.handshake.at() > now {
             return;
         }
-        match c.state {
+        match c.state() {
             ContextState::Opening => {
-                let since = c.outstanding_since;
+                let since = c.outstanding_since();
                 if since == Time::NEVER {
                     self.context_unwanted(now, ci);
                 } else if now.since(since) >= self.shared.cfg.loss.unreachable_after {
                     self.peer_unreachable(now, ci);
                 } else if planted!(OpenOnce) {
-                    self.contexts.get_mut(ci).handshake_at = Time::NEVER;
+                    self.contexts.get_mut(ci).handshake.timer_off();
                 } else {
                     self.open_send(now, ci);
                 }
@@ -426,7 +401,7 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => self.context_end(now, ci),
             ContextState::Closing => self.close_retry(now, ci),
             ContextState::Open | ContextState::Closed => {
-                self.contexts.get_mut(ci).handshake_at = Time::NEVER;
+                self.contexts.get_mut(ci).handshake.timer_off();
             }
         }
     }
@@ -435,10 +410,10 @@ impl<O: Observer> Engine<O> {
     /// as open: then it goes only if the peer does not use it.
     fn context_unwanted(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        if c.peer_tag == 0 {
+        if !c.handshake.knows_peer() {
             return self.context_end(now, ci);
         }
-        if let Ok(from) = c.state.unwanted() {
+        if let Some(from) = c.handshake.unwant() {
             self.context_event(now, ci, from);
             self.half_open_arm(now, ci);
         }
@@ -448,13 +423,14 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn context_retag(&mut self, ci: Ctx) {
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         self.contexts.retag(ci, tag);
+        debug_assert_eq!(self.contexts.by_tag(tag), Some(ci), "found by its tag");
     }
 
     /// Tells the observer of a move, and counts contexts that are half open.
     pub(crate) fn context_event(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get(ci);
-        let (peer, to) = (c.endpoint, c.state.name());
-        for (state, begins) in [(from, false), (c.state, true)] {
+        let (peer, to) = (c.endpoint(), c.state().name());
+        for (state, begins) in [(from, false), (c.state(), true)] {
             if state == ContextState::HalfOpen {
                 self.contexts.origins.half_open(peer.ip, begins);
             }

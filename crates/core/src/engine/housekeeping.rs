@@ -22,7 +22,7 @@ impl<O: Observer> Engine<O> {
     /// The next thing context `ci` has to do by itself.
     fn context_deadline(&mut self, now: Time, ci: Ctx) -> Time {
         let c = self.contexts.get(ci);
-        let at = c.handshake_at.min(c.pace_at).min(c.idle_at);
+        let at = c.deadline();
         self.lane_find(now, ci).map_or(at, |lane| at.min(lane.deadline()))
     }
 
@@ -32,16 +32,11 @@ impl<O: Observer> Engine<O> {
         for _ in 0..REARMS_MAX {
             let Some(ci) = self.shared.out.rearm_pop() else { return };
             let Some(c) = self.contexts.find_mut(ci) else { continue };
-            if let Some((peer, a)) = c.split() {
-                if peer.outstanding > 0 {
-                    a.loss.watch(peer.outstanding_since);
+            if let Some(a) = c.win_mut() {
+                if !a.outstanding.is_empty() {
+                    a.loss.watch(a.outstanding.since());
                 }
-                let idle = peer.outstanding == 0 && a.is_idle();
-                if !idle {
-                    peer.idle_at = Time::NEVER;
-                } else if peer.idle_at == Time::NEVER {
-                    peer.idle_at = now + self.shared.cfg.idle_after;
-                }
+                a.idle_note(now, self.shared.cfg.idle_after);
             }
             let at = self.context_deadline(now, ci);
             self.shared.timers.arm(TimerOf::Context(ci).number(), at);
@@ -52,7 +47,7 @@ impl<O: Observer> Engine<O> {
         if self.contexts.find(ci).is_none() {
             return;
         }
-        if self.contexts.get(ci).win().is_some_and(|a| a.deaf) {
+        if self.contexts.get(ci).win().is_some_and(|a| a.loss.is_deaf()) {
             return self.peer_deaf(now, ci);
         }
         if let Some(mut lane) = self.lane_find(now, ci) {
@@ -65,11 +60,12 @@ impl<O: Observer> Engine<O> {
         }
         // A peer that is silent for too long is forgotten.
         let Some(c) = self.contexts.find_mut(ci) else { return };
-        if c.pace_at <= now {
-            c.pace_at = Time::NEVER;
+        let (opened, idle) =
+            c.win_mut().map_or((false, false), |a| (a.pace_end(now), a.idle_at() <= now));
+        if opened {
             self.shared.out.ready_push(ci);
         }
-        if self.contexts.get(ci).idle_at <= now {
+        if idle {
             self.idle_fire(now, ci);
         }
         if self.contexts.find(ci).is_some() {
@@ -87,11 +83,18 @@ impl<O: Observer> Engine<O> {
     }
 
     /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
-    /// probe asks for its lower edge, ever more rarely. If no answer comes, it is forgotten.
+    /// probe asks for its lower edge, ever more rarely, but so often that a peer that dies is
+    /// forgotten soon after the silence of the dead. If no answer comes, it is forgotten.
     fn idle_fire(&mut self, now: Time, ci: Ctx) {
         let idle_after = self.shared.cfg.idle_after;
+        let silence = self.shared.cfg.loss.unresponsive_after;
+        let rarest = silence.scale(1, 1 + u64::from(IDLE_PROBES_MIN)).max(idle_after);
         let mut lane = self.lane(now, ci);
-        let heard = lane.peer.last_heard;
+        // It may have work again whose timer waits to be set: one call sets so many at most.
+        if !lane.win.is_idle() {
+            return lane.win.idle_set(Time::NEVER);
+        }
+        let heard = lane.peer.last_heard();
         if lane.win.loss.idle_unanswered(heard) >= IDLE_PROBES_MIN && lane.is_silent() {
             return self.peer_forget(now, ci);
         }
@@ -99,18 +102,19 @@ impl<O: Observer> Engine<O> {
             return self.context_rest(now, ci);
         }
         let round = lane.win.loss.idle_round_take(now);
-        lane.peer.idle_at = now + idle_after.scale(1 << round, 1);
+        lane.win.idle_set(now + idle_after.scale(1 << round, 1).min(rarest));
         lane.probe_push();
     }
 
     /// Gives the window state of an idle context back; its numbers stay.
     fn context_rest(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
-        c.idle_at = Time::NEVER;
         let Some(mut a) = c.lease_end() else { return };
+        debug_assert!(a.is_idle() && !a.has_to_send(), "what rests has nothing to do");
+        debug_assert!(a.outstanding.imms() == 0 || cfg!(planted_bugs), "the peer tracks nothing");
         self.shared.out.unpark(ci);
         a.clear();
-        let way = c.way;
+        let way = c.way();
         self.pool_return(a);
         let entry = self.paths.get_mut(way);
         entry.active -= u32::from(!planted!(ActiveLeaks));
@@ -119,7 +123,7 @@ impl<O: Observer> Engine<O> {
             entry.paths.acquit_beyond_summary();
             self.shared.path_changes(now, entry);
             entry.paths.shrink();
-            entry.waiters = Vec::new();
+            entry.waiters.rest();
             self.shared.timers.disarm(TimerOf::Path(way).number());
         }
     }
@@ -140,11 +144,13 @@ impl<O: Observer> Engine<O> {
             self.path_params.clone(),
             &mut self.secrets.or(&mut self.shared.rng),
         );
-        self.paths.insert(ip, pc)
+        let network = self.shared.networks.join(ip);
+        self.paths.insert(ip, network, pc)
     }
 
     pub(crate) fn path_context_release(&mut self, way: Way) {
         let entry = self.paths.get_mut(way);
+        debug_assert!(entry.contexts > 0, "each leaves it once");
         entry.contexts -= 1;
         debug_assert!(entry.active <= entry.contexts || cfg!(planted_bugs), "active ones are some");
         if entry.contexts == 0 {
@@ -153,6 +159,7 @@ impl<O: Observer> Engine<O> {
             self.shared.timers.disarm(TimerOf::Path(way).number());
             if let Some(gone) = self.paths.remove(way) {
                 self.shared.sizes.forget(&gone);
+                self.shared.networks.leave(gone.network);
             }
         }
     }
@@ -163,14 +170,14 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let ci = way.carrier;
-        let open = |c: &&Context| c.way == pi && c.state == ContextState::Open;
+        let open = |c: &&Context| c.way() == pi && c.state() == ContextState::Open;
         let carrier = self.contexts.find(ci).filter(open);
         while let Some(path) = way.paths.probe_poll(now) {
             if let Some(c) = carrier {
                 // It returns only if it carries what is sent.
                 let search = self.shared.cfg.mtu_search;
                 let size =
-                    if search { way.payload_max(&self.shared.sizes, c.limits.mtu) } else { 0 };
+                    if search { way.payload_max(&self.shared.sizes, c.limits().mtu) } else { 0 };
                 self.shared.out.probe_push(ProbeOut { ci, path, size, asks: false });
             }
         }
@@ -193,8 +200,7 @@ impl<O: Observer> Engine<O> {
         while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
             let ci = Ctx(ci);
             let Some(mut lane) = self.lane_find(now, ci) else { continue };
-            let granted = &mut lane.peer.credit_granted;
-            *granted = granted.wrapping_add(bytes.div_ceil(64));
+            lane.peer.reports.grant(bytes);
             lane.win.ack.hasten(now, Span::ZERO);
             lane.ack_schedule();
         }
@@ -204,7 +210,9 @@ impl<O: Observer> Engine<O> {
 
     /// Whether requests of this engine are under way to anybody.
     pub fn has_work(&self) -> bool {
-        self.contexts.numbers().any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding > 0))
+        self.contexts
+            .numbers()
+            .any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding() > 0))
     }
 
     /// For an engine that is about to go away in peace: asks every peer with which something was
@@ -217,11 +225,11 @@ impl<O: Observer> Engine<O> {
         let mut open = 0;
         for ci in self.contexts.numbers() {
             let Some(c) = self.contexts.find(ci) else { continue };
-            match c.state {
+            match c.state() {
                 ContextState::Closing => open += 1,
                 ContextState::Open if c.is_active() => {
                     open += 1;
-                    if c.outstanding == 0 {
+                    if c.outstanding() == 0 {
                         self.close_begin(now, ci);
                     }
                 }
@@ -246,11 +254,11 @@ impl<O: Observer> Engine<O> {
     /// Tells the peer of a context that this engine goes away.
     pub(crate) fn leave_tell(&mut self, ci: Ctx) {
         let c = self.contexts.get(ci);
-        if c.peer_tag != 0 {
+        if c.handshake.knows_peer() {
             self.shared.counters.resets_sent += 1;
-            let (peer, tag) = (c.endpoint, c.peer_tag);
+            let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             let code = CloseCode::GoingAway;
-            let body = Body::Reset { echo_tag: c.local_tag, code, nonce: 0 };
+            let body = Body::Reset { echo_tag: c.handshake.local_tag(), code, nonce: 0 };
             self.control_push(peer, tag, body);
         }
     }

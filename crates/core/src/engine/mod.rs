@@ -2,7 +2,6 @@
 //!
 //! Work of each stage is in the file named after it; this one holds the state and the order.
 
-mod ahead;
 #[cfg(debug_assertions)]
 mod audit;
 mod cancel;
@@ -23,7 +22,6 @@ mod sizes;
 mod strangers;
 mod turns;
 
-pub use ahead::{Coming, LOOK_AHEAD_STAGES};
 pub use commands::ObjectError;
 
 use crate::api::{
@@ -88,9 +86,10 @@ impl<O: Observer> Engine<O> {
         let Randomness { fast: mut rng, mut secrets } = random.into();
         let region_keys = secrets.key_apart(&rng);
         let qpn_first = cfg.qpn_start.unwrap_or_else(|| secrets.byte_apart());
-        let (tilings, _) = secrets.key_apart(&rng);
+        let tilings = secrets.key_apart(&rng).low;
         let guessers = Keyed::apart(secrets.key_apart(&rng));
         let of_objects = ObjectSecrets { region_keys, qpn_first, tilings, guessers };
+        let networks = Keyed::apart(secrets.key_apart(&rng));
         let mut secret = secrets.or(&mut rng);
         Ok(Self {
             incarnation: secret.next_u64(),
@@ -106,7 +105,7 @@ impl<O: Observer> Engine<O> {
             strangers: Strangers::new(now),
             leaving: false,
             gone: false,
-            shared: Shared::new(cfg, now, observer, rng),
+            shared: Shared::new(cfg, now, observer, rng, networks),
             secrets,
         })
     }
@@ -115,7 +114,7 @@ impl<O: Observer> Engine<O> {
     #[inline]
     pub(crate) fn lane_find(&mut self, now: Time, ci: Ctx) -> Option<Lane<'_, O>> {
         let (peer, win) = self.contexts.find_mut(ci)?.split()?;
-        let way = self.paths.get_mut(peer.way);
+        let way = self.paths.get_mut(peer.way());
         let (objects, shared) = (&mut self.objects, &mut self.shared);
         Some(Lane { now, ci, peer, win, way, objects, shared })
     }
@@ -177,6 +176,7 @@ impl<O: Observer> Engine<O> {
     /// who wants in or out, what the peers must know, what paths must be asked, then the work, and
     /// last the answers to strangers.
     pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
+        self.slow_reads_end();
         let mut out = Out { sink, left: max, sent: 0 };
         // Peers decide how many of these there are: they leave half of the room to the others.
         self.emit_control(now, max.div_ceil(2), &mut out);
@@ -187,6 +187,7 @@ impl<O: Observer> Engine<O> {
         self.emit_control(now, usize::MAX, &mut out);
         self.emit_strangers(now, &mut out);
         let sent = out.sent;
+        debug_assert!(sent + out.left == max, "{sent} of {max} have left");
         self.rearm_some(now);
         #[cfg(debug_assertions)]
         self.audit();
@@ -293,12 +294,12 @@ impl<O: Observer> Engine<O> {
     /// What is known of each peer, for tools and oracles.
     pub fn context_stats(&self) -> Vec<ContextStats> {
         let stats = |(i, c): (Ctx, &crate::peer::Context)| {
-            let pc = &self.paths.get(c.way).paths;
+            let pc = &self.paths.get(c.way()).paths;
             ContextStats {
                 ctx: i.0,
-                peer: c.endpoint,
-                state: c.state.name(),
-                outstanding: c.outstanding,
+                peer: c.endpoint(),
+                state: c.state().name(),
+                outstanding: c.outstanding(),
                 psns_unresolved: c.win().map_or(0, |a| a.board.span()),
                 packets_in_flight: c.win().map_or(0, |a| a.board.in_flight()),
                 stalled: c.win().is_some_and(|a| a.loss.is_stalled()),
@@ -309,11 +310,9 @@ impl<O: Observer> Engine<O> {
                 srtt_ns: pc.srtt().0,
                 rtt_ns_min: pc.rtt_min().0,
                 held_bytes: self.held_bytes(c),
-                psns_ahead: c
-                    .win()
-                    .map_or(0, |a| crate::psn::diff(a.window.top(), c.rx_una).max(0) as u32),
+                psns_ahead: c.win().map_or(0, |a| a.rx_window.top().diff(c.rx_una()).max(0) as u32),
                 reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
-                checked: c.limits.checked,
+                checked: c.limits().checked,
             }
         };
         self.contexts.iter().map(stats).collect()

@@ -13,7 +13,6 @@ use crate::events::Observer;
 use crate::ids::Ctx;
 use crate::path::below;
 use crate::peer::ContextState;
-use crate::peer::narrow::Narrow;
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use srd_wire::{OVERHEAD_BYTES, Packet};
@@ -32,7 +31,7 @@ impl<O: Observer> Engine<O> {
     /// The size in use for the address of a context, before the peer's is known.
     fn open_size(&self, ci: Ctx) -> u16 {
         let c = self.contexts.get(ci);
-        self.shared.cfg.mtu.min(self.paths.get(c.way).mtu.size())
+        self.shared.cfg.mtu.min(self.paths.get(c.way()).mtu.size())
     }
 
     /// The lengths of the Opens that leave now.
@@ -48,12 +47,12 @@ impl<O: Observer> Engine<O> {
             lens[0] = len_of(size);
         }
         let c = self.contexts.get_mut(ci);
-        if let Some(answered) = c.narrow.answered() {
-            let round = c.handshake_round;
-            c.narrow.round_begin(round);
+        let round = c.handshake.round();
+        if let Some(answered) = c.handshake.narrow().answered() {
+            c.handshake.narrow_change(|n| n.round_begin(round));
             lens.push(len_of(answered));
-        } else if let Some(n) = c.handshake_round.checked_sub(FULL_TRIES)
-            && let Some(size) = below(c.endpoint.ip, size, aligned, n.into())
+        } else if let Some(n) = round.checked_sub(FULL_TRIES)
+            && let Some(size) = below(c.endpoint().ip, size, aligned, n.into())
         {
             lens.push(len_of(size));
         }
@@ -72,7 +71,7 @@ impl<O: Observer> Engine<O> {
     /// The peer's Open proves that size, or all.
     pub(crate) fn narrow_heard(&mut self, ci: Ctx, size: Option<u16>) {
         let c = self.contexts.get_mut(ci);
-        c.narrow.heard(size.unwrap_or(u16::MAX));
+        c.handshake.narrow_change(|n| n.heard(size.unwrap_or(u16::MAX)));
     }
 
     /// Our Open of that size was answered; `None`: the full one. Whether the context opens.
@@ -80,25 +79,25 @@ impl<O: Observer> Engine<O> {
         let known = self.open_size(ci);
         let c = self.contexts.get_mut(ci);
         let Some(size) = size.filter(|&s| s < known && self.shared.cfg.mtu_search) else {
-            c.narrow = Narrow::default();
+            c.handshake.narrow_change(core::mem::take);
             return true;
         };
-        if c.narrow.answered().is_none() {
+        if c.handshake.narrow().answered().is_none() {
             // The peer may have come up just now: full ones again, soon.
-            c.narrow.answered_set(size);
-            c.handshake_round = 1;
+            c.handshake.narrow_begin(size);
             self.open_send(now, ci);
             self.shared.out.rearm_push(ci);
             return false;
         }
-        let round = c.handshake_round;
-        c.narrow.round_answered(round, size) >= rounds()
+        let round = c.handshake.round();
+        c.handshake.narrow_change(|n| n.round_answered(round, size)) >= rounds()
     }
 
     /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
-        let (n, pi, ip) = (core::mem::take(&mut c.narrow), c.way, c.endpoint.ip);
+        let n = c.handshake.narrow_change(core::mem::take);
+        let (pi, ip) = (c.way(), c.endpoint().ip);
         let size = n.proved(from == ContextState::Opening, rounds());
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;

@@ -9,9 +9,18 @@ use crate::events::Observer;
 use crate::ids::Ctx;
 use crate::limits::RDMA_BYTES_MAX;
 use crate::objects::Objects;
-use crate::objects::memory::Ah;
-use crate::peer::ContextState;
+use crate::objects::memory::{Ah, LastUsed};
+use crate::peer::{Context, ContextState};
 use crate::time::Time;
+
+/// What a queue pair says of a request that it takes.
+struct Sender {
+    send_cq: CqId,
+    /// How often the request is sent again for lack of a receive.
+    rnr_retry: u8,
+    /// It leaves as an unreliable datagram.
+    datagram: bool,
+}
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn send_post(
@@ -20,7 +29,7 @@ impl<O: Observer> Engine<O> {
         qpn: Qpn,
         wr: &SendRequest,
     ) -> Result<WrHandle, PostRefusal> {
-        let (send_cq, rnr_retry, datagram) = self.send_check(qpn, wr)?;
+        let Sender { send_cq, rnr_retry, datagram } = self.send_check(qpn, wr)?;
         let ah = self.objects.ahs.get(wr.ah).ok_or(PostRefusal::BadAh)?;
         let port = self.shared.cfg.port_base + u16::from(wr.dst_qpn.slot());
         let cq = self.objects.cqs.get(send_cq).ok_or(PostRefusal::BadQp)?;
@@ -31,12 +40,10 @@ impl<O: Observer> Engine<O> {
             return Err(PostRefusal::NoRoom);
         }
         // Most often the context used last through the handle.
-        let last = ah.last.filter(|&(ci, tag)| {
-            let c = self.contexts.find(ci);
-            c.is_some_and(|c| c.local_tag == tag && c.endpoint.port == port && c.is_active())
-        });
+        let last =
+            ah.last.filter(|&last| self.context_last(last, port).is_some_and(|c| c.is_active()));
         let ci = match last {
-            Some((ci, _)) => ci,
+            Some(LastUsed { ci, .. }) => ci,
             None => self.context_through(now, wr.ah, *ah, port).ok_or(PostRefusal::NoRoom)?,
         };
         let Objects { cqs, qps, wrs, .. } = &mut self.objects;
@@ -45,23 +52,20 @@ impl<O: Observer> Engine<O> {
         qps.get_mut(qpn).expect("checked above").sq_used += 1;
         let c = self.contexts.get_mut(ci);
         debug_assert!(
-            c.state != ContextState::Closed && c.is_active(),
+            c.state() != ContextState::Closed && c.is_active(),
             "work is for a live context"
         );
-        c.outstanding += 1;
-        if c.outstanding_since == Time::NEVER {
-            c.outstanding_since = now;
-        }
         let (peer, win) = c.split().expect("window state is leased before traffic");
-        win.unsent_bytes += u64::from(wr.len);
-        let list = if datagram { &mut win.datagrams } else { &mut win.flow(qpn).queue };
+        win.outstanding.begin(now);
+        win.queues.unsent_add(wr.len);
+        let list = if datagram { win.queues.datagrams() } else { win.queues.flow(qpn) };
         let i = wrs.post(*wr, qpn, ci, rnr_retry, list);
         win.live.push(wrs, i);
         debug_assert!(win.live.front() == Some(i) && win.has_to_send(), "it waits to be sent");
-        match peer.state {
+        match peer.state() {
             ContextState::HalfOpen => self.context_open_too(now, ci),
             ContextState::Open if win.loss.is_stalled() => self.lane(now, ci).stall_probe_soon(),
-            ContextState::Open if !peer.proven => self.context_reopen(now, ci),
+            ContextState::Open if !peer.is_proven() => self.context_reopen(now, ci),
             _ => self.shared.out.ready_push(ci),
         }
         self.shared.out.rearm_push(ci);
@@ -72,22 +76,28 @@ impl<O: Observer> Engine<O> {
     /// The context to `port` at the handle's address, with window state.
     #[cold]
     fn context_through(&mut self, now: Time, id: AhId, ah: Ah, port: u16) -> Option<Ctx> {
-        if let Some((ci, tag)) = ah.last
-            && self.contexts.find(ci).is_some_and(|c| c.local_tag == tag && c.endpoint.port == port)
+        if let Some(last) = ah.last
+            && self.context_last(last, port).is_some()
         {
-            self.context_activate(ci);
-            return Some(ci);
+            self.context_activate(last.ci);
+            return Some(last.ci);
         }
         let ci = self.context_for(now, Endpoint { ip: ah.ip, port })?;
-        let tag = self.contexts.get(ci).local_tag;
-        self.objects.ahs.note_context(id, ci, tag);
+        let tag = self.contexts.get(ci).handshake.local_tag();
+        self.objects.ahs.note_context(id, LastUsed { ci, tag });
         Some(ci)
     }
 
-    /// Whether the queue pair takes the request: its completion queue, how often the request is
-    /// sent again for lack of a receive, and whether it sends datagrams.
+    /// The context that was used last through a handle, if it is still there and goes to `port`.
+    #[inline(always)]
+    fn context_last(&self, last: LastUsed, port: u16) -> Option<&Context> {
+        let c = self.contexts.find(last.ci)?;
+        (c.handshake.local_tag() == last.tag && c.endpoint().port == port).then_some(c)
+    }
+
+    /// Whether the queue pair takes the request, and how it is sent then.
     #[inline]
-    fn send_check(&self, qpn: Qpn, wr: &SendRequest) -> Result<(CqId, u8, bool), PostRefusal> {
+    fn send_check(&self, qpn: Qpn, wr: &SendRequest) -> Result<Sender, PostRefusal> {
         let qp = self.objects.qps.get(qpn).ok_or(PostRefusal::BadQp)?;
         if !qp.state.posts_send() {
             return Err(PostRefusal::BadState);
@@ -103,7 +113,8 @@ impl<O: Observer> Engine<O> {
         if qp.sq_used >= qp.init.sq_depth {
             return Err(PostRefusal::QueueFull);
         }
-        Ok((qp.init.send_cq, qp.rnr_retry, qp.init.kind == QpType::Ud))
+        let datagram = qp.init.kind == QpType::Ud;
+        Ok(Sender { send_cq: qp.init.send_cq, rnr_retry: qp.rnr_retry, datagram })
     }
 
     fn count_posted(&mut self, wr: &SendRequest) {

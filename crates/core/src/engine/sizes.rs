@@ -63,8 +63,8 @@ impl<O: Observer> Engine<O> {
             return;
         }
         let carrier = way.mtu.carrier().unwrap_or(way.carrier);
-        let known = self.contexts.find(carrier).filter(|c| c.way == pi);
-        let Some(full) = known.map(|c| c.limits.mtu) else {
+        let known = self.contexts.find(carrier).filter(|c| c.way() == pi);
+        let Some(full) = known.map(|c| c.limits().mtu) else {
             return way.mtu.search_end(now);
         };
         let again = match way.mtu.poll(now, seen, full, rxq_drops) {
@@ -73,7 +73,7 @@ impl<O: Observer> Engine<O> {
             Found::Nothing => way.mtu.raise_begin(now, carrier, full),
         };
         if again {
-            let fits = known.is_some_and(|c| c.state == ContextState::Open && c.is_active());
+            let fits = known.is_some_and(|c| c.state() == ContextState::Open && c.is_active());
             self.shared.mtu_round(now, way, fits.then_some(full));
         }
     }

@@ -71,7 +71,8 @@ impl<O: Observer> Engine<O> {
             self.shared.counters.control_dropped += 1;
             return false;
         }
-        queue.push_back(Control { dst, dst_tag, body, padded_len: 0, tx_num: 0, psn: 0 });
+        queue.push_back(Control::of_none(dst, dst_tag, body));
+        debug_assert!(queue.len() <= STRANGERS_QUEUE_MAX, "a bounded queue");
         true
     }
 }

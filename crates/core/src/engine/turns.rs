@@ -6,10 +6,11 @@ use crate::engine::Engine;
 use crate::events::Observer;
 use crate::ids::Ctx;
 use crate::outbox::Control;
-use crate::peer::{Answer, ContextState, Numbered};
+use crate::peer::handshake::AnswerOut;
+use crate::peer::{ContextState, Numbered};
 use crate::time::Time;
 use crate::tx::Out;
-use srd_wire::{Backlog, Body, Flags, Header, Packet, PacketType};
+use srd_wire::{Backlog, Body, Flags, Header, OpenParams, Packet, PacketType};
 
 impl<O: Observer> Engine<O> {
     /// Up to `most` handshake packets: those that we begin, then answers. Each takes a path at
@@ -22,14 +23,9 @@ impl<O: Observer> Engine<O> {
                 continue;
             }
             let Some(ci) = self.shared.out.answer_pop() else { return };
-            let answer = self.contexts.find_mut(ci).map(|c| core::mem::take(&mut c.answer));
-            let Some(Answer { waits: true, padded_len, cookie }) = answer else { continue };
-            let mut params = self.open_params(ci);
-            let c = self.contexts.get_mut(ci);
-            if c.peer_tag == 0 {
-                continue;
-            }
-            (params.echo_tag, params.cookie) = (c.peer_tag, cookie);
+            let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake.answer_take());
+            let Some(AnswerOut { echo_tag, cookie, padded_len }) = answer else { continue };
+            let params = OpenParams { echo_tag, cookie, ..self.open_params(ci) };
             let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
             self.emit_one(now, &open_ack, out);
         }
@@ -59,7 +55,7 @@ impl<O: Observer> Engine<O> {
         while out.left > 0 {
             let Some(ci) = self.shared.out.close_pop() else { return };
             let Some(c) = self.contexts.find(ci) else { continue };
-            if c.state != ContextState::Closing {
+            if c.state() != ContextState::Closing {
                 continue;
             }
             self.emit_close(now, ci, out);
@@ -97,9 +93,9 @@ impl<O: Observer> Engine<O> {
             path,
             slot: self.shared.cfg.slot,
             dst_tag: c.dst_tag,
-            tx_num: c.tx_num as u32,
+            tx_num: c.tx_num.low(),
             timestamp: now.to_wire(),
-            psn: c.psn,
+            psn: c.psn.0,
             una_delta: 0,
             ack_echo: 0,
         };
@@ -114,10 +110,10 @@ impl<O: Observer> Engine<O> {
     /// A Close leaves: the context may be idle.
     fn emit_close(&mut self, now: Time, ci: Ctx, out: &mut Out<'_, impl TxSink>) {
         let c = self.contexts.get_mut(ci);
-        let way = &mut self.paths.get_mut(c.way).paths;
+        let way = &mut self.paths.get_mut(c.way()).paths;
         let path = way.ack_path_choose(now, false, &mut self.shared.rng);
         let (tx_num, una, psn) = (c.tx_num_take(), c.una(), c.psn_next());
-        let backlog = c.win().map_or(0, |a| a.backlog_packets(c.limits.mtu));
+        let backlog = c.win().map_or(0, |a| a.backlog_packets(c.limits().mtu));
         let number = Numbered { path, tx_num, psn, una, backlog };
         let slot = self.shared.cfg.slot;
         let header = c.header(now, slot, PacketType::Close, 0, &number);
@@ -126,6 +122,6 @@ impl<O: Observer> Engine<O> {
         way.on_uncounted_sent(now, path, bytes as u32);
         self.shared.counters.tx_pkts += 1;
         self.shared.counters.tx_bytes += bytes as u64;
-        out.push(&Transmit { dst: c.endpoint, path, packet, payload: None, padded_len: 0 });
+        out.push(&Transmit { dst: c.endpoint(), path, packet, payload: None, padded_len: 0 });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::events::Observer;
 use crate::lane::Lane;
-use crate::psn;
+use crate::psn::{PsnRange, TxNum};
 use srd_wire::ACK_WORDS_MAX;
 
 /// PSNs that one block's bitmap can speak of.
@@ -11,15 +11,13 @@ const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
 impl<O: Observer> Lane<'_, O> {
     /// Writes the block for the peer into the scratch block. Returns the PSNs it could not
     /// speak of, for [`crate::peer::ack::AckState::sent`].
-    pub(crate) fn ack_build(&mut self) -> Option<(u32, u32)> {
+    pub(crate) fn ack_build(&mut self) -> Option<PsnRange> {
         let rx_budget = self.rx_budget_share();
-        let (credit, ce_count) = (self.peer.credit_granted, self.peer.rx_ce_count);
         let b = &mut self.shared.rx.scratch;
-        b.credit = credit;
+        self.peer.reports.tell(b);
         b.rx_budget = rx_budget;
         b.rxq_drops = self.shared.rx.rxq_drops;
         b.rxq_depth = self.shared.rx.rxq_depth;
-        b.ce_count = ce_count;
         b.echoes = self.win.ack.echoes(self.now);
         b.verdicts.clear();
         b.partial = false;
@@ -28,23 +26,24 @@ impl<O: Observer> Lane<'_, O> {
             b.partial = partial && !planted!(VerdictOverflowAcked);
             self.shared.counters.ack_steps += steps;
         }
-        b.cum = if planted!(AckJumpsGap) { self.win.window.top() } else { self.win.window.cum() };
-        let top = self.win.window.top();
-        let mut rest = None;
-        b.base = b.cum;
-        if top.wrapping_sub(b.cum) > BITMAP_PSNS {
+        let top = self.win.rx_window.top();
+        let cum = if planted!(AckJumpsGap) { top } else { self.win.rx_window.cum() };
+        let (mut base, mut rest) = (cum, None);
+        if top.since(cum) > BITMAP_PSNS {
             // More than fits: speak of what changed, and come back for what lies beyond.
-            let (lo, hi) = self.win.ack.changed().unwrap_or((b.cum, top));
-            b.base = if psn::before(lo, b.cum) { b.cum } else { lo };
-            let end = b.base.wrapping_add(BITMAP_PSNS);
-            rest = psn::before(end, hi).then_some((end, hi));
+            let whole = PsnRange { first: cum, end: top };
+            let changed = self.win.ack.changed().unwrap_or(whole);
+            base = if changed.first.is_before(cum) { cum } else { changed.first };
+            let first = base.plus(BITMAP_PSNS);
+            rest = first.is_before(changed.end).then_some(PsnRange { first, ..changed });
         }
+        debug_assert!(!base.is_before(cum), "bits below the edge say nothing");
+        (b.cum, b.base) = (cum.0, base.0);
         b.words.clear();
-        let mut at = b.base;
-        while psn::before(at, top) && !b.words.is_full() {
-            b.words
-                .push(self.win.window.word(at.wrapping_add(u32::from(planted!(AckBitmapShifted)))));
-            at = at.wrapping_add(64);
+        let mut at = base;
+        while at.is_before(top) && !b.words.is_full() {
+            b.words.push(self.win.rx_window.word(at.plus(u32::from(planted!(AckBitmapShifted)))));
+            at = at.plus(64);
         }
         rest
     }
@@ -54,8 +53,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.shared.cfg.rx_budget_bytes == u32::MAX {
             return u32::MAX;
         }
-        let often = self.shared.cfg.loss.rto_max;
-        let share = self.shared.cfg.rx_budget_bytes / self.shared.rx.flows.count(self.now, often);
+        let share = self.shared.rx.flows.share(self.now, self.ci, self.shared.cfg.rx_budget_bytes);
         share.max(2 * u32::from(self.shared.cfg.mtu))
     }
 
@@ -67,11 +65,12 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// An acknowledgment block has left on `path`.
-    pub(crate) fn ack_left(&mut self, path: u8, tx_num: u64, rest: Option<(u32, u32)>) {
+    pub(crate) fn ack_left(&mut self, path: u8, tx_num: TxNum, rest: Option<PsnRange>) {
+        debug_assert!(!self.win.ack.is_quiet(), "there was something to say");
         self.win.ack.sent(self.now, rest);
         if planted!(VerdictToldOnce) {
             self.win.verdicts.clear();
         }
-        self.way.paths.ack_sent(self.now, path, tx_num as u16);
+        self.way.paths.ack_sent(self.now, path, tx_num.low() as u16);
     }
 }

@@ -3,8 +3,8 @@
 use crate::api::{AsyncEvent, Status, WrHandle};
 use crate::events::Observer;
 use crate::lane::Lane;
-use crate::objects::wr::{WrQueue, WrState};
-use crate::peer::scoreboard::{Kind, SentState};
+use crate::objects::wr::WrState;
+use crate::peer::scoreboard::SentState;
 
 /// How cancelled requests end.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl<O: Observer> Lane<'_, O> {
         let psns = w.open;
         if psns > 0 {
             w.withdrawn = true;
-            self.win.recuts.retain(|r| r.kind != Kind::Write || r.wr != wi.0);
+            self.win.queues.recuts_drop(wi);
         }
         w.open = 0;
         w.awaited = 0;
@@ -46,14 +46,14 @@ impl<O: Observer> Lane<'_, O> {
     /// So many PSNs of withdrawn requests become tombstones.
     pub(crate) fn board_withdraw(&mut self, mut psns: u32) {
         for p in self.win.board.psns() {
-            let e = self.win.board.get_mut(p);
+            let e = self.win.board.get(p);
             let open =
                 e.kind.is_own() && e.state != SentState::Acked && !planted!(TombstoneForgotten);
             self.shared.counters.cancel_steps += 1;
             if !open || self.objects.wrs.find(e.request()).is_none_or(|w| !w.withdrawn) {
                 continue;
             }
-            (e.kind, e.len) = (Kind::Tombstone, 0);
+            self.win.board.bury(p);
             psns -= 1;
             if psns == 0 {
                 return;
@@ -81,15 +81,12 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn work_end(&mut self, status: Status) {
         self.shared.counters.timer_steps += u64::from(self.win.board.span());
         for p in self.win.board.psns() {
-            let e = self.win.board.get_mut(p);
+            let e = self.win.board.get(p);
             if e.kind.is_own() && e.state != SentState::Acked {
-                (e.kind, e.len) = (Kind::Tombstone, 0);
+                self.win.board.bury(p);
             }
         }
-        self.win.recuts.retain(|r| r.kind == Kind::ReadResp);
-        self.win.flows.clear();
-        self.win.datagrams = WrQueue::default();
-        self.win.unsent_bytes = self.win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
+        self.win.queues.requests_clear();
         while let Some(wi) = self.win.live.front() {
             self.shared.counters.timer_steps += 1;
             let w = self.objects.wrs.get_mut(wi);
@@ -97,6 +94,7 @@ impl<O: Observer> Lane<'_, O> {
             w.failed = Some(status);
             self.wr_end(wi, status);
         }
+        debug_assert_eq!(self.win.queues.unsent_bytes(), 0, "no request waits to leave");
     }
 
     /// What is under way to the peer, what it has asked for and what it had to be told is void: it
@@ -104,12 +102,9 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn window_forget(&mut self) {
         let flying = self.win.board.drain();
         self.way.paths.on_forgotten(flying);
-        let unsent: u64 = self.win.jobs.iter().map(|j| u64::from(j.len - j.cut)).sum();
-        self.win.unsent_bytes -= unsent;
-        self.jobs_count(-(self.win.jobs.len() as i32));
-        self.win.jobs.clear();
-        self.win.recuts.clear();
-        self.win.cancels.clear();
-        self.peer.imms_out = 0;
+        self.jobs_forget();
+        self.win.queues.sent_forget();
+        self.win.outstanding.imms_forget();
+        debug_assert!(self.win.board.is_empty() && self.win.jobs.is_empty(), "all is void");
     }
 }

@@ -1,43 +1,86 @@
 //! Reads that are being served to the peer.
 
+use crate::api::{MrKey, Qpn};
 use crate::events::Observer;
+use crate::ids::{JobId, Place};
 use crate::lane::Lane;
-use crate::peer::read_job::job_abort;
-use srd_wire::Verdict;
+use crate::limits::{READ_BYTES_PER_SEC_MIN, READ_LINE_SHARE};
+use crate::networks::{Networks, Prefix};
+use crate::objects::places::{Places, Served};
+use crate::path::table::PathEntry;
+use crate::peer::read_job::ReadJob;
+use srd_wire::{Message, ReadReq, Verdict};
+
+/// A read leaves its place: it is over, or goes on without one until its packets are resolved.
+pub(crate) fn place_leave(
+    places: &mut Places,
+    networks: &mut Networks,
+    way: &mut PathEntry,
+    place: Place,
+) {
+    places.end(place);
+    way.jobs -= 1;
+    networks.jobs_count(way.network, false);
+}
 
 impl<O: Observer> Lane<'_, O> {
-    /// So many more reads are served to the peer.
-    pub(crate) fn jobs_count(&mut self, more: i32) {
-        let of_address = &mut self.way.jobs;
-        *of_address = of_address.wrapping_add_signed(more);
-        let leaks = planted!(JobsLeak) && more < 0;
-        let more = if leaks { 0 } else { more };
-        self.objects.jobs_live = self.objects.jobs_live.wrapping_add_signed(more);
-        let (here, all) = (self.way.jobs, self.objects.jobs_live);
-        debug_assert!(here <= all && all <= i32::MAX as u32, "reads served: {here} of {all}");
+    /// A read of the peer begins.
+    pub(crate) fn job_begin(&mut self, msg: &Message, req: &ReadReq) {
+        let (ctx, job) = (self.ci, self.objects.job_id_take());
+        let (qp, key) = (Qpn(msg.dst_qpn), MrKey(req.rkey));
+        let place = self.objects.places.begin(self.now, Served { ctx, job }, key, qp);
+        self.way.jobs += 1;
+        self.shared.networks.jobs_count(self.way.network, true);
+        self.win.jobs.begin(ReadJob::new(job, place, msg.msg_id, key, req.raddr, req.len));
+        self.ready_push();
+    }
+
+    /// Whether the peer's address, or its network where addresses are free, may have another place:
+    /// none has more than are left, so that whoever takes all it can get leaves some for the next
+    /// (dynamic thresholds; Choudhury and Hahne 1998).
+    pub(crate) fn place_is_free(&self) -> bool {
+        let left = self.shared.cfg.reads_max.saturating_sub(self.objects.places.taken());
+        let here = match Prefix::of(self.way.ip) {
+            Prefix::V4(_) => self.way.jobs,
+            Prefix::V6(_) => self.shared.networks.jobs(self.way.network),
+        };
+        left > 0 && (here < left || planted!(ReadsUnshared))
+    }
+
+    /// A place is wanted: reads that make too little progress lose theirs.
+    pub(crate) fn slow_reads_look(&mut self) {
+        let cfg = &self.shared.cfg;
+        let equal = cfg.rate.line_bytes_per_sec / u64::from(cfg.reads_max.max(1));
+        let least = READ_BYTES_PER_SEC_MIN.min(equal / READ_LINE_SHARE);
+        self.objects.places.slow_look(self.now, least);
     }
 
     /// A response segment is resolved: by `verdict`, or given up (`None`).
-    pub(crate) fn job_segment_done(&mut self, id: u32, verdict: Option<Verdict>) {
-        let Some(at) = self.win.jobs.iter().position(|j| j.id == id) else { return };
-        let job = &mut self.win.jobs[at];
-        debug_assert!(job.open > 0, "a segment is resolved once: {job:?}");
-        job.open -= 1;
-        if verdict != Some(Verdict::Ok) {
-            job_abort(job, &mut self.win.unsent_bytes);
+    pub(crate) fn job_segment_done(&mut self, id: JobId, verdict: Option<Verdict>) {
+        let good = verdict == Some(Verdict::Ok);
+        if good && let Some(place) = self.win.jobs.find(id).and_then(ReadJob::place) {
+            self.objects.places.progress(place, self.peer.limits().mtu);
         }
-        if self.win.jobs[at].is_done() {
-            self.win.jobs.remove(at);
-            self.jobs_count(-1);
+        let left = match self.win.jobs.segment_done(id, good) {
+            Some(over) => over.place(),
+            None if good => None,
+            None => self.win.jobs.place_take(id),
+        };
+        if let Some(place) = left {
+            place_leave(&mut self.objects.places, &mut self.shared.networks, self.way, place);
         }
     }
 
     /// Segment and job cannot be sent: the requester is told that the read has failed.
-    pub(crate) fn job_fail(&mut self, id: u32) {
-        if let Some(job) = self.win.jobs.iter_mut().find(|j| j.id == id) {
-            job.error_owed |= !job.dead;
-            job_abort(job, &mut self.win.unsent_bytes);
-        }
+    pub(crate) fn job_fail(&mut self, id: JobId) {
+        self.win.jobs.fail(id);
         self.job_segment_done(id, None);
+    }
+
+    /// All reads are void.
+    pub(crate) fn jobs_forget(&mut self) {
+        for place in self.win.jobs.drain() {
+            place_leave(&mut self.objects.places, &mut self.shared.networks, self.way, place);
+        }
     }
 }

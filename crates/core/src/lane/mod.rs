@@ -8,12 +8,14 @@
 
 mod ack;
 mod cancel;
+mod flows;
 mod jobs;
 mod requests;
 mod shared;
 mod way;
 
 pub(crate) use cancel::Ending;
+pub(crate) use jobs::place_leave;
 pub(crate) use shared::Shared;
 
 use crate::events::{Event, Observer};
@@ -71,10 +73,8 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The peer is not done with us: the context stays open.
     pub fn close_withdraw(&mut self) {
-        if let Ok(from) = self.peer.state.close_withdrawn() {
-            self.peer.handshake_at = Time::NEVER;
-            self.peer.handshake_round = 0;
-            let (peer, to) = (self.peer.endpoint, self.peer.state.name());
+        if let Some(from) = self.peer.handshake.close_withdraw() {
+            let (peer, to) = (self.peer.endpoint(), self.peer.state().name());
             let event = Event::Context { ctx: self.ci.0, peer, from: from.name(), to };
             self.shared.observer.event(self.now, event);
             self.ready_push();

@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::objects::wr::{Wqe, WrState};
 use crate::peer::scoreboard::Kind;
-use crate::time::{Span, Time};
+use crate::time::Span;
 use crate::timer::TimerOf;
 use srd_wire::Verdict;
 
@@ -64,6 +64,7 @@ impl<O: Observer> Lane<'_, O> {
     #[inline(always)]
     pub(crate) fn wr_segment_done(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
         let w = self.objects.wrs.get_mut(wi);
+        debug_assert!(w.open > 0 || cfg!(planted_bugs), "a segment is resolved once: {w:?}");
         w.open -= 1;
         let (over, plain) = (w.open == 0, w.failed.is_none());
         if verdict != Verdict::Ok {
@@ -136,13 +137,14 @@ impl<O: Observer> Lane<'_, O> {
         if single {
             // The whole packet goes again.
             let again = if w.wr.op == Opcode::Read { w.wr.len } else { w.cut };
-            self.win.unsent_bytes += u64::from(again);
+            self.win.queues.unsent_add(again);
             w.cut = 0;
             if w.credited {
                 w.credited = false;
-                self.peer.reads_out -= 1;
+                self.win.outstanding.read_end();
             }
         }
+        debug_assert_eq!(w.state, WrState::Sent, "all of it had left");
         w.state = WrState::Backoff;
         self.shared.timers.arm(TimerOf::Backoff(wi).number(), at);
     }
@@ -153,7 +155,7 @@ impl<O: Observer> Lane<'_, O> {
         debug_assert_eq!(w.state, WrState::Backoff);
         w.state = WrState::Queued;
         let qp = w.qp;
-        self.win.flow(qp).queue.push_front(&mut self.objects.wrs, wi);
+        self.win.queues.flow(qp).push_front(&mut self.objects.wrs, wi);
         if planted!(RnrBackoffForgotten) {
             let others =
                 self.objects.wrs.select(|w| w.ctx == self.ci && w.state == WrState::Backoff);
@@ -165,6 +167,7 @@ impl<O: Observer> Lane<'_, O> {
     /// The request will end with `status` (the first one given) once none of its PSNs is open;
     /// what is not cut yet never will be.
     pub(crate) fn wr_fail(&mut self, wi: WrHandle, status: Status) {
+        debug_assert!(status != Status::Ok, "a failure says why");
         self.wr_uncut(wi);
         let w = self.objects.wrs.get_mut(wi);
         if w.failed.is_none() {
@@ -181,20 +184,10 @@ impl<O: Observer> Lane<'_, O> {
         match w.state {
             WrState::Sent => return,
             WrState::Backoff => self.shared.timers.disarm(TimerOf::Backoff(wi).number()),
-            WrState::Queued => match self.win.flows.iter().position(|f| f.qp == w.qp) {
-                Some(at) => {
-                    self.win.flows[at].queue.remove(&mut self.objects.wrs, wi);
-                    if self.win.flows[at].queue.is_empty() {
-                        self.win.flows.swap_remove(at);
-                    }
-                }
-                None => {
-                    self.win.datagrams.remove(&mut self.objects.wrs, wi);
-                }
-            },
+            WrState::Queued => self.win.queues.remove(w.qp, wi, &mut self.objects.wrs),
         }
         if !w.imm_only {
-            self.win.unsent_bytes -= u64::from(w.wr.len - w.cut);
+            self.win.queues.unsent_take(w.wr.len - w.cut);
         }
     }
 
@@ -236,22 +229,21 @@ impl<O: Observer> Lane<'_, O> {
         if state == WrState::Backoff {
             self.shared.timers.disarm(TimerOf::Backoff(wi).number());
         }
-        self.peer.outstanding -= u32::from(!(planted!(OutstandingLeaks) && op == Opcode::Read));
-        let last = self.win.live.front().is_none();
+        if !(planted!(OutstandingLeaks) && op == Opcode::Read) {
+            self.win.outstanding.end();
+        }
         debug_assert_eq!(
-            self.peer.outstanding == 0,
-            last,
+            self.win.outstanding.is_empty(),
+            self.win.live.front().is_none(),
             "requests outstanding are the live ones"
         );
-        if self.peer.outstanding == 0 {
-            self.peer.outstanding_since = Time::NEVER;
-        }
         if credited {
             match op {
-                Opcode::Read => self.peer.reads_out -= u16::from(!planted!(ReadCreditLost)),
+                Opcode::Read if planted!(ReadCreditLost) => {}
+                Opcode::Read => self.win.outstanding.read_end(),
                 // The peer still tracks a message that failed: its credit returns with the Cancel.
-                _ if failed => self.win.cancels.push_back(msg_id),
-                _ => self.peer.imms_out -= 1,
+                _ if failed => self.win.queues.cancel_push(msg_id),
+                _ => self.win.outstanding.imm_end(),
             }
             self.ready_push();
         }
@@ -288,7 +280,7 @@ impl<O: Observer> Lane<'_, O> {
             ip: self.shared.cfg.ip,
             port: self.shared.cfg.port_base + u16::from(self.shared.cfg.slot),
         };
-        if self.peer.endpoint == own && !core::mem::replace(&mut self.peer.own_told, true) {
+        if self.peer.endpoint() == own && self.peer.own_tell() {
             self.shared.event_push(AsyncEvent::PeerIsSelf(own));
         }
     }

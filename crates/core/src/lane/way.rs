@@ -36,7 +36,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Payload of a packet at most, now: what both sides take, and what the way carries.
     #[inline(always)]
     pub(crate) fn mtu_of(&self) -> u16 {
-        self.way.payload_max(&self.shared.sizes, self.peer.limits.mtu)
+        self.way.payload_max(&self.shared.sizes, self.peer.limits().mtu)
     }
 
     /// Payload at most of a message, which is one packet and has a type header of `body_bytes`.
@@ -44,7 +44,8 @@ impl<O: Observer> Lane<'_, O> {
     /// [`Self::mtu_of`], which leaves room for the longest headers.
     #[inline(always)]
     pub(crate) fn message_max(&self, body_bytes: usize) -> u16 {
-        let limits = &self.peer.limits;
+        let limits = self.peer.limits();
+        debug_assert!(limits.head_bytes() + body_bytes <= OVERHEAD_BYTES, "no headers are longer");
         let spare = OVERHEAD_BYTES - limits.head_bytes() - body_bytes;
         self.way.message_max(&self.shared.sizes, limits.mtu, spare as u16)
     }
@@ -93,7 +94,7 @@ impl<O: Observer> Shared<O> {
     /// Inflight towards an address went down: its parked contexts may try again, in the order in
     /// which they were parked. Room for one packet would else go to the same one each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
-        for ci in way.waiters.drain(..) {
+        for ci in way.waiters.drain() {
             if self.out.unpark(ci) {
                 self.out.ready_push(ci);
                 if planted!(WaiterForgotten) {

@@ -60,6 +60,7 @@ impl Cq {
             c.qpn != qpn || planted!(PurgeForgotten)
         });
         self.release((before - self.ready.len()) as u32);
+        debug_assert!(self.ready.len() as u32 <= self.reserved, "each has its slot");
         sends
     }
     /// Slots promised or filled.
@@ -86,6 +87,7 @@ impl CqTable {
         Some(CqId(self.0.len() as u16 - 1))
     }
     pub fn destroy(&mut self, id: CqId) {
+        debug_assert!(self.get(id).is_some(), "it is destroyed once");
         self.0[usize::from(id.0)] = None;
     }
     #[inline(always)]
@@ -95,5 +97,53 @@ impl CqTable {
     #[inline(always)]
     pub fn get_mut(&mut self, id: CqId) -> Option<&mut Cq> {
         self.0.get_mut(usize::from(id.0))?.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{AhId, Opcode, Status};
+
+    fn completion(qpn: u16, h: u32) -> Completion {
+        Completion {
+            wr_id: 0,
+            status: Status::Ok,
+            kind: CompletionKind::Send(WrHandle(h), Opcode::Send),
+            qpn: Qpn(qpn),
+            byte_len: 0,
+            imm: None,
+            src_qpn: Qpn(0),
+            src_ah: AhId::UNKNOWN,
+            src_ip: None,
+        }
+    }
+
+    #[test]
+    fn a_slot_is_promised_until_its_completion_is_given_back() {
+        let mut t = CqTable::default();
+        let id = t.create(2).unwrap();
+        let cq = t.get_mut(id).unwrap();
+        assert!(cq.reserve() && cq.reserve() && !cq.reserve() && !cq.has_room());
+        cq.push(completion(1, 5));
+        assert_eq!(cq.pop().map(|c| c.qpn), Some(Qpn(1)));
+        assert!(!cq.has_room(), "polled, and not given back");
+        cq.release(1);
+        assert!(cq.has_room() && cq.reserved() == 1);
+    }
+
+    #[test]
+    fn what_a_queue_pair_left_is_removed_with_its_promises() {
+        let mut t = CqTable::default();
+        let id = t.create(4).unwrap();
+        let cq = t.get_mut(id).unwrap();
+        for (qpn, h) in [(1, 5), (2, 6), (1, 7)] {
+            assert!(cq.reserve());
+            cq.push(completion(qpn, h));
+        }
+        assert_eq!(cq.purge(Qpn(1)), [WrHandle(5), WrHandle(7)]);
+        assert_eq!((cq.reserved(), cq.pop().map(|c| c.qpn), cq.pop()), (1, Some(Qpn(2)), None));
+        t.destroy(id);
+        assert!(t.get(id).is_none() && t.create(1) == Some(id), "its number is free");
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::hash::Keyed;
 use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX, WRONG_KEYS_MAX};
-use crate::random::Random;
+use crate::random::{HashKey, Random};
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use core::hash::Hasher;
@@ -25,14 +25,14 @@ const STEP_MAX: u32 = 16;
 /// Makes keys, and knows those that it has made.
 #[derive(Debug)]
 pub(crate) struct KeyMaker {
-    secret: (u64, u64),
+    secret: HashKey,
     counter: u32,
     /// How far the counter has gone: numbers this far behind it were given out (or stepped over).
     gone: u32,
 }
 
 impl KeyMaker {
-    pub fn new(secret: (u64, u64)) -> Self {
+    pub fn new(secret: HashKey) -> Self {
         Self { secret, counter: 0, gone: 0 }
     }
 
@@ -45,6 +45,7 @@ impl KeyMaker {
             let key = self.permuted(self.counter);
             // Programs take 0 for "no key".
             if key != 0 && free(key) {
+                debug_assert!(self.has_made(key), "what is given out is known");
                 return key;
             }
             step = 1;
@@ -78,7 +79,7 @@ impl KeyMaker {
     }
 
     fn mix(&self, round: u16, half: u16) -> u16 {
-        let mut h = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
+        let mut h = SipHasher13::new_with_keys(self.secret.low, self.secret.high);
         h.write_u32(u32::from(round) << 16 | u32::from(half));
         h.finish() as u16
     }
@@ -106,6 +107,7 @@ impl WrongKeys {
         if self.known.is_full() {
             self.known.remove(0);
         }
+        debug_assert!(self.known.len() < WRONG_KEYS_MAX, "a bounded list");
         self.known.push(key);
         true
     }
@@ -162,7 +164,7 @@ mod tests {
 
     fn maker(seed: u64) -> (KeyMaker, Rng) {
         let mut rng = Rng::from_seed(seed);
-        (KeyMaker::new((rng.next_u64(), rng.next_u64())), rng)
+        (KeyMaker::new(HashKey::draw(&mut rng)), rng)
     }
 
     #[test]

@@ -4,10 +4,12 @@ use crate::api::{Access, AhId, MrKey, PdId};
 use crate::ids::Ctx;
 use crate::limits::MRS_MAX;
 use crate::objects::keys::KeyMaker;
-use crate::random::Random;
+use crate::random::{HashKey, Random};
 use crate::time::Time;
+use core::hash::BuildHasher;
 use core::net::IpAddr;
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::VecDeque;
 
 /// A registered range of addresses.
@@ -39,7 +41,7 @@ pub(crate) struct MrTable {
 
 impl MrTable {
     /// `secret` decides what the keys will be.
-    pub fn new(secret: (u64, u64)) -> Self {
+    pub fn new(secret: HashKey) -> Self {
         Self { by_key: FxHashMap::default(), keys: KeyMaker::new(secret) }
     }
 
@@ -48,7 +50,8 @@ impl MrTable {
             return None;
         }
         let key = self.keys.next(random, |k| !self.by_key.contains_key(&k));
-        self.by_key.insert(key, mr);
+        let other = self.by_key.insert(key, mr);
+        debug_assert!(other.is_none() && self.has_had(MrKey(key)), "a key is made for one");
         Some(MrKey(key))
     }
     #[inline]
@@ -63,11 +66,6 @@ impl MrTable {
     pub fn stand(&self) -> u32 {
         self.keys.stand()
     }
-    /// For looking ahead.
-    #[inline]
-    pub fn ahead(&self) -> u64 {
-        self.by_key.len() as u64
-    }
     pub fn deregister(&mut self, key: MrKey) -> bool {
         if planted!(KeyStale) {
             return self.by_key.contains_key(&key.0);
@@ -79,14 +77,29 @@ impl MrTable {
     }
 }
 
+/// The context that was used last through an address handle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastUsed {
+    pub ci: Ctx,
+    /// Our tag of it, which proves that the number still means the same context.
+    pub tag: u32,
+}
+
 /// An address handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ah {
     pub pd: PdId,
     pub ip: IpAddr,
-    /// The context used last through this handle: its number and our tag, which proves that the
-    /// number still means the same context.
-    pub last: Option<(Ctx, u32)>,
+    pub last: Option<LastUsed>,
+    /// Other handles for the address, where it is the first of them.
+    others: u16,
+}
+
+impl Ah {
+    /// A handle for `ip`.
+    pub fn new(pd: PdId, ip: IpAddr) -> Self {
+        Self { pd, ip, last: None, others: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +114,9 @@ pub(crate) struct AhTable {
     slots: Vec<AhSlot>,
     /// Freed numbers and when they may be used again, oldest first.
     free: VecDeque<(Time, u16)>,
-    /// Address to (a handle for it, how many there are). Local calls alone add to it.
-    by_ip: FxHashMap<IpAddr, (AhId, u32)>,
+    /// The first handle for each address, which is in the slot. Local calls alone add to it: no
+    /// keyed hash needed.
+    by_ip: HashTable<AhId>,
     /// Changes whenever a handle comes or goes: what contexts remember of `find` is then stale.
     generation: u32,
 }
@@ -118,9 +132,16 @@ impl AhTable {
             }
             None => return None,
         };
-        self.slots[i] = AhSlot::Used(ah);
+        debug_assert!(matches!(self.slots[i], AhSlot::Free), "a number means one handle");
         let id = AhId(i as u16);
-        self.by_ip.entry(ah.ip).or_insert((id, 0)).1 += 1;
+        match self.first_of(&ah.ip) {
+            Some(first) => self.used(first).others += 1,
+            None => {
+                let rehash = |&k: &AhId| hash_of(&ip_of(&self.slots, k));
+                self.by_ip.insert_unique(hash_of(&ah.ip), id, rehash);
+            }
+        }
+        self.slots[i] = AhSlot::Used(ah);
         self.generation = self.generation.wrapping_add(1);
         Some(id)
     }
@@ -131,27 +152,17 @@ impl AhTable {
         }
     }
     /// Remembers the context used last through `id`.
-    pub fn note_context(&mut self, id: AhId, ci: Ctx, tag: u32) {
+    pub fn note_context(&mut self, id: AhId, last: LastUsed) {
         if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
-            a.last = Some((ci, tag));
+            a.last = Some(last);
         }
     }
     pub fn destroy(&mut self, id: AhId, free_at: Time) -> bool {
         let Some(&Ah { ip, .. }) = self.get(id) else { return false };
+        self.first_leaves(id, &ip);
         self.slots[usize::from(id.0)] = AhSlot::Free;
         self.free.push_back((free_at, id.0));
         self.generation = self.generation.wrapping_add(1);
-        let entry = self.by_ip.get_mut(&ip);
-        if let Some((first, count)) = entry {
-            *count -= 1;
-            if *count == 0 {
-                self.by_ip.remove(&ip);
-            } else if *first == id {
-                let other =
-                    self.slots.iter().position(|s| matches!(s, AhSlot::Used(a) if a.ip == ip));
-                *first = AhId(other.unwrap_or(usize::from(AhId::UNKNOWN.0)) as u16);
-            }
-        }
         true
     }
     /// Number of the present set of handles.
@@ -160,9 +171,89 @@ impl AhTable {
     }
     /// A handle for `ip`, or `AhId::UNKNOWN`.
     pub fn find(&self, ip: &IpAddr) -> AhId {
-        self.by_ip.get(ip).map_or(AhId::UNKNOWN, |e| e.0)
+        self.first_of(ip).unwrap_or(AhId::UNKNOWN)
+    }
+    fn first_of(&self, ip: &IpAddr) -> Option<AhId> {
+        self.by_ip.find(hash_of(ip), |&k| ip_of(&self.slots, k) == *ip).copied()
+    }
+    fn used(&mut self, id: AhId) -> &mut Ah {
+        match &mut self.slots[usize::from(id.0)] {
+            AhSlot::Used(ah) => ah,
+            AhSlot::Free => unreachable!("only live handles are listed"),
+        }
+    }
+    /// Handle `id` for `ip` is about to go: another one is the first from now on, if there is any.
+    fn first_leaves(&mut self, id: AhId, ip: &IpAddr) {
+        let listed = self.by_ip.find_entry(hash_of(ip), |&k| ip_of(&self.slots, k) == *ip);
+        debug_assert!(listed.is_ok(), "found by its address until it goes");
+        let Ok(mut listed) = listed else { return };
+        let first = *listed.get();
+        if first != id {
+            return self.used(first).others -= 1;
+        }
+        let others = match self.slots[usize::from(id.0)] {
+            AhSlot::Used(Ah { others: 0, .. }) | AhSlot::Free => {
+                listed.remove();
+                return;
+            }
+            AhSlot::Used(Ah { others, .. }) => others - 1,
+        };
+        let is_other = |(i, s): &(usize, &AhSlot)| {
+            *i != usize::from(id.0) && matches!(s, AhSlot::Used(a) if a.ip == *ip)
+        };
+        let other = self.slots.iter().enumerate().find(is_other).map(|(i, _)| AhId(i as u16));
+        debug_assert!(other.is_some(), "as many as are counted");
+        if let Some(other) = other {
+            *listed.get_mut() = other;
+            self.used(other).others = others;
+        }
     }
     pub fn uses_pd(&self, pd: PdId) -> bool {
         self.slots.iter().any(|s| matches!(s, AhSlot::Used(a) if a.pd == pd))
+    }
+}
+
+fn hash_of(ip: &IpAddr) -> u64 {
+    FxBuildHasher.hash_one(ip)
+}
+
+/// The address of a live handle.
+fn ip_of(slots: &[AhSlot], id: AhId) -> IpAddr {
+    match &slots[usize::from(id.0)] {
+        AhSlot::Used(ah) => ah.ip,
+        AhSlot::Free => unreachable!("only live handles are listed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use core::net::Ipv4Addr;
+
+    /// Handles for a few addresses come and go: whatever is found for an address is a live handle
+    /// for it, and one is found as long as there is one.
+    #[test]
+    fn an_address_is_found_while_it_has_a_handle() {
+        let ip = |i: u32| IpAddr::V4(Ipv4Addr::from(0x0A00_0000 + i));
+        let (mut t, mut rng) = (AhTable::default(), Rng::from_seed(4));
+        let mut live: Vec<(AhId, u32)> = vec![];
+        for now in 0..4_000 {
+            let generation = t.generation();
+            if rng.below(2) == 0 && live.len() < 40 {
+                let i = rng.below(12);
+                live.push((t.create(Time(now), Ah::new(PdId(0), ip(i))).unwrap(), i));
+            } else if !live.is_empty() {
+                let (id, _) = live.swap_remove(rng.below(live.len() as u32) as usize);
+                assert!(t.destroy(id, Time(now + 10)) && !t.destroy(id, Time(now + 10)));
+            }
+            assert!(t.generation() == generation.wrapping_add(1) || live.is_empty());
+            for i in 0..12 {
+                let found = t.find(&ip(i));
+                let right = live.contains(&(found, i));
+                let none = found == AhId::UNKNOWN && live.iter().all(|l| l.1 != i);
+                assert!(right || none, "{i}: {found:?} of {live:?}");
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod cq;
 pub(crate) mod keys;
 pub(crate) mod memory;
+pub(crate) mod places;
 pub(crate) mod qp;
 pub(crate) mod tiling;
 pub(crate) mod wr;
@@ -10,18 +11,21 @@ pub(crate) mod wr;
 use crate::bucket::Bucket;
 use crate::config::EngineConfig;
 use crate::hash::Keyed;
+use crate::ids::JobId;
 use crate::limits::{KEY_GUESS_EVERY, KEY_GUESSES_MAX, WRS_MAX};
+use crate::random::HashKey;
 use crate::time::Time;
 use cq::CqTable;
 use keys::Guessers;
 use memory::{AhTable, MrTable};
+use places::Places;
 use qp::QpTable;
 use tiling::TilingKey;
 use wr::WrTable;
 
 /// What the objects of an engine are made with: numbers that peers must not guess.
 pub(crate) struct ObjectSecrets {
-    pub region_keys: (u64, u64),
+    pub region_keys: HashKey,
     /// The first queue pair gets this index.
     pub qpn_first: u8,
     pub tilings: u64,
@@ -44,8 +48,8 @@ pub(crate) struct Objects {
     pub wrs: WrTable,
     pub tilings: TilingKey,
     /// Reads that are being served.
-    pub jobs_live: u32,
-    job_id_last: u32,
+    pub places: Places,
+    job_id_last: JobId,
 }
 
 impl Objects {
@@ -60,14 +64,14 @@ impl Objects {
             ahs: AhTable::default(),
             wrs: WrTable::new(cfg.wrs_max.min(WRS_MAX as u32)),
             tilings: TilingKey::new(secrets.tilings),
-            jobs_live: 0,
-            job_id_last: 0,
+            places: Places::default(),
+            job_id_last: JobId(0),
         }
     }
 
     /// A number for the next read that is served.
-    pub fn job_id_take(&mut self) -> u32 {
-        self.job_id_last = self.job_id_last.wrapping_add(1);
+    pub fn job_id_take(&mut self) -> JobId {
+        self.job_id_last = self.job_id_last.next();
         self.job_id_last
     }
 }

@@ -116,6 +116,7 @@ impl RecvQueue {
             return None;
         }
         let slot = (self.head + self.len) % depth;
+        debug_assert!(slot < depth, "a place of the ring");
         self.slots[slot as usize] = wr;
         self.len += 1;
         Some(slot)
@@ -201,6 +202,8 @@ impl QpTable {
     }
 
     pub fn destroy(&mut self, qpn: Qpn, free_at: Time) {
+        let rests = |q: &Qp| q.sq_used == 0 && q.rq.len() == 0;
+        debug_assert!(self.get(qpn).is_some_and(rests), "its work is withdrawn before it goes");
         self.slots[usize::from(qpn.index())] = QpSlot::Free(free_at);
     }
 
@@ -231,5 +234,46 @@ impl QpTable {
             QpSlot::Used(q) => Some(&**q),
             QpSlot::Free(_) => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_are_consumed_in_order_and_slots_come_round() {
+        let mut q = RecvQueue::new(3);
+        let receive = |wr_id| RecvRequest { wr_id, len: 10 };
+        for (wr_id, slot) in [(1, Some(0)), (2, Some(1)), (3, Some(2)), (4, None)] {
+            assert_eq!(q.push(receive(wr_id)), slot);
+        }
+        assert_eq!(q.front().map(|(slot, r)| (slot, r.wr_id)), Some((0, 1)));
+        assert_eq!(q.pop().map(|(slot, r)| (slot, r.wr_id)), Some((0, 1)));
+        assert_eq!((q.push(receive(5)), q.len()), (Some(0), 3));
+        let rest: Vec<_> = core::iter::from_fn(|| q.pop()).map(|(s, r)| (s, r.wr_id)).collect();
+        assert_eq!((rest, q.len()), (vec![(1, 2), (2, 3), (0, 5)], 0));
+    }
+
+    #[test]
+    fn numbers_rest_for_a_while() {
+        let init = QpInit {
+            kind: QpType::Srd,
+            pd: PdId(0),
+            send_cq: CqId(0),
+            recv_cq: CqId(0),
+            sq_depth: 1,
+            rq_depth: 1,
+            unsolicited_write_recv: false,
+        };
+        let mut t = QpTable::new(3, 255);
+        let first = t.create(Time(0), init).unwrap();
+        assert_eq!((first, t.create(Time(0), init)), (Qpn(0x3FF), Some(Qpn(0x300))));
+        assert!(t.get(first).is_some() && t.get(Qpn(0x2FF)).is_none(), "another engine's");
+        t.destroy(first, Time(100));
+        assert!(t.get(first).is_none());
+        let others = (0..255).filter(|_| t.create(Time(99), init).is_some()).count();
+        assert_eq!((others, t.create(Time(99), init)), (254, None));
+        assert_eq!(t.create(Time(100), init), Some(first));
     }
 }

@@ -24,27 +24,35 @@ impl TilingKey {
     }
 }
 
+/// Bytes from `start` on, up to but not including `end`.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: u32,
+    end: u32,
+}
+
 /// Pieces of one range so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tiling {
     starts: u64,
     ends: u64,
     /// The newest pieces, each of which continued the one before: they count as one.
-    run: (u32, u32),
+    run: Run,
 }
 
 impl Tiling {
     /// No piece.
-    pub const EMPTY: Self = Self { starts: 1, ends: 1, run: (0, 0) };
+    pub const EMPTY: Self = Self { starts: 1, ends: 1, run: Run { start: 0, end: 0 } };
 
     /// A piece of `len` bytes, not 0, came at `offset`.
     #[inline]
     pub fn add(&mut self, key: TilingKey, offset: u32, len: u32) {
-        if offset != self.run.1 {
+        debug_assert!(len > 0, "a piece of nothing");
+        if offset != self.run.end {
             self.run_end(key);
-            self.run.0 = offset;
+            self.run.start = offset;
         }
-        self.run.1 = offset + len;
+        self.run.end = offset + len;
     }
 
     /// Whether the pieces cover `0..len` exactly once.
@@ -54,8 +62,8 @@ impl Tiling {
     }
 
     fn run_end(&mut self, key: TilingKey) {
-        self.starts = times(self.starts, key.0 + u64::from(self.run.0));
-        self.ends = times(self.ends, key.0 + u64::from(self.run.1));
+        self.starts = times(self.starts, key.0 + u64::from(self.run.start));
+        self.ends = times(self.ends, key.0 + u64::from(self.run.end));
     }
 }
 

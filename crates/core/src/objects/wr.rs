@@ -119,6 +119,7 @@ impl WrTable {
             self.generation.push(0);
             self.slots.len() as u32 - 1
         });
+        debug_assert!(self.slots[i as usize].is_none() || cfg!(planted_bugs), "a slot of nobody");
         let g = &mut self.generation[i as usize];
         // No request has a message id below 2^16: 0 stands for none.
         *g = g.wrapping_add(1).max(1);
@@ -169,8 +170,10 @@ impl WrTable {
     /// The completion or release of a retired request has come out: its handle may be used again.
     pub fn give_back(&mut self, h: WrHandle) {
         if !planted!(HandleEarly) {
+            debug_assert!(self.slots[h.0 as usize].is_none(), "a live request has its handle");
             self.free.push(h.0);
         }
+        debug_assert!(self.free.len() <= self.slots.len() || cfg!(planted_bugs), "given back once");
     }
 
     #[inline(always)]
@@ -200,14 +203,6 @@ impl WrTable {
         let live = self.slots.iter().enumerate();
         live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(WrHandle(i as u32)))
             .collect()
-    }
-
-    /// For looking ahead: the first requests.
-    pub fn ahead(&self) -> u64 {
-        self.slots
-            .first()
-            .and_then(Option::as_ref)
-            .map_or(0, |w| u64::from(w.cut) ^ u64::from(w.open) ^ w.wr.raddr ^ u64::from(w.next))
     }
 
     /// Whether any live request goes through `ah`.
@@ -311,6 +306,7 @@ impl WrQueue {
         if self.head == NIL {
             self.tail = NIL;
         }
+        debug_assert_eq!(self.head == NIL, self.tail == NIL, "a queue has both ends or none");
     }
 
     /// Takes request `h` out, if it is in a queue, which must be this one. Returns whether it was.

@@ -55,11 +55,6 @@ impl AckPaths {
         }
     }
 
-    /// For looking ahead.
-    pub(crate) fn ahead(&self) -> u64 {
-        u64::from(self.slot) ^ self.paths.len() as u64 ^ u64::from(self.paths[0])
-    }
-
     /// The path of the next one. `slack_ns`: how much longer than another a path may take.
     /// Rule CC-09.
     pub(crate) fn choose(

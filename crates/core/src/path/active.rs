@@ -14,10 +14,10 @@ use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, FEW_RISE,
-    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, PATHS_TRUSTED,
+    CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, ECHO_PKTS,
+    FEW_RISE, HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, PATHS_TRUSTED,
     RESTART_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, SLOW_HEDGES, SLOW_TARGETS, SPARSE_PKTS,
-    UNEVEN,
+    UNEVEN, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -30,12 +30,11 @@ pub(crate) struct ActivePaths {
     pub meter: RoundMeter,
     pub rate: RateState,
     pub inflight: u64,
-    /// In effect: the policy's, the peer's budget, and what its drops taught.
+    /// In effect: the policy's, and what the drops of the peer's receive queue taught.
     pub inflight_max: u64,
     /// Cap after drops of the peer's receive queue; `u64::MAX` = none.
     drop_cap: u64,
     drop_cap_at: Time,
-    rx_budget: u32,
     /// The most that the hosts lately took of a round trip, on top of the network, and when.
     host_ns: u64,
     host_at: Time,
@@ -51,6 +50,8 @@ pub(crate) struct ActivePaths {
     app_limited: bool,
     /// When the newest packet left that has been echoed.
     echoed_sent: Time,
+    /// Packets acknowledged beyond those that echoes stand for; below zero: saved up.
+    unproven: i32,
     /// Packets that left alone, on a path that is trusted.
     pub lone: u32,
     /// It is time to ask how another path does.
@@ -58,14 +59,7 @@ pub(crate) struct ActivePaths {
 }
 
 impl ActivePaths {
-    pub(crate) fn new(
-        p: &Params,
-        now: Time,
-        all: Smoothed,
-        rtt_ns_min: u32,
-        salt: u32,
-        rx_budget: u32,
-    ) -> Self {
+    pub(crate) fn new(p: &Params, now: Time, all: Smoothed, rtt_ns_min: u32, salt: u32) -> Self {
         let mut set = PathSet::new(p.paths, salt);
         let mut order = Rng::from_seed(u64::from(salt));
         let rate = RateState::new(p);
@@ -81,7 +75,6 @@ impl ActivePaths {
             inflight_max: 0,
             drop_cap: u64::MAX,
             drop_cap_at: now,
-            rx_budget,
             host_ns: 0,
             host_at: now,
             delivered: 0,
@@ -90,19 +83,12 @@ impl ActivePaths {
             late_ns: 0,
             app_limited: false,
             echoed_sent: Time(0),
+            unproven: 0,
             lone: 0,
             explore: false,
         };
         active.cap_update(p);
         active
-    }
-
-    /// For looking ahead: parts that lie apart.
-    pub(crate) fn ahead(&self) -> u64 {
-        let a = self.pacing.next().0 ^ self.meter.last_sent().0 ^ self.inflight ^ self.rate.rate();
-        let b = u64::from(self.rtt.min_ns()) ^ self.health.probe_next().0 ^ self.late_ns;
-        let c = u64::from(self.set.changes()) ^ self.ack_paths.ahead();
-        a ^ b ^ c ^ self.host_ns ^ self.drop_cap
     }
 
     /// Retires the paths of a bitmap, without telling anybody.
@@ -184,31 +170,27 @@ impl ActivePaths {
 
     fn cap_update(&mut self, p: &Params) {
         let policy = self.rate.inflight_max(&self.link_now(p));
-        let peer = self.drop_cap.min(match self.rx_budget {
-            u32::MAX => u64::MAX,
-            bytes => u64::from(bytes),
-        });
-        self.inflight_max = policy.min(peer).max(u64::from(p.mtu));
+        self.inflight_max = policy.min(self.drop_cap).max(u64::from(p.mtu));
     }
 
-    pub(crate) fn rx_budget_set(&mut self, p: &Params, bytes: u32) {
-        if self.rx_budget != bytes {
-            self.rx_budget = bytes;
-            self.cap_update(p);
-        }
+    /// Whether nothing more may leave before an acknowledgment comes.
+    #[inline(always)]
+    pub(crate) fn is_blocked(&self, p: &Params, credit: Option<&Credit>) -> bool {
+        let full = || self.inflight_max.saturating_sub(self.inflight) < u64::from(p.mtu);
+        self.inflight > 0 && (full() || credit.is_some_and(|c| c.room() == 0))
     }
 
+    #[inline(always)]
     pub(crate) fn gate(&self, p: &Params, now: Time, credit: Option<&Credit>) -> Gate {
-        let mtu = u64::from(p.mtu);
-        let room = self.inflight_max.saturating_sub(self.inflight);
-        if room < mtu && self.inflight > 0 {
+        if self.is_blocked(p, credit) {
             return Gate::Blocked;
         }
+        let mtu = u64::from(p.mtu);
+        let room = self.inflight_max.saturating_sub(self.inflight);
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
         let mut open_at = self.pacing.next();
         if let Some(credit) = credit {
             match credit.room() {
-                0 if self.inflight > 0 => return Gate::Blocked,
                 0 => open_at = open_at.max(self.meter.last_sent() + self.credit_patience(p)),
                 granted => bytes = bytes.min(granted),
             }
@@ -228,6 +210,7 @@ impl ActivePaths {
         self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
     }
 
+    #[inline(always)]
     pub(crate) fn on_sent(
         &mut self,
         p: &Params,
@@ -271,6 +254,27 @@ impl ActivePaths {
     pub(crate) fn leave_flight(&mut self, bytes: u32) {
         debug_assert!(self.inflight >= u64::from(bytes), "more left flight than was sent");
         self.inflight = self.inflight.saturating_sub(u64::from(bytes));
+    }
+
+    /// A packet was said to have arrived.
+    pub(crate) fn on_told(&mut self) {
+        self.unproven = self.unproven.saturating_add(1);
+    }
+
+    /// An echo named a transmission: whoever says so has received it.
+    pub(crate) fn on_proof(&mut self) {
+        self.unproven = self.unproven.saturating_sub(ECHO_PKTS).max(-UNPROVEN_PKTS_MAX);
+    }
+
+    /// Slows down towards a peer that acknowledges far more than it shows to have received. Whoever
+    /// invents acknowledgments loses no packet and has no round trip that could be too long.
+    /// Rule CC-27.
+    fn proof_check(&mut self, p: &Params) {
+        if self.unproven >= UNPROVEN_PKTS_MAX {
+            self.unproven = 0;
+            self.rate.on_unproven(&self.link_now(p));
+            self.rate_apply(p);
+        }
     }
 
     pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, sample: &Sample) {
@@ -345,6 +349,7 @@ impl ActivePaths {
     ) {
         let mtu = u64::from(p.mtu);
         self.app_limited = app_limited;
+        self.proof_check(p);
         let link = Link { credited, ..self.link_now(p) };
         if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
             self.cap_update(p);

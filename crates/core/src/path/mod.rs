@@ -109,7 +109,6 @@ pub struct PathContext {
     salt: u32,
     /// Which of the first 64 paths were retired when the context shrank.
     retired: u64,
-    rx_budget: u32,
     credit: Credit,
 }
 
@@ -126,7 +125,6 @@ impl PathContext {
 
     /// A context to a peer of which nothing is known yet. Allocates nothing until it is used.
     pub fn new(
-        _now: Time,
         path: &PathConfig,
         rate: &RateConfig,
         loss: &LossConfig,
@@ -145,7 +143,6 @@ impl PathContext {
             rtt_ns_min: 0,
             salt: rng.next_u32(),
             retired: 0,
-            rx_budget: u32::MAX,
             credit: Credit::default(),
         }
     }
@@ -163,7 +160,7 @@ impl PathContext {
     #[cold]
     fn active_new(&mut self, now: Time) -> Box<ActivePaths> {
         let (p, rtt, min) = (&self.params, self.rtt, self.rtt_ns_min);
-        let mut active = Box::new(ActivePaths::new(p, now, rtt, min, self.salt, self.rx_budget));
+        let mut active = Box::new(ActivePaths::new(p, now, rtt, min, self.salt));
         active.retire_all(p, now, core::mem::take(&mut self.retired));
         active
     }
@@ -179,6 +176,13 @@ impl PathContext {
                 Gate::Open { bytes: pacing::burst_bytes(rate, p.burst_bytes, p.mtu) }
             }
         }
+    }
+
+    /// Whether nothing more may leave before an acknowledgment comes; see [`Self::gate`].
+    #[inline(always)]
+    pub(crate) fn is_blocked(&self, credited: bool) -> bool {
+        let credit = credited.then_some(&self.credit);
+        self.active.as_ref().is_some_and(|a| a.is_blocked(&self.params, credit))
     }
 
     /// The path of the next packet or burst of reliability context `flow`. `avoid`: the path that
@@ -250,6 +254,7 @@ impl PathContext {
 
     /// A reliable packet left: it counts as in flight until one of [`Self::on_acked`],
     /// [`Self::on_lost`], [`Self::on_forgotten`] is called for it.
+    #[inline(always)]
     pub fn on_sent(&mut self, now: Time, path: u8, bytes: u32, retransmit: bool, credited: bool) {
         let (p, active, credit) = self.grow(now);
         active.on_sent(p, now, path, bytes, retransmit, credited.then_some(credit));
@@ -278,13 +283,20 @@ impl PathContext {
         let least = Span(u64::from(active.rtt.min_ns()));
         let sent = if now.since(sent) < least { Time(0) } else { sent };
         active.meter.on_acked(bytes, sent);
+        active.on_told();
         active.health.on_acked(&mut active.set, now, path);
+    }
+
+    /// An echo named a transmission, which has arrived.
+    pub(crate) fn on_proof(&mut self, now: Time) {
+        self.grow(now).1.on_proof();
     }
 
     /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
     pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
         let sent = Time(now.0.saturating_sub(rtt.0));
         let (back, claimed) = (Span::ZERO, Span::ZERO);
+        self.on_proof(now);
         self.on_sample(now, path, &Sample { sent, rtt, back, claimed, ce });
     }
 
@@ -354,14 +366,6 @@ impl PathContext {
         }
     }
 
-    /// The peer's receive buffer for us in bytes caps what is in flight; `u32::MAX` = not a limit.
-    pub fn on_rx_budget(&mut self, bytes: u32) {
-        self.rx_budget = bytes;
-        if let Some(active) = &mut self.active {
-            active.rx_budget_set(&self.params, bytes);
-        }
-    }
-
     /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
     pub fn freeze(&mut self, now: Time) {
         let (p, active, _) = self.grow(now);
@@ -408,19 +412,6 @@ impl PathContext {
     pub(crate) fn answer_wait(&self) -> Span {
         let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
         self.tlp_delay().max(rto + self.host_delay())
-    }
-
-    /// For looking ahead.
-    pub(crate) fn ahead(&self) -> u64 {
-        u64::from(self.active.is_some()) ^ u64::from(self.rx_budget) ^ self.retired
-    }
-    /// The same, once its active part is known.
-    pub(crate) fn ahead_active(&self) -> u64 {
-        self.active.as_deref().map_or(0, ActivePaths::ahead)
-    }
-    /// The same for a path, and for those that will be chosen next.
-    pub(crate) fn ahead_path(&self, path: u8) -> u64 {
-        self.active.as_deref().map_or(0, |a| a.set.ahead(path))
     }
 
     fn widening(&self) -> Span {

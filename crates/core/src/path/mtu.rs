@@ -343,12 +343,12 @@ impl PathMtu {
     }
 
     /// A probe of context `ci` with this payload has left. `asks`: it was asked for here.
-    pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: u64, size: u16, asks: bool) {
+    pub fn on_probe_sent(&mut self, ci: Ctx, tx_num: u32, size: u16, asks: bool) {
         let Some(s) = self.search.as_mut().filter(|s| asks || size >= s.top) else { return };
         if s.asked.is_full() {
             s.asked.remove(0);
         }
-        s.asked.push(Asked { ci, tx_num: tx_num as u32, size, round: s.round });
+        s.asked.push(Asked { ci, tx_num, size, round: s.round });
     }
 
     /// A transmission of context `ci` was echoed.

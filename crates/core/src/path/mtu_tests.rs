@@ -30,7 +30,7 @@ fn asked(
             tx_num += 1;
             m.on_probe_sent(Ctx(7), tx_num, size, true);
             if passes(step, size) {
-                echoed[usize::from(path)] = Some(tx_num as u32);
+                echoed[usize::from(path)] = Some(tx_num);
             }
         }
         // The echo of a path's newest stands for all.
@@ -149,7 +149,7 @@ fn rounds_in_which_sockets_overflow_or_we_sleep_do_not_count() {
                 tx_num += 1;
                 m.on_probe_sent(Ctx(7), tx_num, size, true);
                 if size == 476 {
-                    m.on_echo(Ctx(7), tx_num as u32);
+                    m.on_echo(Ctx(7), tx_num);
                 }
             }
             if told {

@@ -140,12 +140,6 @@ impl PathSet {
         }
     }
 
-    /// For looking ahead.
-    pub(crate) fn ahead(&self, path: u8) -> u64 {
-        let next = self.get(self.queue_head);
-        u64::from(self.get(path).at) ^ u64::from(next.at) ^ u64::from(self.get(next.next).at)
-    }
-
     /// Whether sums say what the paths do.
     #[cfg(debug_assertions)]
     pub(crate) fn audit(&self) {

@@ -2,7 +2,7 @@
 
 use super::{PathContext, PathMtu};
 use crate::hash::Keyed;
-use crate::ids::{Ctx, Way};
+use crate::ids::{Ctx, Network, Way};
 use crate::random::Random;
 use crate::time::Time;
 use core::hash::BuildHasher;
@@ -15,6 +15,8 @@ pub(crate) struct PathEntry {
     /// Its number in the table.
     pub number: Way,
     pub ip: IpAddr,
+    /// The network that the address belongs to.
+    pub network: Network,
     pub paths: PathContext,
     /// Reliability contexts that use it.
     pub contexts: u32,
@@ -23,7 +25,7 @@ pub(crate) struct PathEntry {
     /// When any engine at the address was last heard: what tells dead paths from a dead peer.
     pub last_heard: Time,
     /// Contexts parked until inflight is freed.
-    pub waiters: Vec<Ctx>,
+    pub waiters: Waiters,
     /// Reads being served to them.
     pub jobs: u32,
     /// The context that sent last: it carries the probes.
@@ -34,6 +36,34 @@ pub(crate) struct PathEntry {
     counted: MtuCounts,
     /// Credit units that all contexts to the address were granted so far (wraps).
     pub credit_total: u32,
+}
+
+/// Contexts that wait until less is in flight to their address, in the order in which they were
+/// parked. Nearly always there are none: then it is a word.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    #[expect(clippy::box_collection, reason = "a word in each idle address instead of three")]
+    parked: Option<Box<Vec<Ctx>>>,
+}
+
+impl Waiters {
+    /// Context `ci` is parked.
+    pub fn push(&mut self, ci: Ctx) {
+        self.parked.get_or_insert_default().push(ci);
+    }
+    /// All of them; none is parked any more.
+    pub fn drain(&mut self) -> impl Iterator<Item = Ctx> {
+        self.parked.iter_mut().flat_map(|parked| parked.drain(..))
+    }
+    /// Whether a context is among them.
+    #[cfg(debug_assertions)]
+    pub fn contains(&self, ci: Ctx) -> bool {
+        self.parked.as_ref().is_some_and(|parked| parked.contains(&ci))
+    }
+    /// The address is idle: nobody is parked, and the room is given back.
+    pub fn rest(&mut self) {
+        self.parked = None;
+    }
 }
 
 /// Addresses to which packets are not as they usually are. Where there are none, which is nearly
@@ -101,16 +131,16 @@ impl PathTable {
         let same = |&k: &Way| ip_of(&self.slots, k) == Some(*ip);
         self.by_ip.find(self.keyed.hash_one(ip), same).copied()
     }
-    pub fn insert(&mut self, ip: IpAddr, paths: PathContext) -> Way {
-        let waiters = Vec::new();
+    pub fn insert(&mut self, ip: IpAddr, network: Network, paths: PathContext) -> Way {
         let entry = PathEntry {
             number: Way(0),
             ip,
+            network,
             paths,
             contexts: 0,
             active: 0,
             last_heard: Time(0),
-            waiters,
+            waiters: Waiters::default(),
             jobs: 0,
             carrier: Ctx(0),
             mtu: PathMtu::default(),

@@ -22,7 +22,7 @@ impl Bench {
         c.path.live_min = c.path.live_min.min(paths);
         let mut rng = Rng::from_seed(1);
         let now = Time(1_000_000);
-        let context = PathContext::new(now, &c.path, &c.rate, &c.loss, c.mtu, &mut rng);
+        let context = PathContext::new(&c.path, &c.rate, &c.loss, c.mtu, &mut rng);
         Self { context, rng, now }
     }
 
@@ -425,7 +425,7 @@ fn unechoed_acknowledgments_alone_prove_nothing() {
 }
 
 #[test]
-fn the_gate_follows_inflight_budget_and_drops() {
+fn the_gate_follows_inflight_and_drops() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     b.echo(0, 10);
     let fill = |b: &mut Bench| {
@@ -451,12 +451,7 @@ fn the_gate_follows_inflight_budget_and_drops() {
     b.context.on_forgotten(first as u32);
     assert_eq!(fill(&mut b) / 4096, first / 2 / 4096);
     b.context.on_forgotten((first / 2 / 4096 * 4096) as u32);
-    b.context.on_rx_budget(10_000);
-    assert_eq!(fill(&mut b), 8192);
-    b.context.on_forgotten(8192);
-    b.context.on_rx_budget(0);
-    assert_eq!(fill(&mut b), 4096, "one packet may always be under way");
-    assert!(!b.context.is_idle());
+    assert!(fill(&mut b) > 0 && !b.context.is_idle());
 }
 
 #[test]

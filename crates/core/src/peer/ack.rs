@@ -1,7 +1,7 @@
 //! When to acknowledge, and what has to go into the next acknowledgment.
 
 use crate::config::AckConfig;
-use crate::psn;
+use crate::psn::{Psn, PsnRange};
 use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
 use srd_wire::{ACK_ECHOES_MAX, Echo, Header};
@@ -37,10 +37,10 @@ pub(crate) struct AckState {
     /// When the next one is due (`Time::NEVER`: nothing to say).
     due: Time,
     echoes: ArrayVec<PendingEcho, ACK_ECHOES_MAX>,
-    /// PSNs that changed since the last acknowledgment: first and one past the last.
-    changed: Option<(u32, u32)>,
+    /// PSNs that changed since the last acknowledgment.
+    changed: Option<PsnRange>,
     /// One past the PSN with which the sender came to rest: it waits for all before it.
-    end: Option<u32>,
+    end: Option<Psn>,
     /// The sender seems to have missed an acknowledgment: the next one is repeated on a path that
     /// is not one of the usual.
     repeat: Repeat,
@@ -72,13 +72,8 @@ impl AckState {
     pub fn is_alone(&self) -> bool {
         self.unacked <= ALONE_MAX
     }
-    /// For looking ahead.
-    pub fn ahead(&self) -> u64 {
-        let last = self.echoes.last().map_or(0, |e| e.tx_num);
-        self.due.0 ^ u64::from(self.unacked) ^ u64::from(last) ^ u64::from(self.changed.is_some())
-    }
     /// What changed since the last one.
-    pub fn changed(&self) -> Option<(u32, u32)> {
+    pub fn changed(&self) -> Option<PsnRange> {
         self.changed
     }
 
@@ -101,16 +96,16 @@ impl AckState {
 
     /// A reliable packet was taken (or seen again).
     #[inline]
-    pub fn note_psn(&mut self, now: Time, p: u32, cfg: &AckConfig) {
+    pub fn note_psn(&mut self, now: Time, p: Psn, cfg: &AckConfig) {
         self.unacked = self.unacked.saturating_add(1);
         self.changed = Some(match self.changed {
-            None => (p, p.wrapping_add(1)),
-            Some((lo, hi)) => {
-                let lo = if psn::before(p, lo) { p } else { lo };
-                let hi = if psn::before(p, hi) { hi } else { p.wrapping_add(1) };
-                (lo, hi)
-            }
+            None => PsnRange { first: p, end: p.next() },
+            Some(PsnRange { first, end }) => PsnRange {
+                first: if p.is_before(first) { p } else { first },
+                end: if p.is_before(end) { end } else { p.next() },
+            },
         });
+        debug_assert!(self.changed.is_some_and(|c| p.is_within(c.first, c.end)), "it has changed");
         let delay = if self.unacked >= cfg.every { Span::ZERO } else { cfg.delay_max };
         self.due = self.due.min(now + delay);
     }
@@ -121,13 +116,13 @@ impl AckState {
     }
 
     /// The sender has nothing to send after `p`.
-    pub fn note_end(&mut self, p: u32) {
-        self.end = Some(p.wrapping_add(1));
+    pub fn note_end(&mut self, p: Psn) {
+        self.end = Some(p.next());
     }
 
     /// Whether all before `cum` being here is all that the sender had. True once.
-    pub fn end_reached(&mut self, cum: u32) -> bool {
-        let reached = self.end.is_some_and(|end| !psn::before(cum, end));
+    pub fn end_reached(&mut self, cum: Psn) -> bool {
+        let reached = self.end.is_some_and(|end| !cum.is_before(end));
         if reached {
             self.end = None;
         }
@@ -147,13 +142,14 @@ impl AckState {
     }
 
     /// An acknowledgment left. `rest`: PSNs it could not speak of; another one is due at once.
-    pub fn sent(&mut self, now: Time, rest: Option<(u32, u32)>) {
+    pub fn sent(&mut self, now: Time, rest: Option<PsnRange>) {
         self.unacked = 0;
         self.echoes.clear();
         self.changed = rest;
         let wanted = self.repeat == Repeat::Wanted;
         self.repeat = if wanted { Repeat::Due } else { Repeat::No };
         self.due = if rest.is_some() || wanted { now } else { Time::NEVER };
+        debug_assert!(self.changed.is_none() || self.due == now, "what is left out is said next");
     }
 
     /// A packet came again, or the sender asks whether anybody is there: acknowledgments may have
@@ -199,10 +195,11 @@ mod tests {
     fn coalesces_until_enough_or_late() {
         let mut a = AckState::default();
         assert!(a.is_quiet());
-        a.note_psn(Time(0), 5, &CFG);
+        a.note_psn(Time(0), Psn(5), &CFG);
         assert_eq!(a.due(), Time(1000));
-        a.note_psn(Time(10), 3, &CFG);
-        assert_eq!((a.due(), a.changed()), (Time(10), Some((3, 6))));
+        a.note_psn(Time(10), Psn(3), &CFG);
+        let changed = PsnRange { first: Psn(3), end: Psn(6) };
+        assert_eq!((a.due(), a.changed()), (Time(10), Some(changed)));
         a.sent(Time(20), None);
         assert!(a.is_quiet());
         a.hasten(Time(30), Span(5));
@@ -212,7 +209,7 @@ mod tests {
     #[test]
     fn what_seems_to_be_missed_is_said_once_more() {
         let mut a = AckState::default();
-        a.note_psn(Time(0), 5, &CFG);
+        a.note_psn(Time(0), Psn(5), &CFG);
         a.note_missed();
         assert!(!a.is_repeat());
         a.sent(Time(20), None);
@@ -224,11 +221,11 @@ mod tests {
     #[test]
     fn the_end_of_a_burst_is_told_once() {
         let mut a = AckState::default();
-        assert!(!a.end_reached(7));
-        a.note_end(u32::MAX);
-        assert!(!a.end_reached(u32::MAX), "PSN u32::MAX itself is missing");
-        assert!(a.end_reached(0), "across the wrap");
-        assert!(!a.end_reached(1));
+        assert!(!a.end_reached(Psn(7)));
+        a.note_end(Psn(u32::MAX));
+        assert!(!a.end_reached(Psn(u32::MAX)), "PSN u32::MAX itself is missing");
+        assert!(a.end_reached(Psn(0)), "across the wrap");
+        assert!(!a.end_reached(Psn(1)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::limits::DOUBT_EVERY;
 use crate::peer::Window;
+use crate::psn::TxNum;
 use crate::time::{Span, Time};
 
 /// A question that the peer has not answered yet.
@@ -17,7 +18,7 @@ pub(crate) struct Doubt {
     /// The peer has said, with both tags, that it goes away.
     goodbye: bool,
     /// The peer's newest transmission number when it began.
-    newest: u64,
+    newest: TxNum,
 }
 
 /// What a question has come to.
@@ -43,7 +44,7 @@ impl Doubt {
         self.nonce
     }
     /// The peer's newest transmission number when the question began.
-    pub fn newest(&self) -> u64 {
+    pub fn newest(&self) -> TxNum {
         self.newest
     }
 
@@ -73,6 +74,7 @@ impl Doubt {
         heard: Time,
         unresponsive_after: Span,
     ) -> Outcome {
+        debug_assert!(self.began <= now && seen <= now, "{self:?}");
         if self.ends > seen {
             return if self.at <= now { Outcome::AskAgain } else { Outcome::Open };
         }
@@ -113,6 +115,7 @@ impl Window {
     }
     /// It is answered.
     pub fn doubt_end(&mut self, now: Time) {
+        debug_assert!(self.doubt.is_some(), "there was a question");
         self.doubt = None;
         self.doubt_next = now + DOUBT_EVERY;
     }
@@ -124,5 +127,57 @@ impl Window {
     /// When the doubt about the peer needs something done.
     pub fn doubt_at(&self) -> Time {
         self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::EngineConfig;
+    use core::net::Ipv4Addr;
+
+    const SILENT: Span = Span(1_000);
+
+    fn asked(goodbye: bool, ends: u64) -> Window {
+        let ip = Ipv4Addr::LOCALHOST.into();
+        let mut w = Window::new(&EngineConfig::sockets(ip, 0, 1024));
+        w.doubt_begin(Time(100), 7, Time(ends), goodbye);
+        w
+    }
+
+    #[test]
+    fn a_peer_that_is_silent_long_enough_is_gone() {
+        let mut w = asked(false, 1_100);
+        let mut judge =
+            |now, heard| w.doubt_mut().unwrap().judge(Time(now), Time(now), Time(heard), SILENT);
+        assert_eq!(judge(100, 50), Outcome::AskAgain);
+        assert_eq!(judge(1_100, 700), Outcome::Alive, "heard in the second half");
+        assert_eq!(judge(1_100, 300), Outcome::TooEarly, "in the first: it is not silent for long");
+        assert_eq!(judge(1_299, 300), Outcome::AskAgain);
+        assert_eq!(judge(1_300, 300), Outcome::Silent);
+    }
+
+    #[test]
+    fn who_took_leave_has_less_time_to_contradict() {
+        let mut w = asked(false, 5_000);
+        let d = w.doubt_mut().unwrap();
+        assert!(d.hear_goodbye(Time(400)) && !d.hear_goodbye(Time(300)), "news once");
+        assert_eq!(d.judge(Time(400), Time(399), Time(50), SILENT), Outcome::AskAgain);
+        assert_eq!(d.judge(Time(400), Time(400), Time(50), SILENT), Outcome::Left);
+    }
+
+    #[test]
+    fn questions_are_repeated_at_growing_distances_and_rarely_begin() {
+        let mut w = asked(false, 5_000);
+        let d = w.doubt_mut().unwrap();
+        let mut at = vec![];
+        for _ in 0..4 {
+            assert_eq!(d.ask(Time(100), Span(10), Span(35)), 7);
+            at.push(d.at.0 - 100);
+        }
+        assert_eq!((at, w.doubt_at()), (vec![10, 20, 35, 35], Time(135)));
+        w.doubt_end(Time(200));
+        assert!(w.doubt().is_none() && w.doubt_at() == Time::NEVER);
+        assert!(!w.may_doubt(Time(201)) && w.may_doubt(Time(200) + DOUBT_EVERY));
     }
 }

@@ -1,6 +1,7 @@
 //! What was given up of what one peer was sent, and how often it was probed and asked since.
 
 use crate::peer::scoreboard::Entry;
+use crate::psn::Psn;
 use crate::time::Time;
 use crate::tuning::{HEDGE_COST, HEDGE_CREDIT_MAX};
 use std::collections::VecDeque;
@@ -11,10 +12,11 @@ const RECENT_MAX: usize = 64;
 /// A transmission that was given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp {
-    pub psn: u32,
-    pub tx_num: u32,
-    pub path: u8,
-    pub blame: Blame,
+    psn: Psn,
+    /// What packets carry of its transmission number.
+    tx_num: u32,
+    path: u8,
+    blame: Blame,
 }
 
 /// What was concluded about the path of a transmission that was given up.
@@ -29,8 +31,21 @@ pub(crate) enum Blame {
 }
 
 impl GivenUp {
-    pub fn unblamed(psn: u32, e: &Entry) -> Self {
-        Self { psn, tx_num: e.tx_num as u32, path: e.path, blame: Blame::None }
+    /// The transmission of `psn` that `e` tells of, whose path is to blame or perhaps not.
+    pub fn new(psn: Psn, e: &Entry, blame: Blame) -> Self {
+        Self { psn, tx_num: e.tx_num.low(), path: e.path, blame }
+    }
+    pub fn unblamed(psn: Psn, e: &Entry) -> Self {
+        Self::new(psn, e, Blame::None)
+    }
+    pub fn psn(&self) -> Psn {
+        self.psn
+    }
+    pub fn path(&self) -> u8 {
+        self.path
+    }
+    pub fn blame(&self) -> Blame {
+        self.blame
     }
 }
 
@@ -39,6 +54,8 @@ impl GivenUp {
 pub(crate) struct LossState {
     /// All paths are silent: the peer has stalled. Nothing but probes leaves.
     stalled: bool,
+    /// The peer is alive and does not take packets that have no content any more.
+    deaf: bool,
     last_sent: Time,
     /// Tail probes since something was acknowledged.
     tail_probes: u8,
@@ -69,6 +86,7 @@ impl Default for LossState {
     fn default() -> Self {
         Self {
             stalled: false,
+            deaf: false,
             last_sent: Time(0),
             tail_probes: 0,
             hedge_credit: HEDGE_CREDIT_MAX,
@@ -124,6 +142,15 @@ impl LossState {
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
+    /// Whether the peer is alive and takes nothing from us, however short and however often.
+    #[inline]
+    pub fn is_deaf(&self) -> bool {
+        self.deaf
+    }
+    /// The peer has not taken a packet without content, however often it was sent.
+    pub fn deafen(&mut self) {
+        self.deaf = true;
+    }
     /// When the tail of what was sent was last touched: by a packet, a probe or an acknowledgment.
     pub fn last_sent(&self) -> Time {
         self.last_sent
@@ -177,6 +204,7 @@ impl LossState {
     }
     /// It is probed now, and again at `next`.
     pub fn stall_probed(&mut self, next: Time) {
+        debug_assert!(self.stalled, "who is heard is not probed like this");
         self.probe_round = self.probe_round.saturating_add(1);
         self.probe_at = next;
     }
@@ -211,6 +239,7 @@ impl LossState {
     }
     /// It is asked now, and again at `next`.
     pub fn asked(&mut self, now: Time, next: Time) {
+        debug_assert!(next >= now, "it is asked again later");
         self.ask_round = self.ask_round.saturating_add(1);
         (self.asked_at, self.ask_at) = (now, next);
     }
@@ -228,6 +257,7 @@ impl LossState {
     }
     /// The peer is heard again.
     pub fn resume(&mut self, now: Time) {
+        debug_assert!(self.stalled, "a peer resumes after it stalled");
         self.stalled = false;
         self.tail_probes = 0;
         self.resumed_at = now;
@@ -241,6 +271,7 @@ impl LossState {
             self.recent.pop_front();
         }
         self.recent.push_back(g);
+        debug_assert!(self.recent.len() <= RECENT_MAX, "a bounded list");
     }
     /// The transmission given up that arrived after all.
     pub fn recall(&mut self, tx_num: u32) -> Option<GivenUp> {
@@ -248,8 +279,94 @@ impl LossState {
         self.recent.remove(at)
     }
     /// An earlier transmission of `psn` that was never heard of and whose path is not blamed yet.
-    pub fn unjudged(&mut self, psn: u32) -> Option<GivenUp> {
+    pub fn unjudged(&mut self, psn: Psn) -> Option<GivenUp> {
         let at = self.recent.iter().position(|g| g.psn == psn && g.blame != Blame::Path)?;
         self.recent.remove(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::scoreboard::{Kind, Work};
+    use crate::psn::TxNum;
+    use crate::time::Span;
+
+    fn given_up(psn: u32, tx_num: u64, blame: Blame) -> GivenUp {
+        let mut e = Entry::new(Kind::Send, Work::NONE, 0, 0);
+        (e.tx_num, e.path) = (TxNum(tx_num), psn as u8);
+        GivenUp::new(Psn(psn), &e, blame)
+    }
+
+    #[test]
+    fn what_was_given_up_is_remembered_once_and_the_oldest_goes() {
+        let mut l = LossState::default();
+        for n in 0..RECENT_MAX as u32 + 2 {
+            l.remember(given_up(n, (1 << 32) + u64::from(n), Blame::Path));
+        }
+        assert!(l.recall(0).is_none() && l.recall(1).is_none(), "there is no room for them");
+        let of = l.recall(2).map(|g| (g.psn(), g.path(), g.blame()));
+        assert_eq!(of, Some((Psn(2), 2, Blame::Path)));
+        assert!(l.recall(2).is_none(), "it is acquitted once");
+        l.remember(given_up(7, 900, Blame::None));
+        assert!(l.unjudged(Psn(8)).is_none(), "its path is blamed");
+        assert_eq!(l.unjudged(Psn(7)).map(|g| g.blame()), Some(Blame::None));
+        assert!(l.unjudged(Psn(7)).is_none());
+    }
+
+    #[test]
+    fn quick_tail_probes_cost_what_arrivals_bring() {
+        let mut l = LossState::default();
+        let mut quick = 0;
+        while l.can_hedge() {
+            l.tail_probed(Time(10), true);
+            quick += 1;
+        }
+        assert_eq!(quick, u32::from(HEDGE_CREDIT_MAX / HEDGE_COST));
+        l.progress(Time(20), u32::from(HEDGE_COST));
+        assert!(l.can_hedge() && l.tail_probes() == 0, "paid for by what arrived");
+        l.progress(Time(5), 0);
+        assert_eq!(l.last_sent(), Time(20), "an earlier arrival moves nothing back");
+    }
+
+    #[test]
+    fn a_stalled_peer_is_probed_until_it_is_heard() {
+        let mut l = LossState::default();
+        assert_eq!((l.is_stalled(), l.probe_at()), (false, Time::NEVER));
+        l.stall(Time(100));
+        l.stall_probed(Time(150));
+        l.stall_probed(Time(250));
+        assert_eq!((l.probe_at(), l.probe_round()), (Time(250), 2));
+        l.stall_probe_hasten(Time(200), 1);
+        assert_eq!((l.probe_at(), l.probe_round()), (Time(200), 1));
+        l.resume(Time(300));
+        assert_eq!((l.is_stalled(), l.probe_at(), l.probe_round()), (false, Time::NEVER, 0));
+        assert_eq!(l.waits_since(Time(90)), Time(300), "timeouts count from here");
+    }
+
+    #[test]
+    fn an_idle_peer_that_is_heard_owes_no_answer() {
+        let mut l = LossState::default();
+        for round in [0, 1, 2] {
+            assert_eq!(l.idle_round_take(Time(100)), round);
+        }
+        assert_eq!(l.idle_unanswered(Time(99)), 3);
+        assert_eq!(l.idle_unanswered(Time(101)), 0);
+        l.sent(Time(200));
+        assert_eq!(l.idle_round_take(Time(300)), 0, "it was not idle");
+        l.watch(Time(400));
+        assert_eq!((l.silent_since(Time(50)), l.silent_since(Time(500))), (Time(400), Time(500)));
+    }
+
+    #[test]
+    fn verdicts_are_asked_for_ever_again_until_one_is_told() {
+        let mut l = LossState::default();
+        l.asks_begin(Time(10), true);
+        l.asked(Time(20), Time(20) + Span(5));
+        l.asked(Time(30), Time(30) + Span(9));
+        assert_eq!((l.ask_round(), l.asked_at(), l.ask_at()), (2, Time(30), Time(39)));
+        l.asks_begin(Time(35), false);
+        l.ask_set(Time(36));
+        assert_eq!((l.ask_round(), l.asked_at(), l.ask_at()), (0, Time(30), Time(36)));
     }
 }

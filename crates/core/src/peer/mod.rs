@@ -2,42 +2,55 @@
 //!
 //! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Window`]) is leased
 //! from a pool while there is something to send, to receive or to remember beyond the edges.
+//!
+//! State is private to its room: what others may do with it are methods of the room. The fields of
+//! [`Peer`] and [`Window`] that are public are rooms, so that two of them can be held at once.
 
 pub(crate) mod ack;
 pub(crate) mod doubt;
 pub(crate) mod given_up;
+pub(crate) mod handshake;
 pub(crate) mod inbound;
 pub(crate) mod narrow;
+pub(crate) mod outstanding;
 pub(crate) mod read_job;
 pub(crate) mod recut;
 pub(crate) mod replay;
+pub(crate) mod reports;
 pub(crate) mod scoreboard;
+pub(crate) mod send_queues;
 pub(crate) mod sent_log;
 pub(crate) mod verdicts;
 pub(crate) mod window;
 pub(crate) mod write_imm;
 
-use crate::api::{AhId, Endpoint, Qpn};
+use crate::api::{AhId, Endpoint};
 use crate::config::EngineConfig;
 use crate::ids::Way;
 use crate::objects::keys::WrongKeys;
-use crate::objects::wr::{WrList, WrQueue};
+use crate::objects::memory::AhTable;
+use crate::objects::wr::WrList;
 use crate::peer::inbound::Inbound;
 use crate::peer::write_imm::ImmTable;
+use crate::psn::{Psn, TxNum};
 use crate::state::state_machine;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use ack::AckState;
 use core::ops::{Deref, DerefMut};
 use doubt::Doubt;
 use given_up::LossState;
+use handshake::Handshake;
 use narrow::Narrow;
-use read_job::ReadJob;
-use recut::Recut;
+use outstanding::Outstanding;
+use read_job::ReadJobs;
 use replay::Replay;
+use reports::Reports;
 use scoreboard::Scoreboard;
+use send_queues::SendQueues;
 use sent_log::SentLog;
-use srd_wire::{Backlog, CHECKSUM_BYTES, Features, Flags, HEADER_BYTES, Header, PacketType};
-use std::collections::VecDeque;
+use srd_wire::{
+    Backlog, CHECKSUM_BYTES, Features, Flags, HEADER_BYTES, Header, OpenParams, PacketType,
+};
 use verdicts::Verdicts;
 use window::RxWindow;
 
@@ -72,81 +85,40 @@ state_machine! {
     ended: Opening | HalfOpen | Open | Closing => Closed;
 }
 
-/// An Open-Ack that waits to leave. (An `Option` of it would be larger.)
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Answer {
-    pub waits: bool,
-    /// Bytes that it is padded to; 0: no more than it must have.
-    pub padded_len: u16,
-    /// 0 to an Open, else to the Challenge with this number.
-    pub cookie: u64,
+/// Our address handle for a peer, as of a generation of the table of handles.
+#[derive(Clone, Copy, Debug)]
+struct KnownAh {
+    generation: u32,
+    ah: AhId,
 }
 
 /// What is kept of every peer, idle or not.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    pub endpoint: Endpoint,
-    pub state: ContextState,
-    pub local_tag: u32,
-    /// 0 until the peer's parameters are known.
-    pub peer_tag: u32,
-    pub peer_incarnation: u64,
-    /// Cookie of the last challenge, for our next Open.
-    pub cookie: u64,
-    pub answer: Answer,
+    endpoint: Endpoint,
     /// Path-and-rate context of the peer's address.
-    pub way: Way,
-    pub limits: Negotiated,
-    /// Lower edge and next number while no window state is leased.
-    pub psn_idle: u32,
-    pub rx_cum_idle: u32,
-    pub tx_num_next: u64,
-    pub rx_tx_num_max: u64,
+    way: Way,
+    limits: Negotiated,
+    /// Lower edges and newest number taken while no window state is leased.
+    psn_idle: Psn,
+    rx_cum_idle: Psn,
+    rx_tx_num_idle: TxNum,
+    tx_num_next: TxNum,
     /// The peer's lower edge.
-    pub rx_una: u32,
-    pub rx_ce_count: u32,
-    /// Socket drops of the peer as last reported; only their growth is news.
-    pub peer_rxq_drops: Option<u32>,
-    /// Cumulative credit granted to the peer, units of 64 bytes.
-    pub credit_granted: u32,
-    /// The peer's counter of what it granted us, as last seen.
-    pub credit_seen: u32,
-    pub last_heard: Time,
-    /// Since when work is outstanding without break (`Time::NEVER`: none is).
-    pub outstanding_since: Time,
-    /// Live work requests through this context.
-    pub outstanding: u32,
-    pub reads_out: u16,
-    pub imms_out: u16,
-    /// Next handshake packet of ours.
-    pub handshake_at: Time,
-    pub handshake_round: u8,
-    /// What it has shown about sizes.
-    pub narrow: Narrow,
-    /// When the present wish to close began.
-    pub close_began: Time,
-    /// Bytes the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
-    pub rx_budget: u32,
-    /// When the rate gate opens.
-    pub pace_at: Time,
-    /// When the window state may be given back.
-    pub idle_at: Time,
-    pub ack_echo: u16,
-    /// Our address handle for the peer, as of that generation of the table.
-    pub peer_ah: (u32, AhId),
+    rx_una: Psn,
+    last_heard: Time,
+    known_ah: KnownAh,
     /// The peer opened it.
-    pub inbound: bool,
+    inbound: bool,
     /// Something that the peer sent within it has arrived: the peer uses it.
-    pub proven: bool,
+    proven: bool,
     /// The peer is this engine, and has refused a request of its own.
-    pub own_told: bool,
-    /// Nobody could know its tag before its first Open left.
-    pub tag_fresh: bool,
-    /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
-    pub open_disowned: bool,
+    own_told: bool,
     /// It, or another context of its address lately, has sent a region key that was never given
     /// out.
-    pub key_guessed: bool,
+    key_guessed: bool,
+    pub handshake: Handshake,
+    pub reports: Reports,
 }
 
 /// One remote engine: what is always kept of it, and its window state while that is leased.
@@ -173,17 +145,24 @@ impl DerefMut for Context {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
     pub path: u8,
-    pub tx_num: u64,
+    pub tx_num: TxNum,
     /// Its PSN, or the next one to be used.
-    pub psn: u32,
+    pub psn: Psn,
     /// Lower edge of what we send.
-    pub una: u32,
+    pub una: Psn,
     /// Packets that wait to leave after it.
     pub backlog: u64,
 }
 
-/// What both sides agreed on.
+/// The numbers of our first packet to a peer.
 #[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstNumbers {
+    pub psn: Psn,
+    pub tx_num: TxNum,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Negotiated {
     /// Largest payload of one packet in either direction.
     pub mtu: u16,
@@ -214,86 +193,65 @@ impl Negotiated {
     }
 }
 
-/// Requests of one queue pair to one peer, waiting for PSNs.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub qp: Qpn,
-    pub queue: WrQueue,
-}
-
 /// Window state, leased while there is traffic.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub board: Scoreboard,
     pub sent_log: SentLog,
     pub loss: LossState,
-    pub flows: Vec<Flow>,
-    pub flow_cursor: usize,
-    /// Packets cut from the flow whose turn it is.
-    pub flow_turn: u16,
-    /// Unreliable datagrams waiting to leave.
-    pub datagrams: WrQueue,
+    /// What waits for a PSN, reads that are served apart.
+    pub queues: SendQueues,
+    pub outstanding: Outstanding,
+    /// Reads that are being served to the peer.
+    pub jobs: ReadJobs,
     /// Every live request through this context.
     pub live: WrList,
-    /// Messages the peer must be told to forget.
-    pub cancels: VecDeque<u32>,
-    /// Ranges that were taken back because their packets had become too large. Each is one of the
-    /// open packets of its request or job.
-    pub recuts: VecDeque<Recut>,
-    /// Regions being served to the peer.
-    pub jobs: Vec<ReadJob>,
-    pub job_cursor: usize,
-    /// Bytes posted that have no PSN yet (requests and read responses).
-    pub unsent_bytes: u64,
-    pub window: RxWindow,
+    pub rx_window: RxWindow,
     pub replay: Replay,
     pub verdicts: Verdicts,
     pub imms: ImmTable,
     pub ack: AckState,
     pub inbound: Inbound,
+    /// When the rate gate opens.
+    pace_at: Time,
+    /// When the window state may be given back.
+    idle_at: Time,
     /// The peer is asked whether it still has the context.
     doubt: Option<Doubt>,
     /// When it may be asked again at the earliest.
     doubt_next: Time,
-    /// The peer is alive and does not take packets that have no content any more.
-    pub deaf: bool,
     pub wrong_keys: WrongKeys,
 }
 
 impl Window {
     pub fn new(cfg: &EngineConfig) -> Self {
         Self {
-            board: Scoreboard::new(0, usize::from(cfg.path.paths)),
+            board: Scoreboard::new(Psn(0), usize::from(cfg.path.paths)),
             sent_log: SentLog::default(),
             loss: LossState::default(),
-            flows: Vec::new(),
-            flow_cursor: 0,
-            flow_turn: 0,
-            datagrams: WrQueue::default(),
+            queues: SendQueues::default(),
+            outstanding: Outstanding::default(),
+            jobs: ReadJobs::default(),
             live: WrList::default(),
-            cancels: VecDeque::new(),
-            recuts: VecDeque::new(),
-            jobs: Vec::new(),
-            job_cursor: 0,
-            unsent_bytes: 0,
-            window: RxWindow::new(0, cfg.window.max(64)),
+            rx_window: RxWindow::new(Psn(0), cfg.window.max(64)),
             replay: Replay::new(),
             verdicts: Verdicts::new(cfg.window),
             imms: ImmTable::default(),
             ack: AckState::default(),
             inbound: Inbound::default(),
+            pace_at: Time::NEVER,
+            idle_at: Time::NEVER,
             doubt: None,
             doubt_next: Time(0),
-            deaf: false,
             wrong_keys: WrongKeys::default(),
         }
     }
 
     /// Takes the idle context's numbers up.
-    fn start(&mut self, psn: u32, rx_cum: u32, rx_tx_num_max: u64) {
+    fn start(&mut self, psn: Psn, rx_cum: Psn, rx_tx_num: TxNum) {
         self.board.reset(psn);
-        self.window.reset(rx_cum);
-        self.replay.reset(rx_tx_num_max);
+        self.rx_window.reset(rx_cum);
+        self.replay.reset(rx_tx_num);
         self.imms.clear();
     }
 
@@ -301,29 +259,26 @@ impl Window {
     pub fn clear(&mut self) {
         self.sent_log.clear();
         self.loss = LossState::default();
-        self.flows.clear();
-        self.datagrams = WrQueue::default();
-        self.live = WrList::default();
-        self.cancels.clear();
-        self.recuts.clear();
+        self.queues.clear();
+        self.outstanding = Outstanding::default();
+        (self.pace_at, self.idle_at) = (Time::NEVER, Time::NEVER);
         self.jobs.clear();
-        self.unsent_bytes = 0;
+        self.live = WrList::default();
         self.verdicts.clear();
         self.imms.clear();
         self.ack.clear();
         self.inbound = Inbound::default();
-        (self.doubt, self.doubt_next, self.deaf) = (None, Time(0), false);
+        (self.doubt, self.doubt_next) = (None, Time(0));
         self.wrong_keys.clear();
     }
 
     /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.
     pub fn is_idle(&self) -> bool {
-        self.board.is_empty()
-            && self.flows.is_empty()
-            && self.datagrams.is_empty()
-            && self.cancels.is_empty()
+        self.outstanding.is_empty()
+            && self.board.is_empty()
+            && self.queues.is_empty()
             && self.jobs.is_empty()
-            && !self.window.has_gap()
+            && !self.rx_window.has_gap()
             && self.imms.is_empty()
             && self.ack.is_quiet()
             && self.doubt.is_none()
@@ -333,103 +288,177 @@ impl Window {
     /// has asked for, what it has begun.
     pub fn keeps(&self) -> bool {
         !self.board.is_empty()
-            || !self.cancels.is_empty()
+            || self.queues.cancels_len() > 0
             || !self.jobs.is_empty()
-            || self.window.has_gap()
+            || self.rx_window.has_gap()
             || !self.imms.is_empty()
     }
 
     /// Whether anything waits for a PSN or to be sent again.
     #[inline]
     pub fn has_to_send(&self) -> bool {
-        self.board.lost_len() > 0
-            || !self.flows.is_empty()
-            || !self.datagrams.is_empty()
-            || !self.cancels.is_empty()
-            || !self.recuts.is_empty()
-            || self.jobs.iter().any(|j| j.has_to_send())
+        self.board.lost_len() > 0 || !self.queues.is_empty() || self.jobs.has_to_send()
+    }
+
+    // ---- its timers ----------------------------------------------------------------------------
+
+    /// The rate gate opens at `at` (`Time::NEVER`: not by itself).
+    #[inline(always)]
+    pub fn pace_set(&mut self, at: Time) {
+        self.pace_at = at;
+    }
+    /// Whether the rate gate has opened since it was set. True once.
+    pub fn pace_end(&mut self, now: Time) -> bool {
+        let opened = self.pace_at <= now;
+        if opened {
+            self.pace_at = Time::NEVER;
+        }
+        opened
+    }
+    /// Something has changed: the window state is given back when nothing was going on for `after`.
+    pub fn idle_note(&mut self, now: Time, after: Span) {
+        if !self.is_idle() {
+            self.idle_at = Time::NEVER;
+        } else if self.idle_at == Time::NEVER {
+            self.idle_at = now + after;
+        }
+    }
+    /// When the window state may be given back.
+    pub fn idle_at(&self) -> Time {
+        self.idle_at
+    }
+    /// It may be given back at `at`.
+    pub fn idle_set(&mut self, at: Time) {
+        self.idle_at = at;
+    }
+
+    // ---- what waits ----------------------------------------------------------------------------
+
+    /// Bytes posted, or asked for by the peer, that have no PSN yet.
+    #[inline(always)]
+    fn unsent_bytes(&self) -> u64 {
+        self.queues.unsent_bytes() + self.jobs.unsent_bytes()
     }
 
     /// Packets of `mtu` bytes that wait to leave.
     pub fn backlog_packets(&self, mtu: u16) -> u64 {
-        self.unsent_bytes.div_ceil(u64::from(mtu.max(1))) + u64::from(self.board.lost_len())
-    }
-
-    /// For looking ahead: parts that lie apart.
-    pub fn ahead(&self) -> u64 {
-        let a = u64::from(self.board.una()) ^ self.board.newest_acked.0 ^ self.unsent_bytes;
-        let b = self.flows.len() ^ self.jobs.len() ^ self.cancels.len();
-        let c = u64::from(self.window.cum()) ^ self.replay.newest() ^ self.ack.ahead();
-        let d = u64::from(self.verdicts.is_empty()) ^ u64::from(self.imms.is_empty());
-        a ^ b as u64 ^ c ^ d ^ u64::from(self.loss.is_stalled())
-    }
-
-    /// The flow of `qp`, made if there is none.
-    pub fn flow(&mut self, qp: Qpn) -> &mut Flow {
-        let at = self.flows.iter().position(|f| f.qp == qp).unwrap_or_else(|| {
-            self.flows.push(Flow { qp, queue: WrQueue::default() });
-            self.flows.len() - 1
-        });
-        &mut self.flows[at]
+        self.unsent_bytes().div_ceil(u64::from(mtu.max(1))) + u64::from(self.board.lost_len())
     }
 }
 
 impl Peer {
+    /// A peer of which nothing is known but where it is; we send from these numbers on.
     pub fn new(
         endpoint: Endpoint,
-        state: ContextState,
-        local_tag: u32,
         way: Way,
+        handshake: Handshake,
+        numbers: FirstNumbers,
         now: Time,
     ) -> Self {
+        let FirstNumbers { psn, tx_num } = numbers;
         Self {
             endpoint,
-            state,
-            local_tag,
-            peer_tag: 0,
-            peer_incarnation: 0,
-            cookie: 0,
             way,
-            limits: Negotiated {
-                mtu: 0,
-                window: 0,
-                reads_max: 0,
-                imms_max: 0,
-                features: Features(0),
-                checked: false,
-            },
-            psn_idle: 0,
-            rx_cum_idle: 0,
-            tx_num_next: 0,
-            rx_tx_num_max: 0,
-            rx_una: 0,
-            rx_ce_count: 0,
-            peer_rxq_drops: None,
-            credit_granted: 0,
-            credit_seen: 0,
+            limits: Negotiated::default(),
+            psn_idle: psn,
+            rx_cum_idle: Psn(0),
+            rx_tx_num_idle: TxNum(0),
+            tx_num_next: tx_num,
+            rx_una: Psn(0),
             last_heard: now,
-            outstanding_since: Time::NEVER,
-            outstanding: 0,
-            reads_out: 0,
-            imms_out: 0,
-            handshake_at: Time::NEVER,
-            handshake_round: 0,
-            narrow: Narrow::default(),
-            close_began: Time(0),
-            rx_budget: u32::MAX,
-            pace_at: Time::NEVER,
-            idle_at: Time::NEVER,
-            ack_echo: 0,
-            peer_ah: (u32::MAX, AhId::UNKNOWN),
-            inbound: state == ContextState::HalfOpen,
+            known_ah: KnownAh { generation: u32::MAX, ah: AhId::UNKNOWN },
+            inbound: handshake.state() == ContextState::HalfOpen,
             proven: false,
             own_told: false,
-            tag_fresh: false,
-            open_disowned: false,
-            answer: Answer::default(),
             key_guessed: false,
+            handshake,
+            reports: Reports::new(u32::MAX),
         }
     }
+
+    #[inline(always)]
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+    /// Path-and-rate context of the peer's address.
+    #[inline(always)]
+    pub fn way(&self) -> Way {
+        self.way
+    }
+    #[inline(always)]
+    pub fn state(&self) -> ContextState {
+        self.handshake.state()
+    }
+    /// What both sides agreed on; all zero until the peer's parameters are known.
+    #[inline(always)]
+    pub fn limits(&self) -> &Negotiated {
+        &self.limits
+    }
+    /// Whether the peer opened it.
+    pub fn is_inbound(&self) -> bool {
+        self.inbound
+    }
+
+    // ---- hearing it ----------------------------------------------------------------------------
+
+    /// When the peer was last heard.
+    pub fn last_heard(&self) -> Time {
+        self.last_heard
+    }
+    /// The peer has said something.
+    #[inline(always)]
+    pub fn heard(&mut self, now: Time) {
+        self.last_heard = now;
+    }
+    /// Something that the peer sent within the context has arrived: the peer uses it.
+    #[inline(always)]
+    pub fn heard_within(&mut self, now: Time) {
+        self.heard(now);
+        self.proven = true;
+    }
+    /// Whether something that the peer sent within the context has arrived.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+    }
+    /// The peer's lower edge.
+    #[inline(always)]
+    pub fn rx_una(&self) -> Psn {
+        self.rx_una
+    }
+    /// The peer tells its lower edge. Whether that is news.
+    #[inline(always)]
+    pub fn rx_una_advance(&mut self, una: Psn) -> bool {
+        let news = self.rx_una.is_before(una);
+        if news {
+            self.rx_una = una;
+        }
+        news
+    }
+    /// Our address handle for the peer, or `AhId::UNKNOWN`.
+    #[inline(always)]
+    pub fn ah(&mut self, ahs: &AhTable) -> AhId {
+        let generation = ahs.generation();
+        if self.known_ah.generation != generation {
+            self.known_ah = KnownAh { generation, ah: ahs.find(&self.endpoint.ip) };
+        }
+        self.known_ah.ah
+    }
+    /// The peer, which is this engine, has refused a request of its own. Whether that is news.
+    pub fn own_tell(&mut self) -> bool {
+        !core::mem::replace(&mut self.own_told, true)
+    }
+    /// The peer, or its address lately, has sent a region key that was never given out. Whether it
+    /// had before.
+    pub fn key_guess_note(&mut self) -> bool {
+        core::mem::replace(&mut self.key_guessed, true)
+    }
+    /// Whether it has sent such a key.
+    #[inline(always)]
+    pub fn has_guessed(&self) -> bool {
+        self.key_guessed
+    }
+
+    // ---- sending to it -------------------------------------------------------------------------
 
     /// Whether both ends grant and obey credits.
     #[inline]
@@ -437,28 +466,37 @@ impl Peer {
         cfg.rate.credits && self.limits.features.has(Features::CREDITS)
     }
 
+    /// The next transmission number.
+    #[inline(always)]
+    pub fn tx_num_next(&self) -> TxNum {
+        self.tx_num_next
+    }
+
     /// Takes the next transmission number.
-    pub fn tx_num_take(&mut self) -> u64 {
+    #[inline(always)]
+    pub fn tx_num_take(&mut self) -> TxNum {
         let n = self.tx_num_next;
-        self.tx_num_next = n.wrapping_add(1);
+        self.tx_num_next = n.next();
         n
     }
 
     /// The common header of a packet of this context.
     #[inline]
     pub fn header(&self, now: Time, slot: u8, kind: PacketType, flags: u8, n: &Numbered) -> Header {
+        debug_assert!(self.handshake.knows_peer(), "a packet of a context carries the peer's tag");
+        debug_assert!(n.psn.since(n.una) <= u32::from(u16::MAX), "the lower edge is near: {n:?}");
         Header {
             kind,
             flags: Flags(flags | self.limits.check_flag()),
             backlog: Backlog::from_packets(n.backlog),
             path: n.path,
             slot,
-            dst_tag: self.peer_tag,
-            tx_num: n.tx_num as u32,
+            dst_tag: self.handshake.peer_tag(),
+            tx_num: n.tx_num.low(),
             timestamp: now.to_wire(),
-            psn: n.psn,
-            una_delta: if planted!(UnaAhead) { 0 } else { n.psn.wrapping_sub(n.una) as u16 },
-            ack_echo: self.ack_echo,
+            psn: n.psn.0,
+            una_delta: if planted!(UnaAhead) { 0 } else { n.psn.since(n.una) as u16 },
+            ack_echo: self.reports.ack_echo(),
         }
     }
 }
@@ -496,37 +534,78 @@ impl Context {
         Some((&mut self.peer, self.window.as_deref_mut()?))
     }
 
+    /// Live requests of ours.
+    pub fn outstanding(&self) -> u32 {
+        self.win().map_or(0, |win| win.outstanding.requests())
+    }
+    /// Since when there is one without break (`Time::NEVER`: there is none).
+    pub fn outstanding_since(&self) -> Time {
+        self.win().map_or(Time::NEVER, |win| win.outstanding.since())
+    }
+    /// When handshake, pacer or idleness have something to do.
+    pub fn deadline(&self) -> Time {
+        let at = self.peer.handshake.at();
+        self.win().map_or(at, |win| at.min(win.pace_at).min(win.idle_at))
+    }
+
     /// Gives it window state, which takes its numbers up.
     pub fn lease(&mut self, mut window: Box<Window>) {
         debug_assert!(self.window.is_none(), "leased once");
-        let Peer { psn_idle, rx_cum_idle, rx_tx_num_max, .. } = self.peer;
-        window.start(psn_idle, rx_cum_idle, rx_tx_num_max);
-        debug_assert!(window.is_idle() && window.unsent_bytes == 0, "what is leased is empty");
+        let Peer { psn_idle, rx_cum_idle, rx_tx_num_idle, .. } = self.peer;
+        window.start(psn_idle, rx_cum_idle, rx_tx_num_idle);
+        debug_assert!(window.is_idle() && window.unsent_bytes() == 0, "what is leased is empty");
         self.window = Some(window);
     }
 
     /// Takes its window state away; its numbers stay.
     pub fn lease_end(&mut self) -> Option<Box<Window>> {
         let window = self.window.take()?;
+        debug_assert!(window.outstanding.is_empty(), "work keeps the window state");
         self.peer.psn_idle = window.board.next();
-        self.peer.rx_cum_idle = window.window.cum();
+        self.peer.rx_cum_idle = window.rx_window.cum();
+        self.peer.rx_tx_num_idle = window.replay.newest();
         Some(window)
     }
 
-    /// For looking ahead.
-    pub fn ahead(&self) -> u64 {
-        let a = self.peer_incarnation ^ self.tx_num_next ^ self.last_heard.0 ^ self.pace_at.0;
-        let b = u64::from(self.ack_echo) ^ u64::from(self.rx_una) ^ u64::from(self.peer_tag);
-        a ^ b ^ u64::from(self.window.is_some())
+    /// The peer's parameters are known: its end of the context begins. `limits`: what both sides
+    /// agree on.
+    pub fn params_set(&mut self, p: &OpenParams, limits: Negotiated) {
+        debug_assert!(limits.mtu > 0 && limits.window > 0, "{limits:?}");
+        let peer = &mut self.peer;
+        peer.handshake.peer_is(p.tag, p.incarnation);
+        peer.handshake.narrow_change(Narrow::heard_forget);
+        (peer.rx_cum_idle, peer.rx_una) = (Psn(p.psn_start), Psn(p.psn_start));
+        peer.rx_tx_num_idle = TxNum(p.tx_num_start).prev();
+        peer.proven = false;
+        peer.reports.begin(p.rx_budget);
+        peer.limits = limits;
+        let (cum, newest) = (peer.rx_cum_idle, peer.rx_tx_num_idle);
+        if let Some(win) = self.win_mut() {
+            win.rx_window.reset(cum);
+            win.replay.reset(newest);
+        }
+    }
+
+    /// It begins anew, with `psn`, for requests that are still to leave. The state left behind.
+    pub fn begin_again(&mut self, psn: Psn) -> ContextState {
+        self.peer.psn_idle = psn;
+        if let Some(win) = self.win_mut() {
+            win.board.reset(psn);
+            win.ack.clear();
+            win.verdicts.clear();
+            win.imms.clear();
+            win.doubt_forget();
+        }
+        self.peer.handshake.begin_again()
     }
 
     /// Lower edge of what we send.
-    pub fn una(&self) -> u32 {
+    pub fn una(&self) -> Psn {
         self.window.as_ref().map_or(self.psn_idle, |a| a.board.una())
     }
 
     /// Next PSN we use.
-    pub fn psn_next(&self) -> u32 {
+    pub fn psn_next(&self) -> Psn {
         self.window.as_ref().map_or(self.psn_idle, |a| a.board.next())
     }
 }

@@ -1,7 +1,7 @@
 //! What a handshake has shown about the size of packets (see `engine/narrow.rs`).
 
 /// What the handshake of a context has shown about sizes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Narrow {
     /// Payload of packets as large as the Open of ours that was answered; 0: none was.
     answered: u16,
@@ -49,5 +49,38 @@ impl Narrow {
     /// asked (`own`), else the largest of the peer's. 0: none.
     pub fn proved(&self, own: bool, rounds: u8) -> u16 {
         if own && self.rounds >= rounds { self.answered } else { self.heard }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_count_in_a_row_and_only_for_the_size_that_was_answered_first() {
+        let mut n = Narrow::default();
+        assert_eq!((n.answered(), n.proved(true, 1)), (None, 0));
+        n.answered_set(1_200);
+        for round in 2..=4 {
+            n.round_begin(round - 1);
+            assert_eq!(n.round_answered(round, 900), round - 2, "another size");
+            assert_eq!(n.round_answered(round, 1_200), round - 1);
+            assert_eq!(n.round_answered(round, 1_200), round - 1, "once in a round");
+        }
+        assert_eq!((n.proved(true, 3), n.proved(true, 4)), (1_200, 0));
+        n.round_begin(5);
+        assert_eq!(n.proved(true, 1), 0, "one round was not answered: they count from there");
+    }
+
+    #[test]
+    fn the_largest_open_of_the_peer_counts_where_we_did_not_ask() {
+        let mut n = Narrow::default();
+        n.heard(900);
+        n.heard(700);
+        assert_eq!(n.proved(false, 1), 900);
+        n.heard(u16::MAX);
+        assert_eq!(n.proved(false, 1), u16::MAX);
+        n.heard_forget();
+        assert_eq!(n.proved(false, 1), 0);
     }
 }

@@ -1,45 +1,280 @@
-//! A read that is being served to a peer.
+//! Reads that are being served to one peer.
 
-use crate::api::{MrKey, Qpn};
+use crate::api::MrKey;
+use crate::ids::{JobId, Place};
+use crate::objects::places::PLACE_BYTES;
+use crate::peer::scoreboard::{Entry, Kind, Work};
 
 /// One region being sent to a requester.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadJob {
-    /// Number among this engine's jobs (what the scoreboard refers to).
-    pub id: u32,
+    id: JobId,
+    /// Its place among the reads of all peers. One that has failed has none, whenever the requester
+    /// resolves what was sent of it.
+    place: Option<Place>,
     /// The requester's message.
-    pub msg_id: u32,
-    /// The queue pair it came through.
-    pub qp: Qpn,
-    pub key: MrKey,
-    pub addr: u64,
-    pub len: u32,
+    msg_id: u32,
+    key: MrKey,
+    addr: u64,
+    len: u32,
     /// Bytes that have PSNs.
-    pub cut: u32,
+    cut: u32,
     /// PSNs unresolved.
-    pub open: u32,
+    open: u32,
     /// The region went away: an error response is owed (`false`: it has a PSN).
-    pub error_owed: bool,
+    error_owed: bool,
     /// Nothing more to cut: aborted by either side.
-    pub dead: bool,
+    dead: bool,
 }
 
 impl ReadJob {
+    /// A read of `len` bytes at `addr` of region `key`, which message `msg_id` asked for.
+    pub fn new(id: JobId, place: Place, msg_id: u32, key: MrKey, addr: u64, len: u32) -> Self {
+        debug_assert!(len > 0, "a read of nothing is over at once");
+        let (place, error_owed, dead) = (Some(place), false, false);
+        Self { id, place, msg_id, key, addr, len, cut: 0, open: 0, error_owed, dead }
+    }
+
+    /// Its place among the reads of all peers.
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+    /// The requester's message.
+    pub fn msg_id(&self) -> u32 {
+        self.msg_id
+    }
+    /// The region that is read.
+    pub fn key(&self) -> MrKey {
+        self.key
+    }
+    /// Where in the region the byte `off` of the read is.
+    pub fn addr_of(&self, off: u32) -> u64 {
+        self.addr + u64::from(off)
+    }
+
+    /// Bytes that have no PSN.
+    fn unsent(&self) -> u64 {
+        u64::from(self.len - self.cut)
+    }
     /// Whether a packet of it can leave.
-    pub fn has_to_send(&self) -> bool {
+    fn has_to_send(&self) -> bool {
         self.error_owed || (!self.dead && self.cut < self.len)
     }
     /// Whether it can be forgotten.
-    pub fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.open == 0 && !self.has_to_send()
     }
 }
 
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ReadJobs {
+    jobs: Vec<ReadJob>,
+    /// Which of them has its turn, modulo their number.
+    cursor: usize,
+    /// The requests of our own side have their turn before the next of them.
+    requests_first: bool,
+    /// Bytes of them that have no PSN yet.
+    unsent_bytes: u64,
+}
+
+impl ReadJobs {
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.jobs.capacity() * size_of::<ReadJob>() + 2 * self.jobs.len() * PLACE_BYTES
+    }
+    /// The most that it may hold, where `promised` at once were promised to the peer.
+    pub fn held_bytes_max(promised: usize) -> usize {
+        // Twice as many are served, and lists grow by doubling.
+        2 * promised.max(4).next_power_of_two() * (size_of::<ReadJob>() + 2 * PLACE_BYTES)
+    }
+
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+    /// Whether a packet of any can leave.
+    #[inline(always)]
+    pub fn has_to_send(&self) -> bool {
+        self.jobs.iter().any(ReadJob::has_to_send)
+    }
+    /// Bytes of them that have no PSN yet.
+    #[inline(always)]
+    pub fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes
+    }
+    /// The read with that number.
+    pub fn find(&self, id: JobId) -> Option<&ReadJob> {
+        self.jobs.iter().find(|j| j.id == id)
+    }
+    fn find_mut(&mut self, id: JobId) -> Option<&mut ReadJob> {
+        self.jobs.iter_mut().find(|j| j.id == id)
+    }
+    /// Whether the read goes on.
+    pub fn lives(&self, id: JobId) -> bool {
+        self.find(id).is_some_and(|j| !j.dead)
+    }
+
+    /// A read was asked for.
+    pub fn begin(&mut self, job: ReadJob) {
+        debug_assert!(self.find(job.id).is_none(), "a number of its own");
+        self.unsent_bytes += job.unsent();
+        self.jobs.push(job);
+    }
+    /// Forgets all. Whose turn it is stays as it is.
+    pub fn clear(&mut self) {
+        self.drain().for_each(drop);
+    }
+    /// The same, with the places that they had.
+    pub fn drain(&mut self) -> impl Iterator<Item = Place> {
+        self.unsent_bytes = 0;
+        self.jobs.drain(..).filter_map(|j| j.place)
+    }
+    /// Takes its place from a read.
+    pub fn place_take(&mut self, id: JobId) -> Option<Place> {
+        self.find_mut(id)?.place.take()
+    }
+    /// Those that have a place.
+    #[cfg(debug_assertions)]
+    pub fn placed(&self) -> u32 {
+        self.jobs.iter().filter(|j| j.place.is_some()).count() as u32
+    }
+
+    /// Whether requests of our own side have their turn before the next of these.
+    #[inline(always)]
+    pub fn requests_first(&self) -> bool {
+        self.requests_first
+    }
+    /// Requests of our own side have had their turn.
+    #[inline(always)]
+    pub fn requests_turned(&mut self) {
+        self.requests_first = false;
+    }
+    /// The next segment of at most `mtu` bytes, in turn; `None`: none has any.
+    pub fn cut(&mut self, mtu: u16) -> Option<Entry> {
+        let n = self.jobs.len();
+        let turns = (0..n).map(|k| (self.cursor + k) % n);
+        let at = turns.clone().find(|&j| self.jobs[j].has_to_send())?;
+        (self.cursor, self.requests_first) = (at + 1, true);
+        let job = &mut self.jobs[at];
+        job.open += 1;
+        let work = Work::of_job(job.id);
+        if core::mem::take(&mut job.error_owed) {
+            return Some(Entry::new(Kind::ReadError, work, 0, 0));
+        }
+        let len = u32::from(mtu).min(job.len - job.cut);
+        let entry = Entry::new(Kind::ReadResp, work, job.cut, len as u16);
+        job.cut += len;
+        debug_assert!(len > 0 && job.cut <= job.len, "{job:?}");
+        self.unsent_bytes -= u64::from(len);
+        Some(entry)
+    }
+    /// A segment is cut into two: one more of the read is open.
+    pub fn segment_more(&mut self, id: JobId) {
+        if let Some(job) = self.find_mut(id) {
+            debug_assert!(job.open > 0, "a segment of it is open: {job:?}");
+            job.open += 1;
+        }
+    }
+    /// A segment is resolved; unless it has arrived as it should (`good`), no more are cut. The
+    /// read, if it is over.
+    #[must_use]
+    pub fn segment_done(&mut self, id: JobId, good: bool) -> Option<ReadJob> {
+        let at = self.jobs.iter().position(|j| j.id == id)?;
+        let job = &mut self.jobs[at];
+        debug_assert!(job.open > 0, "a segment is resolved once: {job:?}");
+        job.open -= 1;
+        if !good {
+            abort(job, &mut self.unsent_bytes);
+        }
+        self.jobs[at].is_done().then(|| self.jobs.remove(at))
+    }
+    /// The read fails: unless it had before, its requester is told.
+    pub fn fail(&mut self, id: JobId) {
+        let Some(job) = self.jobs.iter_mut().find(|j| j.id == id) else { return };
+        job.error_owed |= !job.dead;
+        abort(job, &mut self.unsent_bytes);
+    }
+    /// Whether the sum says what the reads do; segments that are open, of all of them.
+    #[cfg(debug_assertions)]
+    pub fn audit(&self) -> u32 {
+        let unsent: u64 = self.jobs.iter().map(ReadJob::unsent).sum();
+        assert_eq!(self.unsent_bytes, unsent, "bytes of reads that have no PSN");
+        assert!(self.jobs.iter().all(|j| !j.is_done()), "what is over is forgotten");
+        self.jobs.iter().map(|j| j.open).sum()
+    }
+}
+
 /// Nothing more of the region is cut into packets.
-pub(crate) fn job_abort(job: &mut ReadJob, unsent: &mut u64) {
+fn abort(job: &mut ReadJob, unsent_bytes: &mut u64) {
     if !job.dead {
-        *unsent -= u64::from(job.len - job.cut);
+        *unsent_bytes -= job.unsent();
         job.dead = true;
         job.cut = job.len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lens: &[u32]) -> ReadJobs {
+        let mut jobs = ReadJobs::default();
+        for (i, &len) in lens.iter().enumerate() {
+            let id = JobId(i as u32);
+            jobs.begin(ReadJob::new(id, Place(7), 70 + id.0, MrKey(id.0), 1_000, len));
+        }
+        jobs
+    }
+
+    fn is_last(jobs: &mut ReadJobs, id: u32, good: bool) -> bool {
+        jobs.segment_done(JobId(id), good).is_some()
+    }
+
+    #[test]
+    fn reads_take_turns_and_end_when_all_is_resolved() {
+        let mut jobs = of(&[1_500, 900]);
+        let mut cut = Vec::new();
+        while let Some(e) = jobs.cut(1_000) {
+            assert!(jobs.requests_first());
+            jobs.requests_turned();
+            cut.push((e.job().0, e.off, e.len));
+        }
+        assert_eq!(cut, [(0, 0, 1_000), (1, 0, 900), (0, 1_000, 500)]);
+        assert_eq!((jobs.unsent_bytes(), jobs.has_to_send(), jobs.audit()), (0, false, 3));
+        assert!(!is_last(&mut jobs, 0, true) && is_last(&mut jobs, 1, true));
+        assert!(is_last(&mut jobs, 0, true) && jobs.is_empty());
+        assert!(!is_last(&mut jobs, 0, true), "it is over once");
+    }
+
+    #[test]
+    fn what_fails_is_told_once_and_sends_nothing_more() {
+        let mut jobs = of(&[5_000, 5_000]);
+        assert_eq!(jobs.find(JobId(1)).map(|j| (j.msg_id(), j.addr_of(7))), Some((71, 1_007)));
+        let _ = jobs.cut(1_000);
+        jobs.fail(JobId(0));
+        assert_eq!((jobs.place_take(JobId(0)), jobs.place_take(JobId(0))), (Some(Place(7)), None));
+        assert!(!jobs.lives(JobId(0)) && jobs.lives(JobId(1)));
+        jobs.fail(JobId(0));
+        assert_eq!((jobs.unsent_bytes(), jobs.audit()), (5_000, 1));
+        jobs.fail(JobId(1));
+        let told = [jobs.cut(1_000), jobs.cut(1_000), jobs.cut(1_000)];
+        let mut told: Vec<_> = told.into_iter().flatten().map(|e| (e.kind, e.job().0)).collect();
+        told.sort_by_key(|t| t.1);
+        assert_eq!(told, [(Kind::ReadError, 0), (Kind::ReadError, 1)]);
+        assert!(!is_last(&mut jobs, 0, false) && is_last(&mut jobs, 0, true));
+    }
+
+    #[test]
+    fn a_segment_that_is_refused_ends_the_read_once_the_others_are_resolved() {
+        let mut jobs = of(&[3_000]);
+        let _ = (jobs.cut(1_000), jobs.cut(1_000));
+        jobs.segment_more(JobId(0));
+        assert!(!is_last(&mut jobs, 0, false));
+        assert_eq!((jobs.unsent_bytes(), jobs.cut(1_000).is_none()), (0, true));
+        assert!(!is_last(&mut jobs, 0, true) && is_last(&mut jobs, 0, true));
     }
 }

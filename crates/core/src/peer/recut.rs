@@ -1,23 +1,69 @@
 //! What was taken back of what was sent.
 
 use crate::api::WrHandle;
-use crate::peer::scoreboard::Kind;
+use crate::ids::JobId;
+use crate::peer::scoreboard::{Entry, Kind, Work};
 
 /// A range of a request or of a read that is served, to be cut anew.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recut {
     /// `Write` or `ReadResp`.
-    pub kind: Kind,
-    /// Work request or read job.
-    pub wr: u32,
-    pub off: u32,
-    pub len: u32,
+    kind: Kind,
+    work: Work,
+    off: u32,
+    len: u32,
 }
 
 impl Recut {
-    /// The work request that it is of, if it is a `Write`.
+    /// What `e` carried, or was to take back.
+    pub fn of(e: &Entry) -> Self {
+        let kind = e.kind.recalled().unwrap_or(e.kind);
+        debug_assert!(matches!(kind, Kind::Write | Kind::ReadResp), "{kind:?} is of one packet");
+        Self { kind, work: e.work(), off: e.off, len: u32::from(e.len) }
+    }
+
+    /// Whether it is of a write, and not of a read that is served.
+    pub fn is_write(&self) -> bool {
+        self.kind == Kind::Write
+    }
+    /// Whether it is of this request.
+    pub fn is_of(&self, wi: WrHandle) -> bool {
+        self.is_write() && self.request() == wi
+    }
+    /// The work request that it is of, if it is of a write.
     pub fn request(&self) -> WrHandle {
-        debug_assert_eq!(self.kind, Kind::Write);
-        WrHandle(self.wr)
+        self.work.request(self.kind)
+    }
+    /// The read that it is of, if it is not of a write.
+    pub fn job(&self) -> JobId {
+        self.work.job(self.kind)
+    }
+
+    /// The first packet of it, of at most `mtu` bytes, and the range that remains.
+    pub fn cut(self, mtu: u16) -> (Entry, Option<Self>) {
+        let len = self.len.min(u32::from(mtu));
+        let rest = Self { off: self.off + len, len: self.len - len, ..self };
+        let entry = Entry::new(self.kind, self.work, self.off, len as u16);
+        (entry, (rest.len > 0).then_some(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_cut_into_packets_that_cover_it_once() {
+        let e = Entry::new(Kind::RecallWrite, Work::of_request(WrHandle(7)), 3_000, 2_500);
+        let mut rest = Some(Recut::of(&e));
+        let mut cut = Vec::new();
+        while let Some(r) = rest {
+            assert!(r.is_of(WrHandle(7)) && !r.is_of(WrHandle(8)));
+            let (entry, more) = r.cut(1_024);
+            assert_eq!((entry.kind, entry.request()), (Kind::Write, WrHandle(7)));
+            cut.push((entry.off, entry.len));
+            rest = more;
+        }
+        assert_eq!(cut, [(3_000, 1_024), (4_024, 1_024), (5_048, 452)]);
     }
 }

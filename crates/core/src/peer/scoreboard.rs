@@ -6,12 +6,41 @@
 //!   both use the same links.
 
 use crate::api::WrHandle;
-use crate::psn;
+use crate::ids::JobId;
+use crate::psn::{Psn, TxNum};
 use crate::time::Time;
 use srd_wire::OVERHEAD_BYTES;
 
 /// No entry.
 const NIL: u16 = u16::MAX;
+
+/// Which request of ours, or which read that is served, a PSN belongs to: its kind says which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Work(u32);
+
+impl Work {
+    /// Neither: it carries nothing of either.
+    pub const NONE: Self = Self(0);
+
+    pub const fn of_request(h: WrHandle) -> Self {
+        Self(h.0)
+    }
+    pub const fn of_job(id: JobId) -> Self {
+        Self(id.0)
+    }
+    /// The request, where `kind` is of one.
+    #[inline(always)]
+    pub fn request(self, kind: Kind) -> WrHandle {
+        debug_assert!(kind.is_own(), "{kind:?} is of no request");
+        WrHandle(self.0)
+    }
+    /// The read, where `kind` is of one.
+    #[inline(always)]
+    pub fn job(self, kind: Kind) -> JobId {
+        debug_assert!(kind.is_served(), "{kind:?} is of no read that is served");
+        JobId(self.0)
+    }
+}
 
 /// What a PSN was before it was settled: the entry itself has its new state.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +49,7 @@ pub(crate) struct Settled {
     pub state: SentState,
     pub path: u8,
     pub again: u8,
-    pub wr: u32,
+    work: Work,
     pub wire_bytes: u32,
     pub sent: Time,
 }
@@ -28,8 +57,11 @@ pub(crate) struct Settled {
 impl Settled {
     /// See [`Entry::request`].
     pub fn request(&self) -> WrHandle {
-        debug_assert!(self.kind.is_own(), "{:?}", self.kind);
-        WrHandle(self.wr)
+        self.work.request(self.kind)
+    }
+    /// See [`Entry::job`].
+    pub fn job(&self) -> JobId {
+        self.work.job(self.kind)
     }
     /// See [`Entry::size_shown`].
     pub fn size_shown(&self) -> u16 {
@@ -53,9 +85,9 @@ pub(crate) enum Kind {
     ImmRetry,
     /// Read request.
     ReadReq,
-    /// One segment of a region we serve; `wr` is the read job.
+    /// One segment of a region that is served.
     ReadResp,
-    /// The error that ends a read we serve; `wr` is the read job.
+    /// The error that ends a read that is served.
     ReadError,
     /// Nothing: its data was given up.
     Tombstone,
@@ -82,6 +114,10 @@ impl Kind {
                 | Self::RecallSend
                 | Self::RecallWrite
         )
+    }
+    /// Whether a read that is served stands behind it.
+    pub fn is_served(self) -> bool {
+        matches!(self, Self::ReadResp | Self::ReadError | Self::RecallResp)
     }
     /// What takes its place when it is too large.
     pub fn recall(self) -> Self {
@@ -128,14 +164,14 @@ pub(crate) struct Entry {
     pub again: u8,
     /// Payload bytes.
     pub len: u16,
-    /// Work request or read job.
-    pub wr: u32,
+    /// What it is of.
+    work: Work,
     /// Offset of the segment (message id for `Cancel`).
     pub off: u32,
     /// Bytes on the wire of the last transmission, as counted in flight.
     pub wire_bytes: u32,
     /// Transmission number of the last transmission.
-    pub tx_num: u64,
+    pub tx_num: TxNum,
     /// When it left.
     pub sent: Time,
     prev: u16,
@@ -153,20 +189,28 @@ impl Entry {
 
     /// The work request that it is of; only of an own one ([`Kind::is_own`]).
     pub fn request(&self) -> WrHandle {
-        debug_assert!(self.kind.is_own(), "{:?}", self.kind);
-        WrHandle(self.wr)
+        self.work.request(self.kind)
     }
-    pub fn new(kind: Kind, wr: u32, off: u32, len: u16) -> Self {
+    /// The read that it is of; only of one that is served ([`Kind::is_served`]).
+    pub fn job(&self) -> JobId {
+        self.work.job(self.kind)
+    }
+    /// What it is of, whatever that is.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+    /// An entry of these bytes of `work`; `off` is the message id of a `Cancel`.
+    pub fn new(kind: Kind, work: Work, off: u32, len: u16) -> Self {
         Self {
             kind,
             state: SentState::Acked,
             path: 0,
             again: 0,
             len,
-            wr,
+            work,
             off,
             wire_bytes: 0,
-            tx_num: 0,
+            tx_num: TxNum(0),
             sent: Time(0),
             prev: NIL,
             next: NIL,
@@ -197,13 +241,13 @@ const RING_MIN: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     ring: Vec<Entry>,
-    una: u32,
-    next: u32,
+    una: Psn,
+    next: Psn,
     order: List,
     lost: List,
     paths: Vec<PathList>,
     /// Send time of the newest transmission known to have arrived, on any path.
-    pub newest_acked: Time,
+    newest_acked: Time,
     /// Transmissions in flight.
     in_flight: u32,
     /// Their bytes on the wire.
@@ -212,17 +256,17 @@ pub(crate) struct Scoreboard {
     /// PSNs that have arrived and whose verdicts are not known.
     arrived_len: u32,
     /// While there are any: every PSN before this one has arrived.
-    arrived_to: u32,
+    arrived_to: Psn,
     /// Paths with arrivals since the last look, one bit each.
     touched: [u64; 4],
 }
 
 impl Scoreboard {
     /// A small empty board; the ring grows with use up to the window.
-    pub fn new(psn_start: u32, paths: usize) -> Self {
+    pub fn new(psn_start: Psn, paths: usize) -> Self {
         let paths = vec![PathList { list: EMPTY, newest_acked: Time(0) }; paths];
         Self {
-            ring: vec![Entry::new(Kind::Tombstone, 0, 0, 0); RING_MIN],
+            ring: vec![Entry::new(Kind::Tombstone, Work::NONE, 0, 0); RING_MIN],
             una: psn_start,
             next: psn_start,
             order: EMPTY,
@@ -239,7 +283,7 @@ impl Scoreboard {
     }
 
     /// Starts over at `psn` (the board must be empty).
-    pub fn reset(&mut self, psn_start: u32) {
+    pub fn reset(&mut self, psn_start: Psn) {
         debug_assert_eq!(self.una, self.next);
         debug_assert_eq!(
             (self.in_flight, self.lost_len, self.arrived_len),
@@ -254,16 +298,16 @@ impl Scoreboard {
     }
 
     /// Lower edge: every PSN below it is resolved.
-    pub fn una(&self) -> u32 {
+    pub fn una(&self) -> Psn {
         self.una
     }
     /// The next PSN to be used.
-    pub fn next(&self) -> u32 {
+    pub fn next(&self) -> Psn {
         self.next
     }
     /// PSNs between the edges.
     pub fn span(&self) -> u32 {
-        self.next.wrapping_sub(self.una)
+        self.next.since(self.una)
     }
     /// Transmissions in flight.
     pub fn in_flight(&self) -> u32 {
@@ -282,19 +326,19 @@ impl Scoreboard {
         self.arrived_len
     }
     /// Every PSN before this one is known to have arrived.
-    pub fn arrived_to(&self) -> u32 {
-        let known = self.arrived_len > 0 && psn::before(self.una, self.arrived_to);
+    pub fn arrived_to(&self) -> Psn {
+        let known = self.arrived_len > 0 && self.una.is_before(self.arrived_to);
         if known { self.arrived_to } else { self.una }
     }
     /// The peer has said that every PSN before `cum` has arrived.
-    pub fn note_arrived_to(&mut self, cum: u32) {
-        debug_assert!(!psn::before(self.next, cum), "what was never sent has not arrived");
-        if psn::before(self.arrived_to(), cum) {
+    pub fn note_arrived_to(&mut self, cum: Psn) {
+        debug_assert!(!self.next.is_before(cum), "what was never sent has not arrived");
+        if self.arrived_to().is_before(cum) {
             self.arrived_to = cum;
         }
     }
     /// Whether the verdict on `p` is known.
-    pub fn is_acked(&self, p: u32) -> bool {
+    pub fn is_acked(&self, p: Psn) -> bool {
         self.ring[usize::from(self.index(p))].state == SentState::Acked
     }
     /// Whether nothing is unresolved.
@@ -315,50 +359,69 @@ impl Scoreboard {
         self.ring.len()
     }
 
-    fn index(&self, p: u32) -> u16 {
-        (p & (self.ring.len() as u32 - 1)) as u16
+    fn index(&self, p: Psn) -> u16 {
+        p.place(self.ring.len()) as u16
     }
     /// PSN of ring index `i`.
-    fn psn_of(&self, i: u16) -> u32 {
+    fn psn_of(&self, i: u16) -> Psn {
         let mask = self.ring.len() as u32 - 1;
-        self.una.wrapping_add((u32::from(i).wrapping_sub(self.una)) & mask)
+        self.una.plus(u32::from(i).wrapping_sub(self.una.0) & mask)
     }
 
     /// The entry of an unresolved PSN.
-    pub fn get(&self, p: u32) -> &Entry {
-        debug_assert!(p.wrapping_sub(self.una) < self.span());
+    pub fn get(&self, p: Psn) -> &Entry {
+        debug_assert!(p.since(self.una) < self.span());
         &self.ring[usize::from(self.index(p))]
     }
-    /// See [`Self::get`].
-    pub fn get_mut(&mut self, p: u32) -> &mut Entry {
-        debug_assert!(p.wrapping_sub(self.una) < self.span());
+    fn get_mut(&mut self, p: Psn) -> &mut Entry {
+        debug_assert!(p.since(self.una) < self.span());
         let i = self.index(p);
         &mut self.ring[usize::from(i)]
     }
 
+    /// What `p` carried is given up: nothing stands behind it any more.
+    pub fn bury(&mut self, p: Psn) {
+        let e = self.get_mut(p);
+        debug_assert!(e.state != SentState::Acked, "what is judged stays as it was: {e:?}");
+        (e.kind, e.len) = (Kind::Tombstone, 0);
+    }
+    /// What `p` carried has become too large: it is taken back, by a small packet with as many
+    /// tries as any other.
+    pub fn recall(&mut self, p: Psn) {
+        let e = self.get_mut(p);
+        debug_assert!(e.kind.recall() != e.kind && e.state == SentState::Lost, "{e:?}");
+        (e.kind, e.again) = (e.kind.recall(), 1);
+    }
+    /// The newest transmission of `p` does not count as one.
+    pub fn try_excuse(&mut self, p: Psn) {
+        let e = self.get_mut(p);
+        debug_assert!(e.again > 0, "it was sent before");
+        e.again -= 1;
+    }
+
     /// Takes the next PSN for `entry`, which is in no list until it is marked sent.
     #[inline(always)]
-    pub fn append(&mut self, entry: Entry) -> u32 {
+    pub fn append(&mut self, entry: Entry) -> Psn {
         if self.span() as usize == self.ring.len() {
             self.grow();
         }
         let p = self.next;
         let i = self.index(p);
         // The rest is written when it leaves, before anybody reads it.
-        let Entry { kind, state, path, again, len, wr, off, .. } = entry;
+        let Entry { kind, state, path, again, len, work, off, .. } = entry;
         let e = &mut self.ring[usize::from(i)];
         (e.kind, e.state, e.path, e.again) = (kind, state, path, again);
-        (e.len, e.wr, e.off) = (len, wr, off);
-        self.next = p.wrapping_add(1);
+        (e.len, e.work, e.off) = (len, work, off);
+        self.next = p.next();
         p
     }
 
     /// `p` has left (again): it becomes the newest of the order list and of its path.
     #[inline(always)]
-    pub fn mark_sent(&mut self, p: u32, path: u8, tx_num: u64, now: Time, wire_bytes: u32) {
+    pub fn mark_sent(&mut self, p: Psn, path: u8, tx_num: TxNum, now: Time, wire_bytes: u32) {
         let i = self.index(p);
         let e = &mut self.ring[usize::from(i)];
-        debug_assert!(e.state != SentState::InFlight, "PSN {p} flies once at a time");
+        debug_assert!(e.state != SentState::InFlight, "{p:?} flies once at a time");
         e.state = SentState::InFlight;
         e.path = path;
         e.tx_num = tx_num;
@@ -366,7 +429,7 @@ impl Scoreboard {
         e.wire_bytes = wire_bytes;
         self.in_flight += 1;
         self.in_flight_bytes += u64::from(wire_bytes);
-        debug_assert!(self.span() > 0 && p.wrapping_sub(self.una) < self.span(), "PSN {p} has one");
+        debug_assert!(p.since(self.una) < self.span(), "{p:?} is one of the unresolved");
         order_push(&mut self.ring, &mut self.order, i);
         path_push(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
     }
@@ -394,9 +457,9 @@ impl Scoreboard {
     }
 
     /// `p`, in flight, is declared lost: it waits in the lost list.
-    pub fn mark_lost(&mut self, p: u32) {
+    pub fn mark_lost(&mut self, p: Psn) {
         let i = self.index(p);
-        debug_assert_eq!(self.ring[usize::from(i)].state, SentState::InFlight, "PSN {p}");
+        debug_assert_eq!(self.ring[usize::from(i)].state, SentState::InFlight, "{p:?}");
         self.unlink_in_flight(i);
         if planted!(LostInFlight) {
             self.in_flight_bytes += u64::from(self.ring[usize::from(i)].wire_bytes);
@@ -407,7 +470,7 @@ impl Scoreboard {
     }
 
     /// The lost PSN that was declared lost first; it leaves the list and must be marked sent.
-    pub fn lost_pop(&mut self) -> Option<u32> {
+    pub fn lost_pop(&mut self) -> Option<Psn> {
         if self.lost.head == NIL {
             return None;
         }
@@ -422,29 +485,29 @@ impl Scoreboard {
     }
 
     /// The lost PSN that would be sent next.
-    pub fn lost_front(&self) -> Option<u32> {
+    pub fn lost_front(&self) -> Option<Psn> {
         (self.lost.head != NIL).then(|| self.psn_of(self.lost.head))
     }
 
     /// `p` is acknowledged. Returns what it was, or `None` if it already was acknowledged.
     #[inline(always)]
-    pub fn mark_acked(&mut self, p: u32) -> Option<Settled> {
+    pub fn mark_acked(&mut self, p: Psn) -> Option<Settled> {
         self.settle(p, SentState::Acked)
     }
 
     /// `p` has arrived, its verdict is not known. Returns what it was, or `None` if that much was
     /// known.
     #[inline(never)]
-    pub fn mark_arrived(&mut self, p: u32) -> Option<Settled> {
+    pub fn mark_arrived(&mut self, p: Psn) -> Option<Settled> {
         self.settle(p, SentState::Arrived)
     }
 
     #[inline(always)]
-    fn settle(&mut self, p: u32, to: SentState) -> Option<Settled> {
+    fn settle(&mut self, p: Psn, to: SentState) -> Option<Settled> {
         let i = self.index(p);
-        let Entry { kind, state, path, again, wr, wire_bytes, sent, .. } =
+        let Entry { kind, state, path, again, work, wire_bytes, sent, .. } =
             self.ring[usize::from(i)];
-        let was = Settled { kind, state, path, again, wr, wire_bytes, sent };
+        let was = Settled { kind, state, path, again, work, wire_bytes, sent };
         match was.state {
             SentState::Acked => return None,
             SentState::Arrived if to == SentState::Arrived => return None,
@@ -493,6 +556,7 @@ impl Scoreboard {
 
     /// A transmission (perhaps a probe, perhaps one given up) arrived: sent at `sent` on `path`.
     pub fn note_arrival(&mut self, path: u8, sent: Time) {
+        debug_assert!(self.paths.len() <= 64 * self.touched.len(), "a bit for each path");
         self.touched[usize::from(path / 64)] |= 1 << (path % 64);
         self.newest_acked = self.newest_acked.max(sent);
         if let Some(p) = self.paths.get_mut(usize::from(path)) {
@@ -517,31 +581,26 @@ impl Scoreboard {
     /// Moves the lower edge over what is acknowledged.
     pub fn advance(&mut self) {
         while self.una != self.next && self.get(self.una).state == SentState::Acked {
-            self.una = self.una.wrapping_add(1);
+            self.una = self.una.next();
         }
         self.lists_check();
     }
 
+    /// Send time of the newest transmission known to have arrived, on any path.
+    pub fn newest_acked(&self) -> Time {
+        self.newest_acked
+    }
     /// The oldest transmission in flight.
-    pub fn oldest(&self) -> Option<u32> {
+    pub fn oldest(&self) -> Option<Psn> {
         (self.order.head != NIL).then(|| self.psn_of(self.order.head))
     }
     /// The oldest in flight on `path`, and the send time of the newest known arrival there.
-    pub fn path_oldest(&self, path: u8) -> (Option<u32>, Time) {
+    pub fn path_oldest(&self, path: u8) -> (Option<Psn>, Time) {
         let p = &self.paths[usize::from(path)];
         ((p.list.head != NIL).then(|| self.psn_of(p.list.head)), p.newest_acked)
     }
 
-    /// For looking ahead: the oldest and the newest entries.
-    pub fn ahead(&self) -> u64 {
-        let mask = self.ring.len() - 1;
-        let at = |p: u32| self.ring[p as usize & mask].sent.0;
-        let (old, new) = (self.una, self.next);
-        let a = at(old) ^ at(old.wrapping_add(2)) ^ at(old.wrapping_add(4));
-        a ^ at(new) ^ at(new.wrapping_sub(2))
-    }
-
-    fn iter_in_flight(&self) -> impl Iterator<Item = u32> + '_ {
+    fn iter_in_flight(&self) -> impl Iterator<Item = Psn> + '_ {
         let mut i = self.order.head;
         core::iter::from_fn(move || {
             if i == NIL {
@@ -554,9 +613,9 @@ impl Scoreboard {
     }
 
     /// Every unresolved PSN.
-    pub fn psns(&self) -> impl Iterator<Item = u32> + use<> {
+    pub fn psns(&self) -> impl Iterator<Item = Psn> + use<> {
         let (una, span) = (self.una, self.span());
-        (0..span).map(move |k| una.wrapping_add(k))
+        (0..span).map(move |k| una.plus(k))
     }
 
     /// Whether sums and lists say what the entries do.
@@ -579,23 +638,23 @@ impl Scoreboard {
 
     #[cold]
     fn grow(&mut self) {
-        let old_mask = self.ring.len() as u32 - 1;
-        let mut ring = vec![Entry::new(Kind::Tombstone, 0, 0, 0); self.ring.len() * 2];
-        let new_mask = ring.len() as u32 - 1;
+        let old_len = self.ring.len();
+        let mut ring = vec![Entry::new(Kind::Tombstone, Work::NONE, 0, 0); old_len * 2];
+        let new_len = ring.len();
         let una = self.una;
         let moved = |i: u16| {
             if i == NIL {
                 return NIL;
             }
-            let p = una.wrapping_add((u32::from(i).wrapping_sub(una)) & old_mask);
-            (p & new_mask) as u16
+            let p = una.plus(u32::from(i).wrapping_sub(una.0) & (old_len as u32 - 1));
+            p.place(new_len) as u16
         };
         for k in 0..self.span() {
-            let p = una.wrapping_add(k);
-            let mut e = self.ring[(p & old_mask) as usize];
+            let p = una.plus(k);
+            let mut e = self.ring[p.place(old_len)];
             (e.prev, e.next) = (moved(e.prev), moved(e.next));
             (e.path_prev, e.path_next) = (moved(e.path_prev), moved(e.path_next));
-            ring[(p & new_mask) as usize] = e;
+            ring[p.place(new_len)] = e;
         }
         let relocate = |l: List| List { head: moved(l.head), tail: moved(l.tail) };
         self.order = relocate(self.order);
@@ -604,6 +663,7 @@ impl Scoreboard {
             p.list = relocate(p.list);
         }
         self.ring = ring;
+        debug_assert!(self.span() as usize == old_len, "it grows when it is full");
     }
 }
 
@@ -655,11 +715,6 @@ fn path_remove(ring: &mut [Entry], l: &mut List, i: u16) {
         NIL => l.tail = path_prev,
         n => ring[usize::from(n)].path_prev = path_prev,
     }
-}
-
-/// Whether `p` lies in `from..to` on the circle.
-pub(crate) fn within(p: u32, from: u32, to: u32) -> bool {
-    psn::diff(p, from) >= 0 && psn::before(p, to)
 }
 
 #[cfg(test)]

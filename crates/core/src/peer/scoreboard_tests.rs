@@ -1,17 +1,17 @@
 use super::*;
 use crate::rng::Rng;
 
-fn send(b: &mut Scoreboard, path: u8, at: u64) -> u32 {
-    let p = b.append(Entry::new(Kind::Send, 0, 0, 100));
-    b.mark_sent(p, path, at, Time(at), 128);
+fn send(b: &mut Scoreboard, path: u8, at: u64) -> Psn {
+    let p = b.append(Entry::new(Kind::Send, Work::NONE, 0, 100));
+    b.mark_sent(p, path, TxNum(at), Time(at), 128);
     p
 }
 
 #[test]
 fn lists_follow_a_packet_through_its_life() {
-    let mut b = Scoreboard::new(u32::MAX - 1, 4);
+    let mut b = Scoreboard::new(Psn(u32::MAX - 1), 4);
     let (a, c, d) = (send(&mut b, 0, 10), send(&mut b, 1, 20), send(&mut b, 0, 30));
-    assert_eq!((a, c, d), (u32::MAX - 1, u32::MAX, 0));
+    assert_eq!((a, c, d), (Psn(u32::MAX - 1), Psn(u32::MAX), Psn(0)));
     assert_eq!(b.oldest(), Some(a));
     b.mark_lost(a);
     assert_eq!((b.oldest(), b.lost_front(), b.in_flight()), (Some(c), Some(a), 2));
@@ -21,14 +21,14 @@ fn lists_follow_a_packet_through_its_life() {
     b.advance();
     assert_eq!(b.una(), a);
     assert_eq!(b.lost_pop(), Some(a));
-    b.mark_sent(a, 2, 40, Time(40), 128);
+    b.mark_sent(a, 2, TxNum(40), Time(40), 128);
     assert_eq!(b.get(a).again, 1);
     b.mark_acked(a);
     b.mark_acked(c);
     b.advance();
     assert!(b.is_empty());
     // Sent twice, which one arrived is for its echo to say.
-    assert_eq!(b.newest_acked, Time(30));
+    assert_eq!(b.newest_acked(), Time(30));
     assert_eq!(b.touched_take()[0], 0b11);
 }
 
@@ -37,10 +37,10 @@ fn lists_follow_a_packet_through_its_life() {
 fn agrees_with_a_model() {
     for seed in 0..20 {
         let mut rng = Rng::from_seed(seed);
-        let mut b = Scoreboard::new(u32::MAX - 20, 4);
-        let mut flight: Vec<(u32, u8)> = Vec::new();
-        let mut lost: Vec<u32> = Vec::new();
-        let mut arrived: Vec<u32> = Vec::new();
+        let mut b = Scoreboard::new(Psn(u32::MAX - 20), 4);
+        let mut flight: Vec<(Psn, u8)> = Vec::new();
+        let mut lost: Vec<Psn> = Vec::new();
+        let mut arrived: Vec<Psn> = Vec::new();
         for t in 0..3000u64 {
             match rng.below(13) {
                 0..=4 if b.span() < 1000 => {
@@ -58,7 +58,7 @@ fn agrees_with_a_model() {
                     let p = b.lost_pop().unwrap();
                     assert_eq!(p, lost.remove(0), "seed {seed}");
                     let path = rng.below(4) as u8;
-                    b.mark_sent(p, path, t, Time(t), 1);
+                    b.mark_sent(p, path, TxNum(t), Time(t), 1);
                     flight.push((p, path));
                 }
                 7 if !lost.is_empty() => {
@@ -85,7 +85,7 @@ fn agrees_with_a_model() {
                     assert!(b.mark_acked(p).is_none() && b.mark_arrived(p).is_none());
                 }
                 11 if rng.below(50) == 0 => {
-                    arrived.sort_by_key(|&p| psn::diff(p, b.una()));
+                    arrived.sort_by_key(|&p| p.diff(b.una()));
                     assert_eq!(b.arrived_lose() as usize, arrived.len());
                     lost.append(&mut arrived);
                 }
@@ -120,8 +120,8 @@ fn agrees_with_a_model() {
 /// longer believed.
 #[test]
 fn what_has_arrived_is_passed_over_while_it_waits() {
-    let mut b = Scoreboard::new(u32::MAX - 1, 1);
-    let psns: Vec<u32> = (0..6).map(|t| send(&mut b, 0, t)).collect();
+    let mut b = Scoreboard::new(Psn(u32::MAX - 1), 1);
+    let psns: Vec<Psn> = (0..6).map(|t| send(&mut b, 0, t)).collect();
     for &p in &psns[1..4] {
         b.mark_arrived(p);
     }

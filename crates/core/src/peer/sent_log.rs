@@ -10,6 +10,7 @@
 //! end.
 
 use crate::limits::{SENT_LOG_MAX, SENT_LOG_SPAN};
+use crate::psn::TxNum;
 use crate::time::Time;
 use srd_wire::Echo;
 
@@ -47,10 +48,11 @@ impl SentLog {
 
     /// Number `tx_num` leaves now on `path`. `board_len`: entries of the context's scoreboard.
     #[inline]
-    pub fn note(&mut self, now: Time, tx_num: u64, path: u8, board_len: usize) {
-        let new = word(now, path, tx_num as u32);
+    pub fn note(&mut self, now: Time, tx_num: TxNum, path: u8, board_len: usize) {
+        let new = word(now, path, tx_num.low());
         let len = self.ring.len();
-        let at = tx_num as usize & len.wrapping_sub(1);
+        debug_assert!(len == 0 || len.is_power_of_two(), "places are lower bits of numbers");
+        let at = tx_num.0 as usize & len.wrapping_sub(1);
         let Some(w) = self.ring.get_mut(at) else {
             return self.make_room(new, tx_num, board_len);
         };
@@ -64,12 +66,12 @@ impl SentLog {
 
     /// Notes what would overwrite a transmission that may be echoed yet.
     #[cold]
-    fn make_room(&mut self, new: u64, tx_num: u64, board_len: usize) {
+    fn make_room(&mut self, new: u64, tx_num: TxNum, board_len: usize) {
         let recent = |w: u64| w != 0 && new.wrapping_sub(w) < SPAN;
         self.grow(2 * board_len);
         loop {
             let len = self.ring.len();
-            let at = tx_num as usize & (len - 1);
+            let at = tx_num.0 as usize & (len - 1);
             if !recent(self.ring[at]) || len >= SENT_LOG_MAX {
                 self.ring[at] = new;
                 return;
@@ -80,8 +82,8 @@ impl SentLog {
 
     /// Whether `echo`, of something sent at `sent`, names a transmission that was not echoed yet.
     /// From now on it was. `next`: the number of the next transmission.
-    pub fn take(&mut self, sent: Time, echo: &Echo, next: u64) -> bool {
-        let ago = (next as u32).wrapping_sub(echo.tx_num);
+    pub fn take(&mut self, sent: Time, echo: &Echo, next: TxNum) -> bool {
+        let ago = next.low().wrapping_sub(echo.tx_num);
         if ago == 0 || ago > AGO_MAX {
             return false;
         }
@@ -113,6 +115,7 @@ impl SentLog {
             let at = number & (len - 1);
             self.ring[at] = self.ring[at].max(w);
         }
+        debug_assert!(self.ring.len() == len && len.is_power_of_two(), "it has grown");
     }
 }
 
@@ -126,6 +129,15 @@ fn word(sent: Time, path: u8, tx_num: u32) -> u64 {
 mod tests {
     use super::*;
 
+    impl SentLog {
+        fn notes(&mut self, now: Time, tx_num: u64, path: u8, board_len: usize) {
+            self.note(now, TxNum(tx_num), path, board_len);
+        }
+        fn takes(&mut self, sent: Time, echo: &Echo, next: u64) -> bool {
+            self.take(sent, echo, TxNum(next))
+        }
+    }
+
     fn echo(tx_num: u32, path: u8) -> Echo {
         Echo { tx_num, timestamp: 0, delay: 0, path, ce: false }
     }
@@ -138,19 +150,19 @@ mod tests {
     #[test]
     fn knows_the_newest_transmissions_each_once() {
         let mut log = SentLog::default();
-        assert!(!log.take(Time(0), &echo(0, 0), 1), "nothing has left");
+        assert!(!log.takes(Time(0), &echo(0, 0), 1), "nothing has left");
         let first = (1u64 << 32) - 300;
         let at = |n: u64| Time(1_000_000 + (n - first) * APART);
         for n in first..first + 1000 {
             let board_len = if n < first + 500 { 32 } else { 128 };
-            log.note(at(n), n, n as u8 & 7, board_len);
+            log.notes(at(n), n, n as u8 & 7, board_len);
         }
         let mut known = 0;
         for n in first..first + 1000 {
             let e = echo(n as u32, n as u8 & 7);
-            let taken = log.take(at(n), &e, first + 1000);
+            let taken = log.takes(at(n), &e, first + 1000);
             assert_eq!(taken, n >= first + 1000 - 256, "{n}");
-            assert!(!log.take(at(n), &e, first + 1000), "once");
+            assert!(!log.takes(at(n), &e, first + 1000), "once");
             known += u32::from(taken);
         }
         assert_eq!(known, 256);
@@ -162,16 +174,16 @@ mod tests {
         let mut log = SentLog::default();
         let mut known = 0;
         for n in 21_000..23_000 {
-            log.note(Time(n * APART), n, 1, 16);
+            log.notes(Time(n * APART), n, 1, 16);
             let old = n - 300;
-            known += u32::from(log.take(Time(old * APART), &echo(old as u32, 1), n + 1));
+            known += u32::from(log.takes(Time(old * APART), &echo(old as u32, 1), n + 1));
         }
         assert_eq!(known, 1700, "all but those that left before the first");
         let len = log.ring.len();
-        assert!(!log.take(Time(0), &echo(23_000 - SENT_LOG_MAX as u32 - 1, 1), 23_000));
+        assert!(!log.takes(Time(0), &echo(23_000 - SENT_LOG_MAX as u32 - 1, 1), 23_000));
         assert_eq!((len, log.ring.len()), (512, 512), "too old to ask for room");
         for _ in 0..20 {
-            let _ = log.take(Time(0), &echo(23_000 - SENT_LOG_MAX as u32, 1), 23_000);
+            let _ = log.takes(Time(0), &echo(23_000 - SENT_LOG_MAX as u32, 1), 23_000);
         }
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
@@ -186,15 +198,15 @@ mod tests {
         let at = |n: u64| Time(1_000_000 + (n - first) * 400);
         let leaves = |n: u64| !n.is_multiple_of(3);
         for n in (first..first + n).filter(|&n| leaves(n)) {
-            log.note(at(n), n, 7, 16);
+            log.notes(at(n), n, 7, 16);
         }
         for n in first..first + n {
-            assert_eq!(log.take(at(n), &echo(n as u32, 7), first + 2_000), leaves(n), "{n}");
+            assert_eq!(log.takes(at(n), &echo(n as u32, 7), first + 2_000), leaves(n), "{n}");
         }
         // Most have been echoed: there is room. But not without end.
         assert_eq!(log.ring.len(), 2048);
         for n in first + n..first + 100_000 {
-            log.note(at(n), n, 7, 16);
+            log.notes(at(n), n, 7, 16);
         }
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
@@ -203,35 +215,35 @@ mod tests {
     #[test]
     fn what_is_not_noted_overwrites_nothing() {
         let mut log = SentLog::default();
-        log.note(Time(500), 9, 2, 16);
-        assert!(!log.take(Time(500), &echo(9 + 64, 2), 5_000));
-        assert!(log.take(Time(500), &echo(9, 2), 5_000));
+        log.notes(Time(500), 9, 2, 16);
+        assert!(!log.takes(Time(500), &echo(9 + 64, 2), 5_000));
+        assert!(log.takes(Time(500), &echo(9, 2), 5_000));
     }
 
     #[test]
     fn growth_loses_nothing() {
         let mut log = SentLog::default();
         for n in 0..64 {
-            log.note(Time(16 + n * 16), n, 3, 32);
+            log.notes(Time(16 + n * 16), n, 3, 32);
         }
-        log.note(Time(5000), 64, 3, 4096);
-        assert!((0..64).all(|n| log.take(Time(16 + n * 16), &echo(n as u32, 3), 65)));
+        log.notes(Time(5000), 64, 3, 4096);
+        assert!((0..64).all(|n| log.takes(Time(16 + n * 16), &echo(n as u32, 3), 65)));
     }
 
     #[test]
     fn number_time_and_path_have_to_fit() {
         let mut log = SentLog::default();
         let sent = Time(123_456_789);
-        log.note(sent, 77, 5, 32);
-        let mut take = |sent, tx_num, path| log.take(sent, &echo(tx_num, path), 78);
+        log.notes(sent, 77, 5, 32);
+        let mut take = |sent, tx_num, path| log.takes(sent, &echo(tx_num, path), 78);
         assert!(!take(sent + crate::time::Span(16), 77, 5));
         assert!(!take(Time(sent.0 + (1 << 36)), 77, 5), "a turn of the clock in packets");
         assert!(!take(sent, 77, 4));
         assert!(!take(sent, 77 - 64, 5));
         assert!(!take(sent, 77 + (1 << 31), 5));
         assert!(take(sent, 77, 5));
-        log.note(sent, 78, 5, 32);
+        log.notes(sent, 78, 5, 32);
         log.clear();
-        assert!(!log.take(sent, &echo(78, 5), 79));
+        assert!(!log.takes(sent, &echo(78, 5), 79));
     }
 }

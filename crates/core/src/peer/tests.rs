@@ -5,7 +5,7 @@ fn idle_context_is_small() {
     let context = core::mem::size_of::<Option<Context>>();
     let paths = core::mem::size_of::<Option<crate::path::table::PathEntry>>();
     println!("context {context}, path context {paths}");
-    assert!(context + paths <= 420, "{context} + {paths}");
+    assert!(context + paths <= 340, "{context} + {paths}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Verdicts other than OK, kept until the sender's lower edge has passed them.
 
-use crate::psn;
+use crate::psn::Psn;
 use arrayvec::ArrayVec;
 use srd_wire::{ACK_MASK_BITS, ACK_VERDICTS_MAX, Others, Verdict, VerdictEntry};
 
@@ -17,8 +17,8 @@ pub(crate) struct Verdicts {
     /// Which of them were refused as the PSN before was.
     alike: Vec<u64>,
     /// No PSN before `first` is refused, and none from `end` on.
-    first: u32,
-    end: u32,
+    first: Psn,
+    end: Psn,
     len: u32,
 }
 
@@ -27,7 +27,7 @@ impl Verdicts {
     pub fn new(window: u16) -> Self {
         let size = u32::from(window).next_power_of_two().max(64);
         let (codes, refused, alike) = (Vec::new(), Vec::new(), Vec::new());
-        Self { size, codes, refused, alike, first: 0, end: 0, len: 0 }
+        Self { size, codes, refused, alike, first: Psn(0), end: Psn(0), len: 0 }
     }
 
     /// Bytes that it holds.
@@ -47,7 +47,8 @@ impl Verdicts {
 
     /// PSN `p` is refused. It lies less than a window beyond the sender's lower edge, and so do all
     /// others; nothing is kept for a sender that has skipped its own edge.
-    pub fn insert(&mut self, p: u32, verdict: Verdict) {
+    pub fn insert(&mut self, p: Psn, verdict: Verdict) {
+        debug_assert!(verdict != Verdict::Ok, "only refusals are kept");
         if self.codes.is_empty() {
             self.codes = vec![Verdict::Ok; self.size as usize];
             self.refused = vec![0; (self.size / 64) as usize];
@@ -56,19 +57,20 @@ impl Verdicts {
         if self.len == 0 {
             (self.first, self.end) = (p, p);
         }
-        let first = if psn::before(p, self.first) { p } else { self.first };
-        let end = if psn::before(p, self.end) { self.end } else { p.wrapping_add(1) };
-        if end.wrapping_sub(first) > self.size {
+        let first = if p.is_before(self.first) { p } else { self.first };
+        let end = if p.is_before(self.end) { self.end } else { p.next() };
+        if end.since(first) > self.size {
             return;
         }
         self.len += u32::from(!self.is_refused(p));
         (self.first, self.end) = (first, end);
+        debug_assert!(self.len <= end.since(first), "each once");
         let (i, bit) = self.place(p);
         self.refused[i] |= bit;
         let at = self.code_at(p);
         self.codes[at] = verdict;
-        for q in [p, p.wrapping_add(1)] {
-            let before = q.wrapping_sub(1);
+        for q in [p, p.next()] {
+            let before = q.minus(1);
             let alike = self.is_refused(q)
                 && self.is_refused(before)
                 && self.codes[self.code_at(q)] == self.codes[self.code_at(before)];
@@ -82,22 +84,23 @@ impl Verdicts {
     }
 
     /// The sender has resolved everything below `una`.
-    pub fn retire(&mut self, una: u32) {
+    pub fn retire(&mut self, una: Psn) {
         let una = if planted!(VerdictRetiredEarly) { self.end } else { una };
-        if self.len == 0 || !psn::before(self.first, una) {
+        if self.len == 0 || !self.first.is_before(una) {
             return;
         }
-        let to = if psn::before(una, self.end) { una } else { self.end };
+        let to = if una.is_before(self.end) { una } else { self.end };
         while self.first != to {
             // Up to the end of a word at a time.
-            let room = 64 - self.first % 64;
-            let n = room.min(to.wrapping_sub(self.first));
-            let bits = (u64::MAX >> (64 - n)) << (self.first % 64);
+            let room = 64 - self.first.0 % 64;
+            let n = room.min(to.since(self.first));
+            let bits = (u64::MAX >> (64 - n)) << (self.first.0 % 64);
             let (i, _) = self.place(self.first);
             self.len -= (self.refused[i] & bits).count_ones();
             self.refused[i] &= !bits;
-            self.first = self.first.wrapping_add(n);
+            self.first = self.first.plus(n);
         }
+        debug_assert!(self.len <= self.end.since(self.first), "those that are left");
     }
 
     /// Lists them in the order of PSNs, each in the form that reaches further. Returns whether some
@@ -109,13 +112,13 @@ impl Verdicts {
             if list.try_push(entry).is_err() {
                 return (true, self.words_to(at));
             }
-            at = entry.end();
+            at = Psn(entry.end());
         }
         (false, self.words_to(at))
     }
 
-    fn words_to(&self, at: u32) -> u64 {
-        u64::from(at.wrapping_sub(self.first).div_ceil(64))
+    fn words_to(&self, at: Psn) -> u64 {
+        u64::from(at.since(self.first).div_ceil(64))
     }
 
     pub fn clear(&mut self) {
@@ -124,15 +127,16 @@ impl Verdicts {
     }
 
     /// The longest entry that begins with `p`, which is refused.
-    fn entry(&self, p: u32) -> VerdictEntry {
+    fn entry(&self, p: Psn) -> VerdictEntry {
+        debug_assert!(self.is_refused(p), "{p:?} begins an entry");
         let run = self.run(p);
         let verdict = self.codes[self.code_at(p)];
-        let mut mask = self.bits(&self.refused, p.wrapping_add(1)) & ((1 << ACK_MASK_BITS) - 1);
+        let mut mask = self.bits(&self.refused, p.next()) & ((1 << ACK_MASK_BITS) - 1);
         // An entry has one verdict: the mask ends before the first PSN that has another.
         let mut bits = mask;
         while bits != 0 {
             let k = bits.trailing_zeros();
-            if self.codes[self.code_at(p.wrapping_add(1 + k))] != verdict {
+            if self.codes[self.code_at(p.plus(1 + k))] != verdict {
                 mask &= (1 << k) - 1;
                 break;
             }
@@ -143,63 +147,63 @@ impl Verdicts {
         } else {
             Others::Run(u16::try_from(run).unwrap_or(u16::MAX))
         };
-        VerdictEntry { psn: p, verdict, others }
+        VerdictEntry { psn: p.0, verdict, others }
     }
 
     /// How many PSNs from `p` on are refused as `p` is.
-    fn run(&self, p: u32) -> u32 {
+    fn run(&self, p: Psn) -> u32 {
         let mut n = 1;
-        while psn::before(p.wrapping_add(n), self.end) {
-            let at = p.wrapping_add(n);
+        while p.plus(n).is_before(self.end) {
+            let at = p.plus(n);
             let alike = self.bits(&self.refused, at) & self.bits(&self.alike, at);
             n += alike.trailing_ones();
             if alike != u64::MAX {
                 break;
             }
         }
-        n.min(self.end.wrapping_sub(p))
+        n.min(self.end.since(p))
     }
 
     /// The first refused PSN from `at` on.
-    fn next_from(&self, mut at: u32) -> Option<u32> {
-        while psn::before(at, self.end) {
+    fn next_from(&self, mut at: Psn) -> Option<Psn> {
+        while at.is_before(self.end) {
             let bits = self.bits(&self.refused, at);
             if bits != 0 {
-                return Some(at.wrapping_add(bits.trailing_zeros()));
+                return Some(at.plus(bits.trailing_zeros()));
             }
-            at = at.wrapping_add(64);
+            at = at.plus(64);
         }
         None
     }
 
     /// The 64 bits of `ring` from PSN `at` on; those from `end` on are 0.
-    fn bits(&self, ring: &[u64], at: u32) -> u64 {
+    fn bits(&self, ring: &[u64], at: Psn) -> u64 {
         let (low, _) = self.place(at);
-        let (high, _) = self.place(at.wrapping_add(63));
-        let shift = at % 64;
+        let (high, _) = self.place(at.plus(63));
+        let shift = at.0 % 64;
         let mut bits = ring[low] >> shift;
         if shift > 0 {
             bits |= ring[high] << (64 - shift);
         }
-        match psn::diff(self.end, at) {
+        match self.end.diff(at) {
             left @ 1..64 => bits & (u64::MAX >> (64 - left)),
             ..=0 => 0,
             _ => bits,
         }
     }
 
-    fn is_refused(&self, p: u32) -> bool {
+    fn is_refused(&self, p: Psn) -> bool {
         let (i, bit) = self.place(p);
-        !psn::before(p, self.first) && psn::before(p, self.end) && self.refused[i] & bit != 0
+        p.is_within(self.first, self.end) && self.refused[i] & bit != 0
     }
 
-    fn code_at(&self, p: u32) -> usize {
-        (p & (self.size - 1)) as usize
+    fn code_at(&self, p: Psn) -> usize {
+        p.place(self.size as usize)
     }
 
     /// Word and bit of PSN `p`.
-    fn place(&self, p: u32) -> (usize, u64) {
-        (self.code_at(p) / 64, 1 << (p % 64))
+    fn place(&self, p: Psn) -> (usize, u64) {
+        (self.code_at(p) / 64, 1 << (p.0 % 64))
     }
 }
 
@@ -220,13 +224,13 @@ mod tests {
     fn sorted_and_retired_across_the_wrap() {
         let mut v = Verdicts::new(64);
         for p in [2, u32::MAX, 0] {
-            v.insert(p, Verdict::Rnr);
+            v.insert(Psn(p), Verdict::Rnr);
         }
         let all = VerdictEntry { psn: u32::MAX, verdict: Verdict::Rnr, others: Others::Mask(5) };
         assert_eq!(list(&v), (vec![all], false));
-        v.retire(1);
+        v.retire(Psn(1));
         assert_eq!(list(&v), (vec![VerdictEntry::one(2, Verdict::Rnr)], false));
-        v.retire(3);
+        v.retire(Psn(3));
         assert!(v.is_empty());
     }
 
@@ -234,12 +238,12 @@ mod tests {
     fn a_late_receiver_is_one_entry() {
         let mut v = Verdicts::new(4096);
         for p in 0..4096_u32 {
-            v.insert(p.wrapping_sub(100), Verdict::Rnr);
+            v.insert(Psn(p).minus(100), Verdict::Rnr);
         }
         let others = Others::Run(4096);
         let run = VerdictEntry { psn: u32::MAX - 99, verdict: Verdict::Rnr, others };
         assert_eq!(list(&v), (vec![run], false));
-        v.retire(1000);
+        v.retire(Psn(1000));
         assert_eq!(list(&v).0[0].psns().count(), 2996);
     }
 
@@ -252,12 +256,12 @@ mod tests {
             let window = [64, 128, 1024][rng.below(3) as usize];
             let mut v = Verdicts::new(window);
             let mut map = BTreeMap::new();
-            let start = u32::MAX - 200;
+            let start = Psn(u32::MAX - 200);
             let (mut una, codes, dense) = (0_u32, 1 + rng.below(3), 1 + rng.below(12));
             for _ in 0..800 {
                 if rng.below(4) == 0 {
                     una += rng.below(1 + u32::from(window) / 4);
-                    v.retire(start.wrapping_add(una));
+                    v.retire(start.plus(una));
                     map.retain(|&k, _| k >= una);
                 } else {
                     let from = una + rng.below(u32::from(window));
@@ -265,7 +269,7 @@ mod tests {
                     for k in (from..from + n).filter(|k| *k < una + u32::from(window)) {
                         if rng.below(12) < dense && !map.contains_key(&k) {
                             let verdict = Verdict::ALL[1 + rng.below(codes) as usize];
-                            v.insert(start.wrapping_add(k), verdict);
+                            v.insert(start.plus(k), verdict);
                             map.insert(k, verdict);
                         }
                     }
@@ -273,7 +277,7 @@ mod tests {
                 let (entries, partial) = list(&v);
                 let told: Vec<_> =
                     entries.iter().flat_map(|e| e.psns().map(|p| (p, e.verdict))).collect();
-                let right = map.iter().map(|(k, v)| (start.wrapping_add(*k), *v));
+                let right = map.iter().map(|(k, v)| (start.plus(*k).0, *v));
                 let right: Vec<_> = right.take(told.len()).collect();
                 assert_eq!(told, right, "seed {seed}");
                 assert_eq!(partial, told.len() < map.len(), "seed {seed}");

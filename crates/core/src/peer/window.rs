@@ -1,6 +1,6 @@
 //! Which PSNs have arrived: the dedup state that makes delivery at most once.
 
-use crate::psn;
+use crate::psn::Psn;
 
 /// What a PSN is to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,19 +16,20 @@ pub(crate) enum Seen {
 /// Receive window: everything below `cum`, and a ring of bits from there.
 #[derive(Debug)]
 pub(crate) struct RxWindow {
-    cum: u32,
+    cum: Psn,
     /// One past the highest PSN seen.
-    top: u32,
+    top: Psn,
     bits: Vec<u64>,
 }
 
 impl RxWindow {
     /// An empty window of `size` PSNs (a power of two, at least 64) from `cum` on.
-    pub fn new(cum: u32, size: u16) -> Self {
+    pub fn new(cum: Psn, size: u16) -> Self {
         Self { cum, top: cum, bits: vec![0; usize::from(size).div_ceil(64)] }
     }
     /// Starts over at `cum` with no bit set.
-    pub fn reset(&mut self, cum: u32) {
+    pub fn reset(&mut self, cum: Psn) {
+        debug_assert!(self.bits.len().is_power_of_two(), "places are lower bits of PSNs");
         (self.cum, self.top) = (cum, cum);
         self.bits.fill(0);
     }
@@ -40,11 +41,11 @@ impl RxWindow {
         self.bits.len() as u32 * 64
     }
     /// Every PSN below this has arrived.
-    pub fn cum(&self) -> u32 {
+    pub fn cum(&self) -> Psn {
         self.cum
     }
     /// One past the highest PSN that has arrived.
-    pub fn top(&self) -> u32 {
+    pub fn top(&self) -> Psn {
         self.top
     }
     /// Whether PSNs below `top` are missing.
@@ -52,20 +53,21 @@ impl RxWindow {
         self.cum != self.top
     }
 
-    fn bit(&self, p: u32) -> bool {
-        let i = p & (self.size() - 1);
-        self.bits[(i / 64) as usize] >> (i % 64) & 1 == 1
+    /// Word and bit of PSN `p`.
+    #[inline(always)]
+    fn place(&self, p: Psn) -> (usize, u32) {
+        let i = p.place(64 * self.bits.len());
+        (i / 64, i as u32 % 64)
     }
 
-    /// For looking ahead.
-    pub fn ahead(&self, p: u32) -> u64 {
-        let word = |p: u32| self.bits[((p & (self.size() - 1)) / 64) as usize];
-        word(p) ^ word(self.cum)
+    fn bit(&self, p: Psn) -> bool {
+        let (word, bit) = self.place(p);
+        self.bits[word] >> bit & 1 == 1
     }
 
     /// What `p` is; nothing changes.
-    pub fn check(&self, p: u32) -> Seen {
-        let d = psn::diff(p, self.cum);
+    pub fn check(&self, p: Psn) -> Seen {
+        let d = p.diff(self.cum);
         if d < 0 && planted!(DedupForgetsOld) {
             Seen::New
         } else if d < 0 {
@@ -80,34 +82,34 @@ impl RxWindow {
     }
 
     /// `p`, which must be new, has arrived.
-    pub fn insert(&mut self, p: u32) {
+    pub fn insert(&mut self, p: Psn) {
         debug_assert_eq!(self.check(p), Seen::New);
-        if !psn::before(p, self.top) {
-            self.top = p.wrapping_add(1);
+        if !p.is_before(self.top) {
+            self.top = p.next();
         }
-        debug_assert!(!psn::before(self.top, self.cum) || cfg!(planted_bugs), "edges in order");
+        debug_assert!(!self.top.is_before(self.cum) || cfg!(planted_bugs), "edges in order");
         if p != self.cum {
-            let i = p & (self.size() - 1);
-            self.bits[(i / 64) as usize] |= 1 << (i % 64);
+            let (word, bit) = self.place(p);
+            self.bits[word] |= 1 << bit;
             return;
         }
-        self.cum = p.wrapping_add(1);
+        self.cum = p.next();
         while self.cum != self.top && self.bit(self.cum) {
-            let i = self.cum & (self.size() - 1);
+            let (word, bit) = self.place(self.cum);
             if !planted!(WindowKeepsBits) {
-                self.bits[(i / 64) as usize] &= !(1 << (i % 64));
+                self.bits[word] &= !(1 << bit);
             }
-            self.cum = self.cum.wrapping_add(1);
+            self.cum = self.cum.next();
         }
-        debug_assert!(self.top.wrapping_sub(self.cum) <= self.size(), "the window holds what came");
+        debug_assert!(self.top.since(self.cum) <= self.size(), "the window holds what came");
     }
 
     /// The 64 bits from `base` on: 1 = arrived. PSNs below `cum` read as arrived.
-    pub fn word(&self, base: u32) -> u64 {
+    pub fn word(&self, base: Psn) -> u64 {
         let mut w = 0;
         for k in 0..64 {
-            let p = base.wrapping_add(k);
-            let arrived = psn::before(p, self.cum) || (psn::before(p, self.top) && self.bit(p));
+            let p = base.plus(k);
+            let arrived = p.is_before(self.cum) || (p.is_before(self.top) && self.bit(p));
             w |= u64::from(arrived) << k;
         }
         w
@@ -124,16 +126,16 @@ mod tests {
     fn agrees_with_a_set_across_the_wrap() {
         for seed in 0..50 {
             let mut rng = Rng::from_seed(seed);
-            let start = u32::MAX - 100;
+            let start = Psn(u32::MAX - 100);
             let mut w = RxWindow::new(start, 256);
             let mut seen = BTreeSet::new();
             for _ in 0..2000 {
-                let base = psn::diff(w.cum(), start) as i64;
+                let base = i64::from(w.cum().diff(start));
                 let offset = base - 20 + i64::from(rng.below(300));
                 if offset < 0 {
                     continue;
                 }
-                let p = start.wrapping_add(offset as u32);
+                let p = start.plus(offset as u32);
                 let expected = if seen.contains(&offset) {
                     Seen::Duplicate
                 } else if offset - base >= 256 {
@@ -147,7 +149,7 @@ mod tests {
                     seen.insert(offset);
                 }
                 let cum = (0..).find(|k| !seen.contains(k)).unwrap();
-                assert_eq!(i64::from(psn::diff(w.cum(), start)), cum);
+                assert_eq!(i64::from(w.cum().diff(start)), cum);
                 let word = w.word(w.cum());
                 for k in 0..64 {
                     assert_eq!(word >> k & 1 == 1, seen.contains(&(cum + i64::from(k))));

@@ -1,7 +1,7 @@
 //! Writes with immediate that need several packets: how much of each is still to come.
 
 use crate::limits::CANCELLED_MAX;
-use crate::psn;
+use crate::psn::Psn;
 
 /// One message being written.
 #[derive(Clone, Copy, Debug)]
@@ -10,19 +10,44 @@ pub(crate) struct ImmMessage {
     /// Its length, which every segment repeats: what the completion will say.
     pub len: u32,
     pub remaining: u32,
-    /// Where its segments lie so far: first byte, and one past the last. A completion that says so
-    /// many bytes must not say more than the region has.
+    /// Where its segments lie so far. A completion that says so many bytes must not say more than
+    /// the region has.
     key: u32,
-    range: (u64, u64),
+    range: Reach,
+}
+
+/// A message that the peer has given up.
+#[derive(Clone, Copy, Debug)]
+struct Cancelled {
+    msg_id: u32,
+    /// With which it said so.
+    psn: Psn,
+}
+
+/// Addresses from `first` on, up to but not including `end`.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    first: u64,
+    end: u64,
+}
+
+impl Reach {
+    /// The least that holds both.
+    fn hull(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), end: self.end.max(other.end) }
+    }
+    fn bytes(self) -> u64 {
+        self.end - self.first
+    }
 }
 
 /// At most as many messages as the handshake allowed the peer.
 #[derive(Debug, Default)]
 pub(crate) struct ImmTable {
     messages: Vec<ImmMessage>,
-    /// Messages given up, and the PSN that said so: segments with lower PSNs may still arrive, and
+    /// Messages given up: segments with lower PSNs than that which said so may still arrive, and
     /// must not start the message again. At most [`CANCELLED_MAX`].
-    cancelled: Vec<(u32, u32)>,
+    cancelled: Vec<Cancelled>,
 }
 
 /// A segment, whose bytes were found to lie within their region.
@@ -37,13 +62,9 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    fn range(&self) -> (u64, u64) {
-        (self.addr, self.addr + u64::from(self.len))
+    fn range(&self) -> Reach {
+        Reach { first: self.addr, end: self.addr + u64::from(self.len) }
     }
-}
-
-fn hull(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
-    (a.0.min(b.0), a.1.max(b.1))
 }
 
 /// What a segment does to its message.
@@ -65,13 +86,13 @@ impl ImmTable {
     /// Bytes that it holds.
     pub fn held_bytes(&self) -> usize {
         self.messages.capacity() * size_of::<ImmMessage>()
-            + self.cancelled.capacity() * size_of::<(u32, u32)>()
+            + self.cancelled.capacity() * size_of::<Cancelled>()
     }
 
     /// The most that it may hold, of `messages` at once.
     pub fn held_bytes_max(messages: usize) -> usize {
         // Lists grow by doubling.
-        2 * (messages.max(4) * size_of::<ImmMessage>() + CANCELLED_MAX * size_of::<(u32, u32)>())
+        2 * (messages.max(4) * size_of::<ImmMessage>() + CANCELLED_MAX * size_of::<Cancelled>())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -80,16 +101,15 @@ impl ImmTable {
 
     /// What would this segment do? Nothing changes.
     pub fn peek(&self, p: &Piece, max: u16) -> ImmStep {
-        if self.cancelled.iter().any(|c| c.0 == p.msg_id) {
+        if self.cancelled.iter().any(|c| c.msg_id == p.msg_id) {
             return ImmStep::Cancelled;
         }
         let known = self.messages.iter().find(|m| m.msg_id == p.msg_id);
         let remaining = known.map_or(p.msg_len, |m| m.remaining);
-        let range = known.map_or(p.range(), |m| hull(m.range, p.range()));
-        let reach = range.1 - range.0;
+        let range = known.map_or(p.range(), |m| m.range.hull(p.range()));
         let other = known.is_some_and(|m| (m.len, m.key) != (p.msg_len, p.key));
         let last = p.len == remaining;
-        if p.len > remaining || other || last && reach != u64::from(p.msg_len) {
+        if p.len > remaining || other || last && range.bytes() != u64::from(p.msg_len) {
             ImmStep::Contradiction
         } else if last {
             ImmStep::Complete
@@ -105,8 +125,9 @@ impl ImmTable {
     pub fn add(&mut self, p: &Piece) {
         match self.messages.iter_mut().find(|m| m.msg_id == p.msg_id) {
             Some(m) => {
+                debug_assert!(m.remaining >= p.len, "as was peeked at: {m:?}");
                 m.remaining -= p.len;
-                m.range = hull(m.range, p.range());
+                m.range = m.range.hull(p.range());
             }
             None => self.messages.push(ImmMessage {
                 msg_id: p.msg_id,
@@ -129,25 +150,80 @@ impl ImmTable {
 
     /// Whether a Cancel with PSN `p` has to come again later: too many are kept in mind, because
     /// something that was sent before them is missing.
-    pub fn is_full_for(&mut self, p: u32, cum: u32) -> bool {
+    pub fn is_full_for(&mut self, p: Psn, cum: Psn) -> bool {
         if self.cancelled.len() < CANCELLED_MAX || p == cum {
             return false;
         }
-        self.cancelled.retain(|c| !psn::before(c.1, cum));
+        self.cancelled.retain(|c| !c.psn.is_before(cum));
+        debug_assert!(self.cancelled.len() <= CANCELLED_MAX, "no more than that are kept");
         self.cancelled.len() >= CANCELLED_MAX
     }
 
     /// The peer has given `msg_id` up with PSN `p`; everything below `cum` has arrived.
-    pub fn cancel(&mut self, msg_id: u32, p: u32, cum: u32) {
+    pub fn cancel(&mut self, msg_id: u32, p: Psn, cum: Psn) {
         self.remove(msg_id);
-        self.cancelled.retain(|c| !psn::before(c.1, cum));
+        self.cancelled.retain(|c| !c.psn.is_before(cum));
         if p != cum && !planted!(CancelForgotten) {
-            self.cancelled.push((msg_id, p));
+            debug_assert!(cum.is_before(p) || cfg!(planted_bugs), "something before it is missing");
+            self.cancelled.push(Cancelled { msg_id, psn: p });
         }
     }
 
     pub fn clear(&mut self) {
         self.messages.clear();
         self.cancelled.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(msg_id: u32, addr: u64, len: u32) -> Piece {
+        Piece { msg_id, msg_len: 100, key: 9, addr, len }
+    }
+
+    #[test]
+    fn a_message_is_complete_when_its_pieces_fill_its_range_in_any_order() {
+        let mut t = ImmTable::default();
+        for (addr, len, step) in
+            [(1_040, 60, ImmStep::More), (1_000, 30, ImmStep::More), (1_030, 10, ImmStep::Complete)]
+        {
+            assert_eq!(t.peek(&piece(1, addr, len), 1), step);
+            t.add(&piece(1, addr, len));
+        }
+        assert_eq!((t.awaits_imm(1), t.awaits_imm(2)), (Some(100), None));
+        t.remove(1);
+        assert!(t.is_empty());
+    }
+
+    #[test]
+    fn contradictions_and_too_many_are_refused() {
+        let mut t = ImmTable::default();
+        t.add(&piece(1, 1_000, 60));
+        let peek = |t: &ImmTable, p: Piece| t.peek(&p, 1);
+        assert_eq!(peek(&t, piece(1, 1_060, 41)), ImmStep::Contradiction, "more than there is");
+        assert_eq!(peek(&t, piece(1, 2_000, 40)), ImmStep::Contradiction, "it leaves a hole");
+        let other = Piece { key: 8, ..piece(1, 1_060, 10) };
+        assert_eq!(peek(&t, other), ImmStep::Contradiction, "another region");
+        let longer = Piece { msg_len: 101, ..piece(1, 1_060, 10) };
+        assert_eq!(peek(&t, longer), ImmStep::Contradiction, "another length");
+        assert_eq!(peek(&t, piece(2, 1_000, 60)), ImmStep::Full);
+    }
+
+    #[test]
+    fn what_was_given_up_does_not_begin_again_while_it_may_arrive() {
+        let mut t = ImmTable::default();
+        t.add(&piece(1, 1_000, 60));
+        t.cancel(1, Psn(5), Psn(2));
+        assert!(t.is_empty() && t.peek(&piece(1, 1_060, 40), 1) == ImmStep::Cancelled);
+        t.cancel(2, Psn(6), Psn(6));
+        assert_eq!(t.peek(&piece(1, 1_060, 40), 1), ImmStep::More, "all before it has arrived");
+        for n in 0..CANCELLED_MAX as u32 {
+            assert!(!t.is_full_for(Psn(20 + n), Psn(8)));
+            t.cancel(100 + n, Psn(20 + n), Psn(8));
+        }
+        assert!(t.is_full_for(Psn(2_000), Psn(8)) && !t.is_full_for(Psn(8), Psn(8)));
+        assert!(!t.is_full_for(Psn(2_000), Psn(21)), "the first has been passed");
     }
 }

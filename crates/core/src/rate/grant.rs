@@ -145,11 +145,6 @@ impl Granter {
         if self.tail == NONE { Time::NEVER } else { self.next }
     }
 
-    /// For looking ahead.
-    pub(crate) fn ahead(&self, ctx: u32) -> u64 {
-        self.peers.get(ctx as usize).map_or(0, |p| u64::from(p.wanted))
-    }
-
     /// The next grant that is due: reliability context and bytes (a multiple of 64).
     /// Rule CC-25.
     pub fn poll(&mut self, now: Time) -> Option<(u32, u32)> {

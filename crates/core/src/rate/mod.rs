@@ -77,6 +77,8 @@ pub(crate) trait RateControl {
     fn on_acked(&mut self, _link: &Link, _bytes: u64, _queue_ns: u64) -> bool {
         false
     }
+    /// The peer acknowledges far more than it shows to have received.
+    fn on_unproven(&mut self, _link: &Link) {}
     /// Sending starts again after so long that the network has forgotten us.
     fn on_restart(&mut self, link: &Link);
 }
@@ -133,6 +135,10 @@ impl RateControl for RateState {
 
     fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
         self.policy().on_acked(link, bytes, queue_ns)
+    }
+
+    fn on_unproven(&mut self, link: &Link) {
+        self.policy().on_unproven(link);
     }
 
     fn on_restart(&mut self, link: &Link) {

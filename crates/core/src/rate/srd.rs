@@ -31,6 +31,38 @@ pub(crate) struct SrdRate {
     clear_bytes: u64,
 }
 
+/// What a round says of the rate: decided once, when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Regime {
+    /// So little is sent that delay says nothing of it.
+    /// Rule CC-20.
+    Alone,
+    /// The round before ended in a decrease, whose effect is not seen yet.
+    Held,
+    /// The queue is far too long, or it is long and overflows.
+    /// Rule CC-17.
+    Overload,
+    /// The queue is longer than this rate tolerates.
+    /// Rule CC-18.
+    Queue,
+    /// Losses without delay: a shallow buffer, or a part of the fabric going dark.
+    /// Rule CC-19.
+    Lossy,
+    /// Less comes back than was sent, and a queue begins.
+    /// Rule CC-21.
+    Short,
+    /// There is room.
+    /// Rule CC-22.
+    Clear,
+}
+
+impl Regime {
+    /// Whether the round that follows is one without a decrease.
+    fn is_decrease(self) -> bool {
+        matches!(self, Self::Overload | Self::Queue | Self::Lossy)
+    }
+}
+
 /// log2(a / b) in units of 1/256, linear between the powers of two; `a >= b > 0`.
 fn log2_256(a: u64, b: u64) -> u64 {
     let ratio = (u128::from(a) << 8) / u128::from(b);
@@ -77,14 +109,12 @@ impl SrdRate {
     }
 
     /// The rate after heavy congestion: what was delivered, at most eight times less at once.
-    /// Rule CC-17.
     fn cut(&self, round: &Round) -> u64 {
         let floor = if round.app_limited { CUT_MAX_LIMITED } else { CUT_MAX }.of(self.rate);
         round.delivered.max(floor).min(self.rate)
     }
 
     /// The rate after a queue of the majority of paths: less in proportion to the excess.
-    /// Rule CC-18.
     fn decrease(&self, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
         // A rate that the inflight cap kept from being used is no rate to come down from.
         let used = if round.app_limited || !link.guards.has(Guard::UsedRate) {
@@ -98,7 +128,6 @@ impl SrdRate {
     }
 
     /// Additive, the same for all senders whatever they have: that is what makes them equal.
-    /// Rule CC-22.
     fn increase(&self, link: &Link, queue: u64, target: u64) -> u64 {
         let quick = if self.clear >= CLEAR_ROUNDS && link.guards.has(Guard::QuickSteps) {
             QUICK_STEPS
@@ -112,60 +141,59 @@ impl SrdRate {
         self.rate.saturating_add(step as u64).saturating_add(packet)
     }
 
-    /// The rate when delay says nothing, if it does: no loss for long, and less than a packet
-    /// under way. What a packet meets then is its own time on a slow wire, or somebody else's
-    /// queue; taken for ours it would hold the rate at its least for ever.
-    fn alone(&self, link: &Link) -> Option<u64> {
-        let packet = Link::rate(link.mtu, link.srtt_ns);
-        let alone = self.lossless >= LOSSLESS_ROUNDS
-            && self.rate < packet
-            && link.guards.has(Guard::PacketFloor);
-        alone.then(|| self.increase(link, 0, 1).min(packet))
+    /// Whether delay says nothing: no loss for long, and less than a packet under way. What a
+    /// packet meets then is its own time on a slow wire, or somebody else's queue; taken for ours
+    /// it would hold the rate at its least for ever.
+    fn is_alone(&self, link: &Link) -> bool {
+        self.lossless >= LOSSLESS_ROUNDS
+            && self.rate < Link::rate(link.mtu, link.srtt_ns)
+            && link.guards.has(Guard::PacketFloor)
     }
 
-    fn decide(&mut self, link: &Link, round: &Round, queue: u64) -> u64 {
-        let target = self.target(link);
-        let lossy = round.lost_permille > HEAVY_PERMILLE && link.guards.has(Guard::Lossy);
+    /// What the round says: the first regime whose condition holds. Counts rounds in a row.
+    fn regime(&mut self, link: &Link, round: &Round, queue: u64, target: u64) -> Regime {
+        let guards = link.guards;
+        let held = core::mem::take(&mut self.hold) && guards.has(Guard::Hold);
+        let lossy = round.lost_permille > HEAVY_PERMILLE && guards.has(Guard::Lossy);
         // A last hop that is shared out does not overflow: the loss is that of some paths.
-        let heavy_loss = lossy
+        let shared_out = link.credited && guards.has(Guard::CreditedLoss);
+        let overflow = lossy
             && queue > HEAVY_LOSS_QUEUE.of(target)
-            && (!link.credited || !link.guards.has(Guard::CreditedLoss))
-            && link.guards.has(Guard::HeavyLoss);
-        let heavy = queue > HEAVY_TARGETS * target || heavy_loss;
-        let held = core::mem::take(&mut self.hold) && link.guards.has(Guard::Hold);
+            && !shared_out
+            && guards.has(Guard::HeavyLoss);
         let short = round.packets >= PACKETS_TRUSTED
             && !round.app_limited
             && round.delivered < SHORT.of(round.sent);
         self.short = if short { self.short.saturating_add(1) } else { 0 };
-        self.clear =
-            if queue * CLEAR_QUEUE < target { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
-        if heavy || lossy || queue > target {
-            if let Some(rate) = self.alone(link) {
-                return rate;
-            }
-            if held {
-                return self.rate;
-            }
-            self.hold = true;
-            return match () {
-                () if heavy => self.cut(round).max(self.rate_least(link)),
-                () if queue > target => {
-                    self.decrease(link, round, queue, target).max(self.rate_least(link))
-                }
-                // Rule CC-19.
-                // Losses without delay: a shallow buffer, or a part of the fabric going dark.
-                () => LOSSY_CUT.of(self.rate).max(round.delivered.min(self.rate)),
-            };
+        let clear = queue * CLEAR_QUEUE < target;
+        self.clear = if clear { (self.clear + 1).min(CLEAR_ROUNDS) } else { 0 };
+        let short = self.short >= SHORT_ROUNDS && guards.has(Guard::Short);
+        match () {
+            () if (lossy || queue > target) && self.is_alone(link) => Regime::Alone,
+            () if (lossy || queue > target) && held => Regime::Held,
+            () if queue > HEAVY_TARGETS * target || overflow => Regime::Overload,
+            () if queue > target => Regime::Queue,
+            () if lossy => Regime::Lossy,
+            () if short && queue > SHORT_QUEUE.of(target) => Regime::Short,
+            () => Regime::Clear,
         }
-        // Rule CC-21.
-        if link.guards.has(Guard::Short)
-            && self.short >= SHORT_ROUNDS
-            && queue > SHORT_QUEUE.of(target)
-        {
-            let delivered = SHORT_DELIVERED.of(round.delivered);
-            return delivered.max(SHORT_CUT.of(self.rate)).min(self.rate);
-        }
-        self.increase(link, queue, target)
+    }
+
+    /// The rate that a regime brings.
+    fn rate_in(&self, regime: Regime, link: &Link, round: &Round, queue: u64, target: u64) -> u64 {
+        let delivered = round.delivered;
+        let rate = match regime {
+            Regime::Alone => self.increase(link, 0, 1).min(Link::rate(link.mtu, link.srtt_ns)),
+            Regime::Held => self.rate,
+            Regime::Overload => self.cut(round).max(self.rate_least(link)),
+            Regime::Queue => self.decrease(link, round, queue, target).max(self.rate_least(link)),
+            Regime::Lossy => LOSSY_CUT.of(self.rate).max(delivered.min(self.rate)),
+            Regime::Short => {
+                SHORT_DELIVERED.of(delivered).max(SHORT_CUT.of(self.rate)).min(self.rate)
+            }
+            Regime::Clear => self.increase(link, queue, target),
+        };
+        rate.clamp(link.rate_min(), link.line)
     }
 }
 
@@ -209,8 +237,10 @@ impl RateControl for SrdRate {
         };
         let Some(queue) = round.queue_ns else { return };
         self.first = false;
-        let rate = self.decide(link, round, queue);
-        self.rate = rate.clamp(link.rate_min(), link.line);
+        let target = self.target(link);
+        let regime = self.regime(link, round, queue, target);
+        self.hold = regime.is_decrease();
+        self.rate = self.rate_in(regime, link, round, queue, target);
     }
 
     fn on_acked(&mut self, link: &Link, bytes: u64, queue_ns: u64) -> bool {
@@ -220,6 +250,11 @@ impl RateControl for SrdRate {
             self.clear_bytes += bytes;
         }
         widens
+    }
+
+    fn on_unproven(&mut self, link: &Link) {
+        self.first = false;
+        self.rate = CUT_MAX.of(self.rate).clamp(link.rate_min(), link.line);
     }
 
     fn on_restart(&mut self, link: &Link) {

@@ -5,7 +5,7 @@ use crate::counters::DropReason;
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::WINDOW_MAX;
-use crate::psn;
+use crate::psn::{Psn, TxNum};
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
@@ -17,14 +17,13 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(), DropReason> {
         // Far from every PSN that can be under way: sent by a former life of the peer to the same
         // tag. Its transmission number must not move the replay window.
-        if psn::diff(h.psn, self.win.window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
+        if Psn(h.psn).diff(self.win.rx_window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
             return Err(DropReason::TooFar);
         }
-        let n = psn::expand(h.tx_num, self.win.replay.newest());
+        let n = TxNum::nearest(h.tx_num, self.win.replay.newest());
         if !self.win.replay.take(n) {
             return Err(DropReason::Replay);
         }
-        self.peer.rx_tx_num_max = self.win.replay.newest();
         Ok(())
     }
 
@@ -32,16 +31,13 @@ impl<O: Observer> Lane<'_, O> {
     /// on its way.
     pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Span {
         let h = &packet.header;
-        let una = h.una();
-        self.peer.last_heard = self.now;
-        self.shared.rx.flows.heard(self.now, self.ci);
-        self.peer.proven = true;
+        let una = Psn(h.una());
+        self.peer.heard_within(self.now);
         if meta.ce {
-            self.peer.rx_ce_count = self.peer.rx_ce_count.wrapping_add(1);
+            self.peer.reports.ce_note();
             self.shared.counters.ce_pkts += 1;
         }
-        if psn::before(self.peer.rx_una, una) {
-            self.peer.rx_una = una;
+        if self.peer.rx_una_advance(una) {
             self.win.verdicts.retire(una);
         }
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));

@@ -10,7 +10,7 @@ use crate::limits::GRH_BYTES;
 use crate::objects::qp::Qp;
 use crate::peer::ContextState;
 use crate::peer::window::Seen;
-use crate::psn;
+use crate::psn::Psn;
 use crate::time::Span;
 use srd_wire::{Body, Flags, Message, Packet, Verdict};
 
@@ -31,16 +31,16 @@ impl Judgment {
 
 impl<O: Observer> Lane<'_, O> {
     pub(crate) fn reliable_received(&mut self, packet: &Packet<'_>) -> Result<Rx, DropReason> {
-        let p = packet.header.psn;
+        let p = Psn(packet.header.psn);
         let cfg = self.shared.cfg.ack;
         // A sender that keeps to the window keeps to it from its own lower edge: verdicts kept for
         // it are bounded by that.
         let window = i32::from(self.shared.cfg.window);
-        let ahead = psn::diff(p, self.peer.rx_una);
+        let ahead = p.diff(self.peer.rx_una());
         if ahead >= window.max(64) && !planted!(PsnFarTaken) {
             return Err(DropReason::TooFar);
         }
-        match self.win.window.check(p) {
+        match self.win.rx_window.check(p) {
             Seen::New => {}
             Seen::Duplicate => {
                 // The acknowledgment (and verdict) that the sender missed goes out again.
@@ -52,10 +52,10 @@ impl<O: Observer> Lane<'_, O> {
             }
             Seen::TooFar => return Err(DropReason::TooFar),
         }
-        if self.peer.state == ContextState::Closing {
+        if self.peer.state() == ContextState::Closing {
             self.close_withdraw();
         }
-        if self.peer.key_guessed
+        if self.peer.has_guessed()
             && asks_memory(&packet.body)
             && self.objects.guesses.is_empty(self.now)
         {
@@ -63,46 +63,52 @@ impl<O: Observer> Lane<'_, O> {
             return Err(DropReason::KeyGuessing);
         }
         if matches!(packet.body, Body::Cancel { .. })
-            && self.win.imms.is_full_for(p, self.win.window.cum())
+            && self.win.imms.is_full_for(p, self.win.rx_window.cum())
         {
             return Err(DropReason::TooFar);
         }
         let judged = self.judge(packet);
-        self.win.window.insert(p);
+        let places = matches!(judged.rx, Rx::Place(_));
+        let late = matches!(packet.body, Body::WriteImm { .. }) && judged.verdict == Verdict::Rnr;
+        debug_assert!(!places || judged.verdict == Verdict::Ok || late, "only what is taken");
+        self.win.rx_window.insert(p);
         self.win.ack.note_psn(self.now, p, &cfg);
         let h = &packet.header;
         if h.backlog.0 == 0 && h.flags.has(Flags::ACK_REQUEST) {
             self.win.ack.note_end(p);
         }
         // The last of a burst is rarely the last to arrive.
-        if self.win.ack.end_reached(self.win.window.cum()) {
+        if self.win.ack.end_reached(self.win.rx_window.cum()) {
             self.win.ack.hasten(self.now, cfg.delay_requested);
         }
         if judged.verdict != Verdict::Ok && !planted!(VerdictNotKept) {
             self.win.verdicts.insert(p, judged.verdict);
             self.win.ack.hasten(self.now, Span::ZERO);
         }
-        self.shared.rx.flows.note(self.now, self.ci, packet.header.backlog.0 > 0);
+        // Who refuses for want of a receive wants the message. Other refusals are nobody's traffic.
+        let wanted = matches!(judged.rx, Rx::Place(_)) || judged.verdict == Verdict::Rnr;
+        let paid = if wanted { packet.payload_len } else { 0 };
+        self.shared.rx.flows.note(self.now, self.ci, h.backlog.0 > 0, paid);
         self.shared
             .observer
-            .event(self.now, Event::Judged { ctx: self.ci.0, psn: p, verdict: judged.verdict });
+            .event(self.now, Event::Judged { ctx: self.ci.0, psn: p.0, verdict: judged.verdict });
         Ok(judged.rx)
     }
 
     #[inline]
     fn judge(&mut self, packet: &Packet<'_>) -> Judgment {
         let len = packet.payload_len;
-        match packet.body {
-            Body::Send(msg) => self.judge_send(&msg, None, len),
-            Body::SendImm(msg, imm) => self.judge_send(&msg, Some(imm), len),
-            Body::Write(msg, rdma) => self.judge_write(&msg, &rdma, len),
+        match &packet.body {
+            Body::Send(msg) => self.judge_send(msg, None, len),
+            Body::SendImm(msg, imm) => self.judge_send(msg, Some(*imm), len),
+            Body::Write(msg, rdma) => self.judge_write(msg, rdma, len),
             Body::WriteImm { msg, rdma, msg_len, imm } => {
-                self.judge_write_imm(&msg, &rdma, msg_len, imm, len)
+                self.judge_write_imm(msg, rdma, *msg_len, *imm, len)
             }
-            Body::ReadReq(msg, req) => self.judge_read_req(&msg, &req),
-            Body::ReadResp(resp) => self.judge_read_resp(&resp, len),
+            Body::ReadReq(msg, req) => self.judge_read_req(msg, req),
+            Body::ReadResp(resp) => self.judge_read_resp(resp, len),
             Body::Cancel { msg_id } => {
-                self.win.imms.cancel(msg_id, packet.header.psn, self.win.window.cum());
+                self.win.imms.cancel(*msg_id, Psn(packet.header.psn), self.win.rx_window.cum());
                 Judgment::accept(Rx::Done)
             }
             _ => Judgment::accept(Rx::Done),
@@ -197,7 +203,7 @@ impl<O: Observer> Lane<'_, O> {
     ) {
         let qpn = Qpn(msg.dst_qpn);
         let src_ah = self.peer_ah();
-        let src_ip = self.peer.endpoint.ip;
+        let src_ip = self.peer.endpoint().ip;
         let Some(cq) = self.objects.cqs.get_mut(cq) else { return };
         cq.push(Completion {
             wr_id,
@@ -215,11 +221,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Our address handle for the peer of `ci`, or `AhId::UNKNOWN`.
     #[inline(always)]
     pub(crate) fn peer_ah(&mut self) -> AhId {
-        let generation = self.objects.ahs.generation();
-        if self.peer.peer_ah.0 != generation {
-            self.peer.peer_ah = (generation, self.objects.ahs.find(&self.peer.endpoint.ip));
-        }
-        self.peer.peer_ah.1
+        self.peer.ah(&self.objects.ahs)
     }
 }
 

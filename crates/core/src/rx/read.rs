@@ -1,11 +1,10 @@
 //! RDMA reads, both ends: the responder's jobs, and the placement of responses at the requester.
 
-use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Qpn, Rx, Status, Target};
+use crate::api::{Access, AhId, MrKey, Opcode, Placement, QpType, Rx, Status, Target};
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::limits::RDMA_BYTES_MAX;
 use crate::objects::wr::WrState;
-use crate::peer::read_job::ReadJob;
 use crate::rx::deliver::Judgment;
 use srd_wire::{Message, ReadReq, ReadResp, ReadStatus, Verdict};
 
@@ -16,23 +15,7 @@ impl<O: Observer> Lane<'_, O> {
             Err(verdict) => return Judgment::refuse(verdict),
         }
         if req.len > 0 {
-            let id = self.objects.job_id_take();
-            self.jobs_count(1);
-            let job = ReadJob {
-                id,
-                msg_id: msg.msg_id,
-                qp: Qpn(msg.dst_qpn),
-                key: MrKey(req.rkey),
-                addr: req.raddr,
-                len: req.len,
-                cut: 0,
-                open: 0,
-                error_owed: false,
-                dead: false,
-            };
-            self.win.jobs.push(job);
-            self.win.unsent_bytes += u64::from(req.len);
-            self.ready_push();
+            self.job_begin(msg, req);
         }
         Judgment::accept(Rx::Done)
     }
@@ -63,11 +46,12 @@ impl<O: Observer> Lane<'_, O> {
         }
         // Twice the promise: the requester counts a read done before our last acknowledgment is in.
         let many = self.win.jobs.len() >= 2 * usize::from(self.shared.cfg.reads_per_context_max);
-        // And each address no more places than are left: whoever takes all it can get leaves some
-        // for the next (dynamic thresholds; Choudhury and Hahne 1998).
-        let left = self.shared.cfg.reads_max.saturating_sub(self.objects.jobs_live);
-        let greedy = self.way.jobs >= left;
-        if left == 0 || (many || greedy) && !planted!(ReadsUnshared) {
+        if many && !planted!(ReadsUnshared) {
+            return Err(Verdict::Busy);
+        }
+        if !self.place_is_free() {
+            // It may find one when it comes again.
+            self.slow_reads_look();
             return Err(Verdict::Busy);
         }
         Ok(())
@@ -90,6 +74,7 @@ impl<O: Observer> Lane<'_, O> {
         if offset + u64::from(len) > u64::from(w.wr.len) || len > w.awaited || len == 0 {
             return Judgment::refuse(Verdict::BadLength);
         }
+        debug_assert!(w.awaited <= w.wr.len, "no more than was asked for: {w:?}");
         w.awaited -= len;
         w.arrived.add(self.objects.tilings, resp.offset, len);
         // A byte that came twice stands for one that never came.

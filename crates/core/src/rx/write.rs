@@ -120,8 +120,8 @@ impl<O: Observer> Lane<'_, O> {
         if guess && self.win.wrong_keys.note(key.0, stand) {
             self.shared.counters.rkey_guesses += 1;
             // The first is a mistake that may happen.
-            let again = core::mem::replace(&mut self.peer.key_guessed, true);
-            let ip = self.peer.endpoint.ip;
+            let again = self.peer.key_guess_note();
+            let ip = self.peer.endpoint().ip;
             self.objects.guessers.note(ip);
             if again {
                 self.objects.guesses.take();

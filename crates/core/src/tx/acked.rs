@@ -8,8 +8,9 @@ use crate::lane::{Arrival, Lane};
 use crate::limits::WINDOW_MAX;
 use crate::path::Sample;
 use crate::peer::given_up::Blame;
-use crate::peer::scoreboard::{Kind, SentState, Settled, within};
-use crate::psn;
+use crate::peer::reports::News;
+use crate::peer::scoreboard::{Kind, SentState, Settled};
+use crate::psn::Psn;
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
 
@@ -17,9 +18,9 @@ use srd_wire::{AckBlock, Echo, Verdict};
 const ECHO_AGE_MAX: Span = Span::from_secs(30);
 
 /// The last PSN that a bit of the block speaks of.
-fn top(ack: &AckBlock) -> Option<u32> {
+fn top(ack: &AckBlock) -> Option<Psn> {
     let k = ack.words.iter().rposition(|&w| w != 0)?;
-    Some(ack.base.wrapping_add(64 * k as u32 + (63 - ack.words[k].leading_zeros())))
+    Some(Psn(ack.base).plus(64 * k as u32 + (63 - ack.words[k].leading_zeros())))
 }
 
 /// What one acknowledgment amounted to.
@@ -36,10 +37,10 @@ impl<O: Observer> Lane<'_, O> {
         arrival: Arrival,
         ack: &AckBlock,
     ) -> Result<(), DropReason> {
-        let (una, next) = (self.win.board.una(), self.win.board.next());
+        let (una, next, cum) = (self.win.board.una(), self.win.board.next(), Psn(ack.cum));
         let waiting = self.win.board.arrived_len() > 0;
-        let unsent = psn::before(next, ack.cum) || top(ack).is_some_and(|p| !psn::before(p, next));
-        let near = ack.cum.wrapping_sub(next) < u32::from(WINDOW_MAX);
+        let unsent = next.is_before(cum) || top(ack).is_some_and(|p| !p.is_before(next));
+        let near = cum.since(next) < u32::from(WINDOW_MAX);
         if unsent && !(near && planted!(AckUnsentTaken)) {
             return Err(DropReason::BadAck);
         }
@@ -51,27 +52,27 @@ impl<O: Observer> Lane<'_, O> {
         // Nearly always nothing is refused.
         let plain = ack.verdicts.is_empty() && !ack.partial;
         let mut p = una;
-        while psn::before(p, ack.cum) {
+        while p.is_before(cum) {
             steps += 1;
             if plain {
                 self.psn_acked(p, Verdict::Ok, &mut tally);
             } else {
                 p = self.known_skip(p, ack);
-                if !psn::before(p, ack.cum) {
+                if !p.is_before(cum) {
                     break;
                 }
                 self.psn_told(p, ack, &mut tally);
             }
-            p = p.wrapping_add(1);
+            p = p.next();
         }
         for (k, &word) in ack.words.iter().enumerate() {
-            let base = ack.base.wrapping_add(64 * k as u32);
+            let base = Psn(ack.base).plus(64 * k as u32);
             let mut bits = word;
             while bits != 0 {
-                let p = base.wrapping_add(bits.trailing_zeros());
+                let p = base.plus(bits.trailing_zeros());
                 bits &= bits - 1;
                 steps += 1;
-                if !within(p, una, next) {
+                if !p.is_within(una, next) {
                     continue;
                 }
                 if plain {
@@ -84,9 +85,9 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.ack_steps += steps;
         // Completions may have ended the context's work, never the context itself.
         self.win.board.advance();
-        debug_assert!(!psn::before(self.win.board.una(), una), "the lower edge never goes back");
+        debug_assert!(!self.win.board.una().is_before(una), "the lower edge never goes back");
         if self.win.board.arrived_len() > 0 {
-            self.win.board.note_arrived_to(ack.cum);
+            self.win.board.note_arrived_to(cum);
             let progress = self.win.board.una() != una;
             self.verdicts_await(progress, !waiting);
         }
@@ -97,14 +98,14 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The first PSN from `p` on of which the block may say something new. Where it does not tell
     /// how `p` was judged, it does not tell that of any that follows.
-    fn known_skip(&mut self, p: u32, ack: &AckBlock) -> u32 {
+    fn known_skip(&self, p: Psn, ack: &AckBlock) -> Psn {
         let to = self.win.board.arrived_to();
-        if psn::before(p, to) && ack.verdict(p).is_none() { to } else { p }
+        if p.is_before(to) && ack.verdict(p.0).is_none() { to } else { p }
     }
 
     /// One echo: an RTT sample, a sign of life for its path, perhaps the news that a loss was none.
     fn echo_received(&mut self, arrival: Arrival, e: &Echo) {
-        let next = self.peer.tx_num_next;
+        let next = self.peer.tx_num_next();
         let age = self.now.since_wire(e.timestamp);
         // What names no transmission of this context is invented, and paths and round trips are
         // those of all contexts to the address.
@@ -114,17 +115,20 @@ impl<O: Observer> Lane<'_, O> {
             self.shared.counters.echoes_refused += 1;
             return;
         }
+        if known {
+            self.way.paths.on_proof(self.now);
+        }
         if self.shared.sizes.awake > 0 {
             self.mtu_passed(Some(e.tx_num), None);
         }
         if let Some(lost) = self.win.loss.recall(e.tx_num)
-            && lost.blame != Blame::None
+            && lost.blame() != Blame::None
         {
             self.shared.counters.retrans_spurious_pkts += 1;
-            self.way.paths.on_spurious(self.now, lost.path);
+            self.way.paths.on_spurious(self.now, lost.path());
             self.shared.observer.event(
                 self.now,
-                Event::Spurious { ctx: self.ci.0, psn: lost.psn, path: lost.path },
+                Event::Spurious { ctx: self.ci.0, psn: lost.psn().0, path: lost.path() },
             );
         }
         if age > ECHO_AGE_MAX || age.0 > self.now.0 {
@@ -164,11 +168,11 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The block says that `p` has arrived, and perhaps how it was judged.
     #[inline(never)]
-    fn psn_told(&mut self, p: u32, ack: &AckBlock, tally: &mut Tally) {
+    fn psn_told(&mut self, p: Psn, ack: &AckBlock, tally: &mut Tally) {
         if self.win.board.is_acked(p) {
             return;
         }
-        match ack.verdict(p) {
+        match ack.verdict(p.0) {
             Some(_) if planted!(VerdictIgnored) => self.psn_acked(p, Verdict::Ok, tally),
             Some(verdict) => self.psn_acked(p, verdict, tally),
             None => {
@@ -181,18 +185,18 @@ impl<O: Observer> Lane<'_, O> {
 
     /// `p` has arrived and was judged.
     #[inline]
-    fn psn_acked(&mut self, p: u32, verdict: Verdict, tally: &mut Tally) {
+    fn psn_acked(&mut self, p: Psn, verdict: Verdict, tally: &mut Tally) {
         let Some(was) = self.win.board.mark_acked(p) else { return };
         if was.state != SentState::Arrived {
             self.psn_arrived(p, &was, tally);
         }
-        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci.0, psn: p });
+        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci.0, psn: p.0 });
         self.entry_resolved(p, &was, verdict);
     }
 
     /// `p` has arrived, of which that was not known.
     #[inline(always)]
-    fn psn_arrived(&mut self, p: u32, was: &Settled, tally: &mut Tally) {
+    fn psn_arrived(&mut self, p: Psn, was: &Settled, tally: &mut Tally) {
         tally.psns += 1;
         // Late or not, as large as that it has passed.
         let awake = self.shared.sizes.awake > 0;
@@ -208,23 +212,26 @@ impl<O: Observer> Lane<'_, O> {
             && let Some(first) = self.win.loss.unjudged(p)
         {
             // The copy arrived and the original was never echoed: its path lost it.
-            self.way.paths.on_proved_lost(self.now, first.path, first.blame == Blame::Unsure);
+            let unsure = first.blame() == Blame::Unsure;
+            self.way.paths.on_proved_lost(self.now, first.path(), unsure);
         }
     }
 
     /// What a PSN carried has been judged by the peer.
     #[inline]
-    fn entry_resolved(&mut self, p: u32, was: &Settled, verdict: Verdict) {
+    fn entry_resolved(&mut self, p: Psn, was: &Settled, verdict: Verdict) {
         match was.kind {
             Kind::Tombstone => {}
             Kind::Cancel => {
-                self.peer.imms_out -= u16::from(!planted!(ImmediateCreditLost));
+                if !planted!(ImmediateCreditLost) {
+                    self.win.outstanding.imm_end();
+                }
                 self.ready_push();
             }
             Kind::RecallSend | Kind::RecallWrite | Kind::RecallResp => {
                 self.recall_resolved(p, verdict);
             }
-            Kind::ReadResp | Kind::ReadError => self.job_segment_done(was.wr, Some(verdict)),
+            Kind::ReadResp | Kind::ReadError => self.job_segment_done(was.job(), Some(verdict)),
             Kind::Send | Kind::Write | Kind::ImmRetry | Kind::ReadReq => {
                 self.wr_segment_done(was.request(), was.kind, verdict);
             }
@@ -234,21 +241,14 @@ impl<O: Observer> Lane<'_, O> {
     /// What the block says about the peer itself.
     fn ack_peer_state(&mut self, ack: &AckBlock) {
         let credits = self.granting();
-        let before = self.peer.peer_rxq_drops.replace(ack.rxq_drops);
-        let drops = before.map_or(0, |b| ack.rxq_drops.wrapping_sub(b));
-        self.peer.rx_budget = ack.rx_budget;
-        // Each context has a counter of its own; the address shares what they bring.
-        let units = ack.credit.wrapping_sub(self.peer.credit_seen);
-        let fresh = credits && units > 0 && units < 1 << 31;
-        if fresh {
-            self.peer.credit_seen = ack.credit;
-        }
-        if drops > 0 && drops < 1 << 31 {
+        let News { drops, credit_units } = self.peer.reports.read(ack, credits);
+        if drops > 0 {
             self.way.mtu.on_receiver_drops();
             self.way.paths.on_receiver_drops(self.now, drops);
         }
-        if fresh {
-            self.way.credit_total = self.way.credit_total.wrapping_add(units);
+        if credit_units > 0 {
+            // Each context has a counter of its own; the address shares what they bring.
+            self.way.credit_total = self.way.credit_total.wrapping_add(credit_units);
             self.way.paths.on_credit(self.way.credit_total);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct Alone {
 impl<O: Observer> Lane<'_, O> {
     /// Sends an acknowledgment as a packet of its own, if one is due.
     pub(crate) fn emit_ack(&mut self, out: &mut Out<'_, impl TxSink>) {
-        if self.peer.peer_tag == 0 || self.win.ack.due() > self.now {
+        if !self.peer.handshake.knows_peer() || self.win.ack.due() > self.now {
             return;
         }
         let (repeat, alone) = (self.win.ack.is_repeat(), self.win.ack.is_alone());
@@ -39,7 +39,7 @@ impl<O: Observer> Lane<'_, O> {
         let alone = Alone { body: Body::Ack, flags: Flags::ACK_BLOCK, path, padded_len: 0 };
         self.emit_alone(&alone, out);
         self.shared.counters.ack_pkts += 1;
-        let tx_num = self.peer.tx_num_next.wrapping_sub(1);
+        let tx_num = self.peer.tx_num_next().prev();
         self.ack_left(path, tx_num, rest);
         self.ack_schedule();
         self.rearm_push();
@@ -47,7 +47,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// Sends a probe.
     pub(crate) fn emit_probe(&mut self, probe: &ProbeOut, out: &mut Out<'_, impl TxSink>) {
-        if self.peer.peer_tag == 0 {
+        if !self.peer.handshake.knows_peer() {
             return;
         }
         let ProbeOut { path, size, asks, .. } = *probe;
@@ -55,7 +55,7 @@ impl<O: Observer> Lane<'_, O> {
         let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
         let (body, flags) = (Body::Probe, Flags::ACK_REQUEST);
         if size > 0 {
-            self.way.mtu.on_probe_sent(self.ci, self.peer.tx_num_next, size, asks);
+            self.way.mtu.on_probe_sent(self.ci, self.peer.tx_num_next().low(), size, asks);
         }
         self.emit_alone(&Alone { body, flags, path, padded_len }, out);
     }
@@ -64,8 +64,9 @@ impl<O: Observer> Lane<'_, O> {
     /// flagged, is taken from the scratch block.
     pub(crate) fn emit_alone(&mut self, alone: &Alone, out: &mut Out<'_, impl TxSink>) {
         let Alone { body, flags, path, padded_len } = *alone;
+        debug_assert!(matches!(body, Body::Probe | Body::Ack), "{body:?} is not alone");
         let tx_num = self.peer.tx_num_take();
-        let (psn, dst) = (self.win.board.next(), self.peer.endpoint);
+        let (psn, dst) = (self.win.board.next(), self.peer.endpoint());
         if matches!(body, Body::Probe) {
             self.win.sent_log.note(self.now, tx_num, path, self.win.board.ring_len());
         }

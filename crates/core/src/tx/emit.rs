@@ -1,11 +1,11 @@
 //! From scoreboard entry to packet: headers, numbers, the acknowledgment that rides along.
 
-use crate::api::{MrKey, Opcode, Payload, Source, Status, Transmit, TxSink, WrHandle};
+use crate::api::{Opcode, Payload, Source, Status, Transmit, TxSink, WrHandle};
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
-use crate::path::Gate;
 use crate::peer::Numbered;
 use crate::peer::scoreboard::{Entry, Kind};
+use crate::psn::{Psn, TxNum};
 use crate::tx::Out;
 use srd_wire::{
     Body, Flags, Header, Message, OVERHEAD_BYTES, Packet, PacketType, Rdma, ReadReq, ReadResp,
@@ -16,22 +16,23 @@ impl<O: Observer> Lane<'_, O> {
     /// Sends PSN `p` on `path`. Returns the bytes it takes on the wire (UDP payload).
     pub(crate) fn emit_reliable(
         &mut self,
-        p: u32,
+        p: Psn,
         path: u8,
         out: &mut Out<'_, impl TxSink>,
     ) -> u32 {
+        debug_assert!(!self.win.loss.is_stalled(), "to a stalled peer only probes leave");
         let entry = *self.win.board.get(p);
         let (body, payload) = (self.body_of(&entry), self.payload_of(&entry));
         let len = if entry.kind.recalled().is_some() { 0 } else { entry.len };
         let tx_num = self.peer.tx_num_take();
-        let plain_len = self.peer.limits.head_bytes() + body.encoded_len() + usize::from(len);
+        let plain_len = self.peer.limits().head_bytes() + body.encoded_len() + usize::from(len);
         self.win.board.mark_sent(p, path, tx_num, self.now, plain_len as u32);
         self.win.sent_log.note(self.now, tx_num, path, self.win.board.ring_len());
         self.win.loss.sent(self.now);
         let credited = self.granting();
         self.way.carrier = self.ci;
         self.way.paths.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
-        let blocked = matches!(self.way.paths.gate(self.now, credited), Gate::Blocked);
+        let blocked = self.way.paths.is_blocked(credited);
         let last = blocked || !self.win.has_to_send();
         // What is sent again while sizes may be to blame gets no longer than it need be.
         let bare = entry.again > 0 && self.shared.sizes.awake > 0;
@@ -46,15 +47,15 @@ impl<O: Observer> Lane<'_, O> {
         self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
             ctx: self.ci.0,
-            psn: p,
-            tx_num,
+            psn: p.0,
+            tx_num: tx_num.0,
             path,
             bytes: plain_len as u32,
             retransmit: entry.again > 0,
         };
         self.shared.observer.event(self.now, psn_event);
         out.push(&Transmit {
-            dst: self.peer.endpoint,
+            dst: self.peer.endpoint(),
             path,
             packet: Packet {
                 header,
@@ -94,7 +95,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.ack_build().is_some() {
             return false;
         }
-        let (mtu, limits) = (self.mtu_of(), &self.peer.limits);
+        let (mtu, limits) = (self.mtu_of(), self.peer.limits());
         // The checksum lies in the room that is kept for the tag of a seal.
         let budget =
             usize::from(mtu) + OVERHEAD_BYTES - srd_wire::AEAD_TAG_BYTES + limits.check_bytes();
@@ -107,11 +108,11 @@ impl<O: Observer> Lane<'_, O> {
         kind: PacketType,
         flags: u8,
         path: u8,
-        tx_num: u64,
-        psn: u32,
+        tx_num: TxNum,
+        psn: Psn,
     ) -> Header {
         let una = self.win.board.una();
-        let backlog = self.win.backlog_packets(self.peer.limits.mtu);
+        let backlog = self.win.backlog_packets(self.peer.limits().mtu);
         let number = Numbered { path, tx_num, psn, una, backlog };
         self.peer.header(self.now, self.shared.cfg.slot, kind, flags, &number)
     }
@@ -153,17 +154,12 @@ impl<O: Observer> Lane<'_, O> {
                 Body::ReadReq(msg, ReadReq { rkey: w.rkey, raddr: w.raddr, len: w.len })
             }
             Kind::ReadResp | Kind::ReadError => {
-                let job = self
-                    .win
-                    .jobs
-                    .iter()
-                    .find(|j| j.id == e.wr)
-                    .expect("open segments keep the job");
+                let job = self.win.jobs.find(e.job()).expect("open segments keep the job");
                 let status = match e.kind {
                     Kind::ReadResp => ReadStatus::Ok,
                     _ => ReadStatus::RegionGone,
                 };
-                Body::ReadResp(ReadResp { msg_id: job.msg_id, offset: e.off, status })
+                Body::ReadResp(ReadResp { msg_id: job.msg_id(), offset: e.off, status })
             }
             Kind::RecallSend | Kind::RecallWrite | Kind::RecallResp => {
                 Body::ReadResp(ReadResp { msg_id: 0, offset: 0, status: ReadStatus::RegionGone })
@@ -181,9 +177,8 @@ impl<O: Observer> Lane<'_, O> {
         let (source, offset) = match e.kind {
             Kind::Send | Kind::Write => (Source::Wr(e.request()), u64::from(e.off)),
             Kind::ReadResp => {
-                let job = self.win.jobs.iter().find(|j| j.id == e.wr)?;
-                let key: MrKey = job.key;
-                (Source::Region(key), job.addr + u64::from(e.off))
+                let job = self.win.jobs.find(e.job())?;
+                (Source::Region(job.key()), job.addr_of(e.off))
             }
             _ => return None,
         };
@@ -193,6 +188,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Sends one unreliable datagram and completes it.
     pub(crate) fn emit_ud(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) {
         self.wr_started(wi);
+        debug_assert!(self.objects.wrs.get(wi).open == 0, "a datagram has no PSN");
         let w = *self.objects.wrs.get(wi);
         let len = w.wr.len as u16;
         let msg = self.message_of(wi);
@@ -201,7 +197,7 @@ impl<O: Observer> Lane<'_, O> {
             _ => Body::Ud(msg),
         };
         let path = self.way.paths.path_choose(self.now, self.ci.0, None, &mut self.shared.rng);
-        let head_bytes = self.peer.limits.head_bytes();
+        let head_bytes = self.peer.limits().head_bytes();
         let bytes = head_bytes + body.encoded_len() + usize::from(len);
         self.way.paths.on_datagram_sent(self.now, path, bytes as u32);
         let tx_num = self.peer.tx_num_take();
@@ -212,7 +208,7 @@ impl<O: Observer> Lane<'_, O> {
         let payload = (len > 0).then_some(Payload { source, offset: 0, len });
         self.shared.counters.tx_pkts += 1;
         self.shared.counters.tx_bytes += bytes as u64;
-        let dst = self.peer.endpoint;
+        let dst = self.peer.endpoint();
         out.push(&Transmit { dst, path, packet, payload, padded_len: 0 });
         self.wr_end(wi, Status::Ok);
     }

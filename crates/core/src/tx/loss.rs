@@ -7,6 +7,7 @@ use crate::lane::Lane;
 use crate::peer::ContextState;
 use crate::peer::given_up::{Blame, GivenUp};
 use crate::peer::scoreboard::{Entry, SentState};
+use crate::psn::Psn;
 use crate::time::{Span, Time};
 use crate::tuning::{
     ALIVE_RTTS, ASK_SOON, ASKS_MAX, DOUBLING_EACH, DOUBLINGS_MAX, HEDGED_MAX, HEDGES_MAX, PATIENCE,
@@ -31,7 +32,7 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn loss_detect(&mut self) {
         let cross = self.way.paths.reorder_slack_cross();
         while let Some(p) = self.win.board.oldest() {
-            let (e, newest) = (*self.win.board.get(p), self.win.board.newest_acked);
+            let (e, newest) = (*self.win.board.get(p), self.win.board.newest_acked());
             if e.sent + cross >= newest {
                 break;
             }
@@ -69,15 +70,15 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// PSN `p`, in flight, is lost.
-    fn lose(&mut self, p: u32, rule: LossRule) {
+    fn lose(&mut self, p: Psn, rule: LossRule) {
         let e = *self.win.board.get(p);
         self.win.board.mark_lost(p);
         let sure = self.way.paths.on_lost(self.now, e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
-        self.win.loss.remember(GivenUp { psn: p, tx_num: e.tx_num as u32, path: e.path, blame });
+        self.win.loss.remember(GivenUp::new(p, &e, blame));
         self.shared
             .observer
-            .event(self.now, Event::Lost { ctx: self.ci.0, psn: p, path: e.path, rule });
+            .event(self.now, Event::Lost { ctx: self.ci.0, psn: p.0, path: e.path, rule });
         self.mtu_lost(&e);
         self.inflight_check();
         self.ready_push();
@@ -85,7 +86,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The next thing that the peer has to have done by itself.
     pub(crate) fn deadline(&self) -> Time {
-        if self.win.deaf {
+        if self.win.loss.is_deaf() {
             return self.now;
         }
         let mut loss_at = self.loss_deadline();
@@ -107,7 +108,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// When the loss timer fires.
     fn loss_deadline(&self) -> Time {
-        if self.peer.state != ContextState::Open {
+        if self.peer.state() != ContextState::Open {
             return Time::NEVER;
         }
         let silent_at = self.silence_deadline();
@@ -122,7 +123,7 @@ impl<O: Observer> Lane<'_, O> {
             }
             // Responses are awaited, or work that cannot leave, or something is kept for the peer:
             // make sure that it is still there.
-            let quiet = self.peer.last_heard.max(self.win.loss.last_sent());
+            let quiet = self.peer.last_heard().max(self.win.loss.last_sent());
             let alive = quiet
                 + self.patience(
                     self.way.paths.srtt().scale(ALIVE_RTTS, 1).max(self.shared.cfg.loss.rto_max),
@@ -144,7 +145,8 @@ impl<O: Observer> Lane<'_, O> {
     fn overtaken_at(&self) -> Time {
         let Some(oldest) = self.win.board.oldest() else { return Time::NEVER };
         let e = self.win.board.get(oldest);
-        if e.sent >= self.win.board.newest_acked || !self.shared.cfg.guards.has(Guard::Overtaken) {
+        if e.sent >= self.win.board.newest_acked() || !self.shared.cfg.guards.has(Guard::Overtaken)
+        {
             return Time::NEVER;
         }
         let round_trip =
@@ -195,18 +197,18 @@ impl<O: Observer> Lane<'_, O> {
     /// the peer is forgotten with all that is kept for it. `NEVER`: nothing is kept for it.
     fn silence_deadline(&self) -> Time {
         let after = self.shared.cfg.loss.unresponsive_after;
-        if self.peer.outstanding > 0 {
-            return self.peer.last_heard.max(self.peer.outstanding_since) + after;
+        if !self.win.outstanding.is_empty() {
+            return self.peer.last_heard().max(self.win.outstanding.since()) + after;
         }
         if self.win.keeps() && !planted!(DeadKept) {
-            return self.win.loss.silent_since(self.peer.last_heard) + after;
+            return self.win.loss.silent_since(self.peer.last_heard()) + after;
         }
         Time::NEVER
     }
 
     /// Whether nothing was heard of the peer for so long that it counts as gone.
     pub(crate) fn is_silent(&self) -> bool {
-        let since = self.win.loss.silent_since(self.peer.last_heard);
+        let since = self.win.loss.silent_since(self.peer.last_heard());
         since + self.shared.cfg.loss.unresponsive_after <= self.seen()
     }
 
@@ -218,10 +220,11 @@ impl<O: Observer> Lane<'_, O> {
             return Silence::Bearable;
         }
         if self.silence_deadline() <= seen {
-            let work = self.peer.outstanding > 0;
+            let work = !self.win.outstanding.is_empty();
             return if work { Silence::WorkEnds } else { Silence::PeerGone };
         }
-        let heard = self.peer.last_heard;
+        let heard = self.peer.last_heard();
+        debug_assert!(self.peer.state() == ContextState::Open, "before, nothing can be lost");
         if self.win.loss.is_stalled() {
             self.stall_probe();
         } else if self.ask_deadline() <= seen {
@@ -284,7 +287,8 @@ impl<O: Observer> Lane<'_, O> {
     /// packets again, as often as any packet is sent: a bound for what a peer can keep open.
     fn verdicts_ask(&mut self) {
         let wait = self.ask_wait();
-        let heard = self.peer.last_heard;
+        let heard = self.peer.last_heard();
+        debug_assert!(self.win.board.arrived_len() > 0, "there is something to ask for");
         let answers = self.win.loss.ask_round() >= ASKS_MAX && heard > self.win.loss.asked_at();
         if answers && self.win.board.get(self.win.board.una()).state == SentState::Arrived {
             let n = self.win.board.arrived_lose();

@@ -12,6 +12,7 @@ use crate::lane::Lane;
 use crate::peer::ContextState;
 use crate::peer::recut::Recut;
 use crate::peer::scoreboard::{Entry, Kind};
+use crate::psn::Psn;
 use srd_wire::Verdict;
 
 impl<O: Observer> Lane<'_, O> {
@@ -23,7 +24,7 @@ impl<O: Observer> Lane<'_, O> {
         let (full, size) = (self.mtu_of(), e.size_shown());
         if size <= full && self.way.mtu.on_lost(self.now, size, self.way.ip) {
             self.way.mtu.search_begin(self.now, self.ci, full);
-            let full = (self.peer.state == ContextState::Open).then_some(self.peer.limits.mtu);
+            let full = (self.peer.state() == ContextState::Open).then_some(self.peer.limits().mtu);
             self.shared.mtu_round(self.now, self.way, full);
         }
         self.shared.sizes.recount(self.way);
@@ -31,13 +32,14 @@ impl<O: Observer> Lane<'_, O> {
 
     /// The peer has told what became of a PSN that was taken back.
     #[cold]
-    pub(crate) fn recall_resolved(&mut self, p: u32, verdict: Verdict) {
+    pub(crate) fn recall_resolved(&mut self, p: Psn, verdict: Verdict) {
         let was = *self.win.board.get(p);
         let kind = was.kind.recalled().unwrap_or(was.kind);
         if verdict != Verdict::NoRequest && !planted!(RecallUnheard) {
             // It had arrived as it was.
+            debug_assert!(kind != was.kind, "a recall was answered: {was:?}");
             match kind {
-                Kind::ReadResp => self.job_segment_done(was.wr, Some(verdict)),
+                Kind::ReadResp => self.job_segment_done(was.job(), Some(verdict)),
                 _ => self.wr_segment_done(was.request(), kind, verdict),
             }
             return;
@@ -48,18 +50,17 @@ impl<O: Observer> Lane<'_, O> {
                 self.wr_fail(was.request(), Status::LocalBadLength);
             }
             _ => {
-                let range = Recut { kind, wr: was.wr, off: was.off, len: u32::from(was.len) };
-                self.win.recuts.push_back(range);
+                self.win.queues.recut_push(Recut::of(&was));
                 self.ready_push();
             }
         }
     }
 
     /// Cuts the next packet from what was taken back.
-    pub(crate) fn recut_cut(&mut self) -> Option<u32> {
-        let mtu = u32::from(self.mtu_of());
-        for _ in 0..self.win.recuts.len() {
-            let r = self.win.recuts.pop_front()?;
+    pub(crate) fn recut_cut(&mut self) -> Option<Psn> {
+        let mtu = self.mtu_of();
+        for _ in 0..self.win.queues.recuts_len() {
+            let r = self.win.queues.recut_pop()?;
             if !self.recut_lives(&r) {
                 self.recut_drop(&r);
                 continue;
@@ -70,81 +71,70 @@ impl<O: Observer> Lane<'_, O> {
                 continue;
             }
             if !self.recut_credit(&r) {
-                self.win.recuts.push_back(r);
+                self.win.queues.recut_push(r);
                 continue;
             }
-            let len = mtu.min(r.len);
-            if len < r.len {
-                let rest = Recut { off: r.off + len, len: r.len - len, ..r };
-                self.win.recuts.push_front(rest);
+            let (entry, rest) = r.cut(mtu);
+            if let Some(rest) = rest {
+                self.win.queues.recut_push_front(rest);
                 self.recut_open(&r);
             }
-            let entry = Entry::new(r.kind, r.wr, r.off, len as u16);
             return Some(self.win.board.append(entry));
         }
         None
     }
 
     /// Whether what the range is of goes on.
-    fn recut_lives(&mut self, r: &Recut) -> bool {
-        match r.kind {
-            Kind::Write => self.objects.wrs.get(r.request()).failed.is_none(),
-            _ => {
-                let jobs = &self.win.jobs;
-                jobs.iter().any(|j| j.id == r.wr && !j.dead)
-            }
+    fn recut_lives(&self, r: &Recut) -> bool {
+        if r.is_write() {
+            return self.objects.wrs.get(r.request()).failed.is_none();
         }
+        self.win.jobs.lives(r.job())
     }
 
     /// Whether a message of one packet with immediate would become one of several, of which the
     /// peer tracks none.
-    fn recut_refused(&mut self, r: &Recut) -> bool {
-        if r.kind != Kind::Write {
+    fn recut_refused(&self, r: &Recut) -> bool {
+        if !r.is_write() {
             return false;
         }
         let w = self.objects.wrs.get(r.request());
-        w.wr.op == Opcode::WriteImm && !w.credited && self.peer.limits.imms_max == 0
+        w.wr.op == Opcode::WriteImm && !w.credited && self.peer.limits().imms_max == 0
     }
 
     /// A message of one packet with immediate becomes one of several, which the peer tracks: that
     /// takes a credit.
     fn recut_credit(&mut self, r: &Recut) -> bool {
-        if r.kind != Kind::Write {
+        if !r.is_write() {
             return true;
         }
         let w = self.objects.wrs.get_mut(r.request());
         if w.wr.op != Opcode::WriteImm || w.credited {
             return true;
         }
-        if self.peer.imms_out >= self.peer.limits.imms_max {
+        if !self.win.outstanding.may_imm(self.peer.limits()) {
             return false;
         }
-        self.peer.imms_out += 1;
+        self.win.outstanding.imm_begin();
         w.credited = true;
         true
     }
 
     /// One packet more of it is open.
     fn recut_open(&mut self, r: &Recut) {
-        match r.kind {
-            Kind::Write => self.objects.wrs.get_mut(r.request()).open += 1,
-            _ => {
-                let jobs = &mut self.win.jobs;
-                if let Some(job) = jobs.iter_mut().find(|j| j.id == r.wr) {
-                    job.open += 1;
-                }
-            }
+        if r.is_write() {
+            self.objects.wrs.get_mut(r.request()).open += 1;
+        } else {
+            self.win.jobs.segment_more(r.job());
         }
     }
 
     /// What the range is of has ended otherwise.
     fn recut_drop(&mut self, r: &Recut) {
-        match r.kind {
-            Kind::Write => {
-                self.objects.wrs.get_mut(r.request()).open -= 1;
-                self.wr_check_done(r.request());
-            }
-            _ => self.job_segment_done(r.wr, None),
+        if !r.is_write() {
+            return self.job_segment_done(r.job(), None);
         }
+        self.objects.wrs.get_mut(r.request()).open -= 1;
+        self.wr_check_done(r.request());
     }
 }

@@ -7,6 +7,7 @@ use crate::objects::qp::QpState;
 use crate::outbox::ProbeOut;
 use crate::path::Gate;
 use crate::peer::ContextState;
+use crate::psn::Psn;
 use crate::time::Time;
 use crate::tx::Out;
 use srd_wire::PacketType;
@@ -25,7 +26,7 @@ enum Turn {
 
 /// What leaves next within a burst.
 enum Next {
-    Psn(u32),
+    Psn(Psn),
     /// Something, but not on this burst's path.
     OtherPath,
     /// Nothing can be cut: no work, window full, or the peer's credits are used up.
@@ -39,17 +40,17 @@ impl<O: Observer> Lane<'_, O> {
             Turn::More => self.ready_push(),
             Turn::Idle => {}
             Turn::Paced(_) if planted!(PacedForgotten) => {}
-            Turn::Paced(at) => self.peer.pace_at = at,
+            Turn::Paced(at) => self.win.pace_set(at),
             Turn::Blocked => self.wait_for_inflight(),
         }
     }
 
     fn burst(&mut self, out: &mut Out<'_, impl TxSink>) -> Turn {
-        if self.peer.state != ContextState::Open {
+        if self.peer.state() != ContextState::Open {
             return Turn::Idle;
         }
-        self.peer.pace_at = Time::NEVER;
-        let budget = u64::from(self.peer.rx_budget);
+        self.win.pace_set(Time::NEVER);
+        let budget = u64::from(self.peer.reports.rx_budget());
         let mtu = u64::from(self.mtu_of());
         if self.win.loss.is_stalled() || !self.win.has_to_send() {
             return Turn::Idle;
@@ -60,8 +61,8 @@ impl<O: Observer> Lane<'_, O> {
                 .get(self.objects.wrs.get(wi).qp)
                 .is_some_and(|q| q.state == QpState::Sqd)
         };
-        if self.win.datagrams.front().is_some_and(|wi| !held(wi))
-            && let Some(wi) = self.win.datagrams.pop_front(&mut self.objects.wrs)
+        if self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
+            && let Some(wi) = self.win.queues.datagrams().pop_front(&mut self.objects.wrs)
         {
             return self.datagram_turn(wi, out);
         }
@@ -107,7 +108,7 @@ impl<O: Observer> Lane<'_, O> {
         let kind = if wr.op == Opcode::SendImm { PacketType::UdImm } else { PacketType::Ud };
         let len = wr.len;
         if len > u32::from(self.message_max(kind.body_bytes())) {
-            self.win.unsent_bytes -= u64::from(len);
+            self.win.queues.unsent_take(len);
             self.wr_end(wi, Status::LocalBadLength);
             return Turn::More;
         }
@@ -118,10 +119,10 @@ impl<O: Observer> Lane<'_, O> {
             Gate::Blocked => Some(Turn::Blocked),
         };
         if let Some(turn) = turn {
-            self.win.datagrams.push_front(&mut self.objects.wrs, wi);
+            self.win.queues.datagrams().push_front(&mut self.objects.wrs, wi);
             return turn;
         }
-        self.win.unsent_bytes -= u64::from(len);
+        self.win.queues.unsent_take(len);
         self.emit_ud(wi, out);
         Turn::More
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use core::net::{IpAddr, Ipv4Addr};
-use srd_core::wire::{Backlog, Body, Features, Flags, Header, OpenParams, Packet};
+use srd_core::wire::{AckBlock, Backlog, Body, Features, Flags, Header, OpenParams, Packet};
 
 /// A packet of somebody with whom there may be no context.
 pub fn stranger(kind: Body, slot: u8, dst_tag: u32) -> Packet<'static> {
@@ -105,4 +105,67 @@ impl Door {
 /// The `i`-th of many networks.
 pub fn network(i: u32) -> IpAddr {
     Ipv4Addr::from(0x2000_0001 + (i << 8)).into()
+}
+
+/// Who has opened a context, and says what a test tells it to say.
+pub struct Guest {
+    pub ip: IpAddr,
+    pub slot: u8,
+    tag: u32,
+    psn: u32,
+    tx_num: u32,
+    /// What the host behind the door sent to it, and it has not looked at.
+    pub heard: Vec<Flying>,
+}
+
+impl Guest {
+    /// It opens a context.
+    pub fn new(d: &mut Door, ip: IpAddr, slot: u8) -> Self {
+        let tag = d.open(ip, slot, 0).expect("nobody has to prove anything");
+        let mut guest = Self { ip, slot, tag, psn: 1, tx_num: 1, heard: vec![] };
+        guest.say(d, Body::Probe, 0, None);
+        guest
+    }
+
+    /// Says that it has more to come than it shows.
+    pub fn say(&mut self, d: &mut Door, body: Body, payload_len: u16, ack: Option<&AckBlock>) {
+        let mut packet = stranger(body, self.slot, self.tag);
+        let h = &mut packet.header;
+        (h.psn, h.tx_num, h.backlog) = (self.psn, self.tx_num, Backlog(15));
+        h.flags.0 |= Flags::ACK_REQUEST | if ack.is_some() { Flags::ACK_BLOCK } else { 0 };
+        self.psn += u32::from(h.kind.is_reliable());
+        self.tx_num += 1;
+        (packet.payload_len, packet.ack) = (payload_len, ack);
+        d.host.receive(d.now, &from(self.ip), &packet, &vec![1; payload_len.into()]);
+    }
+}
+
+impl Door {
+    /// What the host sends now goes to those of `guests` for whom it is; `span` passes.
+    pub fn pass<'a>(&mut self, span: Span, guests: impl IntoIterator<Item = &'a mut Guest>) {
+        let end = self.now + span;
+        let mut sent = vec![];
+        loop {
+            loop {
+                let out = self.host.transmit(self.now);
+                if out.is_empty() {
+                    break;
+                }
+                sent.extend(out);
+            }
+            let due = self.host.engine.next_timeout();
+            if due > end {
+                break;
+            }
+            self.now = self.now.max(due);
+            self.host.engine.handle_timeout(self.now);
+            self.host.collect();
+        }
+        self.now = end;
+        let base = self.host.engine.config().port_base;
+        for g in guests {
+            let at = Endpoint { ip: g.ip, port: base + u16::from(g.slot) };
+            g.heard.extend(sent.iter().filter(|f| f.dst == at).cloned());
+        }
+    }
 }

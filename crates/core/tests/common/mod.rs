@@ -180,6 +180,11 @@ impl Host {
         let mut engine = Engine::new(cfg, Rng::from_seed(seed), now, ()).unwrap();
         let pd = engine.pd_create().unwrap();
         let cq = engine.cq_create(100_000).unwrap();
+        Self::of(engine, (pd, cq), ip)
+    }
+
+    /// With this engine and its usual objects.
+    pub fn of(engine: Engine, (pd, cq): (PdId, CqId), ip: IpAddr) -> Self {
         Self {
             engine,
             memory: Memory::default(),

@@ -34,20 +34,7 @@ impl Puppet {
         let ah = victim.ah(now, ip(1));
         let (heard, psn, tx_num) = (vec![], 5000, 700);
         let mut p = Self { now, victim, qp, ah, heard, tag: 0, psn, tx_num, cum: 0 };
-        let mut params = OpenParams {
-            tag: TAG,
-            incarnation: 77,
-            echo_tag: 0,
-            psn_start: p.psn,
-            tx_num_start: u64::from(p.tx_num),
-            window: 4096,
-            mtu: 1024,
-            reads_max: 64,
-            write_imms_max: 64,
-            rx_budget: u32::MAX,
-            features: Features(Features::RDMA_READ | Features::RDMA_WRITE | Features::ECN),
-            cookie: 0,
-        };
+        let mut params = p.params();
         lie(&mut params);
         p.say(Body::Open(params), 0, None);
         p.listen();
@@ -61,6 +48,30 @@ impl Puppet {
         p.pass(Span::from_us(10));
         p.heard.clear();
         p
+    }
+
+    /// What the puppet says of itself, where it does not lie.
+    fn params(&self) -> OpenParams {
+        OpenParams {
+            tag: TAG,
+            incarnation: 77,
+            echo_tag: 0,
+            psn_start: self.psn,
+            tx_num_start: u64::from(self.tx_num),
+            window: 4096,
+            mtu: 1024,
+            reads_max: 64,
+            write_imms_max: 64,
+            rx_budget: u32::MAX,
+            features: Features(Features::RDMA_READ | Features::RDMA_WRITE | Features::ECN),
+            cookie: 0,
+        }
+    }
+
+    /// Answers a question whether it has the context.
+    pub fn refute(&mut self, cookie: u64) {
+        let params = OpenParams { echo_tag: self.tag, cookie, ..self.params() };
+        self.say(Body::OpenAck(params), 0, None);
     }
 
     /// The tag that the victim chose.
@@ -96,7 +107,7 @@ impl Puppet {
         };
         change(&mut header);
         self.psn += u32::from(kind.is_reliable());
-        self.tx_num += u32::from(kind != PacketType::Open);
+        self.tx_num += u32::from(!matches!(kind, PacketType::Open | PacketType::OpenAck));
         let packet = Packet { header, ack: ack.as_ref(), body, payload_len };
         let waited = Span::ZERO;
         let meta = RxMeta { src_ip: ip(1), ce: false, rxq_drops: 0, rxq_depth: 0, waited };

@@ -4,10 +4,10 @@ use super::{ReadError, fail, lines, number};
 use crate::topo::{NS, Ps, US};
 use std::collections::BTreeSet;
 
-/// Unit of `start`. The dialects differ and a file does not say which it is in.
+/// Unit of `start`. Dialects of the format differ in it, and a file does not state it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartUnit {
-    /// csg-htsim, and the generators of both.
+    /// csg-htsim, and the generators of both dialects.
     Picoseconds,
     /// uet-htsim.
     Microseconds,
@@ -16,36 +16,36 @@ pub enum StartUnit {
 /// One flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Line from 1.
+    /// Line number from 1.
     pub line: usize,
     /// Sender.
     pub src: u32,
     /// Receiver.
     pub dst: u32,
-    /// Number given in the file, if any.
+    /// Id given in the file, if any.
     pub id: Option<u32>,
-    /// Start; `None` = [`Connection::trigger`] starts it.
+    /// Start time; `None`: [`Connection::trigger`] starts the flow.
     pub start_ps: Option<Ps>,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The trigger that starts it.
+    /// The trigger that starts the flow.
     pub trigger: Option<u32>,
-    /// The trigger fired when its sender is done.
+    /// The trigger that fires when the flow's sender is done.
     pub send_done_trigger: Option<u32>,
-    /// The trigger fired when its receiver is done.
+    /// The trigger that fires when the flow's receiver is done.
     pub recv_done_trigger: Option<u32>,
 }
 
-/// How a trigger works.
+/// Behaviour of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerKind {
-    /// The first firing starts its flows, later ones do nothing.
+    /// The first firing starts its flows, later ones have no effect.
     OneShot,
     /// Each firing starts its flows.
     MultiShot,
     /// The `count`th firing starts its flows.
     Barrier {
-        /// Firings needed.
+        /// Number of firings needed.
         count: u32,
     },
 }
@@ -53,20 +53,20 @@ pub enum TriggerKind {
 /// A trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
-    /// Number by which connections name it.
+    /// Id by which connections refer to the trigger.
     pub id: u32,
-    /// How it works.
+    /// Behaviour.
     pub kind: TriggerKind,
 }
 
 /// An uplink that is down from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Line from 1.
+    /// Line number from 1.
     pub line: usize,
     /// Aggregation switch.
     pub agg: u32,
-    /// Its uplink.
+    /// Uplink of the aggregation switch.
     pub link: u32,
 }
 
@@ -93,10 +93,10 @@ struct Announced {
 }
 
 impl CmFile {
-    /// Reads the text of a matrix.
+    /// Parses the text of a matrix.
     ///
     /// # Errors
-    /// The first line that is wrong or cannot be honoured, and why.
+    /// The first line that is wrong or not supported, and the reason.
     pub fn parse(text: &str, unit: StartUnit) -> Result<Self, ReadError> {
         let mut said = Announced::default();
         let mut cm =
@@ -145,7 +145,7 @@ impl CmFile {
         let mut triggers = BTreeSet::new();
         for t in &self.triggers {
             if !triggers.insert(t.id) {
-                return fail(0, format!("trigger {} stands there twice", t.id));
+                return fail(0, format!("trigger {} is given twice", t.id));
             }
         }
         let mut ids = BTreeSet::new();
@@ -157,7 +157,7 @@ impl CmFile {
             if let Some(id) = c.id
                 && !ids.insert(id)
             {
-                return fail(c.line, format!("id {id} stands there twice"));
+                return fail(c.line, format!("id {id} is given twice"));
             }
             let named = [c.trigger, c.send_done_trigger, c.recv_done_trigger];
             if let Some(t) = named.into_iter().flatten().find(|t| !triggers.contains(t)) {
@@ -171,7 +171,7 @@ impl CmFile {
 fn set<T>(line: usize, place: &mut Option<T>, value: T) -> Result<(), ReadError> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => fail(line, "this count stands there twice"),
+        Some(_) => fail(line, "this count is given twice"),
     }
 }
 
@@ -195,7 +195,7 @@ fn connection(line: usize, words: &[&str], unit: StartUnit) -> Result<Connection
     let mut rest = words[1..].iter();
     while let Some(key) = rest.next() {
         if !seen.insert(*key) {
-            return fail(line, format!("`{key}` stands there twice"));
+            return fail(line, format!("`{key}` is given twice"));
         }
         let value = rest.next();
         match *key {
@@ -222,7 +222,7 @@ fn connection(line: usize, words: &[&str], unit: StartUnit) -> Result<Connection
     }
 }
 
-/// A start time. Microseconds may have up to six decimals; nothing is rounded.
+/// Parses a start time. Microseconds may have up to six decimals; nothing is rounded.
 fn start(line: usize, word: Option<&&str>, unit: StartUnit) -> Result<Ps, ReadError> {
     let Some(word) = word else { return fail(line, "start: a number is missing") };
     let bad = |why: &str| fail(line, format!("start: `{word}` {why}"));
@@ -257,7 +257,7 @@ fn trigger(line: usize, words: &[&str]) -> Result<Trigger, ReadError> {
         Some(other) => return fail(line, format!("`{other}` is not known here")),
     };
     if let Some(more) = words.get(6) {
-        return fail(line, format!("`{more}` is not known here"));
+        return fail(line, format!("`{more}` is unknown here"));
     }
     let kind = match (words.get(3).copied(), count) {
         (Some("oneshot"), None) => TriggerKind::OneShot,

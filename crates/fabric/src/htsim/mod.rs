@@ -1,7 +1,7 @@
 //! Readers of htsim's connection matrices (`.cm`) and topologies (`.topo`).
 //!
-//! Both are strict: a line that is not understood, or that asks for something that is not
-//! simulated, is an error with its number and the reason. Nothing is skipped or truncated.
+//! Both readers are strict: an unknown line, or one that asks for something that is not simulated,
+//! is an error with the line number and the reason. Nothing is skipped or truncated.
 
 mod cm;
 mod topo;
@@ -11,10 +11,10 @@ pub use topo::{TopoFile, TopoTier};
 
 use std::fmt;
 
-/// Why a file was refused.
+/// Error of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// Line from 1; 0 = the file as a whole.
+    /// Line number from 1; 0 = the file as a whole.
     pub line: usize,
     /// What is wrong and what to do.
     pub message: String,
@@ -34,7 +34,7 @@ fn fail<T>(line: usize, message: impl Into<String>) -> Result<T, ReadError> {
     Err(ReadError { line, message: message.into() })
 }
 
-/// Words of each line that has any, with the line's number. `#` starts a comment.
+/// The words of each line that has any, with the line number. `#` starts a comment.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     text.lines().enumerate().filter_map(|(i, line)| {
         let code = line.split('#').next().unwrap_or_default();
@@ -43,7 +43,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     })
 }
 
-/// A whole number, all of it.
+/// Parses a word as a whole number.
 fn number<T: std::str::FromStr>(
     line: usize,
     word: Option<&&str>,

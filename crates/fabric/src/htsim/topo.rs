@@ -6,19 +6,19 @@ use crate::topo::{Ecn, HostId, NS, Node, Port, Ps, Topology};
 /// One tier of switches, from the hosts up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopoTier {
-    /// Rate of links down, bits per second.
+    /// Rate of downward links, bits per second.
     pub down_bits_per_s: u64,
-    /// Ports down.
+    /// Number of downward ports.
     pub radix_down: u32,
-    /// Ports up (0 in the top tier).
+    /// Number of upward ports (0 in the top tier).
     pub radix_up: u32,
-    /// Delay of links down.
+    /// Delay of downward links.
     pub link_ps: Ps,
     /// Delay of the switch.
     pub switch_ps: Ps,
-    /// Rate down over rate up; 1 where not given.
+    /// Downward rate over upward rate; default 1.
     pub oversubscribed: u32,
-    /// Parallel cables to each switch below; 1 where not given.
+    /// Parallel cables to each switch below; default 1.
     pub bundle: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct TopoFile {
     pub tiers: Vec<TopoTier>,
 }
 
-/// Numbers of switches that follow from the file.
+/// Numbers of switches, derived from the file.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     pods: u32,
@@ -43,10 +43,10 @@ struct Counts {
 }
 
 impl TopoFile {
-    /// Reads the text of a topology.
+    /// Parses the text of a topology.
     ///
     /// # Errors
-    /// The first line that is wrong or cannot be honoured, or the inconsistency found.
+    /// The first line that is wrong or not supported, or the inconsistency found.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         let (mut nodes, mut tier_count, mut podsize) = (None, None, None);
         let mut tiers: Vec<TopoTier> = Vec::new();
@@ -68,7 +68,7 @@ impl TopoFile {
                 continue;
             }
             if given.contains(&key) {
-                return fail(line, format!("`{}` stands there twice", words[0]));
+                return fail(line, format!("`{}` is given twice", words[0]));
             }
             match (key.as_str(), tiers.last_mut()) {
                 ("nodes", None) => nodes = Some(number(line, value, "Nodes")?),
@@ -84,7 +84,7 @@ impl TopoFile {
         let podsize = podsize.ok_or_else(missing("Podsize"))?;
         let tier_count = tier_count.ok_or_else(missing("Tiers"))?;
         if tier_count != tiers.len() || !(2..=3).contains(&tier_count) {
-            let text = format!("Tiers {tier_count}, but {} described (2 or 3 can be)", tiers.len());
+            let text = format!("Tiers {tier_count}, but {} described (use 2 or 3)", tiers.len());
             return fail(0, text);
         }
         let file = Self { nodes, podsize, tiers };
@@ -143,7 +143,7 @@ impl TopoFile {
         Ok(counts)
     }
 
-    /// Lays the network out. Switch ports get queues of `buffer_bytes` with this marking.
+    /// Builds the network. Switch ports get queues of `buffer_bytes` with the marking `ecn`.
     pub fn build(&self, buffer_bytes: u64, ecn: Ecn) -> Topology {
         let c = self.counts().expect("checked when it was read");
         let t = &self.tiers;
@@ -154,7 +154,7 @@ impl TopoFile {
         let leaves = switches(c.pods * c.leaves_per_pod, 0);
         let uppers = switches(c.pods * c.uppers_per_pod, 1);
         let cores = switches(c.cores, 2);
-        // A link's delay includes the switch it leads to.
+        // A link's delay includes the switch at its end.
         let plain = |tier: usize, switch_ps| {
             Port::new(t[tier].down_bits_per_s, t[tier].link_ps + switch_ps)
         };
@@ -206,10 +206,10 @@ impl TopoTier {
             "oversubscribed" => self.oversubscribed = number(line, value, "Oversubscribed")?,
             "bundle" => self.bundle = number(line, value, "Bundle")?,
             "queue_up" | "queue_down" => {
-                let text = "queues are set where the file is used, in bytes: take this line out";
+                let text = "queues are set in the spec, in bytes: remove this line";
                 return fail(line, text);
             }
-            _ => return fail(line, format!("`{key}` is not known here")),
+            _ => return fail(line, format!("`{key}` is unknown here")),
         }
         Ok(())
     }

@@ -1,27 +1,26 @@
-//! Buffers that wait for each other in a circle.
+//! Deadlocks: buffers that wait for each other in a cycle.
 
 use super::{Cell, Lossless, NONE, Place};
 use crate::topo::{LinkId, Ps, Topology};
 
-/// How often a network in which a packet is blocked, and that has no circles of buffers as built,
-/// is looked at: each time that an input buffer takes to empty, this many times. The search is
-/// exact, so the period only says how soon a deadlock ends the run; a search costs about as much as
-/// a hundred hops.
+/// Period of the deadlock search, in drain times of an input buffer, while a packet is blocked in a
+/// network whose buffers form no cycle as built. The search is exact, so the period only determines
+/// how soon a deadlock ends the run; a search costs about as much as a hundred hops.
 pub(super) const WATCH_DRAINS: u64 = 16;
 
-/// A circle of full buffers none of which can ever empty.
+/// A cycle of full buffers that can never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
     /// When it was found.
     pub at_ps: Ps,
-    /// Links and lanes: each buffer waits for the next, the last for the first.
+    /// The cycle as links and lanes: each buffer waits for the next, the last for the first.
     pub cycle: Vec<(LinkId, u8)>,
-    /// Buffers that cannot empty, those behind the circle included.
+    /// Number of buffers that cannot empty, those upstream of the cycle included.
     pub buffers: usize,
 }
 
 impl Deadlock {
-    /// What happened, and what to do, with the names of the links.
+    /// What happened and what to do, with the names of the links.
     pub fn describe(&self, topo: &Topology) -> String {
         let name = |(link, lane): &(LinkId, u8)| format!("{} lane {lane}", topo.link_name(*link));
         let names: Vec<String> = self.cycle.iter().map(name).collect();
@@ -37,11 +36,12 @@ impl Deadlock {
 }
 
 impl Lossless {
-    /// Looks for a deadlock. `dead`: links that are down, for which nothing waits for long.
+    /// Searches for a deadlock. `dead`: whether a link is down; packets queued for it are lost
+    /// soon.
     ///
-    /// A buffer is *live* if room in it will become free: some is on the way back, a packet is
-    /// still arriving, its host is stalled, or one of its packets can leave now or waits for a live
-    /// buffer. What is not live never will be.
+    /// A buffer is *live* if room in it will become free: a credit is returning, a packet is
+    /// arriving, its host is stalled, or one of its packets can leave now or waits for a live
+    /// buffer. All other buffers are stuck for good.
     pub(super) fn deadlock_find(&self, at_ps: Ps, dead: impl Fn(u32) -> bool) -> Option<Deadlock> {
         let waits = |c: &&Cell| c.place == Place::Waiting && c.link != NONE;
         let waiting: Vec<&Cell> = self.cells.iter().filter(waits).collect();
@@ -72,7 +72,7 @@ impl Lossless {
             }
         }
         let first = blocked.first()?;
-        // Each buffer waits for the next one, so following them comes back to an earlier buffer.
+        // Each buffer waits for the next one, so the sequence returns to an earlier buffer.
         let (mut path, mut cell) = (Vec::new(), *first);
         let from = loop {
             let buffer = own(cell);
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_circle_is_found_and_named() {
         let (mut ll, topo) = circle();
-        // Another buffer waits for the circle and is not part of it.
+        // Another buffer waits for the cycle but is not part of it.
         packet(&mut ll, 4, 0, Place::Waiting, 100);
         let found = ll.deadlock_find(7_000_000, |_| false).expect("a circle");
         let mut links: Vec<u32> = found.cycle.iter().map(|(l, _)| l.0).collect();
@@ -136,7 +136,7 @@ mod tests {
         let (mut ll, _) = circle();
         ll.buffers[2].returning = 1;
         assert_eq!(ll.deadlock_find(0, |_| false), None, "room comes back");
-        // One packet of the circle's buffers waits for a host that is stalled, not for the circle.
+        // One packet of the cycle's buffers waits for a stalled host, not for the cycle.
         let (mut ll, _) = circle();
         packet(&mut ll, 0, 1, Place::Waiting, 10);
         packet(&mut ll, 1, super::super::NONE, Place::Held, 100);

@@ -1,4 +1,4 @@
-//! Faults in a network that loses nothing.
+//! Faults in a lossless network.
 
 use crate::event::{ARRIVE_CREDITED, Event, ROOM};
 use crate::fault::{Effect, Fault, FaultError};
@@ -7,11 +7,11 @@ use crate::net::Net;
 use crate::stats::DropReason;
 use crate::topo::LinkId;
 
-/// Refuses faults that have no meaning where queues do not drop.
+/// Refuses faults that have no meaning in a network without queue drops.
 pub(crate) fn fault_check(fault: &Fault) -> Result<(), FaultError> {
     let refuse = |what: &str| {
         Err(FaultError::new(format!(
-            "{what}: not with credits, where every packet needs room that was promised to it; use \
+            "{what}: not possible with credits, which promise room to every packet; use \
              flow_control = \"drop\""
         )))
     };
@@ -28,7 +28,7 @@ pub(crate) fn fault_check(fault: &Fault) -> Result<(), FaultError> {
 }
 
 impl<P> Net<P> {
-    /// Loses everything that waits for these links or is on their wires.
+    /// Drops every packet that waits for these links or is on their wires.
     pub fn credited_cut(&mut self, links: &[LinkId]) {
         for link in links {
             self.links[link.0 as usize].flags |= CHOSEN;
@@ -51,7 +51,7 @@ impl<P> Net<P> {
             let output = &mut ll.outputs[link.0 as usize];
             output.packets -= waiting.len() as u32;
             output.bytes -= waiting.iter().map(bytes).sum::<u64>();
-            // A card that lost all that waited has room.
+            // A card that lost its waiting packets has room.
             let room = std::mem::take(&mut output.room_wanted);
             if room {
                 let host = self.links[(link.0 ^ 1) as usize].to;

@@ -1,8 +1,8 @@
-//! The way of a packet through a network that loses nothing.
+//! The path of a packet through a lossless network.
 //!
 //! [`Net::credited_send`] → card → wire → [`Net::credited_arrive`] → virtual output queue →
-//! [`Net::output_serve`] → wire → … → host. When a packet begins to leave a switch, the room that
-//! it takes there is on its way back ([`Net::credit_due`]).
+//! [`Net::output_serve`] → wire → … → host. When a packet begins to leave a switch, the credit for
+//! its room there is returning ([`Net::credit_due`]).
 
 use super::{Cell, Lossless, NONE, Place, register::Carried};
 use crate::event::{
@@ -82,7 +82,7 @@ impl<P> Net<P> {
         Ok(())
     }
 
-    /// Puts a packet into the virtual output queue of `out`, and sends what can be sent.
+    /// Puts a packet into the virtual output queue of `out`, and serves the output.
     fn output_queue(&mut self, packet: u32) {
         let ll = self.lossless();
         ll.queue(packet);
@@ -94,7 +94,7 @@ impl<P> Net<P> {
         self.output_serve(out);
     }
 
-    /// An output takes the next packet, if it is free, one waits, and the far end has room.
+    /// Sends the next packet of an output if it is free, one waits, and the far end has room.
     pub fn output_serve(&mut self, out: u32) {
         let now = self.now;
         let link = &self.links[out as usize];
@@ -112,7 +112,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Looks at an output again at a time.
+    /// Schedules another [`Net::output_serve`] of an output.
     fn output_wake(&mut self, out: u32, at: Ps) {
         let output = &mut self.lossless().outputs[out as usize];
         if at < output.wake_at {
@@ -122,18 +122,18 @@ impl<P> Net<P> {
         }
     }
 
-    /// An output is to be looked at again.
+    /// Handles the wake-up event of an output.
     pub fn output_woken(&mut self, out: u32) {
         let now = self.now;
         let output = &mut self.lossless().outputs[out as usize];
-        // An earlier event may have been queued in the place of this one.
+        // A wake-up at an earlier time may have replaced this one.
         if output.wake_at <= now {
             output.wake_at = Ps::MAX;
         }
         self.output_serve(out);
     }
 
-    /// A packet leaves.
+    /// Sends a packet.
     fn transmit(&mut self, out: u32, packet: u32) {
         let now = self.now;
         let link = &mut self.links[out as usize];
@@ -174,7 +174,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// A packet changes and reads the register of the link that it leaves on.
+    /// Applies a packet's operation to the register of the link on which it leaves.
     fn registers_pass(&mut self, out: u32, packet: u32) {
         let ll = self.lossless.as_deref_mut().expect("credited links");
         let cell = &ll.cells[packet as usize];
@@ -184,7 +184,7 @@ impl<P> Net<P> {
         }
         let circuits = self.router.circuits_mut().filter(|_| cell.flow != NONE);
         // The circuit may have been torn down while the packet waited. The last packet of a circuit
-        // has freed it up to here itself.
+        // has itself freed the circuit up to this switch.
         let torn =
             !cell.last && circuits.as_ref().is_some_and(|c| !c.takes(cell.flow, LinkId(out)));
         let changed = ll.registers.pass(out, carried, !cell.strayed && !torn);
@@ -196,7 +196,8 @@ impl<P> Net<P> {
         }
     }
 
-    /// Room in the buffer of a link is free from `left` on; the sender hears of it a delay later.
+    /// Schedules the return of a credit: room is free from `left` on, and the sender learns it one
+    /// link delay later.
     fn credit_return(&mut self, link: u32, lane: u8, bytes: u32, left: Ps) {
         self.lossless().leaves(link, lane, bytes);
         let back = &self.links[(link ^ 1) as usize];
@@ -205,13 +206,13 @@ impl<P> Net<P> {
         self.schedule(at, Event { size: bytes, to, ..Event::new(CREDIT, link, u32::from(lane)) });
     }
 
-    /// The sender hears that room is free.
+    /// Returns a credit to the sender.
     pub fn credit_due(&mut self, event: Event) {
         self.lossless().freed(event.id(), event.b as u8, event.size);
         self.output_serve(event.id());
     }
 
-    /// A packet comes off a link's wire. `Some(host)` if a host gets it.
+    /// Handles the arrival of a packet at the end of a link. `Some(host)` if it is for that host.
     pub fn credited_arrive(&mut self, event: Event) -> Option<u32> {
         let (link, packet, hosts) = (event.id(), event.b, self.hosts.len() as u32);
         let ll = self.lossless();
@@ -237,7 +238,8 @@ impl<P> Net<P> {
         }
         let port = &mut self.hosts[event.to as usize];
         if port.stalled_until > self.now {
-            // It stays in the buffer: a stalled host stops its senders, and nothing is lost.
+            // The packet stays in the buffer: a stalled host blocks its senders, and nothing is
+            // lost.
             port.held_bytes += u64::from(bytes);
             let until = port.stalled_until;
             self.lossless().cells[packet as usize].place = Place::Held;
@@ -248,7 +250,7 @@ impl<P> Net<P> {
         Some(event.to)
     }
 
-    /// A host takes a packet off its buffer.
+    /// Removes a packet that its host has received from the buffer.
     pub fn host_takes(&mut self, packet: u32) {
         let now = self.now;
         let cell = &mut self.lossless().cells[packet as usize];
@@ -257,7 +259,7 @@ impl<P> Net<P> {
         self.credit_return(link, lane, bytes, now);
     }
 
-    /// Largest register on the way of a packet that is being delivered.
+    /// Largest register on the path of the packet that is being delivered.
     #[inline]
     pub fn register_max(&self, packet: u32) -> i64 {
         let Some(ll) = self.lossless.as_deref() else { return 0 };
@@ -265,14 +267,14 @@ impl<P> Net<P> {
         if carries { ll.tags[packet as usize].max } else { 0 }
     }
 
-    /// A packet is in a switch: which output, and into its queue.
+    /// Routes a packet in a switch and queues it for its output.
     fn switch_in(&mut self, link: u32, switch: u32, packet: u32) {
         let cell = self.lossless().cells[packet as usize];
         let Some(out) = self.credited_route(switch, packet, &cell) else {
             return self.credited_discard(Some(link), packet, DropReason::NoRoute);
         };
         let lanes = self.lossless().config.lanes;
-        // By field: the tree is read while the cell is written.
+        // Borrowed by field, since the tree is read while the cell is written.
         let tree = self.topo.tree();
         let circuits = self.router.circuits();
         let strayed = circuits.is_some_and(|c| cell.flow != NONE && !c.on_circuit);
@@ -299,14 +301,14 @@ impl<P> Net<P> {
             return self.credited_discard(Some(link), packet, DropReason::HopLimit);
         }
         if self.links[out as usize].flags & DEAD != 0 {
-            // As if it had waited there when the link failed.
+            // The packet counts as one that waited for the link when it failed.
             ll.cells[packet as usize].place = Place::Waiting;
             return self.credited_discard(Some(out), packet, DropReason::LinkDown);
         }
         self.output_queue(packet);
     }
 
-    /// The output that a packet takes from a switch.
+    /// The output that a packet takes at a switch.
     fn credited_route(&mut self, switch: u32, id: u32, cell: &Cell) -> Option<u32> {
         let ll = self.lossless.as_deref().expect("credited links");
         let packet = Passing {
@@ -328,7 +330,7 @@ impl<P> Net<P> {
         link.map(|l| l.0)
     }
 
-    /// Registers change because circuits were torn down or set up anew.
+    /// Applies register changes of circuits that were torn down or set up again.
     pub fn moves_apply(&mut self) {
         let (Some(circuits), Some(ll)) = (self.router.circuits_mut(), &mut self.lossless) else {
             return;
@@ -338,7 +340,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// A flow is over.
+    /// Ends a flow.
     fn flow_end(&mut self, flow: u32) {
         if let Some(circuits) = self.router.circuits_mut() {
             circuits.flow_end(flow);
@@ -346,15 +348,15 @@ impl<P> Net<P> {
         }
     }
 
-    /// Loses a packet, gives its room back, and ends its flow if it was the last of it.
+    /// Drops a packet, frees its room, and ends its flow if it was the flow's last packet.
     pub fn credited_discard(&mut self, link: Option<u32>, packet: u32, reason: DropReason) {
         let now = self.now;
         let ll = self.lossless();
         let cell = ll.cells[packet as usize];
         ll.cells[packet as usize].place = Place::Gone;
         if cell.place == Place::Waiting && cell.last && cell.register {
-            // It has freed its entry for the output that it waited for. What it would have taken
-            // off the register on leaving is off, too: its repetition finds no circuit.
+            // The last packet has already freed its entry for the output. Its change is applied to
+            // that register, too, because its repetition finds no circuit.
             self.registers_pass(cell.out, packet);
         }
         match cell.place {
@@ -371,7 +373,7 @@ impl<P> Net<P> {
         self.discard(link, packet, reason);
     }
 
-    /// What a faulty link does to a packet; false if it is lost.
+    /// Effect of a faulty link on a packet; false if the packet is lost.
     #[cold]
     fn credited_survives(&mut self, link: u32, packet: u32) -> bool {
         let flags = self.links[link as usize].flags;
@@ -393,13 +395,12 @@ impl<P> Net<P> {
         true
     }
 
-    /// Nothing that waits for a link can leave. The last event before a deadlock ends here: the
-    /// packet that closes the circle arrives and finds no room ahead, or room comes that is too
-    /// little.
+    /// Handles an output of which nothing can leave. The last event before a deadlock ends here:
+    /// the packet that closes the cycle finds no room ahead, or a returning credit is too small.
     fn blocked(&mut self, out: u32) {
         let ll = self.lossless();
         if ll.circles && ll.deadlock.is_none() && ll.still(out) && self.deadlock_look() {
-            // What this event has to do still, it does; it is the last one.
+            // The check runs after the rest of this event, as the last event of the run.
             self.schedule(self.now, Event::new(DEADLOCK_WATCH, 0, 0));
         }
         let ll = self.lossless();
@@ -410,7 +411,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// It is time to look for a deadlock. If there is one, nothing happens any more.
+    /// Searches for a deadlock. If there is one, the run ends.
     pub fn deadlock_check(&mut self) {
         let ll = self.lossless();
         ll.watching = false;
@@ -422,7 +423,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Looks for a deadlock. True if there is one.
+    /// Searches for a deadlock. Returns true if there is one.
     fn deadlock_look(&mut self) -> bool {
         let now = self.now;
         let links = &self.links;
@@ -431,13 +432,14 @@ impl<P> Net<P> {
         ll.deadlock.is_some()
     }
 
-    /// A stalled host is told of room in its card when it continues.
+    /// Keeps the room event of a stalled host until the host continues.
     pub fn room_hold(&mut self, event: Event) {
         let until = self.hosts[event.id() as usize].stalled_until;
         self.schedule(until, event);
     }
 
-    /// A host wants to be called when its card holds nothing that waits. True if that is so now.
+    /// Requests [`crate::Host::on_room`] when no packet waits in the host's card. Returns true if
+    /// none does now.
     pub fn room_want(&mut self, host: HostId) -> bool {
         let nic = self.hosts[host.0 as usize].nic;
         let Some(ll) = self.lossless.as_deref_mut() else { return true };

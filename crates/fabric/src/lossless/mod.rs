@@ -1,26 +1,26 @@
-//! Switches that lose nothing: small input buffers, and credits instead of drops.
+//! Lossless switches: small input buffers, with credits instead of drops.
 //!
-//! The model is that of InfiniBand-like switches. At the end of every link lies an *input buffer*
-//! for each lane. A packet in it waits in a *virtual output queue*: behind those of the same input,
-//! lane and output only. Inputs have infinite speedup: each output takes a packet from any input
-//! whenever it is free, whatever that input gives to others. Which of the waiting inputs is next is
-//! the [`Service`]. Packets are sent whole (store and forward).
+//! The model is that of InfiniBand-like switches. Each link ends in an *input buffer* for each
+//! lane. A packet in it waits in a *virtual output queue*, behind packets of the same input, lane
+//! and output only. Inputs have infinite speedup: each free output takes a packet from any input,
+//! independently of what the input sends to other outputs. [`Service`] determines the next input.
+//! Switches store and forward.
 //!
-//! A packet leaves only when the buffer at the far end has room for it. The sender knows by
-//! *credits*, bytes for each lane: sending takes them, and they come back one link delay after the
-//! last bit of the packet has left that buffer. So nothing is lost in a queue; a queue that stands
-//! fills the buffers before it instead. Hosts take packets off their buffer at once.
+//! A packet leaves only when the buffer at the far end has room for it. The sender tracks the room
+//! by *credits*, bytes for each lane: sending consumes them, and they return one link delay after
+//! the last bit of the packet has left that buffer. So no queue overflows; a standing queue fills
+//! the buffers upstream instead. Hosts empty their buffer at once.
 //!
-//! Where buffers wait for each other in a circle, nothing can ever move again. Such a
-//! [`Deadlock`] ends the run; [`crate::World::deadlock`] names the circle. In a tree whose rings
-//! have one lane it is found with the event that closes the circle; in networks that have no circle
-//! unless ways lead around failed links, some drain times of a buffer later.
+//! Buffers that wait for each other in a cycle never move again. Such a [`Deadlock`] ends the run;
+//! [`crate::World::deadlock`] names the cycle. In a tree whose rings have one lane it is found with
+//! the event that closes the cycle. In a network that has cycles only on detours around failed
+//! links, the search is periodic: the deadlock is found within a few drain times of a buffer.
 //!
-//! Faults lose packets here, too: what is on a wire that is cut, what waits for it, what finds no
-//! way. Their room is given back at once. Control symbols (credits) are never lost.
+//! Faults lose packets here, too: packets on a cut wire, packets queued for it, packets without a
+//! route. Their room is freed at once. Control symbols (credits) are never lost.
 //!
-//! The kinds of flow control are told apart in one place: `Lossless::room` says whether a packet
-//! may leave, `Lossless::sent` and `Lossless::freed` keep its books.
+//! Flow control is decided in one place: `Lossless::room` says whether a packet may leave,
+//! `Lossless::sent` and `Lossless::freed` do the accounting.
 
 mod deadlock;
 mod fault;
@@ -38,15 +38,15 @@ use crate::link::Profile;
 use crate::topo::{LinkId, Node, Ps, Topology, TopologyError};
 use crate::tree::KaryNTree;
 
-/// Most lanes of a link: two are what the rings of a tree need.
+/// Most lanes of a link: the rings of a tree need two.
 pub const LANES_MAX: u32 = 2;
-/// No link, no flow, no packet.
+/// Marks the absence of a link, flow or packet.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What keeps the queues of switches from overflowing.
+/// Protection of switch queues against overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FlowControl {
-    /// Nothing: output queues drop what does not fit.
+    /// None: output queues drop packets that do not fit.
     #[default]
     Drop,
     /// Credits for input buffers; see the [module](self).
@@ -60,49 +60,49 @@ pub struct CreditConfig {
     pub input_bytes: u64,
     /// Lanes of each link, 1 or 2.
     pub lanes: u32,
-    /// Which of the waiting packets an output sends next.
+    /// Order in which an output serves waiting packets.
     pub service: Service,
 }
 
 /// The order in which an output serves waiting packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Service {
-    /// One packet from each input in turn, whatever the number of its flows.
+    /// One packet from each input in turn, independently of the number of its flows.
     #[default]
     RoundRobin,
     /// First come, first served.
     Fcfs,
 }
 
-/// The books of an input buffer. Always `free + wire + held + returning = built`.
+/// Accounting of an input buffer. Always `free + wire + held + returning` = size of the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credits {
     /// Bytes that the sender may still send.
     pub free: u64,
-    /// Bytes on the wire towards it.
+    /// Bytes on the wire towards the buffer.
     pub wire: u64,
-    /// Bytes in it.
+    /// Bytes in the buffer.
     pub held: u64,
-    /// Bytes that are leaving it or have left, of which the sender will hear.
+    /// Bytes that are leaving or have left the buffer, not yet known to the sender.
     pub returning: u64,
 }
 
 impl Credits {
-    /// All bytes.
+    /// Sum of all four, in bytes.
     pub const fn total(&self) -> u64 {
         self.free + self.wire + self.held + self.returning
     }
 }
 
-/// Where a packet is.
+/// Position of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere: the cell is free, or its packet is with its host.
+    /// None: the cell is free, or the host has the packet.
     #[default]
     Gone,
-    /// On a wire, or being put on it.
+    /// On a wire, or being sent.
     Wire,
-    /// Arrived; in the input buffer, not yet routed.
+    /// In the input buffer, not yet routed.
     Arrived,
     /// In a virtual output queue.
     Waiting,
@@ -110,18 +110,18 @@ pub(crate) enum Place {
     Held,
 }
 
-/// What the switches know of a packet. Its number is the packet's.
+/// State of a packet in the switches, under the packet's number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     pub next: u32,
     pub bytes: u32,
     pub dst: u32,
     pub hash: u32,
-    /// The link that it came by, is on, or will leave its card by.
+    /// The link on which it arrived, travels, or will leave its card.
     pub link: u32,
-    /// The output it waits for.
+    /// The output for which it waits.
     pub out: u32,
-    /// The flow whose circuit it takes, or [`NONE`].
+    /// The flow whose circuit it follows, or [`NONE`].
     pub flow: u32,
     pub ring_hops: u16,
     pub hops: u16,
@@ -130,13 +130,13 @@ pub(crate) struct Cell {
     pub out_lane: u8,
     pub place: Place,
     pub last: bool,
-    /// It carries a change of registers: see `Lossless::tags`.
+    /// Whether it carries a register operation: see `Lossless::tags`.
     pub register: bool,
-    /// It was routed by default because its circuit is gone.
+    /// It took the default route because its circuit was torn down.
     pub strayed: bool,
-    /// The next register already has what it adds.
+    /// The next register already includes the packet's change.
     pub counted: bool,
-    /// Its place in the order of arrivals.
+    /// Position in the order of arrivals.
     pub arrived: u64,
 }
 
@@ -145,35 +145,36 @@ pub(crate) struct Cell {
 pub(crate) struct Output {
     pub packets: u32,
     pub bytes: u64,
-    /// When it will be looked at again; [`Ps::MAX`] = no event is queued for that.
+    /// Time of the queued wake-up event; [`Ps::MAX`] = none.
     pub wake_at: Ps,
     /// The host waits for room in this card.
     pub room_wanted: bool,
 }
 
-/// State of a network that loses nothing.
+/// State of a lossless network.
 #[derive(Clone, Debug)]
 pub(crate) struct Lossless {
     pub config: CreditConfig,
     pub cells: Vec<Cell>,
-    /// What packets with registers carry, by packet.
+    /// Register state that each packet carries.
     pub tags: Vec<register::Carried>,
     pub registers: Registers,
     outputs: Vec<Output>,
     voqs: Voqs,
-    /// Input buffers: link and lane.
+    /// Input buffers, by link and lane.
     buffers: Vec<Credits>,
     arrivals: u64,
-    /// Circles of buffers are there: a deadlock is looked for whenever it may have come about.
+    /// Buffers can wait for each other in a cycle: each event that may close one is followed by a
+    /// deadlock search.
     circles: bool,
-    /// An event is queued that looks for a deadlock.
+    /// A deadlock search is queued.
     watching: bool,
     watch_ps: Ps,
     pub deadlock: Option<Deadlock>,
 }
 
 impl Lossless {
-    /// Empty buffers.
+    /// A network with empty buffers.
     pub fn new(topo: &Topology, config: CreditConfig) -> Result<Self, TopologyError> {
         let CreditConfig { input_bytes, lanes, .. } = config;
         let fail = |text: String| Err(TopologyError::new(text));
@@ -208,12 +209,12 @@ impl Lossless {
         link as usize * self.config.lanes as usize + lane as usize
     }
 
-    /// The books of the buffer at the end of a link.
+    /// Accounting of the buffer at the end of a link.
     pub fn credits(&self, link: u32, lane: u8) -> Credits {
         self.buffers[self.buffer(link, lane)]
     }
 
-    /// Bytes that wait for a link.
+    /// Bytes queued for a link.
     pub fn waiting_bytes(&self, link: u32) -> u64 {
         self.outputs[link as usize].bytes
     }
@@ -223,43 +224,43 @@ impl Lossless {
         self.buffers[self.buffer(link, lane)].free >= u64::from(bytes)
     }
 
-    /// A packet leaves on a link.
+    /// Accounts for a packet that leaves on a link.
     fn sent(&mut self, link: u32, lane: u8, bytes: u32) {
         let at = self.buffer(link, lane);
         self.buffers[at].free -= u64::from(bytes);
         self.buffers[at].wire += u64::from(bytes);
     }
 
-    /// It arrives.
+    /// Accounts for its arrival at the far end.
     fn landed(&mut self, link: u32, lane: u8, bytes: u32) {
         let at = self.buffer(link, lane);
         self.buffers[at].wire -= u64::from(bytes);
         self.buffers[at].held += u64::from(bytes);
     }
 
-    /// Nothing moves at the far end of a link: its buffers hold packets, none is arriving, and no
-    /// room is on its way back. What waits there may wait forever.
+    /// Whether the buffers at the end of a link are stuck: they hold packets, none is arriving, and
+    /// no credit is returning. Their packets may wait forever.
     fn still(&self, link: u32) -> bool {
         let first = self.buffer(link, 0);
         let lanes = &self.buffers[first..first + self.config.lanes as usize];
         lanes.iter().any(|b| b.held > 0 && b.wire == 0 && b.returning == 0)
     }
 
-    /// It leaves the buffer; the sender does not know yet.
+    /// Accounts for a packet that leaves the buffer; the sender does not know yet.
     fn leaves(&mut self, link: u32, lane: u8, bytes: u32) {
         let at = self.buffer(link, lane);
         self.buffers[at].held -= u64::from(bytes);
         self.buffers[at].returning += u64::from(bytes);
     }
 
-    /// The sender hears of it.
+    /// Returns the credit to the sender.
     fn freed(&mut self, link: u32, lane: u8, bytes: u32) {
         let at = self.buffer(link, lane);
         self.buffers[at].returning -= u64::from(bytes);
         self.buffers[at].free += u64::from(bytes);
     }
 
-    /// It is lost on the wire; its room is free again.
+    /// Returns the room of a packet that is lost on the wire.
     fn lost(&mut self, link: u32, lane: u8, bytes: u32) {
         let at = self.buffer(link, lane);
         self.buffers[at].wire -= u64::from(bytes);
@@ -277,7 +278,7 @@ impl Lossless {
         self.voqs.push(&mut self.cells, packet);
     }
 
-    /// Takes the packet that an output sends next, if one may leave.
+    /// Takes the packet that an output sends next, if any may leave.
     fn pick(&mut self, out: u32) -> Option<u32> {
         let lanes = self.config.lanes as usize;
         let buffers = &self.buffers[out as usize * lanes..][..lanes];
@@ -293,7 +294,7 @@ impl Lossless {
         output.bytes -= u64::from(bytes);
     }
 
-    /// Checks the books against the packets themselves.
+    /// Compares the accounting with the packets themselves.
     pub fn check(&self) -> Result<(), String> {
         let mut counted = vec![(0, 0); self.buffers.len()];
         let mut waiting = vec![(0, 0); self.outputs.len()];

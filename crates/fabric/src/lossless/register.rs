@@ -1,28 +1,28 @@
-//! Registers of links: one number each, which packets read and change as they pass.
+//! Registers of links: one number per link, which packets read and change as they pass.
 
 use crate::topo::LinkId;
 use std::collections::VecDeque;
 
-/// Numbers of changes that a link remembers, to know a repeated one: more than there are flows on
-/// a link in any experiment, so that a repetition one round trip later is recognised, and still a
-/// bound.
+/// Change numbers that a link remembers in order to ignore repetitions. Larger than the number of
+/// flows on a link in any experiment, so that a repetition one round trip later is recognised.
 const NUMBERS_KEPT: usize = 256;
 
-/// What a packet does to the register of every link it passes.
+/// Operation of a packet on the register of every link of its path.
 ///
-/// The change is made, once per link and number, when the packet begins to leave on the link. Then
-/// the packet notes the register if it is larger than those before: the largest on its way arrives
-/// as [`crate::Delivered::register_max`]. A change of 0 only reads, and its number has no meaning.
+/// Each link applies a change number once, when the packet begins to leave on the link. The packet
+/// then records the register if it exceeds the earlier ones, so the largest value on the path
+/// arrives as [`crate::Delivered::register_max`]. A change of 0 only reads, and its number is
+/// ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegisterOp {
     /// Added to the register.
     pub add: i64,
-    /// Number of the change, the same when it is repeated; no two changes of a run may share one.
-    /// A link remembers the last 256 that it made.
+    /// Number of the change, the same in repetitions and unique in a run otherwise. A link
+    /// remembers the last 256 numbers.
     pub number: u64,
 }
 
-/// What a packet carries.
+/// Register state that a packet carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
     pub op: RegisterOp,
@@ -34,7 +34,7 @@ pub(crate) struct Carried {
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     values: Vec<i64>,
-    /// Numbers of the last changes of each link, the oldest first.
+    /// Numbers of the last changes of each link, oldest first.
     seen: Vec<VecDeque<u64>>,
 }
 
@@ -47,13 +47,13 @@ impl Registers {
         self.values[link as usize]
     }
 
-    /// A change that no packet brings.
+    /// Applies a change that no packet carries.
     pub fn add(&mut self, link: LinkId, add: i64) {
         let value = &mut self.values[link.0 as usize];
         *value = value.wrapping_add(add);
     }
 
-    /// Takes note of the number of a change. True if it is new.
+    /// Records the number of a change. Returns true if it is new.
     pub fn note(&mut self, link: u32, op: RegisterOp) -> bool {
         let seen = &mut self.seen[link as usize];
         if op.add == 0 || seen.contains(&op.number) {
@@ -66,7 +66,7 @@ impl Registers {
         true
     }
 
-    /// A packet passes. True if it changed the register.
+    /// Applies the operation of a passing packet. Returns true if it changed the register.
     pub fn pass(&mut self, link: u32, carried: &mut Carried, may_change: bool) -> bool {
         let changes = may_change && self.note(link, carried.op);
         if changes {

@@ -16,11 +16,11 @@ const EMPTY: Queue = Queue { head: NONE, tail: NONE };
 #[derive(Clone, Copy, Debug)]
 struct Queues {
     first: u32,
-    /// Inputs of its switch; a host's card has one.
+    /// Inputs of the output's switch; a host's card has one.
     inputs: u32,
-    /// Where its words in `busy` begin.
+    /// Index of its first word in `busy`.
     word: u32,
-    /// The input whose turn is next.
+    /// The input that is served next.
     turn: u32,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Voqs {
     lanes: u32,
     outputs: Vec<Queues>,
     /// Round robin: for each output one queue per input and lane. First come, first served: one
-    /// per lane of the output, which holds the packets of all inputs.
+    /// queue per lane of the output, which holds packets of all inputs.
     queues: Vec<Queue>,
     /// Round robin: one bit per input that has a packet for the output.
     busy: Vec<u64>,
-    /// Number of each link among the inputs of the switch where it ends.
+    /// Index of each link among the inputs of the switch at its end.
     input_of: Vec<u32>,
 }
 
@@ -95,7 +95,7 @@ impl Voqs {
         queue.tail = packet;
     }
 
-    /// Takes the packet that an output serves next among those that fit.
+    /// Takes the packet that an output sends next, among those for which `fits` holds.
     pub fn pick(
         &mut self,
         cells: &mut [Cell],
@@ -129,11 +129,11 @@ impl Voqs {
         }
     }
 
-    /// The next input with a packet, from `from` on and around.
+    /// The next input with a packet, searched cyclically from `from`.
     fn busy_from(&self, out: u32, from: u32) -> Option<u32> {
         let output = &self.outputs[out as usize];
         let words = output.inputs.div_ceil(64);
-        // The first word is looked at twice: its upper bits first, its lower ones at last.
+        // The first word is read twice: its upper bits first, its lower bits last.
         (0..=words).find_map(|i| {
             let word = (from / 64 + i) % words;
             let mut bits = self.busy[(output.word + word) as usize];
@@ -144,8 +144,8 @@ impl Voqs {
         })
     }
 
-    /// Of the queues of all lanes, `first` and those behind it, the one whose head fits and has
-    /// waited longest.
+    /// Of the queues of all lanes, starting with `first`, the one whose head fits and has waited
+    /// longest.
     fn earliest(&self, cells: &[Cell], first: u32, fits: &impl Fn(&Cell) -> bool) -> Option<u32> {
         let head = |q: &u32| match self.queues[*q as usize].head {
             NONE => None,
@@ -166,7 +166,7 @@ impl Voqs {
         packet
     }
 
-    /// Takes all packets of an output, in no particular order.
+    /// Removes and returns all packets of an output, in no particular order.
     pub fn drain(&mut self, cells: &mut [Cell], out: u32) -> Vec<u32> {
         let output = &mut self.outputs[out as usize];
         let count = if self.service == Service::Fcfs { 1 } else { output.inputs } * self.lanes;

@@ -1,35 +1,34 @@
-//! Virtual circuits: the first packet of a flow chooses a way, the others follow it.
+//! Virtual circuits: the first packet of a flow chooses a path, the others follow it.
 //!
-//! Each switch of a [`KaryNTree`] knows a *default* port for every destination and *alternates*
-//! ([`KaryNTree::ways`]), and has room for a fixed number of *entries*, one flow each. The first
-//! packet of a flow compares the outputs it may take by an [`Adaptation`] policy. If the default is
-//! the best or no entry is free, it takes the default, which needs no entry, so that the number of
-//! flows is not limited; else it takes an entry and the best ([`Ties`] says which of equals). All
-//! other packets of the flow follow in order. Its last packet frees the entries.
+//! Each switch of a [`KaryNTree`] has a *default* port for every destination, *alternates*
+//! ([`KaryNTree::ways`]), and a fixed number of *entries*, one flow each. The first packet of a
+//! flow compares the possible outputs by an [`Adaptation`] policy. If the default is the best
+//! output or no entry is free, it takes the default. The default needs no entry, so the number of
+//! flows is not limited. Otherwise it takes an entry and the best output ([`Ties`] chooses among
+//! equals). All other packets of the flow follow in order. The last packet frees the entries.
 //!
-//! A switch keeps no state of a flow beyond its entry, and one number per output: how many flows
-//! go there.
+//! Besides its entries, a switch keeps one number per output: the flows that take it.
 
 use super::table::TreeTable;
 use crate::rng::{SplitMix, stream_seed};
 use crate::topo::{HostId, LinkId, SwitchId};
 use crate::tree::{KaryNTree, Ways};
 
-/// Kind of the streams that break ties.
+/// Stream kind of the draws that break ties.
 const STREAM: u64 = 2;
 
-/// By what a switch compares the outputs that a new flow may take.
+/// How a switch compares the possible outputs of a new flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Adaptation {
-    /// The number of flows that go there.
+    /// By the number of flows on each output.
     #[default]
     LeastFlows,
-    /// The bytes that wait in the switch to go there. Without packets nothing waits, and every
-    /// flow takes its default.
+    /// By the bytes queued in the switch for each output. Without packets all queues are empty, and
+    /// every flow takes its default.
     LeastQueue,
-    /// Upwards any port with the same probability, whatever the load; downwards the default.
+    /// Upwards a random port, independent of the load; downwards the default.
     Random,
-    /// Not at all: always the default. This is oblivious routing ("d-mod-k").
+    /// No comparison: always the default. This is oblivious routing ("d-mod-k").
     Default,
 }
 
@@ -48,16 +47,16 @@ impl Adaptation {
     }
 }
 
-/// What a switch does with a new flow when several outputs upwards are equally good. (Downwards the
-/// default wins: a detour along a ring that gains nothing costs capacity.)
+/// Choice among equally good outputs upwards. (Downwards the default wins, because a detour along a
+/// ring without a gain costs capacity.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ties {
     /// Draws among all of them. This gives the published congestion.
     #[default]
     Drawn,
-    /// Takes the default if it is one of them, else draws. Oblivious ways down meet nobody else's
-    /// destination, so flows that keep to them for want of a reason meet less congestion, and take
-    /// fewer entries.
+    /// Takes the default if it is among them, otherwise draws. Oblivious paths down carry one
+    /// destination each, so flows that stay on their default meet less congestion and need fewer
+    /// entries.
     Default,
 }
 
@@ -79,22 +78,22 @@ impl Ties {
 pub struct CircuitConfig {
     /// The policy.
     pub adaptation: Adaptation,
-    /// Entries of each switch; `None` = as many as are wanted.
+    /// Entries of each switch; `None` = unlimited.
     pub entries: Option<u32>,
-    /// What happens among equals.
+    /// Choice among equally good outputs.
     pub ties: Ties,
 }
 
-/// What a switch chose for a flow.
+/// A switch's choice for a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The output.
     pub link: LinkId,
-    /// It is not the default, and holds an entry.
+    /// Whether the output is an alternate, and so holds an entry.
     pub entry: bool,
 }
 
-/// The choices of all switches of a tree: flows on each output, entries in use.
+/// State of all switches of a tree: flows on each output, entries in use.
 #[derive(Clone, Debug)]
 pub struct Circuits {
     table: TreeTable,
@@ -103,7 +102,7 @@ pub struct Circuits {
     flows: Vec<u32>,
     /// Entries in use in each switch.
     entries: Vec<u32>,
-    /// Breaks the ties of each switch.
+    /// Random stream of each switch that breaks ties.
     ties: Vec<SplitMix>,
 }
 
@@ -121,7 +120,7 @@ impl Circuits {
         new
     }
 
-    /// Takes all flows away and begins with another seed.
+    /// Removes all flows and reseeds.
     pub fn clear(&mut self, seed: u64) {
         self.flows.fill(0);
         self.entries.fill(0);
@@ -135,7 +134,7 @@ impl Circuits {
         self.table.tree()
     }
 
-    /// Its numbers as tables.
+    /// The tree with its numbers in tables.
     pub const fn table(&self) -> &TreeTable {
         &self.table
     }
@@ -145,21 +144,21 @@ impl Circuits {
         &self.config
     }
 
-    /// Flows that go over a link now.
+    /// Number of flows on a link.
     #[inline]
     pub fn flows(&self, link: LinkId) -> u32 {
         self.flows[link.0 as usize]
     }
 
-    /// Entries of a switch in use now.
+    /// Entries of a switch in use.
     pub fn entries_used(&self, switch: SwitchId) -> u32 {
         self.entries[switch.0 as usize]
     }
 
     /// Chooses the output of a new flow at a switch and counts the flow there. `ring_hops`: links
-    /// of this ring that its first packet has passed. `queue_bytes`: what waits in the switch for
-    /// an output. `usable`: whether a link leads on; if the default does not, the next alternate
-    /// that does is the default. `None` if no link leads on.
+    /// of the current ring that its first packet has passed. `queue_bytes`: bytes that wait in the
+    /// switch for an output. `usable`: whether a link has a route to the destination; if the
+    /// default has none, the next usable alternate replaces it. `None` if no link has a route.
     #[inline]
     pub fn choose(
         &mut self,
@@ -224,13 +223,13 @@ impl Circuits {
         best.nth(nth).unwrap_or(ways.default)
     }
 
-    /// Takes a flow off an output of a switch, with its entry.
+    /// Removes a flow, and its entry, from an output of a switch.
     pub fn release(&mut self, switch: SwitchId, choice: Choice) {
         self.entries[switch.0 as usize] -= u32::from(choice.entry);
         self.flows[choice.link.0 as usize] -= 1;
     }
 
-    /// Counts a flow on the link from its host, which offers no choice.
+    /// Adds `flows` to the count of the link from a host, which has no alternates.
     pub(crate) fn host_link_count(&mut self, host: HostId, flows: i32) {
         let link = self.table.tree().host_link(host);
         let count = &mut self.flows[link.0 as usize];

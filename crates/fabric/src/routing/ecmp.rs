@@ -1,34 +1,34 @@
-//! Next hops: shortest paths to the switch of each host, all equal ones in an ECMP group, computed
-//! when the network is built and when routing converges after a fault.
+//! ECMP routing: shortest paths to the switch of each host, with all equal next hops in a group.
+//! Tables are computed when the network is built and when routing converges after a fault.
 
 use super::{Passing, Routing};
 use crate::rng::{mix64, stream_seed};
 use crate::topo::{LinkId, Node, Topology};
 use std::collections::BTreeMap;
 
-/// Kind of the stream of a switch's hash seeds.
+/// Stream kind of the hash seeds of switches.
 const STREAM: u64 = 1;
-/// No link, no leaf.
+/// Marks the absence of a link or leaf.
 const NONE: u32 = u32::MAX;
-/// Leaves of a page.
+/// Leaves per page.
 const PAGE: usize = 16;
 /// No group.
 const NO_GROUP: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct HostRoute {
-    /// Number of its switch among those with hosts.
+    /// Index of its switch among the switches with hosts.
     leaf: u32,
-    /// The link from its switch to it.
+    /// The link from its switch to the host.
     link: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SwitchRoute {
     hash_seed: u64,
-    /// Where its groups start.
+    /// Index of its first group.
     groups: u32,
-    /// Its own number among the leaves.
+    /// Its own index among the leaves.
     leaf: u32,
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct Routes {
     hosts: Vec<HostRoute>,
     switches: Vec<SwitchRoute>,
     reboots: Vec<u64>,
-    /// Switch of each leaf number.
+    /// Switch of each leaf index.
     leaves: Vec<u32>,
-    /// Page of each switch and span of leaves.
+    /// Page for each switch and span of leaves.
     table: Vec<u32>,
-    /// Groups of a span of leaves, counted from a switch's first. Most switches lead most spans the
-    /// same way, so that a few pages serve all and stay in cache.
+    /// Group indices of a span of leaves, relative to a switch's first group. Most switches use the
+    /// same groups for most spans, so a few shared pages suffice and stay in cache.
     pages: Vec<[u16; PAGE]>,
     groups: Vec<Group>,
     members: Vec<u32>,
-    /// Links between switches that leave each switch: `(link, switch)`.
+    /// Outgoing links of each switch to other switches: `(link, switch)`.
     out: Vec<Vec<(u32, u32)>>,
 }
 
 impl Routes {
-    /// Tables for a network in which everything works.
+    /// Tables for a network without failures.
     pub fn new(topo: &Topology, seed: u64) -> Self {
         let none = HostRoute { leaf: NONE, link: NONE };
         let mut r = Self {
@@ -99,7 +99,7 @@ impl Routes {
         s.leaf
     }
 
-    /// The link a packet takes from `switch`, or `None` if nothing leads to `dst`.
+    /// The link that a packet takes from `switch`, or `None` if there is no route to `dst`.
     #[inline]
     pub fn next(&self, switch: u32, dst: u32, hash: u32) -> Option<u32> {
         let host = self.hosts[dst as usize];
@@ -125,14 +125,14 @@ impl Routes {
         Some(self.members[group.first as usize + at as usize])
     }
 
-    /// Gives a switch another hash seed: the given one, or the next of its own stream.
+    /// Replaces a switch's hash seed by the given one, or by the next of its own stream.
     pub fn rehash(&mut self, switch: u32, hash_seed: Option<u64>) {
         self.reboots[switch as usize] += 1;
         let next = switch_seed(self.seed, switch, self.reboots[switch as usize]);
         self.switches[switch as usize].hash_seed = hash_seed.unwrap_or(next);
     }
 
-    /// Computes all tables anew over the links for which `usable` holds.
+    /// Recomputes all tables over the links for which `usable` holds.
     pub fn rebuild(&mut self, usable: impl Fn(u32) -> bool) {
         let (n, leaves) = (self.switches.len(), self.leaves.len());
         let mut groups: Vec<Vec<Group>> = vec![Vec::new(); n];
@@ -168,7 +168,7 @@ impl Routes {
         }
     }
 
-    /// Cuts the groups of `(switch, leaf)` into pages, each kept once.
+    /// Splits the groups of `(switch, leaf)` into pages and stores equal pages once.
     fn pages_make(&mut self, table: &[u16]) {
         self.table.clear();
         self.pages.clear();
@@ -184,7 +184,7 @@ impl Routes {
         }
     }
 
-    /// Hops from every switch to `to`, and the switches that reach it, nearest first.
+    /// Hops from every switch to `to`, and the switches with a route, nearest first.
     fn distances(
         &self,
         to: u32,
@@ -202,7 +202,7 @@ impl Routes {
             next += 1;
             let farther = distance[at] + 1;
             for (link, neighbour) in &self.out[at] {
-                // The way to `to` is the cable's other direction.
+                // The link towards `to` is the other direction of the cable.
                 if distance[*neighbour as usize] == NONE && usable(link ^ 1) {
                     distance[*neighbour as usize] = farther;
                     queue.push(*neighbour);
@@ -222,8 +222,8 @@ impl Routing for Routes {
     }
 }
 
-/// Number of the group equal to `members[first..]`, which is then taken off again; else the new
-/// group.
+/// Index of the group equal to `members[first..]`, which is then removed from `members`; otherwise
+/// the new group.
 fn group_find(groups: &[Group], members: &mut Vec<u32>, first: usize) -> Result<usize, Group> {
     let (old, new) = members.split_at(first);
     let same = |g: &Group| &old[g.first as usize..(g.first + g.len) as usize] == new;

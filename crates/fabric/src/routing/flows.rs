@@ -1,5 +1,5 @@
-//! Circuits of flows whose packets travel: set up by the first, freed by the last, torn down when a
-//! link fails.
+//! Circuits of flows in a network with packets: the first packet sets a circuit up, the last frees
+//! it, and a link failure tears it down.
 
 use super::circuits::{Choice, CircuitConfig, Circuits};
 use super::reach::Reach;
@@ -7,45 +7,45 @@ use super::{Passing, Routing};
 use crate::topo::{HostId, LinkId, Node, SwitchId};
 use crate::tree::KaryNTree;
 
-/// What became of circuits so far.
+/// Counters of circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircuitStats {
     /// Circuits that reached their destination for the first time.
     pub set_up: u64,
-    /// Circuits that lost a part because a link failed.
+    /// Circuits that lost a part to a link failure.
     pub torn: u64,
-    /// Circuits that reached their destination again after that.
+    /// Circuits that reached their destination again after a link failure.
     pub set_up_again: u64,
-    /// Circuits whose last packet has passed or was lost.
+    /// Circuits whose last packet was delivered or lost.
     pub ended: u64,
 }
 
-/// One switch on the way of a flow.
+/// One switch on the path of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     switch: SwitchId,
     choice: Choice,
-    /// What this flow has added to the register of the link.
+    /// The flow's contribution to the register of the link.
     weight: i64,
 }
 
-/// The circuit of one flow. Switches know only their own part: this is the simulator's record of
-/// it, and what a network manager would use to tear it down.
+/// The circuit of one flow. Each switch knows only its own part; this complete record belongs to
+/// the simulator, and corresponds to what a network manager would use to tear a circuit down.
 #[derive(Clone, Debug)]
 struct Circuit {
     src: HostId,
     dst: HostId,
     path: Vec<Hop>,
-    /// The switch at which the way ends so far. The next packet that comes there goes on setting it
-    /// up. `None`: it reaches the destination.
+    /// The switch at which the circuit ends so far; the next packet there extends it. `None`: it
+    /// reaches the destination.
     frontier: Option<SwitchId>,
-    /// What the flow has added to the register of its first link.
+    /// The flow's contribution to the register of its first link.
     weight: i64,
     torn: bool,
     over: bool,
 }
 
-/// What changes in the registers of links when circuits are torn down or set up anew.
+/// Register changes of links, caused by circuits that are torn down or set up again.
 pub(crate) type RegisterMoves = Vec<(LinkId, i64)>;
 
 /// The circuits of a network with packets.
@@ -55,11 +55,12 @@ pub(crate) struct CircuitRouter {
     flows: Vec<Circuit>,
     reach: Option<Reach>,
     stats: CircuitStats,
-    /// The packet that was routed last keeps to its flow's circuit.
+    /// Whether the last routed packet follows its flow's circuit.
     pub on_circuit: bool,
-    /// It set its circuit up again, and what it adds itself is already in the register.
+    /// Whether that packet set its circuit up again, so that the register already includes its
+    /// change.
     pub carried: bool,
-    /// Register changes that the network is to apply.
+    /// Register changes that the network has to apply.
     pub moves: RegisterMoves,
     spare: Vec<Vec<Hop>>,
 }
@@ -86,7 +87,7 @@ impl CircuitRouter {
         self.stats
     }
 
-    /// A flow begins; its number.
+    /// Opens a flow and returns its number.
     pub fn flow_open(&mut self, src: HostId, dst: HostId) -> u32 {
         self.circuits.host_link_count(src, 1);
         let frontier = Some(self.circuits.tree().leaf(src));
@@ -96,7 +97,7 @@ impl CircuitRouter {
         self.flows.len() as u32 - 1
     }
 
-    /// A flow is over: its last packet arrived or was lost. What is left of its circuit is freed.
+    /// Ends a flow whose last packet was delivered or lost, and frees the rest of its circuit.
     pub fn flow_end(&mut self, flow: u32) {
         let Some(circuit) = self.flows.get_mut(flow as usize).filter(|c| !c.over) else { return };
         circuit.over = true;
@@ -113,7 +114,7 @@ impl CircuitRouter {
         self.spare.push(path);
     }
 
-    /// Whether a flow's circuit takes a link.
+    /// Whether a flow's circuit includes a link.
     pub fn takes(&self, flow: u32, link: LinkId) -> bool {
         self.flows.get(flow as usize).is_some_and(|c| {
             link == self.circuits.tree().host_link(c.src)
@@ -121,7 +122,7 @@ impl CircuitRouter {
         })
     }
 
-    /// Notes that a packet of a flow, which keeps to its circuit, adds to the register of a link.
+    /// Records the register change of a packet that follows its flow's circuit.
     pub fn weight_note(&mut self, flow: u32, link: LinkId, add: i64) {
         let Some(circuit) = self.flows.get_mut(flow as usize) else { return };
         if link == self.circuits.tree().host_link(circuit.src) {
@@ -131,7 +132,7 @@ impl CircuitRouter {
         }
     }
 
-    /// The way by default, around failed links.
+    /// The default route, around failed links.
     fn default_way(&self, packet: &Passing) -> Option<LinkId> {
         let (switch, dst) = (SwitchId(packet.switch), HostId(packet.dst));
         let table = self.circuits.table();
@@ -142,7 +143,7 @@ impl CircuitRouter {
         }
     }
 
-    /// A packet comes to the end of its flow's circuit: one more switch.
+    /// Extends a circuit by one switch for a packet that has reached its end.
     fn extend(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId> {
         let (switch, dst) = (SwitchId(packet.switch), HostId(packet.dst));
         let choice = match &self.reach {
@@ -153,8 +154,8 @@ impl CircuitRouter {
             }
         }?;
         let circuit = &mut self.flows[packet.flow as usize];
-        // A circuit that is set up again weighs what the flow weighs. If the packet announces that
-        // weight once more, the link takes note of its number and adds nothing.
+        // A circuit that is set up again contributes its flow's whole weight. If the packet repeats
+        // the announcement of that weight, the link records the number and adds nothing.
         let weight = if circuit.torn { circuit.weight } else { 0 };
         self.carried = circuit.torn && !packet.last;
         if weight != 0 {
@@ -191,13 +192,13 @@ impl CircuitRouter {
         }
     }
 
-    /// Where a circuit must be cut because of failed links: at the last switch before the failure
-    /// from which another way leads on.
+    /// Where failed links cut a circuit: at the last switch before the failure that has another
+    /// route.
     fn cut_at(&self, circuit: &Circuit) -> Option<usize> {
         let reach = self.reach.as_ref()?;
         let table = self.circuits.table();
         let (path, dst) = (&circuit.path, circuit.dst);
-        // Cables of the ring at hand that the way has taken before its `i`-th switch.
+        // Links of the current ring that the path has taken before its `i`-th switch.
         let ring_hops = |i: usize| {
             let along = |h: &&Hop| table.tree().is_ring(h.choice.link);
             path[..i].iter().rev().take_while(along).count() as u32
@@ -224,7 +225,7 @@ impl Routing for CircuitRouter {
         let link = match at {
             Some(at) => circuit.path[at].choice.link,
             None if circuit.frontier == Some(switch) => self.extend(packet, queue_bytes)?,
-            // The circuit was torn down while the packet was under way on it.
+            // The circuit was torn down while the packet was travelling on it.
             None => return self.default_way(packet),
         };
         self.on_circuit = true;
@@ -232,7 +233,8 @@ impl Routing for CircuitRouter {
             let path = &mut self.flows[packet.flow as usize].path;
             let hop = path.remove(at.unwrap_or(path.len() - 1));
             self.circuits.release(hop.switch, hop.choice);
-            // What it still weighs there, the packet itself takes off, or else it is done here.
+            // The rest of the circuit's weight on this link is removed by the packet itself, or
+            // otherwise here.
             if hop.weight != 0 && packet.adds.is_none_or(|a| a == 0) {
                 self.moves.push((hop.choice.link, -hop.weight));
             }
@@ -258,8 +260,8 @@ mod tests {
     use super::*;
     use crate::routing::{Adaptation, Ties};
 
-    /// A packet of `flow` goes along its circuit. Adds what the registers would: an announcement is
-    /// counted once by each link, which is what `seen` notes.
+    /// Sends a packet of `flow` along its circuit and maintains the registers as links would:
+    /// `seen` makes each link count an announcement once.
     fn travel(
         router: &mut CircuitRouter,
         (registers, seen): (&mut [i64], &mut [bool]),
@@ -311,7 +313,7 @@ mod tests {
                 registers[link.0 as usize] += add;
             }
             assert!(registers.iter().all(|r| *r == 0) && router.stats().torn == 1);
-            // The next packet that comes sets it up: data, or the announcement repeated.
+            // The next packet sets the circuit up again: data, or the repeated announcement.
             let adds = announced_again.then_some(7);
             let second = travel(&mut router, (&mut registers, &mut seen), flow, adds, false);
             assert_ne!(first[0], second[0]);

@@ -1,16 +1,16 @@
-//! Which link a packet takes from a switch.
+//! Routing: which link a packet takes from a switch.
 //!
-//! - `ecmp`: shortest paths, one of the equal ones by a hash of the packet's addresses and ports.
+//! - `ecmp`: shortest paths; a hash of the packet's addresses and ports chooses among equal ones.
 //!   Works in every topology.
 //! - Oblivious: in a [`KaryNTree`], by the destination alone ("d-mod-k").
-//! - [`circuits`]: in a [`KaryNTree`], each flow chooses its way once, with what
-//!   each switch knows of its own outputs, and keeps it.
+//! - [`circuits`]: in a [`KaryNTree`]. Each flow chooses its path once, by the state of each
+//!   switch's own outputs, and keeps it.
 //!
 //! # Placing flows without packets
 //!
-//! [`Placement`] routes flows one after the other through switches that only count: which links a
-//! flow takes, given the flows placed before it. It is the same code that routes the first packet
-//! of a flow in a packet-level run, so both see the same rules. Oblivious routing is
+//! [`Placement`] routes flows one after the other through switches that only count flows. The path
+//! of a flow depends on the flows placed before it. The same code routes the first packet of a flow
+//! in a packet-level run, so both follow the same rules. Oblivious routing is
 //! [`Adaptation::Default`].
 //!
 //! ```
@@ -24,10 +24,10 @@
 //! let (mut a, mut b) = (Vec::new(), Vec::new());
 //! placement.place(HostId(0), HostId(63), &mut a);
 //! placement.place(HostId(1), HostId(59), &mut b);
-//! // From the host's card to the destination's cable.
+//! // The path leads from the host's card to the destination's cable.
 //! assert_eq!(a[0], tree.host_link(HostId(0)));
 //! assert_eq!(a.last(), Some(&tree.host_link(HostId(63)).reverse()));
-//! // Both destinations have the same default way out of the leaf; the second flow avoided it.
+//! // Both destinations have the same default output at the leaf; the second flow avoids it.
 //! assert_ne!(a[1], b[1]);
 //! assert_eq!((placement.flows(a[1]), placement.congestion(&b)), (1, 1));
 //! placement.remove(HostId(63), &a);
@@ -53,56 +53,58 @@ use crate::tree::KaryNTree;
 use flows::CircuitRouter;
 use oblivious::Oblivious;
 
-/// How switches route.
+/// Routing algorithm of the switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RoutingConfig {
-    /// Shortest paths, among equals by hash.
+    /// Shortest paths, with a hash among equals.
     #[default]
     Ecmp,
     /// By destination ("d-mod-k"). Needs a [`KaryNTree`].
     Oblivious,
-    /// Virtual circuits. Needs a [`KaryNTree`] and switches that lose nothing
-    /// ([`FlowControl::Credits`](crate::FlowControl)): an entry ends with the last packet.
+    /// Virtual circuits. Needs a [`KaryNTree`] and a lossless network
+    /// ([`FlowControl::Credits`](crate::FlowControl)), because the last packet of a flow must
+    /// arrive to free its entries.
     Circuits(CircuitConfig),
 }
 
-/// A packet in a switch, as far as routing looks at it.
+/// The properties of a packet in a switch that routing depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passing {
     pub switch: u32,
     pub dst: u32,
     /// Hash of addresses and ports.
     pub hash: u32,
-    /// Links of the present ring that it has passed.
+    /// Links of the current ring that the packet has passed.
     pub ring_hops: u32,
-    /// Its flow, if it has a circuit; else no flow has this number.
+    /// Its flow; for packets without a circuit a number that no flow has.
     pub flow: u32,
-    /// It is the last packet of its flow.
+    /// Whether it is the last packet of its flow.
     pub last: bool,
-    /// What it adds to the registers of links; `None` if it changes none.
+    /// Its change of the registers of links; `None` without a register operation.
     pub adds: Option<i64>,
 }
 
-/// What a switch asks of its routing.
+/// A routing algorithm.
 pub(crate) trait Routing {
-    /// The link that a packet takes; `None` if nothing leads to its destination. `queue_bytes`:
-    /// what waits in the switch for an output.
+    /// The link that a packet takes; `None` if there is no route to its destination. `queue_bytes`:
+    /// bytes that wait in the switch for an output.
     fn next(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId>;
-    /// Links failed or came back: these may be used from now on.
+    /// Converges after links failed or came back: `usable` holds for those that may be used from
+    /// now on.
     fn converge(&mut self, usable: &dyn Fn(u32) -> bool);
 }
 
-/// The routing of a network, apart from ECMP, which every network has.
+/// The routing of a network other than ECMP, which every network has.
 #[derive(Clone, Debug)]
 pub(crate) enum Router {
-    /// Left to [`ecmp::Routes`].
+    /// Routing by [`ecmp::Routes`].
     Ecmp,
     Oblivious(Box<Oblivious>),
     Circuits(Box<CircuitRouter>),
 }
 
 impl Router {
-    /// The routing that is asked for.
+    /// The routing that `config` selects.
     pub fn new(
         config: RoutingConfig,
         tree: Option<&KaryNTree>,

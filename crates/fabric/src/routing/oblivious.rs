@@ -1,4 +1,4 @@
-//! Oblivious routing: the way of a packet follows from its destination alone.
+//! Oblivious routing: the path of a packet depends on its destination alone.
 
 use super::reach::Reach;
 use super::table::TreeTable;
@@ -6,7 +6,8 @@ use super::{Passing, Routing};
 use crate::topo::{HostId, LinkId, SwitchId};
 use crate::tree::KaryNTree;
 
-/// "d-mod-k" in a tree. Around links that failed it takes the next port that leads on.
+/// "d-mod-k" in a tree. If the port of the rule leads to failed links, the next usable port is
+/// taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Oblivious {
     table: TreeTable,

@@ -1,11 +1,11 @@
-//! Flows without packets.
+//! Placement of flows without packets.
 
 use super::circuits::{Choice, CircuitConfig, Circuits};
 use crate::topo::{HostId, LinkId, Node};
 use crate::tree::KaryNTree;
 
-/// Places flows in a tree one after the other, as their first packets would be routed if each
-/// arrived before the next one leaves. See the [module](super).
+/// Places flows in a tree one after the other: each as its first packet would be routed if that
+/// packet arrived before the next one leaves. See the [module](super).
 #[derive(Clone, Debug)]
 pub struct Placement {
     circuits: Circuits,
@@ -17,18 +17,18 @@ impl Placement {
         Self { circuits: Circuits::new(tree, config, seed) }
     }
 
-    /// Takes all flows away and begins with another seed; keeps the memory.
+    /// Removes all flows and reseeds; keeps the allocated memory.
     pub fn clear(&mut self, seed: u64) {
         self.circuits.clear(seed);
     }
 
-    /// The switches as they are now: flows on links, entries in use.
+    /// The present state of the switches: flows on links, entries in use.
     pub const fn circuits(&self) -> &Circuits {
         &self.circuits
     }
 
-    /// Places a flow and writes its links, first to last, into `path` (what was there is lost): the
-    /// link from the host's card, those between switches, the link to the destination.
+    /// Places a flow and overwrites `path` with its links in order: the link from the host's card,
+    /// the links between switches, the link to the destination.
     pub fn place(&mut self, src: HostId, dst: HostId, path: &mut Vec<LinkId>) {
         path.clear();
         path.push(self.circuits.tree().host_link(src));
@@ -48,7 +48,7 @@ impl Placement {
         }
     }
 
-    /// Takes a flow off again: `path` as [`Placement::place`] wrote it for `dst`.
+    /// Removes a flow; `path` is what [`Placement::place`] wrote for `dst`.
     ///
     /// # Panics
     /// If no such flow is placed.
@@ -66,13 +66,13 @@ impl Placement {
         }
     }
 
-    /// Flows on a link.
+    /// Number of flows on a link.
     #[inline]
     pub fn flows(&self, link: LinkId) -> u32 {
         self.circuits.flows(link)
     }
 
-    /// Congestion that a flow meets: the most flows on any of its links.
+    /// Congestion of a path: the most flows on any of its links.
     pub fn congestion(&self, path: &[LinkId]) -> u32 {
         path.iter().map(|l| self.flows(*l)).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Flows placed by counting: the published congestion, and that everything is given back.
+//! Placement of flows: the published congestion is reproduced, and all resources are released.
 
 use super::super::circuits::{Adaptation, Ties};
 use super::*;
@@ -13,7 +13,7 @@ fn permutation(hosts: u32, rng: &mut Rng) -> Vec<(HostId, HostId)> {
     pairs
 }
 
-/// Largest and mean congestion met by the flows of a random permutation, over runs.
+/// Largest and mean congestion of the flows of a random permutation, over runs.
 fn congestion(k: u32, w: u32, adaptation: Adaptation, ties: Ties, runs: u64) -> (f64, f64) {
     let tree = KaryNTree::new(k, 3, w).expect("sound");
     let mut placement = Placement::new(tree, CircuitConfig { adaptation, entries: None, ties }, 0);
@@ -40,8 +40,8 @@ fn congestion(k: u32, w: u32, adaptation: Adaptation, ties: Ties, runs: u64) -> 
 
 #[test]
 fn congestion_of_random_permutations_is_the_known_one() {
-    // The figures of two independent models of the published system; ranges of both, and of what
-    // 200 runs leave to chance (k = 8 and k = 4).
+    // Ranges that include the figures of two independent models of the published system and the
+    // statistical error of 200 runs (k = 8 and k = 4).
     for (k, w, adaptation, low, high) in [
         (8, 0, Adaptation::Default, 4.45, 4.65),
         (8, 2, Adaptation::LeastFlows, 2.3, 2.8),
@@ -115,7 +115,7 @@ fn random_ascent_uses_all_ports_alike() {
     }
     for port in 0..4 {
         let (link, _) = tree.up(SwitchId(0), port).expect("a port");
-        // 1,000 expected; five standard deviations are 137.
+        // The mean is 1,000; five standard deviations are 137.
         assert!(
             (863..=1_137).contains(&placement.flows(link)),
             "{port}: {}",

@@ -1,20 +1,20 @@
-//! Which switches still lead where, after links of a tree have failed.
+//! Reachability: which switches still have a route to which leaves after link failures in a tree.
 
 use super::table::TreeTable;
 use crate::topo::{HostId, LinkId, Node, SwitchId};
 
-/// What routing knows of failed links. There is none while all links work.
+/// Routing's knowledge of failed links; none exists while all links work.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     usable: Vec<bool>,
-    /// For each switch and leaf: whether a way leads there (down, or up and then down).
+    /// For each switch and leaf: whether a route exists (down, or up and then down).
     good: Vec<bool>,
     leaves: u32,
     hosts_per_leaf: u32,
 }
 
 impl Reach {
-    /// What the links for which `usable` holds lead to; `None` if it holds for all.
+    /// Reachability over the links for which `usable` holds; `None` if it holds for all.
     pub fn of(table: &TreeTable, usable: &dyn Fn(u32) -> bool) -> Option<Self> {
         let tree = *table.tree();
         let usable: Vec<bool> = (0..tree.links()).map(usable).collect();
@@ -35,8 +35,8 @@ impl Reach {
                     new.set(switch, leaf);
                 }
             }
-            // A way down at one member serves those before it in the ring. Against its direction,
-            // two turns carry that to all.
+            // A route down at one member serves the members before it in the ring. Two passes
+            // against the ring's direction reach all of them.
             if tree.horizontal() > 0 {
                 level(l).rev().for_each(|s| new.ring_set(table, s));
                 level(l).rev().for_each(|s| new.ring_set(table, s));
@@ -59,7 +59,7 @@ impl Reach {
         self.good[(switch.0 * self.leaves + leaf) as usize] = true;
     }
 
-    /// A switch reaches what the next one of its ring reaches below it.
+    /// Adds to a switch's reachability what the next switch of its ring reaches downwards.
     fn ring_set(&mut self, table: &TreeTable, switch: SwitchId) {
         let tree = table.tree();
         if !tree.ring_links(switch).any(|l| self.usable[l.0 as usize]) {
@@ -75,8 +75,8 @@ impl Reach {
         }
     }
 
-    /// Whether a link works and leads on to `dst`, for a packet that has taken `ring_hops` cables
-    /// of the ring at hand so far.
+    /// Whether a link works and has a route to `dst`, for a packet that has taken `ring_hops` links
+    /// of the current ring.
     pub fn allows(&self, table: &TreeTable, link: LinkId, dst: HostId, ring_hops: u32) -> bool {
         self.usable[link.0 as usize]
             && match table.to(link) {
@@ -90,8 +90,9 @@ impl Reach {
             }
     }
 
-    /// Whether a packet that comes to `at` after so many cables of a ring gets down to `dst` there
-    /// or farther along. Nobody takes a whole turn: a member with a way down may be too far.
+    /// Whether a packet that reaches `at` after `ring_hops` links of the ring finds a route down to
+    /// `dst` there or farther along. No packet takes a whole turn, so a member with a route down
+    /// may be too far.
     fn ring_leads(&self, table: &TreeTable, at: SwitchId, dst: HostId, ring_hops: u32) -> bool {
         let tree = table.tree();
         let (mut at, most) = (at, tree.ring_hops_max(tree.level(at)));

@@ -1,19 +1,19 @@
-//! The tree's numbers looked up instead of calculated: no division per hop.
+//! The tree's numbers in tables, which avoids divisions per hop.
 
 use crate::topo::{HostId, LinkId, Node, SwitchId};
 use crate::tree::{KaryNTree, Ways};
 
-/// What [`KaryNTree::ways`] needs of a switch.
+/// Numbers of one switch for [`KaryNTree::ways`].
 #[derive(Clone, Copy, Debug)]
 struct Spot {
-    /// The hosts below it: from here …
+    /// First host below the switch.
     hosts_from: u32,
-    /// … up to here, this one excluded.
+    /// One past the last host below the switch.
     hosts_to: u32,
     level: u32,
-    /// The first link up; at the top of no meaning.
+    /// The first link upwards; undefined at the top.
     up: u32,
-    /// The first link down, and the distance between links down.
+    /// The first link downwards, and the distance between these links.
     down: u32,
     down_step: u32,
     /// The first link of the ring, and their number.
@@ -30,7 +30,7 @@ pub struct TreeTable {
     spots: Vec<Spot>,
     /// Digits of each host's number in base k, the last digit first.
     digits: Vec<u8>,
-    /// End of each link: a host below the number of hosts, else a switch.
+    /// Node at the end of each link: a host below the number of hosts, otherwise a switch.
     ends: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ impl TreeTable {
         let levels = tree.levels() as usize;
         let mut digits = Vec::with_capacity(tree.hosts() as usize * levels);
         for host in (0..tree.hosts()).map(HostId) {
-            // k is at most 256: two levels of 257 children would be too many hosts.
+            // k is at most 256: two levels of 257 children would exceed the number of hosts.
             digits.extend((0..tree.levels()).map(|l| tree.port_oblivious(l, host) as u8));
         }
         let hosts = tree.hosts();
@@ -57,7 +57,7 @@ impl TreeTable {
         &self.tree
     }
 
-    /// As [`KaryNTree::ways`].
+    /// Like [`KaryNTree::ways`].
     #[inline]
     pub fn ways(&self, switch: SwitchId, dst: HostId, ring_hops: u32) -> Ways {
         let spot = &self.spots[switch.0 as usize];
@@ -71,7 +71,7 @@ impl TreeTable {
         Ways::new(default, spot.up, self.tree.k(), false)
     }
 
-    /// As [`KaryNTree::to`].
+    /// Like [`KaryNTree::to`].
     #[inline]
     pub fn to(&self, link: LinkId) -> Node {
         let end = self.ends[link.0 as usize];

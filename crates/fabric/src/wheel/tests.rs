@@ -1,9 +1,9 @@
-//! The wheel against the standard library's heap.
+//! The wheel compared with the standard library's heap.
 
 use super::*;
 use crate::rng::Rng;
 
-/// The obvious queue.
+/// Reference implementation of the queue.
 #[derive(Default)]
 struct Model(BinaryHeap<Reverse<(u64, u64, u32)>>);
 
@@ -13,7 +13,8 @@ impl Model {
     }
 }
 
-/// A delay of one of the kinds a network has: none, a hop, a timer, far beyond the wheel.
+/// A random delay of one of the kinds found in a network: none, a hop, a timer, far beyond the
+/// wheel.
 fn delay(rng: &mut Rng, shift: u32) -> u64 {
     match rng.below(6) {
         0 => 0,
@@ -34,7 +35,7 @@ fn against_model(seed: u64, shift: u32, steps: u32) {
         match rng.below(20) {
             0..=9 => {
                 let time = now + delay(&mut rng, shift);
-                // Ties of time are common, and their order is not that of pushing.
+                // Equal times are frequent, and their order differs from that of pushing.
                 let order = rng.below(8) << 48 | seq;
                 seq += 1;
                 wheel.push(time, order, step);
@@ -112,7 +113,7 @@ fn time_that_stops_short_of_a_slot_leaves_it_alone() {
     let mut wheel = Wheel::new(4);
     wheel.push(100_000, 1, 'z');
     assert!(wheel.pop_until(999).is_none());
-    // Not late: it finds its slot, as it would have before that look.
+    // The entry still finds its slot, although `next_time` was called.
     wheel.push(5_000, 2, 'a');
     assert!(wheel.late.is_empty());
     assert_eq!((wheel.next_time(), wheel.slot), (Some(5_000), 0));
@@ -121,8 +122,8 @@ fn time_that_stops_short_of_a_slot_leaves_it_alone() {
     assert_eq!(wheel.pop_until(100_000).map(|e| e.event), Some('z'));
 }
 
-/// Windows of 16 units; what is popped may push into its own group at once and into others after a
-/// window's length.
+/// Windows of 16 units. A popped entry may push into its own group at any time, into others only
+/// after the length of a window.
 #[test]
 fn windows_pop_each_group_as_time_alone_would() {
     let run = |windows: bool| {
@@ -144,7 +145,7 @@ fn windows_pop_each_group_as_time_alone_would() {
                 seen[e.event as usize % 5].push((e.time, e.order, e.event));
                 if e.event < 1_000 {
                     seq += 1;
-                    // The same group, perhaps within this window.
+                    // Into the same group, perhaps within this window.
                     wheel.push(e.time + u64::from(e.event % 9), seq, e.event + 1_000);
                     wheel.push(e.time + 16, 1 << 40 | u64::from(e.event), e.event + 2_001);
                 }

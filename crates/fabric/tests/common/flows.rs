@@ -1,4 +1,5 @@
-//! Hosts that send flows on circuits, as fast as the network takes them, and check what they get.
+//! Hosts that send flows on circuits as fast as the network takes them, and check the packets they
+//! receive.
 
 use srd_fabric::{
     Delivered, FlowId, Host, HostId, HostIo, KaryNTree, Outbound, Port, Ps, RegisterOp, Rng, Tag,
@@ -6,7 +7,7 @@ use srd_fabric::{
 };
 use std::collections::BTreeMap;
 
-/// Bytes of a packet, and of those that announce a flow and its end.
+/// Bytes of a packet, announcements of a flow and of its end included.
 pub const BYTES: u32 = 2_048;
 pub const CONTROL_BYTES: u32 = 16;
 
@@ -16,18 +17,18 @@ pub struct Sending {
     pub packets: u64,
     pub sent: u64,
     pub id: Option<FlowId>,
-    /// What it adds to the registers with its first packet, and takes off with its last.
+    /// Added to the registers by the first packet, and subtracted by the last.
     pub weight: i64,
 }
 
-/// What a packet carries: number of the flow at its sender, and of the packet in it.
+/// Payload of a packet: index of the flow at its sender, and of the packet in the flow.
 pub type Payload = (u32, u64);
 
 #[derive(Debug, Default)]
 pub struct Flows {
     pub flows: Vec<Sending>,
     next: usize,
-    /// The next packet of each flow that is expected here.
+    /// The expected next packet of each incoming flow.
     pub expected: BTreeMap<(HostId, u32), u64>,
     pub got: u64,
     pub out_of_order: u64,
@@ -93,7 +94,7 @@ impl Host<Payload> for Flows {
     }
 }
 
-/// 100 Gb/s, and a delay that is short against a packet of 164 ns.
+/// 100 Gb/s, with a delay that is short compared with a packet of 164 ns.
 pub fn port() -> Port {
     Port::new(100_000_000_000, 20_000)
 }

@@ -1,4 +1,4 @@
-//! A host that sends what it is told and writes down what it gets.
+//! A host that sends prepared packets and records those it receives.
 #![allow(dead_code, reason = "every test file uses its own share of these helpers")]
 
 use srd_fabric::{
@@ -30,13 +30,13 @@ pub struct Probe {
     pub timers: Vec<Ps>,
     pub calls: Vec<(Ps, u64)>,
     pub refused: Vec<u64>,
-    /// What came of putting each packet into the ring, if it does so.
+    /// Results of putting each packet into the ring, if the probe does so.
     pub puts: Option<Vec<(Ps, Result<RingPut, RingFull>)>>,
-    /// Bytes written at which it wants to be called, the first first.
+    /// Numbers of written bytes at which it requests a call, in order.
     pub call_at: Vec<u64>,
-    /// When it was.
+    /// Times of these calls.
     pub rung: Vec<Ps>,
-    /// On each timer, set it again after this.
+    /// If set, each timer is set again after this time.
     pub again_ps: Option<Ps>,
 }
 
@@ -88,7 +88,7 @@ pub fn send_at(w: &mut Net, at: Ps, src: u32, dst: u32, sport: u16, bytes: u32, 
     w.call_at(at, HostId(src), token);
 }
 
-/// Ids that a host got, in order.
+/// Ids that a host received, in order.
 pub fn ids(w: &Net, host: u32) -> Vec<u64> {
     w.hosts()[host as usize].got.iter().map(|g| g.id).collect()
 }
@@ -113,7 +113,7 @@ pub fn leaf_spine(leaves: u32, spines: u32, per_leaf: u32) -> Topology {
     .build()
 }
 
-/// Runs to the end and checks that every packet is accounted for and none is left.
+/// Runs to the end and checks that every packet is accounted for and none is in flight.
 pub fn finish(w: &mut Net) {
     w.run_to_end();
     let t = w.totals();

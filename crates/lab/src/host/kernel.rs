@@ -1,10 +1,11 @@
-//! What lies between an engine and its card on a real host: a socket that holds what has arrived,
-//! a thread that must wake, calls that take time, segmented sends, and time that others take.
+//! Model of the kernel and thread between an engine and its card on a real host: a socket that
+//! buffers packets, wake-up delays, durations of system calls, segmented sends, and stolen
+//! processor time.
 //!
-//! The engine's thread works in turns, as on sockets: it receives one batch, lets timers fire,
-//! polls one batch of packets, and hands them over as segmented sends, each of which takes its
-//! time; then it looks again, and sleeps only if there is nothing. Packets wait in the socket
-//! meanwhile, and carry the stamp that the kernel gave them.
+//! The engine's thread works in turns, as on sockets: it receives one batch, processes timers,
+//! polls one batch of packets, and hands them over as segmented sends, each of which takes time.
+//! Then it starts over, and sleeps only if it found nothing. Meanwhile packets wait in the socket
+//! with the kernel's timestamp.
 
 use super::{SrdHost, host_of, ps_of, time_of};
 use crate::host::SPORT_BASE;
@@ -15,36 +16,36 @@ use srd_fabric::{Delivered, HostIo, NS, Outbound, Ps, Rng};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Packets that one turn polls, as the device on sockets does.
+/// Packets polled per turn, as by the device on sockets.
 const TX_BATCH: usize = 64;
-/// Most bytes of one segmented send, as the datapath has it.
+/// Largest segmented send in bytes, as in the datapath.
 const BURST_BYTES_MAX: u32 = 65_000;
-/// Bytes that wait for the card at most: 64 paths with a send buffer of 64 KiB each.
+/// Most bytes that wait for the card: 64 paths with a send buffer of 64 KiB each.
 const CARD_BYTES_MAX: u64 = 64 * 65_536;
-/// Least time of a turn.
+/// Shortest turn.
 const TURN_PS_MIN: Ps = 100 * NS;
 
-/// What the kernel of one process counted.
+/// Counters of the kernel model of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounts {
-    /// Receive calls that found something.
+    /// Receive calls that returned packets.
     pub receives: u64,
-    /// Packets that they found.
+    /// Packets returned by receive calls.
     pub received: u64,
-    /// Segmented sends, and packets in them.
+    /// Segmented sends.
     pub sends: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets that found no room in the socket.
+    /// Packets that did not fit into the socket.
     pub socket_drops: u64,
-    /// Times that were stolen from a turn, in ps.
+    /// Processor time stolen from turns, ps.
     pub stolen_ps: u64,
-    /// Longest wait of a packet from its arrival until the engine had it, in ps.
+    /// Longest wait of a packet between its arrival and its receive call, ps.
     pub waited_ps_max: u64,
 }
 
 impl KernelCounts {
-    /// The sum of both; of waits the longer.
+    /// The sum of both; the larger of the longest waits.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -63,24 +64,24 @@ impl KernelCounts {
 struct Waiting {
     packet: Delivered<LabPacket>,
     arrived: Ps,
-    /// From here on the process can see it.
+    /// Time from which the process can see the packet.
     visible: Ps,
 }
 
-/// The kernel's side of one process.
+/// Kernel model of one process.
 pub(super) struct Kernel {
     model: Arc<HostModel>,
     rng: Rng,
     inbox: VecDeque<Waiting>,
     inbox_bytes: u64,
-    /// Packets on their way to the card, with the time at which their call hands them over.
+    /// Packets on their way to the card, with the end of the call that hands them over.
     outbox: VecDeque<(Ps, Outbound, LabPacket)>,
     outbox_bytes: u64,
-    /// Next turn; `Ps::MAX` = the thread sleeps without a deadline.
+    /// Start of the next turn; `Ps::MAX` = the thread sleeps without a deadline.
     turn_at: Ps,
     /// End of the present turn.
     free_at: Ps,
-    /// Next time that is stolen.
+    /// Start and end of the next stolen span.
     stolen: (Ps, Ps),
     counts: KernelCounts,
 }
@@ -112,7 +113,7 @@ impl Kernel {
         self.stolen = (from, from + self.model.stolen.draw_ps(&mut self.rng));
     }
 
-    /// When a thread runs that wants to at `now`.
+    /// When a thread that becomes runnable at `now` runs.
     fn runs_at(&mut self, now: Ps) -> Ps {
         while self.stolen.1 <= now {
             self.stolen_next();
@@ -120,7 +121,7 @@ impl Kernel {
         if self.stolen.0 <= now { self.stolen.1 } else { now }
     }
 
-    /// When work that would end at `at` ends.
+    /// When work that would end at `at` ends, with stolen spans added.
     fn ends_at(&mut self, mut at: Ps) -> Ps {
         while self.stolen.0 < at {
             let taken = self.stolen.1 - self.stolen.0;
@@ -131,16 +132,16 @@ impl Kernel {
         at
     }
 
-    /// A packet reaches the socket.
+    /// Handles the arrival of a packet at the socket.
     fn arrive(&mut self, now: Ps, packet: Delivered<LabPacket>) {
         let bytes = u64::from(packet.bytes);
-        // The kernel counts a packet's own memory besides, about as much again.
+        // The kernel also counts its own memory per packet, about as much again.
         if self.inbox_bytes + bytes > self.model.socket_bytes / 2 {
             self.counts.socket_drops += 1;
             return;
         }
         let stamp = now + self.model.stamp.draw_ps(&mut self.rng);
-        // In the order of arrival.
+        // Packets become visible in the order of arrival.
         let visible = stamp.max(self.inbox.back().map_or(0, |w| w.visible));
         self.inbox.push_back(Waiting { packet, arrived: now, visible });
         self.inbox_bytes += bytes;
@@ -152,7 +153,7 @@ impl Kernel {
         self.turn_at = self.turn_at.min(wakes);
     }
 
-    /// Takes what one receive call finds.
+    /// The packets that one receive call returns.
     fn receive(&mut self, now: Ps) -> Vec<Waiting> {
         let most = (self.model.batch.at(self.rng.unit()) as usize).max(1);
         let seen = self.inbox.partition_point(|w| w.visible <= now).min(most);
@@ -166,7 +167,7 @@ impl Kernel {
         batch
     }
 
-    /// How long a receive call of so many packets takes.
+    /// Duration of a receive call that returns `packets` packets.
     fn receive_ps(&mut self, packets: usize) -> Ps {
         match packets {
             0 => 0,
@@ -175,15 +176,15 @@ impl Kernel {
         }
     }
 
-    /// The stamp as the kernel gives it.
+    /// The timestamp with the kernel's resolution.
     fn stamp_of(&self, visible: Ps) -> Ps {
         let step = self.model.stamp_step_ns * NS;
         visible / step * step
     }
 
-    /// Hands packets over as segmented sends; returns when the last call has ended.
+    /// Hands packets over as segmented sends; returns the end of the last call.
     fn send(&mut self, from: Ps, mut packets: Vec<Polled>) -> Ps {
-        // As the datapath: path by path, packets of one path in their order.
+        // Like the datapath: path by path, with the packets of one path in order.
         packets.sort_by_key(|p| p.path);
         let (mut at, mut rest) = (from, packets.as_slice());
         let burst_max = self.model.burst_max();
@@ -203,7 +204,7 @@ impl Kernel {
         at
     }
 
-    /// Hands over what its calls have handed over by now.
+    /// Hands packets whose call has ended to the card.
     fn release(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) -> u64 {
         let mut refused = 0;
         while self.outbox.front().is_some_and(|(at, ..)| *at <= now)
@@ -220,7 +221,7 @@ impl Kernel {
     }
 }
 
-/// Packets at the head of a list that one segmented send takes.
+/// Number of packets at the head of a list that fit one segmented send.
 fn burst_len(packets: &[Polled], burst_max: usize) -> usize {
     let (mut n, mut bytes) = (0, 0);
     for p in packets {
@@ -234,7 +235,7 @@ fn burst_len(packets: &[Polled], burst_max: usize) -> usize {
             break;
         }
         (n, bytes) = (n + 1, bytes + p.out.bytes);
-        // A shorter one is the last.
+        // A shorter packet ends a segmented send.
         if p.out.bytes < first.out.bytes {
             break;
         }
@@ -242,7 +243,7 @@ fn burst_len(packets: &[Polled], burst_max: usize) -> usize {
     n
 }
 
-/// A packet that the engine wants to send.
+/// A packet that the engine emitted.
 #[derive(Clone)]
 struct Polled {
     path: u8,
@@ -250,7 +251,7 @@ struct Polled {
     packet: LabPacket,
 }
 
-/// Collects what the engine sends.
+/// Collects the engine's packets.
 #[derive(Default)]
 struct Collect(Vec<Polled>);
 
@@ -269,7 +270,7 @@ impl TxSink for Collect {
 }
 
 impl SrdHost {
-    /// As [`SrdHost`]'s `on_packet`, through a socket.
+    /// Like [`SrdHost`]'s `on_packet`, through a socket.
     pub(super) fn kernel_packet(
         &mut self,
         now: Ps,
@@ -282,7 +283,7 @@ impl SrdHost {
         self.kernel_rearm(io);
     }
 
-    /// As `on_timer`: a turn is due, or a call hands packets over.
+    /// Like `on_timer`: a turn starts, or a call's packets are handed over.
     pub(super) fn kernel_timer(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let Some(kernel) = &mut self.kernel else { return };
         self.card_refused += kernel.release(now, io);
@@ -292,7 +293,7 @@ impl SrdHost {
         self.kernel_rearm(io);
     }
 
-    /// Something was posted: the thread sees it as soon as it has time.
+    /// Starts a turn for posted work as soon as the thread runs.
     pub(super) fn kernel_posted(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let Some(kernel) = &mut self.kernel else { return };
         kernel.turn_at = kernel.turn_at.min(kernel.free_at.max(now));
@@ -353,7 +354,7 @@ impl SrdHost {
         let received = kernel.receive_ps(taken);
         let after = kernel.ends_at(now + received.max(TURN_PS_MIN));
         kernel.free_at = kernel.send(after, polled.0);
-        // Room in front of the card, at the earliest.
+        // The earliest time at which the card has room.
         let room = self.card_ps(waits.saturating_sub(CARD_BYTES_MAX / 2));
         let next = self.engine.next_timeout();
         let work = match next {
@@ -399,7 +400,7 @@ mod tests {
     #[test]
     fn time_is_stolen_in_turn() {
         let mut k = kernel();
-        // 100 us of running, then 2 us of not.
+        // 100 us of running alternate with 2 us of stolen time.
         let us = 1_000 * NS;
         assert_eq!(k.runs_at(99 * us), 99 * us);
         assert_eq!(k.runs_at(101 * us), 102 * us);

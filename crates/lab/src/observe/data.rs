@@ -1,4 +1,4 @@
-//! What an observed run leaves: plain numbers, ready for files and plots.
+//! Data of an observed run, for files and plots.
 
 use serde::Serialize;
 use srd_fabric::{DROP_REASONS, Ps};
@@ -6,9 +6,9 @@ use srd_fabric::{DROP_REASONS, Ps};
 /// The whole network in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// Payload that arrived, each byte once.
+    /// Payload bytes that arrived, each counted once.
     pub bytes: u64,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub retransmitted: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
@@ -19,7 +19,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Counts since an earlier moment.
+    /// Difference to the counts at an earlier moment.
     pub(super) fn since(&self, before: &Self) -> Self {
         Self {
             bytes: self.bytes - before.bytes,
@@ -38,7 +38,7 @@ impl Interval {
     }
 }
 
-/// Throughput of the flows that were under way for a whole interval, in Gb/s of payload.
+/// Throughput over the flows that were active for a whole interval, in Gb/s of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// Number of these flows.
@@ -49,12 +49,12 @@ pub struct Spread {
     pub median: f64,
     /// Largest.
     pub max: f64,
-    /// Jain's index: 1 = all equal, 1/n = one has it all; 0 if there is no such flow.
+    /// Jain's index: 1 = all equal, 1/n = one has everything; 0 without flows.
     pub jain: f64,
 }
 
 impl Spread {
-    /// Of the bytes that each got in `width_ps`.
+    /// From the bytes of each flow in `width_ps`.
     pub fn of(mut bytes: Vec<u64>, width_ps: Ps) -> Self {
         let n = bytes.len();
         if n == 0 || width_ps == 0 {
@@ -68,7 +68,7 @@ impl Spread {
         let median = rate(bytes[(n - 1) / 2]);
         Self { flows: n as u32, min: rate(bytes[0]), median, max: rate(bytes[n - 1]), jain }
     }
-    /// Two intervals in one: the extremes of both, the mean of medians and indices.
+    /// Merges two intervals: the extremes of both, the mean of medians and indices.
     fn merge(&mut self, next: &Self) {
         *self = match (self.flows, next.flows) {
             (_, 0) => *self,
@@ -84,12 +84,12 @@ impl Spread {
     }
 }
 
-/// Bytes in a time as Gb/s.
+/// Rate in Gb/s of `bytes` in a time.
 pub fn gbps(bytes: u64, width_ps: Ps) -> f64 {
     bytes as f64 * 8e3 / width_ps.max(1) as f64
 }
 
-/// Share of a link's rate that so many bytes in a time are; 0 of no time.
+/// Share of a link's rate that corresponds to `bytes` in a time; 0 if the time is 0.
 pub(super) fn used_share(bytes: u64, width_ps: Ps, bits_per_s: u64) -> f64 {
     if width_ps == 0 {
         return 0.0;
@@ -97,37 +97,36 @@ pub(super) fn used_share(bytes: u64, width_ps: Ps, bits_per_s: u64) -> f64 {
     bytes as f64 * 8e12 / (width_ps as f64 * bits_per_s as f64)
 }
 
-/// One flow over time.
+/// Series of one flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowSeries {
-    /// Which flow of the workload.
+    /// Index of the flow in the workload.
     pub flow: u32,
     /// Sending host.
     pub src: u32,
     /// Receiving host.
     pub dst: u32,
-    /// Payload that arrived in each interval.
+    /// Payload bytes that arrived in each interval.
     pub bytes: Vec<u64>,
 }
 
 /// All links between two tiers in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TierInterval {
-    /// Share of the built rate that was used, all links together.
+    /// Share of the built rate used by all links together.
     pub used_mean: f64,
-    /// The same of the busiest link.
+    /// Share of the built rate used by the busiest link.
     pub used_max: f64,
-    /// Half of the queues held at most this at the end of the interval, bytes.
+    /// Median of queues at the end of the interval, bytes.
     pub queue_median: u64,
-    /// 99 in 100 held at most this.
+    /// 99th percentile of queues at the end of the interval, bytes.
     pub queue_p99: u64,
-    /// Largest queue of any of them at any moment of the interval.
+    /// Largest queue of any link at any moment of the interval, bytes.
     pub queue_max: u64,
 }
 
 impl TierInterval {
-    /// Two intervals in one: means of the means, later of the quantiles at the end, largest of the
-    /// largest.
+    /// Merges two intervals: means of the means, the later quantiles, the larger maxima.
     fn merge(&mut self, next: &Self) {
         *self = Self {
             used_mean: f64::midpoint(self.used_mean, next.used_mean),
@@ -139,54 +138,54 @@ impl TierInterval {
     }
 }
 
-/// All links between two tiers, one way.
+/// All links between two tiers in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Tier {
-    /// Such as `leaf->host`.
+    /// Name such as `leaf->host`.
     pub name: String,
     /// Number of links.
     pub links: u32,
-    /// Over time.
+    /// The tier's intervals.
     pub intervals: Vec<TierInterval>,
-    /// Share of the built rate used over the whole time by each link, in ascending order; evenly
-    /// chosen if there are many.
+    /// Share of the built rate used by each link over the whole time, ascending; evenly sampled if
+    /// there are many.
     pub used_sorted: Vec<f64>,
 }
 
-/// One link over time.
+/// Series of one link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkSeries {
-    /// Such as `leaf0->host0`.
+    /// Name such as `leaf0->host0`.
     pub name: String,
     /// Number of the link in the topology.
     pub link: u32,
-    /// Rate as built.
+    /// Built rate.
     pub bits_per_s: u64,
-    /// Bytes that left in each interval.
+    /// Bytes sent in each interval.
     pub bytes: Vec<u64>,
     /// Largest queue in each interval, bytes, the packet on the wire included.
     pub queue_max: Vec<u64>,
 }
 
-/// One host's ring over time.
+/// Series of one host's ring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RingSeries {
-    /// Which host.
+    /// Index of the host.
     pub host: u32,
-    /// Most bytes that waited in each interval.
+    /// Largest number of waiting bytes in each interval.
     pub depth_max: Vec<u64>,
-    /// Packets that found no room, in each interval.
+    /// Packets that did not fit, in each interval.
     pub drops: Vec<u64>,
 }
 
-/// One link over the whole run.
+/// Totals of one link over the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkUse {
-    /// Such as `leaf0->host0`.
+    /// Name such as `leaf0->host0`.
     pub name: String,
-    /// Packets its queue took while watched.
+    /// Packets that entered its queue while recording.
     pub packets: u64,
-    /// Bytes that left while watched.
+    /// Bytes sent while recording.
     pub bytes: u64,
     /// Largest queue of the whole run in bytes.
     pub queue_max: u64,
@@ -194,46 +193,46 @@ pub struct LinkUse {
     pub drops: u64,
 }
 
-/// What took a share of the packets.
+/// Packets that took one top-tier switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
     /// Name of a top-tier switch.
     pub name: String,
-    /// Packets sent to it while watched.
+    /// Packets sent to it while recording.
     pub packets: u64,
 }
 
-/// An observed run. Interval `i` is from `start_ps + i * interval_ps` to the start of the next; the
-/// last ends at `end_ps`, earlier than a whole interval perhaps.
+/// An observed run. Interval `i` is from `start_ps + i * interval_ps` to the start of the next one;
+/// the last interval ends at `end_ps` and may be shorter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Observation {
     /// Start of the first interval.
     pub start_ps: Ps,
-    /// End of the last.
+    /// End of the last interval.
     pub end_ps: Ps,
     /// Length of an interval.
     pub interval_ps: Ps,
-    /// How often pairs of intervals merged.
+    /// Number of times that pairs of intervals were merged.
     pub merges: u32,
-    /// The network as a whole.
+    /// Series of the whole network.
     pub intervals: Vec<Interval>,
-    /// Throughput over the flows under way.
+    /// Throughput over the active flows.
     pub spreads: Vec<Spread>,
     /// Number of flows of the workload.
     pub flows_all: u32,
-    /// Flows with a series.
+    /// Flows with series of their own.
     pub flows: Vec<FlowSeries>,
     /// Links by tier.
     pub tiers: Vec<Tier>,
-    /// Links with a series.
+    /// Links with series of their own.
     pub links: Vec<LinkSeries>,
-    /// Rings of hosts that have one.
+    /// Rings of hosts.
     pub rings: Vec<RingSeries>,
     /// The busiest links.
     pub busiest: Vec<LinkUse>,
     /// Packets that took each top-tier switch.
     pub spines: Vec<Share>,
-    /// Packets sent on each path (source port), all peers together, warming included.
+    /// Packets sent on each path (source port), for all peers together, warm-up included.
     pub paths: Vec<u64>,
 }
 
@@ -248,14 +247,14 @@ impl Observation {
         let start = self.start_ps + i as u64 * self.interval_ps;
         (start + self.width_ps(i) / 2) as f64 / 1e6
     }
-    /// The same with intervals at least `factor` times as long, a power of two.
+    /// A copy with intervals at least `factor` times as long, where `factor` is a power of two.
     #[must_use]
     pub fn thinned(&self, factor: u32) -> Self {
         let mut out = self.clone();
         (0..factor.ilog2()).for_each(|_| out.halve());
         out
     }
-    /// Merges pairs of intervals; the last one of an odd number stays alone.
+    /// Merges pairs of intervals; an odd last one stays alone.
     pub(super) fn halve(&mut self) {
         fn pairs<T: Clone>(all: &mut Vec<T>, merge: impl Fn(&mut T, &T)) {
             for i in 0..all.len().div_ceil(2) {

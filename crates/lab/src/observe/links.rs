@@ -1,4 +1,4 @@
-//! The links' part of a sampler.
+//! Observation of links.
 
 use super::LINKS_MAX;
 use super::data::{
@@ -7,12 +7,12 @@ use super::data::{
 use srd_fabric::{Host, HostId, LinkId, LinkSample, Node, Ps, SwitchId, Topology, World};
 use std::cmp::Reverse;
 
-/// Most links in the list of the busiest, and points in the line of all.
+/// Most links in the list of the busiest, and most points in the line of all links.
 const BUSIEST_MAX: usize = 64;
-/// Most top-tier switches shown.
+/// Most top-tier switches in reports.
 const SPINES_MAX: usize = 256;
 
-/// Where the links are, and what they had sent at the last look.
+/// Tiers of links, and their counters at the last sample.
 #[derive(Debug)]
 pub(super) struct Links {
     /// Tier of each link.
@@ -33,7 +33,7 @@ struct Class {
     queues: Vec<u64>,
 }
 
-/// Order of a node's tier: hosts below all switches.
+/// Position of a node's tier, with hosts below all switches.
 fn height(topo: &Topology, node: Node) -> u8 {
     match node {
         Node::Host(_) => 0,
@@ -56,7 +56,7 @@ impl Links {
         let ends = |l: LinkId| (height(topo, topo.from(l)), height(topo, topo.to(l)));
         let mut kinds: Vec<(u8, u8)> = (0..topo.links()).map(|l| ends(LinkId(l))).collect();
         let all = kinds.clone();
-        // Upwards in order of height, then downwards.
+        // Upwards by tier, then downwards.
         kinds.sort_unstable_by_key(|(a, b)| if a < b { (0, *a, *b) } else { (1, !a, !b) });
         kinds.dedup();
         let place = |k: &(u8, u8)| kinds.iter().position(|x| x == k).unwrap_or(0) as u8;
@@ -113,7 +113,7 @@ impl Links {
         self.chosen.iter().map(series).collect()
     }
 
-    /// Looks at all links at the end of an interval of `width_ps`; the first look only begins one.
+    /// Samples all links at the end of an interval of `width_ps`; the first sample only begins one.
     pub fn take<P: Clone, H: Host<P>>(
         &mut self,
         world: &mut World<P, H>,
@@ -156,7 +156,7 @@ impl Links {
         }
     }
 
-    /// Sums over the whole time.
+    /// Totals over the whole time.
     pub fn finish<P: Clone, H: Host<P>>(&mut self, world: &World<P, H>, out: &mut Observation) {
         let topo = world.topology();
         if self.at_start.is_empty() {
@@ -171,7 +171,7 @@ impl Links {
         for (tier, mut all) in out.tiers.iter_mut().zip(used) {
             all.sort_unstable_by(f64::total_cmp);
             let n = all.len().min(BUSIEST_MAX * 2);
-            // The least and the largest among them.
+            // The sample includes the least and the largest value.
             tier.used_sorted = (0..n).map(|k| all[k * (all.len() - 1) / (n - 1).max(1)]).collect();
         }
         let packets = |i: usize| self.before[i].packets - self.at_start[i].packets;
@@ -192,7 +192,7 @@ impl Links {
     }
 }
 
-/// Packets into each switch of the top tier; empty if there is but one tier.
+/// Packets into each top-tier switch; empty if there is only one tier.
 fn spines(topo: &Topology, packets: &dyn Fn(usize) -> u64) -> Vec<Share> {
     let top = (0..topo.switches()).map(|s| topo.tier(SwitchId(s))).max().unwrap_or(0);
     if top == 0 {
@@ -209,7 +209,7 @@ fn spines(topo: &Topology, packets: &dyn Fn(usize) -> u64) -> Vec<Share> {
     topo.tier_switches(top).take(SPINES_MAX).map(share).collect()
 }
 
-/// The value of nearest rank; 0 of nothing.
+/// The value of nearest rank; 0 if there are no values.
 fn rank(values: &mut [u64], q: f64) -> u64 {
     if values.is_empty() {
         return 0;

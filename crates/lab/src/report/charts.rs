@@ -1,4 +1,4 @@
-//! The plots of a report, as data for the plotting library.
+//! Plots of a report, as data for the plotting library.
 
 use super::cases;
 use crate::observe::{Observation, gbps};
@@ -15,13 +15,13 @@ use srd_fabric::DropReason;
 
 /// Most points of one line.
 const POINTS_MAX: usize = 500;
-/// From this ratio of largest to least on, an axis is logarithmic.
+/// Ratio of largest to least value from which an axis is logarithmic.
 const LOG_FROM: f64 = 20.0;
-/// Colours that remain distinct to colour-blind readers.
+/// Colours that colour-blind readers can distinguish.
 const COLORS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999933"];
 
-/// One plot with what must be known to read it.
+/// A plot with its explanation.
 pub struct Chart {
     /// Heading.
     pub title: String,
@@ -31,7 +31,7 @@ pub struct Chart {
     pub plot: Plot,
 }
 
-/// Four significant digits: what a screen can show.
+/// Rounds to four significant digits, the resolution of a screen.
 fn short(v: f64) -> f64 {
     if v == 0.0 || !v.is_finite() {
         return 0.0;
@@ -73,7 +73,7 @@ pub fn case_name(r: &RunResult) -> &str {
     if r.spec.case.is_empty() { &r.spec.name } else { &r.spec.case }
 }
 
-/// Every flow completion time of these runs in us, in ascending order.
+/// Flow completion times of these runs in us, ascending.
 fn fcts_us(runs: &[RunResult]) -> Vec<f64> {
     let all = runs.iter().flat_map(|r| r.fct_ps.iter().flatten().flatten());
     let mut all: Vec<f64> = all.map(|ps| *ps as f64 / 1e6).collect();
@@ -106,25 +106,26 @@ pub fn cdf(results: &[RunResult]) -> Chart {
     }
     Chart {
         title: "Flow completion times: distribution".into(),
-        note: "All seeds and rounds together. Flows that did not end are not in it. Dotted: the \
+        note:
+            "All seeds and rounds together. Flows that did not end are not included. Dotted: the \
                floor."
-            .into(),
+                .into(),
         plot: p,
     }
 }
 
-/// Seven digits: completion times differ in the last ones.
+/// Rounds to seven digits, because completion times differ in the last ones.
 fn short_fct(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
 
-/// Up to [`POINTS_MAX`] of `0..n`, evenly, both ends among them.
+/// Up to [`POINTS_MAX`] evenly spaced indices of `0..n`, both ends included.
 fn ranks(n: usize) -> Vec<usize> {
     let m = n.min(POINTS_MAX);
     (0..m).map(|k| k * (n - 1) / (m - 1).max(1)).collect()
 }
 
-/// Least, median, 99th percentile and largest completion time of every case, with its floor.
+/// Least, median, 99th percentile and largest completion time of every case, and its floor.
 pub fn completion(results: &[RunResult]) -> Chart {
     let groups = cases(results);
     let names: Vec<String> = groups.iter().map(|c| case_name(&c[0]).to_string()).collect();
@@ -160,7 +161,7 @@ pub fn completion(results: &[RunResult]) -> Chart {
 
 /// A step line over the intervals of an observation.
 fn steps(o: &Observation, values: Vec<f64>, name: &str) -> Box<Scatter<f64, f64>> {
-    // The last value is repeated where its interval ends.
+    // The last value is repeated at the end of its interval.
     let mut values: Vec<f64> = values.into_iter().map(short).collect();
     let n = values.len();
     let start = |i: usize| (o.start_ps + i as u64 * o.interval_ps) as f64 / 1e6;
@@ -229,7 +230,7 @@ fn flows(o: &Observation) -> Chart {
     Chart {
         title: "Throughput of single flows".into(),
         note: format!(
-            "{} of {} flows. Least, median and largest are over all flows that were under way for \
+            "{} of {} flows. Least, median and largest are over all flows that were active for \
              the whole interval. Jain's index over intervals: median {:.4}, least {:.4} (1 = all \
              equal).",
             o.flows.len(),
@@ -252,8 +253,8 @@ fn used(o: &Observation) -> Chart {
     }
     Chart {
         title: "Use of links".into(),
-        note: "Bytes that left a link, headers and frame gaps included, over what its rate as \
-               built allows. Busiest: the link that sent most in the interval."
+        note: "Bytes that left a link, headers and frame gaps included, as a share of its \
+               built rate. Busiest: the link that sent most in the interval."
             .into(),
         plot: p,
     }
@@ -293,7 +294,7 @@ fn rings(o: &Observation) -> Option<Chart> {
     }
     Some(Chart {
         title: "Depth of receive rings".into(),
-        note: "Most bytes that waited between a host's card and its memory in each interval."
+        note: "Largest number of bytes between a host's card and its memory in each interval."
             .into(),
         plot: p,
     })
@@ -314,7 +315,7 @@ fn losses(o: &Observation) -> Chart {
         let name = format!("dropped: {}", reason.name());
         add(&name, &|n| n.drops[reason as usize], 3 + i);
     }
-    let none = if p.data().is_empty() { " There were none of these." } else { "" };
+    let none = if p.data().is_empty() { " There were none." } else { "" };
     Chart {
         title: "Drops, retransmissions, marks".into(),
         note: format!("Of packets of any kind, in {} us each.{none}", o.interval_ps as f64 / 1e6),
@@ -346,7 +347,7 @@ fn link_maps(o: &Observation) -> Vec<Chart> {
     vec![
         Chart {
             title: "Use of single links".into(),
-            note: "Share of the rate as built. In larger networks: the last links to the \
+            note: "Share of the built rate. In larger networks: the last links to the \
                    receivers of the flows above."
                 .into(),
             plot: map(o.links.iter().map(used).collect()),
@@ -400,7 +401,7 @@ fn spines(o: &Observation) -> Option<Chart> {
     p.add_trace(Bar::new(names, y).name("share"));
     Some(Chart {
         title: "Packets per top-tier switch".into(),
-        note: format!("Of {total} packets sent to one of them while watched, of any kind."),
+        note: format!("Of {total} packets of any kind sent to these switches while recording."),
         plot: p,
     })
 }

@@ -1,5 +1,5 @@
-//! The two figures of COPA's slides: drops and goodput over the host's bandwidth, by the ring in
-//! bandwidth-delay products.
+//! The two figures of COPA's slides: drops and goodput over the host's bandwidth, against the size
+//! of the ring in bandwidth-delay products.
 
 use super::cases;
 use super::charts::{Chart, axis, color, layout, plot};
@@ -8,7 +8,7 @@ use crate::result::RunResult;
 use plotly::Scatter;
 use plotly::common::{Line, Mode};
 
-/// Two charts for each rate of the host, if rings of several sizes were run.
+/// Two charts for each rate of the host, if several sizes of rings were run.
 pub fn figures(results: &[RunResult]) -> Vec<Chart> {
     let all: Vec<&[RunResult]> =
         cases(results).into_iter().filter(|c| c[0].copa().is_some() && one_ring(&c[0])).collect();
@@ -24,7 +24,7 @@ pub fn figures(results: &[RunResult]) -> Vec<Chart> {
     drains.into_iter().flat_map(|d| figures_of(&all, d)).collect()
 }
 
-/// One flow into one ring that always drains at the same rate.
+/// Whether the run has one flow into one ring with a constant drain rate.
 fn one_ring(r: &RunResult) -> bool {
     r.flows.len() == 1 && r.rings.len() == 1 && r.spec.fault.is_empty()
 }
@@ -61,22 +61,22 @@ fn figures_of(all: &[&[RunResult]], gbps: f64) -> [Chart; 2] {
     [
         chart(
             "Drops over host bandwidth",
-            "Bytes that found no room in the ring over what the host could have written from its \
-             first packet to its last byte. Go-back-n counts few: what it refuses because an \
-             earlier packet is missing is not dropped by the ring.",
+            "Bytes that did not fit into the ring over those that the host could have written from \
+             its first packet to its last byte. Go-back-n shows few: packets refused because an \
+             earlier one is missing are not dropped by the ring.",
             "dropped / host, %",
             dropped_over_host,
         ),
         chart(
             "Goodput over host bandwidth",
-            "Bytes written, each packet once, over what the host could have written.",
+            "Bytes written, each packet counted once, over those that the host could have written.",
             "goodput / host",
             goodput_over_host,
         ),
     ]
 }
 
-/// Ring over link rate times base round trip.
+/// Size of the ring in bandwidth-delay products (link rate times base round trip).
 fn bdps(r: &RunResult) -> f64 {
     let bdp = r.spec.network.link_gbps * r.base_rtt_ps as f64 / 8e3;
     (1e3 * ring_bytes(r) as f64 / bdp).round() / 1e3

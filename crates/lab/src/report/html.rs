@@ -1,5 +1,5 @@
-//! One page per experiment that opens without a network: tables, plots, parameters. The plotting
-//! library is in the page, once.
+//! A self-contained page per experiment: tables, plots, parameters, with the plotting library
+//! embedded once.
 
 use super::charts::{Chart, case_name, cdf, completion, observed};
 use super::{cases, copa, phases, table};
@@ -14,13 +14,13 @@ use std::fmt::Write as _;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// With more cases than these their plots are folded away at first.
+/// With more cases than this, their plots are collapsed at first.
 const OPEN_MAX: usize = 4;
 
-/// Names and values.
+/// Names and values of parameters.
 type Parameters = Vec<(String, String)>;
 
-/// The page of one experiment. `command`: the command line that repeats it.
+/// The page of one experiment. `command`: the command line that reproduces it.
 pub fn page(results: &[RunResult], command: &str) -> String {
     let spec = &results[0].spec;
     let mut body = String::new();
@@ -53,7 +53,7 @@ pub fn page(results: &[RunResult], command: &str) -> String {
     )
 }
 
-/// The plotting library as a script element, without what it brings along for formulas.
+/// The plotting library as a script element, without the formula renderer that it includes.
 fn library() -> String {
     let all = Plot::offline_js_sources();
     let end = "</script>";
@@ -90,7 +90,7 @@ fn head(out: &mut String, results: &[RunResult], command: &str) {
 
 fn add_chart(out: &mut String, chart: &Chart, n: &mut usize) {
     *n += 1;
-    // The data cannot end the script element that carries it.
+    // Escaped, so that the data cannot end their script element.
     let data = chart.plot.to_json().replace('<', "\\u003c");
     let _ = write!(
         out,
@@ -148,7 +148,8 @@ fn busiest(out: &mut String, o: &crate::observe::Observation) {
     out.push_str("</table>\n</details>\n");
 }
 
-/// Parameters of all cases: experiment, then each protocol, differing ones in columns.
+/// Parameters of all cases: those of the experiment, then of each protocol, with a column for each
+/// distinct set.
 fn add_parameters(out: &mut String, results: &[RunResult]) {
     let groups = cases(results);
     out.push_str("<h2>Parameters of the experiment</h2>\n");
@@ -192,8 +193,8 @@ fn flatten(prefix: &str, value: &Value, out: &mut Parameters) {
     }
 }
 
-/// A table with one line per name; columns with equal contents are one, values that are the same
-/// everywhere stand once.
+/// A table with one line per name; equal columns are merged, and values common to all columns are
+/// shown once.
 fn comparison(out: &mut String, columns: &[(String, Parameters)]) {
     let mut distinct: Vec<(Vec<&str>, &Parameters)> = Vec::new();
     for (case, values) in columns {

@@ -1,4 +1,5 @@
-//! The seed's two figures: congestion of one permutation, completion of superposed ones.
+//! The two figures of the publication: congestion of one permutation, completion of superposed
+//! ones.
 
 use super::cases;
 use super::charts::{Chart, axis, case_name, color, layout, plot};
@@ -9,8 +10,8 @@ use plotly::common::{Line, Marker, Mode};
 use plotly::layout::BarMode;
 use plotly::{Bar, Scatter};
 
-/// A chart for each size of network: bars of largest and mean congestion of one permutation; lines
-/// of the largest of several, against their number.
+/// A chart for each network size: bars of largest and mean congestion of one permutation, and lines
+/// of the largest congestion of several against their number.
 pub fn congestion(results: &[RunResult]) -> Vec<Chart> {
     let superposed = |r: &RunResult| r.spec.workload.permutations.is_some();
     let one = by_size(results, |r| met(r).is_some() && !superposed(r));
@@ -25,12 +26,12 @@ pub fn congestion(results: &[RunResult]) -> Vec<Chart> {
     one.iter().map(|group| congestion_of(group)).chain(lines).collect()
 }
 
-/// Mean over the runs of a case of what its flows met.
+/// Mean of a congestion value over the runs of a case.
 fn met_mean(case: &[RunResult], f: fn(&Met) -> f64) -> f64 {
     case.iter().filter_map(met).map(f).sum::<f64>() / case.len() as f64
 }
 
-/// Cases by the number of hosts, those that `wanted` names.
+/// Cases grouped by the number of hosts, for which `wanted` holds.
 fn by_size(results: &[RunResult], wanted: impl Fn(&RunResult) -> bool) -> Vec<Vec<&[RunResult]>> {
     let mut groups: Vec<Vec<&[RunResult]>> = Vec::new();
     for case in cases(results).into_iter().filter(|c| wanted(&c[0])) {
@@ -44,7 +45,7 @@ fn by_size(results: &[RunResult], wanted: impl Fn(&RunResult) -> bool) -> Vec<Ve
 
 fn congestion_of(group: &[&[RunResult]]) -> Chart {
     let mut p = plot(layout(axis("", false), axis("flows", false)).bar_mode(BarMode::Group));
-    // The size is in the title.
+    // The title gives the size.
     let name = |c: &&[RunResult]| match c[0].spec.labels.get(1..) {
         Some(labels) if !labels.is_empty() => labels.join(", "),
         _ => case_name(&c[0]).to_string(),
@@ -66,7 +67,7 @@ fn congestion_of(group: &[&[RunResult]]) -> Chart {
     }
 }
 
-/// A chart for each size of network: completion against the number of superposed permutations.
+/// A chart for each network size: completion against the number of superposed permutations.
 pub fn phases(results: &[RunResult]) -> Vec<Chart> {
     let superposed = |r: &RunResult| r.spec.workload.permutations.is_some() && met(r).is_none();
     let note = "When the last flow has arrived, means over the runs of a case. A case whose flows \
@@ -78,7 +79,7 @@ pub fn phases(results: &[RunResult]) -> Vec<Chart> {
     by_size(results, superposed).iter().filter_map(lines).collect()
 }
 
-/// Labels of a case without the one that changes with the number of permutations.
+/// Labels of a case except the one with the number of permutations.
 fn series_name(r: &RunResult) -> String {
     let p = r.spec.workload.permutations.unwrap_or(0);
     let own = |l: &&String| **l != format!("P = {p}");

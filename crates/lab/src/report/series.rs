@@ -1,4 +1,4 @@
-//! Results for other programs: every digit, one value per line or column.
+//! Results for other programs: full precision, one value per line or column.
 
 use crate::figures_phase::{PHASE_COLUMNS, phase_cells};
 use crate::observe::{Observation, gbps};
@@ -6,11 +6,11 @@ use crate::result::RunResult;
 use srd_fabric::DropReason;
 use std::fmt::Write as _;
 
-/// Most lines of a file of series, some 20 MB: what is longer gets longer intervals, single flows
-/// and links first.
+/// Most lines of a series file, some 20 MB. Longer series are merged into longer intervals, those
+/// of single flows and links first.
 const LINES_MAX: usize = 300_000;
 
-/// Text that may hold a comma, for CSV.
+/// Quotes text for CSV if it contains a comma.
 fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
@@ -18,7 +18,7 @@ fn cell(text: &str) -> String {
     text.to_string()
 }
 
-/// One line per run with all its sums.
+/// One line per run with all summary values.
 pub fn summary_csv(results: &[RunResult]) -> String {
     let mut out = String::from(
         "experiment,case,transport,seed,hash,hosts,flows,rounds,unfinished,failures,base_rtt_us,\
@@ -80,13 +80,13 @@ pub fn summary_csv(results: &[RunResult]) -> String {
 }
 
 /// One line per value of every observed series: `case,seed,series,what,start_us,end_us,value`.
-/// Single links have no line for intervals in which nothing left and nothing waited. At most
-/// some 300,000 lines: more become fewer by merging intervals, whose ends each line says.
+/// Single links have no line for idle intervals. At most some 300,000 lines: beyond that, intervals
+/// are merged; each line gives the bounds of its interval.
 pub fn series_csv(results: &[RunResult]) -> String {
     series_csv_of(results, LINES_MAX)
 }
 
-/// The same with at most about `lines_max` lines, as far as whole runs in one interval allow.
+/// Like [`series_csv`] with at most about `lines_max` lines, but at least one interval per run.
 fn series_csv_of(results: &[RunResult], lines_max: usize) -> String {
     let watched: Vec<(&RunResult, &Observation)> =
         results.iter().filter_map(|r| Some((r, r.observation.as_deref()?))).collect();
@@ -123,12 +123,12 @@ fn series_csv_of(results: &[RunResult], lines_max: usize) -> String {
     out
 }
 
-/// Takes a value: series, what of it, interval, value.
+/// Receives a value: series, item, interval, value.
 type Add<'a> = dyn FnMut(&str, &str, usize, f64) + 'a;
-/// Goes through values of a run.
+/// Iterates over values of a run.
 type Walk = fn(&Observation, &mut Add<'_>);
 
-/// Sums and spreads over flows and links.
+/// Values of the whole network and over all flows and links.
 fn sums(o: &Observation, add: &mut Add<'_>) {
     for (i, n) in o.intervals.iter().enumerate() {
         add("network", "payload_gbps", i, gbps(n.bytes, o.width_ps(i)));
@@ -165,7 +165,7 @@ fn sums(o: &Observation, add: &mut Add<'_>) {
     }
 }
 
-/// Single flows and links.
+/// Values of single flows and links.
 fn singles(o: &Observation, add: &mut Add<'_>) {
     for f in &o.flows {
         let name = format!("flow{}", f.flow);
@@ -182,7 +182,7 @@ fn singles(o: &Observation, add: &mut Add<'_>) {
     }
     for l in &o.links {
         for (i, (b, q)) in l.bytes.iter().zip(&l.queue_max).enumerate() {
-            // Most links are idle most of the time; what is not there is 0.
+            // Most links are idle most of the time; missing lines mean 0.
             if *b > 0 || *q > 0 {
                 add(&l.name, "gbps", i, gbps(*b, o.width_ps(i)));
                 add(&l.name, "queue_max_bytes", i, *q as f64);

@@ -7,7 +7,7 @@ const SPEC: &str = "name = \"test\"\ntitle = \"test\"\nmeasure.observe = true\n\
     [network]\nshape = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 2\n\
     [workload]\npattern = \"leaf-pairs\"\npairs = 2\nflows_per_pair = 2\n";
 
-/// The shortest run with an odd number of intervals, so that the last one has no partner.
+/// The shortest run with an odd number of intervals, whose last one has no partner.
 fn run_odd() -> Vec<RunResult> {
     let run = |bytes| {
         let spec = format!("{SPEC}bytes = {bytes}\n");
@@ -18,7 +18,7 @@ fn run_odd() -> Vec<RunResult> {
     (300_000..600_000).step_by(5_000).map(run).find(odd).expect("a run of odd length")
 }
 
-/// Sum over the lines of a series of value times width, and the width of its first line in us.
+/// Sum of value times width over the lines of a series, and the width of its first line in us.
 fn area(csv: &str, series: &str) -> (f64, f64) {
     let cells = |line: &str| -> Vec<f64> {
         line.rsplit(',').take(3).map(|c| c.parse().expect("a number")).collect()
@@ -47,7 +47,7 @@ fn a_long_file_gets_longer_intervals_and_keeps_its_sums() {
             assert!(factor > 1.0 || series.contains("network"), "{series} {factor}");
         }
     }
-    // However little is allowed, each run keeps one interval.
+    // Each run keeps at least one interval.
     let least = series_csv_of(&results, 0);
     assert!(area(&least, ",network,payload_gbps,").1 >= 20.0);
     assert_eq!(least.lines().filter(|l| l.contains(",network,payload_gbps,")).count(), 1);

@@ -4,28 +4,29 @@ use serde::{Deserialize, Serialize};
 use srd_copa::{CopaConfig, HEADER_BYTES, Policy, Reaction, Recovery, Verb};
 use srd_fabric::Ps;
 
-/// What is set in COPA's transport besides its defaults. Only with `transport = "copa"`.
+/// Settings of COPA's transport that differ from its defaults. Only with `transport = "copa"`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopaSpec {
     /// "stream", "window", "aimd" or "dup-ack".
     pub policy: CopaPolicySpec,
-    /// Packets unacknowledged at most (window; default 1).
+    /// Most unacknowledged packets (window; default 1).
     pub window: Option<u32>,
-    /// Share of the ring at or below which packets are acknowledged (dup-ack; default 0.5).
+    /// Depth of the ring, as a share of its size, up to which packets are acknowledged (dup-ack;
+    /// default 0.5).
     pub threshold: Option<f64>,
-    /// What a duplicate makes of its sender: "stop-go" (default), "stop-go-at-once" or "clocked"
-    /// (dup-ack).
+    /// A sender's reaction to a duplicate acknowledgment: "stop-go" (default), "stop-go-at-once" or
+    /// "clocked" (dup-ack).
     pub initiator: Option<CopaInitiatorSpec>,
     /// "go-back-n" or "selective".
     pub recovery: CopaRecoverySpec,
-    /// "put": the first host of a pair sends to the second. "get": it reads from it.
+    /// "put": the first host of a pair sends to the second. "get": the first reads from the second.
     pub verb: CopaVerbSpec,
-    /// Payload of a full packet.
+    /// Payload of a full packet, bytes.
     pub payload_bytes: u32,
-    /// Base round trips without an answer after which what is under way is taken for lost.
+    /// Retransmission timeout in base round trips.
     pub timeout_rtts: u32,
-    /// Packets in a sender's retransmit buffer.
+    /// Size of a sender's retransmit buffer in packets.
     pub outstanding_packets: u32,
 }
 
@@ -86,14 +87,14 @@ pub enum CopaVerbSpec {
 }
 
 impl CopaSpec {
-    /// The transport's configuration on a network with this base round trip.
+    /// The transport's configuration for a network with this base round trip.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// The text names the invalid field.
     pub fn config(&self, rtt_ps: Ps) -> Result<CopaConfig, String> {
         let only = |given: bool, field: &str, policy: &str| {
             let text =
-                format!("copa.{field}: only copa.policy = \"{policy}\" has one; leave it out");
+                format!("copa.{field}: only copa.policy = \"{policy}\" uses it; leave it out");
             if given { Err(text) } else { Ok(()) }
         };
         if self.policy != CopaPolicySpec::Window {

@@ -1,153 +1,152 @@
-//! What goes wrong in a run, as a spec says it.
+//! Faults in a spec.
 
 use serde::{Deserialize, Serialize};
 
-/// A fault, at a time. Times count from the start of the run.
+/// A fault. Times are in us from the start of the run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FaultSpec {
-    /// A top-tier switch swallows all packets; routing avoids it `routing_us` later (left out:
-    /// never).
+    /// A top-tier switch is a black hole; routing avoids it `routing_us` later (default: never).
     SpineHole {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which of its tier.
+        /// Index of the switch in its tier.
         spine: u32,
-        /// Routing's delay.
+        /// Delay of routing, us; default: never.
         routing_us: Option<u64>,
-        /// When it is well again.
+        /// Time of recovery, us; default: never.
         until_us: Option<u64>,
     },
     /// Links run at a share of their rate.
     SlowLinks {
-        /// When.
+        /// Time, us.
         #[serde(default)]
         at_us: u64,
-        /// Which links.
+        /// Set of links.
         links: SlowSet,
-        /// How many of them.
+        /// Number of links.
         count: u32,
-        /// Share of the built rate.
+        /// Percent of the built rate.
         percent: u32,
     },
     /// All links between switches lose packets at random.
     CoreLoss {
-        /// When.
+        /// Time, us.
         #[serde(default)]
         at_us: u64,
-        /// Probability.
+        /// Probability per packet.
         prob: f64,
     },
-    /// Links lose their carrier, and all that is on them.
+    /// Links lose their carrier and all packets on them.
     Down {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which links: `leaf0->spine2` (one way), `leaf0-spine2`, `spine2` or `host7` (all of it),
-        /// `core` (all between switches).
+        /// Links: `leaf0->spine2` (one direction), `leaf0-spine2` (a cable), `spine2` or `host7`
+        /// (all links of a node), `core` (all links between switches).
         at: String,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
-        /// Routing's delay, both times; left out: never.
+        /// Delay of routing at both ends, us; default: never.
         routing_us: Option<u64>,
     },
-    /// Links lose their carrier again and again.
+    /// Links lose their carrier repeatedly.
     Flap {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which links.
+        /// Links, as for `down`.
         at: String,
-        /// How long each time.
+        /// Length of each outage, us.
         down_us: u64,
-        /// Time between.
+        /// Time between outages, us.
         up_us: u64,
-        /// How often.
+        /// Number of outages.
         times: u32,
-        /// Routing's delay.
+        /// Delay of routing, us; default: never.
         routing_us: Option<u64>,
     },
-    /// Links take packets, which vanish.
+    /// Links accept packets and lose them (black hole).
     Hole {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which links.
+        /// Links, as for `down`.
         at: String,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
-        /// Routing's delay, both times; left out: never.
+        /// Delay of routing at both ends, us; default: never.
         routing_us: Option<u64>,
     },
-    /// Links lose packets at random, and nobody notices.
+    /// Links lose packets at random; routing does not react.
     Loss {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which links.
+        /// Links, as for `down`.
         at: String,
-        /// Probability.
+        /// Probability per packet.
         prob: f64,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
     },
     /// Links run at a share of their rate.
     Slow {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which links.
+        /// Links, as for `down`.
         at: String,
-        /// Share of the built rate.
+        /// Percent of the built rate.
         percent: u32,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
     },
-    /// A switch dies; when it comes back its ECMP has another hash seed.
+    /// A switch goes down; afterwards its ECMP has another hash seed.
     SwitchDown {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which: `spine2`.
+        /// The switch, such as `spine2`.
         switch: String,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
-        /// Routing's delay, both times; left out: never.
+        /// Delay of routing at both ends, us; default: never.
         routing_us: Option<u64>,
     },
-    /// A host does nothing; what arrives waits in its card, as far as that has room.
+    /// A host stops; its card holds arriving packets until its capacity is reached.
     HostStall {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which.
+        /// Index of the host.
         host: u32,
-        /// For how long.
+        /// Duration, us.
         for_us: u64,
     },
     /// A host's ring drains at a share of its rate.
     HostSlow {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which.
+        /// Index of the host.
         host: u32,
-        /// Share of `host.drain_gbps`.
+        /// Percent of `host.drain_gbps`.
         percent: u32,
-        /// For how long; left out: for good.
+        /// Duration, us; default: until the end.
         for_us: Option<u64>,
     },
-    /// A host's ring drains slowly and at its rate in turn, slowly first.
+    /// A host's ring alternates between a slow drain, first, and its own rate.
     HostPulse {
-        /// When.
+        /// Time, us.
         at_us: u64,
-        /// Which.
+        /// Index of the host.
         host: u32,
-        /// Share of `host.drain_gbps` while it is slow.
+        /// Percent of `host.drain_gbps` while slow.
         percent: u32,
-        /// For how long each time.
+        /// Length of each slow span, us.
         slow_us: u64,
-        /// Time between.
+        /// Length of each fast span, us.
         fast_us: u64,
-        /// How often.
+        /// Number of slow spans.
         times: u32,
     },
 }
 
 impl FaultSpec {
-    /// When it begins, in us.
+    /// Start of the fault, us.
     pub const fn at_us(&self) -> u64 {
         match self {
             Self::SpineHole { at_us, .. }
@@ -166,14 +165,14 @@ impl FaultSpec {
     }
 }
 
-/// Which links are slow.
+/// Set of slow links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowSet {
-    /// Links from the top tier down, switch by switch below: those of the first aggregation
+    /// Downward links of the top tier, ordered by the switch below: those of the first aggregation
     /// switch (or leaf) first.
     DownFirst,
-    /// Links from the top tier down, drawn from the seed.
+    /// Downward links of the top tier, drawn from the seed.
     DownRandom,
     /// Cables to the top tier in both directions, drawn from the seed.
     BothRandom,

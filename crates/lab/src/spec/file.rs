@@ -1,4 +1,4 @@
-//! Spec files: a base, cases that change parts of it, and what `--quick` changes.
+//! Spec files: a base, cases that change parts of it, and the changes of `--quick`.
 
 mod axes;
 mod locate;
@@ -8,7 +8,7 @@ use locate::line_of;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// Experiments that come with the program: name and text.
+/// Experiments embedded in the program: name and text.
 pub const EMBEDDED: &[(&str, &str)] = &[
     ("scale", include_str!("../../specs/scale.toml")),
     ("fig2", include_str!("../../specs/fig2.toml")),
@@ -39,10 +39,11 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("copa-multi", include_str!("../../specs/copa-multi.toml")),
 ];
 
-/// The rows of `run guards`, which is no part of `all`: each row is run once for each special case.
+/// The rows of `run guards`, which `all` does not include, because each row runs once for each
+/// guard.
 const GUARDS: (&str, &str) = ("guards", include_str!("../../specs/guards.toml"));
 
-/// Text of an embedded experiment.
+/// Text of an embedded experiment; `None` if there is none of this name.
 pub fn embedded(name: &str) -> Option<&'static str> {
     EMBEDDED.iter().chain([&GUARDS]).find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
@@ -52,12 +53,12 @@ pub fn embedded(name: &str) -> Option<&'static str> {
 pub struct SpecFile {
     /// Cases in the order of the file.
     pub cases: Vec<Spec>,
-    /// Where files named in it are looked for.
+    /// Folder of the files that the spec names.
     pub folder: PathBuf,
 }
 
 impl SpecFile {
-    /// Reads an experiment by name, or a file.
+    /// Reads an embedded experiment by name, or a file.
     ///
     /// # Errors
     /// The text says what is wrong and where.
@@ -65,7 +66,8 @@ impl SpecFile {
         Self::load_with(name, quick, &[])
     }
 
-    /// The same with changes to every case, each a line of TOML such as `engine.paths = 16`.
+    /// Like [`SpecFile::load`], with changes to every case, each a line of TOML such as
+    /// `engine.paths = 16`.
     ///
     /// # Errors
     /// The text says what is wrong and where.
@@ -78,7 +80,7 @@ impl SpecFile {
         if !path.exists() {
             let names: Vec<_> = EMBEDDED.iter().map(|(n, _)| *n).collect();
             return Err(format!(
-                "{name} is neither a file nor an experiment; there are: {}",
+                "{name} is neither a file nor an experiment; the experiments are {}",
                 names.join(", ")
             ));
         }
@@ -87,7 +89,7 @@ impl SpecFile {
         Self::parse_with(&text, folder, quick, changes).map_err(|e| format!("{name}: {e}"))
     }
 
-    /// Reads the text of a spec file.
+    /// Parses the text of a spec file.
     ///
     /// # Errors
     /// The text says what is wrong and where.
@@ -122,7 +124,7 @@ impl SpecFile {
                 let table = table.map_err(|e| format!("`{change}`: {}", e.message()))?;
                 merge(&mut whole, table);
             }
-            // A host is a table, or a model's name.
+            // `host` is a table or the name of a model.
             if let Some(Value::String(_)) = whole.get("host")
                 && let Some(model) = whole.remove("host")
             {
@@ -139,7 +141,7 @@ impl SpecFile {
     }
 }
 
-/// The whole table of every case, with the case's number.
+/// The merged table of every case, with the case's number.
 fn points_of(
     mut base: Table,
     cases: Vec<Value>,
@@ -171,7 +173,7 @@ fn points_of(
     Ok(out)
 }
 
-/// Lays `over` on top of `base`, table by table.
+/// Merges `over` into `base`, table by table.
 fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {

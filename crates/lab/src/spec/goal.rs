@@ -1,51 +1,51 @@
-//! What a case aims at.
+//! Goals of a case.
 
 use serde::{Deserialize, Serialize};
 
-/// A figure of a case and the most that it may be.
+/// A figure of a case and its upper bound.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GoalSpec {
-    /// Which figure.
+    /// The figure.
     pub figure: FigureSpec,
-    /// At most this.
+    /// Upper bound.
     pub most: f64,
-    /// Only where hosts' links have at least this rate, Gb/s.
+    /// Applies only if the rate of hosts' links is at least this, Gb/s.
     pub from_gbps: Option<f64>,
-    /// Only where they have less than this, Gb/s.
+    /// Applies only if the rate of hosts' links is below this, Gb/s.
     pub below_gbps: Option<f64>,
 }
 
 impl GoalSpec {
-    /// Whether it is meant for links of this rate.
+    /// Whether the goal applies to links of this rate.
     pub fn applies(&self, gbps: f64) -> bool {
         self.from_gbps.is_none_or(|from| gbps >= from)
             && self.below_gbps.is_none_or(|below| gbps < below)
     }
 }
 
-/// See [`GoalSpec::figure`]. Names are those in tables.
+/// See [`GoalSpec::figure`]. The names are those in tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum FigureSpec {
-    /// Median over the floor.
+    /// Median completion time over the floor.
     #[serde(rename = "med/floor")]
     MedianFloor,
-    /// Slowest flow over its floor.
+    /// Completion time of the slowest flow over its floor.
     #[serde(rename = "max/floor")]
     MaxFloor,
-    /// Slowest over fastest of a round.
+    /// Slowest over fastest flow of a round.
     #[serde(rename = "max/min")]
     MaxMin,
-    /// Slowest flow in us.
+    /// Completion time of the slowest flow in us.
     #[serde(rename = "max us")]
     MaxUs,
-    /// Data packets sent again in a hundred.
+    /// Retransmitted data packets in percent.
     #[serde(rename = "resent %")]
     ResentPercent,
-    /// Packets sent again per packet lost.
+    /// Retransmitted packets per lost packet.
     #[serde(rename = "resent/lost")]
     ResentLost,
-    /// Slowest flow over the slowest of the fluid optimum.
+    /// Completion time of the slowest flow over that of the slowest flow in the fluid optimum.
     #[serde(rename = "max/fluid")]
     MaxFluid,
     /// Median slowdown.
@@ -54,13 +54,13 @@ pub enum FigureSpec {
     /// 99th percentile of slowdown.
     #[serde(rename = "slowdown p99")]
     SlowdownP99,
-    /// The same of flows below 10 KB.
+    /// 99th percentile of slowdown of flows below 10 KB.
     #[serde(rename = "slowdown p99 < 10 KB")]
     SlowdownP99Small,
 }
 
 impl FigureSpec {
-    /// As in tables.
+    /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MedianFloor => "med/floor",

@@ -1,22 +1,22 @@
-//! What is between a host's card and its memory.
+//! Settings of the receive path between a host's card and its memory.
 
 use serde::{Deserialize, Serialize};
 
-/// The receive path of hosts: a ring that drains at a rate of its own.
+/// The receive path of hosts: a ring that drains at its own rate.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSpec {
-    /// Rate at which what waits is written to memory, in Gb/s of bytes on the wire; left out: at
-    /// once.
+    /// Rate at which waiting bytes are written to memory, in Gb/s on the wire; default: without
+    /// delay.
     pub drain_gbps: Option<f64>,
-    /// Bytes on the wire that may wait; what does not fit is dropped. The default is what a socket
-    /// or a card of some hundred Gb/s has: 1 MiB.
+    /// Capacity in bytes on the wire; packets that do not fit are dropped. Default: 1 MiB, the
+    /// order of magnitude of sockets and of cards of some hundred Gb/s.
     pub ring_bytes: u64,
-    /// From the end of waiting until a packet is in memory, in ns.
+    /// Delay from the end of waiting until a packet is in memory, in ns.
     pub dma_delay_ns: u64,
-    /// Where the transport is: on the "card", before the ring, or on the "host", behind it.
+    /// Position of the transport: on the "card", before the ring, or on the "host", behind it.
     pub placement: PlacementSpec,
-    /// Hosts that have such a ring; left out: all that receive.
+    /// Hosts with such a ring; default: all receivers.
     pub hosts: Option<Vec<u32>>,
 }
 

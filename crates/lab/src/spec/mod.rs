@@ -1,4 +1,4 @@
-//! An experiment as written down: one TOML file, read into plain data.
+//! Experiment specs: a TOML file parsed into plain data.
 
 mod copa;
 mod fault;
@@ -20,29 +20,29 @@ pub use tcp::TcpSpec;
 
 use serde::{Deserialize, Serialize};
 
-/// One case of an experiment, complete.
+/// One case of an experiment, with all its settings.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Name of the experiment.
     pub name: String,
-    /// What the case is, in tables.
+    /// Name of the case in tables.
     #[serde(default)]
     pub case: String,
-    /// The parts that the case's name was put together from: its own and one of each axis.
+    /// The parts of the case's name: its own and one of each axis.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// One sentence: what is shown.
+    /// Title in one sentence: what the experiment shows.
     pub title: String,
-    /// Seeds run when the command line names no number.
+    /// Number of seeds if the command line gives none.
     #[serde(default = "one")]
     pub seeds: u32,
-    /// Simulated time after which a run is given up, ms.
+    /// Simulated time after which a run is aborted, ms.
     #[serde(default = "time_ms_max")]
     pub time_ms_max: u64,
     /// The network.
     pub network: Network,
-    /// Which protocol the hosts speak.
+    /// Transport protocol of the hosts.
     #[serde(default)]
     pub transport: Transport,
     /// SRD's settings.
@@ -51,27 +51,27 @@ pub struct Spec {
     /// TCP's settings.
     #[serde(default)]
     pub tcp: TcpSpec,
-    /// Computed rates (only with `transport = "saa"`).
+    /// Settings of computed rates (only with `transport = "saa"`).
     pub saa: Option<SaaSpec>,
     /// COPA's settings (only with `transport = "copa"`).
     pub copa: Option<CopaSpec>,
-    /// Placements without packets (only with `transport = "static"`).
+    /// Settings of placements without packets (only with `transport = "static"`).
     #[serde(rename = "static")]
     pub placed: Option<StaticSpec>,
-    /// What is between the cards of receivers and their memory; left out: nothing that waits.
+    /// Receive path between the cards of receivers and their memory; default: without delay.
     pub host: Option<HostSpec>,
-    /// Written as `host = "quiet"`: what kernel and processors add, "ideal" (nothing), "quiet",
-    /// "busy", or a file of `srd net record-noise` (SRD).
+    /// In a spec file `host = "quiet"`: model of kernel and processors (SRD): "ideal" (no delays),
+    /// "quiet", "busy", or a file of `srd net record-noise`.
     pub host_model: Option<String>,
-    /// Who sends what to whom.
+    /// Flows: who sends what to whom.
     pub workload: Workload,
-    /// What goes wrong.
+    /// Faults.
     #[serde(default)]
     pub fault: Vec<FaultSpec>,
-    /// What is recorded besides flow completion times.
+    /// Records besides flow completion times.
     #[serde(default)]
     pub measure: Measure,
-    /// What is aimed at; printed beside what came of it.
+    /// Goals, printed beside the results.
     #[serde(default)]
     pub goal: Vec<GoalSpec>,
 }
@@ -102,7 +102,7 @@ pub enum Shape {
     /// `n` levels of switches with `k` ports down and `k` up: `k^n` hosts, full bisection; with
     /// `horizontal` cables between the switches of each ideal node.
     KAryNTree,
-    /// The slides' example of two outputs that flows from shared and from other inputs share:
+    /// The slides' example of two outputs, each shared by flows from shared and from other inputs:
     /// 11 hosts.
     SharedInput,
     /// Two switches with `left` and `right` hosts and one cable.
@@ -117,42 +117,41 @@ pub enum Shape {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Shape.
+    /// Shape of the topology.
     pub shape: Shape,
-    /// Ports per switch (fat tree); ports down and up of each (k-ary n-tree).
+    /// Ports per switch (fat tree); downward and upward ports of each switch (k-ary n-tree).
     pub k: Option<u32>,
     /// Levels of switches (k-ary n-tree).
     pub n: Option<u32>,
-    /// Cables from each switch to the next of its ideal node (k-ary n-tree; default 0).
+    /// Cables from each switch to the next one of its ideal node (k-ary n-tree; default 0).
     pub horizontal: Option<u32>,
-    /// How these cables join the switches of an ideal node: "ring" (default) or "line".
+    /// How horizontal cables join the switches of an ideal node: "ring" (default) or "line".
     pub ring: Option<RingSpec>,
-    /// Most of these cables that a packet takes one after the other, at least 1 (default: as far as
-    /// it pays, never back to where it began).
+    /// Most consecutive horizontal cables of a packet, at least 1 (default: as many as pay, always
+    /// less than a whole turn).
     pub ring_hops_max: Option<u32>,
-    /// Which link a packet takes from a switch: "ecmp", "oblivious" or "circuits" (the last two:
-    /// k-ary n-tree).
+    /// Routing: "ecmp", "oblivious" or "circuits" (the last two: k-ary n-tree).
     #[serde(default)]
     pub routing: Routing,
-    /// What keeps queues from overflowing: "drop" (nothing: packets are lost) or "credits".
+    /// Flow control: "drop" (full queues drop packets) or "credits" (lossless).
     #[serde(default)]
     pub flow_control: FlowControlSpec,
     /// Input buffer of each link and lane in bytes (credits).
     pub input_bytes: Option<u64>,
     /// Lanes of each link, 1 or 2 (credits; default 1, with horizontal cables 2).
     pub lanes: Option<u32>,
-    /// How outputs serve inputs: "rr" (in turn, default) or "fcfs" (credits).
+    /// Order in which outputs serve inputs: "rr" (round robin, default) or "fcfs" (credits).
     pub service: Option<ServiceSpec>,
-    /// Entries of each switch, one flow each (circuits; default: as many as are wanted).
+    /// Circuit entries of each switch, one flow each (circuits; default: unlimited).
     pub circuit_entries: Option<u32>,
     /// How a switch compares outputs for a new flow: "least-flows" (default), "least-queue",
     /// "random" or "default" (circuits).
     pub adaptation: Option<AdaptationSpec>,
-    /// Which of equally good outputs upwards: "drawn" (default) or "default" (circuits).
+    /// Choice among equally good upward outputs: "drawn" (default) or "default" (circuits).
     pub ties: Option<TiesSpec>,
-    /// Leaves (leaf-spine).
+    /// Number of leaves (leaf-spine).
     pub leaves: Option<u32>,
-    /// Spines (leaf-spine).
+    /// Number of spines (leaf-spine).
     pub spines: Option<u32>,
     /// Hosts under each leaf (leaf-spine).
     pub hosts_per_leaf: Option<u32>,
@@ -162,7 +161,7 @@ pub struct Network {
     pub left: Option<u32>,
     /// Hosts on the right (dumbbell).
     pub right: Option<u32>,
-    /// The topology's file (topo), relative to the spec file.
+    /// Topology file (topo), relative to the spec file.
     pub file: Option<String>,
     /// Rate of host links in Gb/s.
     #[serde(default = "link_gbps")]
@@ -175,9 +174,10 @@ pub struct Network {
     /// Buffer of each switch port in bytes.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: u64,
-    /// Buffer of each switch in bytes, shared by its ports, which then have none of their own.
+    /// Buffer of each switch in bytes, shared by its ports in place of their own buffers.
     pub shared_buffer_bytes: Option<u64>,
-    /// A queue may hold this many times what of the shared buffer is free (default 1).
+    /// Dynamic threshold: a queue may hold this many times the free part of the shared buffer
+    /// (default 1).
     pub shared_buffer_alpha: Option<f64>,
     /// Backlog from which packets may be marked, bytes; 0 = no ECN.
     #[serde(default = "ecn_bytes_min")]
@@ -191,10 +191,10 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RingSpec {
-    /// From the last switch on to the first.
+    /// The last switch is joined to the first.
     #[default]
     Ring,
-    /// The last switch has no next one.
+    /// The last switch has no successor.
     Line,
 }
 
@@ -202,12 +202,12 @@ pub enum RingSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
-    /// Shortest ways, equal ones by a hash.
+    /// Shortest paths, with a hash among equals.
     #[default]
     Ecmp,
     /// By the destination alone (d-mod-k).
     Oblivious,
-    /// Each flow chooses its way once and keeps it.
+    /// Each flow chooses its path once and keeps it.
     Circuits,
 }
 
@@ -256,8 +256,8 @@ const fn link_gbps() -> f64 {
 const fn link_delay_ns() -> u64 {
     1_000
 }
-// Five bandwidth-delay products of 11 us at 100 Gb/s, marks from a fifth to four fifths of one:
-// the setting of the published anchors (tail drop, commodity switch).
+// Defaults: five bandwidth-delay products of 11 us at 100 Gb/s, marks from a fifth to four fifths
+// of one, as in the published reference results (tail drop, commodity switch).
 const fn buffer_bytes() -> u64 {
     680_000
 }
@@ -268,45 +268,45 @@ const fn ecn_bytes_max() -> u64 {
     108_800
 }
 
-/// What is set in the engine besides the simulator's defaults.
+/// Settings of the engine.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
-    /// Which defaults the fields below change: "datacenter" or "sockets".
+    /// Defaults for the fields below: "datacenter" or "sockets".
     pub defaults: DefaultsSpec,
     /// Payload of a full packet in bytes.
     pub mtu: u16,
-    /// How flows become messages: "write", "write-imm" or "send".
+    /// Operation that carries flows: "write", "write-imm" or "send".
     pub verb: VerbSpec,
     /// Largest RDMA write in bytes.
     pub message_bytes: u32,
-    /// One queue pair for all flows of a host.
+    /// Whether all flows of a host share one queue pair.
     pub qp_shared: bool,
     /// Paths per peer; default: the engine's.
     pub paths: Option<u16>,
-    /// "srd", "oblivious", "ecmp" or "rtt-p2c".
+    /// Path policy: "srd", "oblivious", "ecmp" or "rtt-p2c".
     pub path_policy: Option<PathPolicySpec>,
-    /// "srd" or "fixed".
+    /// Rate policy: "srd" or "fixed".
     pub rate_policy: Option<RatePolicySpec>,
     /// Rate of the fixed policy in Gb/s.
     pub fixed_gbps: Option<f64>,
-    /// Inflight cap of the fixed policy in bytes.
+    /// Window of the fixed policy in bytes.
     pub fixed_inflight_bytes: Option<u64>,
-    /// Receiver credits.
+    /// Whether receivers grant credits.
     pub credits: Option<bool>,
-    /// Packets per acknowledgment.
+    /// Data packets per acknowledgment.
     pub ack_every: Option<u16>,
-    /// Engines of a host that sends, each with its own contexts: its processes, among which its
-    /// flows take turns.
+    /// Engines of a sending host, each with its own contexts, which model its processes; flows are
+    /// assigned to them in turn.
     pub senders_per_host: u32,
-    /// The same of a host that receives.
+    /// Engines of a receiving host.
     pub receivers_per_host: u32,
-    /// What a receiver does with packets that come before an earlier one of their flow: "any"
-    /// (takes them) or "drop".
+    /// Receiver's treatment of a packet that arrives before an earlier one of its flow: "any"
+    /// (accepts it) or "drop".
     pub order: OrderSpec,
-    /// Base RTT that the engine is told before it has measured one, in us; default: the network's.
+    /// Base RTT given to the engine before its first measurement, in us; default: the network's.
     pub rtt_initial_us: Option<f64>,
-    /// Special cases of the law of congestion that are off: names of `srd_core::guards::Guard`.
+    /// Guards of the law of congestion that are turned off: names of `srd_core::guards::Guard`.
     pub guards_off: Vec<String>,
 }
 
@@ -334,30 +334,30 @@ impl Default for EngineSpec {
     }
 }
 
-/// Where the engine's defaults come from.
+/// Origin of the engine's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultsSpec {
-    /// A whole fabric of one known rate and base RTT.
+    /// For a dedicated network with known rate and base RTT.
     Datacenter,
-    /// What runs on sockets, told the rate of its link.
+    /// As shipped for sockets, with the rate of its link known.
     Sockets,
 }
 
-/// Which protocol.
+/// Transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
     /// The engine of this project.
     #[default]
     Srd,
-    /// The rival.
+    /// TCP.
     Tcp,
-    /// Packets in order over a lossless network, with computed rates or none.
+    /// Packets in order over a lossless network, with or without computed rates.
     Saa,
-    /// COPA's: receivers tell senders when their host falls behind.
+    /// COPA's transport: receivers tell senders when their host is the bottleneck.
     Copa,
-    /// No packets: flows are placed, and counted where they meet.
+    /// No packets: flows are placed, and counted on their links.
     Static,
 }
 
@@ -401,19 +401,19 @@ pub enum RatePolicySpec {
     Fixed,
 }
 
-/// Who sends.
+/// Traffic pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// `senders` hosts of different pods or leaves, `flows_per_pair` flows each, to host 0.
     Incast,
-    /// Every host to another, each host receiving once.
+    /// Every host to another, each host receiving from one.
     Permutation,
-    /// `permutations` of these at once.
+    /// `permutations` superposed permutations.
     Permutations,
-    /// Every host to every other at once.
+    /// Every host to every other in one step.
     AllToAll,
-    /// Every host to its neighbours on a grid of three dimensions.
+    /// Every host to its neighbours on a three-dimensional torus.
     Halo,
     /// The eight flows of the network "shared-input".
     SharedInput,
@@ -428,7 +428,7 @@ pub enum Pattern {
     Pairs,
     /// An htsim `.cm` file, named by `file`, times in `unit`.
     Cm,
-    /// Flows of drawn sizes at random times between any hosts: `[workload.poisson]`.
+    /// Flows of random sizes at random times between any hosts: `[workload.poisson]`.
     Poisson,
 }
 
@@ -439,11 +439,12 @@ pub enum Placing {
     /// Rank i on host i.
     #[default]
     Linear,
-    /// Any rank on any host, by the seed: what a busy cluster's scheduler leaves.
+    /// Ranks on hosts drawn from the seed, as a busy cluster's scheduler leaves them.
     Drawn,
 }
 
-/// Unit of start times in a `.cm` file: the dialects differ and the file does not say.
+/// Unit of start times in a `.cm` file, which dialects of the format differ in and the file does
+/// not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CmUnit {
@@ -453,13 +454,13 @@ pub enum CmUnit {
     Us,
 }
 
-/// The flows.
+/// Settings of the flows.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Pattern.
+    /// Traffic pattern.
     pub pattern: Pattern,
-    /// Bytes of each flow.
+    /// Size of each flow in bytes.
     #[serde(default = "flow_bytes")]
     pub bytes: u64,
     /// Senders (incast).
@@ -468,56 +469,57 @@ pub struct Workload {
     pub pairs: Option<u32>,
     /// Peers of each host (ring).
     pub peers: Option<u32>,
-    /// Superposed permutations.
+    /// Number of superposed permutations.
     pub permutations: Option<u32>,
-    /// Flows have up to so many times `bytes`, drawn evenly from it on; default 1: all are equal.
+    /// Sizes are drawn uniformly from `bytes` to this many times `bytes`; default 1: all are equal.
     #[serde(default = "one")]
     pub bytes_spread: u32,
-    /// On which hosts an application's ranks are: "linear" or "drawn" (all-to-all, halo,
+    /// Placement of an application's ranks on hosts: "linear" or "drawn" (all-to-all, halo,
     /// allreduce).
     #[serde(default)]
     pub placing: Placing,
-    /// Pairs of hosts besides, drawn from the seed among those that are in no other flow, that
-    /// load the network from the first round on and are not measured.
+    /// Background pairs, drawn from the seed among hosts without other flows. They send from the
+    /// first round on and are not measured.
     #[serde(default)]
     pub background_pairs: u32,
-    /// Bytes that each of them sends.
+    /// Size of each background flow in bytes.
     #[serde(default = "flow_bytes")]
     pub background_bytes: u64,
-    /// They keep this much under way whatever the queue, as a connection does that slows down for
-    /// losses alone; 0 = SRD's own control, on one path.
+    /// Window of the background flows in bytes, independent of queues, like a connection that
+    /// reacts to losses only; 0 = SRD's own control, on one path.
     #[serde(default)]
     pub background_window_bytes: u64,
-    /// Each pair also sends in the other direction.
+    /// Whether each pair also sends in the other direction.
     #[serde(default)]
     pub both_ways: bool,
     /// Flows of each pair (default 1).
     #[serde(default = "one")]
     pub flows_per_pair: u32,
-    /// Flows never end: the run lasts `time_ms_max`, and only series are of interest. `bytes` is
-    /// then how much a flow would send at most.
+    /// Whether flows never end: the run lasts `time_ms_max`, and only its series are meaningful.
+    /// `bytes` is then an upper bound of what a flow sends.
     #[serde(default)]
     pub endless: bool,
-    /// How often all flows run; the next round starts `barrier_us` after the last flow's end.
+    /// Number of repetitions of all flows; the next round starts `barrier_us` after the last flow's
+    /// end.
     #[serde(default = "one")]
     pub rounds: u32,
-    /// Time between rounds.
+    /// Time between rounds in us.
     #[serde(default = "barrier_us")]
     pub barrier_us: u64,
-    /// Each flow starts up to this much later than its round, at random.
+    /// Upper bound of the random delay of a flow's start in its round, us.
     #[serde(default)]
     pub jitter_ns: u64,
-    /// Each pair exchanges this much before the first round, so that contexts are open; 0 = cold.
+    /// Bytes that each pair exchanges before the first round to open its contexts; 0 = cold start.
     #[serde(default = "warm_bytes")]
     pub warm_bytes: u64,
-    /// First round, in us.
+    /// Start of the first round in us.
     #[serde(default = "start_us")]
     pub start_us: u64,
     /// Matrix file (cm), relative to the spec file.
     pub file: Option<String>,
-    /// Unit of its times.
+    /// Unit of the matrix' start times.
     pub unit: Option<CmUnit>,
-    /// Load and sizes (poisson).
+    /// Load and sizes of flows (poisson).
     pub poisson: Option<PoissonSpec>,
 }
 
@@ -534,24 +536,25 @@ const fn start_us() -> u64 {
     300
 }
 
-/// What is recorded.
+/// Settings of the records.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
     /// Interval of the goodput series in us; 0 = none.
     pub goodput_us: u64,
-    /// A series for each flow, too (SRD: writes only).
+    /// Whether each flow has a series, too (SRD: writes only).
     pub flows: bool,
-    /// Look inside the first seed's run for the report: flows, links, queues, losses, paths. Set by
-    /// `--out`.
+    /// Whether the first seed's run records flows, links, queues, losses and paths for the report.
+    /// Set by `--out`.
     pub observe: bool,
-    /// Interval of these series in us; 0 = some 200 of them over the expected time.
+    /// Interval of the recorded series in us; 0 = some 200 intervals over the expected time.
     pub interval_us: u64,
-    /// How long packets would wait for earlier ones of their flow (SRD, writes only).
+    /// Whether to record how long packets would wait for earlier ones of their flow (SRD, writes
+    /// only).
     pub order: bool,
-    /// The whole workload's completion, in units of its largest flow at line rate: until the last
-    /// byte has arrived (SRD: writes only).
+    /// Whether to measure the completion of the whole workload, until the last byte has arrived, in
+    /// units of its largest flow at line rate (SRD: writes only).
     pub phase: bool,
-    /// The fluid optimum of the same flows, beside the floor.
+    /// Whether to compute the fluid optimum of the flows.
     pub fluid: bool,
 }

@@ -1,27 +1,27 @@
-//! Fields of the transport "saa", and of flows that are placed without packets.
+//! Settings of the transport "saa" and of flows placed without packets.
 
 use serde::{Deserialize, Serialize};
 
-/// How packets get their rates. Only with `transport = "saa"`.
+/// Rates of flows. Only with `transport = "saa"`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaaSpec {
-    /// "none": as fast as cards and credits let them. "optimal": computed once from all sizes and
-    /// ways. "distributed": by control packets.
+    /// "none": limited by cards and credits only. "optimal": computed once from all sizes and
+    /// paths. "distributed": computed by control packets.
     pub rates: RatesSpec,
-    /// How packets are made of a rate: "exact", "bucket" or "none" (only with rates; default:
-    /// exact).
+    /// Translation of a rate into departures of packets: "exact", "bucket" or "none" (only with
+    /// rates; default: exact).
     pub injection: Option<InjectionSpec>,
-    /// Packets that a bucket holds (bucket; default 4).
+    /// Capacity of a bucket in packets (bucket; default 4).
     pub bucket_packets: Option<u32>,
     /// Bytes of a full packet on the wire, headers included.
     pub packet_bytes: u32,
-    /// Of these, headers.
+    /// Bytes of headers in a full packet.
     pub header_bytes: u32,
-    /// Every so manieth packet of a flow carries a probe (distributed).
+    /// Every `probe_packets`-th packet of a flow carries a probe (distributed).
     pub probe_packets: u32,
-    /// An announcement or withdrawal that is not answered within this time is repeated, us
-    /// (distributed); default: 20 base RTTs.
+    /// Time after which an unanswered announcement or withdrawal is repeated, us (distributed);
+    /// default: 20 base RTTs.
     pub timeout_us: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ impl Default for SaaSpec {
             rates: RatesSpec::None,
             injection: None,
             bucket_packets: None,
-            // 4,096 B of payload with the headers of a frame that SRD and TCP would have, too.
+            // 4,096 B of payload, with the frame headers of SRD and TCP.
             packet_bytes: 4_162,
             header_bytes: 66,
             probe_packets: 8,
@@ -60,11 +60,11 @@ pub enum InjectionSpec {
     None,
 }
 
-/// Flows placed without packets. Only with `transport = "static"`.
+/// Placement of flows without packets. Only with `transport = "static"`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StaticSpec {
-    /// Workloads drawn and placed, one after the other, from the run's seed.
+    /// Number of workloads that are drawn from the run's seed and placed.
     pub runs: u32,
 }
 

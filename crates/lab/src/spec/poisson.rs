@@ -1,27 +1,26 @@
-//! Flows that arrive at random times, as a spec says it.
+//! Settings of flows that arrive at random times.
 
 use serde::{Deserialize, Serialize};
 
-/// Most flows of a run, as expected from load and time: bounds memory.
+/// Most flows of a run, as expected from load and time; bounds memory.
 pub const FLOWS_MAX: f64 = 1_000_000.0;
 
 /// Open-loop arrivals. Only with `pattern = "poisson"`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoissonSpec {
-    /// Sizes of flows: "web-search", "data-mining", or a file of points (see `docs/lab.md`),
-    /// relative to the spec file.
+    /// Distribution of flow sizes: "web-search", "data-mining", or a file of points (see
+    /// `docs/lab.md`), relative to the spec file.
     pub sizes: String,
-    /// Payload that every host sends on average, as a share of its link's rate, above 0 and at
-    /// most 1.
+    /// Mean payload rate of every host as a share of its link's rate, above 0 and at most 1.
     pub load: f64,
-    /// Hosts that send and receive, spread over the network; left out: all.
+    /// Number of hosts that send and receive, spread over the network; default: all.
     pub hosts: Option<u32>,
-    /// Flows that start earlier than this are not measured, us.
+    /// Length of the warm-up in us: earlier flows are not measured.
     #[serde(default = "warmup_us")]
     pub warmup_us: u64,
-    /// Flows that start within so long after it are measured, us. Others arrive for as long as the
-    /// warm-up once more.
+    /// Length of the measurement window after the warm-up, in us; flows that start in it are
+    /// measured. Arrivals then continue for another warm-up.
     #[serde(default = "window_us")]
     pub window_us: u64,
 }
@@ -34,10 +33,10 @@ const fn window_us() -> u64 {
 }
 
 impl PoissonSpec {
-    /// Checks the fields by themselves.
+    /// Checks the ranges of the fields.
     ///
     /// # Errors
-    /// Names the field, and what to give instead.
+    /// The text names the field and its range.
     pub fn check(&self) -> Result<(), String> {
         if !(self.load > 0.0 && self.load <= 1.0) {
             return Err(format!(

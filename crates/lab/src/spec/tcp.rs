@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use srd_fabric::{MS, Ps, SEC, US};
 use srd_rivals::{Algorithm, Recovery, SlowStart, TcpConfig};
 
-/// Bytes below IP that the rival's packets count, as SRD's do: Ethernet header and check sequence,
-/// preamble and gap.
+/// Bytes of TCP packets below IP, equal to SRD's: Ethernet header and check sequence, preamble and
+/// gap.
 const LINK_BYTES: u32 = crate::packet::ETHERNET_BYTES + crate::packet::ETHERNET_GAP_BYTES;
 
-/// What is set in TCP besides the rival's defaults (CUBIC as a Linux kernel's, RTO floor 50 ms).
+/// TCP settings that differ from the rival's defaults (CUBIC as in the Linux kernel, RTO floor of
+/// 50 ms).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSpec {
@@ -22,9 +23,9 @@ pub struct TcpSpec {
     pub mss: Option<u32>,
     /// Floor of the retransmission timeout in ms.
     pub rto_floor_ms: Option<f64>,
-    /// Grain of timers in us; 0 = exact.
+    /// Granularity of timers in us; 0 = exact.
     pub tick_us: Option<f64>,
-    /// What the kernel adds to timers of probes and reordering, in us.
+    /// Slack that the kernel adds to timers of probes and reordering, in us.
     pub timer_slack_us: Option<f64>,
     /// Longest delay of an acknowledgment in ms.
     pub delayed_ack_ms: Option<f64>,
@@ -34,17 +35,17 @@ pub struct TcpSpec {
     pub initial_window: Option<u32>,
     /// Receive window in bytes.
     pub window_bytes: Option<u32>,
-    /// Largest burst handed to the card at once in bytes; 0 = one segment.
+    /// Largest burst handed to the card in one call, in bytes; 0 = one segment.
     pub tso_bytes: Option<u32>,
-    /// Spread segments over the round trip.
+    /// Whether segments are spread over the round trip.
     pub pacing: Option<bool>,
-    /// Classic ECN (DCTCP always has its own).
+    /// Whether classic ECN is on (DCTCP always uses its own).
     pub ecn: Option<bool>,
-    /// Tail loss probes.
+    /// Whether tail loss probes are sent.
     pub tlp: Option<bool>,
-    /// Shrink the window after a pause.
+    /// Whether the window shrinks after a pause.
     pub restart_after_idle: Option<bool>,
-    /// A timeout changes the path (IPv6 flow labels).
+    /// Whether a timeout changes the path (IPv6 flow labels).
     pub rehash_on_rto: Option<bool>,
 }
 
@@ -67,7 +68,7 @@ impl TcpSpec {
     /// The rival's configuration.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// The text names the invalid field.
     pub fn config(&self) -> Result<TcpConfig, String> {
         let mut c = TcpConfig { link_bytes: LINK_BYTES, ..TcpConfig::default() };
         self.algorithms(&mut c)?;

@@ -23,7 +23,7 @@ pub fn spec(network: &str, workload: &str, rest: &str) -> String {
     )
 }
 
-/// Wires and sockets of a slow fabric of namespaces: the end of `[network]`, and `[engine]`.
+/// Links and sockets of a slow namespace fabric: the end of `[network]`, and `[engine]`.
 pub const SLOW_WIRES: &str = r#"
 link_delay_ns = 2_500
 buffer_bytes = 200_000

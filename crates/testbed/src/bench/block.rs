@@ -1,25 +1,25 @@
-//! What is sent: blocks whose every byte follows from flow, run and number, so that the receiver
-//! knows of each whether it is whole, and whether it has seen it before.
+//! Data blocks. Each byte of a block is a function of flow, run and block number, so the receiver
+//! can detect damaged and duplicate blocks.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes before the pattern: flow, run, number, time of sending.
+/// Bytes before the pattern: flow, run, number, due time.
 pub const HEADER_BYTES: usize = 24;
 /// Most blocks of one flow in one run.
 pub const BLOCKS_MAX: u64 = 1 << 24;
 /// Width of a bucket of [`FlowStats::buckets`] in ns.
 pub const BUCKET_NS: u64 = 10_000_000;
 
-/// What a block says of itself.
+/// Header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
-    /// Flow.
+    /// Number of the flow.
     pub flow: u32,
-    /// Run: blocks of an earlier one are not counted.
+    /// Number of the run; blocks of earlier runs are not counted.
     pub run: u32,
-    /// Number within flow and run, from 0.
+    /// Number of the block within flow and run, from 0.
     pub number: u64,
-    /// When it was due, in ns of the monotonic clock.
+    /// Time at which the block was due, in ns of the monotonic clock.
     pub due_ns: u64,
 }
 
@@ -29,12 +29,12 @@ fn pattern_seed(head: &BlockHead) -> u64 {
     mixed.wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1
 }
 
-/// One step of the pattern: a linear congruence (Knuth's MMIX constants).
+/// One step of the pattern: a linear congruential generator with Knuth's MMIX constants.
 fn pattern_step(word: u64) -> u64 {
     word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
 
-/// Writes a block over all of `out`.
+/// Fills `out` with a block.
 ///
 /// # Panics
 /// `out` is shorter than [`HEADER_BYTES`].
@@ -51,7 +51,7 @@ pub fn fill(out: &mut [u8], head: &BlockHead) {
     }
 }
 
-/// Reads a block; `None` if a byte is not as it was written.
+/// Parses a block; `None` if any byte is wrong.
 pub fn check(block: &[u8]) -> Option<BlockHead> {
     let (header, body) = block.split_at_checked(HEADER_BYTES)?;
     let u32_at = |i: usize| Some(u32::from_le_bytes(header.get(i..i + 4)?.try_into().ok()?));
@@ -71,28 +71,28 @@ pub fn check(block: &[u8]) -> Option<BlockHead> {
     Some(head)
 }
 
-/// What a receiver has of one flow in one run.
+/// Statistics of a receiver about one flow in one run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FlowStats {
-    /// Flow.
+    /// Number of the flow.
     pub flow: u32,
-    /// Different blocks received whole.
+    /// Undamaged blocks received, without duplicates.
     pub blocks: u64,
-    /// Bytes of them.
+    /// Bytes in them.
     pub bytes: u64,
-    /// Blocks received again.
+    /// Duplicate blocks received.
     pub duplicated: u64,
-    /// When the last block arrived, in ns of the monotonic clock; 0 = none did.
+    /// Arrival time of the last block in ns of the monotonic clock; 0 if none arrived.
     pub last_ns: u64,
-    /// Longest time without a block, from the start of the run to its last block.
+    /// Longest interval without a block, from the start of the run to the last block, in ns.
     pub gap_ns: u64,
-    /// Longest time from when a block was due to its arrival.
+    /// Longest time from a block's due time to its arrival, in ns.
     pub late_ns: u64,
     /// Bytes received in each [`BUCKET_NS`] since the start of the run.
     pub buckets: Vec<u32>,
 }
 
-/// A flow at its receiver.
+/// Receiver of one flow.
 #[derive(Debug)]
 pub struct FlowRx {
     stats: FlowStats,
@@ -102,13 +102,13 @@ pub struct FlowRx {
 }
 
 impl FlowRx {
-    /// A flow of which nothing has come yet, before its first run.
+    /// A flow before its first run.
     pub fn new(flow: u32) -> Self {
         let stats = FlowStats { flow, ..FlowStats::default() };
         Self { stats, run: 0, start_ns: 0, seen: Vec::new() }
     }
 
-    /// Begins a run (they are numbered from 1, upwards), unless a block of it already has.
+    /// Begins a run, unless one of its blocks already has. Runs are numbered from 1.
     pub fn begin(&mut self, run: u32, start_ns: u64) {
         if run != self.run {
             *self = Self { run, ..Self::new(self.stats.flow) };
@@ -116,7 +116,7 @@ impl FlowRx {
         self.start_ns = start_ns;
     }
 
-    /// A whole block has arrived. One of a run that nobody has announced begins it.
+    /// Counts an undamaged block. The first block of an unannounced run begins the run.
     pub fn take(&mut self, head: &BlockHead, bytes: usize, now_ns: u64) {
         if head.run > self.run {
             self.begin(head.run, head.due_ns);
@@ -141,7 +141,7 @@ impl FlowRx {
         s.late_ns = s.late_ns.max(now_ns.saturating_sub(head.due_ns));
         s.last_ns = now_ns;
         let bucket = (now_ns.saturating_sub(self.start_ns) / BUCKET_NS) as usize;
-        // Ten minutes: beyond, a run has no curve.
+        // Ten minutes; later blocks are not in the throughput curve.
         if bucket < 60_000 {
             if bucket >= s.buckets.len() {
                 s.buckets.resize(bucket + 1, 0);
@@ -150,18 +150,18 @@ impl FlowRx {
         }
     }
 
-    /// Blocks so far.
+    /// Number of blocks received in this run.
     pub fn blocks(&self) -> u64 {
         self.stats.blocks
     }
 
-    /// What there is to tell.
+    /// The statistics of this run.
     pub fn stats(&self) -> FlowStats {
         self.stats.clone()
     }
 }
 
-/// The monotonic clock in ns: the same for all processes of the machine.
+/// The monotonic clock in ns, the same in all processes of the machine.
 pub fn now_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_counts() {
+    fn a_change_of_any_byte_is_detected() {
         let head = BlockHead { flow: 7, run: 3, number: 99, due_ns: 12345 };
         let mut block = vec![0; 1003];
         fill(&mut block, &head);

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! Contenders: the transports that are measured.
 
 use super::{
     FlowSpec, Outcome,
@@ -18,10 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time between the order to begin and the beginning.
+/// Time between the order to begin a run and its start.
 const AHEAD_NS: u64 = 60_000_000;
 
-/// SRD or a kind of TCP.
+/// SRD, or a variant of TCP.
 #[derive(Clone, Debug)]
 pub struct Contender {
     name: String,
@@ -35,16 +35,16 @@ enum What {
 }
 
 impl Contender {
-    /// By name.
+    /// Finds a contender by its name.
     ///
     /// # Errors
-    /// It is not known.
+    /// The name is unknown; the text lists the names.
     pub fn parse(name: &str) -> Result<Self> {
         let unknown = || {
             NetError::usage(format!(
-                "`{name}` is nobody: srd, srd-processes, srd-one-path (each also with \
-                 -credits), cubic, bbr, reno, mptcp, cubic-v6 (each also with -50ms: its least \
-                 timeout)"
+                "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
+                 (each also with -credits), cubic, bbr, reno, mptcp, cubic-v6 (each also with \
+                 -50ms: its least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
@@ -76,7 +76,7 @@ impl Contender {
         Ok(Self { name: name.to_owned(), what })
     }
 
-    /// With a trace of each SRD process in `folder`.
+    /// Writes a trace of each SRD process to `folder`.
     pub fn traced(mut self, folder: Option<&Path>) -> Self {
         if let What::Srd(setup) = &mut self.what {
             setup.trace = folder.map(|f| f.join(&self.name));
@@ -94,17 +94,17 @@ impl Contender {
         matches!(self.what, What::Srd(_))
     }
 
-    /// Whether the kernel has what it needs.
+    /// Checks whether the kernel has the required features.
     ///
     /// # Errors
-    /// It has not.
+    /// A feature is missing; the text names it.
     pub fn probe(&self, fabric: &Fabric) -> Result {
         let What::Tcp(kind) = &self.what else { return Ok(()) };
-        // Those that only root may choose count, too: this process is root of its namespaces.
+        // Includes algorithms restricted to root, because this process is root in its namespaces.
         let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
         if !known.split_whitespace().any(|w| w == kind.congestion) {
             return Err(NetError::new(format!(
-                "the kernel offers `{}` only (modprobe tcp_{})",
+                "the kernel has only `{}` (try modprobe tcp_{})",
                 known.trim(),
                 kind.congestion
             )));
@@ -126,7 +126,7 @@ impl Contender {
     /// Opens devices or connections for `flows`.
     ///
     /// # Errors
-    /// A process or connection cannot be opened.
+    /// A process cannot be started, or a connection cannot be opened.
     pub fn start(&self, fabric: &Fabric, flows: &[FlowSpec]) -> Result<Side> {
         match &self.what {
             What::Srd(setup) => {
@@ -141,7 +141,7 @@ impl Contender {
     }
 }
 
-/// Tells each host its additional addresses, over which subflows go.
+/// Configures each host's additional addresses as MPTCP endpoints, for subflows.
 fn mptcp_prepare(fabric: &Fabric) -> Result {
     let spec = fabric.spec();
     for host in spec.host_nodes() {
@@ -161,7 +161,7 @@ fn mptcp_prepare(fabric: &Fabric) -> Result {
     Ok(())
 }
 
-/// Devices or connections that are open.
+/// The open devices or connections of a contender.
 pub struct Side {
     kind: Kind,
     mtu: u32,
@@ -173,26 +173,26 @@ enum Kind {
     Tcp(TcpSide),
 }
 
-/// What a run is to be.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Bytes of each flow; 0 = as much as goes in `time`.
+    /// Bytes per flow; 0 = unlimited during `time`.
     pub bytes: u64,
-    /// How long new data is sent, for `bytes` = 0.
+    /// Time during which new data is sent if `bytes` is 0.
     pub time: Duration,
-    /// Bits per second of each flow; 0 = as fast as it goes.
+    /// Bits per second per flow; 0 = as fast as possible.
     pub bits_per_sec: u64,
-    /// Bytes per block for TCP and at most for SRD.
+    /// Bytes per block for TCP; upper limit for SRD.
     pub block_bytes: u32,
-    /// Time after which the run is given up.
+    /// Time limit of the run.
     pub limit: Duration,
 }
 
 impl Load {
-    /// The run with this number, of blocks of `block_bytes`, from `start_ns` on.
+    /// Run number `run`, with blocks of `block_bytes`, starting at `start_ns`.
     pub fn run(&self, run: u32, block_bytes: u32, start_ns: u64) -> Run {
         let blocks = self.bytes.div_ceil(u64::from(block_bytes));
-        // The last block makes up the sum; a block has a header at least.
+        // The last block contains the remaining bytes, but has at least a header.
         let full_bytes = blocks.saturating_sub(1) * u64::from(block_bytes);
         let last_bytes = (self.bytes - full_bytes.min(self.bytes)) as u32;
         Run {
@@ -211,20 +211,20 @@ impl Load {
 }
 
 impl Side {
-    /// Bytes per block: a message of SRD, or what fills one packet of TCP.
+    /// Bytes per block: one SRD message, or as much as fills one TCP packet.
     pub fn block_bytes(&self, load: &Load) -> u32 {
         if self.mtu == 0 { load.block_bytes } else { load.block_bytes.min(self.mtu) }
     }
 
-    /// When the next run will begin if it is ordered now.
+    /// Start time of a run that is ordered now.
     pub fn start_ns() -> u64 {
         now_ns() + AHEAD_NS
     }
 
-    /// One run that begins at `start_ns`.
+    /// Executes one run that begins at `start_ns`.
     ///
     /// # Errors
-    /// A process or connection breaks, or the time is over.
+    /// A process or connection fails, or the time limit is exceeded.
     pub fn run(&mut self, load: &Load, start_ns: u64) -> Result<Outcome> {
         self.runs += 1;
         let run = load.run(self.runs, self.block_bytes(load), start_ns);
@@ -235,7 +235,7 @@ impl Side {
         }
     }
 
-    /// Counters of SRD's devices.
+    /// Counters of the SRD devices; `None` for TCP.
     ///
     /// # Errors
     /// A process does not answer.
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_send_the_bytes_they_are_told() {
+    fn runs_send_the_requested_bytes() {
         let load = |bytes| Load {
             bytes,
             time: Duration::ZERO,
@@ -267,7 +267,7 @@ mod tests {
         for bytes in [100, 8_899, 8_900, 64_000, 89_000, 250_000] {
             assert_eq!(sent(bytes), bytes);
         }
-        // A block is never less than its header.
+        // A block is at least as long as its header.
         assert_eq!(sent(8_901), 8_900 + HEADER_BYTES as u64);
         let timed = load(0).run(1, 8900, 0);
         assert_eq!((timed.blocks, timed.bytes_of(0), timed.bytes_of(9)), (0, 8900, 8900));

@@ -1,17 +1,18 @@
-//! Completion times: incast, and many flows over half-loaded uplinks.
+//! Flow completion times: incast, and many flows over half-loaded uplinks.
 
 use super::{
-    BenchArgs, FlowSpec, able,
+    BenchArgs, FlowSpec,
     contender::{Contender, Load, Side},
     fabric_build, fabric_of,
     protocol::Counted,
+    supported,
     table::{self, Busy},
 };
 use crate::{error::Result, fabric::Fabric, say, spec::FabricSpec};
 use std::time::Duration;
 
-/// Who is measured unless told otherwise.
-const USUAL: [&str; 11] = [
+/// Default contenders.
+const CONTENDERS: [&str; 11] = [
     "srd",
     "srd-processes",
     "srd-one-path",
@@ -24,10 +25,10 @@ const USUAL: [&str; 11] = [
     "mptcp",
     "cubic-v6",
 ];
-/// Share of a 9000-byte packet's wire time that is payload of TCP: 8948 of 9014 bytes.
+/// Share of TCP payload in the wire time of a 9000-byte packet: 8948 of 9014 bytes.
 const PAYLOAD_SHARE: f64 = 8948.0 / 9014.0;
 
-/// What a contender has shown.
+/// Results of a contender.
 #[derive(Default)]
 struct Record {
     fct_ms: Vec<f64>,
@@ -37,7 +38,7 @@ struct Record {
     gave_up: Vec<String>,
 }
 
-/// Four hosts with twelve senders each to one host.
+/// Four hosts with twelve senders each send to one host.
 pub fn incast(args: &BenchArgs) -> Result {
     let spec = FabricSpec {
         spines: 4,
@@ -48,7 +49,10 @@ pub fn incast(args: &BenchArgs) -> Result {
         ..fabric_of(args)
     };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
+    let list = supported(
+        &fabric,
+        args.contenders(if args.quick { &CONTENDERS[..5] } else { &CONTENDERS })?,
+    )?;
     let flows: Vec<FlowSpec> = (0..48).map(|i| FlowSpec { from: (0, i % 4), to: (1, 0) }).collect();
     let sizes: &[u64] = if args.quick { &[200_000] } else { &[64_000, 200_000, 2_000_000] };
     let own = args.bytes.map(|b| [b]);
@@ -60,11 +64,14 @@ pub fn incast(args: &BenchArgs) -> Result {
     Ok(())
 }
 
-/// Eight hosts to eight hosts.
+/// Eight hosts send to eight hosts.
 pub fn fig6(args: &BenchArgs) -> Result {
     let spec = FabricSpec { spines: 16, leaves: 2, hosts: 8, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..5] } else { &USUAL })?)?;
+    let list = supported(
+        &fabric,
+        args.contenders(if args.quick { &CONTENDERS[..5] } else { &CONTENDERS })?,
+    )?;
     let flows: Vec<FlowSpec> =
         (0..128).map(|i| FlowSpec { from: (0, i % 8), to: (1, i % 8) }).collect();
     let bytes = args.bytes.unwrap_or(250_000);
@@ -113,7 +120,7 @@ fn one(
     record: &mut Record,
 ) -> Result {
     let mut side = contender.start(fabric, flows)?;
-    // Connections are not new in what is measured.
+    // A first run opens the connections before the measurement.
     side.run(&Load { bytes: load.bytes.min(100_000), ..*load }, Side::start_ns())?;
     let before = side.counters()?.unwrap_or_default();
     for _ in 0..args.rounds() {

@@ -1,11 +1,11 @@
-//! As much as goes: which links carry it, and how much that is with losses, a slow link, and
-//! heavy TCP beside it.
+//! Throughput: balance over uplinks, and goodput with losses, with a slow link, and beside TCP.
 
 use super::{
-    BenchArgs, FlowSpec, Outcome, able,
+    BenchArgs, FlowSpec, Outcome,
     contender::{Contender, Load, Side},
     fabric_build, fabric_of,
     protocol::Counted,
+    supported,
     table::{self, Busy},
 };
 use crate::{
@@ -17,14 +17,14 @@ use crate::{
 };
 use std::{thread, time::Duration};
 
-/// Who is measured unless told otherwise.
-const USUAL: [&str; 6] = ["srd", "srd-one-path", "cubic", "bbr", "mptcp", "cubic-v6"];
+/// Default contenders.
+const CONTENDERS: [&str; 6] = ["srd", "srd-one-path", "cubic", "bbr", "mptcp", "cubic-v6"];
 
-/// Time at the beginning of a run that does not count: rates are being found.
+/// Time at the start of a run that is not counted, while rates converge.
 const WARM: Duration = Duration::from_millis(500);
 
-fn usual(args: &BenchArgs) -> &'static [&'static str] {
-    if args.quick { &USUAL[..3] } else { &USUAL }
+fn default_contenders(args: &BenchArgs) -> &'static [&'static str] {
+    if args.quick { &CONTENDERS[..3] } else { &CONTENDERS }
 }
 
 fn full(args: &BenchArgs) -> Load {
@@ -37,12 +37,12 @@ fn full(args: &BenchArgs) -> Load {
     }
 }
 
-/// Mb/s after the warm-up.
+/// Goodput in Mb/s after the warm-up.
 fn goodput(out: &Outcome, load: &Load) -> f64 {
     out.bits_per_sec(WARM.as_millis() as u64, load.time.as_millis() as u64) / 1e6
 }
 
-/// Bytes that a leaf has sent on each uplink.
+/// Bytes that a leaf has sent, per uplink.
 fn uplinks(fabric: &Fabric, leaf: u8) -> Result<Vec<u64>> {
     let counters = fabric.counters(Node::Leaf(leaf))?;
     let sent = |s| counters.get(&format!("up{s}")).map_or(0, |c| c.tx_bytes);
@@ -51,7 +51,7 @@ fn uplinks(fabric: &Fabric, leaf: u8) -> Result<Vec<u64>> {
 
 #[derive(Default)]
 struct Record {
-    /// Figures by column.
+    /// Values, by column.
     figures: Vec<Vec<f64>>,
     wrong: [u64; 4],
     gave_up: Vec<String>,
@@ -85,7 +85,7 @@ impl Record {
     }
 }
 
-/// Draws, contenders in turn.
+/// Runs all draws; in each draw, the contenders take turns.
 fn draws(
     args: &BenchArgs,
     fabric: &mut Fabric,
@@ -134,12 +134,12 @@ fn show(
     say(&busy.text())
 }
 
-/// How evenly one transfer loads the uplinks.
+/// Balance of one transfer over the uplinks.
 pub fn shares(args: &BenchArgs) -> Result {
     let spec =
         FabricSpec { spines: 8, hosts: 1, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(usual(args))?)?;
+    let list = supported(&fabric, args.contenders(default_contenders(args))?)?;
     let flows = vec![FlowSpec { from: (0, 0), to: (1, 0) }; 4];
     let load = full(args);
     let busy = Busy::start();
@@ -153,7 +153,7 @@ pub fn shares(args: &BenchArgs) -> Result {
             uplinks(fabric, 0)?.iter().zip(before).map(|(a, b)| (a - b) as f64).collect();
         record.add(0, goodput(&out, &load));
         record.add(1, table::max(&sent) / table::mean(&sent).max(1.0));
-        // Under a hundredth of an even share is acknowledgments and chance.
+        // Less than a hundredth of an even share is only acknowledgments and chance.
         let used = sent.iter().filter(|b| **b > table::mean(&sent) / 100.0).count();
         record.add(2, used as f64);
         record.count(&out);
@@ -174,11 +174,11 @@ pub fn shares(args: &BenchArgs) -> Result {
     show(&list, &records, &head, cells, &busy)
 }
 
-/// One packet in a hundred lost on every spine.
+/// One percent loss on every spine.
 pub fn loss(args: &BenchArgs) -> Result {
     let spec = FabricSpec { hosts: 1, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(usual(args))?)?;
+    let list = supported(&fabric, args.contenders(default_contenders(args))?)?;
     let flows = vec![FlowSpec { from: (0, 0), to: (1, 0) }; 4];
     let load = full(args);
     let busy = Busy::start();
@@ -212,15 +212,15 @@ fn ratio_cells(r: &Record) -> Vec<String> {
     ]
 }
 
-/// One uplink at a quarter of its rate.
+/// One uplink at a quarter of the rate of the others.
 pub fn slowpath(args: &BenchArgs) -> Result {
     let spec = FabricSpec { hosts: 2, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(usual(args))?)?;
+    let list = supported(&fabric, args.contenders(default_contenders(args))?)?;
     let flows: Vec<FlowSpec> =
         (0..8).map(|i| FlowSpec { from: (0, i % 2), to: (1, i % 2) }).collect();
     let load = full(args);
-    // Of a packet's wire time, this share is payload of a block.
+    // Share of payload in a packet's wire time.
     let payload = (f64::from(args.mtu) - 100.0) / (f64::from(args.mtu) + 14.0);
     let busy = Busy::start();
     say("\ntwo hosts to two hosts (400 Mb/s) over uplinks of 4 x 100, then 3 x 100 + 25 Mb/s")?;
@@ -242,24 +242,24 @@ pub fn slowpath(args: &BenchArgs) -> Result {
     show(&list, &records, &head, ratio_cells, &busy)
 }
 
-/// Who runs beside the heavy flows.
-struct Beside<'a> {
+/// A contender that competes with the heavy flows.
+struct Competitor<'a> {
     name: String,
     contender: Option<&'a Contender>,
 }
 
-/// Heavy TCP flows on the same links.
+/// Goodput beside heavy TCP flows on the same links.
 pub fn coexist(args: &BenchArgs) -> Result {
     let spec = FabricSpec { hosts: 3, uplink_bits_per_sec: 100_000_000, ..fabric_of(args) };
     let mut fabric = fabric_build(&spec)?;
-    let list = able(&fabric, args.contenders(&["srd", "cubic", "mptcp"])?)?;
+    let list = supported(&fabric, args.contenders(&["srd", "cubic", "mptcp"])?)?;
     let heavy = Contender::parse("cubic")?;
-    // Two heavy connections, and one pair of hosts that competes with them.
+    // Two heavy connections, and one competing pair of hosts.
     let heavies: Vec<FlowSpec> = (0..2).map(|i| FlowSpec { from: (0, i), to: (1, i) }).collect();
     let flows = vec![FlowSpec { from: (0, 2), to: (1, 2) }; 2];
     let load = full(args);
-    let mut rows: Vec<Beside<'_>> = vec![Beside { name: "nobody".into(), contender: None }];
-    let beside = |c| Beside { name: Contender::name(c).to_owned(), contender: Some(c) };
+    let mut rows: Vec<Competitor<'_>> = vec![Competitor { name: "nobody".into(), contender: None }];
+    let beside = |c| Competitor { name: Contender::name(c).to_owned(), contender: Some(c) };
     rows.extend(list.iter().map(beside));
     let mut records: Vec<Record> = rows.iter().map(|_| Record::default()).collect();
     let busy = Busy::start();
@@ -291,7 +291,7 @@ pub fn coexist(args: &BenchArgs) -> Result {
     }
     let head = [
         "beside the heavy flows:",
-        "its Mb/s",
+        "contender Mb/s",
         "heavy Mb/s",
         "busiest/all uplinks",
         "runs",
@@ -305,7 +305,7 @@ fn together(
     fabric: &Fabric,
     heavy: &Contender,
     heavies: &[FlowSpec],
-    row: &Beside<'_>,
+    row: &Competitor<'_>,
     flows: &[FlowSpec],
     load: &Load,
     record: &mut Record,

@@ -1,4 +1,4 @@
-//! SRD and the kernel's TCP on the same fabric, in turns within one run.
+//! Measurements of SRD and the kernel's TCP on the same fabric, in turns within one run.
 
 pub mod block;
 pub mod contender;
@@ -21,31 +21,31 @@ use block::FlowStats;
 use clap::{Args, ValueEnum};
 use contender::Contender;
 
-/// From one host to another.
+/// Sender and receiver of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Sender: leaf, number.
+    /// Sending host: leaf, number.
     pub from: (u8, u8),
-    /// Receiver.
+    /// Receiving host: leaf, number.
     pub to: (u8, u8),
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// When it began.
+    /// Start time in ns of the monotonic clock.
     pub start_ns: u64,
-    /// Per flow, by number.
+    /// Statistics per flow, by flow number.
     pub flows: Vec<FlowStats>,
-    /// Blocks that were sent (SRD: accepted) and did not come.
+    /// Blocks that were sent (SRD: accepted), but did not arrive.
     pub lost: u64,
-    /// Blocks that came again.
+    /// Blocks that arrived more than once.
     pub duplicated: u64,
-    /// Blocks that were not whole.
+    /// Blocks that arrived damaged.
     pub damaged: u64,
-    /// Blocks whose send ended with an error.
+    /// Blocks whose send failed.
     pub failed: u64,
-    /// Why the first did.
+    /// Error of the first failed send.
     pub why: String,
 }
 
@@ -61,12 +61,12 @@ impl Outcome {
         self.flows.iter().map(ms).collect()
     }
 
-    /// Worst time between due and arrival of a block, in ms.
+    /// Longest time from a block's due time to its arrival, in ms.
     pub fn late_ms(&self) -> f64 {
         self.flows.iter().map(|f| f.late_ns).max().unwrap_or(0) as f64 / 1e6
     }
 
-    /// Bits per second within `[from, to)` ms of the run, payload.
+    /// Goodput in bits per second within `[from, to)` ms of the run.
     pub fn bits_per_sec(&self, from_ms: u64, to_ms: u64) -> f64 {
         let per = block::BUCKET_NS / 1_000_000;
         let range = (from_ms / per) as usize..(to_ms / per) as usize;
@@ -78,7 +78,7 @@ impl Outcome {
         bytes as f64 * 8.0 / ((to_ms - from_ms) as f64 / 1000.0)
     }
 
-    /// Whether something was lost, came twice or damaged, or failed.
+    /// Whether a block was lost, duplicated or damaged, or failed.
     pub fn is_wrong(&self) -> bool {
         self.lost + self.duplicated + self.damaged + self.failed > 0
     }
@@ -87,23 +87,23 @@ impl Outcome {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
-    /// How evenly one transfer loads the uplinks
+    /// Balance of one transfer over the uplinks
     Shares,
     /// 48 senders to one receiver at 1 Gb/s: 64 KB, 200 KB, 2 MB each
     Incast,
-    /// 8 hosts to 8 hosts, 16 flows each, uplinks half loaded: completion times
+    /// 8 hosts to 8 hosts, 16 flows each, uplinks half loaded: flow completion times
     Fig6,
-    /// A spine swallows everything for 1 s and 3 s
+    /// One spine drops all packets for 1 s and for 3 s
     Blackhole,
-    /// A spine goes down, with and without leaves that heed the carrier
+    /// One spine goes down, with leaves that ignore and that obey the loss of carrier
     Linkdown,
-    /// A link that goes down and up
+    /// One link repeatedly goes down and up
     Flap,
-    /// One packet in a hundred is lost
+    /// One percent of the packets is lost
     Loss,
-    /// One uplink at a quarter of its rate
+    /// One uplink has a quarter of the rate of the others
     Slowpath,
-    /// Beside heavy TCP flows on the same links
+    /// Competition with heavy TCP flows on the same links
     Coexist,
 }
 
@@ -113,51 +113,52 @@ pub struct BenchArgs {
     /// What to measure
     #[arg(value_enum)]
     pub scenario: Scenario,
-    /// Few draws and short runs: whether it works, rather than figures
+    /// Few draws and short runs, to test the scenario rather than to measure
     #[arg(long)]
     pub quick: bool,
-    /// Draws of the ECMP hashes [default: 10; quick: 2]
+    /// Seeds of the ECMP hashes to measure ("draws") [default: 10; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub draws: Option<u32>,
     /// Runs per draw [default: 5; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Who takes part: srd srd-processes (12 per host) srd-one-path, with -credits for receiver
-    /// credits; cubic bbr reno mptcp cubic-v6, with -50ms for a least timeout of 50 ms, not 200
+    /// Contenders: srd, srd-processes (12 per host), srd-one-path, each also with -credits for
+    /// receiver credits; cubic, bbr, reno, mptcp, cubic-v6, also with -50ms for a minimum
+    /// retransmission timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
-    /// First draw
+    /// Seed of the first draw
     #[arg(long, default_value_t = 1)]
     pub seed: u32,
-    /// Bytes per flow, for incast and fig6, instead of the usual sizes
+    /// Bytes per flow, for incast and fig6 [default: the scenario's sizes]
     #[arg(long, value_name = "BYTES", value_parser = crate::units::bytes)]
     pub bytes: Option<u64>,
     /// MTU of the fabric
     #[arg(long, default_value_t = 9000)]
     pub mtu: u16,
-    /// Write what each SRD process does into files in this folder, every 10 ms
+    /// Write the state of each SRD process to a file in this folder, every 10 ms
     #[arg(long, value_name = "FOLDER")]
     pub trace: Option<std::path::PathBuf>,
 }
 
 impl BenchArgs {
-    /// Draws to make.
+    /// Number of draws.
     pub fn draws(&self) -> u32 {
         self.draws.unwrap_or(if self.quick { 2 } else { 10 })
     }
 
-    /// Runs per draw.
+    /// Number of runs per draw.
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
     }
 
-    /// Who takes part: those named, or `usual`.
+    /// The contenders named on the command line, or else `defaults`.
     ///
     /// # Errors
-    /// A name is not known.
-    pub fn contenders(&self, usual: &[&str]) -> Result<Vec<Contender>> {
+    /// A name is unknown.
+    pub fn contenders(&self, defaults: &[&str]) -> Result<Vec<Contender>> {
         let named: Vec<&str> = if self.with.is_empty() {
-            usual.to_vec()
+            defaults.to_vec()
         } else {
             self.with.iter().map(String::as_str).collect()
         };
@@ -165,7 +166,7 @@ impl BenchArgs {
     }
 }
 
-/// Measures.
+/// Runs a measurement.
 ///
 /// # Errors
 /// The fabric cannot be built, or a measurement fails.
@@ -184,12 +185,12 @@ pub fn run(args: &BenchArgs) -> Result {
     }
 }
 
-/// What the fabrics of all measurements have in common: the rest is the measurement's.
+/// The common properties of all measurements' fabrics.
 fn fabric_of(args: &BenchArgs) -> FabricSpec {
     FabricSpec { mtu: args.mtu, extra: 7, seed: args.seed, ..FabricSpec::default() }
 }
 
-/// Builds the fabric of a measurement and says what it is.
+/// Builds the fabric of a measurement and prints its properties.
 fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
     let (fabric, notes) = Fabric::build(spec)?;
     for n in notes {
@@ -199,8 +200,8 @@ fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
     Ok(fabric)
 }
 
-/// The contenders that can take part. Each of the others is reported once, with the reason.
-fn able(fabric: &Fabric, list: Vec<Contender>) -> Result<Vec<Contender>> {
+/// The contenders that the kernel supports. Prints a reason for each of the others.
+fn supported(fabric: &Fabric, list: Vec<Contender>) -> Result<Vec<Contender>> {
     let mut out = Vec::new();
     for contender in list {
         match contender.probe(fabric) {

@@ -1,39 +1,39 @@
-//! What is said between the measuring process and its workers: a line of JSON each.
+//! Messages between the measuring process and its workers: one line of JSON each.
 
 use super::block::FlowStats;
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
-/// To a worker.
+/// A message to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// Flows that the worker sends and receives from now on.
+    /// Sets the flows that the worker sends and receives.
     Flows {
         /// Flows to send.
         send: Vec<SendFlow>,
         /// Numbers of the flows to receive.
         receive: Vec<u32>,
     },
-    /// Begin a run.
+    /// Begins a run.
     Go(Run),
-    /// Tell what has come in this run.
+    /// Requests the received blocks of this run.
     Collect,
-    /// Tell what the device has counted.
+    /// Requests the device's counters.
     Counters,
-    /// Say on standard error what everybody waits for.
+    /// Requests a text on standard error about what the worker waits for.
     Explain,
-    /// End in good order.
+    /// Ends the worker.
     Quit,
 }
 
 /// A flow to send.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SendFlow {
-    /// Its number.
+    /// Number of the flow.
     pub flow: u32,
-    /// Address of the receiver.
+    /// IP address of the receiver.
     pub ip: IpAddr,
-    /// Its queue pair.
+    /// Queue pair of the receiver.
     pub qpn: u16,
 }
 
@@ -42,95 +42,96 @@ pub struct SendFlow {
 pub struct Run {
     /// Number of the run.
     pub run: u32,
-    /// When to begin, in ns of the monotonic clock.
+    /// Start time in ns of the monotonic clock.
     pub start_ns: u64,
     /// Bytes per block.
     pub block_bytes: u32,
-    /// Blocks per flow; 0 = until `stop_ns`.
+    /// Blocks per flow; 0 = unlimited until `stop_ns`.
     pub blocks: u64,
-    /// Bytes of the last of `blocks`.
+    /// Bytes of the last block, if `blocks` is not 0.
     pub last_bytes: u32,
-    /// When to stop sending new blocks.
+    /// Time in ns after which no new blocks are sent.
     pub stop_ns: u64,
-    /// A block of each flow is due every so many ns; 0 = as fast as it goes.
+    /// Interval between the blocks of a flow in ns; 0 = as fast as possible.
     pub pace_ns: u64,
 }
 
 impl Run {
-    /// Bytes of the block with this number.
+    /// Bytes of block `number`.
     pub fn bytes_of(&self, number: u64) -> u32 {
         if number + 1 == self.blocks { self.last_bytes } else { self.block_bytes }
     }
 
-    /// How long new blocks are sent, for a run by time.
+    /// Duration of a run without `blocks`.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.stop_ns.saturating_sub(self.start_ns))
     }
 }
 
-/// From a worker.
+/// A message from a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Report {
-    /// The device is open; its queue pair.
+    /// The device is open.
     Ready {
         /// Number of the queue pair.
         qpn: u16,
-        /// Most bytes per message.
+        /// Longest message in bytes.
         mtu: u32,
     },
-    /// All blocks of this run were sent and accepted (or have failed).
+    /// All blocks of this run were sent and have completed.
     Sent {
-        /// Flow and blocks accepted.
+        /// Number of accepted blocks per flow.
         blocks: Vec<(u32, u64)>,
         /// Blocks whose send failed.
         failed: u64,
-        /// Why the first did.
+        /// Error of the first failed send.
         why: String,
     },
     /// Answer to [`Order::Collect`].
     Received {
-        /// Per flow.
+        /// Statistics per flow.
         flows: Vec<FlowStats>,
-        /// Blocks that were not whole, or of no flow known.
+        /// Blocks that were damaged or of an unknown flow.
         damaged: u64,
     },
     /// Answer to [`Order::Counters`].
     Counters(Counted),
-    /// It cannot go on.
+    /// The worker failed.
     Failed(String),
 }
 
-/// Some of a device's counters, and what the process used.
+/// Some counters of a device and its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Packets sent.
     pub tx_packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Of them, those that were not lost after all.
+    /// Retransmitted packets that were not lost after all.
     pub spurious: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Silences taken for stalls of the peer.
+    /// Silences attributed to a stall of the peer.
     pub stalls: u64,
-    /// Paths taken out of use.
+    /// Paths retired.
     pub paths_retired: u64,
-    /// Packets that came twice, as the receiver's engine saw them.
+    /// Duplicate packets seen by the receiving engine.
     pub duplicates_dropped: u64,
-    /// Packets lost in the full socket buffer.
+    /// Packets dropped because the socket buffer was full.
     pub socket_drops: u64,
     /// Resident memory of the process in bytes.
     pub memory_bytes: u64,
-    /// Paced rate to the peers in bits per second, at this moment.
+    /// Current pacing rate to the peers in bits per second.
     pub rate_bits_per_sec: u64,
-    /// Smoothed round-trip time of the slowest peer in ns.
+    /// Smoothed RTT of the slowest peer in ns.
     pub srtt_ns: u64,
-    /// Least round-trip time of the same peer in ns.
+    /// Lowest RTT of the same peer in ns.
     pub rtt_ns_min: u64,
 }
 
 impl Counted {
-    /// Adds another process's (or run's): counts are summed, of the rest the largest counts.
+    /// Adds the counters of another process or run: counts are summed; of other values the largest
+    /// is kept.
     pub fn add(&mut self, other: &Self) {
         self.tx_packets += other.tx_packets;
         self.retransmitted += other.retransmitted;
@@ -147,7 +148,7 @@ impl Counted {
         }
     }
 
-    /// What was counted since `before`.
+    /// The increase of the counters since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             tx_packets: self.tx_packets - before.tx_packets,
@@ -162,11 +163,11 @@ impl Counted {
         }
     }
 
-    /// One line below a table.
+    /// Summary below a table.
     pub fn text(&self) -> String {
         format!(
-            "{} packets, {} again ({} needless), {} timeouts, {} stalls, {} paths retired, {} lost \
-             in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
+            "{} packets, {} retransmitted ({} needlessly), {} timeouts, {} stalls, {} paths \
+             retired, {} lost in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
             self.tx_packets,
             self.retransmitted,
             self.spurious,

@@ -1,4 +1,4 @@
-//! SRD in a measurement: processes of this program in the hosts' namespaces.
+//! The SRD side of a measurement: processes of this program in the hosts' namespaces.
 
 use super::{
     FlowSpec, Outcome,
@@ -23,25 +23,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a worker may take to open its device.
+/// Time limit for a worker to open its device.
 const OPEN_TIME: Duration = Duration::from_secs(20);
-/// How long it may take to say what it waits for.
+/// Time limit for a worker to explain what it waits for.
 const EXPLAIN_TIME: Duration = Duration::from_millis(500);
 
-/// How the SRD processes are set up.
+/// Configuration of the SRD processes.
 #[derive(Clone, Debug)]
 pub struct SrdSetup {
-    /// Processes per host; a host's flows are dealt out to them.
+    /// Processes per sending host; the host's flows are distributed among them.
     pub processes: usize,
     /// Blocks in flight per flow.
     pub window: u32,
-    /// One path per peer instead of 64.
+    /// Whether to use one path per peer instead of 64.
     pub one_path: bool,
-    /// Receivers grant credits.
+    /// Whether receivers grant credits.
     pub credits: bool,
-    /// Receive buffer asked for.
+    /// Requested receive buffer in bytes.
     pub rcvbuf: Option<usize>,
-    /// Folder for a trace of each process.
+    /// Folder for the traces of the processes.
     pub trace: Option<PathBuf>,
 }
 
@@ -58,50 +58,50 @@ impl Default for SrdSetup {
     }
 }
 
-/// A process of a host.
+/// A worker process on a host.
 #[derive(Debug)]
 pub struct Worker {
-    /// Number among all that were started.
+    /// Unique number among all started workers.
     id: u64,
-    /// Where it runs.
+    /// The host.
     pub host: (u8, u8),
     child: Child,
     stdin: Option<ChildStdin>,
     qpn: u16,
 }
 
-/// This program again, to be run on the host with this address.
+/// A command that runs this program on the host with this address.
 ///
 /// # Errors
-/// The program's own file cannot be found.
+/// The path of this program is unknown.
 pub fn worker_command(kind: &str, ip: IpAddr) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["net", kind, "--ip", &ip.to_string()]);
     Ok(command)
 }
 
-/// All SRD processes of a measurement.
+/// All workers of a measurement.
 pub struct SrdSide {
     workers: Vec<Worker>,
-    /// Reports with the number of the process they come from.
+    /// Reports, with the number of the worker that sent each.
     reports: Receiver<(u64, Report)>,
     sender: Sender<(u64, Report)>,
     started: u64,
-    /// Worker that receives each flow, and the one that sends it.
+    /// For each flow, the worker that sends it and the one that receives it.
     flows: Vec<(usize, usize)>,
     setup: SrdSetup,
-    /// A process that was killed on purpose.
+    /// The worker that was killed on purpose, if any.
     dead: Option<usize>,
-    /// Largest message.
+    /// Longest message in bytes.
     pub mtu: u32,
 }
 
 impl SrdSide {
-    /// Starts the processes that `flows` need. Must be called by the main thread: processes end
-    /// with the thread that started them.
+    /// Starts the workers that `flows` need. Must be called by the main thread, because workers are
+    /// killed when the thread that started them ends.
     ///
     /// # Errors
-    /// A process cannot be started, or cannot open its device.
+    /// A worker cannot be started, or cannot open its device.
     pub fn start(fabric: &Fabric, setup: SrdSetup, flows: &[FlowSpec]) -> Result<Self> {
         let (sender, reports) = channel();
         let mut side = Self {
@@ -120,7 +120,7 @@ impl SrdSide {
                 if of_host.contains_key(&host) {
                     continue;
                 }
-                // Receivers are one process each: it is the senders that compete.
+                // Receivers are one process per host; only the senders compete.
                 let sends = flows.iter().any(|f| f.from == host);
                 let count = if sends { side.setup.processes } else { 1 };
                 let mut list = Vec::new();
@@ -184,8 +184,8 @@ impl SrdSide {
                     return;
                 }
             }
-            // The end of the process; nobody listens when it was asked to.
-            let _ = tell.send((id, Report::Failed("it has ended".into())));
+            // The worker has ended; after an order to quit there is no receiver.
+            let _ = tell.send((id, Report::Failed("the process has ended".into())));
         });
         Ok(Worker { id, host, child, stdin, qpn: 0 })
     }
@@ -198,7 +198,7 @@ impl SrdSide {
                     self.mtu = mtu;
                     missing -= 1;
                 }
-                (index, other) => return Err(self.odd(index, &other)),
+                (index, other) => return Err(self.unexpected(index, &other)),
             }
         }
         Ok(())
@@ -229,7 +229,9 @@ impl SrdSide {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
         let written = worker.stdin.as_mut().map_or(Ok(()), |w| w.write_all(&line));
-        written.map_err(|e| NetError::system(&format!("the process on {host} does not listen"), e))
+        written.map_err(|e| {
+            NetError::system(&format!("cannot send orders to the process on {host}"), e)
+        })
     }
 
     fn next(&mut self, deadline: Instant) -> Result<(usize, Report)> {
@@ -240,14 +242,14 @@ impl SrdSide {
                 Err(RecvTimeoutError::Timeout) => {
                     self.explain();
                     return Err(NetError::new(
-                        "an SRD process does not answer in time (above is what each waits for)",
+                        "an SRD process did not answer in time (see above what each waits for)",
                     ));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(NetError::new("all SRD processes have ended"));
                 }
             };
-            // What those that were killed have said is of no interest.
+            // Reports of killed workers are ignored.
             let from = self.workers.iter().position(|w| w.id == id);
             if let Some(index) = from.filter(|i| Some(*i) != self.dead) {
                 return Ok((index, report));
@@ -255,27 +257,29 @@ impl SrdSide {
         }
     }
 
-    /// Has every process say on standard error what it waits for.
+    /// Lets every worker explain on standard error what it waits for.
     pub fn explain(&mut self) {
         for index in 0..self.workers.len() {
-            // One that does not listen any more has nothing to say.
+            // Failures are ignored: the worker may have ended.
             let _ = self.order(index, &Order::Explain);
         }
         thread::sleep(EXPLAIN_TIME);
     }
 
-    fn odd(&self, index: usize, report: &Report) -> NetError {
+    fn unexpected(&self, index: usize, report: &Report) -> NetError {
         let (l, h) = self.workers[index].host;
         match report {
             Report::Failed(why) => NetError::new(format!("the SRD process on h{l}x{h}: {why}")),
-            other => NetError::new(format!("the SRD process on h{l}x{h} says {other:?}")),
+            other => {
+                NetError::new(format!("the SRD process on h{l}x{h} sent an unexpected {other:?}"))
+            }
         }
     }
 
-    /// One run: from `run.start_ns` until all blocks are there, or `deadline`.
+    /// Executes one run: from `run.start_ns` until all blocks have arrived, or `deadline`.
     ///
     /// # Errors
-    /// A process fails, or does not answer.
+    /// A worker fails or does not answer.
     pub fn run(&mut self, run: Run, deadline: Instant) -> Result<Outcome> {
         let senders: Vec<usize> = {
             let mut s: Vec<usize> = self.flows.iter().map(|f| f.0).collect();
@@ -301,7 +305,7 @@ impl SrdSide {
                         }
                     }
                 }
-                (index, other) => return Err(self.odd(index, &other)),
+                (index, other) => return Err(self.unexpected(index, &other)),
             }
         }
         let (flows, damaged) = self.collect()?;
@@ -333,39 +337,39 @@ impl SrdSide {
                     all.extend(flows);
                     bad += damaged;
                 }
-                // Who only receives says at once that all of its nothing was sent.
+                // A worker without flows to send reports `Sent` at once.
                 (_, Report::Sent { .. }) => {}
-                (index, other) => return Err(self.odd(index, &other)),
+                (index, other) => return Err(self.unexpected(index, &other)),
             }
         }
         Ok((all, bad))
     }
 
-    /// The process that sends flow 0, and the one that receives it.
+    /// The workers that send and receive flow 0.
     pub fn ends(&self) -> (usize, usize) {
         self.flows[0]
     }
 
-    /// The process's number in the system.
+    /// Process ID of a worker.
     pub fn pid(&self, index: usize) -> Pid {
         Pid::from_child(&self.workers[index].child)
     }
 
-    /// Sends a signal to a process.
+    /// Sends a signal to a worker.
     ///
     /// # Errors
-    /// It has gone.
+    /// The worker has ended.
     pub fn signal(&self, index: usize, signal: Signal) -> Result {
         kill_process(self.pid(index), signal)
             .map_err(|e| NetError::system("cannot signal a process", e))
     }
 
-    /// Begins a run, kills a process in the middle of it (`kill -9`), and waits until the senders
-    /// that are left have had an answer for everything. What the receivers that are left have is
-    /// returned: nothing may have come twice or damaged.
+    /// Begins a run, kills a worker in the middle of it (`kill -9`), and waits until all sends of
+    /// the remaining senders have completed. Returns the data of the remaining receivers, which
+    /// must contain no duplicate or damaged block.
     ///
     /// # Errors
-    /// Another process fails, or a sender gets no answer within `limit`.
+    /// Another worker fails, or a send does not complete within `limit`.
     pub fn run_killing(
         &mut self,
         run: Run,
@@ -393,7 +397,7 @@ impl SrdSide {
                         out.why = why;
                     }
                 }
-                (index, other) => return Err(self.odd(index, &other)),
+                (index, other) => return Err(self.unexpected(index, &other)),
             }
         }
         let (flows, damaged) = self.collect()?;
@@ -403,22 +407,22 @@ impl SrdSide {
         Ok(out)
     }
 
-    /// Starts a process that was killed again, and tells everybody.
+    /// Starts a killed worker again, and sends the flows to all workers.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The worker cannot be started.
     pub fn restart(&mut self, fabric: &Fabric, index: usize, flows: &[FlowSpec]) -> Result {
-        // Dropping the old one closes its pipes.
+        // Dropping the old worker closes its pipes.
         self.workers[index] = self.spawn(fabric, self.workers[index].host)?;
         self.dead = None;
         self.ready(1)?;
         self.flows_tell(fabric, flows)
     }
 
-    /// Counters of all processes, added up (memory: the largest).
+    /// Sums of all workers' counters (memory: the largest).
     ///
     /// # Errors
-    /// A process does not answer.
+    /// A worker does not answer.
     pub fn counters(&mut self) -> Result<Counted> {
         let mut sum = Counted::default();
         for index in 0..self.workers.len() {
@@ -433,7 +437,7 @@ impl SrdSide {
                     left -= 1;
                 }
                 (_, Report::Sent { .. }) => {}
-                (index, other) => return Err(self.odd(index, &other)),
+                (index, other) => return Err(self.unexpected(index, &other)),
             }
         }
         Ok(sum)
@@ -443,7 +447,7 @@ impl SrdSide {
 impl Drop for SrdSide {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // The end of its input is what asks a worker to end.
+            // The end of its standard input makes a worker exit.
             worker.stdin = None;
         }
         let deadline = Instant::now() + Duration::from_millis(500);
@@ -451,7 +455,7 @@ impl Drop for SrdSide {
             while matches!(worker.child.try_wait(), Ok(None)) && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(2));
             }
-            // Already gone, mostly.
+            // Fails if the worker has ended already, which is usual.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }

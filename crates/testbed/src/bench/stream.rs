@@ -1,10 +1,11 @@
-//! Steady flows while something breaks: how late the latest block was.
+//! Steady flows during a fault: how late blocks arrive.
 
 use super::{
-    BenchArgs, FlowSpec, Outcome, able,
+    BenchArgs, FlowSpec, Outcome,
     contender::{Contender, Load, Side},
     fabric_build, fabric_of,
     protocol::Counted,
+    supported,
     table::{self, Busy},
 };
 use crate::{
@@ -16,24 +17,24 @@ use crate::{
 };
 use std::{thread, time::Duration};
 
-/// Who is measured unless told otherwise.
-const USUAL: [&str; 8] =
+/// Default contenders.
+const CONTENDERS: [&str; 8] =
     ["srd", "srd-one-path", "cubic", "bbr", "cubic-50ms", "mptcp", "cubic-v6", "cubic-v6-50ms"];
 
-/// When the fault begins.
+/// Time in the run at which the fault begins.
 const FAULT_AT: Duration = Duration::from_millis(300);
 
-/// A fault with its course.
+/// A fault with its duration and repetitions.
 #[derive(Clone, Copy)]
 struct Course {
     place: Place,
     fault: Fault,
     lasting: Duration,
-    /// Repeated so often, with as long a rest.
+    /// Number of repetitions; pauses between them are as long as the fault.
     times: u32,
 }
 
-/// What a contender has shown.
+/// Results of a contender.
 #[derive(Default)]
 struct Record {
     quiet_ms: Vec<f64>,
@@ -48,10 +49,13 @@ fn spec_of(args: &BenchArgs, linkdown_aware: bool) -> FabricSpec {
     FabricSpec { hosts: 2, linkdown_aware, ..fabric_of(args) }
 }
 
-/// One of four spines swallows everything.
+/// One of four spines drops all packets.
 pub fn blackhole(args: &BenchArgs) -> Result {
     let mut fabric = fabric_build(&spec_of(args, false))?;
-    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..3] } else { &USUAL })?)?;
+    let list = supported(
+        &fabric,
+        args.contenders(if args.quick { &CONTENDERS[..3] } else { &CONTENDERS })?,
+    )?;
     for seconds in if args.quick { &[1][..] } else { &[1, 3] } {
         say(&format!("\none of 4 spines is a black hole for {seconds} s"))?;
         let course = Course {
@@ -65,11 +69,14 @@ pub fn blackhole(args: &BenchArgs) -> Result {
     Ok(())
 }
 
-/// One of four spines goes down, told by its carrier.
+/// One of four spines goes down, which its neighbours see as loss of carrier.
 pub fn linkdown(args: &BenchArgs) -> Result {
     for aware in [false, true] {
         let mut fabric = fabric_build(&spec_of(args, aware))?;
-        let list = able(&fabric, args.contenders(if args.quick { &USUAL[..3] } else { &USUAL })?)?;
+        let list = supported(
+            &fabric,
+            args.contenders(if args.quick { &CONTENDERS[..3] } else { &CONTENDERS })?,
+        )?;
         say(&format!(
             "\none of 4 spines goes down for 1 s, ignore_routes_with_linkdown={}",
             u8::from(aware)
@@ -85,10 +92,13 @@ pub fn linkdown(args: &BenchArgs) -> Result {
     Ok(())
 }
 
-/// A link that goes down and up.
+/// One link repeatedly goes down and up.
 pub fn flap(args: &BenchArgs) -> Result {
     let mut fabric = fabric_build(&spec_of(args, true))?;
-    let list = able(&fabric, args.contenders(if args.quick { &USUAL[..3] } else { &USUAL })?)?;
+    let list = supported(
+        &fabric,
+        args.contenders(if args.quick { &CONTENDERS[..3] } else { &CONTENDERS })?,
+    )?;
     say("\na link of 4 goes down and up again five times, 200 ms each")?;
     let course = Course {
         place: Place::Link { leaf: 0, spine: 0 },
@@ -100,7 +110,7 @@ pub fn flap(args: &BenchArgs) -> Result {
 }
 
 fn measure(args: &BenchArgs, fabric: &mut Fabric, list: &[Contender], course: Course) -> Result {
-    // Two pairs at half of the hosts' rate: what is left when a spine goes is enough.
+    // Two pairs at half of the hosts' rate, so that three of four spines are enough.
     let flows: Vec<FlowSpec> =
         (0..16).map(|i| FlowSpec { from: (0, i % 2), to: (1, i % 2) }).collect();
     let busy = Busy::start();
@@ -171,7 +181,7 @@ impl Record {
 }
 
 impl Course {
-    /// Breaks and repairs, in time.
+    /// Injects and removes the fault at its times.
     fn run(self, fabric: &Fabric, start_ns: u64) -> Result {
         let ahead = start_ns.saturating_sub(super::block::now_ns());
         thread::sleep(Duration::from_nanos(ahead) + FAULT_AT);

@@ -1,8 +1,8 @@
-//! Figures and the tables they are shown in.
+//! Statistics, and tables to print them.
 
 use crate::error::Result;
 
-/// The value below which `share` of them are; sorts them.
+/// The smallest of `values` that at least a share of `share` do not exceed. Sorts `values`.
 pub fn percentile(values: &mut [f64], share: f64) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -12,20 +12,20 @@ pub fn percentile(values: &mut [f64], share: f64) -> f64 {
     values[at.min(values.len() - 1)]
 }
 
-/// The largest, 0 of none.
+/// The largest value; 0 if there are none.
 pub fn max(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// Mean, 0 of none.
+/// The mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Writes a table: the first column to the left, the others to the right.
+/// Prints a table: the first column left-aligned, the others right-aligned.
 ///
 /// # Errors
-/// Nobody reads it any more.
+/// The reader of the output has exited.
 pub fn print(head: &[&str], rows: &[Vec<String>]) -> Result {
     let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
     let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();
@@ -43,35 +43,35 @@ pub fn print(head: &[&str], rows: &[Vec<String>]) -> Result {
     Ok(())
 }
 
-/// Jiffies of all processors: idle, all.
+/// CPU time of all processors since boot, in jiffies: idle, total.
 fn jiffies() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or("");
     let n: Vec<u64> = line.split_whitespace().skip(1).filter_map(|w| w.parse().ok()).collect();
-    // idle and iowait; the first eight columns are disjoint.
+    // Idle and iowait; the first eight columns do not overlap.
     let idle = n.get(3).unwrap_or(&0) + n.get(4).unwrap_or(&0);
     (idle, n.iter().take(8).sum())
 }
 
-/// How busy the machine was since it was made: figures of a busy machine are to be doubted.
+/// Measures how busy the machine is: results of a busy machine are doubtful.
 #[derive(Debug)]
 pub struct Busy(u64, u64);
 
 impl Busy {
-    /// From now on.
+    /// Starts measuring.
     pub fn start() -> Self {
         let (idle, all) = jiffies();
         Self(idle, all)
     }
 
-    /// Share of the processors' time that was used, 0 to 1.
+    /// Share of CPU time used since the start, 0 to 1.
     pub fn share(&self) -> f64 {
         let (idle, all) = jiffies();
         let all = all.saturating_sub(self.1).max(1);
         1.0 - idle.saturating_sub(self.0) as f64 / all as f64
     }
 
-    /// As a line below a table.
+    /// Summary below a table.
     pub fn text(&self) -> String {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().unwrap_or("?").to_owned();

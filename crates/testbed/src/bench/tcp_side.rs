@@ -1,5 +1,5 @@
-//! The kernel's TCP in a measurement: one process holds the sockets of all hosts, each made in
-//! its host's namespace. That spares TCP the switches between processes that SRD pays for.
+//! The kernel's TCP in a measurement: one process has the sockets of all hosts, each created in the
+//! namespace of its host. This saves TCP the context switches that SRD's processes need.
 
 use super::{
     FlowSpec, Outcome,
@@ -25,27 +25,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Which TCP.
+/// A variant of TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpKind {
     /// Congestion control: `cubic`, `bbr`, `reno`.
     pub congestion: &'static str,
-    /// Over IPv6, where a retransmission timeout changes the flow label, and so the path.
+    /// Whether to use IPv6, where a retransmission timeout changes the flow label and thus the
+    /// path.
     pub v6: bool,
-    /// MPTCP with up to eight subflows.
+    /// Whether to use MPTCP with up to eight subflows.
     pub multipath: bool,
-    /// Least retransmission timeout in ms (the kernel's default is 200).
+    /// Minimum retransmission timeout in ms (the kernel's default is 200).
     pub rto_ms: u32,
 }
 
 struct Sending {
     fd: OwnedFd,
-    /// Block being written, and how much of it is out.
+    /// The block being written; `out` of its bytes have been written.
     block: Vec<u8>,
     out: usize,
-    /// Blocks begun.
+    /// Number of blocks begun.
     next: u64,
-    /// Whether its socket was full.
+    /// Whether the socket's buffer was full.
     full: bool,
 }
 
@@ -103,16 +104,16 @@ impl TcpSide {
             });
         }
         if kind.multipath {
-            // Subflows join after the first has been used.
+            // Subflows are added after the connection has carried data.
             std::thread::sleep(Duration::from_millis(200));
         }
         Ok(Self { sending, receiving, epoll, damaged: 0 })
     }
 
-    /// One run: from `run.start_ns` until all blocks are there, or `deadline`.
+    /// Executes one run: from `run.start_ns` until all blocks have arrived, or `deadline`.
     ///
     /// # Errors
-    /// A connection breaks. Blocks missing at the deadline are counted as lost.
+    /// A connection fails. Blocks missing at the deadline count as lost.
     pub fn run(&mut self, run: Run, deadline: Instant) -> Result<Outcome> {
         for (tx, rx) in self.sending.iter_mut().zip(&mut self.receiving) {
             (tx.next, tx.out, tx.full) = (0, 0, false);
@@ -155,7 +156,8 @@ impl TcpSide {
         })
     }
 
-    /// Writes what is due and fits; returns when to look again.
+    /// Writes the blocks that are due as far as the sockets accept them. Returns when the next
+    /// block is due.
     fn post(&mut self, run: &Run, now: u64) -> Result<u64> {
         let mut next = u64::MAX;
         for index in 0..self.sending.len() {
@@ -185,7 +187,7 @@ impl TcpSide {
                     Ok(n) => tx.out += n,
                     Err(Errno::AGAIN) => {
                         tx.full = true;
-                        // Level-triggered: MPTCP has been seen to miss edges.
+                        // Level-triggered, because MPTCP sometimes misses edges.
                         let data = epoll::EventData::new_u64(index as u64 | SENDER);
                         epoll::modify(&self.epoll, &tx.fd, data, epoll::EventFlags::OUT)?;
                     }
@@ -197,7 +199,7 @@ impl TcpSide {
         Ok(next)
     }
 
-    /// Takes what the kernel has; whether a sender has room again.
+    /// Handles events of the sockets. Returns whether a sender has room again.
     fn events(&mut self, run: &Run, rest_ns: u64) -> Result<bool> {
         let mut list = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -226,9 +228,10 @@ impl TcpSide {
 
     fn receive(&mut self, index: usize, run: &Run) -> Result {
         let r = &mut self.receiving[index];
-        // Bounded, so that one flow does not keep the others waiting.
+        // Bounded, so that one flow does not delay the others.
         for _ in 0..16 {
-            // A stream comes in order: what is being filled has the number of those before it.
+            // A stream arrives in order, so the block being received has the number of the blocks
+            // before it.
             let len = run.bytes_of(r.rx.blocks()) as usize;
             let room = &mut r.buffer[r.filled..len];
             match recv(&r.fd, room, RecvFlags::DONTWAIT) {
@@ -255,7 +258,7 @@ impl TcpSide {
 /// Marks events of sending sockets.
 const SENDER: u64 = 1 << 32;
 
-/// A connected pair: sender's and receiver's end.
+/// Opens a connection; returns the sender's and the receiver's socket.
 fn connection(
     fabric: &Fabric,
     kind: TcpKind,

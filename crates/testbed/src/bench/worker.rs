@@ -1,4 +1,4 @@
-//! One process of a host: opens a device there and does as it is told on standard input.
+//! A worker: one process of a host, which opens a device and executes orders from standard input.
 
 use super::{
     block::{self, BlockHead, FlowRx, now_ns},
@@ -20,56 +20,56 @@ use std::{
     time::Duration,
 };
 
-/// The Q_Key of all queue pairs of a measurement.
+/// Q_Key of all queue pairs of a measurement.
 const QKEY: u32 = 0x6E65_7400;
-/// Messages that can arrive before the process looks.
+/// Posted receives: messages that can arrive between two polls.
 const RECVS: u32 = 1024;
-/// Most blocks in flight of all flows of one process.
+/// Most blocks in flight over all flows of one worker.
 const SLOTS: u32 = 1024;
-/// Blocks in flight that are enough for all flows of one process together: several times what any
-/// of the links holds, and few enough that a run does not begin with a long filling of blocks, for
-/// which all the processes of a fabric would wait for a processor.
-const ENOUGH: u32 = 128;
-/// Blocks in flight that each flow may have in any case.
+/// Blocks in flight that are sufficient for all flows of one worker: several times what any link
+/// holds, but few enough that a run does not begin with all workers filling blocks and competing
+/// for processors.
+const BLOCKS_SUFFICIENT: u32 = 128;
+/// Minimum window of a flow in blocks.
 const WINDOW_MIN: u32 = 8;
-/// Blocks posted before the device gets its turn: filling all that a run begins with takes
-/// milliseconds, in which the wire would be idle.
+/// Blocks posted before the device is driven again: filling a whole window takes milliseconds,
+/// during which the link would be idle.
 const POSTS: u32 = 16;
-/// How often an idle worker looks for orders.
+/// Interval at which an idle worker checks for orders.
 const IDLE: Duration = Duration::from_millis(20);
-/// How often a busy one does.
+/// Interval at which a busy worker checks for orders.
 const BUSY: Duration = Duration::from_millis(2);
 
 /// Options of a worker.
 #[derive(Clone, Debug, Args)]
 pub struct WorkerArgs {
-    /// Address of its host
+    /// Address of the worker's host
     #[arg(long)]
     pub ip: IpAddr,
-    /// Rate of its link in bits per second, as a NIC would tell
+    /// Rate of the host's link in bits per second, which a NIC would report
     #[arg(long)]
     pub link_rate: u64,
-    /// Blocks in flight per flow
+    /// Window of each flow in blocks
     #[arg(long, default_value_t = 64)]
     pub window: u32,
-    /// Receive buffer asked for, in bytes
+    /// Requested receive buffer in bytes
     #[arg(long)]
     pub rcvbuf: Option<usize>,
     /// Paths per peer
     #[arg(long, default_value_t = 64)]
     pub paths: u16,
-    /// One path per peer, as a TCP connection has
+    /// Use one path per peer, as a TCP connection has
     #[arg(long)]
     pub one_path: bool,
     /// Grant and obey receiver credits
     #[arg(long)]
     pub credits: bool,
-    /// Write the state of the contexts into this file every 10 ms
+    /// Write the state of the contexts to this file every 10 ms
     #[arg(long)]
     pub trace: Option<PathBuf>,
 }
 
-/// A flow being sent.
+/// A flow that this worker sends.
 #[derive(Debug)]
 struct Sending {
     flow: u32,
@@ -83,9 +83,9 @@ struct Sending {
 
 struct Worker {
     ip: IpAddr,
-    /// Most blocks in flight per flow.
+    /// Configured window of a flow in blocks.
     window: u32,
-    /// The limit that applies to the current flows.
+    /// Window that applies to the current flows.
     window_now: u32,
     device: Device,
     pd: ProtectionDomain,
@@ -94,13 +94,13 @@ struct Worker {
     source: MemoryRegion,
     target: MemoryRegion,
     mtu: usize,
-    /// Handles by address; those of earlier flows stay.
+    /// Address handles by address; those of earlier flows are kept.
     peers: BTreeMap<IpAddr, AddressHandle>,
     sending: Vec<Sending>,
     receiving: HashMap<u32, FlowRx>,
     flows_in: Vec<u32>,
     slots: Vec<u32>,
-    /// Flow (as an index) of each slot in flight.
+    /// Index of the flow of each slot in flight.
     slot_flow: Vec<usize>,
     run: Option<Run>,
     sent_told: bool,
@@ -112,12 +112,12 @@ struct Worker {
     trace: Option<Trace>,
 }
 
-/// Runs a worker until it is told to end, or standard input closes.
+/// Runs a worker until an order to quit or the end of standard input.
 ///
 /// # Errors
-/// The device cannot be opened, or breaks.
+/// The device cannot be opened, or fails.
 pub fn run(args: &WorkerArgs) -> Result {
-    // The kernel ends this process with the one that measures, even if that one is killed.
+    // The kernel kills this process with its parent, even if the parent is killed.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let done = Worker::open(args).and_then(|mut w| w.serve());
     if let Err(e) = &done {
@@ -203,7 +203,7 @@ impl Worker {
                     return Ok(());
                 }
                 while let Some(order) = orders.next()? {
-                    if !self.obey(order)? {
+                    if !self.execute(order)? {
                         return Ok(());
                     }
                 }
@@ -222,7 +222,7 @@ impl Worker {
         }
     }
 
-    fn obey(&mut self, order: Order) -> Result<bool> {
+    fn execute(&mut self, order: Order) -> Result<bool> {
         match order {
             Order::Flows { send, receive } => self.flows_set(send, receive)?,
             Order::Go(run) => {
@@ -241,7 +241,8 @@ impl Worker {
                 self.receiving = self.flows_in.iter().map(begin).collect();
             }
             Order::Collect => {
-                // What was acknowledged before this order came is in the queue by now.
+                // Everything acknowledged before this order arrived is in the completion queue by
+                // now.
                 self.completions()?;
                 let mut flows: Vec<_> = self.receiving.values().map(FlowRx::stats).collect();
                 flows.sort_by_key(|f| f.flow);
@@ -270,7 +271,8 @@ impl Worker {
             accepted: 0,
         };
         self.sending = send.into_iter().map(sending).collect();
-        let share = ENOUGH / self.sending.len().clamp(1, ENOUGH as usize) as u32;
+        let share =
+            BLOCKS_SUFFICIENT / self.sending.len().clamp(1, BLOCKS_SUFFICIENT as usize) as u32;
         self.window_now = self.window.min(share.max(WINDOW_MIN));
         self.flows_in = receive;
         self.run = None;
@@ -298,7 +300,7 @@ impl Worker {
             let len = (wc.byte_len as usize).min(self.mtu);
             self.target.read_at(slot * self.mtu, &mut self.buffer[..len])?;
             match block::check(&self.buffer[..len]) {
-                // Others may have been told to begin before this process was.
+                // Other workers may have begun the run before this one.
                 Some(head) => self
                     .receiving
                     .entry(head.flow)
@@ -330,7 +332,8 @@ impl Worker {
         }
     }
 
-    /// Posts what is due, the flows in turn. Returns when the next block is due, if that is known.
+    /// Posts the blocks that are due, the flows in turn. Returns when the next block is due, if
+    /// known.
     fn post(&mut self) -> Result<Option<u64>> {
         let Some(run) = self.run else { return Ok(None) };
         let now = now_ns();
@@ -379,7 +382,7 @@ impl Worker {
         }
     }
 
-    /// `Ok(false)` when the send queue is full.
+    /// Posts one block; `Ok(false)` if the send queue is full.
     fn post_one(&mut self, run: &Run, index: usize, due_ns: u64) -> Result<bool> {
         let Some(slot) = self.slots.pop() else { return Ok(false) };
         let at = slot as usize * self.mtu;
@@ -423,7 +426,7 @@ impl Worker {
         tell(&Report::Sent { blocks, failed: self.failed, why: self.why.clone() })
     }
 
-    /// What there is to see when a run does not end.
+    /// Prints the state that may explain why a run does not end.
     fn explain(&self) -> Result {
         let mut text = format!(
             "{}: {} sends in flight, run {:?}\n",
@@ -469,14 +472,14 @@ impl Worker {
     }
 }
 
-/// When a flow's next block may leave.
+/// When the next block of a flow may be sent.
 enum Due {
     Now(u64),
     At(u64),
     No,
 }
 
-/// The state of the contexts over time, as CSV.
+/// Writes the state of the contexts over time as CSV.
 struct Trace {
     out: BufWriter<File>,
     next_ns: u64,
@@ -533,14 +536,14 @@ impl Trace {
     }
 }
 
-/// Orders on standard input, read without waiting.
+/// Orders on standard input, read without blocking.
 #[derive(Default)]
 struct Orders {
     bytes: Vec<u8>,
 }
 
 impl Orders {
-    /// Takes what is there; `Ok(false)` at the end.
+    /// Reads the available input; `Ok(false)` at its end.
     fn read(&mut self) -> Result<bool> {
         let stdin = io::stdin();
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };

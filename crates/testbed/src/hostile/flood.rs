@@ -1,5 +1,6 @@
-//! Junk by the million beside a transfer: the transfer keeps at least half of its rate, and the
-//! device's timers go on.
+//! Junk by the million beside a transfer: the transfer keeps its share of its rate, and the
+//! device's timers go on. The flood must be one: beside the transfer it keeps its share of the rate
+//! at which this machine can send junk to a device that does nothing else.
 
 use super::party::{self, Party};
 use crate::{
@@ -11,7 +12,7 @@ use srd::{
     Qpn,
     datapath::{UdpConfig, UdpDatapath, send_batch},
 };
-use srd_wire::PacketType;
+use srd_wire::{PacketType, ParseError};
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -19,23 +20,27 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How long the flood is measured alone.
+const ALONE: Duration = Duration::from_secs(1);
 /// How long each of the two transfers lasts.
 const TIME: Duration = Duration::from_secs(3);
-/// A request to an address where nobody answers must end within this: the device's own limit is
-/// 5 s, and a machine busy with a flood may be late.
+/// A request to an address without a device must fail within this time: the device's limit is 5 s,
+/// and a machine busy with a flood may be late.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// Bytes of one piece of junk: the shortest that gets as far as the tag.
+/// Bytes of a junk packet: the shortest whose tag the receiver reads.
 const JUNK_BYTES: usize = 24;
-/// Pieces between two flushes; the kernel cuts 64 of them from one segmented send.
+/// Junk packets between two flushes; the kernel cuts 64 of them from one segmented send.
 const JUNK_PIECES: u64 = 256;
-/// Source ports of the flood: several flows, as a flood has.
+/// Source ports of the flood, so that it is spread over several flows.
 const PORTS: usize = 8;
 
-/// Runs the check. `kept`: share of its rate that the transfer must keep.
+/// Runs the check. `kept`: share of its rate that the transfer must keep; `junk`: share of its rate
+/// that the flood must keep.
 ///
 /// # Errors
-/// The transfer kept less of its rate, something of it was lost, or a timer did not fire.
-pub fn check(kept: f64) -> Result<String> {
+/// The transfer or the flood kept less of its rate, something of the transfer was lost, or a timer
+/// did not fire.
+pub fn check(kept: f64, junk: f64) -> Result<String> {
     let spec = FabricSpec {
         hosts: 2,
         host_bits_per_sec: 2_000_000_000,
@@ -53,9 +58,11 @@ pub fn check(kept: f64) -> Result<String> {
         (config.paths, config.gso_segments_max) = (PORTS, 64);
         Ok(UdpDatapath::open(config)?)
     })?;
+    let alone = alone_per_sec(&mut guns, target);
     let nobody = b.handle(fabric.spec().ip(1, 1))?;
+    let before = b.device.counters()?;
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    let mut silence = None;
+    let (mut silence, mut seen) = (None, None);
     let flooded = thread::scope(|s| {
         s.spawn(|| flood(&mut guns, target, &over, &sent));
         let mut asked = false;
@@ -69,22 +76,50 @@ pub fn check(kept: f64) -> Result<String> {
         let began = Instant::now();
         let ends = b.strangers_end(SILENCE_MAX);
         silence = Some((TIME + began.elapsed(), sent.load(Ordering::Relaxed)));
+        seen = b.device.counters().ok();
         over.store(true, Ordering::Relaxed);
         done.and_then(|d| ends.map(|e| (d, e)))
     });
     let (loud, ends) = flooded?;
-    let (waited, junk) = silence.unwrap_or_default();
+    let (waited, pieces) = silence.unwrap_or_default();
     let share = loud.per_sec() / quiet.per_sec();
-    let rate = junk as f64 / waited.as_secs_f64() / 1e6;
+    let rate = pieces as f64 / waited.as_secs_f64();
+    // Every other piece has a wrong version.
+    let read = seen.map_or(0, |c| {
+        2 * (c.parse_errors_of(ParseError::Version) - before.parse_errors_of(ParseError::Version))
+    });
     let text = format!(
-        "{:.0} blocks/s without, {:.0} ({:.0} %) beside {rate:.2} million pieces of junk per \
-         second; requests to nobody ended within {:.1} s: {ends:?}",
+        "{:.0} blocks/s without, {:.0} ({:.0} %) beside {:.2} million pieces of junk per second, \
+         {:.0} % of the {:.2} million that this machine sends to an idle device; the device read \
+         {:.0} % of them; requests to nobody ended within {:.1} s: {ends:?}",
         quiet.per_sec(),
         loud.per_sec(),
         share * 100.0,
+        rate / 1e6,
+        rate / alone * 100.0,
+        alone / 1e6,
+        read as f64 / pieces as f64 * 100.0,
         waited.as_secs_f64()
     );
+    if rate < junk * alone {
+        let asked = junk * 100.0;
+        return Err(NetError::new(format!(
+            "{text}; that is no flood: {asked:.0} % were asked for"
+        )));
+    }
     if share < kept { Err(NetError::new(text)) } else { Ok(text) }
+}
+
+/// Pieces of junk per second that reach a device that does nothing else.
+fn alone_per_sec(guns: &mut UdpDatapath, to: SocketAddr) -> f64 {
+    let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let began = Instant::now();
+    thread::scope(|s| {
+        s.spawn(|| flood(guns, to, &over, &sent));
+        thread::sleep(ALONE);
+        over.store(true, Ordering::Relaxed);
+    });
+    sent.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
 /// Sends junk until told to stop: every other piece is of no version of the protocol, the others
@@ -101,7 +136,7 @@ fn flood(guns: &mut UdpDatapath, to: SocketAddr, over: &AtomicBool, sent: &Atomi
                     junk[0] = srd_wire::VERSION << 5 | PacketType::Ack as u8;
                     junk[4..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9).to_be_bytes());
                 }
-                // Full: what is queued goes out first.
+                // The queue is full: it is sent first.
                 if batch.push(to, path, &junk, &[]).is_err() {
                     return;
                 }

@@ -1,6 +1,6 @@
-//! Packets of a liar: well-formed, of every type, with the right tag, and untrue. Half of them say
-//! something that the victim can use (numbers near its own, echoes of what it really sent), because
-//! a lie near the truth gets further than noise.
+//! Packets of a lying peer ("liar"): well-formed, of all types, with the correct tag, but untrue.
+//! Half of them contain plausible values (numbers near the victim's, echoes of packets that it
+//! sent), because they pass more checks than random values.
 
 use super::heard::{Dice, Heard};
 use srd_wire::{
@@ -9,7 +9,7 @@ use srd_wire::{
     VerdictEntry, emit, stamp,
 };
 
-/// Verdicts that a block may list: all but "accepted".
+/// Verdicts that an acknowledgment block may list: all except "accepted".
 pub const REFUSALS: [Verdict; 9] = [
     Verdict::Rnr,
     Verdict::Busy,
@@ -22,43 +22,43 @@ pub const REFUSALS: [Verdict; 9] = [
     Verdict::NoRequest,
 ];
 
-/// Why a Reset says that a context ends.
+/// Reasons in a Reset for the end of a context.
 const CODES: [CloseCode; 4] =
     [CloseCode::UnknownTag, CloseCode::GoingAway, CloseCode::NoRoom, CloseCode::BadParams];
 
-/// Largest payload that an honest Open of the liar's says it takes.
+/// MTU that the liar offers in honest Opens, in bytes of payload.
 const MTU: u16 = 8000;
 
-/// How a liar lies.
+/// Behaviour of a liar.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
-    /// It keeps account of what it was sent, and its lies contradict that (see
-    /// [`super::pretend`]); otherwise anything goes.
+    /// Whether the liar keeps state, and sends packets that contradict it (see [`super::pretend`]);
+    /// otherwise its packets are random.
     pub stateful: bool,
-    /// It opens contexts whose packets carry a checksum.
+    /// Whether its contexts use checksums.
     pub checked: bool,
-    /// Its slot: peers answer to the port of it.
+    /// Slot of the liar, which determines the UDP port of answers.
     pub slot: u8,
-    /// Bytes of its longest datagram.
+    /// Longest datagram of the liar in bytes.
     pub room: usize,
 }
 
-/// A datagram before its headers are filled in.
+/// A packet before its header is complete.
 #[derive(Debug)]
 pub struct Draft {
-    /// Its type and what belongs to it.
+    /// Type-specific part.
     pub body: Body,
-    /// Its acknowledgment, for the types that may carry one.
+    /// Acknowledgment block, for types that may carry one.
     pub ack: Option<AckBlock>,
-    /// Bytes of payload, for the types that have some.
+    /// Bytes of payload, for types with payload.
     pub payload: u16,
-    /// Its PSN, for the types that have one.
+    /// PSN, for types with a PSN.
     pub psn: u32,
-    /// How far back the oldest PSN is that waits for an acknowledgment.
+    /// Distance from the PSN back to the oldest unacknowledged PSN.
     pub una_delta: u16,
 }
 
-/// What the liar offers: as an honest engine would, or `odd` in some fields.
+/// Parameters that the liar offers: those of an honest engine, or with `odd`, some of them altered.
 pub fn params(dice: &mut Dice, heard: &Heard, manner: Manner, odd: bool) -> OpenParams {
     let integrity = if manner.checked { Features::INTEGRITY } else { 0 };
     let honest = Features::RDMA_READ | Features::RDMA_WRITE | Features::ECN | integrity;
@@ -82,7 +82,7 @@ pub fn params(dice: &mut Dice, heard: &Heard, manner: Manner, odd: bool) -> Open
     }
 }
 
-/// A verdict on a PSN: alone, on a run of them, or on some of those after it.
+/// A verdict on a PSN: for it alone, for a run of PSNs, or for some of the following ones.
 pub fn entry(dice: &mut Dice, psn: u32, verdict: Verdict) -> VerdictEntry {
     let others = match dice.below(4) {
         0 => Others::Run(dice.pick(&[2, 64, 1000, u16::MAX])),
@@ -135,7 +135,7 @@ fn body_forge(dice: &mut Dice, heard: &Heard, manner: Manner) -> Body {
         1 => Rdma { rkey: heard.bait.0, raddr: dice.next() >> dice.below(64) },
         _ => Rdma { rkey: dice.next() as u32, raddr: dice.next() >> dice.below(64) },
     };
-    // What may end the conversation is rare: the lies after it would reach nobody.
+    // Packets that may end the context are rare, because the victim ignores everything after them.
     let ends = dice.once_in(50);
     match dice.below(21) {
         0 if ends => Body::Open(params(dice, heard, manner, true)),
@@ -169,7 +169,7 @@ fn body_forge(dice: &mut Dice, heard: &Heard, manner: Manner) -> Body {
     }
 }
 
-/// A Reset: only one with the number of the victim's own question can be the last word.
+/// A Reset. Only one with the victim's cookie is valid, and few are.
 pub fn reset(dice: &mut Dice, heard: &Heard) -> Body {
     let nonce = if dice.once_in(50) { heard.cookie } else { heard.cookie ^ dice.next() };
     Body::Reset {
@@ -179,7 +179,7 @@ pub fn reset(dice: &mut Dice, heard: &Heard) -> Body {
     }
 }
 
-/// Any packet at all.
+/// A random packet.
 pub fn forge(dice: &mut Dice, heard: &mut Heard, manner: Manner) -> Draft {
     let body = body_forge(dice, heard, manner);
     let kind = body.kind();
@@ -191,8 +191,8 @@ pub fn forge(dice: &mut Dice, heard: &mut Heard, manner: Manner) -> Draft {
     Draft { body, ack, payload: dice.below(1200) as u16, psn, una_delta }
 }
 
-/// The datagram of a draft, in `out`. Numbers of transmissions are mostly as an honest sender
-/// gives them, or nothing would get as far as the lie.
+/// Encodes a draft into `out`. Transmission numbers mostly continue as an honest sender's would,
+/// because otherwise few packets would pass the first checks.
 pub fn datagram(
     dice: &mut Dice,
     heard: &mut Heard,
@@ -205,7 +205,7 @@ pub fn datagram(
     let tx_num = if dice.once_in(200) { dice.near(heard.tx_num) } else { heard.tx_num };
     let payload_len = if draft.body.may_have_payload() { draft.payload } else { 0 };
     let mut flags = if dice.once_in(2) { Flags::ACK_REQUEST } else { 0 };
-    // In a context with checksums, what lacks its own is dropped at once: few are sent like that.
+    // Packets without a checksum in a context with checksums are dropped at once, so they are rare.
     if manner.checked != dice.once_in(64) {
         flags |= Flags::CHECKED;
     }

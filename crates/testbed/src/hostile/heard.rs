@@ -1,12 +1,12 @@
-//! What a liar knows: random numbers of its own, and what its victim has sent it.
+//! State of a liar: a random generator, and what its victim has sent.
 
 use srd_wire::{Body, Packet, PacketType};
 use std::collections::VecDeque;
 
-/// Packets, messages and reads of the victim that a liar remembers of each.
+/// Number of packets, of messages and of reads of the victim that a liar remembers.
 const KEPT_MAX: usize = 64;
 
-/// Random numbers of a run (splitmix64): a failure can be repeated by its seed.
+/// Pseudorandom numbers (splitmix64): the seed reproduces a failure.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -22,15 +22,15 @@ impl Dice {
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
-    /// True once in `n` times.
+    /// Returns true with probability 1/`n`.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
-    /// One of them.
+    /// One element of `of`.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
-    /// A number near `n`, or any.
+    /// A number near `n`, or with some probability any number.
     pub fn near(&mut self, n: u32) -> u32 {
         match self.below(8) {
             0 => self.next() as u32,
@@ -44,59 +44,59 @@ impl Dice {
 /// A packet of the victim.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
-    /// Its type.
+    /// Packet type.
     pub kind: PacketType,
-    /// Its PSN; 0 if it has none.
+    /// PSN; 0 if it has none.
     pub psn: u32,
-    /// Its transmission number.
+    /// Transmission number.
     pub tx_num: u32,
-    /// Its timestamp.
+    /// Timestamp.
     pub timestamp: u32,
-    /// The path it came on.
+    /// Path on which it arrived.
     pub path: u8,
-    /// Bytes of its payload.
+    /// Bytes of payload.
     pub payload: u16,
 }
 
-/// A read that the victim has asked for.
+/// A read request of the victim.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// Number of the message.
     pub msg_id: u32,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub len: u32,
-    /// Where an honest answer would go on.
+    /// Offset at which an honest answer would continue.
     pub next: u32,
 }
 
-/// What the liar has heard from its victim, and where its own numbers stand.
+/// What the liar knows of its victim, and its own sequence numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// Tag that the victim gave; 0 = none.
+    /// Tag that the victim assigned; 0 = none.
     pub tag: u32,
-    /// The liar's own tag.
+    /// Tag that the liar assigned.
     pub own_tag: u32,
-    /// Its incarnation.
+    /// Incarnation of the liar.
     pub life: u64,
-    /// PSN that an honest sender would use next.
+    /// Next PSN of an honest sender.
     pub psn: u32,
-    /// Transmission number that an honest sender would use next.
+    /// Next transmission number of an honest sender.
     pub tx_num: u32,
-    /// One past the victim's newest PSN.
+    /// The victim's newest PSN plus one.
     pub peer_psn: u32,
-    /// What the victim has acknowledged of the liar's.
+    /// PSNs of the liar that the victim has acknowledged cumulatively.
     pub told: u32,
-    /// What it sent last.
+    /// Recent packets of the victim.
     pub seen: VecDeque<Seen>,
-    /// Numbers of its messages.
+    /// Recent message numbers of the victim.
     pub msg_ids: VecDeque<u32>,
-    /// Reads that it has asked for.
+    /// Recent read requests of the victim.
     pub reads: VecDeque<Read>,
-    /// A queue pair of its.
+    /// A queue pair of the victim.
     pub qpn: u16,
-    /// The newest cookie of a Challenge.
+    /// Cookie of the victim's newest Challenge.
     pub cookie: u64,
-    /// Key and address of a region of the victim that anybody may read and write.
+    /// Key and address of a memory region of the victim that any peer may read and write.
     pub bait: (u32, u64),
 }
 
@@ -108,7 +108,7 @@ fn keep<T>(list: &mut VecDeque<T>, entry: T) {
 }
 
 impl Heard {
-    /// Keeps what a packet of the victim tells.
+    /// Records the contents of a packet of the victim.
     pub fn note(&mut self, packet: &Packet<'_>) {
         let h = &packet.header;
         match packet.body {
@@ -135,7 +135,7 @@ impl Heard {
         }
     }
 
-    /// One of the packets that came, if any did.
+    /// One of the recorded packets, if there are any.
     pub fn seen_any(&self, dice: &mut Dice) -> Option<Seen> {
         let n = self.seen.len() as u64;
         (n > 0).then(|| self.seen[dice.below(n) as usize])
@@ -149,7 +149,7 @@ impl Heard {
         }
     }
 
-    /// The number of a message of the victim, or any.
+    /// A message number of the victim, or any number.
     pub fn msg_id(&self, dice: &mut Dice) -> u32 {
         if self.msg_ids.is_empty() || dice.once_in(4) {
             return dice.next() as u32;

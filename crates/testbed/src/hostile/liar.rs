@@ -1,5 +1,6 @@
-//! A process that speaks the wire format, opens a context as anybody may, and then lies with the
-//! tag that it was given: the honest transfer beside it goes on, and what was asked of it ends.
+//! A process that follows the wire format, opens a context like any peer, and then lies with the
+//! tag that it was assigned. The honest transfer beside it must continue, and requests to the liar
+//! must end.
 
 use super::{
     forge::{self, Draft, Manner},
@@ -24,33 +25,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long each of the two transfers lasts.
+/// Duration of each of the two transfers.
 const TIME: Duration = Duration::from_secs(3);
-/// What was asked of the liar ends within this after it has fallen silent: three times the 5 s that
-/// a peer is given.
+/// Time within which requests to the liar must end after it stops sending: three times the 5 s of
+/// silence that a peer is allowed.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// The liars, as slots of one host: each with its name and whether it is stateful and opens
-/// contexts with checksums.
+/// The liars, one per slot of one host: name, whether it is stateful, and whether its contexts use
+/// checksums.
 const LIARS: [(&str, bool, bool); 4] = [
     ("random", false, true),
     ("random, no checksums", false, false),
     ("stateful", true, true),
     ("stateful, no checksums", true, false),
 ];
-/// Lies of one of them between two pauses, and the pause: together about as many packets as the
-/// transfer has.
+/// Packets of one liar between two pauses. With the pause, all liars together send about as many
+/// packets as the transfer.
 const BURST: usize = 8;
-/// See [`BURST`].
+/// Pause between two bursts.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often the victim asks the liar for something.
+/// Interval of the victim's requests to the liars.
 const ASK_EACH: Duration = Duration::from_millis(5);
 
-/// Runs the check. The same seed gives the same lies (not the same moments). `kept`: share of its
-/// rate that the transfer must keep.
+/// Runs the check. The same seed gives the same packets, but at other times. `kept` is the share of
+/// its rate that the transfer must keep.
 ///
 /// # Errors
-/// Honest data was lost, damaged or delivered twice, or kept less of its rate, or a request to the
-/// liar never ended.
+/// A block was lost, damaged or duplicated, the transfer kept too little of its rate, or a request
+/// to a liar did not end.
 pub fn check(seed: u64, kept: f64) -> Result<String> {
     let spec = FabricSpec {
         hosts: 2,
@@ -77,7 +78,7 @@ pub fn check(seed: u64, kept: f64) -> Result<String> {
         let done = party::exchange(&mut a, &mut b, TIME, SILENCE_MAX, |b| {
             if Instant::now() >= due {
                 due = Instant::now() + ASK_EACH;
-                // A liar is known by its slot: the high byte of the queue pair's number.
+                // The high byte of the queue pair number selects the liar, because it is the slot.
                 slot = (slot + 1) % LIARS.len() as u16;
                 asked += b.ask_stranger(&handle, Qpn(slot << 8))?;
             }
@@ -105,14 +106,16 @@ pub fn check(seed: u64, kept: f64) -> Result<String> {
         each.join("; ")
     );
     if told.iter().any(|t| t.contexts == 0) {
-        return Err(NetError::new(format!("{text}; one opened no context: it showed nothing")));
+        return Err(NetError::new(format!(
+            "{text}; a liar opened no context, so it tested nothing"
+        )));
     }
     if share < kept { Err(NetError::new(text)) } else { Ok(text) }
 }
 
-/// What a liar has done.
+/// Counters of a liar.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct LiarCounters {
     lies: u64,
     contexts: u32,
 }
@@ -124,10 +127,10 @@ struct Liar {
     dice: Dice,
     heard: Heard,
     act: Act,
-    /// Answers that an honest peer would give at once.
+    /// Pending packets that an honest peer would send at once.
     owed: Vec<Draft>,
     is_open: bool,
-    told: Told,
+    told: LiarCounters,
     opened: Instant,
 }
 
@@ -146,17 +149,17 @@ impl Liar {
             act: Act::default(),
             owed: Vec::new(),
             is_open: false,
-            told: Told::default(),
+            told: LiarCounters::default(),
             opened: Instant::now() - Duration::from_secs(1),
         })
     }
 
-    /// Lies until told to stop; then it is silent for ever.
-    fn lie(&mut self, over: &AtomicBool) -> Result<Told> {
+    /// Sends lies until `over` is set, and nothing afterwards.
+    fn lie(&mut self, over: &AtomicBool) -> Result<LiarCounters> {
         while !over.load(Ordering::Relaxed) {
-            self.hear()?;
+            self.receive()?;
             if !self.is_open && self.opened.elapsed() > Duration::from_millis(20) {
-                self.ask_in();
+                self.open_context();
             }
             self.burst()?;
             thread::sleep(PAUSE);
@@ -164,11 +167,12 @@ impl Liar {
         Ok(self.told)
     }
 
-    /// An honest Open, but for what comes after it.
-    fn ask_in(&mut self) {
+    /// Sends an honest Open.
+    fn open_context(&mut self) {
         self.opened = Instant::now();
         let Self { heard, dice, manner, .. } = self;
-        // One life until it is let in: the cookie of a challenge is for this tag and incarnation.
+        // The incarnation stays the same until the context is open, because a challenge's cookie is
+        // bound to it and to the tag.
         if heard.life == 0 {
             heard.life = dice.next();
             heard.own_tag = dice.next() as u32;
@@ -179,8 +183,8 @@ impl Liar {
         self.owed.push(Draft { body: open, ack: None, payload: 0, psn, una_delta: 0 });
     }
 
-    /// Takes what has come from the victim.
-    fn hear(&mut self) -> Result {
+    /// Handles packets from the victim.
+    fn receive(&mut self) -> Result {
         let mut ack = AckBlock::default();
         let Self { datapath, heard, is_open, told, dice, manner, owed, .. } = self;
         while datapath
@@ -193,7 +197,7 @@ impl Liar {
                         told.contexts += u32::from(!*is_open);
                         *is_open = true;
                     }
-                    // The victim opens a context of its own accord: its tag will do as well.
+                    // The victim opens a context itself: the tag in its Open can be used, too.
                     Body::Open(p) if heard.life != 0 => {
                         heard.tag = p.tag;
                         told.contexts += u32::from(!*is_open);
@@ -227,7 +231,7 @@ impl Liar {
                 };
                 forge::datagram(dice, heard, *manner, &draft, &mut bytes);
                 let path = dice.below(4) as u8;
-                // A refused push is a lost packet.
+                // A packet that is not queued counts as lost.
                 if batch.push(*to, path, &bytes, &[]).is_ok() {
                     told.lies += 1;
                 }
@@ -242,7 +246,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Lies of one liar, heard by the other, as a victim's packets would be.
+    /// Packets of one liar, recorded by the other as if they were its victim's.
     fn lies_of((_, stateful, checked): (&str, bool, bool)) -> (BTreeSet<u8>, [u32; 4]) {
         let manner = Manner { stateful, checked, slot: 0, room: 8900 };
         let other = Manner { stateful: false, ..manner };
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_liar_speaks_the_whole_format() {
+    fn each_liar_sends_all_packet_types() {
         for liar in LIARS {
             let (kinds, [checked, partial, runs, masks]) = lies_of(liar);
             assert_eq!(kinds.len(), 18, "{liar:?}: {kinds:?}");

@@ -1,6 +1,6 @@
-//! What a network's worst members do to real processes: flood them, lie to them, and die with work
-//! of theirs half done; and a network that takes one of two interfaces away. `srd net check` runs
-//! these beside honest traffic, which must not suffer.
+//! Hostile conditions for real processes: packet floods, lying peers, peers killed with requests in
+//! progress, and the loss of one of two interfaces. `srd net check` runs them beside honest
+//! traffic, which must not suffer.
 
 pub mod flood;
 mod forge;

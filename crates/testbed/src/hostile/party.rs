@@ -1,5 +1,5 @@
-//! An honest device of this process, in the namespace of a host: sends blocks, checks what arrives,
-//! and asks peers for reads and writes.
+//! An honest device ("party") in the namespace of a host: sends blocks, checks received ones, and
+//! requests reads and writes from peers.
 
 use crate::{
     bench::block::{self, BlockHead, FlowRx, now_ns},
@@ -18,50 +18,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The Q_Key of everybody here.
+/// Q_Key of all queue pairs here.
 pub const QKEY: u32 = 0x686F_7374;
-/// Blocks on their way from one party, and receives posted at one: deep enough to fill a link of
-/// 1 Gb/s at the round trips of a fabric of namespaces.
+/// Blocks in flight from one party, and receives posted at one: enough to fill a link of 1 Gb/s at
+/// the round-trip times of a fabric of namespaces.
 const DEPTH: u32 = 128;
-/// Requests to a stranger that may be outstanding beside the blocks.
+/// Most outstanding requests to a stranger (a peer that may be hostile), beside the blocks.
 const STRANGER_DEPTH: u32 = 128;
-/// Packets of the longest request to a stranger.
+/// Length of the longest request to a stranger in packets.
 const ANSWER_PACKETS: usize = 4;
-/// What was acknowledged arrives within this at its reader: a device acknowledges in the turn at
-/// whose end it delivers, and its thread may lose the processor in between.
+/// Time within which an acknowledged block reaches its receiver. A device acknowledges in the turn
+/// at whose end it delivers, but its thread may be preempted in between.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(5);
-/// `wr_id` of a request to a stranger: this bit and its number.
+/// Bit in the `wr_id` of requests to a stranger; the other bits are the request's number.
 const STRANGER: u64 = 1 << 32;
 
-/// What came of requests to a stranger, by the text of their status.
+/// Number of requests to a stranger by the text of their final status.
 pub type Ends = BTreeMap<&'static str, u32>;
 
-/// One honest device with one queue pair.
+/// An honest device with one queue pair.
 pub struct Party {
-    // Freed in this order: queue pair, regions, queue, device.
+    // Fields are dropped in this order: queue pair, regions, completion queue, device.
     qp: QueuePair,
     source: MemoryRegion,
     target: MemoryRegion,
-    /// What a stranger that knows the key may read and write.
+    /// Memory region that any stranger with the key may read and write.
     bait: MemoryRegion,
-    /// Where answers of strangers go: never where blocks arrive.
+    /// Memory region for strangers' answers; blocks never arrive in it.
     answers: MemoryRegion,
     cq: CompletionQueue,
     /// The device.
     pub device: Device,
     mtu: usize,
-    /// Which of the host's interfaces: the flow of its blocks.
+    /// Interface of the host (rail); also the flow number of its blocks.
     rail: u8,
     slots: Vec<u32>,
-    /// Who the blocks are exchanged with.
+    /// The party with which blocks are exchanged.
     peer: Option<IpAddr>,
     run: u32,
     next: u64,
-    /// Blocks that the peer has accepted.
+    /// Number of blocks accepted by the peer.
     accepted: u64,
     received: FlowRx,
     damaged: u64,
-    /// Blocks of another rail, or from another address than the peer's.
+    /// Number of blocks from another rail, or from another address than the peer's.
     strayed: u64,
     failed: Ends,
     strangers: u32,
@@ -69,7 +69,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Opens a device on a host of the fabric, with the defaults of every device.
+    /// Opens a device on a host of the fabric, with the default configuration.
     ///
     /// # Errors
     /// The device cannot be opened.
@@ -77,11 +77,11 @@ impl Party {
         Self::open_rail(fabric, host, 0, None)
     }
 
-    /// As [`Party::open`], on one of the host's interfaces. With a `twin`, the queue pair has the
-    /// number of the twin's.
+    /// As [`Party::open`], on one of the host's interfaces. With a `twin`, the queue pair gets the
+    /// same number as the twin's.
     ///
     /// # Errors
-    /// The device cannot be opened, or has no such number.
+    /// The device cannot be opened, or cannot assign the number.
     pub fn open_rail(
         fabric: &Fabric,
         host: (u8, u8),
@@ -91,9 +91,9 @@ impl Party {
         let ip = fabric.spec().rail_ip(rail, host.0, host.1);
         let line = fabric.spec().host_bits_per_sec / 8;
         let mut config = DeviceConfig::ip(ip);
-        // What a port of known speed would tell: a virtual one does not know its shaper.
+        // The link rate, which a virtual interface does not report.
         config.tune = Some(Box::new(move |engine| engine.line_set(line)));
-        // The device's thread begins in the namespace of the thread that opens it.
+        // The device's thread starts in the namespace of the thread that opens the device.
         let device = fabric.ns(Node::Host(host.0, host.1))?.inside(|| Ok(Device::open(config)?))?;
         let mtu = device.mtu();
         let pd = device.pd_create()?;
@@ -138,25 +138,25 @@ impl Party {
         })
     }
 
-    /// A handle for `ip`.
+    /// An address handle for `ip`.
     ///
     /// # Errors
-    /// The table of handles is full.
+    /// The device has no free handle.
     pub fn handle(&self, ip: IpAddr) -> Result<AddressHandle> {
         Ok(self.qp.pd().ah_create(ip)?)
     }
 
-    /// Key and address of a region that strangers may read and write.
+    /// Key and address of the region that strangers may read and write.
     pub fn bait(&self) -> (u32, u64) {
         (self.bait.rkey(), self.bait.addr())
     }
 
-    /// Number of its queue pair.
+    /// Number of the queue pair.
     pub fn qpn(&self) -> Qpn {
         self.qp.qpn()
     }
 
-    /// Takes what has completed and arrived.
+    /// Handles completions and received blocks. Returns whether there were any.
     fn look(&mut self) -> Result<bool> {
         let mut wcs = [WorkCompletion::default(); 32];
         let n = self.cq.poll(&mut wcs)?;
@@ -181,8 +181,8 @@ impl Party {
     }
 
     fn arrived(&mut self, wc: &WorkCompletion) -> Result {
-        // A write with immediate, which only a stranger sends, took the receive but no memory of
-        // it; one without a receive has nothing to give back.
+        // A write with immediate, which only a stranger sends, consumes a receive but not its
+        // buffer; one without a receive has nothing to post again.
         if wc.op == CompletionOp::RecvUnsolicited {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Party {
                 }
                 Some(head) => self.received.take(&head, block.len(), now_ns()),
                 None if wc.src_ip == self.peer => self.damaged += 1,
-                // A stranger's message is whatever the stranger says.
+                // A message from a stranger may have any content.
                 None => {}
             }
         }
@@ -219,11 +219,11 @@ impl Party {
         Ok(true)
     }
 
-    /// Asks `to` for something of each kind: a message, a write, a write with immediate, a read of
-    /// several segments. Nothing is said of whether it will be given. Returns how many were posted.
+    /// Sends one request of each kind to a stranger: a message, a write, a write with immediate, a
+    /// read of several segments. Any of them may fail. Returns how many were posted.
     ///
     /// # Errors
-    /// The device is broken.
+    /// The device has failed.
     pub fn ask_stranger(&mut self, to: &AddressHandle, qpn: Qpn) -> Result<u32> {
         let mut posted = 0;
         let id = STRANGER;
@@ -250,16 +250,16 @@ impl Party {
         Ok(posted)
     }
 
-    /// Waits until every request to a stranger has ended; how they ended.
+    /// Waits until all requests to strangers have ended. Returns their statuses.
     ///
     /// # Errors
-    /// Some have not within `limit`.
+    /// Some have not ended within `limit`.
     pub fn strangers_end(&mut self, limit: Duration) -> Result<Ends> {
         let began = Instant::now();
         while self.strangers > 0 {
             if began.elapsed() > limit {
                 return Err(NetError::new(format!(
-                    "{} requests to the stranger have not ended {:.0} s after it fell silent",
+                    "{} requests to the stranger have not ended {:.0} s after it stopped sending",
                     self.strangers,
                     limit.as_secs_f64()
                 )));
@@ -272,10 +272,10 @@ impl Party {
     }
 }
 
-/// A queue pair with this number: more are made until one has it, and freed.
+/// Creates queue pairs until one has this number, and frees the others.
 fn qp_with_number(pd: &ProtectionDomain, init: &QpInit<'_>, number: Qpn) -> Result<QueuePair> {
     let mut others = Vec::new();
-    // The low byte counts queue pairs of a device, the high one is the device's slot.
+    // The low byte counts the queue pairs of a device; the high byte is the device's slot.
     for _ in 0..256 {
         let qp = pd.qp_create(init)?;
         if qp.qpn() == number {
@@ -284,48 +284,48 @@ fn qp_with_number(pd: &ProtectionDomain, init: &QpInit<'_>, number: Qpn) -> Resu
         others.push(qp);
     }
     Err(NetError::new(format!(
-        "the device at {} gives no queue pair the number {}",
+        "the device at {} assigned no queue pair the number {}",
         pd.device().ip(),
         number.0
     )))
 }
 
-/// What two parties have exchanged.
+/// Result of an exchange between two parties.
 #[derive(Clone, Debug)]
 pub struct Exchanged {
-    /// Blocks that arrived whole at both, each once.
+    /// Blocks that arrived undamaged at both parties, without duplicates.
     pub blocks: u64,
-    /// The time it took, until the last block was acknowledged.
+    /// Duration until the last block was acknowledged.
     pub time: Duration,
 }
 
 impl Exchanged {
-    /// Blocks per second.
+    /// Blocks per second of the exchange.
     pub fn per_sec(&self) -> f64 {
         self.blocks as f64 / self.time.as_secs_f64()
     }
 }
 
-/// What became of the blocks of one direction.
+/// Result of one direction of a transfer.
 #[derive(Clone, Debug)]
-pub struct Way {
-    /// Blocks posted; each has ended.
+pub struct Direction {
+    /// Blocks posted, all of which have completed.
     pub sent: u64,
-    /// Blocks that ended well.
+    /// Blocks that completed successfully.
     pub accepted: u64,
-    /// Blocks that ended with an error, by its text.
+    /// Blocks that failed, by the text of their status.
     pub failed: Ends,
-    /// Blocks that arrived whole, each counted once.
+    /// Blocks that arrived undamaged, without duplicates.
     pub arrived: u64,
-    /// Blocks that arrived again.
+    /// Duplicate blocks.
     pub twice: u64,
-    /// Blocks that arrived with other bytes.
+    /// Damaged blocks.
     pub damaged: u64,
-    /// Blocks that arrived at a device or from an address that is not theirs.
+    /// Blocks that arrived at the wrong device or from a wrong address.
     pub strayed: u64,
 }
 
-impl Way {
+impl Direction {
     fn of(from: &mut Party, to: &Party) -> Self {
         let got = to.received.stats();
         Self {
@@ -339,7 +339,7 @@ impl Way {
         }
     }
 
-    /// Nothing came twice, damaged or astray, and what ended well is there.
+    /// Whether no block was duplicated, damaged or misdelivered, and all successful ones arrived.
     pub fn is_true(&self) -> bool {
         let ended: u64 = self.accepted + self.failed.values().map(|n| u64::from(*n)).sum::<u64>();
         self.twice + self.damaged + self.strayed == 0
@@ -347,17 +347,17 @@ impl Way {
             && ended == self.sent
     }
 
-    /// All that was sent arrived.
+    /// Whether all blocks arrived.
     fn is_whole(&self) -> bool {
         self.is_true() && self.failed.is_empty() && self.arrived == self.sent
     }
 }
 
-/// Both send to each other as fast as the network takes it, for `time`; then all that was sent must
-/// be acknowledged within `limit`, and have arrived whole and once. `beside` is called in between.
+/// Both parties send as fast as possible for `time`. Then all blocks must be acknowledged within
+/// `limit`, and must have arrived once and undamaged. Calls `beside` repeatedly.
 ///
 /// # Errors
-/// A block was lost, damaged, refused or delivered twice, or one is still on its way after `limit`.
+/// A block was lost, damaged, refused or duplicated, or has not completed within `limit`.
 pub fn exchange(
     a: &mut Party,
     b: &mut Party,
@@ -367,22 +367,24 @@ pub fn exchange(
 ) -> Result<Exchanged> {
     let (ways, time) = transfer(a, b, time, limit, beside)?;
     match ways.iter().find(|w| !w.is_whole()) {
-        Some(bad) => Err(NetError::new(format!("not all arrived whole and once: {bad:?}"))),
+        Some(bad) => {
+            Err(NetError::new(format!("not all blocks arrived once and undamaged: {bad:?}")))
+        }
         None => Ok(Exchanged { blocks: ways.iter().map(|w| w.arrived).sum(), time }),
     }
 }
 
-/// As [`exchange`], but says what became of the blocks of each direction: those of `a` first.
+/// As [`exchange`], but returns the result of each direction, that of `a` first.
 ///
 /// # Errors
-/// A block has not ended after `limit`.
+/// A block has not completed within `limit`.
 pub fn transfer(
     a: &mut Party,
     b: &mut Party,
     time: Duration,
     limit: Duration,
     mut beside: impl FnMut(&mut Party) -> Result,
-) -> Result<([Way; 2], Duration)> {
+) -> Result<([Direction; 2], Duration)> {
     let (to_b, to_a) = (a.handle(b.device.ip())?, b.handle(a.device.ip())?);
     let (qpn_a, qpn_b) = (a.qpn(), b.qpn());
     (a.peer, b.peer) = (Some(b.device.ip()), Some(a.device.ip()));
@@ -403,7 +405,7 @@ pub fn transfer(
         } else if began.elapsed() > time + limit {
             let left = 2 * DEPTH as usize - a.slots.len() - b.slots.len();
             return Err(NetError::new(format!(
-                "{left} blocks have not ended {:.0} s after the last one was sent",
+                "{left} blocks have not completed {:.0} s after the last one was sent",
                 limit.as_secs_f64()
             )));
         }
@@ -422,5 +424,5 @@ pub fn transfer(
         }
     }
     while a.look()? | b.look()? {}
-    Ok(([Way::of(a, b), Way::of(b, a)], time))
+    Ok(([Direction::of(a, b), Direction::of(b, a)], time))
 }

@@ -1,6 +1,6 @@
-//! A liar that keeps account: most of what it says is what an honest peer would say, and each lie
-//! contradicts something that both know. Such lies get further than random ones, because the
-//! victim's state is the one that they were made for.
+//! A stateful liar: most of its packets are what an honest peer would send, and each lie
+//! contradicts state that both ends have. Such lies pass more checks than random ones, because they
+//! fit the victim's state.
 
 use super::forge::{Draft, Manner, REFUSALS, entry, params, reset};
 use super::heard::{Dice, Heard, Seen};
@@ -9,22 +9,21 @@ use srd_wire::{
     Verdict, VerdictEntry,
 };
 
-/// It acknowledges no packet with more payload than this while it pretends that the way carries
-/// only short ones.
+/// Longest payload that the liar acknowledges while it pretends to be behind a small MTU.
 const SHORT: u16 = 1200;
-/// Steps of such a pretence.
+/// Duration of this pretence in steps.
 const DEAF_STEPS: u32 = 400;
-/// Verdicts that make a requester try again.
+/// Verdicts after which a requester retries.
 const AGAIN: [Verdict; 2] = [Verdict::Rnr, Verdict::Busy];
 
-/// What the liar is in the middle of.
+/// State of the liar.
 #[derive(Debug, Default)]
 pub struct Act {
-    /// The next word, decided with the last one.
+    /// The next packet, chosen together with the previous one.
     next: Option<Draft>,
-    /// Steps for which long packets do not arrive, as it says.
+    /// Remaining steps in which long packets count as not received ("deaf").
     deaf: u32,
-    /// Number of its newest message.
+    /// Newest message number.
     msg_id: u32,
 }
 
@@ -49,7 +48,7 @@ impl Act {
             10 => plain(Body::Probe, Some(self.block(dice, heard)), heard),
             11 => self.untimely_echo(dice, heard),
             12 if dice.once_in(20) => {
-                // Held by a keeper of numbers to be the newest for good.
+                // Distances at which a receiver may mistake the number for the newest for good.
                 let far = dice.pick(&[8_191, 8_193, 70_000, 1 << 20, 0x7FFF_0000, 0x8000_0001]);
                 heard.tx_num = heard.tx_num.wrapping_add(far);
                 self.truth(dice, heard)
@@ -58,7 +57,7 @@ impl Act {
         }
     }
 
-    /// What an honest receiver would say; while "deaf", long packets are missing.
+    /// The acknowledgment block of an honest receiver, but without long packets while "deaf".
     fn block(&self, dice: &mut Dice, heard: &Heard) -> AckBlock {
         let mut ack = AckBlock {
             cum: heard.peer_psn,
@@ -92,7 +91,7 @@ impl Act {
         plain(Body::Ack, Some(self.block(dice, heard)), heard)
     }
 
-    /// Refuses what came, perhaps long ago, one or many, and perhaps does not say all.
+    /// Refuses one or several packets, recent or old, and may omit some of the verdicts.
     fn refusal(&self, dice: &mut Dice, heard: &Heard) -> Draft {
         let mut ack = self.block(dice, heard);
         for _ in 0..1 + dice.below(16) {
@@ -106,7 +105,8 @@ impl Act {
         plain(Body::Ack, Some(ack), heard)
     }
 
-    /// Two verdicts on one packet, one after the other; or one of many segments judged apart.
+    /// Two contradicting verdicts on one packet, in two blocks; or different ones on the segments
+    /// of a message.
     fn second_thoughts(&mut self, dice: &mut Dice, heard: &Heard) -> Draft {
         let psn = heard.psn_any(dice);
         let verdicts = [dice.pick(&AGAIN), dice.pick(&REFUSALS)];
@@ -124,7 +124,7 @@ impl Act {
         first
     }
 
-    /// Nothing may be sent, and what waits longest is refused for now.
+    /// Closes the window and refuses the oldest packet temporarily.
     fn shut_window(&self, dice: &mut Dice, heard: &Heard) -> Draft {
         let mut ack = self.block(dice, heard);
         (ack.rx_budget, ack.credit) = (0, dice.pick(&[0, 1, u32::MAX]));
@@ -133,7 +133,7 @@ impl Act {
         plain(Body::Ack, Some(ack), heard)
     }
 
-    /// Echoes of packets that came, with times that they cannot have.
+    /// Echoes of received packets with impossible timestamps.
     fn untimely_echo(&self, dice: &mut Dice, heard: &Heard) -> Draft {
         let mut ack = self.block(dice, heard);
         for e in &mut ack.echoes {
@@ -144,8 +144,8 @@ impl Act {
         plain(Body::Ack, Some(ack), heard)
     }
 
-    /// The next piece of a read, mostly; or one that leaves a hole, comes twice, goes beyond the
-    /// end, or says that the region is gone.
+    /// Mostly the next segment of a read; or one that leaves a gap, is repeated, exceeds the read,
+    /// or reports that the region is gone.
     fn read_answer(&self, dice: &mut Dice, heard: &mut Heard, manner: Manner) -> Draft {
         let piece = (manner.room - 200).min(1400) as u32;
         let n = heard.reads.len() as u64;
@@ -169,8 +169,7 @@ impl Act {
         reliable(body, ack, heard, payload as u16)
     }
 
-    /// Something that the victim may be asked for, in the right order; parts of it left out,
-    /// repeated, or given up.
+    /// A request in the right order, of which parts may be omitted, repeated or cancelled.
     fn request(&mut self, dice: &mut Dice, heard: &mut Heard, manner: Manner) -> Draft {
         if !dice.once_in(3) {
             self.msg_id = self.msg_id.wrapping_add(1);
@@ -205,11 +204,11 @@ impl Act {
     }
 }
 
-/// Opens, answers to them, questions and goodbyes, in the middle of a conversation.
+/// Packets of connection setup and teardown, in an open context.
 fn handshake(dice: &mut Dice, heard: &Heard, manner: Manner) -> Draft {
     let ends = dice.once_in(20);
     let body = match dice.below(8) {
-        // The same life with other limits, or the next one.
+        // The same incarnation with other parameters, or the next incarnation.
         0 | 1 if ends => {
             let life = heard.life.wrapping_add(dice.below(2));
             let odd = params(dice, heard, manner, true);
@@ -244,12 +243,12 @@ fn reliable(body: Body, ack: Option<AckBlock>, heard: &mut Heard, payload: u16) 
     Draft { body, ack, payload, psn, una_delta }
 }
 
-/// What an honest peer answers at once, if anything.
+/// The immediate answer of an honest peer, if there is one.
 pub fn answer(dice: &mut Dice, heard: &Heard, manner: Manner, kind: PacketType) -> Option<Draft> {
     let echo = |tag| OpenParams { echo_tag: tag, ..params(&mut Dice(0), heard, manner, false) };
     match kind {
         PacketType::Open => Some(plain(Body::OpenAck(echo(heard.tag)), None, heard)),
-        // The cookie comes back: the victim keeps the context.
+        // Returning the cookie makes the victim keep the context.
         PacketType::Challenge if heard.tag != 0 && !dice.once_in(8) => {
             Some(plain(Body::OpenAck(echo(heard.tag)), None, heard))
         }

@@ -1,8 +1,8 @@
-//! One process with two devices, each on an interface of its own ("rails"), whose queue pairs have
-//! equal numbers: traffic on one never shows on the other, and what is asked of a rail that was cut
-//! off ends there and nowhere else.
+//! One process with two devices on separate interfaces ("rails"), whose queue pairs have equal
+//! numbers. Traffic of one rail must never appear on the other; if one rail is cut off, its
+//! requests must end, without an effect on the other.
 
-use super::party::{self, Party, Way};
+use super::party::{self, Direction, Party};
 use crate::{
     error::{NetError, Result},
     fabric::Fabric,
@@ -15,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long both rails are used before the cut, and after the repair.
+/// Duration of the use of both rails before the cut, and after the repair.
 const TIME: Duration = Duration::from_secs(2);
-/// How long the rail that is cut off is used: posts go on beyond the cut.
+/// Duration of the use of the rail that is cut off; posts continue after the cut.
 const CUT_TIME: Duration = Duration::from_secs(2);
-/// When the cable is cut.
+/// Time of the cut.
 const CUT_AFTER: Duration = Duration::from_millis(500);
-/// How long the other rail is used meanwhile: until all requests of the first must have ended,
-/// which takes the 5 s that a peer may be silent.
+/// Duration of the use of the other rail meanwhile: until all requests of the first rail must have
+/// ended, which takes the 5 s of silence that a peer is allowed.
 const BESIDE_TIME: Duration = Duration::from_secs(8);
-/// Requests end within this after the last one was posted: three times those 5 s.
+/// Time limit for requests after the last one was posted: three times those 5 s.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The rail that stays keeps this share of its rate. It has no reason to lose any; less than all
-/// because both ends, the switches and the cut rail's timers share the processors.
+/// Share of its rate that the uncut rail must keep. It is below 1 only because both ends, the
+/// switches and the timers of the cut rail share the processors.
 const SHARE_MIN: f64 = 0.7;
 
 /// Both ends of one rail.
@@ -37,7 +37,7 @@ struct Rail {
 }
 
 impl Rail {
-    /// Opens a device at each end; their queue pairs get the numbers of `twin`'s.
+    /// Opens a device at each end; their queue pairs get the numbers of those of `twin`.
     fn open(fabric: &Fabric, rail: u8, twin: Option<&Self>) -> Result<Self> {
         Ok(Self {
             a: Party::open_rail(fabric, (0, 0), rail, twin.map(|t| &t.a))?,
@@ -45,14 +45,14 @@ impl Rail {
         })
     }
 
-    /// All of it must arrive, whole and once; blocks per second.
+    /// An exchange in which all blocks must arrive. Returns blocks per second.
     fn whole(&mut self, time: Duration) -> Result<f64> {
         let done = party::exchange(&mut self.a, &mut self.b, time, LIMIT, |_| Ok(()))?;
         Ok(done.per_sec())
     }
 
-    /// A transfer in the middle of which `cut` is called once.
-    fn cut_off(&mut self, mut cut: impl FnMut() -> Result) -> Result<[Way; 2]> {
+    /// A transfer during which `cut` is called once.
+    fn cut_off(&mut self, mut cut: impl FnMut() -> Result) -> Result<[Direction; 2]> {
         let (began, mut is_cut) = (Instant::now(), false);
         let (ways, _) = party::transfer(&mut self.a, &mut self.b, CUT_TIME, LIMIT, |_| {
             if !is_cut && began.elapsed() > CUT_AFTER {
@@ -64,7 +64,7 @@ impl Rail {
         Ok(ways)
     }
 
-    /// Devices of this rail that have told since the last call that a peer is gone, and who it was.
+    /// Events since the last call that report a lost peer, of both ends.
     fn gone(&self) -> Vec<String> {
         let ends = [&self.a.device, &self.b.device];
         let events = ends.into_iter().flat_map(|d| std::iter::from_fn(|| d.event_get()));
@@ -79,8 +79,8 @@ impl Rail {
 /// Runs the check.
 ///
 /// # Errors
-/// A block went astray, twice or damaged; a request of the rail that was cut off did not end, or
-/// nobody was told; the other rail noticed; the repaired rail carries nothing.
+/// A block was misdelivered, duplicated or damaged; a request of the cut rail did not end, or an
+/// end was not told; the other rail was affected; the repaired rail carries nothing.
 pub fn check() -> Result<String> {
     let spec = FabricSpec { hosts: 1, rails: 2, ..FabricSpec::default() };
     let (fabric, _) = Fabric::build(&spec)?;
@@ -107,22 +107,24 @@ pub fn check() -> Result<String> {
         share * 100.0
     );
     if let Some(bad) = ways.iter().find(|w| !w.is_true()) {
-        return Err(NetError::new(format!("{text}; the rail that was cut off: {bad:?}")));
+        return Err(NetError::new(format!("{text}; wrong on the rail that was cut off: {bad:?}")));
     }
     if failed.iter().any(|f| f.is_empty()) || told.len() < 2 {
-        return Err(NetError::new(format!("{text}; both ends must be told: {told:?}")));
+        return Err(NetError::new(format!(
+            "{text}; not both ends were told of the loss: {told:?}"
+        )));
     }
     let noticed = stays.gone();
     if share < SHARE_MIN || !noticed.is_empty() {
-        return Err(NetError::new(format!("{text}; the other rail was told: {noticed:?}")));
+        return Err(NetError::new(format!("{text}; the other rail was affected: {noticed:?}")));
     }
 
     fault::cable_mend(&fabric, (1, 0), 1)?;
     let [_, after] = both(&mut stays, &mut cut)?;
-    Ok(format!("{text}; mended: {after:.0} blocks/s"))
+    Ok(format!("{text}; repaired: {after:.0} blocks/s"))
 }
 
-/// Both rails at once: all must arrive. Blocks per second of each.
+/// Uses both rails at once; all blocks must arrive. Returns blocks per second of each.
 fn both(stays: &mut Rail, cut: &mut Rail) -> Result<[f64; 2]> {
     thread::scope(|s| {
         let first = s.spawn(|| stays.whole(TIME));

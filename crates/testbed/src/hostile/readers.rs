@@ -1,5 +1,5 @@
-//! Many processes read from one, and are killed in the middle: what they held there is free again
-//! for the next job.
+//! Processes read from one, on so many hosts that they hold all its places for reads, and are
+//! killed in the middle: the next job finds no place until those are free again.
 
 use crate::{
     bench::srd_side::worker_command,
@@ -18,53 +18,63 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::IpAddr,
     process::{Child, ChildStdout, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 const QKEY: u32 = 0x7264_7273;
-/// Processes of the job that dies: the ranks of one large host.
-const DYING: usize = 64;
-/// Processes of the job after it.
+/// Processes of the job that dies, by host. An address gets a place as long as it holds fewer than
+/// are left, so that it takes thirteen to fill all [`PLACES`], each with half of what the one
+/// before has left.
+const DYING: [usize; 13] = [32, 16, 8, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1];
+/// Reads that a device serves at once.
+const PLACES: u32 = 4096;
+/// Most reads that a process has under way: as many as a device serves one peer.
+const READS_MAX: u32 = 64;
+/// Processes of the job after it, on a host of its own.
 const NEXT: usize = 8;
-/// Reads that each process has under way: with [`DYING`], all 4,096 that a device serves at once.
-const READS: u32 = 64;
-/// Bytes of a read of the job that dies: long enough to be in the middle of it when it is killed.
-const DYING_BYTES: u32 = 8 << 20;
+/// Bytes of a read of the job that dies: so long that none ends before the job is killed.
+const DYING_BYTES: u32 = 64 << 20;
 /// Bytes of a read of the next job.
 const NEXT_BYTES: u32 = 64 << 10;
-/// Bytes that can be read.
+/// Bytes of the readable memory region.
 const REGION_BYTES: usize = DYING_BYTES as usize;
-/// How long a reader waits for its reads.
+/// Time limit of a reader's reads.
 const READ_LIMIT: Duration = Duration::from_secs(40);
+/// How long the places may take to fill, and to be free of the dead.
+const PLACES_LIMIT: Duration = Duration::from_secs(60);
 
-/// Options of a process that reads.
+/// Options of a reader.
 #[derive(Clone, Debug, Args)]
 pub struct ReaderArgs {
-    /// Address of its host
+    /// Address of the reader's host
     #[arg(long)]
     pub ip: IpAddr,
-    /// Address of the process that is read from
+    /// Address of the server
     #[arg(long)]
     pub from: IpAddr,
-    /// Its queue pair
+    /// Queue pair of the server
     #[arg(long)]
     pub qpn: u16,
-    /// Key of its region
+    /// Key of the server's memory region
     #[arg(long)]
     pub rkey: u32,
-    /// Address of its region
+    /// Address of the server's memory region
     #[arg(long)]
     pub addr: u64,
     /// Bytes of each read
     #[arg(long)]
     pub bytes: u32,
+    /// Number of reads, all at once
+    #[arg(long)]
+    pub reads: u32,
 }
 
-/// A process that reads: says "reading" once its reads are being served, and "done" when all have
-/// ended well.
+/// A process that reads: prints "reading" once its reads are being served, and "done" when all have
+/// succeeded.
 ///
 /// # Errors
-/// A read fails, or does not end.
+/// A read fails or does not end.
 pub fn reader(args: &ReaderArgs) -> Result {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut config = DeviceConfig::ip(args.ip);
@@ -72,12 +82,13 @@ pub fn reader(args: &ReaderArgs) -> Result {
     config.tune_udp = Some(Box::new(|udp| udp.rcvbuf_bytes = 1 << 20));
     let device = Device::open(config)?;
     let pd = device.pd_create()?;
-    let cq = device.cq_create(READS)?;
-    let qp = pd.qp_create(&QpInit { sq_depth: READS, ..QpInit::srd(&cq, &cq) })?;
+    let reads = args.reads;
+    let cq = device.cq_create(reads)?;
+    let qp = pd.qp_create(&QpInit { sq_depth: reads, ..QpInit::srd(&cq, &cq) })?;
     qp.activate(QKEY)?;
     let target = pd.mr_allocate(args.bytes as usize, Access::LOCAL_WRITE)?;
     let handle = pd.ah_create(args.from)?;
-    for n in 0..READS {
+    for n in 0..reads {
         let sges = [target.sge(0, args.bytes)];
         let wr = SendWr::read(u64::from(n), &handle, Qpn(args.qpn), QKEY);
         qp.post_send(&wr.remote(args.addr, args.rkey).sges(&sges))?;
@@ -88,10 +99,10 @@ pub fn reader(args: &ReaderArgs) -> Result {
     };
     let (began, mut done, mut said) = (Instant::now(), 0, false);
     let mut wcs = [WorkCompletion::default(); 16];
-    while done < READS {
+    while done < reads {
         let n = cq.poll(&mut wcs)?;
         if let Some(bad) = wcs[..n].iter().find(|wc| !wc.is_ok()) {
-            return Err(NetError::new(format!("a read: {}", srd::status_text(bad.status))));
+            return Err(NetError::new(format!("a read failed: {}", srd::status_text(bad.status))));
         }
         done += n as u32;
         if !said && device.counters()?.engine.rx_bytes > 20_000 {
@@ -99,20 +110,20 @@ pub fn reader(args: &ReaderArgs) -> Result {
             say("reading")?;
         }
         if began.elapsed() > READ_LIMIT {
-            return Err(NetError::new(format!("{done} of {READS} reads have ended")));
+            return Err(NetError::new(format!("{done} of {reads} reads have ended")));
         }
         device.wait(Some(Duration::from_millis(5)))?;
     }
     say("done")
 }
 
-/// The process that is read from.
+/// The process from which the readers read.
 struct Server {
     device: Device,
     qp: QueuePair,
     region: MemoryRegion,
-    /// RDMA is served only to hosts that the server holds a handle for.
-    _readers: [AddressHandle; 2],
+    /// RDMA is served only to hosts for which the server has a handle.
+    _readers: Vec<AddressHandle>,
 }
 
 impl Server {
@@ -126,23 +137,47 @@ impl Server {
         let qp = pd.qp_create(&QpInit::srd(&cq, &cq))?;
         qp.activate(QKEY)?;
         let region = pd.mr_allocate(REGION_BYTES, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
-        let readers = [pd.ah_create(spec.ip(0, 0))?, pd.ah_create(spec.ip(0, 1))?];
+        let readers = (0..spec.hosts).map(|h| Ok(pd.ah_create(spec.ip(0, h))?));
+        let readers = readers.collect::<Result<_>>()?;
         Ok(Self { device, qp, region, _readers: readers })
+    }
+
+    /// Reads that are served now to all hosts but the one with this address.
+    fn served(&self, but: IpAddr) -> Result<u32> {
+        let contexts = self.device.context_stats()?;
+        Ok(contexts.iter().filter(|c| c.peer.ip != but).map(|c| c.reads_served).sum())
+    }
+
+    /// Waits until so many are.
+    fn served_await(&self, reads: u32, but: IpAddr) -> Result {
+        let began = Instant::now();
+        loop {
+            let now = self.served(but)?;
+            if now == reads {
+                return Ok(());
+            }
+            if began.elapsed() > PLACES_LIMIT {
+                return Err(NetError::new(format!(
+                    "{now} reads of the job that dies are served, not {reads}"
+                )));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Starts readers on a host of the other leaf. What they hold here is theirs: a new process
     /// at an address of a dead one would be known as its successor, which frees what the dead one
     /// held, so that the next job runs on another host.
-    fn job(&self, fabric: &Fabric, host: u8, count: usize, bytes: u32) -> Result<Vec<Reader>> {
+    fn job(&self, fabric: &Fabric, host: u8, reads: &[u32], bytes: u32) -> Result<Vec<Reader>> {
         let home = NetNs::current()?;
         let mut readers = Vec::new();
-        for _ in 0..count {
+        for reads in reads {
             let mut command = worker_command("reader", fabric.spec().ip(0, host))?;
             command.args(["--from", &self.device.ip().to_string()]);
             command.args(["--qpn", &self.qp.qpn().0.to_string()]);
             command.args(["--rkey", &self.region.rkey().to_string()]);
             command.args(["--addr", &self.region.addr().to_string()]);
-            command.args(["--bytes", &bytes.to_string()]);
+            command.args(["--bytes", &bytes.to_string(), "--reads", &reads.to_string()]);
             fabric.ns(Node::Host(0, host))?.enter()?;
             let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
             home.enter()?;
@@ -175,40 +210,72 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Already gone, mostly.
+        // Fails if the process has ended already, which is usual.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Kills a job in the middle of its reads, then runs another.
+/// Kills a job during its reads, then runs another.
 ///
 /// # Errors
-/// The next job's reads fail or do not end.
+/// The first job does not get all places, they do not come back, or the next job's reads fail or do
+/// not end.
 pub fn check() -> Result<String> {
     let spec = FabricSpec {
-        hosts: 2,
-        host_bits_per_sec: 1_000_000_000,
+        hosts: DYING.len() as u8 + 1,
+        // Slow, so that no read of the job that dies ends too soon.
+        host_bits_per_sec: 200_000_000,
         uplink_bits_per_sec: 1_000_000_000,
         ..FabricSpec::default()
     };
     let (fabric, _) = Fabric::build(&spec)?;
     let server = Server::open(&fabric)?;
-    let mut dying = server.job(&fabric, 0, DYING, DYING_BYTES)?;
+    let next_host = DYING.len() as u8;
+    let next_ip = spec.ip(0, next_host);
+    let (mut dying, mut held) = (Vec::new(), 0);
+    for (host, &count) in DYING.iter().enumerate() {
+        let share = (PLACES - held).div_ceil(2);
+        let of = |k: usize| READS_MAX.min(share - k as u32 * READS_MAX);
+        let reads: Vec<u32> = (0..count).map(of).collect();
+        dying.extend(server.job(&fabric, host as u8, &reads, DYING_BYTES)?);
+        held += share;
+        // The next one gets what this one leaves.
+        server.served_await(held, next_ip)?;
+    }
     for r in &mut dying {
         r.expect("reading")?;
     }
+    server.served_await(PLACES, next_ip)?;
+    let (began, count) = (Instant::now(), dying.len());
     drop(dying);
-    let began = Instant::now();
-    let mut next = server.job(&fabric, 1, NEXT, NEXT_BYTES)?;
+    let mut next = server.job(&fabric, next_host, &[READS_MAX; NEXT], NEXT_BYTES)?;
     for r in &mut next {
         r.expect("reading")?;
         r.expect("done")?;
     }
+    server.served_await(0, next_ip)?;
     Ok(format!(
-        "{DYING} processes killed with {READS} reads each under way; {NEXT} new ones read \
-         {READS} times {} KiB each, done after {:.1} s",
+        "{count} processes on {} hosts killed with all {PLACES} places for reads; {NEXT} new ones \
+         on another host read {READS_MAX} times {} KiB each, done after {:.1} s",
+        DYING.len(),
         NEXT_BYTES >> 10,
         began.elapsed().as_secs_f64()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_of_the_job_that_dies_share_all_places() {
+        let mut left = PLACES;
+        for count in DYING {
+            let share = left.div_ceil(2);
+            assert_eq!(count as u32, share.div_ceil(READS_MAX), "{left} places left");
+            left -= share;
+        }
+        assert_eq!(left, 0);
+    }
 }

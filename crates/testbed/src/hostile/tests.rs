@@ -1,9 +1,9 @@
-//! A liar must be able to lie: its packets are well-formed, know what the victim said, and differ
-//! from the truth where they are meant to.
+//! Tests of the liars: their packets are well-formed, use what the victim sent, and differ from the
+//! truth where intended.
 
 use super::forge::{self, Draft, Manner, REFUSALS};
 use super::heard::{Dice, Heard};
-use super::party::Way;
+use super::party::Direction;
 use super::pretend::{self, Act};
 use srd_wire::{
     AckBlock, Body, Flags, Header, Message, OpenParams, Packet, PacketType, ReadReq, ReadStatus,
@@ -49,7 +49,7 @@ fn heard_of(n: u32) -> Heard {
 }
 
 #[test]
-fn numbers_of_a_seed_are_the_same_and_even() {
+fn random_numbers_are_reproducible_and_uniform() {
     let draw = |seed| {
         let mut dice = Dice(seed);
         (0..100).map(|_| dice.next()).collect::<Vec<_>>()
@@ -70,7 +70,7 @@ fn numbers_of_a_seed_are_the_same_and_even() {
 }
 
 #[test]
-fn most_numbers_are_near_the_truth_and_some_far() {
+fn most_lies_are_near_the_truth_and_some_far() {
     for truth in [0_u32, 5, 1 << 31, u32::MAX] {
         let mut dice = Dice(8);
         let far = |n: u32| (n.wrapping_sub(truth) as i32).unsigned_abs();
@@ -105,18 +105,18 @@ fn memory_of_a_victim_is_bounded_and_keeps_the_newest() {
 }
 
 #[test]
-fn numbers_of_a_victim_go_over_their_end() {
+fn sequence_numbers_wrap_around() {
     let mut heard = Heard { peer_psn: u32::MAX - 1, ..Heard::default() };
     note(&mut heard, Body::Send(message(1)), u32::MAX, 1);
     assert_eq!(heard.peer_psn, 0);
     note(&mut heard, Body::Send(message(2)), u32::MAX - 5, 1);
-    assert_eq!(heard.peer_psn, 0, "an old packet that came late moves nothing back");
+    assert_eq!(heard.peer_psn, 0, "a late old packet moves nothing back");
     note(&mut heard, Body::Send(message(3)), 3, 1);
     assert_eq!(heard.peer_psn, 4);
 }
 
 #[test]
-fn opens_and_challenges_are_understood() {
+fn opens_and_challenges_are_recorded() {
     let mut heard = heard_of(3);
     let open = OpenParams { psn_start: 7000, ..forge::params(&mut Dice(1), &heard, HONEST, false) };
     note(&mut heard, Body::OpenAck(open), 0, 0);
@@ -131,7 +131,7 @@ fn opens_and_challenges_are_understood() {
 }
 
 #[test]
-fn an_honest_offer_is_one_and_an_odd_one_is_not() {
+fn honest_offers_are_constant_and_odd_ones_vary() {
     let heard = heard_of(3);
     let mut dice = Dice(2);
     let first = forge::params(&mut dice, &heard, HONEST, false);
@@ -151,7 +151,7 @@ fn an_honest_offer_is_one_and_an_odd_one_is_not() {
     }
 }
 
-/// Datagrams of drafts that `next` makes, read back.
+/// The encoded and parsed datagrams of drafts that `next` returns.
 fn datagrams(
     manner: Manner,
     n: usize,
@@ -170,7 +170,7 @@ fn datagrams(
 }
 
 #[test]
-fn every_lie_can_be_read_whatever_the_room() {
+fn every_lie_can_be_parsed_at_any_length() {
     for room in [1400, 8900] {
         let manner = Manner { room, ..HONEST };
         let (mut kinds, mut opens) = (BTreeSet::new(), 0);
@@ -180,7 +180,7 @@ fn every_lie_can_be_read_whatever_the_room() {
             assert_eq!(packet.header.slot, manner.slot);
             if packet.header.kind == PacketType::Open {
                 opens += 1;
-                assert_eq!(len, room, "an Open proves a size");
+                assert_eq!(len, room, "an Open is padded to prove the MTU");
                 assert_eq!(packet.header.dst_tag, 0);
             }
         });
@@ -190,7 +190,7 @@ fn every_lie_can_be_read_whatever_the_room() {
 }
 
 #[test]
-fn transmission_numbers_are_mostly_as_an_honest_sender_gives_them() {
+fn transmission_numbers_mostly_continue() {
     let mut before = 0_u32;
     let (mut next, mut all) = (0, 0);
     let forged = |dice: &mut Dice, heard: &mut Heard| forge::forge(dice, heard, HONEST);
@@ -204,7 +204,7 @@ fn transmission_numbers_are_mostly_as_an_honest_sender_gives_them() {
 }
 
 #[test]
-fn resets_rarely_hold_the_number_that_proves_them() {
+fn resets_rarely_have_the_valid_cookie() {
     let heard = Heard { cookie: 0xFEED, own_tag: 1, tag: 2, ..Heard::default() };
     let mut dice = Dice(6);
     let (mut proofs, mut zeros) = (0, 0);
@@ -217,7 +217,7 @@ fn resets_rarely_hold_the_number_that_proves_them() {
     assert!((4_000..6_000).contains(&zeros), "{zeros} of 10,000");
 }
 
-/// The acknowledgments of an honest step, until `n` of them were seen.
+/// The first `n` acknowledgment blocks of honest steps.
 fn truths(heard: &mut Heard, n: usize) -> Vec<AckBlock> {
     let (mut dice, mut act) = (Dice(21), Act::default());
     let mut out = Vec::new();
@@ -233,7 +233,7 @@ fn truths(heard: &mut Heard, n: usize) -> Vec<AckBlock> {
 }
 
 #[test]
-fn most_of_what_a_pretender_says_is_true() {
+fn most_packets_of_a_stateful_liar_are_true() {
     let mut heard = heard_of(40);
     let known: BTreeMap<u32, u32> = heard.seen.iter().map(|s| (s.tx_num, s.timestamp)).collect();
     let acks = truths(&mut heard, 500);
@@ -246,7 +246,7 @@ fn most_of_what_a_pretender_says_is_true() {
 }
 
 #[test]
-fn a_deaf_pretender_misses_long_packets_alone() {
+fn a_deaf_liar_misses_only_long_packets() {
     let heard = heard_of(40);
     let mut deaf = 0;
     for ack in truths(&mut heard.clone(), 20_000) {
@@ -254,7 +254,7 @@ fn a_deaf_pretender_misses_long_packets_alone() {
             continue;
         }
         deaf += 1;
-        assert_eq!(ack.cum, 109, "the first long one is missing");
+        assert_eq!(ack.cum, 109, "the first long packet is missing");
         for d in 0..31_u32 {
             let arrived = ack.words.first().is_some_and(|w| w >> d & 1 == 1);
             assert_eq!(arrived, (109 + d) % 10 != 9, "PSN {}", 109 + d);
@@ -264,7 +264,7 @@ fn a_deaf_pretender_misses_long_packets_alone() {
 }
 
 #[test]
-fn requests_follow_each_other_as_those_of_a_sender() {
+fn requests_are_mostly_in_order() {
     let (mut dice, mut act, mut heard) = (Dice(31), Act::default(), heard_of(10));
     let (mut before, mut steps) = (None, [0_u32; 3]);
     for _ in 0..20_000 {
@@ -281,11 +281,11 @@ fn requests_follow_each_other_as_those_of_a_sender() {
         }
     }
     assert!(steps[0] > 5 * (steps[1] + steps[2]), "{steps:?}");
-    assert!(steps[1] > 0 && steps[2] > 0, "repeated and left out, now and then: {steps:?}");
+    assert!(steps[1] > 0 && steps[2] > 0, "some are repeated and some left out: {steps:?}");
 }
 
 #[test]
-fn answers_to_a_read_go_on_where_the_last_one_ended() {
+fn read_answers_mostly_continue() {
     let mut heard = Heard { psn: 1, told: 1, ..Heard::default() };
     let read = ReadReq { rkey: 1, raddr: 0, len: 1 << 20 };
     note(&mut heard, Body::ReadReq(message(77), read), 5, 0);
@@ -325,28 +325,28 @@ fn an_open_is_answered_at_once() {
 }
 
 #[test]
-fn refusals_are_all_verdicts_but_success() {
+fn refusals_are_all_verdicts_except_success() {
     let set: BTreeSet<u8> = REFUSALS.iter().map(|v| *v as u8).collect();
     assert_eq!(set.len(), REFUSALS.len());
     assert!(!set.contains(&(Verdict::Ok as u8)));
 }
 
-fn way(sent: u64, accepted: u64, failed: u32, arrived: u64) -> Way {
+fn way(sent: u64, accepted: u64, failed: u32, arrived: u64) -> Direction {
     let failed = if failed > 0 { [("no answer", failed)].into() } else { BTreeMap::new() };
-    Way { sent, accepted, failed, arrived, twice: 0, damaged: 0, strayed: 0 }
+    Direction { sent, accepted, failed, arrived, twice: 0, damaged: 0, strayed: 0 }
 }
 
 #[test]
-fn a_direction_is_true_if_what_ended_well_is_there_once() {
+fn a_direction_is_correct_if_successful_blocks_arrived_once() {
     assert!(way(10, 10, 0, 10).is_true());
     assert!(way(10, 7, 3, 7).is_true() && way(10, 7, 3, 10).is_true(), "an error may have arrived");
     assert!(!way(10, 10, 0, 9).is_true(), "accepted, and not there");
     assert!(!way(10, 7, 3, 11).is_true(), "more than was sent");
     assert!(!way(10, 7, 2, 7).is_true(), "one has not ended");
     for wrong in [
-        Way { twice: 1, ..way(1, 1, 0, 1) },
-        Way { damaged: 1, ..way(1, 1, 0, 1) },
-        Way { strayed: 1, ..way(1, 1, 0, 1) },
+        Direction { twice: 1, ..way(1, 1, 0, 1) },
+        Direction { damaged: 1, ..way(1, 1, 0, 1) },
+        Direction { strayed: 1, ..way(1, 1, 0, 1) },
     ] {
         assert!(!wrong.is_true(), "{wrong:?}");
     }

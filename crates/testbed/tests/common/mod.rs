@@ -1,5 +1,5 @@
-//! A second reading of what `ip` and `tc` are told: the lines become interfaces, addresses,
-//! neighbours and routes, and packets are forwarded by them as a kernel would.
+//! An independent interpreter of the input of `ip` and `tc`: it builds interfaces, addresses,
+//! neighbours and routes, and forwards packets as a kernel would.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use srd_testbed::plan;
@@ -7,14 +7,14 @@ use srd_testbed::spec::{FabricSpec, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// A network and where packets to it go.
+/// A network and the next hops to it.
 #[derive(Debug)]
 pub struct Route {
     pub net: IpAddr,
     pub bits: u8,
-    /// Next router, if it is not on the wire itself, and the interface.
+    /// Next router, unless the destination is on the link, and interface.
     pub hops: Vec<(Option<IpAddr>, String)>,
-    /// Source address that the host's own packets take.
+    /// Source address of the host's own packets.
     pub src: Option<IpAddr>,
 }
 
@@ -22,14 +22,14 @@ pub struct Route {
 #[derive(Debug, Default)]
 pub struct Space {
     pub up: BTreeSet<String>,
-    /// Addresses with their interface.
+    /// Addresses, with their interfaces.
     pub own: BTreeMap<IpAddr, BTreeSet<String>>,
-    /// Hardware address behind an address, with the interface it is reached by.
+    /// MAC address of a neighbour's IP address on an interface.
     pub neighbours: BTreeMap<(IpAddr, String), String>,
     pub routes: Vec<Route>,
 }
 
-/// One interface of a cable: whose it is, and its hardware address.
+/// One interface of a cable: node, name and MAC address.
 #[derive(Clone, Debug)]
 pub struct Port {
     pub node: Node,
@@ -43,7 +43,7 @@ pub struct Net {
     pub boxes: BTreeMap<Node, Space>,
     /// The other end of each interface.
     pub peer: BTreeMap<(Node, String), Port>,
-    /// Hardware address of each interface.
+    /// MAC address of each interface.
     pub mac: BTreeMap<(Node, String), String>,
 }
 
@@ -75,7 +75,7 @@ fn holds(net: IpAddr, bits: u8, ip: IpAddr) -> bool {
 }
 
 impl Space {
-    /// Reads one line of `ip -batch`.
+    /// Interprets one line of `ip -batch`.
     fn read(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let dev = after(&words, "dev").map(String::from);
@@ -86,7 +86,10 @@ impl Space {
             }
             ["addr", "replace", ip, ..] => {
                 let dev = dev.unwrap();
-                assert!(self.up.contains(&dev), "{dev} is down when it gets an address: {line}");
+                assert!(
+                    self.up.contains(&dev),
+                    "{dev} must be up before it gets an address: {line}"
+                );
                 self.own.entry(network(ip).0).or_default().insert(dev);
             }
             ["neigh", "replace", ip, "lladdr", mac, ..] => {
@@ -102,7 +105,7 @@ impl Space {
                         let words: Vec<&str> = h.split_whitespace().collect();
                         let dev = match words[..] {
                             ["via", _, "dev", dev] => dev.to_owned(),
-                            _ => panic!("a next hop without interface: {line}"),
+                            _ => panic!("a next hop without an interface: {line}"),
                         };
                         (via(&words), dev)
                     })
@@ -113,11 +116,11 @@ impl Space {
                 let src = after(&words, "src").map(|ip| network(ip).0);
                 self.routes.push(Route { net, bits, hops, src });
             }
-            _ => panic!("a line that means nothing: {line}"),
+            _ => panic!("an unknown command: {line}"),
         }
     }
 
-    /// The route of the longest prefix.
+    /// The route with the longest matching prefix.
     pub fn route(&self, to: IpAddr) -> Option<&Route> {
         let fits = self.routes.iter().filter(|r| holds(r.net, r.bits, to));
         fits.max_by_key(|r| r.bits)
@@ -125,7 +128,7 @@ impl Space {
 }
 
 impl Net {
-    /// What the kernel would make of the plan.
+    /// The network that the plan describes.
     pub fn of(spec: &FabricSpec) -> Self {
         let mut net = Self { boxes: BTreeMap::new(), peer: BTreeMap::new(), mac: BTreeMap::new() };
         for leaf in 0..spec.leaves {
@@ -166,14 +169,14 @@ impl Net {
         }
     }
 
-    /// All ways that a packet from `node` to `to` may take, as the nodes it passes; `choose` says
-    /// which of several next hops are looked at.
+    /// All paths that a packet from `node` to `to` may take, each as the list of its nodes; follows
+    /// all next hops of a route.
     pub fn ways(&self, node: Node, to: IpAddr) -> Vec<Vec<Node>> {
         let mut done = Vec::new();
         let mut open = vec![vec![node]];
         while let Some(way) = open.pop() {
             let at = *way.last().unwrap();
-            assert!(way.len() <= 4 + 1, "a packet to {to} goes round and round: {way:?}");
+            assert!(way.len() <= 4 + 1, "a packet to {to} is in a routing loop: {way:?}");
             let here = &self.boxes[&at];
             if here.own.contains_key(&to) {
                 done.push(way);
@@ -185,7 +188,7 @@ impl Net {
                 let port = &self.peer[&(at, dev.clone())];
                 let mac = here.neighbours.get(&(next, dev.clone()));
                 let mac = mac.unwrap_or_else(|| panic!("{at} does not know {next} at {dev}"));
-                assert_eq!(*mac, port.mac, "{at} sends what is for {next} to somebody else");
+                assert_eq!(*mac, port.mac, "{at} sends packets for {next} to another node");
                 open.push([&way[..], &[port.node]].concat());
             }
         }

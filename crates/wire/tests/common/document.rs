@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A fenced block of hex: `key=value` of its first line, and the bytes.
+/// A fenced hex block: `key=value` of its first line, and its bytes.
 pub struct HexBlock {
     pub key: String,
     pub value: String,
@@ -45,7 +45,7 @@ pub fn table_rows(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Every vector under a name of its own: the seeds of the fuzz target.
+/// Every vector with a unique name: the seeds of the fuzz target.
 pub fn seeds(text: &str) -> Vec<(String, Vec<u8>)> {
     let name = |at: usize, b: &HexBlock| match b.key.as_str() {
         "vector" => b.value.clone(),

@@ -9,9 +9,9 @@ use srd_wire::{
     Verdict, VerdictEntry, emit, stamp,
 };
 
-/// A packet with its block and what follows its headers.
+/// A packet with its acknowledgment block and the bytes after its headers.
 pub struct Sample {
-    /// Name of its vector.
+    /// Name of the test vector.
     pub name: &'static str,
     pub header: Header,
     pub ack: Option<AckBlock>,
@@ -34,14 +34,14 @@ impl Sample {
         bytes
     }
 
-    /// The same under another name, with a checksum.
+    /// The same packet with a checksum, under another name.
     fn checked(mut self, name: &'static str) -> Self {
         self.header.flags.0 |= Flags::CHECKED;
         Self { name, ..self }
     }
 }
 
-/// Header bytes that were received, with zeros in the place of a checksum: as they are emitted.
+/// Received header bytes with zeros in place of the checksum, as `emit` writes them.
 pub fn without_checksum(packet: &Packet<'_>, headers: &[u8]) -> Vec<u8> {
     let mut bytes = headers.to_vec();
     bytes[HEADER_BYTES..packet.header.encoded_len()].fill(0);
@@ -64,8 +64,8 @@ fn sample(name: &'static str, body: Body, ack: Option<AckBlock>, tail: &'static 
     if matches!(kind, PacketType::Probe | PacketType::Send) {
         flags |= Flags::ACK_REQUEST;
     }
-    // The requester (tag 5eed0001) sends everything but the answers to its Open. It is not known
-    // to the sender of the Reset.
+    // The requester (tag 5eed0001) sends everything except the answers to its Open. The sender of
+    // the Reset does not know the requester.
     let dst_tag = match kind {
         PacketType::Open | PacketType::Reset => 0,
         PacketType::OpenAck | PacketType::Challenge => 0x5eed_0001,
@@ -87,7 +87,7 @@ fn sample(name: &'static str, body: Body, ack: Option<AckBlock>, tail: &'static 
     Sample { name, header, ack, body, tail }
 }
 
-/// An ack block with every list in use.
+/// An acknowledgment block with entries in every list.
 pub fn ack_block() -> AckBlock {
     let mut ack = AckBlock {
         cum: 0x0000_1000,
@@ -117,7 +117,7 @@ pub fn ack_block() -> AckBlock {
     ack
 }
 
-/// A block that only says how far everything has arrived, with one echo.
+/// A block with the cumulative acknowledgment and one echo.
 fn ack_small() -> AckBlock {
     let mut ack =
         AckBlock { cum: 0x0000_1000, base: 0x0000_1000, rx_budget: 65_536, ..AckBlock::default() };

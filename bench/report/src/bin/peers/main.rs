@@ -1,4 +1,4 @@
-//! Memory per peer and messages per CPU-second of the protocol core alone: `peers [SECONDS]`
+//! Memory per peer, and messages per CPU-second, of the protocol core alone: `peers [SECONDS]`
 //! prints one line of JSON.
 
 mod count;
@@ -14,9 +14,9 @@ type Result<T> = std::result::Result<T, String>;
 #[global_allocator]
 static ALLOCATOR: count::Counting = count::Counting;
 
-/// As many as the figure is about.
+/// Number of peers in the published figures.
 const PEERS: u32 = 1000;
-/// Peers that are active together while the idle ones are counted.
+/// Number of peers that are active at the same time while the memory of idle ones is counted.
 const TOGETHER: u32 = 10;
 
 fn main() -> ExitCode {
@@ -51,19 +51,19 @@ fn measure(seconds: f64) -> Result<String> {
     .to_string())
 }
 
-/// Bytes per peer, of the requester and of the responder.
+/// Bytes per peer, at the requester and at the responder.
 struct Memory {
-    /// Known, with a context, nothing going on; a few at a time were active.
+    /// Of peers with an idle context, of which few were active at a time.
     idle: [f64; 2],
-    /// A message to every one of them has just ended.
+    /// Of peers that have just completed one message each.
     active: [f64; 2],
-    /// Idle again after all were active at once: with what the pools keep.
+    /// Of idle peers after all were active at once; includes memory that pools keep.
     rested: [f64; 2],
-    /// Of one peer that answers nothing and takes all it can get.
+    /// Of one hostile peer that answers nothing and uses all resources that it can.
     hostile: [f64; 2],
-    /// The same as the engines count it themselves: what the checker looks at.
+    /// The same by the engines' own count, which the fault checker limits.
     counted: [usize; 2],
-    /// The most that any peer can make an engine hold, by its configuration.
+    /// Upper limit of that count, by the engines' configuration.
     max: usize,
 }
 
@@ -87,7 +87,8 @@ fn memory() -> Result<Memory> {
     Ok(Memory { idle, active, rested, hostile, counted, max })
 }
 
-/// What one peer holds at most in a world where each end is the other's worst, and what it could.
+/// Memory of one peer if each end is the most demanding possible peer of the other: measured,
+/// counted, and the configured limit.
 fn hostile() -> Result<([f64; 2], [usize; 2], usize)> {
     let mut world = World::new()?;
     world.peers_add(1)?;
@@ -101,7 +102,7 @@ fn hostile() -> Result<([f64; 2], [usize; 2], usize)> {
     Ok((most.map(|n| n as f64), counted, world.peer_bytes_max()))
 }
 
-/// Messages of 64 bytes per CPU-second of both ends, to so many peers in turn.
+/// Messages of 64 bytes per CPU-second of both ends, sent round robin to `peers` peers.
 fn rate(peers: u32, seconds: f64) -> Result<f64> {
     let mut world = World::new()?;
     world.peers_add(peers)?;
@@ -128,7 +129,7 @@ mod tests {
         for i in [0, 1] {
             assert!(0.0 < m.idle[i] && m.idle[i] <= m.rested[i] && m.rested[i] < m.active[i]);
             assert!(m.active[i] < m.hostile[i] && m.hostile[i] <= m.max as f64);
-            // What tables of the engine grow by for one peer is not of the peer alone.
+            // Growth of the engine's tables is not counted for the peer.
             assert!(m.hostile[i] * 0.95 <= m.counted[i] as f64 && m.counted[i] <= m.max);
         }
     }

@@ -1,24 +1,24 @@
-//! Two engines in virtual time: a requester with very many peers, and the engine that plays them
-//! all under as many addresses.
+//! Two engines in virtual time: a requester with many peers, and one engine with as many addresses
+//! that acts as all of these peers.
 
 use crate::{Result, count::owned_by};
 use srd_bench_world::{BATCH, End, HOP, QKEY, START, config, meta, peer_ip, text};
 use srd_core::{Access, AhId, Opcode, Qpn, SendRequest, Span, Status, Time, Transmit, TxSink};
 
-/// Who memory belongs to.
+/// Owner of the requester's memory.
 pub const REQUESTER: usize = 1;
-/// See [`REQUESTER`].
+/// Owner of the responder's memory.
 pub const RESPONDER: usize = 2;
 
 const DEPTH: u32 = 4096;
-/// Reads that one peer serves another at once, by default.
+/// Default limit of the concurrent reads that an engine serves one peer.
 const READS: u32 = 64;
-/// Less than the silence after which a peer is given up.
+/// Shorter than the silence after which a peer is given up.
 const SILENCE: Span = Span::from_secs(4);
-/// Bytes of a message.
+/// Length of a message in bytes.
 const BYTES: u32 = 64;
 
-/// An end, and whose memory it is.
+/// One end, with the owner of its memory.
 struct Side {
     end: End,
     owner: usize,
@@ -35,7 +35,7 @@ impl Side {
         self.end.timers(now);
     }
 
-    /// Takes all completions; how many.
+    /// Polls all completions; returns their number.
     fn finish(&mut self, now: Time) -> Result<u32> {
         let _owner = owned_by(self.owner);
         self.end.engine.rx_burst_end(now);
@@ -56,7 +56,7 @@ impl Side {
         self.end.receive_post(BYTES)
     }
 
-    /// What this side has to send arrives at the other.
+    /// Delivers the packets that this side has to send to the other side.
     fn transmit(&mut self, to: &mut Self, now: Time) -> usize {
         let _owner = owned_by(self.owner);
         self.end.engine.poll_transmit(now, BATCH, &mut Wire { to, now: now + HOP })
@@ -71,13 +71,13 @@ struct Wire<'a> {
 impl TxSink for Wire<'_> {
     fn push(&mut self, t: &Transmit<'_>) {
         let _owner = owned_by(self.to.owner);
-        // A placement is carried out by doing nothing: there is no payload.
+        // There is no payload, so placements are ignored.
         let _ = self.to.end.engine.handle(self.now, &meta(t), &t.packet);
     }
 }
 
-/// Swallows packets: all of them, or the first one with a request, so that the window that it opens
-/// stays open behind it.
+/// Drops packets: all of them, or only the first packet with a request, so that the window stays
+/// open behind the gap.
 struct Hole<'a> {
     to: Option<&'a mut Side>,
     now: Time,
@@ -101,7 +101,7 @@ pub struct World {
     near: Side,
     far: Side,
     handles: Vec<AhId>,
-    /// First of the peers that are sent to, and which of them is next.
+    /// Index of the first peer to send to, and of the next one.
     first: usize,
     next: usize,
     /// Messages posted and not completed.
@@ -111,7 +111,7 @@ pub struct World {
 }
 
 impl World {
-    /// Without any peer yet.
+    /// Creates the engines without peers.
     pub fn new() -> Result<Self> {
         let now = START;
         let (near, far) = (Side::new(REQUESTER)?, Side::new(RESPONDER)?);
@@ -123,7 +123,7 @@ impl World {
         Ok(world)
     }
 
-    /// Address handles for so many more peers. From now on messages go to them alone.
+    /// Adds address handles of `peers` peers; messages are sent only to them from now on.
     pub fn peers_add(&mut self, peers: u32) -> Result<()> {
         (self.first, self.next) = (self.handles.len(), self.handles.len());
         for _ in 0..peers {
@@ -137,18 +137,19 @@ impl World {
         Ok(())
     }
 
-    /// The most that one peer can make either engine hold.
+    /// Upper limit of the memory that one peer can use in either engine, in bytes.
     pub fn peer_bytes_max(&self) -> usize {
         self.near.end.engine.config().peer_bytes_max()
     }
 
-    /// Each end is the other's worst: the responder refuses everything behind a gap that stays, is
-    /// asked for as many reads as it serves, and nothing that it sends arrives, once there is a
-    /// context. `look` is called in between. Returns what each end has counted itself, at most.
+    /// Makes each end the most demanding possible peer of the other: once a context exists, the
+    /// responder refuses everything behind a permanent gap and serves as many reads as it may, and
+    /// none of its packets arrive. Calls `look` repeatedly. Returns the largest count of each
+    /// engine.
     pub fn worst(&mut self, mut look: impl FnMut()) -> Result<[usize; 2]> {
         let ip = peer_ip(0);
         let key = {
-            // The programs' own: the right to read, the region, the requests.
+            // The program's setup: permission to read, memory region, requests.
             let far = &mut self.far.end.engine;
             far.ah_create(self.now, self.far.end.pd, ip).map_err(text)?;
             let rights = Access(Access::REMOTE_READ);
@@ -162,7 +163,7 @@ impl World {
                 wr_id: 0,
                 op,
                 ah: self.handles[0],
-                // No such queue pair, for messages.
+                // Messages go to a queue pair that does not exist.
                 dst_qpn: if n < READS { far_qp } else { Qpn(far_qp.0 ^ 1) },
                 qkey: QKEY,
                 len: if n < READS { 1 << 20 } else { BYTES },
@@ -209,12 +210,12 @@ impl World {
         Ok(counted)
     }
 
-    /// From now on messages go to all peers in turn.
+    /// Messages are sent to all peers in turn from now on.
     pub fn peers_all(&mut self) {
         (self.first, self.next) = (0, 0);
     }
 
-    /// Posts up to so many messages, to all peers in turn.
+    /// Posts up to `most` messages, to all peers in turn.
     fn post(&mut self, most: usize) -> Result<()> {
         let _owner = owned_by(REQUESTER);
         for _ in 0..most {
@@ -265,7 +266,7 @@ impl World {
         Ok(())
     }
 
-    /// A message to every peer that is sent to, and all of them done.
+    /// Sends a message to each selected peer and waits for the completions.
     pub fn greet(&mut self) -> Result<()> {
         let mut left = self.handles.len() - self.first;
         let mut turns = 0_u64;
@@ -282,7 +283,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets time pass until no context holds window state any more.
+    /// Advances time until no context holds window state.
     pub fn rest(&mut self) -> Result<()> {
         for _ in 0..1_000_000 {
             self.turn(false)?;

@@ -45,7 +45,7 @@ fn samples() -> Vec<Body> {
 }
 
 #[test]
-fn every_message_comes_back() {
+fn every_message_survives_encoding() {
     for (kind, body) in samples().into_iter().enumerate() {
         assert_eq!(usize::from(body.kind()), kind, "samples hold every kind once");
         let message = Message { id: 42 << 32, reply_qkey: 0x1234_5678, body };
@@ -56,7 +56,7 @@ fn every_message_comes_back() {
 }
 
 #[test]
-fn cut_and_lengthened_messages_are_refused() {
+fn truncated_and_lengthened_messages_are_refused() {
     for body in samples() {
         let bytes = Message { id: 1, reply_qkey: 2, body }.to_bytes();
         for end in 0..bytes.len() {
@@ -67,10 +67,10 @@ fn cut_and_lengthened_messages_are_refused() {
     }
 }
 
-/// Whatever bytes change, reading ends with a message or an error; and what was read is written
-/// back as it came.
+/// Whichever bytes change, parsing ends with a message or an error, and a parsed message encodes to
+/// the same bytes.
 #[test]
-fn changed_bytes_never_surprise() {
+fn changed_bytes_give_a_message_or_an_error() {
     for body in samples() {
         let bytes = Message { id: 1, reply_qkey: 2, body }.to_bytes();
         for at in 0..bytes.len() {
@@ -86,19 +86,19 @@ fn changed_bytes_never_surprise() {
 }
 
 #[test]
-fn other_versions_are_told_apart() {
+fn other_versions_are_detected() {
     let mut bytes = Message { id: 1, reply_qkey: 2, body: Body::Ping }.to_bytes();
     bytes[3] = VERSION + 1;
     let e = Message::from_bytes(&bytes).unwrap_err();
     assert_eq!(e, Malformed::Version(VERSION + 1));
     assert!(e.to_string().contains("same release"));
-    assert_eq!(Message::head_of(&bytes), Some((1, 2)), "so that an answer finds its way");
+    assert_eq!(Message::head_of(&bytes), Some((1, 2)), "needed to send an answer");
     assert_eq!(Message::head_of(b"SRT"), None);
     assert_eq!(Message::head_of(b"something else entirely"), None);
 }
 
 #[test]
-fn long_texts_are_cut_between_characters() {
+fn long_texts_are_truncated_at_characters() {
     let text = "ä".repeat(TEXT_BYTES_MAX);
     let bytes = Message { id: 1, reply_qkey: 2, body: Body::Fail(Refusal::File, text) }.to_bytes();
     let Ok(Message { body: Body::Fail(_, text), .. }) = Message::from_bytes(&bytes) else {

@@ -94,14 +94,7 @@ impl Model {
     ) -> Self {
         let mut rng = Rng::from_seed(seed);
         let sender = |rng: &mut Rng| Sender {
-            context: PathContext::new(
-                Time(0),
-                &config.path,
-                &config.rate,
-                &config.loss,
-                config.mtu,
-                rng,
-            ),
+            context: PathContext::new(&config.path, &config.rate, &config.loss, config.mtu, rng),
             credited: false,
             flying: BTreeMap::new(),
             lost: BTreeMap::new(),

@@ -1,22 +1,21 @@
-//! Axes of an experiment: a case that names some of them stands for every combination of their
-//! values.
+//! Axes of an experiment: a case that names axes stands for every combination of their values.
 
 use super::merge;
 use toml::{Table, Value};
 
-/// One combination: the changes that it makes, and the parts of its name.
+/// One combination: its changes and the parts of its name.
 #[derive(Debug)]
 pub struct Point {
     /// Changes to the base.
     pub changes: Table,
-    /// The case's own name, if it has one, and the label of each axis' value.
+    /// The case's own name, if any, and the label of each axis' value.
     pub labels: Vec<String>,
-    /// Left out of the reduced set.
+    /// Omitted from the reduced set.
     pub slow: bool,
 }
 
-/// The case's combinations, the last axis varying first. `axes`: `[[axes.NAME]]` of the file, each
-/// value with a `label`; `across`: the axes of cases that do not say.
+/// The combinations of a case, with the last axis varying first. `axes`: `[[axes.NAME]]` of the
+/// file, each value with a `label`; `across`: axes of cases without their own `across`.
 pub fn expand(mut case: Table, axes: &Table, across: Option<&Value>) -> Result<Vec<Point>, String> {
     let names = match case.remove("across").as_ref().or(across) {
         None => Vec::new(),
@@ -32,7 +31,7 @@ pub fn expand(mut case: Table, axes: &Table, across: Option<&Value>) -> Result<V
     for name in &names {
         let name = name.as_str().ok_or("`across` must be an array of names of axes")?;
         let values = axes.get(name).and_then(Value::as_array).ok_or_else(|| {
-            format!("`across` names the axis {name}, but there is no [[axes.{name}]]")
+            format!("`across` names the axis {name}, but [[axes.{name}]] does not exist")
         })?;
         points = crossed(&points, name, values)?;
     }
@@ -44,7 +43,7 @@ fn crossed(points: &[Point], name: &str, values: &[Value]) -> Result<Vec<Point>,
     for point in points {
         for value in values {
             let mut changes =
-                value.as_table().cloned().ok_or_else(|| format!("axes.{name} is not of tables"))?;
+                value.as_table().cloned().ok_or_else(|| format!("axes.{name} must hold tables"))?;
             let slow = flag(&mut changes, "slow")? || point.slow;
             let Some(Value::String(label)) = changes.remove("label") else {
                 return Err(format!("a value of axes.{name} has no `label`"));

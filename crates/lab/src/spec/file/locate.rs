@@ -1,7 +1,7 @@
-//! Which line of a spec file an error is about. Cases are merged before they are read, so the
-//! reader itself knows only the field.
+//! Line numbers of errors in spec files. Cases are merged before they are parsed, so the parser
+//! knows the field only.
 
-/// Line (from 1) of the field that an error names, if it stands in the text.
+/// Line (from 1) of the field that an error names, if the text has one.
 pub fn line_of(text: &str, error: &str) -> Option<usize> {
     let quoted = |before: &str| {
         let (_, rest) = error.split_once(before)?;
@@ -16,7 +16,8 @@ pub fn line_of(text: &str, error: &str) -> Option<usize> {
     };
     let lines = || fields(text);
     let whole = lines().find(|(_, field)| *field == path).map(|(at, _)| at);
-    // Inline tables and lists are not taken apart: the line that sets a field of this name.
+    // Inline tables and arrays are not parsed; the result is the line that sets a field of this
+    // name.
     let last = path.rsplit('.').next().unwrap_or(&path);
     whole.or_else(|| {
         let sets = |line: &str| {
@@ -30,8 +31,8 @@ pub fn line_of(text: &str, error: &str) -> Option<usize> {
     })
 }
 
-/// Every line that sets a field, with the field's full name. What belongs to a case or to the quick
-/// set has the name that it has in the case.
+/// Every line that sets a field, with the field's full name. Fields of a case or of the quick set
+/// are named as in the merged case.
 fn fields(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     let mut table = String::new();
     text.lines().enumerate().filter_map(move |(i, line)| {

@@ -1,0 +1,128 @@
+//! Networks that addresses of peers belong to. Whoever holds one address often holds its network,
+//! so what is shared among peers is shared among networks, too.
+
+use crate::hash::Keyed;
+use crate::ids::Network;
+use core::net::IpAddr;
+use hashbrown::HashMap;
+
+/// A network that one party is likely to hold: an IPv4 /24, an IPv6 /64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Prefix {
+    V4([u8; 3]),
+    V6([u16; 4]),
+}
+
+impl Prefix {
+    /// The network of an address.
+    pub fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(a) => {
+                let [x, y, z, _] = a.octets();
+                Self::V4([x, y, z])
+            }
+            IpAddr::V6(a) => {
+                let [w, x, y, z, ..] = a.segments();
+                Self::V6([w, x, y, z])
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Members {
+    prefix: Prefix,
+    addresses: u32,
+    /// Reads that are served to them.
+    jobs: u32,
+}
+
+/// The networks of all addresses with which there is a context.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    by_prefix: HashMap<Prefix, Network, Keyed>,
+    slots: Vec<Members>,
+    free: Vec<Network>,
+}
+
+impl Networks {
+    pub fn new(keyed: Keyed) -> Self {
+        Self { by_prefix: HashMap::with_hasher(keyed), slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// The network of `ip`, which has one more address now.
+    pub fn join(&mut self, ip: IpAddr) -> Network {
+        let prefix = Prefix::of(ip);
+        if let Some(&n) = self.by_prefix.get(&prefix) {
+            self.slots[n.index()].addresses += 1;
+            return n;
+        }
+        let members = Members { prefix, addresses: 1, jobs: 0 };
+        let n = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(members);
+            Network(self.slots.len() as u32 - 1)
+        });
+        self.slots[n.index()] = members;
+        self.by_prefix.insert(prefix, n);
+        n
+    }
+
+    /// It has one less.
+    pub fn leave(&mut self, n: Network) {
+        let members = &mut self.slots[n.index()];
+        debug_assert!(members.addresses > 0, "an address leaves once");
+        members.addresses -= 1;
+        if members.addresses == 0 {
+            debug_assert!(members.jobs == 0 || cfg!(planted_bugs), "nobody is left to read");
+            self.by_prefix.remove(&members.prefix);
+            self.free.push(n);
+        }
+    }
+
+    /// Reads that are served to its addresses.
+    pub fn jobs(&self, n: Network) -> u32 {
+        self.slots[n.index()].jobs
+    }
+    /// One more of them, or one less.
+    pub fn jobs_count(&mut self, n: Network, begins: bool) {
+        let jobs = &mut self.slots[n.index()].jobs;
+        *jobs = if begins { *jobs + 1 } else { *jobs - 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    fn ip(s: &str) -> IpAddr {
+        s.parse().unwrap()
+    }
+
+    #[test]
+    fn which_addresses_are_of_one_network() {
+        let same = |a, b| Prefix::of(ip(a)) == Prefix::of(ip(b));
+        assert!(same("10.1.2.3", "10.1.2.250") && !same("10.1.2.3", "10.1.3.3"));
+        assert!(same("fd00::1", "fd00::2:1:1:1") && !same("fd00::1", "fd00:0:0:1::1"));
+        assert!(same("10.1.2.3", "::ffff:10.1.2.9"));
+        assert!(!same("0.0.0.1", "::1"));
+    }
+
+    #[test]
+    fn a_network_is_known_while_it_has_addresses() {
+        let mut all = Networks::new(Keyed::draw(&mut Rng::from_seed(1)));
+        let a = all.join(ip("10.1.2.3"));
+        assert_eq!(all.join(ip("10.1.2.4")), a);
+        let b = all.join(ip("fd00::1"));
+        all.jobs_count(a, true);
+        all.jobs_count(a, true);
+        all.jobs_count(a, false);
+        assert_eq!((all.jobs(a), all.jobs(b)), (1, 0));
+        all.jobs_count(a, false);
+        all.leave(a);
+        assert_eq!(all.join(ip("10.1.2.9")), a, "one address was left");
+        all.leave(a);
+        all.leave(a);
+        assert_eq!((all.join(ip("10.9.9.9")), all.by_prefix.len()), (a, 2), "its place is free");
+    }
+}

@@ -1,0 +1,226 @@
+//! Places of the reads that are served, of all peers: found by region and by queue pair, and by the
+//! progress that each makes.
+
+use crate::api::{MrKey, Qpn};
+use crate::ids::{Ctx, JobId, Place};
+use crate::limits::{READ_PATIENCE, READS_LOOKED_MAX, READS_SLOW_MAX};
+use crate::time::Time;
+use arrayvec::ArrayVec;
+use rustc_hash::FxHashMap;
+
+/// Which read of which peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub ctx: Ctx,
+    pub job: JobId,
+}
+
+/// Of the two lists that a read is in, the one of its region; the other is that of its queue pair.
+const REGION: usize = 0;
+
+/// Neighbours in a list.
+#[derive(Clone, Copy, Debug, Default)]
+struct Links {
+    before: Option<Place>,
+    after: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    served: Served,
+    key: MrKey,
+    qp: Qpn,
+    /// When its progress was looked at last, or it began.
+    since: Time,
+    /// Bytes that have arrived since.
+    bytes: u64,
+    links: [Links; 2],
+}
+
+/// Bytes of memory for one place.
+pub(crate) const PLACE_BYTES: usize = size_of::<Option<Entry>>();
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    slots: Vec<Option<Entry>>,
+    free: Vec<Place>,
+    taken: u32,
+    /// First read of each region (their keys are our own: no keyed hash needed), of each queue
+    /// pair.
+    of_region: FxHashMap<u32, Place>,
+    of_qp: FxHashMap<u16, Place>,
+    /// Where the search for slow reads goes on, and those it has found.
+    hand: usize,
+    slow: ArrayVec<Served, READS_SLOW_MAX>,
+}
+
+impl Places {
+    /// Places that are taken.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// A read of region `key` through `qp` begins.
+    pub fn begin(&mut self, now: Time, served: Served, key: MrKey, qp: Qpn) -> Place {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Place(self.slots.len() as u32 - 1)
+        });
+        let first = [self.of_region.insert(key.0, place), self.of_qp.insert(qp.0, place)];
+        let links = first.map(|after| Links { before: None, after });
+        for (list, first) in first.into_iter().enumerate() {
+            if let Some(first) = first {
+                self.get_mut(first).links[list].before = Some(place);
+            }
+        }
+        let entry = Entry { served, key, qp, since: now, bytes: 0, links };
+        self.slots[place.index()] = Some(entry);
+        self.taken += 1;
+        place
+    }
+
+    /// It is over, or has lost its place.
+    pub fn end(&mut self, place: Place) {
+        let gone = self.slots[place.index()].take().expect("a read leaves its place once");
+        for (list, Links { before, after }) in gone.links.into_iter().enumerate() {
+            if let Some(after) = after {
+                self.get_mut(after).links[list].before = before;
+            }
+            match (before, after) {
+                (Some(before), _) => self.get_mut(before).links[list].after = after,
+                (None, Some(after)) if list == REGION => {
+                    self.of_region.insert(gone.key.0, after);
+                }
+                (None, Some(after)) => {
+                    self.of_qp.insert(gone.qp.0, after);
+                }
+                (None, None) if list == REGION => {
+                    self.of_region.remove(&gone.key.0);
+                }
+                (None, None) => {
+                    self.of_qp.remove(&gone.qp.0);
+                }
+            }
+        }
+        self.free.push(place);
+        self.taken -= u32::from(!planted!(JobsLeak));
+    }
+
+    /// So many bytes of it have arrived.
+    #[inline]
+    pub fn progress(&mut self, place: Place, bytes: u16) {
+        self.get_mut(place).bytes += u64::from(bytes);
+    }
+
+    /// A read of region `key`, if there is any.
+    pub fn of_region(&self, key: MrKey) -> Option<Served> {
+        self.of_region.get(&key.0).map(|&place| self.get(place).served)
+    }
+    /// A read that came through `qp`, if there is any.
+    pub fn of_qp(&self, qp: Qpn) -> Option<Served> {
+        self.of_qp.get(&qp.0).map(|&place| self.get(place).served)
+    }
+
+    /// A place is wanted, and there is none: looks at some of the reads for one that got less than
+    /// `bytes_per_sec` since it was looked at last. [`Self::slow_take`] has it.
+    pub fn slow_look(&mut self, now: Time, bytes_per_sec: u64) {
+        for _ in 0..READS_LOOKED_MAX.min(self.slots.len()) {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let Some(entry) = &mut self.slots[self.hand] else { continue };
+            let time = now.since(entry.since);
+            if time < READ_PATIENCE {
+                continue;
+            }
+            let least = u128::from(bytes_per_sec) * u128::from(time.0) / 1_000_000_000;
+            if u128::from(entry.bytes) >= least {
+                (entry.since, entry.bytes) = (now, 0);
+            } else if !self.slow.contains(&entry.served)
+                && self.slow.try_push(entry.served).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// A read that was found to be slow.
+    #[inline]
+    pub fn slow_take(&mut self) -> Option<Served> {
+        self.slow.pop()
+    }
+
+    fn get(&self, place: Place) -> &Entry {
+        self.slots[place.index()].as_ref().expect("only places that are taken are listed")
+    }
+    fn get_mut(&mut self, place: Place) -> &mut Entry {
+        self.slots[place.index()].as_mut().expect("only places that are taken are listed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use crate::time::Span;
+
+    fn served(n: u32) -> Served {
+        Served { ctx: Ctx(n % 5), job: JobId(n) }
+    }
+
+    /// Reads that come and go in any order, against a plain list.
+    #[test]
+    fn reads_are_found_by_region_and_queue_pair() {
+        let (mut p, mut rng) = (Places::default(), Rng::from_seed(1));
+        let mut known: Vec<(Place, u32, u32, u16)> = vec![];
+        for n in 0..5_000 {
+            if rng.below(100) < 52 && known.len() < 60 {
+                let (key, qp) = (rng.below(7), rng.below(4) as u16);
+                known.push((p.begin(Time(0), served(n), MrKey(key), Qpn(qp)), n, key, qp));
+            } else if !known.is_empty() {
+                p.end(known.swap_remove(rng.below(known.len() as u32) as usize).0);
+            }
+            assert_eq!(p.taken() as usize, known.len());
+        }
+        // Each list has all that belong to it, once.
+        for key in 0..7 {
+            let mut left: Vec<_> = known.iter().filter(|k| k.2 == key).copied().collect();
+            while let Some(found) = p.of_region(MrKey(key)) {
+                let at = left.iter().position(|k| served(k.1) == found).expect("of the region");
+                p.end(left.swap_remove(at).0);
+                known.retain(|k| served(k.1) != found);
+            }
+            assert!(left.is_empty());
+            for qp in 0..4 {
+                let any = known.iter().any(|k| k.3 == qp);
+                assert_eq!(p.of_qp(Qpn(qp)).is_some(), any);
+            }
+        }
+        assert_eq!((p.taken(), p.of_region.len(), p.of_qp.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn reads_that_make_too_little_progress_are_found() {
+        let mut p = Places::default();
+        let places: Vec<_> =
+            (0..8).map(|n| p.begin(Time(0), served(n), MrKey(1), Qpn(1))).collect();
+        let found = |p: &mut Places, at: Span| {
+            (0..8).for_each(|_| p.slow_look(Time(0) + at, 1000));
+            let mut found: Vec<_> =
+                core::iter::from_fn(|| p.slow_take()).map(|s| s.job.0).collect();
+            found.sort_unstable();
+            found
+        };
+        let round = Span(READ_PATIENCE.0);
+        assert_eq!(found(&mut p, Span(round.0 - 1)), []);
+        let enough = 1000 * round.0 / 1_000_000_000;
+        for (n, &place) in places.iter().enumerate() {
+            for _ in 0..enough / 100 - u64::from(n == 3) {
+                p.progress(place, 100);
+            }
+        }
+        assert_eq!(found(&mut p, round), [3]);
+        p.end(places[3]);
+        assert_eq!(found(&mut p, Span(2 * round.0 - 1)), [], "those have a round more");
+        assert_eq!(found(&mut p, Span(2 * round.0)), [0, 1, 2, 4, 5, 6, 7]);
+    }
+}

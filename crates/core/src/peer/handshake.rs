@@ -1,0 +1,421 @@
+//! Life of a context: its state, both tags, and what a handshake or a close has come to.
+
+use super::ContextState;
+use super::narrow::Narrow;
+use crate::time::{Span, Time};
+
+/// An Open-Ack that waits to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Answer {
+    waits: bool,
+    /// Bytes that it is padded to; 0: no more than it must have.
+    padded_len: u16,
+    /// 0 to an Open, else to the Challenge with this number.
+    cookie: u64,
+}
+
+/// What an Open-Ack that leaves carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerOut {
+    /// The peer's tag.
+    pub echo_tag: u32,
+    /// See [`Handshake::answer`].
+    pub cookie: u64,
+    /// Bytes that it is padded to; 0: no more than it must have.
+    pub padded_len: u16,
+}
+
+/// What a Challenge to an Open asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Challenged {
+    /// The Open is sent again at once, with the cookie.
+    Now,
+    /// It is sent again soon: the peer has asked before.
+    Soon,
+    /// Nothing: the same was asked before.
+    Known,
+}
+
+/// What matters only while a context opens or closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Underway {
+    /// Cookie of the last challenge, for our next Open.
+    cookie: u64,
+    /// When the present wish to close began.
+    close_began: Time,
+    answer: Answer,
+    /// What it has shown about sizes.
+    narrow: Narrow,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    state: ContextState,
+    /// Next handshake packets of this kind: since so many were sent (saturating).
+    round: u8,
+    /// Nobody could know its tag before its first Open left.
+    tag_fresh: bool,
+    /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
+    disowned: bool,
+    local_tag: u32,
+    /// 0 until the peer's parameters are known.
+    peer_tag: u32,
+    peer_incarnation: u64,
+    /// Next handshake packet of ours.
+    at: Time,
+    /// `None`: as in one that begins.
+    underway: Option<Box<Underway>>,
+}
+
+impl Handshake {
+    /// Of a context that begins in `state`, under our `tag`.
+    pub fn new(state: ContextState, tag: u32) -> Self {
+        debug_assert!(matches!(state, ContextState::Opening | ContextState::HalfOpen), "{state:?}");
+        Self {
+            state,
+            round: 0,
+            tag_fresh: false,
+            disowned: false,
+            local_tag: tag,
+            peer_tag: 0,
+            peer_incarnation: 0,
+            at: Time::NEVER,
+            underway: None,
+        }
+    }
+
+    /// Bytes that it holds.
+    pub fn held_bytes(&self) -> usize {
+        self.underway.as_ref().map_or(0, |_| Self::held_bytes_max())
+    }
+    /// The most that it may hold.
+    pub fn held_bytes_max() -> usize {
+        size_of::<Underway>()
+    }
+
+    fn underway(&self) -> Underway {
+        self.underway.as_deref().copied().unwrap_or_default()
+    }
+    /// Changes what is under way; nothing is kept of what is as in one that begins.
+    fn underway_change<R>(&mut self, change: impl FnOnce(&mut Underway) -> R) -> R {
+        let mut underway = self.underway();
+        let result = change(&mut underway);
+        if underway == Underway::default() {
+            self.underway = None;
+        } else {
+            **self.underway.get_or_insert_default() = underway;
+        }
+        result
+    }
+    /// What it has shown about sizes.
+    pub fn narrow(&self) -> Narrow {
+        self.underway().narrow
+    }
+    /// It shows more about sizes, or what it has shown is taken.
+    pub fn narrow_change<R>(&mut self, change: impl FnOnce(&mut Narrow) -> R) -> R {
+        self.underway_change(|u| change(&mut u.narrow))
+    }
+
+    #[inline(always)]
+    pub fn state(&self) -> ContextState {
+        self.state
+    }
+    /// When its timer fires next.
+    pub fn at(&self) -> Time {
+        self.at
+    }
+    /// Handshake packets of the present kind that were sent (saturating).
+    pub fn round(&self) -> u8 {
+        self.round
+    }
+    /// Our tag: the peer's packets carry it.
+    #[inline(always)]
+    pub fn local_tag(&self) -> u32 {
+        self.local_tag
+    }
+    /// The peer's tag; 0 until its parameters are known.
+    #[inline(always)]
+    pub fn peer_tag(&self) -> u32 {
+        self.peer_tag
+    }
+    /// Whether the peer's tag and parameters are known.
+    #[inline(always)]
+    pub fn knows_peer(&self) -> bool {
+        self.peer_tag != 0
+    }
+    /// Both tags in one number: a proof against one context says nothing of another.
+    pub fn tags_both(&self) -> u64 {
+        u64::from(self.local_tag) << 32 | u64::from(self.peer_tag)
+    }
+    /// Another tag of ours takes the place of the old one, which is returned.
+    pub fn retag(&mut self, tag: u32) -> u32 {
+        debug_assert!(tag != 0, "0 is no tag");
+        core::mem::replace(&mut self.local_tag, tag)
+    }
+
+    /// Whether the peer is the engine that says so of itself.
+    pub fn is_with(&self, tag: u32, incarnation: u64) -> bool {
+        (self.peer_tag, self.peer_incarnation) == (tag, incarnation)
+    }
+    /// The peer has this tag, in this life of its engine.
+    pub fn peer_is(&mut self, tag: u32, incarnation: u64) {
+        debug_assert!(tag != 0, "0 is no tag");
+        (self.peer_tag, self.peer_incarnation) = (tag, incarnation);
+    }
+    /// Whether an Open of the peer's address is believed without a proof: both open at once, and it
+    /// is the first that is heard of the peer.
+    pub fn takes_first_open(&self) -> bool {
+        self.state == ContextState::Opening && !self.knows_peer() && !self.disowned
+    }
+    /// The peer has never sent what was taken for its Open.
+    pub fn disown(&mut self) {
+        debug_assert_eq!(self.state, ContextState::Opening, "only then it is not proven");
+        self.peer_is_unknown();
+        self.disowned = true;
+    }
+    fn peer_is_unknown(&mut self) {
+        (self.peer_tag, self.peer_incarnation) = (0, 0);
+    }
+
+    // ---- opening -------------------------------------------------------------------------------
+
+    /// An Open leaves now; the next after `retry`, doubled with each and at most `most`.
+    pub fn open_sent(&mut self, now: Time, retry: Span, most: Span) {
+        let wait = retry.scale(1 << self.round.min(16), 1).min(most);
+        self.tag_fresh = !self.knows_peer();
+        self.round = self.round.saturating_add(1);
+        self.at = now + wait;
+    }
+    /// When the Open left that an answer now must be the answer to, whose retry is after `retry`;
+    /// `None`: it may be to another, or was sent before we asked.
+    pub fn opened_at(&self, retry: Span) -> Option<Time> {
+        // Who was told our tag before our Open left can answer before it gets the Open.
+        let Underway { cookie, narrow, .. } = self.underway();
+        let doubtful = cookie != 0 || narrow.answered().is_some() || !self.tag_fresh;
+        (self.round == 1 && !doubtful).then(|| Time(self.at.0.saturating_sub(retry.0)))
+    }
+    /// The cookie that our Open carries; 0: none was asked for.
+    pub fn cookie(&self) -> u64 {
+        self.underway().cookie
+    }
+    /// A Challenge with this cookie answered our Open. `soon`: when the next one leaves at the
+    /// latest, whoever asks.
+    pub fn challenge(&mut self, cookie: u64, soon: Time) -> Challenged {
+        let before = self.underway_change(|u| core::mem::replace(&mut u.cookie, cookie));
+        if before == cookie {
+            return Challenged::Known;
+        }
+        if before == 0 {
+            return Challenged::Now;
+        }
+        self.at = self.at.min(soon);
+        Challenged::Soon
+    }
+    /// An Open of less than full size was answered, the first that was: rounds count from here.
+    pub fn narrow_begin(&mut self, size: u16) {
+        self.narrow_change(|n| n.answered_set(size));
+        self.round = 1;
+    }
+
+    /// A request is posted to a peer that has not confirmed yet. The state left behind, if it is
+    /// such a one.
+    pub fn open_too(&mut self) -> Option<ContextState> {
+        self.state.open_wanted().ok()
+    }
+    /// The first request to a peer that never used the context. The state left behind, if it was
+    /// open.
+    pub fn reopen(&mut self) -> Option<ContextState> {
+        let from = self.state.reopened().ok()?;
+        self.open_anew();
+        Some(from)
+    }
+    /// The peer holds our tag. The state left behind, unless that was known.
+    pub fn confirm(&mut self) -> Option<ContextState> {
+        let from = self.state.confirmed().ok()?;
+        self.rest();
+        self.underway_change(|u| u.cookie = 0);
+        self.disowned = false;
+        Some(from)
+    }
+    /// The requests that it was opened for were withdrawn. The state left behind, if it was
+    /// opening.
+    pub fn unwant(&mut self) -> Option<ContextState> {
+        self.state.unwanted().ok()
+    }
+    /// It begins anew, for requests that are still to leave. The state left behind.
+    pub fn begin_again(&mut self) -> ContextState {
+        self.peer_is_unknown();
+        self.open_anew();
+        core::mem::replace(&mut self.state, ContextState::Opening)
+    }
+    /// Its timer fires at `at`, and no packet leaves before.
+    pub fn wait_until(&mut self, at: Time) {
+        self.at = at;
+    }
+    /// No handshake packet is to leave.
+    pub fn timer_off(&mut self) {
+        self.at = Time::NEVER;
+    }
+    fn open_anew(&mut self) {
+        self.round = 0;
+        let anew = |u: &mut Underway| *u = Underway { answer: u.answer, ..Underway::default() };
+        self.underway_change(anew);
+    }
+    fn rest(&mut self) {
+        self.timer_off();
+        self.round = 0;
+    }
+
+    // ---- closing -------------------------------------------------------------------------------
+
+    /// It is to close. The state left behind, if it was open.
+    pub fn close_begin(&mut self, now: Time) -> Option<ContextState> {
+        let from = self.state.close_begun().ok()?;
+        self.round = 0;
+        self.underway_change(|u| u.close_began = now);
+        Some(from)
+    }
+    /// A Close leaves now; the next after `retry`, doubled with each.
+    pub fn close_sent(&mut self, now: Time, retry: Span) {
+        debug_assert_eq!(self.state, ContextState::Closing, "who closes says so");
+        self.at = now + retry.scale(1 << self.round.min(16), 1);
+        self.round += 1;
+    }
+    /// When the present wish to close began.
+    pub fn close_began(&self) -> Time {
+        self.underway().close_began
+    }
+    /// It stays open. The state left behind, if it was closing.
+    pub fn close_withdraw(&mut self) -> Option<ContextState> {
+        let from = self.state.close_withdrawn().ok()?;
+        self.rest();
+        self.underway_change(|u| u.close_began = Time(0));
+        Some(from)
+    }
+    /// It is over. The state left behind, unless that was so.
+    pub fn end(&mut self) -> Option<ContextState> {
+        self.state.ended().ok()
+    }
+
+    // ---- answers -------------------------------------------------------------------------------
+
+    /// Whether an Open-Ack waits to leave.
+    pub fn answer_waits(&self) -> bool {
+        self.underway().answer.waits
+    }
+    /// An Open is to be answered with an Open-Ack of `padded_len` bytes (0: no padding), or the
+    /// Challenge whose number is `cookie`. However often a peer asks before the answer can leave,
+    /// it is one.
+    pub fn answer(&mut self, cookie: u64, padded_len: u16) {
+        let before = self.underway().answer;
+        // Of a full Open and a smaller one beside it, the full one is answered: without padding.
+        let full = before.waits && padded_len.min(before.padded_len) == 0;
+        let padded_len = if full { 0 } else { padded_len.max(before.padded_len) };
+        self.underway_change(|u| u.answer = Answer { waits: true, padded_len, cookie });
+    }
+    /// The answer leaves now; `None`: none waits, or the peer is not known any more.
+    pub fn answer_take(&mut self) -> Option<AnswerOut> {
+        let Answer { waits, padded_len, cookie } =
+            self.underway_change(|u| core::mem::take(&mut u.answer));
+        let out = AnswerOut { echo_tag: self.peer_tag, cookie, padded_len };
+        (waits && self.knows_peer()).then_some(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Span = Span(100);
+    const MOST: Span = Span(350);
+
+    fn opening() -> Handshake {
+        Handshake::new(ContextState::Opening, 7)
+    }
+
+    #[test]
+    fn opens_are_further_apart_each_time_and_a_close_begins_anew() {
+        let mut h = opening();
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            h.open_sent(Time(1000), RETRY, MOST);
+            waits.push(h.at().0 - 1000);
+        }
+        assert_eq!((waits, h.round()), (vec![100, 200, 350, 350], 4));
+        assert_eq!(h.confirm(), Some(ContextState::Opening));
+        assert_eq!((h.at(), h.round(), h.confirm()), (Time::NEVER, 0, None));
+        assert_eq!(h.close_begin(Time(5000)), Some(ContextState::Open));
+        for round in [1, 2] {
+            h.close_sent(Time(5000), RETRY);
+            assert_eq!((h.at(), h.round()), (Time(5000 + 100 * u64::from(round)), round));
+        }
+        assert_eq!(
+            (h.close_began(), h.close_withdraw()),
+            (Time(5000), Some(ContextState::Closing))
+        );
+        assert_eq!((h.state(), h.at()), (ContextState::Open, Time::NEVER));
+        assert_eq!((h.end(), h.end()), (Some(ContextState::Open), None));
+    }
+
+    #[test]
+    fn only_an_answer_to_the_first_open_tells_a_round_trip() {
+        let mut h = opening();
+        h.open_sent(Time(1000), RETRY, MOST);
+        assert_eq!(h.opened_at(RETRY), Some(Time(1000)));
+        h.open_sent(Time(1100), RETRY, MOST);
+        assert_eq!(h.opened_at(RETRY), None, "to which of the two?");
+        let mut told = opening();
+        told.peer_is(9, 1);
+        told.open_sent(Time(1000), RETRY, MOST);
+        assert_eq!(told.opened_at(RETRY), None, "who knew the tag may have answered before");
+        let mut asked = opening();
+        asked.open_sent(Time(1000), RETRY, MOST);
+        assert_eq!(asked.challenge(5, Time(0)), Challenged::Now);
+        assert_eq!(asked.opened_at(RETRY), None);
+    }
+
+    #[test]
+    fn a_challenge_is_answered_once_and_others_wait() {
+        let mut h = opening();
+        h.open_sent(Time(1000), RETRY, MOST);
+        assert_eq!(h.challenge(5, Time(1050)), Challenged::Now);
+        assert_eq!((h.cookie(), h.at()), (5, Time(1100)));
+        assert_eq!(h.challenge(5, Time(1050)), Challenged::Known);
+        assert_eq!(h.challenge(6, Time(1050)), Challenged::Soon);
+        assert_eq!((h.cookie(), h.at()), (6, Time(1050)));
+        h.confirm();
+        assert_eq!((h.cookie(), h.underway.is_none()), (0, true), "nothing is kept of it");
+    }
+
+    #[test]
+    fn a_disowned_open_is_not_followed_by_another_without_proof() {
+        let mut h = opening();
+        assert!(h.takes_first_open());
+        h.peer_is(9, 1);
+        assert!(h.is_with(9, 1) && !h.is_with(9, 2) && !h.takes_first_open());
+        assert_eq!(h.tags_both(), 7 << 32 | 9);
+        h.disown();
+        assert!(!h.knows_peer() && !h.takes_first_open());
+        assert_eq!((h.retag(8), h.local_tag()), (7, 8));
+        assert_eq!(h.begin_again(), ContextState::Opening);
+        assert!(!h.takes_first_open(), "it is forgotten with the handshake that it belongs to");
+    }
+
+    #[test]
+    fn answers_are_one_and_the_full_one_wins() {
+        let mut h = Handshake::new(ContextState::HalfOpen, 7);
+        h.answer(0, 500);
+        assert_eq!((h.answer_waits(), h.answer_take()), (true, None), "to nobody that is known");
+        h.peer_is(9, 1);
+        h.answer(0, 500);
+        h.answer(3, 900);
+        let out = |cookie, padded_len| Some(AnswerOut { echo_tag: 9, cookie, padded_len });
+        assert_eq!((h.answer_take(), h.answer_waits()), (out(3, 900), false));
+        h.answer(0, 500);
+        h.answer(0, 0);
+        h.answer(0, 500);
+        assert_eq!((h.answer_take(), h.answer_take()), (out(0, 0), None));
+        assert!(h.underway.is_none(), "nothing is kept of it");
+    }
+}

@@ -1,0 +1,140 @@
+//! Requests of ours that a peer has to answer, and the places for them that it has given us.
+
+use super::Negotiated;
+use crate::time::Time;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Outstanding {
+    /// Since when there is a request without break (`Time::NEVER`: there is none).
+    since: Time,
+    requests: u32,
+    /// Reads that the peer serves, or is asked to.
+    reads: u16,
+    /// Messages with immediate of several packets that the peer tracks, or is asked to.
+    imms: u16,
+}
+
+impl Default for Outstanding {
+    fn default() -> Self {
+        Self { since: Time::NEVER, requests: 0, reads: 0, imms: 0 }
+    }
+}
+
+impl Outstanding {
+    /// Live requests.
+    #[inline(always)]
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        debug_assert!(self.requests > 0 || self.since == Time::NEVER, "{self:?}");
+        self.requests == 0
+    }
+    /// Since when there is one without break (`Time::NEVER`: there is none).
+    pub fn since(&self) -> Time {
+        debug_assert!(
+            (self.since == Time::NEVER) == (self.requests == 0) || cfg!(planted_bugs),
+            "{self:?}"
+        );
+        self.since
+    }
+    /// A request is posted.
+    #[inline(always)]
+    pub fn begin(&mut self, now: Time) {
+        self.requests += 1;
+        if self.since == Time::NEVER {
+            self.since = now;
+        }
+    }
+    /// A request has ended.
+    #[inline(always)]
+    pub fn end(&mut self) {
+        debug_assert!(self.requests > 0, "a request ends once");
+        self.requests -= 1;
+        if self.requests == 0 {
+            self.since = Time::NEVER;
+        }
+    }
+
+    /// Reads that the peer serves, or is asked to.
+    pub fn reads(&self) -> u16 {
+        self.reads
+    }
+    /// Whether the peer takes another read.
+    #[inline(always)]
+    pub fn may_read(&self, limits: &Negotiated) -> bool {
+        self.reads < limits.reads_max
+    }
+    /// A read leaves.
+    pub fn read_begin(&mut self) {
+        self.reads += 1;
+    }
+    /// A read is over, or was refused.
+    pub fn read_end(&mut self) {
+        debug_assert!(self.reads > 0, "a read is over once");
+        self.reads -= 1;
+    }
+
+    /// Messages with immediate of several packets that the peer tracks, or is asked to.
+    pub fn imms(&self) -> u16 {
+        self.imms
+    }
+    /// Whether the peer tracks another one.
+    #[inline(always)]
+    pub fn may_imm(&self, limits: &Negotiated) -> bool {
+        self.imms < limits.imms_max
+    }
+    /// The first packet of one leaves.
+    pub fn imm_begin(&mut self) {
+        self.imms += 1;
+    }
+    /// The peer tracks one less.
+    pub fn imm_end(&mut self) {
+        debug_assert!(self.imms > 0, "a message is forgotten once");
+        self.imms -= 1;
+    }
+    /// The peer tracks none any more.
+    pub fn imms_forget(&mut self) {
+        self.imms = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_wire::Features;
+
+    #[test]
+    fn the_time_counts_from_the_first_of_those_that_overlap() {
+        let mut o = Outstanding::default();
+        assert_eq!((o.since(), o.is_empty()), (Time::NEVER, true));
+        o.begin(Time(5));
+        o.begin(Time(9));
+        o.end();
+        assert_eq!((o.since(), o.requests()), (Time(5), 1));
+        o.end();
+        o.begin(Time(20));
+        assert_eq!((o.since(), o.is_empty()), (Time(20), false));
+    }
+
+    #[test]
+    fn places_are_those_that_the_peer_gave() {
+        let features = Features(0);
+        let limits =
+            Negotiated { mtu: 1, window: 1, reads_max: 1, imms_max: 2, features, checked: false };
+        let mut o = Outstanding::default();
+        o.read_begin();
+        assert!(!o.may_read(&limits) && o.may_imm(&limits));
+        o.imm_begin();
+        o.imm_begin();
+        assert!(!o.may_imm(&limits));
+        o.imm_end();
+        o.read_end();
+        assert!(o.may_read(&limits) && o.may_imm(&limits));
+        assert_eq!((o.reads(), o.imms()), (0, 1));
+        o.imms_forget();
+        assert_eq!(o.imms(), 0);
+    }
+}
