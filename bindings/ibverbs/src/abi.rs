@@ -5,6 +5,7 @@
 #![allow(non_camel_case_types, reason = "names of the C interface")]
 #![allow(missing_docs, reason = "documented by verbs' and efadv's manual pages")]
 
+use crate::num::{IBV_QPT_DRIVER, int};
 use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
 
 /// `union ibv_gid`.
@@ -377,6 +378,23 @@ pub struct ibv_qp_init_attr {
     pub cap: ibv_qp_cap,
     pub qp_type: c_int,
     pub sq_sig_all: c_int,
+}
+
+impl ibv_qp_init_attr {
+    /// Attributes of a driver's queue pair (SRD) whose completions go to `cq`: `depth` requests
+    /// each way, of one piece each, and every one has a completion.
+    pub fn driver(cq: *mut ibv_cq, depth: u32) -> Self {
+        let cap = ibv_qp_cap {
+            max_send_wr: depth,
+            max_recv_wr: depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let null = std::ptr::null_mut();
+        let qp_type = int(IBV_QPT_DRIVER);
+        Self { qp_context: null, send_cq: cq, recv_cq: cq, srq: null, cap, qp_type, sq_sig_all: 1 }
+    }
 }
 
 /// `struct ibv_qp_init_attr_ex`. Its first fields equal [`ibv_qp_init_attr`], except for that

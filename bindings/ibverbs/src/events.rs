@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn events_go_to_the_context_of_their_queue_pair() {
         use crate::{
-            abi::{ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr},
+            abi::{ibv_qp_attr, ibv_qp_init_attr},
             context::{ibv_close_device, ibv_open_device},
             cq::{ibv_create_cq, ibv_destroy_cq},
             devices,
@@ -301,22 +301,7 @@ mod tests {
             }
             let pd = ibv_alloc_pd(a);
             let cq = ibv_create_cq(a, 16, ptr::null_mut(), ptr::null_mut(), 0);
-            let cap = ibv_qp_cap {
-                max_send_wr: 8,
-                max_recv_wr: 8,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            };
-            let mut init = ibv_qp_init_attr {
-                qp_context: ptr::null_mut(),
-                send_cq: cq,
-                recv_cq: cq,
-                srq: ptr::null_mut(),
-                cap,
-                qp_type: int(IBV_QPT_DRIVER),
-                sq_sig_all: 1,
-            };
+            let mut init = ibv_qp_init_attr::driver(cq, 8);
             let qp = srd_efadv_create_driver_qp(pd, &raw mut init, 0);
             assert!(!qp.is_null());
             let step = |state: i64, mask: i64| {

@@ -4,7 +4,7 @@
 use crate::{
     abi::{
         ibv_ah, ibv_ah_attr, ibv_async_event, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr,
-        ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
+        ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
     },
     context::{ibv_close_device, ibv_open_device},
     cq::{ibv_create_cq, ibv_destroy_cq, poll_cq},
@@ -145,22 +145,7 @@ impl Rail {
 /// # Safety
 /// Domain and queue live.
 unsafe fn queue_pair(pd: *mut ibv_pd, cq: *mut ibv_cq) -> *mut ibv_qp {
-    let cap = ibv_qp_cap {
-        max_send_wr: DEPTH,
-        max_recv_wr: DEPTH,
-        max_send_sge: 1,
-        max_recv_sge: 1,
-        max_inline_data: 0,
-    };
-    let mut init = ibv_qp_init_attr {
-        qp_context: ptr::null_mut(),
-        send_cq: cq,
-        recv_cq: cq,
-        srq: ptr::null_mut(),
-        cap,
-        qp_type: int(IBV_QPT_DRIVER),
-        sq_sig_all: 1,
-    };
+    let mut init = ibv_qp_init_attr::driver(cq, DEPTH);
     // SAFETY: required of the caller.
     let qp = unsafe { srd_efadv_create_driver_qp(pd, &raw mut init, 0) };
     assert!(!qp.is_null());

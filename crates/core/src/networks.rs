@@ -85,9 +85,14 @@ impl Networks {
     }
     /// One more of them, or one less.
     pub fn jobs_count(&mut self, n: Network, begins: bool) {
-        let jobs = &mut self.slots[n.index()].jobs;
-        *jobs = if begins { *jobs + 1 } else { *jobs - 1 };
+        step(&mut self.slots[n.index()].jobs, begins);
     }
+}
+
+/// Counts one more, or one less.
+pub(crate) fn step(n: &mut u32, begins: bool) {
+    debug_assert!(begins || *n > 0, "counted once");
+    *n = if begins { *n + 1 } else { n.saturating_sub(1) };
 }
 
 #[cfg(test)]

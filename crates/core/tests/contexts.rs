@@ -67,10 +67,7 @@ fn work_for_a_context_that_the_peer_kept_goes_through_it() {
 /// those that were left was due: its window state went, with the work.
 #[test]
 fn work_that_is_posted_when_the_idle_timer_is_due_stays() {
-    let mut p = Pair::new(3);
-    p.net.hosts[1].recv(p.qp[1], 1, 100);
-    p.send(0, 1, vec![1; 100]).unwrap();
-    assert!(p.net.run_until(Span::from_ms(1), |n| n.hosts[0].sends_done() == 1));
+    let mut p = Pair::opened(3, 100);
     p.net.run(Span::from_ms(490));
     let host = &mut p.net.hosts[0];
     let known = |e: &Engine| e.context_stats().into_iter().find(|c| c.peer.ip == ip(1)).unwrap();

@@ -189,10 +189,7 @@ fn what_a_dead_writer_began_is_forgotten() {
 /// Requests to a dead peer end with status 13; their tombstones kept a window for ever.
 #[test]
 fn requests_to_the_dead_leave_nothing() {
-    let mut p = Pair::new(3);
-    p.net.hosts[1].recv(p.qp[1], 1, 500);
-    p.send(0, 1, vec![1; 500]).unwrap();
-    assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[0].sends_done() == 1));
+    let mut p = Pair::opened(3, 500);
     p.net.faults.killed = vec![1];
     for i in 0..100 {
         p.send(0, i, vec![1; 500]).unwrap();

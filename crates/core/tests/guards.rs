@@ -25,13 +25,8 @@ fn transfer(load: Load, off: Option<Guard>) -> (u64, u64) {
         p.net.overload = Some(Overload::new(load, seed, 2));
         let start = p.net.now;
         for _ in 0..BATCHES {
-            for i in 0..BATCH {
-                p.net.hosts[1].recv(p.qp[1], i as u64, BYTES as u32);
-                p.send(0, i as u64, vec![1; BYTES]).unwrap();
-            }
-            let ended = p.net.run_until(Span::from_secs(20), |n| n.hosts[0].done.len() == BATCH);
-            assert!(ended, "seed {seed}: {} of {BATCH}", p.net.hosts[0].done.len());
-            p.net.hosts[0].done.clear();
+            let statuses = p.batch(BATCH, BYTES, Span::from_secs(20));
+            assert_eq!(statuses.len(), BATCH, "seed {seed}: completions in time");
         }
         us += p.net.now.since(start).0 / 1000;
         copies += p.net.hosts[0].engine.counters().retrans_pkts;

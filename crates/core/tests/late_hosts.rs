@@ -17,14 +17,8 @@ fn transfer(seed: u64, load: Option<Load>) -> (Span, Pair) {
     p.net.overload = load.map(|l| Overload::new(l, seed, 2));
     let start = p.net.now;
     for _ in 0..BATCHES {
-        for i in 0..BATCH {
-            p.net.hosts[1].recv(p.qp[1], i as u64, BYTES as u32);
-            p.send(0, i as u64, vec![1; BYTES]).unwrap();
-        }
-        let ended = p.net.run_until(Span::from_secs(5), |n| n.hosts[0].done.len() == BATCH);
-        assert!(ended, "seed {seed}: {} of {BATCH}", p.net.hosts[0].done.len());
-        assert_eq!(p.net.hosts[0].statuses(), vec![Status::Ok; BATCH], "seed {seed}");
-        p.net.hosts[0].done.clear();
+        let statuses = p.batch(BATCH, BYTES, Span::from_secs(5));
+        assert_eq!(statuses, [Status::Ok; BATCH], "seed {seed}");
     }
     (p.net.now.since(start), p)
 }

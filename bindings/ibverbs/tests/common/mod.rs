@@ -6,7 +6,7 @@
 use libc::{c_int, c_uint, c_void};
 use srd_ibverbs::{
     abi::{
-        ibv_ah_attr, ibv_async_event, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
+        ibv_ah_attr, ibv_async_event, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_attr,
         ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
     },
     num::*,
@@ -116,22 +116,7 @@ impl Node {
     /// The same device with another queue pair, whose completions go to `cq`. If its numbers are
     /// used up, waits: a number rests for a second after its queue pair was destroyed.
     pub fn qp_on(&self, cq: *mut ibv_cq) -> Self {
-        let cap = ibv_qp_cap {
-            max_send_wr: 8,
-            max_recv_wr: 8,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
-        let mut init = ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
-            send_cq: cq,
-            recv_cq: cq,
-            srq: ptr::null_mut(),
-            cap,
-            qp_type: int(IBV_QPT_DRIVER),
-            sq_sig_all: 1,
-        };
+        let mut init = ibv_qp_init_attr::driver(cq, 8);
         let end = Instant::now() + PATIENCE;
         let qp = loop {
             // SAFETY: domain and queue live.

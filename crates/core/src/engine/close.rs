@@ -64,7 +64,8 @@ impl<O: Observer> Engine<O> {
         if c.handshake.round() >= CLOSE_ROUNDS {
             // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
             if c.last_heard() > c.handshake.close_began() {
-                return self.close_withdraw(now, ci);
+                let has_window = c.is_active();
+                return self.shared.close_withdraw(now, ci, c, has_window);
             }
             if self.leaving {
                 self.leave_tell(ci);
@@ -74,17 +75,6 @@ impl<O: Observer> Engine<O> {
         c.handshake.close_sent(now, retry);
         self.shared.out.close_push(ci);
         self.shared.out.rearm_push(ci);
-    }
-
-    /// The peer is not done with us: stay open.
-    pub(crate) fn close_withdraw(&mut self, now: Time, ci: Ctx) {
-        let c = self.contexts.get_mut(ci);
-        if let Some(from) = c.handshake.close_withdraw() {
-            self.context_event(now, ci, from);
-            if self.contexts.get(ci).is_active() {
-                self.shared.out.ready_push(ci);
-            }
-        }
     }
 
     pub(crate) fn close_received(&mut self, now: Time, ci: Ctx) -> Result<Rx, DropReason> {

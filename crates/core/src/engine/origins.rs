@@ -3,7 +3,7 @@
 
 use crate::config::EngineConfig;
 use crate::hash::Keyed;
-use crate::networks::Prefix;
+use crate::networks::{Prefix, step};
 use core::net::IpAddr;
 use hashbrown::HashMap;
 
@@ -66,11 +66,6 @@ impl Origins {
             self.counts.remove(&prefix);
         }
     }
-}
-
-fn step(n: &mut u32, up: bool) {
-    debug_assert!(up || *n > 0, "counted once");
-    *n = if up { *n + 1 } else { n.saturating_sub(1) };
 }
 
 #[cfg(test)]

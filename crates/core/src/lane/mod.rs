@@ -18,7 +18,7 @@ pub(crate) use cancel::Ending;
 pub(crate) use jobs::place_leave;
 pub(crate) use shared::Shared;
 
-use crate::events::{Event, Observer};
+use crate::events::Observer;
 use crate::ids::Ctx;
 use crate::objects::Objects;
 use crate::path::table::PathEntry;
@@ -69,15 +69,5 @@ impl<O: Observer> Lane<'_, O> {
     /// Whether both ends grant and obey credits.
     pub fn granting(&self) -> bool {
         self.peer.grants(&self.shared.cfg)
-    }
-
-    /// The peer is not done with us: the context stays open.
-    pub fn close_withdraw(&mut self) {
-        if let Some(from) = self.peer.handshake.close_withdraw() {
-            let (peer, to) = (self.peer.endpoint(), self.peer.state().name());
-            let event = Event::Context { ctx: self.ci.0, peer, from: from.name(), to };
-            self.shared.observer.event(self.now, event);
-            self.ready_push();
-        }
     }
 }

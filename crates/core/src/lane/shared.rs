@@ -4,13 +4,15 @@
 use crate::api::AsyncEvent;
 use crate::config::EngineConfig;
 use crate::counters::Counters;
-use crate::events::Observer;
+use crate::events::{Event, Observer};
 use crate::guards::Guard;
 use crate::hash::Keyed;
+use crate::ids::Ctx;
 use crate::lane::flows::Flows;
 use crate::networks::Networks;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
+use crate::peer::Peer;
 use crate::rate::Granter;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -62,6 +64,18 @@ impl<O: Observer> Shared<O> {
             sizes: MtuCounts::default(),
             networks: Networks::new(keyed),
             rx,
+        }
+    }
+
+    /// The peer is not done with us: the context stays open, and its turn comes.
+    pub fn close_withdraw(&mut self, now: Time, ci: Ctx, peer: &mut Peer, has_window: bool) {
+        if let Some(from) = peer.handshake.close_withdraw() {
+            let (endpoint, to) = (peer.endpoint(), peer.state().name());
+            let event = Event::Context { ctx: ci.0, peer: endpoint, from: from.name(), to };
+            self.observer.event(now, event);
+            if has_window {
+                self.out.ready_push(ci);
+            }
         }
     }
 

@@ -53,7 +53,7 @@ impl<O: Observer> Lane<'_, O> {
             Seen::TooFar => return Err(DropReason::TooFar),
         }
         if self.peer.state() == ContextState::Closing {
-            self.close_withdraw();
+            self.shared.close_withdraw(self.now, self.ci, self.peer, true);
         }
         if self.peer.has_guessed()
             && asks_memory(&packet.body)

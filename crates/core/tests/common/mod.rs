@@ -631,6 +631,26 @@ impl Pair {
     pub fn new(seed: u64) -> Self {
         Self::with(seed, vec![config(0), config(1)])
     }
+    /// A pair whose context is open: one message of some bytes went from host 0 to host 1.
+    pub fn opened(seed: u64, bytes: usize) -> Self {
+        let mut p = Self::new(seed);
+        p.net.hosts[1].recv(p.qp[1], 1, bytes as u32);
+        p.send(0, 1, vec![1; bytes]).unwrap();
+        assert!(p.net.run_until(Span::from_ms(50), |n| n.hosts[0].sends_done() == 1));
+        p
+    }
+    /// Sends one batch of messages of some bytes from host 0 to host 1, and waits for them for no
+    /// longer than `limit`. Their statuses.
+    pub fn batch(&mut self, messages: usize, bytes: usize, limit: Span) -> Vec<Status> {
+        for i in 0..messages as u64 {
+            self.net.hosts[1].recv(self.qp[1], i, bytes as u32);
+            self.send(0, i, vec![1; bytes]).unwrap();
+        }
+        self.net.run_until(limit, |n| n.hosts[0].done.len() == messages);
+        let statuses = self.net.hosts[0].statuses();
+        self.net.hosts[0].done.clear();
+        statuses
+    }
     /// Posts `data` from host `from` to the other.
     pub fn send(
         &mut self,

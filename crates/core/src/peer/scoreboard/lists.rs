@@ -1,0 +1,75 @@
+//! The intrusive lists of the scoreboard: pairs of neighbours inside the entries of its ring.
+
+use super::entry::Entry;
+use crate::time::Time;
+
+/// No entry.
+pub(super) const NIL: u16 = u16::MAX;
+
+/// The ends of a list, as places in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    pub head: u16,
+    pub tail: u16,
+}
+
+/// The list of nothing.
+pub(super) const EMPTY: List = List { head: NIL, tail: NIL };
+
+/// What is in flight on one path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathList {
+    pub list: List,
+    /// Send time of the newest transmission known to have arrived there.
+    pub newest_acked: Time,
+}
+
+/// Entry `i` joins a list of the order, or of the lost, at its end.
+#[inline]
+pub(super) fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    let e = &mut ring[usize::from(i)];
+    (e.prev, e.next) = (l.tail, NIL);
+    match core::mem::replace(&mut l.tail, i) {
+        NIL => l.head = i,
+        t => ring[usize::from(t)].next = i,
+    }
+}
+
+/// Entry `i` leaves such a list.
+#[inline]
+pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
+    let Entry { prev, next, .. } = ring[usize::from(i)];
+    match prev {
+        NIL => l.head = next,
+        p => ring[usize::from(p)].next = next,
+    }
+    match next {
+        NIL => l.tail = prev,
+        n => ring[usize::from(n)].prev = prev,
+    }
+}
+
+/// Entry `i` joins the list of a path at its end.
+#[inline]
+pub(super) fn path_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    let e = &mut ring[usize::from(i)];
+    (e.path_prev, e.path_next) = (l.tail, NIL);
+    match core::mem::replace(&mut l.tail, i) {
+        NIL => l.head = i,
+        t => ring[usize::from(t)].path_next = i,
+    }
+}
+
+/// Entry `i` leaves the list of its path.
+#[inline]
+pub(super) fn path_remove(ring: &mut [Entry], l: &mut List, i: u16) {
+    let Entry { path_prev, path_next, .. } = ring[usize::from(i)];
+    match path_prev {
+        NIL => l.head = path_next,
+        p => ring[usize::from(p)].path_next = path_next,
+    }
+    match path_next {
+        NIL => l.tail = path_prev,
+        n => ring[usize::from(n)].path_prev = path_prev,
+    }
+}
