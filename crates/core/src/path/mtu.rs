@@ -128,7 +128,8 @@ pub(crate) struct PathMtu {
     quiet_until: Time,
     search: Option<Box<Search>>,
     raise_at: Time,
-    raise_wait: Span,
+    /// Waits before a larger size is tried again, each twice as long as the one before.
+    raises: u8,
 }
 
 /// What half a round begins with.
@@ -165,7 +166,7 @@ impl Default for PathMtu {
             quiet_until: Time(0),
             search: None,
             raise_at: Time::NEVER,
-            raise_wait: RAISE_FIRST,
+            raises: 0,
         }
     }
 }
@@ -434,20 +435,26 @@ impl PathMtu {
             return Found::Changed;
         }
         if counts {
-            self.raise_wait = Span((self.raise_wait.0 * 2).min(RAISE_MAX.0));
+            self.raises = self.raises.saturating_add(1);
         }
-        self.raise_at = now + self.raise_wait;
+        self.raise_at = now + self.raise_wait();
         Found::Nothing
+    }
+
+    /// How long a larger size is not tried now.
+    fn raise_wait(&self) -> Span {
+        let doublings = u32::from(self.raises).min(RAISE_MAX.0.ilog2());
+        Span(RAISE_FIRST.0.saturating_mul(1 << doublings).min(RAISE_MAX.0))
     }
 
     fn size_set(&mut self, now: Time, size: u16, full: u16) {
         let whole = size >= full;
         self.size = if whole { u16::MAX } else { size };
         if whole {
-            self.raise_wait = RAISE_FIRST;
+            self.raises = 0;
         }
         let kept = whole || planted!(SizeNeverRaised);
-        self.raise_at = if kept { Time::NEVER } else { now + self.raise_wait };
+        self.raise_at = if kept { Time::NEVER } else { now + self.raise_wait() };
     }
 
     /// Nothing larger than `size` can leave this host. Whether that is news.
@@ -478,7 +485,7 @@ impl PathMtu {
     pub fn search_end(&mut self, now: Time) {
         self.search = None;
         if self.size < u16::MAX {
-            self.raise_at = now + self.raise_wait;
+            self.raise_at = now + self.raise_wait();
         }
     }
 }

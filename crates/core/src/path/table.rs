@@ -32,8 +32,8 @@ pub(crate) struct PathEntry {
     pub carrier: Ctx,
     /// What size of packets passes. Who changes it calls [`MtuCounts::recount`].
     pub mtu: PathMtu,
-    /// How it is counted there.
-    counted: MtuCounts,
+    /// How it is counted there: as small, as awake.
+    counted: [bool; 2],
     /// Credit units that all contexts to the address were granted so far (wraps).
     pub credit_total: u32,
 }
@@ -89,16 +89,16 @@ pub(crate) struct PathTable {
 impl MtuCounts {
     /// Counts an address anew after a change of its `mtu`.
     pub fn recount(&mut self, e: &mut PathEntry) {
-        let now = Self { small: e.mtu.is_small().into(), awake: e.mtu.is_awake().into() };
+        let now = [e.mtu.is_small(), e.mtu.is_awake()];
         self.replace(core::mem::replace(&mut e.counted, now), now);
     }
     /// The address is forgotten.
     pub fn forget(&mut self, e: &PathEntry) {
-        self.replace(e.counted, Self::default());
+        self.replace(e.counted, [false; 2]);
     }
-    fn replace(&mut self, was: Self, now: Self) {
-        self.small = self.small - was.small + now.small;
-        self.awake = self.awake - was.awake + now.awake;
+    fn replace(&mut self, was: [bool; 2], now: [bool; 2]) {
+        self.small = self.small - u32::from(was[0]) + u32::from(now[0]);
+        self.awake = self.awake - u32::from(was[1]) + u32::from(now[1]);
     }
 }
 
@@ -144,7 +144,7 @@ impl PathTable {
             jobs: 0,
             carrier: Ctx(0),
             mtu: PathMtu::default(),
-            counted: MtuCounts::default(),
+            counted: [false; 2],
             credit_total: 0,
         };
         let i = self.free.pop().unwrap_or_else(|| {

@@ -15,7 +15,9 @@ pub(crate) struct Reports {
     /// Bytes the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
     rx_budget: u32,
     /// Socket drops of the peer as last told; only their growth is news.
-    rxq_drops: Option<u32>,
+    rxq_drops: u32,
+    /// Whether it has told any.
+    rxq_drops_told: bool,
     /// Transmission number of the packet that brought the newest acknowledgment, which the next
     /// packet echoes.
     ack_echo: u16,
@@ -45,7 +47,8 @@ impl Reports {
             credit_granted: 0,
             credit_seen: 0,
             rx_budget,
-            rxq_drops: None,
+            rxq_drops: 0,
+            rxq_drops_told: false,
             ack_echo: 0,
         }
     }
@@ -76,8 +79,8 @@ impl Reports {
     /// Reads what the peer tells. `credits`: both ends grant and obey them.
     #[inline(always)]
     pub fn read(&mut self, ack: &AckBlock, credits: bool) -> News {
-        let before = self.rxq_drops.replace(ack.rxq_drops);
-        let drops = before.map_or(0, |before| growth(ack.rxq_drops, before));
+        let drops = if self.rxq_drops_told { growth(ack.rxq_drops, self.rxq_drops) } else { 0 };
+        (self.rxq_drops, self.rxq_drops_told) = (ack.rxq_drops, true);
         self.rx_budget = ack.rx_budget;
         let credit_units = if credits { growth(ack.credit, self.credit_seen) } else { 0 };
         if credit_units > 0 {

@@ -127,6 +127,8 @@ mod tests {
     fn idle_peers_hold_less_than_active_ones() {
         let m = memory().unwrap();
         for i in [0, 1] {
+            // The goal of idle peers.
+            assert!(m.idle[i] <= 512.0, "{}", m.idle[i]);
             assert!(0.0 < m.idle[i] && m.idle[i] <= m.rested[i] && m.rested[i] < m.active[i]);
             assert!(m.active[i] < m.hostile[i] && m.hostile[i] <= m.max as f64);
             // Growth of the engine's tables is not counted for the peer.
