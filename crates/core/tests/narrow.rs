@@ -2,8 +2,12 @@
 //! where full ones really do not pass.
 
 mod common;
+#[path = "common/door.rs"]
+mod door;
 use common::overload::{Load, Overload};
 use common::*;
+use door::{Door, from, network, open, stranger};
+use srd_core::wire::Body;
 use srd_core::*;
 
 fn pair(seed: u64) -> Pair {
@@ -116,6 +120,33 @@ fn overload_is_not_mistaken_for_a_narrow_way() {
         for host in &p.net.hosts {
             assert_eq!(told(host), [], "seed {seed}");
         }
+    }
+}
+
+/// Of a peer's two Opens in each round the full one was lost for a while, and then the peer opened
+/// the context because its Challenge was answered: that shows nothing of the way. A single small
+/// Open used to be enough (seed 922918055802).
+#[test]
+fn a_few_small_opens_of_the_peer_prove_nothing() {
+    for (opens, want) in [(1, vec![]), (9, vec![]), (10, vec![1000])] {
+        let mut d = Door::new(|c| c.mtu_search = true);
+        let (who, mut tag) = (network(1), None);
+        for _ in 0..opens {
+            let mut small = stranger(open(1, 0), 0, 0);
+            small.payload_len =
+                1000 - (small.headers_len() - srd_core::wire::OVERHEAD_BYTES) as u16;
+            let padding = vec![0; small.payload_len.into()];
+            d.host.receive(d.now, &from(who), &small, &padding);
+            for f in d.host.transmit(d.now) {
+                if let Body::OpenAck(a) = f.body {
+                    tag = Some(a.tag);
+                }
+            }
+        }
+        let mut first = stranger(Body::Probe, 0, tag.expect("an Open is answered"));
+        (first.header.tx_num, first.header.psn) = (1, 1);
+        d.host.receive(d.now, &from(who), &first, &[]);
+        assert_eq!(told(&d.host), want, "{opens} small Opens");
     }
 }
 

@@ -11,6 +11,8 @@ pub(crate) struct Narrow {
     /// Payload of packets as large as the largest Open of the peer; 0: none came, `u16::MAX`: a
     /// full one.
     heard: u16,
+    /// Opens of the peer since it began to send them.
+    heard_opens: u8,
 }
 
 impl Narrow {
@@ -40,15 +42,22 @@ impl Narrow {
     /// An Open of the peer came, as large as packets with that payload (`u16::MAX`: a full one).
     pub fn heard(&mut self, size: u16) {
         self.heard = self.heard.max(size);
+        self.heard_opens = self.heard_opens.saturating_add(1);
     }
     /// What the peer's Opens have shown says nothing any more.
     pub fn heard_forget(&mut self) {
-        self.heard = 0;
+        (self.heard, self.heard_opens) = (0, 0);
     }
     /// The size that is proved: the one of ours that was answered in `rounds` rounds, where we
-    /// asked (`own`), else the largest of the peer's. 0: none.
+    /// asked (`own`), else the largest of the peer's, if as many of them came: so many smaller
+    /// ones are answered before a peer opens a context with them. One that opens it for another
+    /// reason, because we answered its Challenge, has shown nothing. 0: none.
     pub fn proved(&self, own: bool, rounds: u8) -> u16 {
-        if own && self.rounds >= rounds { self.answered } else { self.heard }
+        match self {
+            n if own && n.rounds >= rounds => n.answered,
+            n if n.heard_opens >= rounds => n.heard,
+            _ => 0,
+        }
     }
 }
 
@@ -77,7 +86,7 @@ mod tests {
         let mut n = Narrow::default();
         n.heard(900);
         n.heard(700);
-        assert_eq!(n.proved(false, 1), 900);
+        assert_eq!((n.proved(false, 2), n.proved(false, 3)), (900, 0), "too few of them came");
         n.heard(u16::MAX);
         assert_eq!(n.proved(false, 1), u16::MAX);
         n.heard_forget();
