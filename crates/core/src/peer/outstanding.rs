@@ -59,6 +59,7 @@ impl Outstanding {
     }
 
     /// Reads that the peer serves, or is asked to.
+    #[cfg(debug_assertions)]
     pub fn reads(&self) -> u16 {
         self.reads
     }
