@@ -68,8 +68,16 @@ pub struct RateConfig {
     pub line_bytes_per_sec: u64,
     /// RTT assumed before the first sample.
     pub rtt_initial: Span,
-    /// Smallest queueing-delay target: the noise of clocks and scheduling of the datapath.
+    /// Smallest queueing-delay target, where the noise of the host (see [`Self::noise_max`]) does
+    /// not ask for more.
     pub target_min: Span,
+    /// What the measured noise of the host counts for at most: how long packets take from the
+    /// time given to the engine to the card, and how late timers are. It is at least the time of
+    /// eight full packets on the wire. The least target of queueing delay (four times the noise),
+    /// the slack of reordering between paths and the wait for a lone packet (8), the wait for a
+    /// tail (20) and the retransmission timeout (80) follow from it. Zero: these have the floors of
+    /// this configuration alone.
+    pub noise_max: Span,
     /// Bytes that may leave back to back at more than the paced rate.
     pub burst_bytes: u32,
     /// For [`RatePolicy::Fixed`].
@@ -242,18 +250,19 @@ impl EngineConfig {
                 policy: RatePolicy::Srd,
                 line_bytes_per_sec: 12_500_000_000,
                 rtt_initial: Span::from_us(100),
-                target_min: Span::from_us(100),
+                target_min: Span::from_us(4),
+                noise_max: Span::from_us(25),
                 burst_bytes: 65_536,
                 rate_fixed_bytes_per_sec: 1_250_000_000,
                 inflight_fixed_bytes: 1 << 20,
                 credits: false,
             },
             loss: LossConfig {
-                reorder_min: Span::from_us(200),
-                rto_min: Span::from_ms(2),
+                reorder_min: Span::from_us(20),
+                rto_min: Span::from_us(100),
                 rto_max: Span::from_ms(100),
-                tlp_min: Span::from_us(500),
-                hedge_min: Span::from_us(200),
+                tlp_min: Span::from_us(30),
+                hedge_min: Span::from_us(20),
                 unresponsive_after: Span::from_secs(5),
                 unreachable_after: Span::from_secs(5),
                 open_retry: Span::from_ms(5),
@@ -271,7 +280,7 @@ impl EngineConfig {
 
     /// Tells the line rate of the local port, and what follows from it: the least RTT may be that
     /// of a probe, which passes wires faster than a full packet. Eight wires there and back at
-    /// this rate are no queue. From 10 Gb/s on that is below the noise of clocks.
+    /// this rate are no queue.
     pub fn line_set(&mut self, bytes_per_sec: u64) {
         let wire_ns = u64::from(self.mtu) * 1_000_000_000 / bytes_per_sec.max(1);
         self.rate.line_bytes_per_sec = bytes_per_sec;
@@ -290,6 +299,7 @@ impl EngineConfig {
         c.rate.line_bytes_per_sec = line_bytes_per_sec;
         c.rate.rtt_initial = rtt;
         c.rate.target_min = Span::from_us(4);
+        c.rate.noise_max = Span::ZERO;
         c.rate.burst_bytes = 2 * u32::from(mtu);
         c.loss.reorder_min = Span::from_us(20);
         c.loss.rto_min = rtt.scale(3, 1);

@@ -40,6 +40,7 @@ mod ids;
 mod lane;
 pub mod limits;
 mod networks;
+mod noise;
 mod objects;
 mod outbox;
 mod params;

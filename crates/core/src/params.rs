@@ -2,31 +2,31 @@
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
+use crate::noise::Floors;
 use crate::time::Span;
+use std::sync::Arc;
 
 /// The fields of three configurations that a path and rate context needs. Spans are in ns and end
 /// at 4.29 s.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Params {
     pub line_bytes_per_sec: u64,
     pub rate_fixed_bytes_per_sec: u64,
     pub inflight_fixed_bytes: u64,
     pub rtt_ns_initial: u32,
-    pub target_ns_min: u32,
     pub burst_bytes: u32,
     pub probe_ns_first: u32,
     pub probe_ns_max: u32,
-    pub reorder_ns_min: u32,
-    pub rto_ns_min: u32,
     pub rto_ns_max: u32,
-    pub tlp_ns_min: u32,
-    pub hedge_ns_min: u32,
     pub paths: u16,
     pub live_min: u16,
     pub mtu: u16,
     pub path_policy: PathPolicy,
     pub rate_policy: RatePolicy,
     pub guards: Guards,
+    /// Least times, which follow from the noise of the host. Apart, because they change: what is
+    /// above does not, and the compiler knows it.
+    pub floors: Arc<Floors>,
 }
 
 /// A span as 32 bits of ns.
@@ -47,21 +47,17 @@ impl Params {
             rate_fixed_bytes_per_sec: rate.rate_fixed_bytes_per_sec.max(1),
             inflight_fixed_bytes: rate.inflight_fixed_bytes,
             rtt_ns_initial: ns32(rate.rtt_initial).max(1),
-            target_ns_min: ns32(rate.target_min).max(1),
             burst_bytes: rate.burst_bytes.max(u32::from(mtu)),
             probe_ns_first: ns32(path.probe_first).max(1),
             probe_ns_max: ns32(path.probe_max.max(path.probe_first)),
-            reorder_ns_min: ns32(loss.reorder_min),
-            rto_ns_min: ns32(loss.rto_min),
             rto_ns_max: ns32(loss.rto_max),
-            tlp_ns_min: ns32(loss.tlp_min),
-            hedge_ns_min: ns32(loss.hedge_min),
             paths: path.paths.clamp(1, 256),
             live_min: path.live_min.clamp(1, path.paths.max(1)),
             mtu,
             path_policy: path.policy,
             rate_policy: rate.policy,
             guards,
+            floors: Arc::new(Floors::new(rate, loss, mtu)),
         }
     }
 }

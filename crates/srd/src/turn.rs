@@ -141,6 +141,7 @@ impl Nic {
         let n = engine.poll_transmit(now, room, &mut sink);
         if n > 0 {
             self.flush(shared);
+            self.engine.handover_note(Self::now().since(now));
         }
         (n, n == room)
     }

@@ -36,13 +36,14 @@ use crate::ids::Ctx;
 use crate::lane::Lane;
 use crate::lane::Shared;
 use crate::limits::TIMER_STEPS_MAX;
+use crate::noise::Meter;
 use crate::objects::{ObjectSecrets, Objects};
 use crate::params::Params;
 use crate::path::PathStats;
 use crate::path::table::PathTable;
 use crate::peer::Window;
 use crate::random::{Random, Randomness, Secrets};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::timer::TimerOf;
 use crate::tx::Out;
 use contexts::ContextTable;
@@ -58,6 +59,8 @@ pub struct Engine<O: Observer = ()> {
     pub(crate) contexts: ContextTable,
     pub(crate) paths: PathTable,
     path_params: Arc<Params>,
+    /// Measures the host.
+    noise: Meter,
     /// For all that peers see or must not know.
     secrets: Secrets,
     incarnation: u64,
@@ -99,6 +102,7 @@ impl<O: Observer> Engine<O> {
             path_params: Arc::new(Params::new(
                 &cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, cfg.guards,
             )),
+            noise: Meter::default(),
             cookies: CookieJar::new(&mut secret),
             pool: Vec::new(),
             evict_hand: 0,
@@ -218,6 +222,9 @@ impl<O: Observer> Engine<O> {
     /// waits for may be among them. All others see `now`.
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
         self.shared.rx.unread = now.since(read_until);
+        if self.noise.samples() {
+            self.lateness_note(now);
+        }
         self.rearm_some(now);
         let enough = self.shared.counters.timer_steps + TIMER_STEPS_MAX;
         while self.shared.counters.timer_steps < enough
@@ -234,6 +241,30 @@ impl<O: Observer> Engine<O> {
             }
         }
         self.grants_poll(now);
+    }
+
+    /// Packets that left [`Self::poll_transmit`] were with the card that long after the time that
+    /// was given to it. The engine tolerates what the host adds to times by itself.
+    pub fn handover_note(&mut self, took: Span) {
+        if self.noise.samples() {
+            self.noise.handover(took);
+            self.path_params.floors.noise_set(&self.noise);
+        }
+    }
+
+    /// The noise of the host, as measured: what a tool shows.
+    pub fn noise(&self) -> Span {
+        Span(u64::from(self.path_params.floors.noise_ns()))
+    }
+
+    /// How late the first timer that is due fires.
+    #[cold]
+    fn lateness_note(&mut self, now: Time) {
+        let due = self.shared.timers.next();
+        if due <= now {
+            self.noise.lateness(now.since(due));
+            self.path_params.floors.noise_set(&self.noise);
+        }
     }
 
     // ---- completions and events out ------------------------------------------------------------

@@ -129,7 +129,7 @@ impl ActivePaths {
     /// What the hosts may take of a round trip, beyond the datapath's known noise, at most
     /// [`HOST_NS_MAX`].
     pub(crate) fn host_delay(&self, p: &Params) -> Span {
-        Span(self.host_ns.saturating_sub(u64::from(p.target_ns_min)).min(HOST_NS_MAX))
+        Span(self.host_ns.saturating_sub(u64::from(p.floors.target_ns())).min(HOST_NS_MAX))
     }
 
     /// A peak that halves every [`HOST_HALF_LIFE`]: a busy host is late rarely, but then by much.
@@ -333,7 +333,8 @@ impl ActivePaths {
     /// packets that left long after it were back before. A queue of all paths, however fast it
     /// grows, is overtaken by nobody.
     fn is_slow(&self, p: &Params, queue_ns: u32, target_ns: u64, sent: Time) -> bool {
-        let (more, hedge) = (queue_ns.saturating_sub(self.queue_ns_usual), p.hedge_ns_min.into());
+        let (more, hedge) =
+            (queue_ns.saturating_sub(self.queue_ns_usual), p.floors.hedge_ns().into());
         p.guards.has(Guard::SlowRetire)
             && u64::from(more) >= SLOW_TARGETS * target_ns + SLOW_HEDGES * hedge
             && self.echoed_sent >= sent + Span(hedge)
@@ -381,7 +382,7 @@ impl ActivePaths {
             // noise, up to what the datapath is known for, or an uneven fabric.
             let uneven =
                 UNEVEN * u64::from(median - quartile) * u64::from(p.guards.has(Guard::Uneven));
-            u64::from(median).saturating_sub(uneven.min(u64::from(p.target_ns_min)))
+            u64::from(median).saturating_sub(uneven.min(u64::from(p.floors.target_ns())))
         });
         self.rtt.on_round();
         if self.drop_cap != u64::MAX {

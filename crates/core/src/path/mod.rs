@@ -431,7 +431,7 @@ impl PathContext {
 
     /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
     pub fn reorder_slack_cross(&self) -> Span {
-        let floor = Span(u64::from(self.params.reorder_ns_min));
+        let floor = Span(u64::from(self.params.floors.reorder_ns()));
         SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
     }
 
@@ -447,7 +447,7 @@ impl PathContext {
 
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
-        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.tlp_ns_min)))
+        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
             + self.host_delay()
     }
 
@@ -459,7 +459,7 @@ impl PathContext {
             return self.tlp_delay();
         }
         let ns = known.timeout_ns().max(HEDGE.of(known.srtt_ns.into()));
-        Span(ns.max(self.params.hedge_ns_min.into())).min(self.tlp_delay())
+        Span(ns.max(self.params.floors.hedge_ns().into())).min(self.tlp_delay())
     }
 
     /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.

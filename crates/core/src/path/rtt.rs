@@ -173,14 +173,14 @@ pub(crate) fn rto(p: &Params, path: Smoothed, all: Smoothed, timeouts: u8) -> Sp
     } else {
         all.timeout_ns()
     };
-    let base = first.max(path.timeout_ns()).max(u64::from(p.rto_ns_min));
+    let base = first.max(path.timeout_ns()).max(u64::from(p.floors.timeout_ns()));
     let ceiling = u64::from(p.rto_ns_max).max(RTO_CEILING_RTTS * u64::from(all.srtt_ns));
     Span((base << timeouts.min(RTO_DOUBLINGS_MAX)).min(ceiling))
 }
 
 /// Queueing-delay target for a least RTT: three quarters of it, at least the datapath's noise.
 pub(crate) fn target(p: &Params, base_ns: u32) -> Span {
-    Span(TARGET.of(base_ns.into()).max(u64::from(p.target_ns_min)))
+    Span(TARGET.of(base_ns.into()).max(u64::from(p.floors.target_ns())))
 }
 
 /// An RTT sample as 32 bits; zero would read as "none".

@@ -318,7 +318,7 @@ fn timeouts_double_per_path_and_end() {
     for _ in 0..30 {
         b.lose(3, LossRule::Timeout);
     }
-    assert_eq!(b.context.rto(3), Span::from_ms(100));
+    assert_eq!(b.context.rto(3), first.scale(4, 1), "the packet waits longer, not the path");
     b.context.on_sent(b.now, 3, 100, false, false);
     b.context.on_acked(b.now, 3, 100, b.now);
     assert_eq!(b.context.rto(3), first);

@@ -184,7 +184,8 @@ impl<O: Observer> Lane<'_, O> {
         let on = self.shared.cfg.guards.has(Guard::Doubling);
         let doublings = u8::from(on) * (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
         let timeout = self.way.paths.rto(e.path);
-        timeout.max(self.patience(timeout.scale(1 << doublings, 1)))
+        let longer = timeout.scale(1 << doublings, 1).0.min(self.shared.cfg.loss.rto_max.0);
+        timeout.max(self.patience(Span(longer)))
     }
 
     /// When a packet in flight since then is given up: after `timeout`, or when nothing has been

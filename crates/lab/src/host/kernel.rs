@@ -353,7 +353,11 @@ impl SrdHost {
         }
         let received = kernel.receive_ps(taken);
         let after = kernel.ends_at(now + received.max(TURN_PS_MIN));
+        let sends = !polled.0.is_empty();
         kernel.free_at = kernel.send(after, polled.0);
+        if sends {
+            self.engine.handover_note(Span((kernel.free_at - now) / NS));
+        }
         // The earliest time at which the card has room.
         let room = self.card_ps(waits.saturating_sub(CARD_BYTES_MAX / 2));
         let next = self.engine.next_timeout();
