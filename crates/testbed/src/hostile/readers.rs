@@ -39,9 +39,11 @@ const DYING_BYTES: u32 = 64 << 20;
 const NEXT_BYTES: u32 = 64 << 10;
 /// Bytes of the readable memory region.
 const REGION_BYTES: usize = DYING_BYTES as usize;
-/// Time limit of a reader's reads.
-const READ_LIMIT: Duration = Duration::from_secs(40);
-/// How long the places may take to fill, and to be free of the dead.
+/// Time limit of the reads of the next job, seconds. The job that dies has none: it is killed as
+/// soon as it holds all places, however long a busy machine takes to start its processes.
+const NEXT_LIMIT_S: u64 = 40;
+/// How long the number of reads that are served may stay as it is while places fill, or are freed
+/// of the dead.
 const PLACES_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a reader.
@@ -68,6 +70,10 @@ pub struct ReaderArgs {
     /// Number of reads, all at once
     #[arg(long)]
     pub reads: u32,
+    /// Seconds after which reads that have not ended are an error; without it, the reader waits
+    /// until it is killed
+    #[arg(long)]
+    pub limit_s: Option<u64>,
 }
 
 /// A process that reads: prints "reading" once its reads are being served, and "done" when all have
@@ -109,7 +115,7 @@ pub fn reader(args: &ReaderArgs) -> Result {
             said = true;
             say("reading")?;
         }
-        if began.elapsed() > READ_LIMIT {
+        if args.limit_s.is_some_and(|limit| began.elapsed() > Duration::from_secs(limit)) {
             return Err(NetError::new(format!("{done} of {reads} reads have ended")));
         }
         device.wait(Some(Duration::from_millis(5)))?;
@@ -150,13 +156,16 @@ impl Server {
 
     /// Waits until so many are.
     fn served_await(&self, reads: u32, but: IpAddr) -> Result {
-        let began = Instant::now();
+        let (mut before, mut changed) = (None, Instant::now());
         loop {
             let now = self.served(but)?;
             if now == reads {
                 return Ok(());
             }
-            if began.elapsed() > PLACES_LIMIT {
+            if before.replace(now) != Some(now) {
+                changed = Instant::now();
+            }
+            if changed.elapsed() > PLACES_LIMIT {
                 return Err(NetError::new(format!(
                     "{now} reads of the job that dies are served, not {reads}"
                 )));
@@ -168,7 +177,14 @@ impl Server {
     /// Starts readers on a host of the other leaf. What they hold here is theirs: a new process
     /// at an address of a dead one would be known as its successor, which frees what the dead one
     /// held, so that the next job runs on another host.
-    fn job(&self, fabric: &Fabric, host: u8, reads: &[u32], bytes: u32) -> Result<Vec<Reader>> {
+    fn job(
+        &self,
+        fabric: &Fabric,
+        host: u8,
+        reads: &[u32],
+        bytes: u32,
+        limit_s: Option<u64>,
+    ) -> Result<Vec<Reader>> {
         let home = NetNs::current()?;
         let mut readers = Vec::new();
         for reads in reads {
@@ -178,6 +194,9 @@ impl Server {
             command.args(["--rkey", &self.region.rkey().to_string()]);
             command.args(["--addr", &self.region.addr().to_string()]);
             command.args(["--bytes", &bytes.to_string(), "--reads", &reads.to_string()]);
+            if let Some(limit) = limit_s {
+                command.args(["--limit-s", &limit.to_string()]);
+            }
             fabric.ns(Node::Host(0, host))?.enter()?;
             let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
             home.enter()?;
@@ -238,7 +257,7 @@ pub fn check() -> Result<String> {
         let share = (PLACES - held).div_ceil(2);
         let of = |k: usize| READS_MAX.min(share - k as u32 * READS_MAX);
         let reads: Vec<u32> = (0..count).map(of).collect();
-        dying.extend(server.job(&fabric, host as u8, &reads, DYING_BYTES)?);
+        dying.extend(server.job(&fabric, host as u8, &reads, DYING_BYTES, None)?);
         held += share;
         // The next one gets what this one leaves.
         server.served_await(held, next_ip)?;
@@ -249,7 +268,8 @@ pub fn check() -> Result<String> {
     server.served_await(PLACES, next_ip)?;
     let (began, count) = (Instant::now(), dying.len());
     drop(dying);
-    let mut next = server.job(&fabric, next_host, &[READS_MAX; NEXT], NEXT_BYTES)?;
+    let limit_s = Some(NEXT_LIMIT_S);
+    let mut next = server.job(&fabric, next_host, &[READS_MAX; NEXT], NEXT_BYTES, limit_s)?;
     for r in &mut next {
         r.expect("reading")?;
         r.expect("done")?;
