@@ -37,6 +37,8 @@ pub(crate) const DEADLOCK_WATCH: u32 = 12;
 pub(crate) const RING: u32 = 13;
 /// A packet that left a ring is in memory: host, packet.
 pub(crate) const RING_OUT: u32 = 14;
+/// A PAUSE (1) or RESUME (0) frame reaches the sender of a link: link, which of both.
+pub(crate) const PAUSE: u32 = 15;
 
 /// An event: kind and id, a second number, and for packets the values that a hop needs, so that the
 /// packet itself is not accessed until it is delivered.

@@ -63,7 +63,9 @@ mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
 pub use host::{Delivered, FlowId, Host, HostIo, Outbound, PACKET_BYTES_MAX, Tag};
-pub use lossless::{CreditConfig, Credits, Deadlock, FlowControl, RegisterOp, Service};
+pub use lossless::{
+    CreditConfig, Credits, Deadlock, FlowControl, Pauses, PfcConfig, RegisterOp, Service,
+};
 pub use ring::{
     Placement, RingConfig, RingError, RingFull, RingPut, RingSample, RingState, RingStats,
 };

@@ -2,7 +2,7 @@
 
 pub(crate) use crate::event::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    KIND_SHIFT, LATE, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
+    KIND_SHIFT, LATE, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, TIMER,
 };
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
 use crate::host::{FlowId, Outbound, PACKET_BYTES_MAX, Tag};
@@ -117,6 +117,7 @@ impl<P> Net<P> {
         let lossless = match config.flow_control {
             FlowControl::Drop => None,
             FlowControl::Credits(c) => Some(Box::new(Lossless::new(&topo, c)?)),
+            FlowControl::Pfc(c) => Some(Box::new(Lossless::with_pfc(&topo, c)?)),
         };
         let router = Router::new(config.routing, topo.tree(), config.seed)?;
         if lossless.is_none() && router.circuits().is_some() {

@@ -3,10 +3,10 @@
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::host::{Delivered, Host, HostIo};
 use crate::link::MONITORED;
-use crate::lossless::{Credits, Deadlock, FlowControl, fault_check};
+use crate::lossless::{Credits, Deadlock, FlowControl, Pauses, fault_check};
 use crate::net::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    LATE, Net, OUTPUT_WAKE, RING, RING_OUT, ROOM, TIMER,
+    LATE, Net, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, TIMER,
 };
 use crate::ring::{RingConfig, RingError, RingSample, RingStats, RingStep};
 use crate::routing::{CircuitStats, Circuits, RoutingConfig};
@@ -230,7 +230,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.hosts[id as usize].on_timer(now, &mut io);
                 }
             }
-            HELD | ARRIVE_CREDITED..=RING_OUT => self.dispatch_other(event),
+            HELD | ARRIVE_CREDITED..=PAUSE => self.dispatch_other(event),
             _ => self.dispatch_rare(event),
         }
     }
@@ -261,6 +261,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                 self.hosts[id as usize].on_room(now, &mut io);
             }
             DEADLOCK_WATCH => self.net.deadlock_check(),
+            PAUSE => self.net.pause_due(event),
             RING => self.ring_due(id),
             RING_OUT => self.hand_over(id, Some(self.net.last_link(id)), event.b),
             kind => unreachable!("event kind {kind}"),
@@ -444,6 +445,13 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     pub fn credits(&self, link: LinkId, lane: u8) -> Option<Credits> {
         let ll = self.net.lossless.as_ref().filter(|ll| u32::from(lane) < ll.config.lanes)?;
         Some(ll.credits(link.0, lane))
+    }
+
+    /// Pauses of a link and the filling of the buffer at its end; `None` without priority flow
+    /// control.
+    pub fn pauses(&self, link: LinkId) -> Option<Pauses> {
+        let pfc = self.net.lossless.as_ref()?.pfc.as_ref()?;
+        Some(pfc.pauses(link.0, self.net.now))
     }
 
     /// Counts every packet in every buffer and compares the counts with the credit accounting.

@@ -60,6 +60,8 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         detail: Detail::Static(Box::new(met)),
         drops: Drops::default(),
         rings: Vec::new(),
+        pauses: None,
+        deadlock: None,
         marked: 0,
         packets_sent: 0,
         events: 0,

@@ -8,6 +8,7 @@ use crate::figures_goal::{fluid_rows, goal_rows};
 use crate::figures_host::{endpoint_rows, kernel_rows};
 use crate::figures_load::slowdown_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
+use crate::pauses::{deadlock_rows, pause_rows};
 use crate::report::columns;
 use crate::result::{RunResult, SrdObjects};
 use crate::spec::{FaultSpec, Transport};
@@ -84,6 +85,12 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
          idle: of what a host could write between its first packet and its last",
         endpoint_rows(&cases),
     );
+    add(
+        "pauses of links (priority flow control), first seed: share of the time of all links of a \
+         tier, and of the link paused longest; held: of one input",
+        pause_rows(&cases),
+    );
+    add("runs that a deadlock ended", deadlock_rows(&cases));
     add(
         "COPA's transport: data packets sent; of these lost at endpoints and at switches, refused \
          because they came early, sent again; duplicates; drops and goodput over what hosts could \

@@ -30,6 +30,7 @@ pub mod observe;
 mod packet;
 mod pages;
 mod pattern;
+mod pauses;
 mod poisson;
 mod report;
 mod result;
@@ -62,6 +63,7 @@ pub use packet::{
     ETHERNET_BYTES, ETHERNET_FRAME_BYTES_MIN, ETHERNET_GAP_BYTES, LabPacket, wire_bytes,
 };
 pub use pages::huge_pages;
+pub use pauses::{PauseOutcome, TierPauses};
 pub use poisson::OpenLoop;
 pub use report::{csv, json, page, series_csv, summary_csv, table};
 pub use result::{Detail, OrderCost, RunResult, SrdObjects, Tally};

@@ -6,8 +6,9 @@ use crate::spec::{
 use srd_fabric::lossless::LANES_MAX;
 use srd_fabric::routing::{Adaptation, CircuitConfig, Placement, Ties};
 use srd_fabric::{
-    CreditConfig, Ecn, FatTree, FlowControl, HostId, KaryNTree, LeafSpine, NS, Node, Port,
-    RoutingConfig, Service, SharedBuffer, SwitchId, Topology, WorldConfig, back_to_back, dumbbell,
+    CreditConfig, Ecn, FatTree, FlowControl, HostId, KaryNTree, LeafSpine, NS, Node, PfcConfig,
+    Port, RoutingConfig, Service, SharedBuffer, SwitchId, Topology, WorldConfig, back_to_back,
+    dumbbell,
 };
 use std::path::Path;
 
@@ -17,6 +18,10 @@ struct Ports {
     edge: Port,
     core: Port,
 }
+
+/// Default thresholds of priority flow control in packets, those of htsim's RoCE.
+const PFC_XOFF_PACKETS: u64 = 15;
+const PFC_XON_PACKETS: u64 = 12;
 
 impl Network {
     fn ports(&self) -> Result<Ports, String> {
@@ -36,7 +41,7 @@ impl Network {
                 port = port.ecn(Ecn {
                     min_bytes: self.ecn_bytes_min,
                     max_bytes: self.ecn_bytes_max,
-                    prob_max: 1.0,
+                    prob_max: self.ecn_prob_max,
                 });
             }
             port
@@ -109,6 +114,7 @@ impl Network {
     /// Refuses fields that the shape does not use.
     fn unused(&self) -> Result<(), String> {
         let credits = self.flow_control == FlowControlSpec::Credits;
+        let (pfc, ring) = (self.flow_control == FlowControlSpec::Pfc, self.shape == Shape::Ring);
         let (leaf_spine, tree) = (self.shape == Shape::LeafSpine, self.shape == Shape::KAryNTree);
         let given = [
             ("k", self.k.is_some(), self.shape == Shape::FatTree || tree),
@@ -122,7 +128,12 @@ impl Network {
             ("ties", self.ties.is_some(), tree),
             ("input_bytes", self.input_bytes.is_some(), credits),
             ("lanes", self.lanes.is_some(), credits),
-            ("service", self.service.is_some(), credits),
+            ("service", self.service.is_some(), credits || pfc),
+            ("pfc_xoff_bytes", self.pfc_xoff_bytes.is_some(), pfc),
+            ("pfc_xon_bytes", self.pfc_xon_bytes.is_some(), pfc),
+            ("pfc_headroom_bytes", self.pfc_headroom_bytes.is_some(), pfc),
+            ("switches", self.switches.is_some(), ring),
+            ("hosts_per_switch", self.hosts_per_switch.is_some(), ring),
             ("leaves", self.leaves.is_some(), leaf_spine),
             ("spines", self.spines.is_some(), leaf_spine),
             ("hosts_per_leaf", self.hosts_per_leaf.is_some(), leaf_spine),
@@ -154,7 +165,21 @@ impl Network {
         if credits {
             self.credits_check()?;
         }
+        if pfc && self.shared_buffer_bytes.is_some() {
+            return Err("network.shared_buffer_bytes: flow_control = \"pfc\" has input buffers \
+                        instead"
+                .into());
+        }
+        if !(0.0..=1.0).contains(&self.ecn_prob_max) {
+            return Err(format!(
+                "network.ecn_prob_max = {} must be from 0 to 1",
+                self.ecn_prob_max
+            ));
+        }
         match given.iter().find(|(_, given, used)| *given && !*used) {
+            Some((name, ..)) if name.starts_with("pfc_") => {
+                Err(format!("network.{name}: only flow_control = \"pfc\" uses it"))
+            }
             Some((name, ..)) => {
                 Err(format!("network.{name} has no meaning for shape {:?}", self.shape))
             }
@@ -191,9 +216,30 @@ impl Network {
         self.lanes.unwrap_or(if self.has_rings() { 2 } else { 1 })
     }
 
-    /// Settings of a world with this network.
-    pub fn world_config(&self, seed: u64) -> WorldConfig {
+    /// Settings of priority flow control for packets of up to `packet_bytes` on the wire.
+    fn pfc(&self, packet_bytes: u32) -> PfcConfig {
+        let packets = |n: u64| n * u64::from(packet_bytes);
+        let xoff_bytes = self.pfc_xoff_bytes.unwrap_or(packets(PFC_XOFF_PACKETS));
+        let xon = packets(PFC_XON_PACKETS).min(xoff_bytes * PFC_XON_PACKETS / PFC_XOFF_PACKETS);
+        PfcConfig {
+            xoff_bytes,
+            xon_bytes: self.pfc_xon_bytes.unwrap_or(xon),
+            headroom_bytes: self.pfc_headroom_bytes,
+            packet_bytes,
+            service: match self.service {
+                Some(ServiceSpec::Rr) => Service::RoundRobin,
+                Some(ServiceSpec::Fcfs) | None => Service::Fcfs,
+            },
+        }
+    }
+
+    /// Settings of a world with this network. `packet_bytes`: the transport's largest packet on the
+    /// wire.
+    pub fn world_config(&self, seed: u64, packet_bytes: u32) -> WorldConfig {
         let mut config = WorldConfig::new(seed);
+        if self.flow_control == FlowControlSpec::Pfc {
+            config.flow_control = FlowControl::Pfc(self.pfc(packet_bytes));
+        }
         if self.flow_control == FlowControlSpec::Credits {
             config.flow_control = FlowControl::Credits(CreditConfig {
                 input_bytes: self.input_bytes.unwrap_or(0),
@@ -244,6 +290,13 @@ impl Network {
                 let left = self.need(self.left, "left")?;
                 dumbbell(left, self.need(self.right, "right")?, p.nic, p.edge, p.core)
             }
+            Shape::Ring => {
+                let n = self.need(self.switches, "switches")?;
+                if !(3..=1_024).contains(&n) {
+                    return Err(format!("network.switches = {n} must be from 3 to 1,024"));
+                }
+                ring(n, self.hosts_per_switch.unwrap_or(1), &p)
+            }
             Shape::SharedInput => shared_input(&p),
             Shape::BackToBack => back_to_back(p.nic),
             Shape::Topo => {
@@ -286,6 +339,19 @@ impl Network {
         let tree = topo.tree().ok_or("network.shape must be \"k-ary-n-tree\"")?;
         Ok(Placement::new(*tree, self.circuits(), seed))
     }
+}
+
+/// Switches in a circle, each with `hosts` hosts.
+fn ring(switches: u32, hosts: u32, p: &Ports) -> Topology {
+    let mut t = Topology::new(switches * hosts);
+    let all: Vec<Node> = (0..switches).map(|_| Node::Switch(t.switch_add(0))).collect();
+    for h in 0..switches * hosts {
+        t.cable_add(Node::Host(HostId(h)), all[(h / hosts) as usize], p.nic, p.edge);
+    }
+    for i in 0..switches as usize {
+        t.cable_add(all[i], all[(i + 1) % switches as usize], p.core, p.core);
+    }
+    t
 }
 
 /// Three senders on each of two switches, with one cable from each of these to a third switch,

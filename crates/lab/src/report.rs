@@ -9,6 +9,7 @@ mod series;
 pub use html::page;
 pub use series::{series_csv, summary_csv};
 
+use crate::pauses::{PauseOutcome, TierPauses};
 use crate::poisson::{OpenLoop, by_class};
 use crate::result::RunResult;
 use crate::rings::RingOutcome;
@@ -170,6 +171,24 @@ fn ring(r: &RingOutcome) -> Value {
     })
 }
 
+fn pauses(p: &PauseOutcome) -> Value {
+    let tier = |t: &TierPauses| {
+        object!({
+            "tier": t.name,
+            "links": t.links,
+            "links_paused": t.paused_links,
+            "paused_us": t.paused_ps as f64 / 1e6,
+            "frames": t.frames,
+            "held_bytes_max": t.held_bytes_max,
+        })
+    };
+    let link = |(name, ps): &(String, u64)| object!({ "link": name, "us": *ps as f64 / 1e6 });
+    object!({
+        "tiers": p.tiers.iter().map(tier).collect::<Vec<_>>(),
+        "longest": p.longest.iter().map(link).collect::<Vec<_>>(),
+    })
+}
+
 fn one(r: &RunResult) -> Value {
     let drops: serde_json::Map<String, Value> = DropReason::ALL
         .iter()
@@ -208,6 +227,8 @@ fn one(r: &RunResult) -> Value {
         "marked": r.marked,
         "drops": drops,
         "rings": r.rings.iter().map(ring).collect::<Vec<_>>(),
+        "deadlock": r.deadlock,
+        "pauses": r.pauses.as_ref().map(pauses),
         "open_loop": r.open_loop.as_ref().map(open_loop),
         "events": r.events,
         "simulated_us": r.end_ps as f64 / 1e6,

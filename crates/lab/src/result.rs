@@ -4,6 +4,7 @@ use crate::congestion::Met;
 use crate::copa::CopaOutcome;
 use crate::host::KernelCounts;
 use crate::observe::Observation;
+use crate::pauses::PauseOutcome;
 use crate::poisson::OpenLoop;
 use crate::rings::RingOutcome;
 use crate::saa::SaaOutcome;
@@ -79,6 +80,10 @@ pub struct RunResult {
     pub order: Option<OrderCost>,
     /// Rings of hosts, if the spec has any.
     pub rings: Vec<RingOutcome>,
+    /// Pauses of links, with priority flow control.
+    pub pauses: Option<PauseOutcome>,
+    /// The deadlock that ended the run, with its cycle.
+    pub deadlock: Option<String>,
     /// Time from the start of the last round to its last flow's end; `None`: a flow did not end.
     pub phase_ps: Option<Ps>,
     /// Completion times in the fluid optimum, if `spec.measure.fluid` is set.

@@ -9,7 +9,7 @@ use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, fluid, poisson, rings, saa, srd, tcp};
+use crate::{congestion, copa, fluid, pauses, poisson, rings, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -190,6 +190,8 @@ impl Plan<'_> {
             observation,
             order: out.order,
             rings: rings::outcomes(&world, &self.rings),
+            pauses: pauses::outcome(&world),
+            deadlock: world.deadlock().map(|d| d.describe(&self.topo)),
             phase_ps,
             open_loop,
             fluid_ps,

@@ -195,7 +195,7 @@ fn world_of(
         }
     }
     let mut hosts = hosts.into_iter();
-    let config = plan.spec.network.world_config(plan.seed);
+    let config = plan.spec.network.world_config(plan.seed, saa.packet_bytes);
     let world =
         World::new(plan.topo.clone(), config, |_| hosts.next().expect("one was made for each"));
     Ok((world.map_err(|e| format!("network.{e}"))?, calls))

@@ -63,6 +63,7 @@ impl Workload {
             Pattern::Permutation => permutation(topo.hosts(), &mut rng)?,
             Pattern::LeafPairs => self.leaf_pairs(topo)?,
             Pattern::Ring => self.ring(topo)?,
+            Pattern::Shift => self.shifted(topo)?,
             Pattern::Pairs => {
                 let n = self.need_pairs()?;
                 if topo.hosts() < 2 * n {
@@ -84,9 +85,10 @@ impl Workload {
                 return poisson::flows(spec, topo, folder, seed);
             }
         };
+        let victims = self.victim_pairs(topo, &pairs)?;
         let mut flows = Vec::new();
         let back = |(a, b)| if self.both_ways { vec![(a, b), (b, a)] } else { vec![(a, b)] };
-        for (src, dst) in pairs.into_iter().flat_map(back) {
+        for (src, dst) in pairs.into_iter().chain(victims).flat_map(back) {
             for _ in 0..self.flows_per_pair {
                 let late = if self.jitter_ns == 0 { 0 } else { rng.below(self.jitter_ns * NS) };
                 flows.push(Flow {
@@ -155,6 +157,15 @@ impl Workload {
         Ok(out)
     }
 
+    fn shifted(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
+        let hosts = topo.hosts();
+        let shift = self.shift.ok_or("workload.shift is missing: pattern = \"shift\" needs it")?;
+        if shift == 0 || shift >= hosts {
+            return Err(format!("workload.shift = {shift} must be from 1 to {}", hosts - 1));
+        }
+        Ok((0..hosts).map(|h| (h, (h + shift) % hosts)).collect())
+    }
+
     fn ring(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {
         let peers = self.peers.ok_or("workload.peers is missing: a ring needs it")?;
         let hosts = topo.hosts();
@@ -206,7 +217,42 @@ impl Workload {
         let part = (hosts / (n + 1)).max(1);
         let leaf = hosts_per_leaf(topo).max(1);
         let step = if part >= leaf { part / leaf * leaf } else { part };
-        Ok((1..=n).map(|i| (i * step, 0)).collect())
+        let pairs: Vec<(u32, u32)> = (1..=n).map(|i| (i * step, 0)).collect();
+        Ok(pairs)
+    }
+
+    /// Pairs that share leaves, but no host, with the flows of an incast: each from a free host
+    /// under the leaf of one of its senders, in turn, to a free host under its receiver's leaf.
+    fn victim_pairs(
+        &self,
+        topo: &Topology,
+        incast: &[(u32, u32)],
+    ) -> Result<Vec<(u32, u32)>, String> {
+        if self.victims == 0 {
+            return Ok(Vec::new());
+        }
+        if self.pattern != Pattern::Incast {
+            return Err("workload.victims: only pattern = \"incast\" has them".into());
+        }
+        let leaf = hosts_per_leaf(topo).max(1);
+        let mut busy: BTreeSet<u32> = incast.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let mut free_under = |host: u32| {
+            let first = host / leaf * leaf;
+            (first..(first + leaf).min(topo.hosts())).find(|h| busy.insert(*h))
+        };
+        let mut out = Vec::new();
+        for i in 0..self.victims as usize {
+            let (sender, receiver) = incast[i % incast.len()];
+            let pair = (free_under(sender), free_under(receiver));
+            let (Some(a), Some(b)) = pair else {
+                return Err(format!(
+                    "workload.victims = {}: only {i} pairs of hosts are free beside the incast's",
+                    self.victims
+                ));
+            };
+            out.push((a, b));
+        }
+        Ok(out)
     }
 
     fn leaf_pairs(&self, topo: &Topology) -> Result<Vec<(u32, u32)>, String> {

@@ -1,6 +1,7 @@
 //! Deadlocks: buffers that wait for each other in a cycle.
 
-use super::{Cell, Lossless, NONE, Place};
+use super::pfc::standing;
+use super::{Cell, Lossless, Place};
 use crate::topo::{LinkId, Ps, Topology};
 
 /// Period of the deadlock search, in drain times of an input buffer, while a packet is blocked in a
@@ -17,6 +18,8 @@ pub struct Deadlock {
     pub cycle: Vec<(LinkId, u8)>,
     /// Number of buffers that cannot empty, those upstream of the cycle included.
     pub buffers: usize,
+    /// Whether the links of the cycle are paused (priority flow control), not out of credits.
+    pub paused: bool,
 }
 
 impl Deadlock {
@@ -24,10 +27,14 @@ impl Deadlock {
     pub fn describe(&self, topo: &Topology) -> String {
         let name = |(link, lane): &(LinkId, u8)| format!("{} lane {lane}", topo.link_name(*link));
         let names: Vec<String> = self.cycle.iter().map(name).collect();
+        let advice = if self.paused {
+            "All are paused for ever; give routes without cycles, or flow_control = \"drop\""
+        } else {
+            "Rings need two lanes (network.lanes = 2)"
+        };
         format!(
             "deadlock, found at {:.3} us: {} input buffers can never empty, because each of these \
-             waits for the next, and the last for the first: {}. Rings need two lanes \
-             (network.lanes = 2)",
+             waits for the next, and the last for the first: {}. {advice}",
             self.at_ps as f64 / 1e6,
             self.buffers,
             names.join(", ")
@@ -43,8 +50,14 @@ impl Lossless {
     /// arriving, its host is stalled, or one of its packets can leave now or waits for a live
     /// buffer. All other buffers are stuck for good.
     pub(super) fn deadlock_find(&self, at_ps: Ps, dead: impl Fn(u32) -> bool) -> Option<Deadlock> {
-        let waits = |c: &&Cell| c.place == Place::Waiting && c.link != NONE;
-        let waiting: Vec<&Cell> = self.cells.iter().filter(waits).collect();
+        if let Some(pfc) = &self.pfc {
+            let stuck = standing(self, pfc, &dead);
+            let stands = |c: &&Cell| {
+                c.waits() && stuck[c.link as usize] && stuck[c.out as usize] && !dead(c.out)
+            };
+            return self.cycle_of(at_ps, &self.cells.iter().filter(stands).collect::<Vec<_>>());
+        }
+        let waiting: Vec<&Cell> = self.cells.iter().filter(|c| c.waits()).collect();
         let mut live: Vec<bool> =
             self.buffers.iter().map(|b| b.wire > 0 || b.returning > 0).collect();
         let own = |c: &Cell| self.buffer(c.link, c.lane);
@@ -71,6 +84,13 @@ impl Lossless {
                 break;
             }
         }
+        self.cycle_of(at_ps, &blocked)
+    }
+
+    /// The cycle among packets each of which waits for room in a buffer that holds another of them.
+    fn cycle_of(&self, at_ps: Ps, blocked: &[&Cell]) -> Option<Deadlock> {
+        let own = |c: &Cell| self.buffer(c.link, c.lane);
+        let ahead = |c: &Cell| self.buffer(c.out, c.out_lane);
         let first = blocked.first()?;
         // Each buffer waits for the next one, so the sequence returns to an earlier buffer.
         let (mut path, mut cell) = (Vec::new(), *first);
@@ -86,7 +106,7 @@ impl Lossless {
         let mut stuck: Vec<usize> = blocked.iter().map(|c| own(c)).collect();
         stuck.sort_unstable();
         stuck.dedup();
-        Some(Deadlock { at_ps, cycle, buffers: stuck.len() })
+        Some(Deadlock { at_ps, cycle, buffers: stuck.len(), paused: self.pfc.is_some() })
     }
 }
 

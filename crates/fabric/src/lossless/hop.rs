@@ -38,9 +38,9 @@ impl<P> Net<P> {
         let limit = self.profiles[link.profile as usize].port.buffer_bytes;
         let ll = self.lossless();
         assert!(
-            u64::from(bytes) <= ll.config.input_bytes,
-            "a packet of {bytes} bytes never fits input buffers of {}: make them larger",
-            ll.config.input_bytes
+            u64::from(bytes) <= ll.packet_bytes_max(),
+            "a packet of {bytes} bytes never fits input buffers for packets of {}: make them larger",
+            ll.packet_bytes_max()
         );
         if !dead && ll.waiting_bytes(nic).saturating_add(u64::from(bytes)) > limit {
             return Err(payload);
@@ -91,6 +91,8 @@ impl<P> Net<P> {
         let link = &mut self.links[out as usize];
         let waits = self.profiles[link.profile as usize].bytes_to_ps(bytes);
         link.backlog_max_ps = link.backlog_max_ps.max(waits);
+        let backlog_ps = waits + link.busy_until.saturating_sub(self.now);
+        self.queue_mark(out, packet, backlog_ps);
         self.output_serve(out);
     }
 
@@ -105,6 +107,9 @@ impl<P> Net<P> {
         }
         if busy_until > now {
             return self.output_wake(out, busy_until);
+        }
+        if ll.paused(out) {
+            return self.blocked(out);
         }
         match ll.pick(out) {
             Some(packet) => self.transmit(out, packet),
@@ -199,16 +204,23 @@ impl<P> Net<P> {
     /// Schedules the return of a credit: room is free from `left` on, and the sender learns it one
     /// link delay later.
     fn credit_return(&mut self, link: u32, lane: u8, bytes: u32, left: Ps) {
-        self.lossless().leaves(link, lane, bytes);
+        let ll = self.lossless();
+        ll.leaves(link, lane, bytes);
+        // A pause follows from the buffer itself; a credit travels.
+        let travels = ll.pfc.is_none();
         let back = &self.links[(link ^ 1) as usize];
-        let at = left + self.profiles[back.profile as usize].delay_ps;
-        let to = back.to;
+        let way = if travels { self.profiles[back.profile as usize].delay_ps } else { 0 };
+        let (at, to) = (left + way, back.to);
         self.schedule(at, Event { size: bytes, to, ..Event::new(CREDIT, link, u32::from(lane)) });
     }
 
     /// Returns a credit to the sender.
     pub fn credit_due(&mut self, event: Event) {
-        self.lossless().freed(event.id(), event.b as u8, event.size);
+        let ll = self.lossless();
+        ll.freed(event.id(), event.b as u8, event.size);
+        if ll.pfc.is_some() {
+            return self.pfc_freed(event.id());
+        }
         self.output_serve(event.id());
     }
 
@@ -226,7 +238,11 @@ impl<P> Net<P> {
             return None;
         }
         if event.to >= hosts {
-            self.switch_in(link, event.to - hosts, packet);
+            if self.pfc_held(link) {
+                self.switch_in(link, event.to - hosts, packet);
+            } else {
+                self.credited_discard(Some(link), packet, DropReason::BufferFull);
+            }
             return None;
         }
         if event.dst != event.to {
@@ -240,6 +256,11 @@ impl<P> Net<P> {
         if port.stalled_until > self.now {
             // The packet stays in the buffer: a stalled host blocks its senders, and nothing is
             // lost.
+            if !self.pfc_held(link) {
+                self.credited_discard(Some(link), packet, DropReason::BufferFull);
+                return None;
+            }
+            let port = &mut self.hosts[event.to as usize];
             port.held_bytes += u64::from(bytes);
             let until = port.stalled_until;
             self.lossless().cells[packet as usize].place = Place::Held;

@@ -1,4 +1,4 @@
-//! Lossless switches: small input buffers, with credits instead of drops.
+//! Lossless switches: input buffers, with credits or pauses ([`pfc`]) instead of drops.
 //!
 //! The model is that of InfiniBand-like switches. Each link ends in an *input buffer* for each
 //! lane. A packet in it waits in a *virtual output queue*, behind packets of the same input, lane
@@ -25,11 +25,13 @@
 mod deadlock;
 mod fault;
 mod hop;
+pub mod pfc;
 mod register;
 mod voq;
 
 pub use deadlock::Deadlock;
 pub(crate) use fault::fault_check;
+pub use pfc::{Pauses, PfcConfig};
 pub use register::RegisterOp;
 pub(crate) use register::Registers;
 use voq::Voqs;
@@ -51,6 +53,8 @@ pub enum FlowControl {
     Drop,
     /// Credits for input buffers; see the [module](self).
     Credits(CreditConfig),
+    /// Pauses of links whose input buffer fills; see [`pfc`].
+    Pfc(PfcConfig),
 }
 
 /// Settings of credit flow control.
@@ -170,7 +174,16 @@ pub(crate) struct Lossless {
     /// A deadlock search is queued.
     watching: bool,
     watch_ps: Ps,
+    /// State of priority flow control, which replaces credits.
+    pub pfc: Option<pfc::Pfc>,
     pub deadlock: Option<Deadlock>,
+}
+
+impl Cell {
+    /// Whether the packet waits in a switch.
+    const fn waits(&self) -> bool {
+        matches!(self.place, Place::Waiting) && self.link != NONE
+    }
 }
 
 impl Lossless {
@@ -201,8 +214,28 @@ impl Lossless {
             circles: lanes < LANES_MAX && topo.tree().is_some_and(KaryNTree::has_rings),
             watching: false,
             watch_ps: drain.unwrap_or(0).max(1) * deadlock::WATCH_DRAINS,
+            pfc: None,
             deadlock: None,
         })
+    }
+
+    /// A network with empty buffers whose links are paused when a buffer fills.
+    pub fn with_pfc(topo: &Topology, config: PfcConfig) -> Result<Self, TopologyError> {
+        let pfc = pfc::Pfc::new(topo, config)?;
+        let slowest = (0..topo.links()).map(|l| Profile::new(*topo.port(LinkId(l))));
+        let drain = slowest.map(|p| p.bytes_to_ps(config.xoff_bytes) + 2 * p.delay_ps).max();
+        let watch_ps = drain.unwrap_or(0).max(1).saturating_mul(deadlock::WATCH_DRAINS);
+        Ok(Self { pfc: Some(pfc), watch_ps, circles: false, ..Self::new(topo, config.credits())? })
+    }
+
+    /// Largest packet in bytes.
+    pub fn packet_bytes_max(&self) -> u64 {
+        self.pfc.as_ref().map_or(self.config.input_bytes, |p| p.packet_bytes().into())
+    }
+
+    /// Whether the sender of a link is paused.
+    fn paused(&self, link: u32) -> bool {
+        self.pfc.as_ref().is_some_and(|p| p.paused(link))
     }
 
     const fn buffer(&self, link: u32, lane: u8) -> usize {

@@ -107,6 +107,9 @@ pub enum Shape {
     SharedInput,
     /// Two switches with `left` and `right` hosts and one cable.
     Dumbbell,
+    /// `switches` switches in a circle, each with one cable to the next and `hosts_per_switch`
+    /// hosts.
+    Ring,
     /// Two hosts, one cable.
     BackToBack,
     /// An htsim `.topo` file, named by `file`.
@@ -133,14 +136,24 @@ pub struct Network {
     /// Routing: "ecmp", "oblivious" or "circuits" (the last two: k-ary n-tree).
     #[serde(default)]
     pub routing: Routing,
-    /// Flow control: "drop" (full queues drop packets) or "credits" (lossless).
+    /// Flow control: "drop" (full queues drop packets), "credits" or "pfc" (lossless).
     #[serde(default)]
     pub flow_control: FlowControlSpec,
     /// Input buffer of each link and lane in bytes (credits).
     pub input_bytes: Option<u64>,
+    /// Bytes of an input held from which its sender is paused (pfc; default: 15 of the transport's
+    /// largest packets).
+    pub pfc_xoff_bytes: Option<u64>,
+    /// Bytes of an input held at which its sender may continue (pfc; default: 12 of the
+    /// transport's largest packets, or less than `pfc_xoff_bytes`).
+    pub pfc_xon_bytes: Option<u64>,
+    /// Room of each input above `pfc_xoff_bytes` (pfc; default: what its cable needs so that
+    /// nothing is lost; less is refused).
+    pub pfc_headroom_bytes: Option<u64>,
     /// Lanes of each link, 1 or 2 (credits; default 1, with horizontal cables 2).
     pub lanes: Option<u32>,
-    /// Order in which outputs serve inputs: "rr" (round robin, default) or "fcfs" (credits).
+    /// Order in which outputs serve inputs: "rr" (round robin, default with credits) or "fcfs"
+    /// (first come, first served, default with pfc).
     pub service: Option<ServiceSpec>,
     /// Circuit entries of each switch, one flow each (circuits; default: unlimited).
     pub circuit_entries: Option<u32>,
@@ -157,6 +170,10 @@ pub struct Network {
     pub hosts_per_leaf: Option<u32>,
     /// Cables from each leaf to each spine (leaf-spine; default 1).
     pub cables_per_spine: Option<u32>,
+    /// Number of switches (ring).
+    pub switches: Option<u32>,
+    /// Hosts of each switch (ring; default 1).
+    pub hosts_per_switch: Option<u32>,
     /// Hosts on the left (dumbbell).
     pub left: Option<u32>,
     /// Hosts on the right (dumbbell).
@@ -185,6 +202,10 @@ pub struct Network {
     /// Backlog from which every packet is marked, bytes.
     #[serde(default = "ecn_bytes_max")]
     pub ecn_bytes_max: u64,
+    /// Probability of a mark just below `ecn_bytes_max`; it grows linearly from 0 at
+    /// `ecn_bytes_min`.
+    #[serde(default = "ecn_prob_max")]
+    pub ecn_prob_max: f64,
 }
 
 /// See [`Network::ring`].
@@ -219,6 +240,7 @@ pub enum FlowControlSpec {
     #[default]
     Drop,
     Credits,
+    Pfc,
 }
 
 /// See [`Network::service`].
@@ -266,6 +288,9 @@ const fn ecn_bytes_min() -> u64 {
 }
 const fn ecn_bytes_max() -> u64 {
     108_800
+}
+const fn ecn_prob_max() -> f64 {
+    1.0
 }
 
 /// Settings of the engine.
@@ -424,6 +449,8 @@ pub enum Pattern {
     LeafPairs,
     /// Every host to the next `peers` hosts.
     Ring,
+    /// Every host to the host `shift` places further.
+    Shift,
     /// Host `2 i` to host `2 i + 1`, for `pairs` pairs.
     Pairs,
     /// An htsim `.cm` file, named by `file`, times in `unit`.
@@ -469,6 +496,12 @@ pub struct Workload {
     pub pairs: Option<u32>,
     /// Peers of each host (ring).
     pub peers: Option<u32>,
+    /// Distance between sender and receiver in host numbers (shift).
+    pub shift: Option<u32>,
+    /// Pairs whose flows share leaves, but no host, with the flows of an incast: from hosts beside
+    /// its senders to hosts beside its receiver. They are reported apart (incast; default 0).
+    #[serde(default)]
+    pub victims: u32,
     /// Number of superposed permutations.
     pub permutations: Option<u32>,
     /// Sizes are drawn uniformly from `bytes` to this many times `bytes`; default 1: all are equal.
