@@ -54,6 +54,8 @@ const ACK: u8 = 2;
 const REARM: u8 = 4;
 /// It waits until less is in flight to its address.
 const PARKED: u8 = 8;
+/// It waits for the pacer of its address.
+const PACED: u8 = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -178,6 +180,15 @@ impl Outbox {
         self.unmark(ci, PARKED)
     }
 
+    /// The context waits for the pacer, in a list of its address. Whether it did not before.
+    pub fn pace_begin(&mut self, ci: Ctx) -> bool {
+        self.mark(ci, PACED)
+    }
+    /// It waits no longer. Whether it did.
+    pub fn pace_end(&mut self, ci: Ctx) -> bool {
+        self.unmark(ci, PACED)
+    }
+
     /// A handshake packet. `false`: there is no room for it.
     #[must_use]
     pub fn control_push(&mut self, control: Control) -> bool {
@@ -265,6 +276,16 @@ impl Outbox {
     #[cfg(debug_assertions)]
     pub fn is_parked(&self, ci: Ctx) -> bool {
         self.marks[ci.index()] & PARKED != 0
+    }
+    /// Whether the context waits for the pacer of its address.
+    #[cfg(debug_assertions)]
+    pub fn is_paced(&self, ci: Ctx) -> bool {
+        self.marks[ci.index()] & PACED != 0
+    }
+    /// Whether the context has a turn to come.
+    #[cfg(debug_assertions)]
+    pub fn is_ready(&self, ci: Ctx) -> bool {
+        self.marks[ci.index()] & READY != 0
     }
 }
 

@@ -1,18 +1,37 @@
-//! Engines at one address share what may be in flight to it: each has its turn.
+//! Engines at one address share what may be in flight to it, and the pacer: each has its turn.
 
 mod common;
 use common::*;
 use srd_core::*;
 
-/// Host 0 works with engines at one address, all at once, with room in flight for one packet.
+/// What all engines at one address share.
+#[derive(Clone, Copy, Debug)]
+enum Shared {
+    /// Room in flight for one packet.
+    Room,
+    /// A rate of a packet per 10 us.
+    Rate,
+}
+
+/// Host 0 works with engines at one address, all at once, with little to share.
 /// Returns how many requests each had ended when the first of them had ended all.
-fn ended_beside_the_first(seed: u64, peers: usize, op: Opcode, requests: usize) -> Vec<usize> {
+fn ended_beside_the_first(
+    seed: u64,
+    shared: Shared,
+    peers: usize,
+    op: Opcode,
+    requests: usize,
+) -> Vec<usize> {
     let mut configs: Vec<_> = (0..=peers).map(|i| config(i.min(1))).collect();
     for (slot, c) in configs.iter_mut().skip(1).enumerate() {
         c.slot = slot as u8;
     }
+    // The answers to reads leave at the other end, for one engine: there is nothing to share.
     configs[0].rate.policy = config::RatePolicy::Fixed;
-    configs[0].rate.inflight_fixed_bytes = 1;
+    match shared {
+        Shared::Room => configs[0].rate.inflight_fixed_bytes = 1,
+        Shared::Rate => configs[0].rate.rate_fixed_bytes_per_sec = 100_000_000,
+    }
     let mut net = Net::new(seed, configs);
     let (now, to) = (net.now, net.hosts[1].ip);
     let back = net.hosts[0].ip;
@@ -44,7 +63,20 @@ fn ended_beside_the_first(seed: u64, peers: usize, op: Opcode, requests: usize) 
 fn room_for_one_packet_goes_round() {
     for (seed, op) in (0..5).flat_map(|seed| [(seed, Opcode::Send), (seed, Opcode::Read)]) {
         for peers in [2, 3, 4] {
-            let ended = ended_beside_the_first(seed, peers, op, 100);
+            let ended = ended_beside_the_first(seed, Shared::Room, peers, op, 100);
+            let least = ended.iter().min().unwrap();
+            assert!(*least >= 80, "seed {seed}: {op:?}: {ended:?} of 100");
+        }
+    }
+}
+
+/// Each waited for the pacer with a timer of its own. All timers fired in the same instant, the
+/// lowest number first: that one sent, and the others waited again until it had nothing left.
+#[test]
+fn a_pacer_goes_round() {
+    for (seed, op) in (0..5).flat_map(|seed| [(seed, Opcode::Send), (seed, Opcode::Read)]) {
+        for peers in [2, 3, 4] {
+            let ended = ended_beside_the_first(seed, Shared::Rate, peers, op, 100);
             let least = ended.iter().min().unwrap();
             assert!(*least >= 80, "seed {seed}: {op:?}: {ended:?} of 100");
         }

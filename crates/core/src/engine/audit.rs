@@ -9,6 +9,7 @@ use crate::objects::wr::{Wqe, WrState, WrTable};
 use crate::path::table::PathEntry;
 use crate::peer::scoreboard::{Entry, Kind, SentState};
 use crate::peer::{Context, Window};
+use crate::time::Time;
 
 /// Packets, in and out, from one look to the next.
 const EVERY: u64 = 64;
@@ -59,8 +60,10 @@ impl<O: Observer> Engine<O> {
     }
 
     fn audit_context(&self, ci: Ctx, c: &Context) {
-        let parked = self.paths.get(c.way()).waiters.contains(ci);
+        let parked = self.paths.get(c.way()).waits.is_parked(ci);
         assert!(parked || !self.shared.out.is_parked(ci), "parked, and nobody will wake it");
+        let paced = self.paths.get(c.way()).waits.paced().any(|waits| waits == ci);
+        assert_eq!(paced, self.shared.out.is_paced(ci), "who is marked waits for the pacer");
         let Some(win) = c.win() else {
             return;
         };
@@ -71,6 +74,11 @@ impl<O: Observer> Engine<O> {
 
     fn audit_way(&self, way: &PathEntry) {
         way.paths.audit();
+        let waits = &way.waits;
+        let called = waits
+            .paced_first()
+            .is_none_or(|first| waits.pace_at() != Time::NEVER || self.shared.out.is_ready(first));
+        assert!(called, "they wait for the pacer, and nobody will call the first");
         let mut sums = Sums::default();
         let here = self.contexts.iter().filter(|(_, c)| c.way() == way.number);
         here.for_each(|(_, c)| sums.add(c));

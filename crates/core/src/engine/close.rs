@@ -192,6 +192,7 @@ impl<O: Observer> Engine<O> {
             lane.jobs_forget();
         }
         let mut c = self.contexts.remove(ci);
+        self.shared.pace_leave(self.paths.get_mut(way), ci);
         self.shared.out.context_end(ci);
         self.shared.rx.flows.context_end(now, ci);
         self.shared.counters.contexts_closed += 1;

@@ -61,7 +61,7 @@ impl<O: Observer> Engine<O> {
         // A peer that is silent for too long is forgotten.
         let Some(c) = self.contexts.find_mut(ci) else { return };
         let (opened, idle) =
-            c.win_mut().map_or((false, false), |a| (a.pace_end(now), a.idle_at() <= now));
+            c.win_mut().map_or((false, false), |a| (a.credit_end(now), a.idle_at() <= now));
         if opened {
             self.shared.out.ready_push(ci);
         }
@@ -117,13 +117,14 @@ impl<O: Observer> Engine<O> {
         let way = c.way();
         self.pool_return(a);
         let entry = self.paths.get_mut(way);
+        self.shared.pace_leave(entry, ci);
         entry.active -= u32::from(!planted!(ActiveLeaks));
         debug_assert!(entry.active < entry.contexts || cfg!(planted_bugs), "one of them is idle");
         if entry.active == 0 && entry.paths.is_idle() {
             entry.paths.acquit_beyond_summary();
             self.shared.path_changes(now, entry);
             entry.paths.shrink();
-            entry.waiters.rest();
+            entry.waits.rest();
             self.shared.timers.disarm(TimerOf::Path(way).number());
         }
     }
@@ -169,6 +170,7 @@ impl<O: Observer> Engine<O> {
         if way.active == 0 {
             return;
         }
+        self.shared.pace_call(now, way);
         let ci = way.carrier;
         let open = |c: &&Context| c.way() == pi && c.state() == ContextState::Open;
         let carrier = self.contexts.find(ci).filter(open);

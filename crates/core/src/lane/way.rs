@@ -2,6 +2,7 @@
 
 use crate::api::AsyncEvent;
 use crate::events::{Event, Observer};
+use crate::ids::Ctx;
 use crate::lane::Lane;
 use crate::lane::Shared;
 use crate::outbox::ProbeOut;
@@ -94,13 +95,30 @@ impl<O: Observer> Shared<O> {
     /// Inflight towards an address went down: its parked contexts may try again, in the order in
     /// which they were parked. Room for one packet would else go to the same one each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
-        for ci in way.waiters.drain() {
+        for ci in way.waits.parked_take() {
             if self.out.unpark(ci) {
                 self.out.ready_push(ci);
                 if planted!(WaiterForgotten) {
                     break;
                 }
             }
+        }
+    }
+
+    /// Calls the context whose turn it is by the pacer of the address, if it is time.
+    pub fn pace_call(&mut self, now: Time, way: &mut PathEntry) {
+        if let Some(ci) = way.waits.pace_call(now) {
+            self.out.ready_push(ci);
+        }
+    }
+
+    /// Context `ci` waits for the pacer no longer. Who is the first then has its turn, and is told
+    /// there when the pacer lets it send.
+    pub fn pace_leave(&mut self, way: &mut PathEntry, ci: Ctx) {
+        if self.out.pace_end(ci)
+            && let Some(next) = way.waits.pace_leave(ci)
+        {
+            self.out.ready_push(next);
         }
     }
 

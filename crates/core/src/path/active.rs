@@ -188,10 +188,15 @@ impl ActivePaths {
         let mtu = u64::from(p.mtu);
         let room = self.inflight_max.saturating_sub(self.inflight);
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
-        let mut open_at = self.pacing.next();
+        let open_at = self.pacing.next();
         if let Some(credit) = credit {
             match credit.room() {
-                0 => open_at = open_at.max(self.meter.last_sent() + self.credit_patience(p)),
+                0 => {
+                    let at = self.meter.last_sent() + self.credit_patience(p);
+                    if at > now {
+                        return Gate::Uncredited(at);
+                    }
+                }
                 granted => bytes = bytes.min(granted),
             }
         }

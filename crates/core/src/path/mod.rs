@@ -3,8 +3,8 @@
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
 //! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
-//! and probes, `ack_path` the paths of pure acknowledgments, `active` what ties them together;
-//! `rate/` decides how fast.
+//! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to send,
+//! `active` what ties them together; `rate/` decides how fast.
 
 mod ack_path;
 mod active;
@@ -14,6 +14,7 @@ mod mtu;
 mod rtt;
 mod set;
 pub(crate) mod table;
+mod waits;
 
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
@@ -61,8 +62,11 @@ pub enum Gate {
         /// Bytes of packets, at least one MTU.
         bytes: u32,
     },
-    /// Paced: ask again then.
+    /// Paced: ask again then. All contexts to the address share the pacer.
     Until(Time),
+    /// The peer's credits are used up, and nothing is in flight that could bring more: ask again
+    /// then, when the first window is free again.
+    Uncredited(Time),
     /// Inflight cap or credits: an acknowledgment will open it.
     Blocked,
 }

@@ -1,5 +1,6 @@
 //! One path-and-rate context per remote address, shared by all reliability contexts to it.
 
+use super::waits::Waits;
 use super::{PathContext, PathMtu};
 use crate::hash::Keyed;
 use crate::ids::{Ctx, Network, Way};
@@ -24,8 +25,8 @@ pub(crate) struct PathEntry {
     pub active: u32,
     /// When any engine at the address was last heard: what tells dead paths from a dead peer.
     pub last_heard: Time,
-    /// Contexts parked until inflight is freed.
-    pub waiters: Waiters,
+    /// Contexts that wait to send.
+    pub waits: Waits,
     /// Reads being served to them.
     pub jobs: u32,
     /// The context that sent last: it carries the probes.
@@ -36,34 +37,6 @@ pub(crate) struct PathEntry {
     counted: [bool; 2],
     /// Credit units that all contexts to the address were granted so far (wraps).
     pub credit_total: u32,
-}
-
-/// Contexts that wait until less is in flight to their address, in the order in which they were
-/// parked. Nearly always there are none: then it is a word.
-#[derive(Debug, Default)]
-pub(crate) struct Waiters {
-    #[expect(clippy::box_collection, reason = "a word in each idle address instead of three")]
-    parked: Option<Box<Vec<Ctx>>>,
-}
-
-impl Waiters {
-    /// Context `ci` is parked.
-    pub fn push(&mut self, ci: Ctx) {
-        self.parked.get_or_insert_default().push(ci);
-    }
-    /// All of them; none is parked any more.
-    pub fn drain(&mut self) -> impl Iterator<Item = Ctx> {
-        self.parked.iter_mut().flat_map(|parked| parked.drain(..))
-    }
-    /// Whether a context is among them.
-    #[cfg(debug_assertions)]
-    pub fn contains(&self, ci: Ctx) -> bool {
-        self.parked.as_ref().is_some_and(|parked| parked.contains(&ci))
-    }
-    /// The address is idle: nobody is parked, and the room is given back.
-    pub fn rest(&mut self) {
-        self.parked = None;
-    }
 }
 
 /// Addresses to which packets are not as they usually are. Where there are none, which is nearly
@@ -116,9 +89,10 @@ impl PathEntry {
         if sizes.small == 0 { full } else { full.min(self.mtu.size().saturating_add(spare)) }
     }
 
-    /// The next thing that is to be done for the paths by themselves.
+    /// The next thing that is to be done for the paths by themselves, or for who waits for the
+    /// pacer.
     pub fn deadline(&self) -> Time {
-        self.paths.probe_next().min(self.mtu.next())
+        self.paths.probe_next().min(self.mtu.next()).min(self.waits.pace_at())
     }
 }
 
@@ -140,7 +114,7 @@ impl PathTable {
             contexts: 0,
             active: 0,
             last_heard: Time(0),
-            waiters: Waiters::default(),
+            waits: Waits::default(),
             jobs: 0,
             carrier: Ctx(0),
             mtu: PathMtu::default(),

@@ -437,7 +437,7 @@ fn the_gate_follows_inflight_and_drops() {
                     b.context.on_sent(b.now, 0, 4096, false, false);
                     sent += 4096;
                 }
-                Gate::Until(t) => b.now = t,
+                Gate::Until(t) | Gate::Uncredited(t) => b.now = t,
                 Gate::Blocked => return sent,
             }
         }
@@ -528,7 +528,7 @@ fn a_sender_without_credit_does_not_wait_for_a_pause_long_ago() {
         sent += 1;
         assert!(sent < 1000, "credits bound nothing");
     }
-    let Gate::Until(at) = b.context.gate(b.now, true) else { panic!("nothing is under way") };
+    let Gate::Uncredited(at) = b.context.gate(b.now, true) else { panic!("nothing is under way") };
     assert!(b.context.srtt() > Span::from_ms(200), "the pause is not forgotten");
     assert!(at.since(b.now) <= Span::from_ms(100), "{:?}", at.since(b.now));
 }

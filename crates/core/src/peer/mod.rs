@@ -212,8 +212,8 @@ pub(crate) struct Window {
     pub imms: ImmTable,
     pub ack: AckState,
     pub inbound: Inbound,
-    /// When the rate gate opens.
-    pace_at: Time,
+    /// When it may send although the peer's credits are used up.
+    credit_at: Time,
     /// When the window state may be given back.
     idle_at: Time,
     /// The peer is asked whether it still has the context.
@@ -239,7 +239,7 @@ impl Window {
             imms: ImmTable::default(),
             ack: AckState::default(),
             inbound: Inbound::default(),
-            pace_at: Time::NEVER,
+            credit_at: Time::NEVER,
             idle_at: Time::NEVER,
             doubt: None,
             doubt_next: Time(0),
@@ -261,7 +261,7 @@ impl Window {
         self.loss = LossState::default();
         self.queues.clear();
         self.outstanding = Outstanding::default();
-        (self.pace_at, self.idle_at) = (Time::NEVER, Time::NEVER);
+        (self.credit_at, self.idle_at) = (Time::NEVER, Time::NEVER);
         self.jobs.clear();
         self.live = WrList::default();
         self.verdicts.clear();
@@ -302,16 +302,16 @@ impl Window {
 
     // ---- its timers ----------------------------------------------------------------------------
 
-    /// The rate gate opens at `at` (`Time::NEVER`: not by itself).
+    /// It may send at `at` although the peer's credits are used up (`Time::NEVER`: it need not).
     #[inline(always)]
-    pub fn pace_set(&mut self, at: Time) {
-        self.pace_at = at;
+    pub fn credit_set(&mut self, at: Time) {
+        self.credit_at = at;
     }
-    /// Whether the rate gate has opened since it was set. True once.
-    pub fn pace_end(&mut self, now: Time) -> bool {
-        let opened = self.pace_at <= now;
+    /// Whether that time has come. True once.
+    pub fn credit_end(&mut self, now: Time) -> bool {
+        let opened = self.credit_at <= now;
         if opened {
-            self.pace_at = Time::NEVER;
+            self.credit_at = Time::NEVER;
         }
         opened
     }
@@ -542,10 +542,10 @@ impl Context {
     pub fn outstanding_since(&self) -> Time {
         self.win().map_or(Time::NEVER, |win| win.outstanding.since())
     }
-    /// When handshake, pacer or idleness have something to do.
+    /// When handshake, credits or idleness have something to do.
     pub fn deadline(&self) -> Time {
         let at = self.peer.handshake.at();
-        self.win().map_or(at, |win| at.min(win.pace_at).min(win.idle_at))
+        self.win().map_or(at, |win| at.min(win.credit_at).min(win.idle_at))
     }
 
     /// Gives it window state, which takes its numbers up.

@@ -9,6 +9,7 @@ use crate::path::Gate;
 use crate::peer::ContextState;
 use crate::psn::Psn;
 use crate::time::Time;
+use crate::timer::TimerOf;
 use crate::tx::Out;
 use srd_wire::PacketType;
 
@@ -20,6 +21,10 @@ enum Turn {
     Idle,
     /// The pacer lets it send at this time.
     Paced(Time),
+    /// Others at the address have waited for the pacer before.
+    Behind,
+    /// There are no credits before this time.
+    Uncredited(Time),
     /// The inflight cap (or credits) must open first.
     Blocked,
 }
@@ -36,12 +41,22 @@ enum Next {
 impl<O: Observer> Lane<'_, O> {
     /// The peer's turn: at most one burst.
     pub(crate) fn turn(&mut self, out: &mut Out<'_, impl TxSink>) {
-        match self.burst(out) {
-            Turn::More => self.ready_push(),
-            Turn::Idle => {}
+        let turn = self.burst(out);
+        match turn {
             Turn::Paced(_) if planted!(PacedForgotten) => {}
-            Turn::Paced(at) => self.win.pace_set(at),
+            Turn::Paced(at) => return self.wait_for_pacer(Some(at)),
+            Turn::Behind => return self.wait_for_pacer(None),
+            Turn::More | Turn::Idle | Turn::Uncredited(_) | Turn::Blocked => {}
+        }
+        // It has had its turn, if it was called.
+        if self.way.waits.paced_first() == Some(self.ci) {
+            self.shared.pace_leave(self.way, self.ci);
+        }
+        match turn {
+            Turn::More => self.ready_push(),
+            Turn::Uncredited(at) => self.win.credit_set(at),
             Turn::Blocked => self.wait_for_inflight(),
+            Turn::Idle | Turn::Paced(_) | Turn::Behind => {}
         }
     }
 
@@ -49,7 +64,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.peer.state() != ContextState::Open {
             return Turn::Idle;
         }
-        self.win.pace_set(Time::NEVER);
+        self.win.credit_set(Time::NEVER);
         let budget = u64::from(self.peer.reports.rx_budget());
         let mtu = u64::from(self.mtu_of());
         if self.win.loss.is_stalled() || !self.win.has_to_send() {
@@ -61,6 +76,9 @@ impl<O: Observer> Lane<'_, O> {
                 .get(self.objects.wrs.get(wi).qp)
                 .is_some_and(|q| q.state == QpState::Sqd)
         };
+        if self.way.waits.paced_first().is_some_and(|first| first != self.ci) {
+            return Turn::Behind;
+        }
         if self.win.queues.datagram_next().is_some_and(|wi| !held(wi))
             && let Some(wi) = self.win.queues.datagrams().pop_front(&mut self.objects.wrs)
         {
@@ -76,6 +94,7 @@ impl<O: Observer> Lane<'_, O> {
             Gate::Open { bytes } => bytes,
             Gate::Until(_) if planted!(PacingIgnored) => 1,
             Gate::Until(at) => return Turn::Paced(at),
+            Gate::Uncredited(at) => return Turn::Uncredited(at),
             Gate::Blocked => return Turn::Blocked,
         };
         let path = self.way.paths.path_choose(self.now, self.ci.0, lost, &mut self.shared.rng);
@@ -116,6 +135,7 @@ impl<O: Observer> Lane<'_, O> {
         let turn = match self.way.paths.gate(self.now, credited) {
             Gate::Open { .. } => None,
             Gate::Until(at) => Some(Turn::Paced(at)),
+            Gate::Uncredited(at) => Some(Turn::Uncredited(at)),
             Gate::Blocked => Some(Turn::Blocked),
         };
         if let Some(turn) = turn {
@@ -146,7 +166,19 @@ impl<O: Observer> Lane<'_, O> {
     /// Parks the context until an acknowledgment frees inflight of its address.
     fn wait_for_inflight(&mut self) {
         if self.shared.out.park(self.ci) {
-            self.way.waiters.push(self.ci);
+            self.way.waits.park(self.ci);
         }
+    }
+
+    /// Puts the context at the end of those that wait for the pacer of its address, unless it is
+    /// among them. `at`: it is the first of them, and called then.
+    fn wait_for_pacer(&mut self, at: Option<Time>) {
+        if self.shared.out.pace_begin(self.ci) {
+            self.way.waits.pace_join(self.ci);
+        }
+        let Some(at) = at else { return };
+        debug_assert_eq!(self.way.waits.paced_first(), Some(self.ci), "who asked the pacer");
+        self.way.waits.pace_set(at);
+        self.shared.timers.arm(TimerOf::Path(self.way.number).number(), at);
     }
 }

@@ -191,7 +191,7 @@ impl Model {
                     assert!(bytes >= MTU, "an open gate has room for a packet");
                     self.send(s);
                 }
-                Gate::Until(t) => {
+                Gate::Until(t) | Gate::Uncredited(t) => {
                     assert!(t > now, "a pause ends in the future");
                     if t < self.senders[s].wake_at {
                         self.senders[s].wake_at = t;

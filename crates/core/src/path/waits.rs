@@ -1,0 +1,133 @@
+//! Contexts of one address that wait to send: for room in flight, or for the pacer.
+
+use crate::ids::Ctx;
+use crate::time::Time;
+use std::collections::VecDeque;
+
+/// Who waits. Nearly always nobody does: then it is a word in each idle address.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    lists: Option<Box<Lists>>,
+}
+
+#[derive(Debug)]
+struct Lists {
+    /// Until less is in flight to the address, in the order in which they were parked.
+    parked: Vec<Ctx>,
+    /// Until the pacer lets a packet leave: the first has its turn next, who sent goes to the end.
+    paced: VecDeque<Ctx>,
+    /// When the first of them is called. `NEVER`: it has been called, or nobody waits.
+    paced_at: Time,
+}
+
+impl Waits {
+    fn lists(&mut self) -> &mut Lists {
+        self.lists.get_or_insert_with(|| {
+            let (parked, paced) = (Vec::new(), VecDeque::new());
+            Box::new(Lists { parked, paced, paced_at: Time::NEVER })
+        })
+    }
+    /// The address is idle: nobody waits, and the memory is given back.
+    pub fn rest(&mut self) {
+        debug_assert!(self.paced_first().is_none(), "who rests waits for nothing");
+        self.lists = None;
+    }
+
+    // ---- for room ------------------------------------------------------------------------------
+
+    /// Context `ci` waits until there is room.
+    pub fn park(&mut self, ci: Ctx) {
+        self.lists().parked.push(ci);
+    }
+    /// All of them; none waits for room any more.
+    pub fn parked_take(&mut self) -> impl Iterator<Item = Ctx> {
+        self.lists.iter_mut().flat_map(|lists| lists.parked.drain(..))
+    }
+    /// Whether a context is among them.
+    #[cfg(debug_assertions)]
+    pub fn is_parked(&self, ci: Ctx) -> bool {
+        self.lists.as_ref().is_some_and(|lists| lists.parked.contains(&ci))
+    }
+
+    // ---- for the pacer -------------------------------------------------------------------------
+
+    /// Who has its turn next.
+    #[inline(always)]
+    pub fn paced_first(&self) -> Option<Ctx> {
+        self.lists.as_ref()?.paced.front().copied()
+    }
+    /// Context `ci`, which does not wait yet, does so behind all others.
+    pub fn pace_join(&mut self, ci: Ctx) {
+        let paced = &mut self.lists().paced;
+        debug_assert!(!paced.contains(&ci), "each waits once");
+        paced.push_back(ci);
+    }
+    /// The first is to be called at `at`.
+    pub fn pace_set(&mut self, at: Time) {
+        debug_assert!(self.paced_first().is_some(), "there is somebody to call");
+        self.lists().paced_at = at;
+    }
+    /// When the first is to be called.
+    #[inline(always)]
+    pub fn pace_at(&self) -> Time {
+        self.lists.as_ref().map_or(Time::NEVER, |lists| lists.paced_at)
+    }
+    /// The first, if it is time to call it. True once: then its turn comes.
+    pub fn pace_call(&mut self, now: Time) -> Option<Ctx> {
+        if self.pace_at() > now {
+            return None;
+        }
+        self.lists().paced_at = Time::NEVER;
+        let first = self.paced_first();
+        debug_assert!(first.is_some(), "nobody is called who does not wait");
+        first
+    }
+    /// Context `ci` waits no longer. If it was the first, who is the first now: it is to be called.
+    pub fn pace_leave(&mut self, ci: Ctx) -> Option<Ctx> {
+        let lists = self.lists.as_mut()?;
+        if lists.paced.front() != Some(&ci) {
+            lists.paced.retain(|&c| c != ci);
+            return None;
+        }
+        lists.paced.pop_front();
+        lists.paced_at = Time::NEVER;
+        lists.paced.front().copied()
+    }
+    /// All who wait for the pacer.
+    #[cfg(debug_assertions)]
+    pub fn paced(&self) -> impl Iterator<Item = Ctx> {
+        self.lists.iter().flat_map(|lists| lists.paced.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_called_and_who_leaves_calls_the_next() {
+        let mut w = Waits::default();
+        assert_eq!(
+            (w.pace_at(), w.pace_call(Time(9)), w.pace_leave(Ctx(1))),
+            (Time::NEVER, None, None)
+        );
+        (1..=3).for_each(|ci| w.pace_join(Ctx(ci)));
+        w.pace_set(Time(10));
+        assert_eq!(w.pace_call(Time(9)), None, "too early");
+        assert_eq!((w.pace_call(Time(10)), w.pace_call(Time(11))), (Some(Ctx(1)), None), "once");
+        assert_eq!(w.pace_leave(Ctx(2)), None, "it is not its turn");
+        assert_eq!(w.pace_leave(Ctx(1)), Some(Ctx(3)));
+        w.pace_join(Ctx(1));
+        assert_eq!((w.pace_leave(Ctx(3)), w.pace_leave(Ctx(1))), (Some(Ctx(1)), None));
+        assert_eq!(w.pace_at(), Time::NEVER, "nobody waits");
+    }
+
+    #[test]
+    fn who_is_parked_is_let_go_in_order() {
+        let mut w = Waits::default();
+        assert_eq!(w.parked_take().count(), 0);
+        [2, 1, 3].into_iter().for_each(|ci| w.park(Ctx(ci)));
+        assert!(w.parked_take().eq([Ctx(2), Ctx(1), Ctx(3)]));
+        assert_eq!(w.parked_take().count(), 0, "once");
+    }
+}
