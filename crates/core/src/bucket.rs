@@ -15,11 +15,13 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// A full one.
     pub fn new(now: Time, most: u32, every: Span) -> Self {
+        debug_assert!(most > 0 && every.0 > 0, "one token at least, and not all at once");
         Self { left: most, most, every, counted_to: now }
     }
 
     /// Whether no token is left now.
     pub fn is_empty(&mut self, now: Time) -> bool {
+        debug_assert!(self.left <= self.most, "no more than it holds: {self:?}");
         let more = now.since(self.counted_to).0 / self.every.0;
         self.counted_to += self.every.scale(more, 1);
         let more = u32::try_from(more).unwrap_or(u32::MAX);

@@ -54,6 +54,8 @@ impl Networks {
     pub fn join(&mut self, ip: IpAddr) -> Network {
         let prefix = Prefix::of(ip);
         if let Some(&n) = self.by_prefix.get(&prefix) {
+            debug_assert_eq!(self.slots[n.index()].prefix, prefix, "found by its prefix");
+            debug_assert!(self.slots[n.index()].addresses > 0, "found while it has an address");
             self.slots[n.index()].addresses += 1;
             return n;
         }
@@ -63,7 +65,8 @@ impl Networks {
             Network(self.slots.len() as u32 - 1)
         });
         self.slots[n.index()] = members;
-        self.by_prefix.insert(prefix, n);
+        let other = self.by_prefix.insert(prefix, n);
+        debug_assert!(other.is_none(), "one number for each network");
         n
     }
 
@@ -74,13 +77,15 @@ impl Networks {
         members.addresses -= 1;
         if members.addresses == 0 {
             debug_assert!(members.jobs == 0 || cfg!(planted_bugs), "nobody is left to read");
-            self.by_prefix.remove(&members.prefix);
+            let listed = self.by_prefix.remove(&members.prefix);
+            debug_assert_eq!(listed, Some(n), "found by its prefix until then");
             self.free.push(n);
         }
     }
 
     /// Reads that are served to its addresses.
     pub fn jobs(&self, n: Network) -> u32 {
+        debug_assert!(self.slots[n.index()].addresses > 0, "somebody there may read");
         self.slots[n.index()].jobs
     }
     /// One more of them, or one less.

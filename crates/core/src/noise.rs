@@ -88,6 +88,7 @@ impl Floor {
         Self { configured_ns: ns(configured), times, now_ns: AtomicU32::new(0) }
     }
     fn set(&self, noise_ns: u32) {
+        debug_assert!(self.times > 0, "a floor rests on the noise");
         let now = noise_ns.saturating_mul(self.times).max(self.configured_ns);
         self.now_ns.store(now, Ordering::Relaxed);
     }
@@ -127,6 +128,7 @@ impl Floors {
 
     /// The host was measured.
     pub fn noise_set(&self, meter: &Meter) {
+        debug_assert!(self.noise_ns_min <= self.noise_ns_max, "edges in order: {self:?}");
         let noise_ns = meter.ns().clamp(self.noise_ns_min, self.noise_ns_max);
         if noise_ns != self.noise_ns() {
             self.compute(noise_ns);

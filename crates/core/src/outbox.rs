@@ -168,6 +168,10 @@ impl Outbox {
     }
     /// Whether one of this context is due.
     pub fn ack_waits(&self, ci: Ctx) -> bool {
+        debug_assert!(
+            self.marks[ci.index()] & ACK == 0 || !self.acks.is_empty(),
+            "who is marked stands in the queue"
+        );
         self.marks[ci.index()] & ACK != 0
     }
 
@@ -202,6 +206,7 @@ impl Outbox {
         room
     }
     pub fn control_pop(&mut self) -> Option<Control> {
+        debug_assert!(self.control.len() <= CONTROL_QUEUE_MAX, "a bounded queue");
         self.control.pop_front()
     }
 
@@ -214,10 +219,12 @@ impl Outbox {
         self.answers.push_back(ci);
     }
     pub fn answer_pop(&mut self) -> Option<Ctx> {
+        debug_assert!(self.answers.len() <= CONTROL_QUEUE_MAX, "a bounded queue");
         self.answers.pop_front()
     }
 
     pub fn probe_push(&mut self, probe: ProbeOut) {
+        debug_assert!(probe.ci.index() < self.marks.len(), "its context has begun");
         self.probes.push_back(probe);
     }
     pub fn probe_pop(&mut self) -> Option<ProbeOut> {
@@ -226,6 +233,7 @@ impl Outbox {
 
     /// The context's Close waits to leave.
     pub fn close_push(&mut self, ci: Ctx) {
+        debug_assert!(ci.index() < self.marks.len(), "it has begun");
         self.closes.push_back(ci);
     }
     pub fn close_pop(&mut self) -> Option<Ctx> {

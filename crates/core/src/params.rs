@@ -42,6 +42,7 @@ impl Params {
         mtu: u16,
         guards: Guards,
     ) -> Self {
+        debug_assert!(mtu > 0 && path.paths.is_power_of_two(), "the configuration was checked");
         Self {
             line_bytes_per_sec: rate.line_bytes_per_sec.max(1),
             rate_fixed_bytes_per_sec: rate.rate_fixed_bytes_per_sec.max(1),

@@ -23,6 +23,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn place(&self, k: usize) -> usize {
+        debug_assert!(self.slots.len().is_power_of_two(), "places are lower bits of counts");
         k & self.slots.len().wrapping_sub(1)
     }
 
@@ -46,6 +47,7 @@ impl<T: Copy> Ring<T> {
         slots.resize(slots.capacity(), filler);
         slots.truncate(1 << slots.len().ilog2());
         (self.slots, self.head) = (slots, 0);
+        debug_assert!(self.len < self.slots.len(), "room for one more at least");
     }
 
     /// Takes the oldest.
@@ -69,6 +71,7 @@ impl<T: Copy> Ring<T> {
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let kept: Vec<T> = self.iter().copied().filter(|v| keep(v)).collect();
         (self.head, self.len) = (0, kept.len());
+        debug_assert!(self.len <= self.slots.len(), "those that are kept were there");
         self.slots[..kept.len()].copy_from_slice(&kept);
     }
 }

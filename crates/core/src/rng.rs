@@ -49,6 +49,8 @@ impl Rng {
 
     /// A number below `n` (`n` > 0), by multiplication: bias below 2^-32 for the sizes used here.
     pub fn below(&mut self, n: u32) -> u32 {
-        ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32
+        let below = ((u64::from(self.next_u32()) * u64::from(n)) >> 32) as u32;
+        debug_assert!(below < n, "there is no number below 0");
+        below
     }
 }

@@ -44,6 +44,7 @@ impl Span {
     }
     /// `self * num / den` without overflow for spans below centuries.
     pub const fn scale(self, num: u64, den: u64) -> Self {
+        debug_assert!(den > 0, "a share of something");
         Self((self.0 as u128 * num as u128 / den as u128) as u64)
     }
 }

@@ -73,6 +73,7 @@ impl Timers {
                 }
             }
         }
+        debug_assert!(self.next() <= at || cfg!(planted_bugs), "it fires then or before");
     }
 
     /// Forgets `owner`.
@@ -97,6 +98,7 @@ impl Timers {
         }
         self.remove(0);
         debug_assert!(self.next() >= at || cfg!(planted_bugs), "the earliest first");
+        debug_assert_eq!(self.position[owner as usize], NONE, "who has fired is in no place");
         Some(owner)
     }
 
@@ -129,6 +131,10 @@ impl Timers {
             let first = 4 * i + 1;
             let last = (first + 4).min(self.heap.len());
             let Some(least) = (first..last).min_by_key(|&c| self.heap[c]) else { return };
+            debug_assert_eq!(
+                self.position[self.heap[least].1 as usize] as usize, least,
+                "its place is its own"
+            );
             if self.heap[i] <= self.heap[least] {
                 return;
             }
@@ -138,6 +144,7 @@ impl Timers {
     }
 
     fn swap(&mut self, a: usize, b: usize) {
+        debug_assert!(a != b, "two places");
         self.heap.swap(a, b);
         self.position[self.heap[a].1 as usize] = a as u32;
         self.position[self.heap[b].1 as usize] = b as u32;

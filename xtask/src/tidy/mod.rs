@@ -2,6 +2,7 @@
 //! the repository to findings; `xtask/tidy.toml` contains the layers, and the exceptions with their
 //! reasons.
 
+mod assertions;
 mod floors;
 mod hashing;
 mod layers;
@@ -61,6 +62,7 @@ fn check(tree: &Tree, settings: &Settings) -> Vec<Finding> {
     layers::check(tree, settings, &mut out);
     let sources = source::parse_all(tree, &mut out);
     floors::check(&sources, settings, &mut out);
+    assertions::check(&sources, settings, &mut out);
     lengths::check(tree, &sources, settings, &mut out);
     hashing::check(&sources, &mut out);
     safety::check(tree, &sources, settings, &mut out);

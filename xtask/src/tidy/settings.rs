@@ -24,6 +24,8 @@ pub struct Settings {
     pub layers_tests: BTreeMap<String, Vec<String>>,
     /// Directory of a crate → sibling directories that it may use.
     pub floors: BTreeMap<String, Vec<String>>,
+    /// Directory → functions for which there must be one assertion at least.
+    pub assertions: BTreeMap<String, usize>,
     /// Files in which `unsafe` is allowed.
     pub unsafe_files: Vec<String>,
     /// Files and functions over the limit.
@@ -36,7 +38,7 @@ impl Settings {
         let fail = |what: String| format!("xtask/tidy.toml: {what}");
         let table = DeTable::parse(text).map_err(|e| fail(e.to_string()))?;
         let table = table.get_ref();
-        let known = ["root", "layers", "layers_tests", "floors", "unsafe", "long"];
+        let known = ["root", "layers", "layers_tests", "floors", "assertions", "unsafe", "long"];
         let known = |k: &str| known.contains(&k);
         if let Some(unknown) = table.keys().find(|k| !known(k.get_ref())) {
             return Err(fail(format!("unknown section `{}`", unknown.get_ref())));
@@ -56,6 +58,7 @@ impl Settings {
             layers: layers(table, "layers").map_err(fail)?,
             layers_tests: layers(table, "layers_tests").map_err(fail)?,
             floors: layers(table, "floors").map_err(fail)?,
+            assertions: ratios(table, "assertions").map_err(fail)?,
             unsafe_files,
             long,
         })
@@ -104,6 +107,22 @@ fn layers(table: &DeTable<'_>, name: &str) -> Result<BTreeMap<String, Vec<String
     Ok(out)
 }
 
+fn ratios(table: &DeTable<'_>, name: &str) -> Result<BTreeMap<String, usize>> {
+    let Some(value) = table.get(name) else { return Ok(BTreeMap::new()) };
+    let value = value.get_ref().as_table().ok_or_else(|| format!("`{name}` must be a table"))?;
+    let mut out = BTreeMap::new();
+    for (directory, ratio) in value {
+        let directory = directory.get_ref().to_string();
+        let ratio = match ratio.get_ref() {
+            DeValue::Integer(i) => i.as_str().parse().ok().filter(|n| *n > 0),
+            _ => None,
+        };
+        let ratio = ratio.ok_or_else(|| format!("{name}.{directory} must be a number from 1"))?;
+        out.insert(directory, ratio);
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +139,16 @@ mod tests {
         assert_eq!(s.unwrap().long[0].lines, 7);
         let s = Settings::parse("[layers]\na = [\"b\"]\n").unwrap();
         assert_eq!(s.layers["a"], ["b"]);
+    }
+
+    #[test]
+    fn reads_ratios_of_assertions() {
+        let s = Settings::parse("[assertions]\n\"crates/a\" = 3\n").unwrap();
+        assert_eq!(s.assertions["crates/a"], 3);
+        for bad in ["0", "-1", "\"3\"", "[3]"] {
+            let text = format!("[assertions]\na = {bad}\n");
+            assert!(Settings::parse(&text).err().unwrap().contains("assertions.a"), "{bad}");
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Source<'a> {
     pub tokens: TokenStream,
     /// Functions with a body.
     pub functions: Vec<Function>,
+    /// Assertions in functions that are not tests.
+    pub assertions: usize,
     /// Names in inner `forbid` attributes.
     pub forbidden: Vec<String>,
 }
@@ -55,7 +57,8 @@ pub fn is_test_file(path: &str) -> bool {
 fn parse<'a>(path: &'a str, text: &'a str) -> syn::Result<Source<'a>> {
     let file = syn::parse_file(text)?;
     let tokens = TokenStream::from_str(text)?;
-    let mut walk = Functions { found: Vec::new(), test: is_test_file(path) };
+    let test = is_test_file(path);
+    let mut walk = Functions { found: Vec::new(), assertions: 0, test, depth: 0 };
     walk.visit_file(&file);
     let mut forbidden = Vec::new();
     for attr in file.attrs.iter().filter(|a| a.path().is_ident("forbid")) {
@@ -64,13 +67,22 @@ fn parse<'a>(path: &'a str, text: &'a str) -> syn::Result<Source<'a>> {
             Ok(())
         })?;
     }
-    Ok(Source { path, text, tokens, functions: walk.found, forbidden })
+    let Functions { found: functions, assertions, .. } = walk;
+    Ok(Source { path, text, tokens, functions, assertions, forbidden })
 }
 
-/// Collects functions, and records whether they are in tests.
+/// Macros that count as assertions.
+const ASSERTIONS: [&str; 6] =
+    ["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
+
+/// Collects functions, and records whether they are in tests; counts the assertions in the others.
 struct Functions {
     found: Vec<Function>,
+    assertions: usize,
     test: bool,
+    /// Functions around the place of the visit: an assertion in none of them is one of the
+    /// compiler, about a constant.
+    depth: usize,
 }
 
 impl Functions {
@@ -80,6 +92,16 @@ impl Functions {
         let test = self.test || attrs.iter().any(|a| a.path().is_ident("test"));
         let name = sig.ident.to_string();
         self.found.push(Function { name, line, lines: end + 1 - line, test });
+    }
+
+    /// Visits what is in a function.
+    fn within(&mut self, attrs: &[syn::Attribute], visit: impl FnOnce(&mut Self)) {
+        let outer = self.test;
+        self.test |= attrs.iter().any(|a| a.path().is_ident("test"));
+        self.depth += 1;
+        visit(self);
+        self.depth -= 1;
+        self.test = outer;
     }
 }
 
@@ -93,19 +115,26 @@ impl<'ast> Visit<'ast> for Functions {
 
     fn visit_item_fn(&mut self, f: &'ast syn::ItemFn) {
         self.add(&f.attrs, &f.sig, &f.block);
-        visit::visit_item_fn(self, f);
+        self.within(&f.attrs, |walk| visit::visit_item_fn(walk, f));
     }
 
     fn visit_impl_item_fn(&mut self, f: &'ast syn::ImplItemFn) {
         self.add(&f.attrs, &f.sig, &f.block);
-        visit::visit_impl_item_fn(self, f);
+        self.within(&f.attrs, |walk| visit::visit_impl_item_fn(walk, f));
     }
 
     fn visit_trait_item_fn(&mut self, f: &'ast syn::TraitItemFn) {
         if let Some(block) = &f.default {
             self.add(&f.attrs, &f.sig, block);
         }
-        visit::visit_trait_item_fn(self, f);
+        self.within(&f.attrs, |walk| visit::visit_trait_item_fn(walk, f));
+    }
+
+    fn visit_macro(&mut self, m: &'ast syn::Macro) {
+        let name = m.path.segments.last().map(|s| s.ident.to_string());
+        let assertion = name.is_some_and(|name| ASSERTIONS.contains(&name.as_str()));
+        self.assertions += usize::from(assertion && !self.test && self.depth > 0);
+        visit::visit_macro(self, m);
     }
 }
 
@@ -142,6 +171,21 @@ mod tests {
         );
         assert_eq!(source.forbidden, ["unsafe_code"]);
         assert!(parse("src/a/tests.rs", "fn a() {}").unwrap().functions[0].test);
+    }
+
+    #[test]
+    fn counts_the_assertions_of_functions_that_are_no_tests() {
+        let count = |path: &str, text: &str| parse(path, text).unwrap().assertions;
+        let text = "const _: () = assert!(1 < 2);\n\
+            fn a(x: u8) { debug_assert!(x > 1, \"{x}\"); core::debug_assert_eq!(x, 2); }\n\
+            impl X { fn b(&self) { if self.y { debug_assert_ne!(1, 2) } println!(\"z\"); } }\n\
+            trait T { fn c() { assert!(true); } }\n\
+            // debug_assert!(false)\n\
+            fn d() { let text = \"debug_assert!(x)\"; }\n\
+            #[test]\nfn e() { assert!(f()); }\n\
+            #[cfg(test)]\nmod tests { fn f() { assert_eq!(1, 1); } }\n";
+        assert_eq!(count("src/a.rs", text), 4);
+        assert_eq!(count("src/a/tests.rs", text), 0);
     }
 
     #[test]

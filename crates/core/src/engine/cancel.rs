@@ -23,6 +23,7 @@ impl<O: Observer> Engine<O> {
         open.sort_unstable();
         for of_context in open.chunk_by(|a, b| a.0 == b.0) {
             let psns = of_context.iter().map(|o| o.1).sum();
+            debug_assert!(psns > 0, "those of whom nothing is open were left out");
             self.lane(now, of_context[0].0).board_withdraw(psns);
         }
         for &wi in list {
@@ -48,8 +49,10 @@ impl<O: Observer> Engine<O> {
     fn recvs_flush(&mut self, qpn: Qpn, status: Status) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let recv_cq = qp.init.recv_cq;
+        debug_assert!(!qp.state.posts_recv(), "none is posted any more");
         while let Some((index, recv)) = qp.rq.pop() {
             let Some(cq) = self.objects.cqs.get_mut(recv_cq) else { continue };
+            debug_assert!(cq.reserved() > 0 || cfg!(planted_bugs), "each receive has its slot");
             cq.push(Completion {
                 wr_id: recv.wr_id,
                 status,
@@ -69,6 +72,7 @@ impl<O: Observer> Engine<O> {
         while let Some(served) = self.objects.places.of_region(key) {
             self.read_end(served);
         }
+        debug_assert!(self.objects.mrs.get(key).is_none(), "no read of it can begin any more");
     }
 
     /// The queue pair `qpn` takes no requests any more: so do the reads that came through it.
@@ -99,6 +103,7 @@ impl<O: Observer> Engine<O> {
         let way = self.paths.get_mut(c.way());
         let jobs = &mut c.act().jobs;
         jobs.fail(job);
+        debug_assert!(jobs.find(job).is_some(), "what has a place is known to its peer");
         let place = jobs.place_take(job).expect("what is listed has a place");
         place_leave(&mut self.objects.places, &mut self.shared.networks, way, place);
         self.shared.out.ready_push(ctx);

@@ -50,6 +50,7 @@ impl<O: Observer> Engine<O> {
 
     pub(crate) fn close_begin(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
+        debug_assert_eq!(c.outstanding(), 0, "who has work does not close");
         if let Some(from) = c.handshake.close_begin(now) {
             self.context_event(now, ci, from);
             self.close_retry(now, ci);
@@ -83,6 +84,7 @@ impl<O: Observer> Engine<O> {
             c.outstanding() == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
+            debug_assert!(tag != 0, "who closes is known");
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
         } else {
@@ -113,6 +115,7 @@ impl<O: Observer> Engine<O> {
         let mut secret = self.secrets.or(&mut self.shared.rng);
         let psn = Psn(self.shared.cfg.psn_start.unwrap_or_else(|| secret.next_u32()));
         let from = self.contexts.get_mut(ci).begin_again(psn);
+        debug_assert_eq!(from, ContextState::Closing, "both sides agreed, or one gave up");
         self.context_event(now, ci, from);
         self.open_send(now, ci);
         self.shared.out.rearm_push(ci);
@@ -142,6 +145,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let peer = c.endpoint();
         // What is still kept for it goes after as long a silence again.
+        debug_assert!(c.is_active(), "who has work has window state");
         c.act().loss.watch(now);
         self.work_end(now, ci, Status::LocalUnrespRemote);
         self.shared.counters.unresponsive_remote_events += 1;
@@ -210,6 +214,7 @@ impl<O: Observer> Engine<O> {
             debug_assert!(!a.has_to_send(), "what goes to the pool is empty");
             self.pool_return(a);
         }
+        debug_assert!(self.contexts.find(ci).is_none(), "it is found no more");
         self.shared.inflight_freed(self.paths.get_mut(way));
         self.path_context_release(way);
     }

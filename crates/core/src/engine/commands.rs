@@ -60,6 +60,7 @@ impl<O: Observer> Engine<O> {
         if used {
             return Err(ObjectError::Busy);
         }
+        debug_assert!(self.objects.pds[usize::from(pd.0)], "it is freed once");
         self.objects.pds[usize::from(pd.0)] = false;
         Ok(())
     }
@@ -142,6 +143,10 @@ impl<O: Observer> Engine<O> {
         if !planted!(RegionReadOn) {
             self.jobs_region_gone(key);
         }
+        debug_assert!(
+            self.objects.places.of_region(key).is_none() || cfg!(planted_bugs),
+            "nothing is read from it"
+        );
         Ok(())
     }
 
@@ -199,6 +204,7 @@ impl<O: Observer> Engine<O> {
                 self.qp_withdraw(now, qpn);
             }
             Some(QpState::Sqd) => {
+                debug_assert!(!qp.drain_event, "one event for each time that it drains");
                 if qp.sq_started == 0 {
                     self.shared.event_push(AsyncEvent::SqDrained(qpn));
                 } else {
@@ -218,6 +224,7 @@ impl<O: Observer> Engine<O> {
     fn qp_wake(&mut self, qpn: Qpn) {
         for wi in self.objects.wrs.select(|w| w.qp == qpn) {
             let ci = self.objects.wrs.get(wi).ctx;
+            debug_assert!(self.contexts.get(ci).outstanding() > 0, "it has a request at least");
             self.shared.out.ready_push(ci);
             self.shared.out.rearm_push(ci);
         }
@@ -236,6 +243,7 @@ impl<O: Observer> Engine<O> {
         self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         self.jobs_qp_gone(qpn);
         self.qp_withdraw(now, qpn);
+        debug_assert!(self.objects.places.of_qp(qpn).is_none(), "no read that came through it");
         self.objects.qps.destroy(qpn, now + self.shared.cfg.reuse_delay);
         Ok(())
     }

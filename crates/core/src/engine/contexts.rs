@@ -51,6 +51,7 @@ impl ContextTable {
     }
 
     pub fn len(&self) -> u32 {
+        debug_assert!(self.free.len() <= self.slots.len(), "a number is free once");
         (self.slots.len() - self.free.len()) as u32
     }
     /// Beyond three quarters, strangers must prove their address first.
@@ -85,12 +86,14 @@ impl ContextTable {
             "one for each peer"
         );
         let (tag, hash) = (c.handshake.local_tag(), self.keyed.hash_one(c.endpoint()));
+        debug_assert!(self.slots[i.index()].is_none(), "a number of nobody");
         self.slots[i.index()] = Some(c);
         self.list_tag(tag, i);
         let (slots, keyed) = (&self.slots, &self.keyed);
         self.by_endpoint.insert_unique(hash, i, |&k| {
             keyed.hash_one(peer_of(slots, k).expect("only live contexts are listed"))
         });
+        debug_assert!(self.len() <= self.max, "the caller has asked for room");
         i
     }
 
@@ -113,6 +116,7 @@ impl ContextTable {
     /// Gives a context another tag: packets with the old one are strangers' from now on.
     pub fn retag(&mut self, i: Ctx, tag: u32) {
         let old = self.get_mut(i).handshake.retag(tag);
+        debug_assert!(old != tag, "a tag is drawn for one");
         self.unlist_tag(old, i);
         self.recent = Recent::default();
         self.list_tag(tag, i);
@@ -134,7 +138,9 @@ impl ContextTable {
     }
 
     pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
-        self.by_tag.find(hash_of(tag), |&k| tag_of(&self.slots, k) == tag).copied()
+        let found = self.by_tag.find(hash_of(tag), |&k| tag_of(&self.slots, k) == tag).copied();
+        debug_assert!(found.is_none() || tag != 0, "0 is no tag");
+        found
     }
     /// The same for a packet that came.
     #[inline]
@@ -146,12 +152,15 @@ impl ContextTable {
             return Some(ci);
         }
         let ci = self.by_tag(tag)?;
+        debug_assert_eq!(self.get(ci).handshake.local_tag(), tag, "found by its own");
         self.recent = Recent { tag, ci };
         Some(ci)
     }
     pub fn by_endpoint(&self, e: &Endpoint) -> Option<Ctx> {
         let same = |&k: &Ctx| peer_of(&self.slots, k) == Some(*e);
-        self.by_endpoint.find(self.keyed.hash_one(e), same).copied()
+        let found = self.by_endpoint.find(self.keyed.hash_one(e), same).copied();
+        debug_assert!(found.is_none_or(|ci| self.find(ci).is_some()), "only live ones are listed");
+        found
     }
     #[inline(always)]
     pub fn get(&self, i: Ctx) -> &Context {

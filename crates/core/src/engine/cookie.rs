@@ -42,11 +42,14 @@ impl CookieJar {
 
     /// The cookie for this Open.
     pub fn make(&self, now: Time, claim: &Claim) -> u64 {
-        self.mac(now.0 / COOKIE_LIFETIME.0, claim)
+        let cookie = self.mac(now.0 / COOKIE_LIFETIME.0, claim);
+        debug_assert!(self.check(now, claim, cookie), "who echoes it is believed");
+        cookie
     }
 
     /// Whether `cookie` was made for the same Open in this lifetime or the one before.
     pub fn check(&self, now: Time, claim: &Claim, cookie: u64) -> bool {
+        debug_assert!(claim.tag != 0, "who opens has a tag");
         let epoch = now.0 / COOKIE_LIFETIME.0;
         let earlier = epoch.checked_sub(1);
         cookie == self.mac(epoch, claim) || earlier.is_some_and(|e| cookie == self.mac(e, claim))

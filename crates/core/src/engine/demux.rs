@@ -44,6 +44,10 @@ impl<O: Observer> Engine<O> {
             return Err(DropReason::UnknownTag);
         };
         let c = self.contexts.get(ci);
+        debug_assert!(
+            c.handshake.local_tag() == h.dst_tag || cfg!(planted_bugs),
+            "a packet is for whoever has its tag"
+        );
         if c.endpoint() != from {
             return Err(DropReason::BadSource);
         }
@@ -90,6 +94,7 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         let mut lane = self.lane(now, ci);
+        debug_assert!(lane.peer.handshake.knows_peer(), "who is open knows its peer");
         if let Err(reason) = lane.tx_num_take_in(h) {
             // If many were refused in a row, or two because they are far ahead, one side has the
             // numbers wrong: the peer is asked for its own.

@@ -97,6 +97,7 @@ impl<O: Observer> Engine<O> {
         let ends = if goodbye { silent.min(last_word) } else { silent };
         a.doubt_begin(now, nonce, ends, goodbye);
         self.shared.counters.doubts += 1;
+        debug_assert_eq!(self.doubt_nonce(ci), Some(nonce), "its number is the one that counts");
         self.doubt_ask(now, ci);
         Ok(())
     }
@@ -107,6 +108,7 @@ impl<O: Observer> Engine<O> {
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
         let echo_tag = c.handshake.peer_tag();
+        debug_assert!(echo_tag != 0, "who is doubted is known");
         let Some(d) = c.act().doubt_mut() else { return };
         let cookie = d.ask(now, retry, most);
         self.shared.counters.challenges_sent += 1;
@@ -150,6 +152,7 @@ impl<O: Observer> Engine<O> {
         };
         self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
+        debug_assert!(c.handshake.is_with(p.tag, p.incarnation), "the peer has answered");
         c.heard(now);
         c.act().replay.correct(TxNum(p.tx_num_start).prev(), asked);
         self.doubt_end(now, ci);

@@ -71,6 +71,7 @@ impl<O: Observer> Engine<O> {
         if c.is_active() {
             return;
         }
+        debug_assert_eq!(c.outstanding(), 0, "who rests has no work");
         let a = self.pool.pop().unwrap_or_else(|| Box::new(Window::new(&self.shared.cfg)));
         c.lease(a);
         let way = self.paths.get_mut(c.way());
@@ -220,6 +221,10 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => self.context_end(now, ci),
             _ => self.context_abort(now, ci),
         }
+        debug_assert!(
+            self.contexts.by_endpoint(&from).is_none_or(|again| again == ci),
+            "the same context, or none"
+        );
         match self.contexts.by_endpoint(&from) {
             // Work of which nothing has left: the new context takes it.
             Some(ci) => {
@@ -257,6 +262,7 @@ impl<O: Observer> Engine<O> {
 
     /// A context that is never confirmed goes after a while.
     fn half_open_arm(&mut self, now: Time, ci: Ctx) {
+        debug_assert!(self.contexts.get(ci).handshake.knows_peer(), "its answer can leave");
         let at = now + self.shared.cfg.loss.unreachable_after;
         self.contexts.get_mut(ci).handshake.wait_until(at);
         self.shared.out.rearm_push(ci);
@@ -286,6 +292,7 @@ impl<O: Observer> Engine<O> {
             features: p.features.without(if p.reads_max == 0 { Features::RDMA_READ } else { 0 }),
             checked: checking && p.features.has(Features::INTEGRITY),
         };
+        debug_assert!(limits.mtu <= own_mtu, "no packet is larger than ours");
         c.params_set(p, limits);
         let way = c.way();
         if c.grants(&self.shared.cfg) {
@@ -335,6 +342,7 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
         let Some(opened_at) = c.handshake.opened_at(retry) else { return };
+        debug_assert!(opened_at <= now, "an answer comes after the question");
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
         pc.on_echo(now, 0, now.since(opened_at), false);

@@ -22,6 +22,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (dst, dst_tag, psn) = (c.endpoint(), c.handshake.peer_tag(), c.psn_next());
+        debug_assert!(dst_tag != 0, "a packet of a context carries the peer's tag");
         Control { dst, dst_tag, body, padded_len, tx_num, psn }
     }
 
@@ -38,5 +39,6 @@ impl<O: Observer> Engine<O> {
             self.shared.out.answer_push(ci);
         }
         handshake.answer(cookie, padded_len);
+        debug_assert!(handshake.answer_waits(), "its context stands in the queue of answers");
     }
 }

@@ -40,6 +40,10 @@ impl<O: Observer> Engine<O> {
             }
             let at = self.context_deadline(now, ci);
             self.shared.timers.arm(TimerOf::Context(ci).number(), at);
+            debug_assert!(
+                self.shared.timers.next() <= at || cfg!(planted_bugs),
+                "somebody looks at it in time"
+            );
         }
     }
 
@@ -130,6 +134,7 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn pool_return(&mut self, a: Box<Window>) {
+        debug_assert!(a.live.front().is_none() && !a.has_to_send(), "nothing of its context");
         if self.pool.len() < POOL_MAX && a.board.ring_len() <= 256 {
             self.pool.push(a);
         }
@@ -146,7 +151,9 @@ impl<O: Observer> Engine<O> {
             &mut self.secrets.or(&mut self.shared.rng),
         );
         let network = self.shared.networks.join(ip);
-        self.paths.insert(ip, network, pc)
+        let way = self.paths.insert(ip, network, pc);
+        debug_assert_eq!(self.paths.by_ip(&ip), Some(way), "found by its address");
+        way
     }
 
     pub(crate) fn path_context_release(&mut self, way: Way) {
@@ -202,6 +209,7 @@ impl<O: Observer> Engine<O> {
         while let Some((ci, bytes)) = self.shared.rx.granter.poll(now) {
             let ci = Ctx(ci);
             let Some(mut lane) = self.lane_find(now, ci) else { continue };
+            debug_assert!(bytes > 0 && lane.granting(), "who asked is granted something");
             lane.peer.reports.grant(bytes);
             lane.win.ack.hasten(now, Span::ZERO);
             lane.ack_schedule();
@@ -257,6 +265,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn leave_tell(&mut self, ci: Ctx) {
         let c = self.contexts.get(ci);
         if c.handshake.knows_peer() {
+            debug_assert!(self.gone || self.leaving, "who stays says no such thing");
             self.shared.counters.resets_sent += 1;
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             let code = CloseCode::GoingAway;

@@ -119,6 +119,8 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn lane_find(&mut self, now: Time, ci: Ctx) -> Option<Lane<'_, O>> {
         let (peer, win) = self.contexts.find_mut(ci)?.split()?;
         let way = self.paths.get_mut(peer.way());
+        debug_assert!(way.active > 0 || cfg!(planted_bugs), "who has window state is active");
+        debug_assert_eq!(way.ip, peer.endpoint().ip, "the paths to its address");
         let (objects, shared) = (&mut self.objects, &mut self.shared);
         Some(Lane { now, ci, peer, win, way, objects, shared })
     }
@@ -236,10 +238,15 @@ impl<O: Observer> Engine<O> {
                 TimerOf::Path(pi) => self.path_timer_fire(now, pi),
                 TimerOf::Backoff(wi) => {
                     let ci = self.objects.wrs.get(wi).ctx;
+                    debug_assert!(self.contexts.find(ci).is_some(), "a request has a context");
                     self.lane(now, ci).backoff_end(wi);
                 }
             }
         }
+        debug_assert!(
+            self.shared.counters.timer_steps >= enough || self.shared.timers.next() > now,
+            "all that is due has fired, or it was enough"
+        );
         self.grants_poll(now);
     }
 

@@ -50,6 +50,7 @@ impl<O: Observer> Engine<O> {
         let round = c.handshake.round();
         if let Some(answered) = c.handshake.narrow().answered() {
             c.handshake.narrow_change(|n| n.round_begin(round));
+            debug_assert!(answered < self.shared.cfg.mtu, "less than full");
             lens.push(len_of(answered));
         } else if let Some(n) = round.checked_sub(FULL_TRIES)
             && let Some(size) = below(c.endpoint().ip, size, aligned, n.into())

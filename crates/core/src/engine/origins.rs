@@ -52,6 +52,7 @@ impl Origins {
     pub fn half_open(&mut self, ip: IpAddr, begins: bool) {
         step(&mut self.half_open, begins);
         self.change(ip, |n| step(&mut n.half_open, begins));
+        debug_assert!(self.half_open >= self.count(ip).half_open, "all, and those of one network");
     }
 
     fn count(&self, ip: IpAddr) -> Count {

@@ -48,7 +48,7 @@ impl<O: Observer> Engine<O> {
         };
         let Objects { cqs, qps, wrs, .. } = &mut self.objects;
         let reserved = cqs.get_mut(send_cq).is_some_and(|cq| cq.reserve());
-        debug_assert!(reserved);
+        debug_assert!(reserved, "room was found");
         qps.get_mut(qpn).expect("checked above").sq_used += 1;
         let c = self.contexts.get_mut(ci);
         debug_assert!(
@@ -83,6 +83,7 @@ impl<O: Observer> Engine<O> {
             return Some(last.ci);
         }
         let ci = self.context_for(now, Endpoint { ip: ah.ip, port })?;
+        debug_assert!(self.contexts.get(ci).is_active(), "a request joins window state");
         let tag = self.contexts.get(ci).handshake.local_tag();
         self.objects.ahs.note_context(id, LastUsed { ci, tag });
         Some(ci)
@@ -149,6 +150,10 @@ impl<O: Observer> Engine<O> {
             return Err(PostRefusal::CqFull);
         }
         let index = qp.rq.push(*wr).expect("room was checked");
+        debug_assert!(
+            qp.rq.len() <= cq.reserved() || cfg!(planted_bugs),
+            "each receive has its slot"
+        );
         Ok(RecvHandle { qp: qpn, index })
     }
 }

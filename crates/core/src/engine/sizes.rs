@@ -36,12 +36,14 @@ impl<O: Observer> Engine<O> {
         let told = payload_max.filter(|&max| max < payload_len);
         let told = told.map(|max| if aligned { max - max % 128 } else { max });
         let size = told.unwrap_or_else(|| next_below(ip, payload_len, aligned)).max(MTU_MIN);
+        debug_assert!(size < payload_len || size == MTU_MIN, "less than what was too long");
         self.size_limit(now, pi, size);
     }
 
     /// Packets to the address are no larger than `size` from now on.
     pub(crate) fn size_limit(&mut self, now: Time, pi: Way, size: u16) {
         let way = self.paths.get_mut(pi);
+        debug_assert!(size >= MTU_MIN, "no way carries less");
         let news = way.mtu.limit(now, size);
         self.shared.sizes.recount(way);
         if news {

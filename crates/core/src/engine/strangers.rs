@@ -37,6 +37,10 @@ impl<O: Observer> Engine<O> {
         if h.kind == PacketType::CloseAck || h.dst_tag == 0 {
             return;
         }
+        debug_assert!(
+            self.gone || self.contexts.by_tag(h.dst_tag).is_none(),
+            "who is known is no stranger"
+        );
         let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
         // Who asks is told that it was heard. Nobody else can prove that.
         let nonce = if let Body::Challenge { cookie, .. } = *body { cookie } else { 0 };
@@ -46,6 +50,7 @@ impl<O: Observer> Engine<O> {
 
     /// A Reset to a stranger, if there were not too many.
     pub(crate) fn stranger_refuse(&mut self, now: Time, to: Endpoint, dst_tag: u32, reset: Body) {
+        debug_assert!(matches!(reset, Body::Reset { .. }), "a refusal: {reset:?}");
         if self.strangers.resets.is_empty(now) {
             self.shared.counters.control_dropped += 1;
             return;

@@ -8,6 +8,7 @@ use crate::ids::Ctx;
 use crate::outbox::Control;
 use crate::peer::handshake::AnswerOut;
 use crate::peer::{ContextState, Numbered};
+use crate::psn::{Psn, TxNum};
 use crate::time::Time;
 use crate::tx::Out;
 use srd_wire::{Backlog, Body, Flags, Header, OpenParams, Packet, PacketType};
@@ -25,6 +26,7 @@ impl<O: Observer> Engine<O> {
             let Some(ci) = self.shared.out.answer_pop() else { return };
             let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake.answer_take());
             let Some(AnswerOut { echo_tag, cookie, padded_len }) = answer else { continue };
+            debug_assert!(echo_tag != 0, "an answer says whom it answers");
             let params = OpenParams { echo_tag, cookie, ..self.open_params(ci) };
             let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
             self.emit_one(now, &open_ack, out);
@@ -78,6 +80,7 @@ impl<O: Observer> Engine<O> {
     pub(crate) fn emit_strangers(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(c) = self.strangers.queue.pop_front() else { return };
+            debug_assert_eq!((c.tx_num, c.psn), (TxNum(0), Psn(0)), "of no context");
             self.emit_one(now, &c, out);
         }
     }
@@ -101,6 +104,7 @@ impl<O: Observer> Engine<O> {
         };
         let packet = Packet { header, ack: None, body: c.body, payload_len: 0 };
         self.shared.counters.tx_pkts += 1;
+        debug_assert!(!c.body.kind().is_reliable(), "no PSN is taken: {:?}", c.body);
         let bytes = packet.headers_len().max(usize::from(c.padded_len));
         self.shared.counters.tx_bytes += bytes as u64;
         let padded_len = c.padded_len;

@@ -33,6 +33,7 @@ impl<O: Observer> Lane<'_, O> {
             // More than fits: speak of what changed, and come back for what lies beyond.
             let whole = PsnRange { first: cum, end: top };
             let changed = self.win.ack.changed().unwrap_or(whole);
+            debug_assert!(!top.is_before(changed.end) || cfg!(planted_bugs), "what has arrived");
             base = if changed.first.is_before(cum) { cum } else { changed.first };
             let first = base.plus(BITMAP_PSNS);
             rest = first.is_before(changed.end).then_some(PsnRange { first, ..changed });
@@ -54,6 +55,7 @@ impl<O: Observer> Lane<'_, O> {
             return u32::MAX;
         }
         let share = self.shared.rx.flows.share(self.now, self.ci, self.shared.cfg.rx_budget_bytes);
+        debug_assert!(share <= self.shared.cfg.rx_budget_bytes, "a part of what there is");
         share.max(2 * u32::from(self.shared.cfg.mtu))
     }
 

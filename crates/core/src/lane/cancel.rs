@@ -30,6 +30,7 @@ impl<O: Observer> Lane<'_, O> {
     pub(crate) fn wr_withdraw(&mut self, wi: WrHandle) -> u32 {
         self.wr_uncut(wi);
         let w = self.objects.wrs.get_mut(wi);
+        debug_assert!(!w.withdrawn, "a request is withdrawn once: {w:?}");
         let psns = w.open;
         if psns > 0 {
             w.withdrawn = true;

@@ -98,6 +98,7 @@ impl Flows {
             flow.until = to.min(now + self.longest);
         }
         let (had, has, way) = (had != NONE, flow.until != NONE, flow.way);
+        debug_assert!(!has || more, "who has no more to come has no share");
         if had != has {
             self.count(way, has);
         }
@@ -109,12 +110,14 @@ impl Flows {
         let was = address.flows;
         address.flows = if begins { was + 1 } else { was - 1 };
         let alone = was.min(address.flows) == 0;
+        debug_assert!(address.flows as usize <= self.flows.len(), "no more than contexts");
         if planted!(ClaimBelieved) {
             self.parts = if begins { self.parts + 1 } else { self.parts - 1 };
         } else if alone {
             let of_network = &mut self.networks[address.network.index()];
             let before = *of_network;
             *of_network = if begins { before + 1 } else { before - 1 };
+            debug_assert!(self.parts >= parts(before), "all parts, and those of one network");
             self.parts = self.parts - parts(before) + parts(*of_network);
         }
     }
@@ -134,12 +137,14 @@ impl Flows {
         let flows = address.flows + u32::from(flow.until == NONE);
         let addresses = of_network + u32::from(address.flows == 0);
         let all = self.parts - parts(of_network) + parts(addresses);
+        debug_assert!(all > 0 && addresses > 0 && flows > 0, "it shares with itself at least");
         let of_budget = u64::from(budget) * u64::from(parts(addresses)) / u64::from(all);
         (of_budget / u64::from(addresses) / u64::from(flows)) as u32
     }
 
     /// Whose time is over gives its share back: a few are looked at each time, until all have been.
     fn strike(&mut self, now: Time) {
+        debug_assert!(self.hand <= self.flows.len(), "the hand is in the table, or at its end");
         for _ in 0..SCAN {
             let Some(flow) = self.flows.get_mut(self.hand) else {
                 (self.hand, self.struck_at) = (0, now);

@@ -18,6 +18,7 @@ pub(crate) fn place_leave(
     way: &mut PathEntry,
     place: Place,
 ) {
+    debug_assert!(way.jobs > 0 || cfg!(planted_bugs), "a read of this address has the place");
     places.end(place);
     way.jobs -= 1;
     networks.jobs_count(way.network, false);
@@ -31,6 +32,7 @@ impl<O: Observer> Lane<'_, O> {
         let place = self.objects.places.begin(self.now, Served { ctx, job }, key, qp);
         self.way.jobs += 1;
         self.shared.networks.jobs_count(self.way.network, true);
+        debug_assert!(self.way.jobs <= self.objects.places.taken(), "some of all");
         self.win.jobs.begin(ReadJob::new(job, place, msg.msg_id, key, req.raddr, req.len));
         self.ready_push();
     }
@@ -82,5 +84,6 @@ impl<O: Observer> Lane<'_, O> {
         for place in self.win.jobs.drain() {
             place_leave(&mut self.objects.places, &mut self.shared.networks, self.way, place);
         }
+        debug_assert!(self.win.jobs.is_empty(), "none is served any more");
     }
 }

@@ -81,6 +81,7 @@ impl<O: Observer> Lane<'_, O> {
     fn wr_segment_refused(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
         let w = self.objects.wrs.get(wi);
         let again = may_come_again(w, kind, verdict);
+        debug_assert!(verdict != Verdict::Ok, "a refusal");
         self.refusal_note();
         let w = self.objects.wrs.get_mut(wi);
         match verdict {
@@ -115,6 +116,7 @@ impl<O: Observer> Lane<'_, O> {
     fn busy_bear(&mut self, wi: WrHandle) -> bool {
         let w = self.objects.wrs.get_mut(wi);
         w.busy_since = w.busy_since.min(self.now);
+        debug_assert!(w.wr.op == Opcode::Read, "nothing else is refused as busy and comes again");
         self.now.since(w.busy_since) < self.shared.cfg.loss.busy_after
     }
 
@@ -122,6 +124,7 @@ impl<O: Observer> Lane<'_, O> {
     fn wr_back_off(&mut self, wi: WrHandle, kind: Kind) {
         let cfg = self.shared.cfg.rnr;
         let w = self.objects.wrs.get_mut(wi);
+        debug_assert!(w.failed.is_none(), "what has failed does not come again");
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
         // Half fixed, half random: peers that collided do not collide again.
         let random = (u64::from(self.shared.rng.next_u32()) * (full / 2)) >> 32;
@@ -141,6 +144,7 @@ impl<O: Observer> Lane<'_, O> {
             w.cut = 0;
             if w.credited {
                 w.credited = false;
+                debug_assert!(w.wr.op == Opcode::Read, "a message keeps its credit: {w:?}");
                 self.win.outstanding.read_end();
             }
         }
@@ -152,7 +156,8 @@ impl<O: Observer> Lane<'_, O> {
     /// The back-off of request `wi` is over: it joins its flow again, in front.
     pub(crate) fn backoff_end(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get_mut(wi);
-        debug_assert_eq!(w.state, WrState::Backoff);
+        debug_assert_eq!(w.state, WrState::Backoff, "its timer was armed for that");
+        debug_assert_eq!(w.ctx, self.ci, "a request comes back in the lane of its context");
         w.state = WrState::Queued;
         let qp = w.qp;
         self.win.queues.flow(qp).push_front(&mut self.objects.wrs, wi);
@@ -181,6 +186,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Takes what is not cut out of the queues.
     pub(crate) fn wr_uncut(&mut self, wi: WrHandle) {
         let w = *self.objects.wrs.get(wi);
+        debug_assert_eq!(w.ctx, self.ci, "in the lane of its context");
         match w.state {
             WrState::Sent => return,
             WrState::Backoff => self.shared.timers.disarm(TimerOf::Backoff(wi).number()),

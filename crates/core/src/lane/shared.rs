@@ -12,7 +12,7 @@ use crate::lane::flows::Flows;
 use crate::networks::Networks;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
-use crate::peer::Peer;
+use crate::peer::{ContextState, Peer};
 use crate::rate::Granter;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
@@ -70,6 +70,7 @@ impl<O: Observer> Shared<O> {
     /// The peer is not done with us: the context stays open, and its turn comes.
     pub fn close_withdraw(&mut self, now: Time, ci: Ctx, peer: &mut Peer, has_window: bool) {
         if let Some(from) = peer.handshake.close_withdraw() {
+            debug_assert_eq!(peer.state(), ContextState::Open, "it stays open");
             let (endpoint, to) = (peer.endpoint(), peer.state().name());
             let event = Event::Context { ctx: ci.0, peer: endpoint, from: from.name(), to };
             self.observer.event(now, event);

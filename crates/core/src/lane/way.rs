@@ -143,6 +143,7 @@ impl<O: Observer> Shared<O> {
     pub fn mtu_changed(&mut self, now: Time, way: &mut PathEntry) {
         let size = way.mtu.size().min(self.cfg.mtu);
         self.counters.mtu_changes += 1;
+        debug_assert!(size > 0, "a packet carries something");
         self.event_push(AsyncEvent::PathMtu(way.ip, size));
         self.path_changes(now, way);
     }

@@ -29,6 +29,7 @@ impl Cq {
     }
     /// Whether a slot could be promised.
     pub fn has_room(&self) -> bool {
+        debug_assert!(self.reserved <= self.depth, "no more is promised than there is");
         self.reserved < self.depth
     }
     /// Takes promises back: work that ends without completion, or completions the user has polled.
@@ -44,7 +45,12 @@ impl Cq {
     }
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Completion> {
-        self.ready.pop()
+        let polled = self.ready.pop();
+        debug_assert!(
+            polled.is_none() || (self.ready.len() as u32) < self.reserved,
+            "its slot stays promised"
+        );
+        polled
     }
     /// Removes what a destroyed queue pair left, and the promises with it. Returns the send
     /// requests whose completions these were.
@@ -75,6 +81,7 @@ pub(crate) struct CqTable(Vec<Option<Cq>>);
 
 impl CqTable {
     pub fn create(&mut self, depth: u32) -> Option<CqId> {
+        debug_assert!(depth > 0, "depths were checked");
         let cq = Cq { depth, reserved: 0, ready: Ring::new() };
         if let Some(i) = self.0.iter().position(Option::is_none) {
             self.0[i] = Some(cq);

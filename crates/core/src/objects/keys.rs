@@ -40,6 +40,7 @@ impl KeyMaker {
     pub fn next(&mut self, random: &mut impl Random, free: impl Fn(u32) -> bool) -> u32 {
         let mut step = 1 + random.next_u32() % STEP_MAX;
         loop {
+            debug_assert!((1..=STEP_MAX).contains(&step), "on, and not far");
             self.counter = self.counter.wrapping_add(step);
             self.gone = self.gone.saturating_add(step);
             let key = self.permuted(self.counter);
@@ -67,7 +68,9 @@ impl KeyMaker {
         for round in 0..ROUNDS {
             (left, right) = (right, left ^ self.mix(round, right));
         }
-        u32::from(left) << 16 | u32::from(right)
+        let key = u32::from(left) << 16 | u32::from(right);
+        debug_assert_eq!(self.number_of(key), n, "a permutation");
+        key
     }
 
     fn number_of(&self, key: u32) -> u32 {
@@ -136,6 +139,7 @@ impl Guessers {
         if self.seen.len() < GUESSERS_MAX {
             self.seen.insert(network(ip));
         }
+        debug_assert!(self.seen.len() <= GUESSERS_MAX, "a bounded table");
     }
 
     /// Whether a context that begins with `ip` has guessed already. So have all when those who

@@ -24,6 +24,7 @@ pub(crate) struct Mr {
 impl Mr {
     /// Whether `len` bytes at `addr` lie inside.
     pub fn covers(&self, addr: u64, len: u64) -> bool {
+        debug_assert!(self.addr.checked_add(self.len).is_some(), "registered as it is: {self:?}");
         addr >= self.addr
             && addr
                 .checked_add(len)
@@ -50,6 +51,7 @@ impl MrTable {
             return None;
         }
         let key = self.keys.next(random, |k| !self.by_key.contains_key(&k));
+        debug_assert!(mr.addr.checked_add(mr.len).is_some(), "bounds were checked: {mr:?}");
         let other = self.by_key.insert(key, mr);
         debug_assert!(other.is_none() && self.has_had(MrKey(key)), "a key is made for one");
         Some(MrKey(key))
@@ -70,7 +72,9 @@ impl MrTable {
         if planted!(KeyStale) {
             return self.by_key.contains_key(&key.0);
         }
-        self.by_key.remove(&key.0).is_some()
+        let known = self.by_key.remove(&key.0).is_some();
+        debug_assert!(!known || self.has_had(key), "a key that was given out");
+        known
     }
     pub fn uses_pd(&self, pd: PdId) -> bool {
         self.by_key.values().any(|m| m.pd == pd)
@@ -141,6 +145,7 @@ impl AhTable {
                 self.by_ip.insert_unique(hash_of(&ah.ip), id, rehash);
             }
         }
+        debug_assert!(ah.others == 0 && ah.last.is_none(), "nobody has used it yet");
         self.slots[i] = AhSlot::Used(ah);
         self.generation = self.generation.wrapping_add(1);
         Some(id)
@@ -154,6 +159,7 @@ impl AhTable {
     /// Remembers the context used last through `id`.
     pub fn note_context(&mut self, id: AhId, last: LastUsed) {
         if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
+            debug_assert!(last.tag != 0, "a context has a tag");
             a.last = Some(last);
         }
     }
@@ -162,6 +168,7 @@ impl AhTable {
         self.first_leaves(id, &ip);
         self.slots[usize::from(id.0)] = AhSlot::Free;
         self.free.push_back((free_at, id.0));
+        debug_assert!(self.free.len() <= self.slots.len(), "a number is free once");
         self.generation = self.generation.wrapping_add(1);
         true
     }

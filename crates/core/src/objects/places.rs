@@ -71,12 +71,15 @@ impl Places {
         let links = first.map(|after| Links { before: None, after });
         for (list, first) in first.into_iter().enumerate() {
             if let Some(first) = first {
-                self.get_mut(first).links[list].before = Some(place);
+                let before = self.get_mut(first).links[list].before.replace(place);
+                debug_assert!(before.is_none(), "nobody comes before the first");
             }
         }
         let entry = Entry { served, key, qp, since: now, bytes: 0, links };
+        debug_assert!(self.slots[place.index()].is_none(), "a place of nobody");
         self.slots[place.index()] = Some(entry);
         self.taken += 1;
+        self.taken_check();
         place
     }
 
@@ -85,8 +88,13 @@ impl Places {
         let gone = self.slots[place.index()].take().expect("a read leaves its place once");
         for (list, Links { before, after }) in gone.links.into_iter().enumerate() {
             if let Some(after) = after {
-                self.get_mut(after).links[list].before = before;
+                let named = core::mem::replace(&mut self.get_mut(after).links[list].before, before);
+                debug_assert_eq!(named, Some(place), "its neighbour names it");
             }
+            debug_assert!(
+                before.is_none_or(|b| self.get(b).links[list].after == Some(place)),
+                "its neighbour names it"
+            );
             match (before, after) {
                 (Some(before), _) => self.get_mut(before).links[list].after = after,
                 (None, Some(after)) if list == REGION => {
@@ -105,6 +113,16 @@ impl Places {
         }
         self.free.push(place);
         self.taken -= u32::from(!planted!(JobsLeak));
+        self.taken_check();
+    }
+
+    /// What is counted as taken is what is not free.
+    #[inline(always)]
+    fn taken_check(&self) {
+        debug_assert!(
+            self.taken as usize + self.free.len() == self.slots.len() || cfg!(planted_bugs),
+            "places taken and free"
+        );
     }
 
     /// So many bytes of it have arrived.
@@ -115,11 +133,15 @@ impl Places {
 
     /// A read of region `key`, if there is any.
     pub fn of_region(&self, key: MrKey) -> Option<Served> {
-        self.of_region.get(&key.0).map(|&place| self.get(place).served)
+        let first = self.get(*self.of_region.get(&key.0)?);
+        debug_assert_eq!(first.key, key, "a list for each region");
+        Some(first.served)
     }
     /// A read that came through `qp`, if there is any.
     pub fn of_qp(&self, qp: Qpn) -> Option<Served> {
-        self.of_qp.get(&qp.0).map(|&place| self.get(place).served)
+        let first = self.get(*self.of_qp.get(&qp.0)?);
+        debug_assert_eq!(first.qp, qp, "a list for each queue pair");
+        Some(first.served)
     }
 
     /// A place is wanted, and there is none: looks at some of the reads for one that got less than
@@ -129,6 +151,7 @@ impl Places {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(entry) = &mut self.slots[self.hand] else { continue };
             let time = now.since(entry.since);
+            debug_assert!(entry.since <= now, "looked at before");
             if time < READ_PATIENCE {
                 continue;
             }

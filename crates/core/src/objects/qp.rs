@@ -124,6 +124,7 @@ impl RecvQueue {
     /// The receive that the next message gets.
     #[inline(always)]
     pub fn front(&self) -> Option<(u32, RecvRequest)> {
+        debug_assert!(self.len as usize <= self.slots.len(), "no more than its depth");
         (self.len > 0).then(|| (self.head, self.slots[self.head as usize]))
     }
     /// Consumes it.
@@ -181,6 +182,7 @@ impl QpTable {
 
     /// The next free number, or `None` when all are used or too freshly freed.
     pub fn create(&mut self, now: Time, init: QpInit) -> Option<Qpn> {
+        debug_assert!(init.sq_depth > 0 && init.rq_depth > 0, "depths were checked");
         for step in 0..limits::QPS_MAX {
             let i = self.cursor.wrapping_add(step as u8);
             if matches!(self.slots[usize::from(i)], QpSlot::Free(t) if t <= now) {
@@ -213,7 +215,10 @@ impl QpTable {
             return None;
         }
         match &self.slots[usize::from(qpn.index())] {
-            QpSlot::Used(q) => Some(q),
+            QpSlot::Used(q) => {
+                debug_assert!(q.sq_started <= q.sq_used, "what has left was posted");
+                Some(q)
+            }
             QpSlot::Free(_) => None,
         }
     }

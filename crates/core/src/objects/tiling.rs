@@ -57,6 +57,7 @@ impl Tiling {
 
     /// Whether the pieces cover `0..len` exactly once.
     pub fn covers(mut self, key: TilingKey, len: u32) -> bool {
+        debug_assert!(len > 0, "a range of nothing");
         self.run_end(key);
         times(self.ends, key.0) == times(self.starts, key.0 + u64::from(len))
     }
@@ -69,6 +70,7 @@ impl Tiling {
 
 /// The product modulo [`PRIME`]; both factors are below it.
 fn times(a: u64, b: u64) -> u64 {
+    debug_assert!(a < PRIME && b < PRIME, "numbers modulo the prime");
     let product = u128::from(a) * u128::from(b);
     let sum = (product as u64 & PRIME) + (product >> 61) as u64;
     if sum >= PRIME { sum - PRIME } else { sum }

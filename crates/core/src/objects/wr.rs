@@ -69,12 +69,14 @@ impl Wqe {
         debug_assert!(!self.started, "a request starts once");
         if let Some(qp) = qps.get_mut(self.qp) {
             qp.sq_started += 1;
+            debug_assert!(qp.sq_started <= qp.sq_used, "what has left was posted");
         }
         self.started = true;
     }
 
     /// Whether a refusal for lack of a receive is followed by another try.
     pub fn rnr_retries(&self) -> bool {
+        debug_assert!(self.rnr_left <= RNR_RETRY_LONG, "a count that verbs know: {self:?}");
         match self.rnr_left {
             RNR_RETRY_LONG => self.rnr_round < RNR_ROUNDS_LONG,
             left => left > u8::from(planted!(RnrOneTooFew)),
@@ -95,11 +97,13 @@ pub(crate) struct WrTable {
 
 impl WrTable {
     pub fn new(max: u32) -> Self {
+        debug_assert!(max <= 1 << 16, "a message id has 16 bits for the slot");
         Self { slots: Vec::new(), generation: Vec::new(), free: Vec::new(), max }
     }
 
     /// Whether `alloc` would find a slot.
     pub fn has_room(&self) -> bool {
+        debug_assert!(self.slots.len() as u32 <= self.max, "a bounded table");
         !self.free.is_empty() || (self.slots.len() as u32) < self.max
     }
 
@@ -147,6 +151,8 @@ impl WrTable {
             older: NIL,
             newer: NIL,
         });
+        debug_assert!(i < self.max, "the caller has asked for room");
+        debug_assert_eq!(queue.head == NIL, queue.tail == NIL, "a queue has both ends or none");
         match queue.tail {
             NIL => queue.head = i,
             tail => self.get_mut(WrHandle(tail)).next = i,
@@ -195,6 +201,7 @@ impl WrTable {
     pub fn by_msg_id(&self, msg_id: u32, ctx: Ctx) -> Option<WrHandle> {
         let i = msg_id & 0xFFFF;
         let w = self.slots.get(i as usize)?.as_ref()?;
+        debug_assert_eq!(w.msg_id & 0xFFFF, i, "a message id names its slot");
         (w.msg_id == msg_id && w.ctx == ctx || planted!(ReadLateTaken)).then_some(WrHandle(i))
     }
 
@@ -245,7 +252,9 @@ impl WrList {
         debug_assert!(self.newest != h.0 && t.get(h).newer == NIL, "it is in no list yet");
         t.get_mut(h).older = self.newest;
         if self.newest != NIL {
-            t.get_mut(WrHandle(self.newest)).newer = h.0;
+            let newest = t.get_mut(WrHandle(self.newest));
+            debug_assert_eq!(newest.newer, NIL, "nobody comes after the newest");
+            newest.newer = h.0;
         }
         self.newest = h.0;
     }
@@ -253,6 +262,12 @@ impl WrList {
     #[inline(always)]
     pub fn unlink(&mut self, t: &mut WrTable, h: WrHandle) {
         let Wqe { older, newer, .. } = *t.get(h);
+        let linked = |at, back: fn(&Wqe) -> u32| at == NIL || back(t.get(WrHandle(at))) == h.0;
+        debug_assert!(
+            linked(newer, |w| w.older) && linked(older, |w| w.newer) || cfg!(planted_bugs),
+            "both neighbours name it"
+        );
+        debug_assert_eq!(newer == NIL, self.newest == h.0, "the newest has nobody after it");
         match newer {
             NIL => self.newest = older,
             _ if planted!(LiveKept) => {}
@@ -280,6 +295,7 @@ impl Default for WrQueue {
 
 impl WrQueue {
     pub fn is_empty(&self) -> bool {
+        debug_assert_eq!(self.head == NIL, self.tail == NIL, "a queue has both ends or none");
         self.head == NIL
     }
     pub fn front(&self) -> Option<WrHandle> {
@@ -318,6 +334,9 @@ impl WrQueue {
         // The first one's may be one that has left.
         let prev = if self.head == h.0 { NIL } else { w.prev };
         let next = w.next;
+        let linked = |at, back: fn(&Wqe) -> u32| at == NIL || back(t.get(WrHandle(at))) == h.0;
+        debug_assert!(linked(prev, |w| w.next) && linked(next, |w| w.prev), "neighbours name it");
+        debug_assert_eq!(next == NIL, self.tail == h.0, "the last has nobody after it");
         match prev {
             NIL => self.head = next,
             p => t.get_mut(WrHandle(p)).next = next,
@@ -332,7 +351,8 @@ impl WrQueue {
     /// Puts request `h`, which is in no queue, between two neighbours.
     fn put(&mut self, t: &mut WrTable, h: WrHandle, prev: u32, next: u32) {
         let w = t.get_mut(h);
-        debug_assert!(!w.queued);
+        debug_assert!(!w.queued, "in one queue at a time");
+        debug_assert!(prev == NIL || next == NIL, "it joins at one of the ends");
         (w.queued, w.prev, w.next) = (true, prev, next);
         match prev {
             NIL => self.head = h.0,

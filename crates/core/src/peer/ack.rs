@@ -62,6 +62,10 @@ impl Default for AckState {
 impl AckState {
     /// Nothing waits to be acknowledged.
     pub fn is_quiet(&self) -> bool {
+        debug_assert!(
+            self.due != Time::NEVER || self.unacked == 0 && self.changed.is_none(),
+            "what has arrived is acknowledged some time: {self:?}"
+        );
         self.due == Time::NEVER
     }
     /// When the next acknowledgment must leave.
@@ -74,6 +78,7 @@ impl AckState {
     }
     /// What changed since the last one.
     pub fn changed(&self) -> Option<PsnRange> {
+        debug_assert!(self.changed.is_none_or(|c| c.first != c.end), "a range holds a PSN");
         self.changed
     }
 
@@ -131,18 +136,22 @@ impl AckState {
 
     /// The echoes as they leave now.
     pub fn echoes(&self, now: Time) -> ArrayVec<Echo, ACK_ECHOES_MAX> {
-        let echo = |e: &PendingEcho| Echo {
-            tx_num: e.tx_num,
-            timestamp: e.timestamp,
-            delay: u16::try_from(now.since(e.at).0 >> 6).unwrap_or(u16::MAX),
-            path: e.path,
-            ce: e.ce,
+        let echo = |e: &PendingEcho| {
+            debug_assert!(e.at <= now, "what is echoed has arrived");
+            Echo {
+                tx_num: e.tx_num,
+                timestamp: e.timestamp,
+                delay: u16::try_from(now.since(e.at).0 >> 6).unwrap_or(u16::MAX),
+                path: e.path,
+                ce: e.ce,
+            }
         };
         self.echoes.iter().map(echo).collect()
     }
 
     /// An acknowledgment left. `rest`: PSNs it could not speak of; another one is due at once.
     pub fn sent(&mut self, now: Time, rest: Option<PsnRange>) {
+        debug_assert!(rest.is_none_or(|r| r.first.is_before(r.end)), "a range holds a PSN");
         self.unacked = 0;
         self.echoes.clear();
         self.changed = rest;

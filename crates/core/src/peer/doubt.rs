@@ -50,6 +50,7 @@ impl Doubt {
 
     /// The peer has taken leave: it has until `last_word` to contradict. Whether that is news.
     pub fn hear_goodbye(&mut self, last_word: Time) -> bool {
+        debug_assert!(self.began <= self.ends, "{self:?}");
         let news = !self.goodbye;
         if news {
             (self.goodbye, self.ends) = (true, self.ends.min(last_word));
@@ -60,6 +61,7 @@ impl Doubt {
     /// A Challenge leaves now, the next after `retry`, doubled with each and at most `most`.
     /// Returns the number that it carries.
     pub fn ask(&mut self, now: Time, retry: Span, most: Span) -> u64 {
+        debug_assert!(self.at <= now && self.nonce != 0, "asked when it is due: {self:?}");
         self.at = now + retry.scale(1 << self.round.min(16), 1).min(most);
         self.round = self.round.saturating_add(1);
         self.nonce
@@ -104,11 +106,13 @@ impl Window {
     }
     /// Whether the peer may be asked at `now`.
     pub fn may_doubt(&self, now: Time) -> bool {
+        debug_assert!(self.doubt.is_none(), "one question at a time");
         now >= self.doubt_next
     }
     /// The peer is asked from now on, with this number; its silence is an answer at `ends`.
     pub fn doubt_begin(&mut self, now: Time, nonce: u64, ends: Time, goodbye: bool) {
         debug_assert!(self.doubt.is_none() && self.may_doubt(now), "one question at a time");
+        debug_assert!(nonce != 0 && now <= ends, "a number that only the peer can know");
         let newest = self.replay.newest();
         self.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
         self.doubt_next = now + DOUBT_EVERY;
@@ -172,10 +176,10 @@ mod tests {
         let d = w.doubt_mut().unwrap();
         let mut at = vec![];
         for _ in 0..4 {
-            assert_eq!(d.ask(Time(100), Span(10), Span(35)), 7);
+            assert_eq!(d.ask(d.at, Span(10), Span(35)), 7);
             at.push(d.at.0 - 100);
         }
-        assert_eq!((at, w.doubt_at()), (vec![10, 20, 35, 35], Time(135)));
+        assert_eq!((at, w.doubt_at()), (vec![10, 30, 65, 100], Time(200)));
         w.doubt_end(Time(200));
         assert!(w.doubt().is_none() && w.doubt_at() == Time::NEVER);
         assert!(!w.may_doubt(Time(201)) && w.may_doubt(Time(200) + DOUBT_EVERY));

@@ -72,6 +72,7 @@ impl Handshake {
     /// Of a context that begins in `state`, under our `tag`.
     pub fn new(state: ContextState, tag: u32) -> Self {
         debug_assert!(matches!(state, ContextState::Opening | ContextState::HalfOpen), "{state:?}");
+        debug_assert!(tag != 0, "0 is no tag");
         Self {
             state,
             round: 0,
@@ -106,6 +107,10 @@ impl Handshake {
         } else {
             **self.underway.get_or_insert_default() = underway;
         }
+        debug_assert!(
+            self.underway.as_deref() != Some(&Underway::default()),
+            "nothing is kept of what is as in one that begins"
+        );
         result
     }
     /// What it has shown about sizes.
@@ -142,6 +147,7 @@ impl Handshake {
     /// Whether the peer's tag and parameters are known.
     #[inline(always)]
     pub fn knows_peer(&self) -> bool {
+        debug_assert!(self.peer_tag != 0 || self.peer_incarnation == 0, "both are known, or none");
         self.peer_tag != 0
     }
     /// Both tags in one number: a proof against one context says nothing of another.
@@ -182,6 +188,7 @@ impl Handshake {
 
     /// An Open leaves now; the next after `retry`, doubled with each and at most `most`.
     pub fn open_sent(&mut self, now: Time, retry: Span, most: Span) {
+        debug_assert_eq!(self.state, ContextState::Opening, "who opens says so");
         let wait = retry.scale(1 << self.round.min(16), 1).min(most);
         self.tag_fresh = !self.knows_peer();
         self.round = self.round.saturating_add(1);
@@ -202,6 +209,7 @@ impl Handshake {
     /// A Challenge with this cookie answered our Open. `soon`: when the next one leaves at the
     /// latest, whoever asks.
     pub fn challenge(&mut self, cookie: u64, soon: Time) -> Challenged {
+        debug_assert_eq!(self.state, ContextState::Opening, "nobody else is asked for a proof");
         let before = self.underway_change(|u| core::mem::replace(&mut u.cookie, cookie));
         if before == cookie {
             return Challenged::Known;
@@ -214,6 +222,7 @@ impl Handshake {
     }
     /// An Open of less than full size was answered, the first that was: rounds count from here.
     pub fn narrow_begin(&mut self, size: u16) {
+        debug_assert_eq!(self.state, ContextState::Opening, "our Opens are answered then");
         self.narrow_change(|n| n.answered_set(size));
         self.round = 1;
     }
@@ -227,12 +236,14 @@ impl Handshake {
     /// open.
     pub fn reopen(&mut self) -> Option<ContextState> {
         let from = self.state.reopened().ok()?;
+        debug_assert!(self.knows_peer(), "who was open knows its peer");
         self.open_anew();
         Some(from)
     }
     /// The peer holds our tag. The state left behind, unless that was known.
     pub fn confirm(&mut self) -> Option<ContextState> {
         let from = self.state.confirmed().ok()?;
+        debug_assert!(self.knows_peer(), "who confirms has been heard");
         self.rest();
         self.underway_change(|u| u.cookie = 0);
         self.disowned = false;
@@ -245,12 +256,14 @@ impl Handshake {
     }
     /// It begins anew, for requests that are still to leave. The state left behind.
     pub fn begin_again(&mut self) -> ContextState {
+        debug_assert!(self.state != ContextState::Closed, "what is over stays over");
         self.peer_is_unknown();
         self.open_anew();
         core::mem::replace(&mut self.state, ContextState::Opening)
     }
     /// Its timer fires at `at`, and no packet leaves before.
     pub fn wait_until(&mut self, at: Time) {
+        debug_assert_eq!(self.state, ContextState::HalfOpen, "it waits to be confirmed");
         self.at = at;
     }
     /// No handshake packet is to leave.
@@ -272,6 +285,7 @@ impl Handshake {
     /// It is to close. The state left behind, if it was open.
     pub fn close_begin(&mut self, now: Time) -> Option<ContextState> {
         let from = self.state.close_begun().ok()?;
+        debug_assert!(self.knows_peer(), "who was open knows its peer");
         self.round = 0;
         self.underway_change(|u| u.close_began = now);
         Some(from)
@@ -289,6 +303,7 @@ impl Handshake {
     /// It stays open. The state left behind, if it was closing.
     pub fn close_withdraw(&mut self) -> Option<ContextState> {
         let from = self.state.close_withdrawn().ok()?;
+        debug_assert!(self.knows_peer(), "who was open knows its peer");
         self.rest();
         self.underway_change(|u| u.close_began = Time(0));
         Some(from)
@@ -308,6 +323,7 @@ impl Handshake {
     /// Challenge whose number is `cookie`. However often a peer asks before the answer can leave,
     /// it is one.
     pub fn answer(&mut self, cookie: u64, padded_len: u16) {
+        debug_assert!(self.knows_peer(), "an answer has somebody to go to");
         let before = self.underway().answer;
         // Of a full Open and a smaller one beside it, the full one is answered: without padding.
         let full = before.waits && padded_len.min(before.padded_len) == 0;
@@ -343,6 +359,7 @@ mod tests {
             waits.push(h.at().0 - 1000);
         }
         assert_eq!((waits, h.round()), (vec![100, 200, 350, 350], 4));
+        h.peer_is(9, 1);
         assert_eq!(h.confirm(), Some(ContextState::Opening));
         assert_eq!((h.at(), h.round(), h.confirm()), (Time::NEVER, 0, None));
         assert_eq!(h.close_begin(Time(5000)), Some(ContextState::Open));
@@ -384,6 +401,7 @@ mod tests {
         assert_eq!(h.challenge(5, Time(1050)), Challenged::Known);
         assert_eq!(h.challenge(6, Time(1050)), Challenged::Soon);
         assert_eq!((h.cookie(), h.at()), (6, Time(1050)));
+        h.peer_is(9, 1);
         h.confirm();
         assert_eq!((h.cookie(), h.underway.is_none()), (0, true), "nothing is kept of it");
     }
@@ -405,7 +423,9 @@ mod tests {
     #[test]
     fn answers_are_one_and_the_full_one_wins() {
         let mut h = Handshake::new(ContextState::HalfOpen, 7);
+        h.peer_is(9, 1);
         h.answer(0, 500);
+        h.peer_is_unknown();
         assert_eq!((h.answer_waits(), h.answer_take()), (true, None), "to nobody that is known");
         h.peer_is(9, 1);
         h.answer(0, 500);

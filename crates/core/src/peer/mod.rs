@@ -249,6 +249,7 @@ impl Window {
 
     /// Takes the idle context's numbers up.
     fn start(&mut self, psn: Psn, rx_cum: Psn, rx_tx_num: TxNum) {
+        debug_assert!(self.live.front().is_none(), "no request of another context");
         self.board.reset(psn);
         self.rx_window.reset(rx_cum);
         self.replay.reset(rx_tx_num);
@@ -267,6 +268,7 @@ impl Window {
         self.verdicts.clear();
         self.imms.clear();
         self.ack.clear();
+        debug_assert!(self.jobs.is_empty() && self.queues.is_empty(), "nothing waits");
         self.inbound = Inbound::default();
         (self.doubt, self.doubt_next) = (None, Time(0));
         self.wrong_keys.clear();
@@ -297,6 +299,7 @@ impl Window {
     /// Whether anything waits for a PSN or to be sent again.
     #[inline]
     pub fn has_to_send(&self) -> bool {
+        debug_assert!(self.board.lost_len() <= self.board.span(), "some of the unresolved");
         self.board.lost_len() > 0 || !self.queues.is_empty() || self.jobs.has_to_send()
     }
 
@@ -356,6 +359,7 @@ impl Peer {
         now: Time,
     ) -> Self {
         let FirstNumbers { psn, tx_num } = numbers;
+        debug_assert!(!handshake.knows_peer(), "nothing is known of it: {handshake:?}");
         Self {
             endpoint,
             way,
@@ -561,6 +565,12 @@ impl Context {
     pub fn lease_end(&mut self) -> Option<Box<Window>> {
         let window = self.window.take()?;
         debug_assert!(window.outstanding.is_empty(), "work keeps the window state");
+        debug_assert!(window.live.front().is_none(), "each of them is outstanding");
+        debug_assert!(
+            window.queues.unsent_bytes() == 0,
+            "bytes of no request: {:?}",
+            window.queues
+        );
         self.peer.psn_idle = window.board.next();
         self.peer.rx_cum_idle = window.rx_window.cum();
         self.peer.rx_tx_num_idle = window.replay.newest();

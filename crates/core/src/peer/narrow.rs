@@ -28,12 +28,14 @@ impl Narrow {
     /// A round of Opens begins: unless an Open was answered in the last one, `round`, those before
     /// it count no more.
     pub fn round_begin(&mut self, round: u8) {
+        debug_assert!(self.answered > 0, "an Open was answered before: {self:?}");
         if self.round != round {
             self.rounds = 0;
         }
     }
     /// In round `round` the Open of that size was answered. In how many in a row it now was.
     pub fn round_answered(&mut self, round: u8, size: u16) -> u8 {
+        debug_assert!(self.answered > 0, "an Open was answered before: {self:?}");
         if self.round != round && size == self.answered {
             (self.rounds, self.round) = (self.rounds + 1, round);
         }
@@ -53,6 +55,8 @@ impl Narrow {
     /// ones are answered before a peer opens a context with them. One that opens it for another
     /// reason, because we answered its Challenge, has shown nothing. 0: none.
     pub fn proved(&self, own: bool, rounds: u8) -> u16 {
+        debug_assert!(self.rounds == 0 || self.answered > 0, "{self:?}");
+        debug_assert!(self.heard == 0 || self.heard_opens > 0, "{self:?}");
         match self {
             n if own && n.rounds >= rounds => n.answered,
             n if n.heard_opens >= rounds => n.heard,

@@ -47,6 +47,7 @@ impl Outstanding {
         if self.since == Time::NEVER {
             self.since = now;
         }
+        debug_assert!(self.since <= now, "it began at some time before: {self:?}");
     }
     /// A request has ended.
     #[inline(always)]
@@ -66,11 +67,19 @@ impl Outstanding {
     /// Whether the peer takes another read.
     #[inline(always)]
     pub fn may_read(&self, limits: &Negotiated) -> bool {
+        debug_assert!(
+            self.reads <= limits.reads_max || cfg!(planted_bugs),
+            "no more than the peer serves: {self:?}"
+        );
         self.reads < limits.reads_max
     }
     /// A read leaves.
     pub fn read_begin(&mut self) {
         self.reads += 1;
+        debug_assert!(
+            u32::from(self.reads) <= self.requests || cfg!(planted_bugs),
+            "each is a live request: {self:?}"
+        );
     }
     /// A read is over, or was refused.
     pub fn read_end(&mut self) {
@@ -85,6 +94,10 @@ impl Outstanding {
     /// Whether the peer tracks another one.
     #[inline(always)]
     pub fn may_imm(&self, limits: &Negotiated) -> bool {
+        debug_assert!(
+            self.imms <= limits.imms_max || cfg!(planted_bugs),
+            "no more than the peer tracks: {self:?}"
+        );
         self.imms < limits.imms_max
     }
     /// The first packet of one leaves.
@@ -126,6 +139,7 @@ mod tests {
         let limits =
             Negotiated { mtu: 1, window: 1, reads_max: 1, imms_max: 2, features, checked: false };
         let mut o = Outstanding::default();
+        o.begin(Time(5));
         o.read_begin();
         assert!(!o.may_read(&limits) && o.may_imm(&limits));
         o.imm_begin();

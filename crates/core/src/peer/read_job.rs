@@ -49,15 +49,18 @@ impl ReadJob {
     }
     /// Where in the region the byte `off` of the read is.
     pub fn addr_of(&self, off: u32) -> u64 {
+        debug_assert!(off < self.len, "a byte of the read: {off}, {self:?}");
         self.addr + u64::from(off)
     }
 
     /// Bytes that have no PSN.
     fn unsent(&self) -> u64 {
+        debug_assert!(self.cut <= self.len, "{self:?}");
         u64::from(self.len - self.cut)
     }
     /// Whether a packet of it can leave.
     fn has_to_send(&self) -> bool {
+        debug_assert!(!self.dead || self.cut == self.len, "nothing more to cut: {self:?}");
         self.error_owed || (!self.dead && self.cut < self.len)
     }
     /// Whether it can be forgotten.
@@ -99,6 +102,7 @@ impl ReadJobs {
     /// Whether a packet of any can leave.
     #[inline(always)]
     pub fn has_to_send(&self) -> bool {
+        debug_assert!(self.unsent_bytes == 0 || !self.jobs.is_empty(), "bytes of nothing");
         self.jobs.iter().any(ReadJob::has_to_send)
     }
     /// Bytes of them that have no PSN yet.
@@ -115,12 +119,18 @@ impl ReadJobs {
     }
     /// Whether the read goes on.
     pub fn lives(&self, id: JobId) -> bool {
-        self.find(id).is_some_and(|j| !j.dead)
+        let job = self.find(id);
+        debug_assert!(
+            job.is_none_or(|j| j.dead || j.place.is_some()),
+            "what goes on has a place: {job:?}"
+        );
+        job.is_some_and(|j| !j.dead)
     }
 
     /// A read was asked for.
     pub fn begin(&mut self, job: ReadJob) {
         debug_assert!(self.find(job.id).is_none(), "a number of its own");
+        debug_assert!(job.place.is_some() && job.unsent() == u64::from(job.len), "{job:?}");
         self.unsent_bytes += job.unsent();
         self.jobs.push(job);
     }
@@ -135,7 +145,9 @@ impl ReadJobs {
     }
     /// Takes its place from a read.
     pub fn place_take(&mut self, id: JobId) -> Option<Place> {
-        self.find_mut(id)?.place.take()
+        let job = self.find_mut(id)?;
+        debug_assert!(job.dead, "what goes on keeps its place: {job:?}");
+        job.place.take()
     }
     /// Those that have a place.
     #[cfg(debug_assertions)]
@@ -165,6 +177,7 @@ impl ReadJobs {
         if core::mem::take(&mut job.error_owed) {
             return Some(Entry::new(Kind::ReadError, work, 0, 0));
         }
+        debug_assert!(job.place.is_some() && !job.dead, "what goes on has a place: {job:?}");
         let len = u32::from(mtu).min(job.len - job.cut);
         let entry = Entry::new(Kind::ReadResp, work, job.cut, len as u16);
         job.cut += len;
@@ -211,6 +224,7 @@ impl ReadJobs {
 /// Nothing more of the region is cut into packets.
 fn abort(job: &mut ReadJob, unsent_bytes: &mut u64) {
     if !job.dead {
+        debug_assert!(*unsent_bytes >= job.unsent(), "some of all: {job:?}");
         *unsent_bytes -= job.unsent();
         job.dead = true;
         job.cut = job.len;

@@ -19,6 +19,7 @@ impl Recut {
     pub fn of(e: &Entry) -> Self {
         let kind = e.kind.recalled().unwrap_or(e.kind);
         debug_assert!(matches!(kind, Kind::Write | Kind::ReadResp), "{kind:?} is of one packet");
+        debug_assert!(e.len > 0, "what is too large holds bytes: {e:?}");
         Self { kind, work: e.work(), off: e.off, len: u32::from(e.len) }
     }
 
@@ -44,6 +45,7 @@ impl Recut {
         let len = self.len.min(u32::from(mtu));
         let rest = Self { off: self.off + len, len: self.len - len, ..self };
         let entry = Entry::new(self.kind, self.work, self.off, len as u16);
+        debug_assert!(len > 0 && entry.off + len <= rest.off, "{self:?}");
         (entry, (rest.len > 0).then_some(rest))
     }
 }
@@ -54,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_range_is_cut_into_packets_that_cover_it_once() {
-        let e = Entry::new(Kind::RecallWrite, Work::of_request(WrHandle(7)), 3_000, 2_500);
+        let mut e = Entry::new(Kind::Write, Work::of_request(WrHandle(7)), 3_000, 2_500);
+        e.kind = e.kind.recall();
         let mut rest = Some(Recut::of(&e));
         let mut cut = Vec::new();
         while let Some(r) = rest {

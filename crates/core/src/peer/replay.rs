@@ -51,6 +51,7 @@ impl Replay {
         if far(self.newest, newest) || far(newest, asked) {
             self.reset(newest);
         }
+        debug_assert!(!far(self.newest, newest), "the peer is not kept out any more");
         (self.far, self.refused) = (0, 0);
     }
 
@@ -74,6 +75,7 @@ impl Replay {
     #[must_use]
     pub fn take(&mut self, n: TxNum) -> bool {
         if self.is_new(n) {
+            debug_assert!(self.newest.diff(n) >= 0, "nothing that is taken is newer");
             (self.far, self.refused) = (0, 0);
             return true;
         }

@@ -2,7 +2,7 @@
 //! pair, datagrams, messages to forget, ranges to be cut anew.
 
 use crate::api::{Opcode, Qpn, WrHandle};
-use crate::limits::WINDOW_MAX;
+use crate::limits::{QPS_MAX, WINDOW_MAX};
 use crate::objects::wr::{Wqe, WrQueue, WrTable};
 use crate::peer::recut::Recut;
 use std::collections::VecDeque;
@@ -104,6 +104,7 @@ impl SendQueues {
             self.flows.push(Flow { qp, queue: WrQueue::default() });
             self.flows.len() - 1
         });
+        debug_assert!(self.flows.len() <= QPS_MAX, "one for each queue pair");
         &mut self.flows[at].queue
     }
     /// Flows.
@@ -121,12 +122,14 @@ impl SendQueues {
     }
     /// The flow after it has its turn.
     pub fn flow_pass(&mut self, at: FlowAt) {
+        debug_assert!(at.0 < self.flows.len(), "a flow of this peer");
         self.cursor = at.0 + 1;
     }
     /// A packet was cut from the flow whose turn it is; after `burst` of them it is the next one's.
     #[inline(always)]
     pub fn flow_advance(&mut self, burst: u16) {
         debug_assert!(burst > 0, "a turn is a packet at least");
+        debug_assert!(self.turn < burst, "a turn ends in time");
         self.turn += 1;
         // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
         if self.turn >= burst {
@@ -198,6 +201,8 @@ impl SendQueues {
 
     /// The peer must be told to forget a message.
     pub fn cancel_push(&mut self, msg_id: u32) {
+        debug_assert!(self.cancels.len() < usize::from(u16::MAX), "each holds a credit");
+        debug_assert!(!self.cancels.contains(&msg_id), "the peer is told once");
         self.cancels.push_back(msg_id);
     }
     /// The next message of which it is told.
@@ -224,6 +229,7 @@ impl SendQueues {
     }
     /// What remains of a range is cut next.
     pub fn recut_push_front(&mut self, r: Recut) {
+        debug_assert!(self.recuts.len() < usize::from(WINDOW_MAX), "each is of an open PSN");
         self.recuts.push_front(r);
     }
     /// The next range.

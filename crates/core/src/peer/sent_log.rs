@@ -73,6 +73,7 @@ impl SentLog {
             let len = self.ring.len();
             let at = tx_num.0 as usize & (len - 1);
             if !recent(self.ring[at]) || len >= SENT_LOG_MAX {
+                debug_assert!(len <= SENT_LOG_MAX.max(2 * board_len), "a bounded ring");
                 self.ring[at] = new;
                 return;
             }
@@ -88,6 +89,7 @@ impl SentLog {
             return false;
         }
         let len = self.ring.len();
+        debug_assert!(len == 0 || len.is_power_of_two(), "places are lower bits of numbers");
         let at = echo.tx_num as usize & len.wrapping_sub(1);
         let Some(w) = self.ring.get_mut(at) else { return false };
         if *w != 0 && *w == word(sent, echo.path, echo.tx_num) {

@@ -42,6 +42,7 @@ impl Verdicts {
     }
 
     pub fn is_empty(&self) -> bool {
+        debug_assert!(self.len <= self.size, "one for each PSN of the window");
         self.len == 0
     }
 
@@ -109,6 +110,7 @@ impl Verdicts {
         let mut at = self.first;
         while let Some(p) = self.next_from(at) {
             let entry = self.entry(p);
+            debug_assert!(at.is_before(Psn(entry.end())) || cfg!(planted_bugs), "it goes on");
             if list.try_push(entry).is_err() {
                 return (true, self.words_to(at));
             }
@@ -152,6 +154,7 @@ impl Verdicts {
 
     /// How many PSNs from `p` on are refused as `p` is.
     fn run(&self, p: Psn) -> u32 {
+        debug_assert!(self.is_refused(p), "{p:?} begins a run");
         let mut n = 1;
         while p.plus(n).is_before(self.end) {
             let at = p.plus(n);
@@ -178,6 +181,7 @@ impl Verdicts {
 
     /// The 64 bits of `ring` from PSN `at` on; those from `end` on are 0.
     fn bits(&self, ring: &[u64], at: Psn) -> u64 {
+        debug_assert_eq!(64 * ring.len(), self.size as usize, "a bit for each PSN of the window");
         let (low, _) = self.place(at);
         let (high, _) = self.place(at.plus(63));
         let shift = at.0 % 64;

@@ -25,6 +25,7 @@ pub(crate) struct RxWindow {
 impl RxWindow {
     /// An empty window of `size` PSNs (a power of two, at least 64) from `cum` on.
     pub fn new(cum: Psn, size: u16) -> Self {
+        debug_assert!(size >= 64, "one word at least");
         Self { cum, top: cum, bits: vec![0; usize::from(size).div_ceil(64)] }
     }
     /// Starts over at `cum` with no bit set.
@@ -50,6 +51,8 @@ impl RxWindow {
     }
     /// Whether PSNs below `top` are missing.
     pub fn has_gap(&self) -> bool {
+        debug_assert!(!self.top.is_before(self.cum) || cfg!(planted_bugs), "edges in order");
+        debug_assert!(!self.bit(self.cum) || cfg!(planted_bugs), "what is at the edge is missing");
         self.cum != self.top
     }
 

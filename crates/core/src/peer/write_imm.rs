@@ -34,9 +34,11 @@ struct Reach {
 impl Reach {
     /// The least that holds both.
     fn hull(self, other: Self) -> Self {
+        debug_assert!(self.first <= self.end && other.first <= other.end, "edges in order");
         Self { first: self.first.min(other.first), end: self.end.max(other.end) }
     }
     fn bytes(self) -> u64 {
+        debug_assert!(self.first <= self.end, "edges in order");
         self.end - self.first
     }
 }
@@ -105,6 +107,7 @@ impl ImmTable {
             return ImmStep::Cancelled;
         }
         let known = self.messages.iter().find(|m| m.msg_id == p.msg_id);
+        debug_assert!(known.is_none_or(|m| m.remaining <= m.len), "{known:?}");
         let remaining = known.map_or(p.msg_len, |m| m.remaining);
         let range = known.map_or(p.range(), |m| m.range.hull(p.range()));
         let other = known.is_some_and(|m| (m.len, m.key) != (p.msg_len, p.key));
@@ -123,6 +126,7 @@ impl ImmTable {
     /// Takes a segment into account. The entry stays, with 0 remaining, until [`Self::remove`]: the
     /// immediate may have to be tried again.
     pub fn add(&mut self, p: &Piece) {
+        debug_assert!(p.len <= p.msg_len, "as was peeked at: {p:?}");
         match self.messages.iter_mut().find(|m| m.msg_id == p.msg_id) {
             Some(m) => {
                 debug_assert!(m.remaining >= p.len, "as was peeked at: {m:?}");
@@ -166,6 +170,7 @@ impl ImmTable {
         if p != cum && !planted!(CancelForgotten) {
             debug_assert!(cum.is_before(p) || cfg!(planted_bugs), "something before it is missing");
             self.cancelled.push(Cancelled { msg_id, psn: p });
+            debug_assert!(self.cancelled.len() <= CANCELLED_MAX, "no more than that are kept");
         }
     }
 

@@ -43,6 +43,7 @@ impl<O: Observer> Lane<'_, O> {
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
         let there = Time(arrived.0.saturating_sub(back.0));
+        debug_assert!(there <= arrived && arrived <= self.now, "in the order of its way");
         self.way.last_heard = self.now;
         self.way.paths.ack_echoed(there, h.ack_echo);
         if self.win.loss.is_stalled() {
@@ -66,6 +67,7 @@ impl<O: Observer> Lane<'_, O> {
     ) -> Result<Rx, DropReason> {
         let h = &packet.header;
         let requested = h.flags.has(Flags::ACK_REQUEST);
+        debug_assert_eq!(self.peer.last_heard(), self.now, "it was heard just now");
         if h.kind.is_reliable() || h.kind == PacketType::Probe {
             // The wait in this host is the host's: the echo counts it as ours.
             let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
@@ -94,6 +96,7 @@ impl<O: Observer> Lane<'_, O> {
     /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
+        debug_assert!(!self.win.loss.is_stalled(), "who is heard is not silent");
         self.way.paths.thaw(self.now);
         self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci.0 });
         self.ready_push();

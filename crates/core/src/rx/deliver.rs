@@ -22,6 +22,7 @@ pub(crate) struct Judgment {
 
 impl Judgment {
     pub fn refuse(verdict: Verdict) -> Self {
+        debug_assert!(verdict != Verdict::Ok, "a refusal says why");
         Self { verdict, rx: Rx::Done }
     }
     pub fn accept(rx: Rx) -> Self {
@@ -67,6 +68,7 @@ impl<O: Observer> Lane<'_, O> {
         {
             return Err(DropReason::TooFar);
         }
+        debug_assert!(packet.header.kind.is_reliable(), "it has a PSN of its own: {packet:?}");
         let judged = self.judge(packet);
         let places = matches!(judged.rx, Rx::Place(_));
         let late = matches!(packet.body, Body::WriteImm { .. }) && judged.verdict == Verdict::Rnr;
@@ -144,7 +146,8 @@ impl<O: Observer> Lane<'_, O> {
             }
             return Judgment::refuse(Verdict::BadLength);
         }
-        qp.rq.pop();
+        let consumed = qp.rq.pop();
+        debug_assert_eq!(consumed.map(|(i, r)| (i, r.wr_id)), Some((index, recv.wr_id)));
         let cq = qp.init.recv_cq;
         self.recv_complete(msg, cq, index, recv.wr_id, imm, u32::from(len));
         let index = index ^ u32::from(planted!(ReceiveNeighbour));
@@ -167,6 +170,7 @@ impl<O: Observer> Lane<'_, O> {
         let (index, recv) = qp.rq.pop().expect("there is a front");
         let cq = qp.init.recv_cq;
         self.recv_complete(msg, cq, index, recv.wr_id, imm, len + GRH_BYTES);
+        debug_assert!(len + GRH_BYTES <= recv.len, "it fits behind the header area");
         let target = Target::Recv(RecvHandle { qp: Qpn(msg.dst_qpn), index });
         let offset = if planted!(DatagramAtStart) { 0 } else { u64::from(GRH_BYTES) };
         Ok(Rx::Place(Placement { target, offset, len }))

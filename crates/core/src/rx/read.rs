@@ -14,6 +14,7 @@ impl<O: Observer> Lane<'_, O> {
             Ok(()) => {}
             Err(verdict) => return Judgment::refuse(verdict),
         }
+        debug_assert!(req.len <= RDMA_BYTES_MAX, "it was checked");
         if req.len > 0 {
             self.job_begin(msg, req);
         }
@@ -62,6 +63,7 @@ impl<O: Observer> Lane<'_, O> {
             return Judgment::refuse(Verdict::NoRequest);
         };
         let w = self.objects.wrs.get_mut(wi);
+        debug_assert!(w.ctx == self.ci || cfg!(planted_bugs), "a response to another's request");
         // Nothing answers a read that has not left yet, or that was refused and has not left again.
         if w.wr.op != Opcode::Read || w.failed.is_some() || w.state != WrState::Sent {
             return Judgment::refuse(Verdict::NoRequest);

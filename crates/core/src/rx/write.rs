@@ -48,6 +48,7 @@ impl<O: Observer> Lane<'_, O> {
         let max = self.shared.cfg.write_imms_per_context_max;
         let imms = &mut self.win.imms;
         let (msg_id, key, addr) = (msg.msg_id, rdma.rkey, rdma.raddr);
+        debug_assert!(len > 0, "what carries nothing was sent back before");
         let piece = Piece { msg_id, msg_len, key, addr, len: u32::from(len) };
         let step = imms.peek(&piece, max);
         match step {
@@ -66,6 +67,7 @@ impl<O: Observer> Lane<'_, O> {
             }
             self.win.imms.remove(msg.msg_id);
         }
+        debug_assert!(self.win.imms.awaits_imm(msg_id).is_none(), "no immediate is due any more");
         Judgment::accept(rx)
     }
 
@@ -82,6 +84,7 @@ impl<O: Observer> Lane<'_, O> {
             return Judgment::refuse(Verdict::Rnr);
         }
         self.win.imms.remove(msg.msg_id);
+        debug_assert!(self.win.imms.awaits_imm(msg.msg_id).is_none(), "delivered once");
         Judgment::accept(Rx::Done)
     }
 
@@ -116,6 +119,7 @@ impl<O: Observer> Lane<'_, O> {
     /// none ever had is a mistake or a guess, and guesses are counted, each key once.
     #[cold]
     pub(crate) fn key_unknown(&mut self, key: MrKey) -> Verdict {
+        debug_assert!(self.objects.mrs.get(key).is_none(), "no region has it");
         let (guess, stand) = (!self.objects.mrs.has_had(key), self.objects.mrs.stand());
         if guess && self.win.wrong_keys.note(key.0, stand) {
             self.shared.counters.rkey_guesses += 1;
@@ -148,6 +152,7 @@ impl<O: Observer> Lane<'_, O> {
                 self.shared.counters.rnr_events += 1;
                 return false;
             };
+            debug_assert!(qp.state.receives(), "it was asked whether it does");
             (CompletionKind::RecvRdmaImm(RecvHandle { qp: qpn, index }), recv.wr_id)
         };
         self.shared.counters.recv_wrs += 1;

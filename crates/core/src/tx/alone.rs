@@ -52,6 +52,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         let ProbeOut { path, size, asks, .. } = *probe;
         self.shared.counters.probe_pkts += 1;
+        debug_assert!(size > 0 || !asks, "a search asks for a size");
         let padded_len = if size == 0 { 0 } else { size.saturating_add(OVERHEAD) };
         let (body, flags) = (Body::Probe, Flags::ACK_REQUEST);
         if size > 0 {
@@ -66,6 +67,7 @@ impl<O: Observer> Lane<'_, O> {
         let Alone { body, flags, path, padded_len } = *alone;
         debug_assert!(matches!(body, Body::Probe | Body::Ack), "{body:?} is not alone");
         let tx_num = self.peer.tx_num_take();
+        debug_assert!(tx_num.next() == self.peer.tx_num_next(), "each number is used once");
         let (psn, dst) = (self.win.board.next(), self.peer.endpoint());
         if matches!(body, Body::Probe) {
             self.win.sent_log.note(self.now, tx_num, path, self.win.board.ring_len());

@@ -58,6 +58,7 @@ impl<O: Observer> Lane<'_, O> {
     /// The next segment of a region being served, jobs in turn.
     fn job_cut(&mut self) -> Option<Psn> {
         let entry = self.win.jobs.cut(self.mtu_of())?;
+        debug_assert!(entry.kind.is_served(), "a segment of a read: {entry:?}");
         self.shared.counters.rdma_read_resp_bytes += u64::from(entry.len);
         Some(self.win.board.append(entry))
     }
@@ -95,6 +96,8 @@ impl<O: Observer> Lane<'_, O> {
     #[inline(always)]
     fn admit(&mut self, wi: WrHandle) -> Admit {
         let w = self.objects.wrs.get(wi);
+        debug_assert!(w.state == WrState::Queued && !w.withdrawn, "who is first waits: {w:?}");
+        debug_assert!(w.failed.is_none(), "what has failed is in no queue: {w:?}");
         let again = w.started && (w.cut > 0 || w.credited || w.imm_only);
         if again {
             return Admit::Yes;
@@ -157,9 +160,11 @@ impl<O: Observer> Lane<'_, O> {
         }
         debug_assert!(w.state == WrState::Queued && w.ctx == self.ci, "of this peer, not cut yet");
         w.open += 1;
+        debug_assert!(w.open <= u32::from(self.peer.limits().window) || cfg!(planted_bugs));
         let work = Work::of_request(wi);
         let entry = match w.wr.op {
             Opcode::Read => {
+                debug_assert!(!w.credited && w.cut == 0 && w.open == 1, "one packet asks: {w:?}");
                 w.state = WrState::Sent;
                 w.credited = true;
                 self.win.outstanding.read_begin();
@@ -167,6 +172,7 @@ impl<O: Observer> Lane<'_, O> {
                 Entry::new(Kind::ReadReq, work, 0, 0)
             }
             _ if w.imm_only => {
+                debug_assert!(w.wr.op == Opcode::WriteImm && w.cut == w.wr.len, "{w:?}");
                 w.state = WrState::Sent;
                 Entry::new(Kind::ImmRetry, work, 0, 0)
             }
@@ -211,6 +217,7 @@ impl<O: Observer> Lane<'_, O> {
             self.shared.counters.recalls += 1;
         }
         let e = *self.win.board.get(p);
+        debug_assert!(e.again > 0, "it was sent before: {e:?}");
         if e.again > RETRANSMITS_DOUBTED_MAX && self.mtu_doubted(e.size_shown()) {
             // If no packet as large can arrive, that says nothing of the peer.
             self.win.board.try_excuse(p);

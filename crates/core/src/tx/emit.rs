@@ -24,6 +24,7 @@ impl<O: Observer> Lane<'_, O> {
         let entry = *self.win.board.get(p);
         let (body, payload) = (self.body_of(&entry), self.payload_of(&entry));
         let len = if entry.kind.recalled().is_some() { 0 } else { entry.len };
+        debug_assert!(len == 0 || payload.is_some(), "bytes come from somewhere: {entry:?}");
         let tx_num = self.peer.tx_num_take();
         let plain_len = self.peer.limits().head_bytes() + body.encoded_len() + usize::from(len);
         self.win.board.mark_sent(p, path, tx_num, self.now, plain_len as u32);
@@ -112,6 +113,7 @@ impl<O: Observer> Lane<'_, O> {
         psn: Psn,
     ) -> Header {
         let una = self.win.board.una();
+        debug_assert!(!psn.is_before(una) || cfg!(planted_bugs), "not below the lower edge");
         let backlog = self.win.backlog_packets(self.peer.limits().mtu);
         let number = Numbered { path, tx_num, psn, una, backlog };
         self.peer.header(self.now, self.shared.cfg.slot, kind, flags, &number)
@@ -119,6 +121,7 @@ impl<O: Observer> Lane<'_, O> {
 
     fn message_of(&self, wi: WrHandle) -> Message {
         let w = self.objects.wrs.get(wi);
+        debug_assert_eq!(w.ctx, self.ci, "a message to the peer of its context");
         Message { src_qpn: w.qp.0, dst_qpn: w.wr.dst_qpn.0, qkey: w.wr.qkey, msg_id: w.msg_id }
     }
 
@@ -191,6 +194,7 @@ impl<O: Observer> Lane<'_, O> {
         debug_assert!(self.objects.wrs.get(wi).open == 0, "a datagram has no PSN");
         let w = *self.objects.wrs.get(wi);
         let len = w.wr.len as u16;
+        debug_assert!(u32::from(len) == w.wr.len, "a datagram is one packet");
         let msg = self.message_of(wi);
         let body = match w.wr.op {
             Opcode::SendImm => Body::UdImm(msg, w.wr.imm),

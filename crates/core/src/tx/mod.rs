@@ -22,7 +22,7 @@ pub(crate) struct Out<'a, S> {
 impl<S: TxSink> Out<'_, S> {
     #[inline(always)]
     pub fn push(&mut self, t: &Transmit<'_>) {
-        debug_assert!(self.left > 0);
+        debug_assert!(self.left > 0, "no more than was asked for");
         self.left -= 1;
         self.sent += 1;
         self.sink.push(t);

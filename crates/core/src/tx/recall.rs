@@ -44,6 +44,7 @@ impl<O: Observer> Lane<'_, O> {
             }
             return;
         }
+        debug_assert!(kind != was.kind || cfg!(planted_bugs), "only recalls are told: {was:?}");
         match kind {
             Kind::Send => {
                 self.objects.wrs.get_mut(was.request()).open -= 1;
@@ -116,6 +117,7 @@ impl<O: Observer> Lane<'_, O> {
             return false;
         }
         self.win.outstanding.imm_begin();
+        debug_assert!(w.open > 0, "what was taken back is open: {w:?}");
         w.credited = true;
         true
     }
@@ -134,7 +136,9 @@ impl<O: Observer> Lane<'_, O> {
         if !r.is_write() {
             return self.job_segment_done(r.job(), None);
         }
-        self.objects.wrs.get_mut(r.request()).open -= 1;
+        let w = self.objects.wrs.get_mut(r.request());
+        debug_assert!(w.open > 0 && w.failed.is_some(), "what was taken back is open: {w:?}");
+        w.open -= 1;
         self.wr_check_done(r.request());
     }
 }

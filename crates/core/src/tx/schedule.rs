@@ -64,6 +64,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.peer.state() != ContextState::Open {
             return Turn::Idle;
         }
+        debug_assert!(self.peer.handshake.knows_peer(), "who is open knows its peer");
         self.win.credit_set(Time::NEVER);
         let budget = u64::from(self.peer.reports.rx_budget());
         let mtu = u64::from(self.mtu_of());
@@ -101,6 +102,7 @@ impl<O: Observer> Lane<'_, O> {
         if let Some(other) = self.way.paths.explore_take(&mut self.shared.rng) {
             self.shared.out.probe_push(ProbeOut::small(self.ci, other));
         }
+        debug_assert!(bytes > 0, "an open gate lets something through");
         let mut packets = usize::from(self.shared.cfg.burst_packets).min(out.left);
         let mut first = true;
         while packets > 0 {
@@ -123,6 +125,7 @@ impl<O: Observer> Lane<'_, O> {
     /// One unreliable datagram leaves: paced with the rest. It is not counted in flight, but waits
     /// with the others while there is no room: past the cap nothing would pace it.
     fn datagram_turn(&mut self, wi: WrHandle, out: &mut Out<'_, impl TxSink>) -> Turn {
+        debug_assert_eq!(self.objects.wrs.get(wi).cut, 0, "a datagram leaves in one");
         let wr = &self.objects.wrs.get(wi).wr;
         let kind = if wr.op == Opcode::SendImm { PacketType::UdImm } else { PacketType::Ud };
         let len = wr.len;
@@ -156,7 +159,8 @@ impl<O: Observer> Lane<'_, O> {
             if !first && self.win.board.get(p).path == path {
                 return Next::OtherPath;
             }
-            self.win.board.lost_pop();
+            let popped = self.win.board.lost_pop();
+            debug_assert_eq!(popped, Some(p), "the first of the lost");
             self.lost_refresh(p);
             return Next::Psn(p);
         }
@@ -166,6 +170,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Parks the context until an acknowledgment frees inflight of its address.
     fn wait_for_inflight(&mut self) {
         if self.shared.out.park(self.ci) {
+            debug_assert!(self.way.active > 0, "who sends is active");
             self.way.waits.park(self.ci);
         }
     }

@@ -114,12 +114,15 @@ impl Kind {
     }
     /// What takes its place when it is too large.
     pub fn recall(self) -> Self {
-        match self {
+        let recall = match self {
             Self::Send => Self::RecallSend,
             Self::Write => Self::RecallWrite,
             Self::ReadResp => Self::RecallResp,
-            other => other,
-        }
+            other => return other,
+        };
+        debug_assert_eq!(recall.recalled(), Some(self), "it says what it takes back");
+        debug_assert_eq!(recall.is_own(), self.is_own(), "the same work stands behind both");
+        recall
     }
     /// What was to be sent, if it takes something back.
     pub fn recalled(self) -> Option<Self> {
@@ -196,6 +199,10 @@ impl Entry {
     }
     /// An entry of these bytes of `work`; `off` is the message id of a `Cancel`.
     pub fn new(kind: Kind, work: Work, off: u32, len: u16) -> Self {
+        debug_assert!(
+            len == 0 || matches!(kind, Kind::Send | Kind::Write | Kind::ReadResp),
+            "{kind:?} carries nothing"
+        );
         Self {
             kind,
             state: SentState::Acked,

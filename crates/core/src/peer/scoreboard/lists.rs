@@ -27,6 +27,7 @@ pub(super) struct PathList {
 /// Entry `i` joins a list of the order, or of the lost, at its end.
 #[inline]
 pub(super) fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    debug_assert!(l.tail == NIL || ring[usize::from(l.tail)].next == NIL, "the last is the last");
     let e = &mut ring[usize::from(i)];
     (e.prev, e.next) = (l.tail, NIL);
     match core::mem::replace(&mut l.tail, i) {
@@ -39,6 +40,12 @@ pub(super) fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
 #[inline]
 pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
     let Entry { prev, next, .. } = ring[usize::from(i)];
+    let linked = |at, back: fn(&Entry) -> u16, end| match at {
+        NIL => end == i,
+        at => back(&ring[usize::from(at)]) == i,
+    };
+    debug_assert!(linked(prev, |e| e.next, l.head), "the one before names it, or the list does");
+    debug_assert!(linked(next, |e| e.prev, l.tail), "the one after names it, or the list does");
     match prev {
         NIL => l.head = next,
         p => ring[usize::from(p)].next = next,
@@ -52,6 +59,10 @@ pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
 /// Entry `i` joins the list of a path at its end.
 #[inline]
 pub(super) fn path_push(ring: &mut [Entry], l: &mut List, i: u16) {
+    debug_assert!(
+        l.tail == NIL || ring[usize::from(l.tail)].path_next == NIL,
+        "the last is the last"
+    );
     let e = &mut ring[usize::from(i)];
     (e.path_prev, e.path_next) = (l.tail, NIL);
     match core::mem::replace(&mut l.tail, i) {
@@ -64,6 +75,12 @@ pub(super) fn path_push(ring: &mut [Entry], l: &mut List, i: u16) {
 #[inline]
 pub(super) fn path_remove(ring: &mut [Entry], l: &mut List, i: u16) {
     let Entry { path_prev, path_next, .. } = ring[usize::from(i)];
+    let linked = |at, back: fn(&Entry) -> u16, end| match at {
+        NIL => end == i,
+        at => back(&ring[usize::from(at)]) == i,
+    };
+    debug_assert!(linked(path_prev, |e| e.path_next, l.head), "its neighbour before names it");
+    debug_assert!(linked(path_next, |e| e.path_prev, l.tail), "its neighbour after names it");
     match path_prev {
         NIL => l.head = path_next,
         p => ring[usize::from(p)].path_next = path_next,

@@ -86,7 +86,9 @@ impl Scoreboard {
     }
     /// PSNs between the edges.
     pub fn span(&self) -> u32 {
-        self.next.since(self.una)
+        let span = self.next.since(self.una);
+        debug_assert!(span as usize <= self.ring.len(), "each has its place in the ring");
+        span
     }
     /// Transmissions in flight.
     pub fn in_flight(&self) -> u32 {
@@ -107,7 +109,9 @@ impl Scoreboard {
     /// Every PSN before this one is known to have arrived.
     pub fn arrived_to(&self) -> Psn {
         let known = self.arrived_len > 0 && self.una.is_before(self.arrived_to);
-        if known { self.arrived_to } else { self.una }
+        let to = if known { self.arrived_to } else { self.una };
+        debug_assert!(!self.next.is_before(to) || cfg!(planted_bugs), "between the edges");
+        to
     }
     /// The peer has said that every PSN before `cum` has arrived.
     pub fn note_arrived_to(&mut self, cum: Psn) {
@@ -144,16 +148,18 @@ impl Scoreboard {
     /// PSN of ring index `i`.
     fn psn_of(&self, i: u16) -> Psn {
         let mask = self.ring.len() as u32 - 1;
-        self.una.plus(u32::from(i).wrapping_sub(self.una.0) & mask)
+        let p = self.una.plus(u32::from(i).wrapping_sub(self.una.0) & mask);
+        debug_assert!(p.since(self.una) < self.span(), "only the unresolved are listed");
+        p
     }
 
     /// The entry of an unresolved PSN.
     pub fn get(&self, p: Psn) -> &Entry {
-        debug_assert!(p.since(self.una) < self.span());
+        debug_assert!(p.since(self.una) < self.span(), "{p:?} is one of the unresolved");
         &self.ring[usize::from(self.index(p))]
     }
     fn get_mut(&mut self, p: Psn) -> &mut Entry {
-        debug_assert!(p.since(self.una) < self.span());
+        debug_assert!(p.since(self.una) < self.span(), "{p:?} is one of the unresolved");
         let i = self.index(p);
         &mut self.ring[usize::from(i)]
     }
@@ -188,6 +194,7 @@ impl Scoreboard {
         let i = self.index(p);
         // The rest is written when it leaves, before anybody reads it.
         let Entry { kind, state, path, again, len, work, off, .. } = entry;
+        debug_assert!(state == SentState::Acked && again == 0, "it has not left: {entry:?}");
         let e = &mut self.ring[usize::from(i)];
         (e.kind, e.state, e.path, e.again) = (kind, state, path, again);
         (e.len, e.work, e.off) = (len, work, off);
@@ -217,6 +224,10 @@ impl Scoreboard {
     #[inline(always)]
     fn unlink_in_flight(&mut self, i: u16) {
         let Entry { path, wire_bytes, .. } = self.ring[usize::from(i)];
+        debug_assert!(
+            self.in_flight > 0 && self.in_flight_bytes >= u64::from(wire_bytes),
+            "counted once"
+        );
         order_remove(&mut self.ring, &mut self.order, i);
         path_remove(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
         self.in_flight -= 1;
@@ -265,7 +276,8 @@ impl Scoreboard {
 
     /// The lost PSN that would be sent next.
     pub fn lost_front(&self) -> Option<Psn> {
-        (self.lost.head != NIL).then(|| self.psn_of(self.lost.head))
+        let head = self.head_of(&self.lost, SentState::Lost)?;
+        Some(self.psn_of(head))
     }
 
     /// `p` is acknowledged. Returns what it was, or `None` if it already was acknowledged.
@@ -290,7 +302,10 @@ impl Scoreboard {
         match was.state {
             SentState::Acked => return None,
             SentState::Arrived if to == SentState::Arrived => return None,
-            SentState::Arrived => self.arrived_len -= 1,
+            SentState::Arrived => {
+                debug_assert!(self.arrived_len > 0, "counted when it arrived");
+                self.arrived_len -= 1;
+            }
             SentState::InFlight => {
                 self.unlink_in_flight(i);
                 // Sent once, it arrived as sent; sent again, only its echo tells which one did.
@@ -316,6 +331,7 @@ impl Scoreboard {
     /// Every PSN that has arrived and whose verdict is not known waits to be sent again: the peer
     /// does not tell. How many they are.
     pub fn arrived_lose(&mut self) -> u32 {
+        let lost_before = self.lost_len;
         for p in self.psns() {
             let i = self.index(p);
             let e = &mut self.ring[usize::from(i)];
@@ -325,6 +341,7 @@ impl Scoreboard {
                 self.lost_len += 1;
             }
         }
+        debug_assert_eq!(self.lost_len - lost_before, self.arrived_len, "all that are counted");
         core::mem::take(&mut self.arrived_len)
     }
 
@@ -371,12 +388,26 @@ impl Scoreboard {
     }
     /// The oldest transmission in flight.
     pub fn oldest(&self) -> Option<Psn> {
-        (self.order.head != NIL).then(|| self.psn_of(self.order.head))
+        let head = self.head_of(&self.order, SentState::InFlight)?;
+        Some(self.psn_of(head))
+    }
+    /// The first entry of a list, whose entries are in that state.
+    #[inline(always)]
+    fn head_of(&self, list: &List, state: SentState) -> Option<u16> {
+        debug_assert_eq!(list.head == NIL, list.tail == NIL, "a list has both ends or none");
+        let head = (list.head != NIL).then_some(list.head)?;
+        debug_assert_eq!(self.ring[usize::from(head)].state, state, "a list of one state");
+        Some(head)
     }
     /// The oldest in flight on `path`, and the send time of the newest known arrival there.
     pub fn path_oldest(&self, path: u8) -> (Option<Psn>, Time) {
         let p = &self.paths[usize::from(path)];
-        ((p.list.head != NIL).then(|| self.psn_of(p.list.head)), p.newest_acked)
+        let head = self.head_of(&p.list, SentState::InFlight);
+        debug_assert!(
+            head.is_none_or(|i| self.ring[usize::from(i)].path == path),
+            "a list of what is on path {path}"
+        );
+        (head.map(|i| self.psn_of(i)), p.newest_acked)
     }
 
     fn iter_in_flight(&self) -> impl Iterator<Item = Psn> + '_ {
@@ -420,6 +451,7 @@ impl Scoreboard {
         let old_len = self.ring.len();
         let mut ring = vec![Entry::new(Kind::Tombstone, Work::NONE, 0, 0); old_len * 2];
         let new_len = ring.len();
+        debug_assert!(new_len <= usize::from(NIL), "a place is 16 bits, and none is none");
         let una = self.una;
         let moved = |i: u16| {
             if i == NIL {
