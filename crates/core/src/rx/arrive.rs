@@ -42,9 +42,8 @@ impl<O: Observer> Lane<'_, O> {
         }
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
-        let there = Time(arrived.0.saturating_sub(back.0));
         self.way.last_heard = self.now;
-        self.way.paths.ack_echoed(there, h.ack_echo);
+        self.way.paths.ack_echoed(h.ack_echo);
         if self.win.loss.is_stalled() {
             self.resume();
         }
