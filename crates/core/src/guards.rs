@@ -34,18 +34,12 @@ guards! {
     ProofOrder = "proof-order",
     /// A lone acknowledgment takes the path that came back clean last.
     AckProof = "ack-proof",
-    /// Return paths that take longer than the quickest are replaced.
-    AckSlow = "ack-slow",
     /// Return paths on which nothing gets through are replaced.
     AckDead = "ack-dead",
     /// An acknowledgment that the sender seems to have missed is repeated on any path.
     AckRepeat = "ack-repeat",
     /// Paths that are somewhat late are given up in proportion to their lateness.
     LateShare = "late-share",
-    /// Paths that are later than the median by far are retired.
-    SlowRetire = "slow-retire",
-    /// Where little is sent, one loss retires a path.
-    SparseRetire = "sparse-retire",
     /// While the whole connection loses much, it takes more losses to retire a path.
     CommonLoss = "common-loss",
     /// What a path loses within one RTT is one event.
@@ -66,8 +60,6 @@ guards! {
     Widen = "widen",
     /// A path that takes longer than the average gets that much more time.
     Lag = "lag",
-    /// The least RTT rises slowly.
-    BaseRise = "base-rise",
     /// Losses are told by packets of the same path as well.
     SamePath = "same-path",
     /// A timer tells losses that nothing sent later can tell any more.
@@ -116,8 +108,6 @@ guards! {
     UsedRate = "used-rate",
     /// What differs between paths is noise, not queue.
     Uneven = "uneven",
-    /// Of a round with next to nothing in it, one path is no majority.
-    FewPaths = "few-paths",
     /// A mark says "no faster".
     Mark = "mark",
     /// Drops of the peer's receive queue bound what is in flight.

@@ -48,9 +48,6 @@ pub(crate) const RTO_DOUBLINGS_MAX: u8 = 2;
 /// window of BBR. A shorter one takes a standing queue for the base; a longer one keeps a route
 /// that is gone.
 pub(crate) const BASE_WINDOW_HALF: Span = Span::from_secs(5);
-/// What the least RTT may become per half window at most. Without it a queue that stands for ten
-/// seconds is the base from then on, and is never drained.
-pub(crate) const BASE_RISE: Share = Share(9, 8);
 /// Part of the quickest round trip measured here that stays, whatever the peer says of its own
 /// delays. Honest peers answer up to a quarter sooner than their usual now and then; one that lies
 /// gains a quarter and no more (planted bug `WaitBelieved`, oracle `Belief`).
@@ -165,15 +162,10 @@ pub(crate) const PENALTY_LOSS: u8 = 4;
 pub(crate) const LOSSES_RETIRE: u8 = 2;
 /// The same while the whole connection loses more than [`LOSS_COMMON_PERMILLE`].
 pub(crate) const LOSSES_RETIRE_COMMON: u8 = 4;
-/// The same where little is sent: the next packet of the path may be long in coming, and would be
-/// lost as well. A path that is well comes back after two probes. Experiment dead-spines.
-pub(crate) const LOSSES_RETIRE_SPARSE: u8 = 1;
 /// Loss events that a timeout counts for: nothing later of the path arrived either.
 pub(crate) const LOSSES_TIMEOUT: u8 = 2;
 /// Share of packets lost beyond which losses are likely those of congestion, in thousandths.
 pub(crate) const LOSS_COMMON_PERMILLE: u32 = 100;
-/// With more packets than this in flight, a loss may be one of our own congestion.
-pub(crate) const SPARSE_PKTS: u64 = 4;
 /// Of the time from the smoothed RTT to the timeout: a peer that has been silent for longer has
 /// stalled, since one that stalls just before an acknowledgment is due is silent for all of it.
 pub(crate) const SILENCE_OF_TIMEOUT: Share = Share(3, 4);
@@ -184,12 +176,6 @@ pub(crate) const SILENCE_OF_RTT: Share = Share(1, 2);
 pub(crate) const PROBE_DISTANCE: Span = Span::from_us(250);
 /// Most doublings of a path's probe distance, as a shift; `path.probe_max` ends them before.
 pub(crate) const PROBE_DOUBLINGS_MAX: u8 = 20;
-/// A path is *slow*, and asked by probes until it is not, when it is later than the median by so
-/// many delay targets and by [`SLOW_HEDGES`] times what a lone packet is waited for: somebody
-/// else's queue stands there. Experiment beside-elephant; with less, incasts retire good paths.
-pub(crate) const SLOW_TARGETS: u64 = 2;
-/// See [`SLOW_TARGETS`].
-pub(crate) const SLOW_HEDGES: u64 = 4;
 
 // ---- return paths ------------------------------------------------------------------------------
 
@@ -267,11 +253,6 @@ pub(crate) const DROP_CAP_RISE: Share = Share(1, 8);
 pub(crate) const RESTART_RTTS: u64 = 16;
 /// The first round lasts at most this many RTTs with a full queue: then its window was too large.
 pub(crate) const OPENING_RTTS: u64 = 4;
-/// Paths that say what is usual. Of a round with fewer, and next to nothing in it, one path is no
-/// majority.
-pub(crate) const PATHS_TRUSTED: usize = 4;
-/// Part of a rise of the median that such a round may bring.
-pub(crate) const FEW_RISE: Share = Share(1, 8);
 /// Times the distance from the quartile to the median of the paths' delays that is no queue, up to
 /// the datapath's noise: a queue that all share delays all alike, what differs is noise.
 pub(crate) const UNEVEN: u64 = 2;

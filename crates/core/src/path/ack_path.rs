@@ -2,14 +2,11 @@
 //!
 //! A fixed return path that is a black hole would make every healthy forward path look dead. So
 //! acknowledgments rotate, each carries a number that the peer echoes, and a path whose numbers
-//! never come back while those of others do is replaced. So is one that takes much longer than the
-//! quickest: what waits for acknowledgments waits for the slowest, and the sender cannot tell their
-//! delay from that of its own paths.
+//! never come back while those of others do is replaced.
 
 use super::set::PathSet;
 use crate::guards::{Guard, Guards};
 use crate::rng::Rng;
-use crate::time::Time;
 use crate::tuning::{
     ACK_HEARD, ACK_PATHS, ACK_PATIENCE, ACK_PATIENCE_MORE, ACKS_PER_ECHO_GAIN, ACKS_PER_ECHO_MAX,
     ACKS_REMEMBERED,
@@ -18,8 +15,6 @@ use crate::tuning::{
 /// An acknowledgment on its way.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Clock in units of 16 ns.
-    at: u32,
     tx_num_low: u16,
     /// [`ACK_PATHS`] = none.
     slot: u8,
@@ -30,9 +25,6 @@ pub(crate) struct AckPaths {
     paths: [u8; ACK_PATHS],
     /// Acknowledgments on the path of the slot since one of them was echoed.
     missed: [u8; ACK_PATHS],
-    /// Time to the echo of the slot's last two acknowledgments, in ns; 0 = not known. It contains
-    /// the way of the data that carried the echo, hence two.
-    delays_ns: [[u32; 2]; ACK_PATHS],
     sent: [Sent; ACKS_REMEMBERED],
     slot: u8,
     echoed_last: u16,
@@ -46,8 +38,7 @@ impl AckPaths {
         Self {
             paths: core::array::from_fn(|_| set.scan_next(rng)),
             missed: [0; ACK_PATHS],
-            delays_ns: [[0; 2]; ACK_PATHS],
-            sent: [Sent { at: 0, tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
+            sent: [Sent { tx_num_low: 0, slot: ACK_PATHS as u8 }; ACKS_REMEMBERED],
             slot: 0,
             echoed_last: 0,
             per_echo_8: 8,
@@ -55,21 +46,14 @@ impl AckPaths {
         }
     }
 
-    /// The path of the next one. `slack_ns`: how much longer than another a path may take.
+    /// The path of the next one.
     /// Rule CC-09.
-    pub(crate) fn choose(
-        &mut self,
-        set: &mut PathSet,
-        slack_ns: u32,
-        guards: Guards,
-        rng: &mut Rng,
-    ) -> u8 {
+    pub(crate) fn choose(&mut self, set: &mut PathSet, guards: Guards, rng: &mut Rng) -> u8 {
         self.slot = (self.slot + 1) % ACK_PATHS as u8;
         let slot = usize::from(self.slot);
         let usable = set.get(self.paths[slot]).is_live();
         let dead = guards.has(Guard::AckDead) && self.suspect(slot);
-        let slow = guards.has(Guard::AckSlow) && self.slow(slot, slack_ns);
-        if !usable || dead || slow {
+        if !usable || dead {
             self.replace(slot, set, rng);
         }
         self.paths[slot]
@@ -85,38 +69,27 @@ impl AckPaths {
         heard && u32::from(self.missed[slot]) > ACK_PATIENCE * self.per_echo() + ACK_PATIENCE_MORE
     }
 
-    /// Whether both of the slot's last acknowledgments took longer than those of the quickest.
-    fn slow(&self, slot: usize, slack_ns: u32) -> bool {
-        let least = |d: &[u32; 2]| d[0].min(d[1]);
-        let own = least(&self.delays_ns[slot]);
-        own > slack_ns && {
-            let known = self.delays_ns.iter().map(least).filter(|&ns| ns > 0);
-            known.min().is_some_and(|quickest| own > quickest.saturating_add(slack_ns))
-        }
-    }
-
     fn replace(&mut self, slot: usize, set: &mut PathSet, rng: &mut Rng) {
         for _ in 0..set.paths.len() {
             let path = set.scan_next(rng);
             if set.get(path).is_live() && !self.paths.contains(&path) {
                 self.paths[slot] = path;
                 self.missed[slot] = 0;
-                self.delays_ns[slot] = [0; 2];
                 return;
             }
         }
         self.missed[slot] = 0;
     }
 
-    pub(crate) fn on_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
+    pub(crate) fn on_sent(&mut self, path: u8, tx_num_low: u16) {
         let Some(slot) = self.paths.iter().position(|&p| p == path) else { return };
         self.missed[slot] = self.missed[slot].saturating_add(1);
         self.since_echo = self.since_echo.saturating_add(1);
         self.sent[usize::from(tx_num_low) % ACKS_REMEMBERED] =
-            Sent { at: now.to_wire(), tx_num_low, slot: slot as u8 };
+            Sent { tx_num_low, slot: slot as u8 };
     }
 
-    pub(crate) fn on_echoed(&mut self, now: Time, tx_num_low: u16) {
+    pub(crate) fn on_echoed(&mut self, tx_num_low: u16) {
         if tx_num_low == self.echoed_last {
             return;
         }
@@ -126,8 +99,6 @@ impl AckPaths {
             return;
         }
         sent.slot = ACK_PATHS as u8;
-        let ns = u32::try_from(now.since_wire(sent.at).0).unwrap_or(u32::MAX);
-        self.delays_ns[slot] = [ns.max(1), self.delays_ns[slot][0]];
         self.echoed_last = tx_num_low;
         self.missed[slot] = 0;
         let gain = ACKS_PER_ECHO_GAIN;

@@ -15,9 +15,8 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
     CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, ECHO_PKTS,
-    FEW_RISE, HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, PATHS_TRUSTED,
-    RESTART_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, SLOW_HEDGES, SLOW_TARGETS, SPARSE_PKTS,
-    UNEVEN, UNPROVEN_PKTS_MAX,
+    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, RESTART_RTTS,
+    SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -48,8 +47,6 @@ pub(crate) struct ActivePaths {
     late_ns: u64,
     /// At the newest acknowledgment all that had been posted was sent.
     app_limited: bool,
-    /// When the newest packet left that has been echoed.
-    echoed_sent: Time,
     /// Packets acknowledged beyond those that echoes stand for; below zero: saved up.
     unproven: i32,
     /// Packets that left alone, on a path that is trusted.
@@ -82,7 +79,6 @@ impl ActivePaths {
             queue_ns_usual: 0,
             late_ns: 0,
             app_limited: false,
-            echoed_sent: Time(0),
             unproven: 0,
             lone: 0,
             explore: false,
@@ -286,7 +282,7 @@ impl ActivePaths {
         let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
         let base_before = self.rtt.min_ns();
         let whole_ns = rtt::sample_ns(sample.rtt + sample.claimed);
-        let queue_ns = self.rtt.on_sample(p, now, ns, whole_ns, ns32(sample.back));
+        let queue_ns = self.rtt.on_sample(now, ns, whole_ns, ns32(sample.back));
         self.queue_ns_last = queue_ns;
         let base = self.rtt.min_ns();
         let target = rtt::target(p, base).0;
@@ -299,9 +295,7 @@ impl ActivePaths {
         if late == 0 {
             self.rtt.on_time.on_sample(ns);
         }
-        let slow = self.is_slow(p, queue_ns, target, sample.sent);
-        self.echoed_sent = self.echoed_sent.max(sample.sent);
-        self.health.on_echo(p, &mut self.set, now, path, late, slow);
+        self.health.on_echo(p, &mut self.set, now, path, late);
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
             let least = if ce && p.guards.has(Guard::Mark) {
@@ -334,17 +328,6 @@ impl ActivePaths {
         (more / target_ns.max(1)).max(u64::from(given_up))
     }
 
-    /// Whether data must not wait there: it is later than the median of the last round by far, and
-    /// packets that left long after it were back before. A queue of all paths, however fast it
-    /// grows, is overtaken by nobody.
-    fn is_slow(&self, p: &Params, queue_ns: u32, target_ns: u64, sent: Time) -> bool {
-        let (more, hedge) =
-            (queue_ns.saturating_sub(self.queue_ns_usual), p.floors.hedge_ns().into());
-        p.guards.has(Guard::SlowRetire)
-            && u64::from(more) >= SLOW_TARGETS * target_ns + SLOW_HEDGES * hedge
-            && self.echoed_sent >= sent + Span(hedge)
-    }
-
     pub(crate) fn on_ack_end(
         &mut self,
         p: &Params,
@@ -370,16 +353,6 @@ impl ActivePaths {
         let Some(mut round) = round else { return };
         self.delivered = round.delivered.max(DELIVERED_KEPT.of(self.delivered));
         let quartiles = self.set.quartiles_take();
-        let quartiles = quartiles.map(|(median, quartile, paths)| {
-            // Of a round with next to nothing in it, one path is no majority.
-            let few = app_limited && paths < PATHS_TRUSTED && p.guards.has(Guard::FewPaths);
-            if !few || median <= self.queue_ns_usual {
-                return (median, quartile.min(median));
-            }
-            let risen =
-                self.queue_ns_usual + FEW_RISE.of((median - self.queue_ns_usual).into()) as u32;
-            (risen, risen)
-        });
         self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
         round.queue_ns = quartiles.map(|(median, quartile)| {
             // Rule CC-04.
@@ -406,7 +379,6 @@ impl ActivePaths {
         bytes: u32,
         rule: LossRule,
     ) -> bool {
-        let sparse = self.is_sparse(p);
         self.leave_flight(bytes);
         let entry = self.set.get(path);
         let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
@@ -417,7 +389,7 @@ impl ActivePaths {
         let silence_max =
             if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
         let permille = self.meter.lost_permille();
-        let loss = Loss { rule, permille, silence_max, srtt, sparse, counted: false };
+        let loss = Loss { rule, permille, silence_max, srtt, counted: false };
         let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
         if judged.first {
             self.meter.on_lost(bytes);
@@ -434,18 +406,9 @@ impl ActivePaths {
             permille: self.meter.lost_permille(),
             silence_max: Span(u64::MAX),
             srtt: self.srtt(p),
-            sparse: self.is_sparse(p),
             counted,
         };
         self.health.on_lost(p, &mut self.set, now, path, loss);
-    }
-
-    /// Whether so little is sent that our own packets cannot have filled a queue, and that other
-    /// packets will not soon tell more of a path.
-    fn is_sparse(&self, p: &Params) -> bool {
-        p.guards.has(Guard::SparseRetire)
-            && self.app_limited
-            && self.inflight <= SPARSE_PKTS * u64::from(p.mtu)
     }
 
     /// Halves what is in flight, at most once per round trip.

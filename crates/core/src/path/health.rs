@@ -6,8 +6,8 @@ use crate::guards::Guard;
 use crate::params::Params;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    LOSS_COMMON_PERMILLE, LOSSES_RETIRE, LOSSES_RETIRE_COMMON, LOSSES_RETIRE_SPARSE,
-    LOSSES_TIMEOUT, PENALTY_LOSS, PENALTY_MAX, PROBE_DISTANCE, PROBE_DOUBLINGS_MAX,
+    LOSS_COMMON_PERMILLE, LOSSES_RETIRE, LOSSES_RETIRE_COMMON, LOSSES_TIMEOUT, PENALTY_LOSS,
+    PENALTY_MAX, PROBE_DISTANCE, PROBE_DOUBLINGS_MAX,
 };
 
 /// What is common to all paths.
@@ -32,8 +32,6 @@ pub(crate) struct Loss {
     /// Silence this long means that the peer has stalled rather than the path.
     pub silence_max: Span,
     pub srtt: Span,
-    /// Little is in flight: congestion of our own making is no explanation.
-    pub sparse: bool,
     /// Counted as lost before.
     pub counted: bool,
 }
@@ -54,7 +52,7 @@ impl Health {
     }
 
     /// Something came back on `path`; `late`: 0 = clean, else by how many times what a path may be
-    /// late (1 for a mark); `slow`: so late that data must not wait there.
+    /// late (1 for a mark).
     pub(crate) fn on_echo(
         &mut self,
         p: &Params,
@@ -62,17 +60,11 @@ impl Health {
         now: Time,
         path: u8,
         late: u64,
-        slow: bool,
     ) {
         self.heard = now;
-        let spare = set.live() > usize::from(p.live_min);
         let entry = set.get_mut(path);
         match entry.state {
             PathState::Live if late == 0 => set.queue_push(now, path),
-            PathState::Live if slow && spare => {
-                self.retire(p, set, now, path);
-                set.change_note(path);
-            }
             PathState::Live => {
                 let step = u64::from(entry.level) + 1;
                 entry.level = step.max(late).min(PENALTY_MAX.into()) as u8;
@@ -134,11 +126,7 @@ impl Health {
             entry.losses = entry.losses.saturating_add(if timeout { LOSSES_TIMEOUT } else { 1 });
         }
         let common = loss.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
-        let retire_at = match (loss.sparse, common) {
-            (true, _) => LOSSES_RETIRE_SPARSE,
-            (_, true) => LOSSES_RETIRE_COMMON,
-            _ => LOSSES_RETIRE,
-        };
+        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
         let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
         if entry.losses >= retire_at && set.live() > least {
             self.retire(p, set, now, path);

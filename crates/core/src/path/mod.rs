@@ -3,8 +3,8 @@
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
 //! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
-//! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to send,
-//! `active` what ties them together; `rate/` decides how fast.
+//! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to
+//! send, `active` what ties them together; `rate/` decides how fast.
 
 mod ack_path;
 mod active;
@@ -22,7 +22,7 @@ pub use set::PathState;
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
 use crate::guards::{Guard, Guards};
-use crate::params::{Params, ns32};
+use crate::params::Params;
 use crate::random::Random;
 use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
@@ -77,8 +77,6 @@ const SUMMARY_PATHS: usize = 64;
 /// The round trip of one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// When it left.
-    pub sent: Time,
     /// Without what the hosts took, and without `back`.
     pub rtt: Span,
     /// What the way back took longer than others do.
@@ -229,9 +227,7 @@ impl PathContext {
         {
             return path;
         }
-        let base = active.rtt.min_ns().max(p.rtt_ns_initial);
-        let slack = ns32(rtt::target(p, base));
-        active.ack_paths.choose(&mut active.set, slack, p.guards, rng)
+        active.ack_paths.choose(&mut active.set, p.guards, rng)
     }
 
     /// The next of all paths in use, for a probe, or for the repetition of an acknowledgment that
@@ -243,16 +239,16 @@ impl PathContext {
     }
 
     /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
-    pub fn ack_sent(&mut self, now: Time, path: u8, tx_num_low: u16) {
+    pub fn ack_sent(&mut self, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_sent(now, path, tx_num_low);
+            active.ack_paths.on_sent(path, tx_num_low);
         }
     }
 
     /// The peer said that the acknowledgment with these low bits reached it.
-    pub fn ack_echoed(&mut self, now: Time, tx_num_low: u16) {
+    pub fn ack_echoed(&mut self, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
-            active.ack_paths.on_echoed(now, tx_num_low);
+            active.ack_paths.on_echoed(tx_num_low);
         }
     }
 
@@ -298,10 +294,9 @@ impl PathContext {
 
     /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
     pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
-        let sent = Time(now.0.saturating_sub(rtt.0));
         let (back, claimed) = (Span::ZERO, Span::ZERO);
         self.on_proof(now);
-        self.on_sample(now, path, &Sample { sent, rtt, back, claimed, ce });
+        self.on_sample(now, path, &Sample { rtt, back, claimed, ce });
     }
 
     /// The same with all that is known of it.

@@ -1,12 +1,11 @@
 //! Round-trip times: smoothed per path and per peer, least per peer, and the slack for reordering.
 
-use crate::guards::Guard;
 use crate::params::{Params, ns32};
 use crate::time::{Span, Time};
 use crate::tuning::{
-    BASE_RISE, BASE_WINDOW_HALF, NARROW_ROUNDS, RTO_CEILING_RTTS, RTO_DEVIATIONS,
-    RTO_DOUBLINGS_MAX, RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN,
-    SLACK_WIDENING, SRTT_GAIN, TARGET, WIDEN_MAX,
+    BASE_WINDOW_HALF, NARROW_ROUNDS, RTO_CEILING_RTTS, RTO_DEVIATIONS, RTO_DOUBLINGS_MAX,
+    RTO_UNKNOWN_RTTS, RTT_BELIEVED, RTT_BELIEVED_INVERSE, RTT_VAR_GAIN, SLACK_WIDENING, SRTT_GAIN,
+    TARGET, WIDEN_MAX,
 };
 
 /// Smoothed RTT and its mean deviation in ns. Gains 1/8 and 1/4 (RFC 6298).
@@ -54,12 +53,8 @@ impl Least {
         self.now = self.now.min(ns);
     }
 
-    fn half_end(&mut self, slowly: bool) {
-        // A standing queue must not become the base: it may rise by an eighth per half window.
-        let risen = BASE_RISE.of(self.before.into());
-        let risen = if slowly { u32::try_from(risen).unwrap_or(u32::MAX) } else { u32::MAX };
-        self.before = self.now.min(risen);
-        self.now = u32::MAX;
+    fn half_end(&mut self) {
+        self.before = core::mem::replace(&mut self.now, u32::MAX);
     }
 }
 
@@ -104,20 +99,12 @@ impl Rtt {
     /// measured here, of which `ns` is left without what the peer says of waits; `back_ns`: what
     /// the way back took longer than others, not in `ns`.
     /// Rule CC-03.
-    pub(crate) fn on_sample(
-        &mut self,
-        p: &Params,
-        now: Time,
-        ns: u32,
-        whole_ns: u32,
-        back_ns: u32,
-    ) -> u32 {
+    pub(crate) fn on_sample(&mut self, now: Time, ns: u32, whole_ns: u32, back_ns: u32) -> u32 {
         self.all.on_sample(ns.saturating_add(back_ns));
         if now.since(self.half_began) > BASE_WINDOW_HALF {
             self.half_began = now;
-            let slowly = p.guards.has(Guard::BaseRise);
-            self.least.half_end(slowly);
-            self.whole.half_end(slowly);
+            self.least.half_end();
+            self.whole.half_end();
         }
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);

@@ -280,8 +280,8 @@ impl PathSet {
     }
 
     /// Of the least queueing delays of the paths acknowledged since the last call, in ns: the lower
-    /// median, the lower quartile, and of how many paths.
-    pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32, usize)> {
+    /// median and the lower quartile.
+    pub(crate) fn quartiles_take(&mut self) -> Option<(u32, u32)> {
         let mut delays = [0u32; 256];
         let mut n = 0;
         for (word, bits) in self.touched.iter_mut().enumerate() {
@@ -298,7 +298,7 @@ impl PathSet {
         let half = (n - 1) / 2;
         let median = *delays[..n].select_nth_unstable(half).1;
         let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
-        Some((median, quartile, n))
+        Some((median, quartile))
     }
 
     /// Notes that the liveness of `path` changed, for [`Self::change_take`].

@@ -126,12 +126,12 @@ fn the_median_is_over_paths_and_over_their_best() {
     for (path, queue) in [(0, 9), (70, 1), (140, 2), (255, 8), (0, 7), (0, 30)] {
         set.touch(path, queue);
     }
-    assert_eq!(set.quartiles_take(), Some((2, 1, 4)), "a tie of two good and two bad is good");
+    assert_eq!(set.quartiles_take(), Some((2, 1)), "a tie of two good and two bad is good");
     assert_eq!(set.quartiles_take(), None, "a new round");
     for path in 0..=10 {
         set.touch(path, u32::from(path) * 10);
     }
-    assert_eq!(set.quartiles_take(), Some((50, 20, 11)));
+    assert_eq!(set.quartiles_take(), Some((50, 20)));
 }
 
 #[test]
@@ -344,8 +344,7 @@ fn the_least_rtt_is_without_waits_but_not_below_what_was_measured() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     let least = |b: &mut Bench, rtt: u64, claimed: u64| {
         let (rtt, claimed) = (Span(rtt * US), Span(claimed * US));
-        let sent = Time(b.now.0 - (rtt + claimed).0);
-        let sample = Sample { sent, rtt, back: Span::ZERO, claimed, ce: false };
+        let sample = Sample { rtt, back: Span::ZERO, claimed, ce: false };
         b.context.on_sample(b.now, 3, &sample);
         let mut stats = Vec::new();
         b.context.stats(&mut stats);
@@ -370,10 +369,10 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
     let mut used = Vec::new();
     for i in 0..2000u16 {
         let path = b.context.ack_path_choose(b.now, false, &mut b.rng);
-        b.context.ack_sent(b.now, path, i);
+        b.context.ack_sent(path, i);
         // The peer echoes every fourth of those that arrive.
         if path != dead && i % 4 == 0 {
-            b.context.ack_echoed(b.now, i);
+            b.context.ack_echoed(i);
         }
         used.push(path);
     }
@@ -387,36 +386,12 @@ fn acknowledgments_rotate_and_leave_dead_paths() {
 }
 
 #[test]
-fn acknowledgments_leave_slow_paths() {
-    let mut b = Bench::new(PathPolicy::Srd, 64);
-    let slow = b.context.ack_path_choose(b.now, false, &mut b.rng);
-    let (mut used, mut under_way) = (Vec::new(), Vec::new());
-    for i in 1..400u16 {
-        let path = b.context.ack_path_choose(b.now, false, &mut b.rng);
-        b.context.ack_sent(b.now, path, i);
-        let after = if path == slow { 120 * US } else { 15 * US };
-        under_way.push((b.now + Span(after), i));
-        b.now += Span(1_400);
-        under_way.retain(|&(at, i)| {
-            if at <= b.now {
-                b.context.ack_echoed(b.now, i);
-            }
-            at > b.now
-        });
-        used.push(path);
-    }
-    assert!(used[..16].contains(&slow));
-    let late = used[200..].iter().filter(|&&p| p == slow).count();
-    assert_eq!(late, 0, "of 200 acknowledgments on a path that takes 100 us longer");
-}
-
-#[test]
 fn unechoed_acknowledgments_alone_prove_nothing() {
     let mut b = Bench::new(PathPolicy::Srd, 64);
     let mut used = Vec::new();
     for i in 0..1000u16 {
         let path = b.context.ack_path_choose(b.now, false, &mut b.rng);
-        b.context.ack_sent(b.now, path, i);
+        b.context.ack_sent(path, i);
         used.push(path);
     }
     used.sort_unstable();

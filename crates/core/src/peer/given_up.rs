@@ -183,8 +183,9 @@ impl LossState {
     /// The tail is probed now; `quick`: early, which costs.
     pub fn tail_probed(&mut self, now: Time, quick: bool) {
         self.tail_probes = self.tail_probes.saturating_add(1);
+        debug_assert!(!quick || self.can_hedge(), "what is paid for is there");
         if quick {
-            self.hedge_credit = self.hedge_credit.saturating_sub(HEDGE_COST);
+            self.hedge_credit -= HEDGE_COST;
         }
         self.last_sent = now;
     }

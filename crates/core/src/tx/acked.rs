@@ -156,11 +156,7 @@ impl<O: Observer> Lane<'_, O> {
         if measured && u16::from(e.path) < self.shared.cfg.path.paths {
             self.way.paths.on_host_delay(self.now, age - both);
             let claimed = age - waited - rtt;
-            self.way.paths.on_sample(
-                self.now,
-                e.path,
-                &Sample { sent, rtt, back, claimed, ce: e.ce },
-            );
+            self.way.paths.on_sample(self.now, e.path, &Sample { rtt, back, claimed, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci.0, path, rtt_ns, ce });
         }

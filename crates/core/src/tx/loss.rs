@@ -160,15 +160,19 @@ impl<O: Observer> Lane<'_, O> {
     fn tail_deadline(&self) -> Time {
         let probes = self.win.loss.tail_probes();
         let guards = self.shared.cfg.guards;
-        let hedged = guards.has(Guard::Hedge)
-            && self.win.board.in_flight() <= HEDGED_MAX
-            && self.win.loss.can_hedge();
-        let wait = match hedged {
+        let wait = match self.is_hedged() {
             true if probes < HEDGES_MAX => self.way.paths.hedge_delay().scale(1 << probes, 1),
             false if probes == 0 && guards.has(Guard::TailProbe) => self.way.paths.tlp_delay(),
             _ => return Time::NEVER,
         };
         self.win.loss.last_sent() + self.patience(wait)
+    }
+
+    /// Whether so little is in flight that it is copied early, and that may be paid for.
+    fn is_hedged(&self) -> bool {
+        self.shared.cfg.guards.has(Guard::Hedge)
+            && self.win.board.in_flight() <= HEDGED_MAX
+            && self.win.loss.can_hedge()
     }
 
     /// A wait, however slow the network was: a peer is asked a few times before its silence counts.
@@ -303,8 +307,7 @@ impl<O: Observer> Lane<'_, O> {
     /// Resends the oldest packet on another path without concluding anything about its loss.
     fn tail_probe(&mut self) {
         let Some(p) = self.win.board.oldest() else { return };
-        let hedged =
-            self.shared.cfg.guards.has(Guard::Hedge) && self.win.board.in_flight() <= HEDGED_MAX;
+        let hedged = self.is_hedged();
         self.win.loss.tail_probed(self.now, hedged);
         let e = *self.win.board.get(p);
         self.win.board.mark_lost(p);
