@@ -177,6 +177,78 @@ fn measurements_run_and_lose_nothing() {
     assert!(net.fails(&["bench", "incast", "--with", "nobody"]).contains("is not a contender"));
 }
 
+/// Processes of other work (`--busy`) of this measuring process.
+fn other_work_of(parent: u32) -> usize {
+    let wanted = format!("net\0other-work\0--parent\0{parent}\0");
+    let ours = |e: fs::DirEntry| {
+        let line = fs::read(e.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&wanted)
+    };
+    fs::read_dir("/proc").unwrap().flatten().map(ours).filter(|is| *is).count()
+}
+
+#[test]
+fn other_work_ends_with_its_measurement_even_if_that_is_killed() {
+    let Some(net) = Net::open("busy") else { return };
+    let said = net.ok(&[
+        "bench", "incast", "--quick", "--draws", "1", "--rounds", "1", "--with", "cubic",
+        "--bytes", "9k", "--busy",
+    ]);
+    let line = said.lines().find(|l| l.starts_with("other work: "));
+    assert!(line.is_some_and(|l| !l.contains(" took 0 %")), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
+    command.args(["net", "bench", "incast", "--busy", "--with", "cubic"]);
+    let mut bench = command.stdout(Stdio::null()).spawn().unwrap();
+    let wait_for = |what: &str, done: &dyn Fn(usize) -> bool| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !done(other_work_of(bench.id())) {
+            assert!(Instant::now() < until, "other work {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("did not start", &|n| n > 0);
+    kill(i32::try_from(bench.id()).unwrap());
+    // Not waited for yet: the dead process keeps its number, which no other one can get.
+    wait_for("outlives its measurement", &|n| n == 0);
+    bench.wait().unwrap();
+}
+
+#[test]
+fn an_mpi_program_is_measured_over_tcp() {
+    let Some(net) = Net::open("mpi") else { return };
+    let folder = net.folder.join("out").display().to_string();
+    let out = net.run(&[
+        "bench",
+        "mpi-incast",
+        "--quick",
+        "--ranks",
+        "4",
+        "--sizes",
+        "9000,1",
+        "--rounds",
+        "1",
+        "--rate",
+        "100M",
+        "--with",
+        "reno",
+        "--out",
+        &folder,
+    ]);
+    let said = text(&out);
+    if said.contains("is not installed") || said.contains("is not Open MPI's") {
+        eprintln!("SKIPPED mpi: {said}");
+        return;
+    }
+    assert!(out.status.success(), "{said}");
+    assert!(["9 kB reno ", "1 B reno "].iter().all(|r| said.contains(r)), "{said}");
+    let csv = fs::read_to_string(net.folder.join("out/mpi-incast.csv")).unwrap();
+    // Two sizes, two rounds, four senders, and the head.
+    assert_eq!(csv.lines().count(), 17, "{csv}");
+    assert!(fs::read_to_string(net.folder.join("out/mpi-incast.svg")).unwrap().contains("ideal"));
+    let error = net.fails(&["bench", "mpi-incast", "--with", "mptcp"]);
+    assert!(error.contains("no contender of mpi-incast"), "{error}");
+}
+
 #[test]
 fn checks_with_killed_stopped_and_many_processes_pass() {
     let Some(net) = Net::open("check") else { return };

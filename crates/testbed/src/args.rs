@@ -1,7 +1,7 @@
 //! The command line of `srd net`.
 
 use crate::{
-    bench::{BenchArgs, worker::WorkerArgs},
+    bench::{BenchArgs, other_work::OtherArgs, worker::WorkerArgs},
     check::CheckArgs,
     crowd::CrowdArgs,
     demo::DemoArgs,
@@ -104,6 +104,9 @@ pub enum NetCommand {
     /// Internal to `bench`: run one process of a measurement
     #[command(hide = true)]
     Worker(WorkerArgs),
+    /// Internal to `bench --busy`: keep one processor busy
+    #[command(hide = true)]
+    OtherWork(OtherArgs),
     /// Internal to `up`: hold a fabric
     #[command(hide = true)]
     Hold {

@@ -36,6 +36,9 @@ impl Fabric {
         let fabric = Self { spec: spec.clone(), nodes, v6 };
         for (node, ns) in &fabric.nodes {
             fabric.sysctls_apply(*node, ns, &mut notes)?;
+            if matches!(node, Node::Host(..)) {
+                tcp_apply(ns, &mut notes)?;
+            }
         }
         for leaf in 0..spec.leaves {
             let home = |n: Node| fabric.nodes[&n].path();
@@ -170,6 +173,19 @@ impl Fabric {
             Ok(dev_counters(&text))
         })
     }
+}
+
+/// Sets TCP's settings at a host.
+fn tcp_apply(ns: &NetNs, notes: &mut Vec<String>) -> Result {
+    for s in plan::TCP_SETTINGS {
+        if !ns.sysctl_set(s.path, s.value)? {
+            let text = format!("this kernel has no net/{}: {}", s.path, s.without);
+            if !notes.contains(&text) {
+                notes.push(text);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Counters of an interface.

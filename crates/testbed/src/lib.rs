@@ -64,6 +64,7 @@ pub fn run(args: &NetArgs) -> Result<ExitCode> {
         NetCommand::Crowd(args) => crowd::host(args),
         NetCommand::Reader(args) => hostile::readers::reader(args),
         NetCommand::Worker(args) => bench::worker::run(args),
+        NetCommand::OtherWork(args) => bench::other_work::run(args),
         NetCommand::Hold { name, spec, until_pid } => hold::hold(name, spec, *until_pid),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -112,6 +112,14 @@ impl NetNs {
             }
         })
     }
+
+    /// Reads a sysctl below `/proc/sys/net`, with single spaces between its words; `None` if the
+    /// kernel does not have it.
+    pub fn sysctl(&self, path: &str) -> Option<String> {
+        let read = || Ok(fs::read_to_string(format!("/proc/sys/net/{path}"))?);
+        let text = self.inside(read).ok()?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// The package that contains a program, for error texts.

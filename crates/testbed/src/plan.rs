@@ -213,7 +213,7 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
         Node::Host(l, h) => {
             let (ip, ip6) = (spec.ip(l, h), spec.ip6(l, h));
             out.push(format!("route replace 10.1.{l}.1/32 dev e0 src {ip}"));
-            out.push(format!("route replace default via 10.1.{l}.1 dev e0 src {ip}"));
+            out.push(format!("route replace {}", default_route(spec, l, h)));
             for rail in 1..spec.rails {
                 // Packets to the addresses of a rail leave through the interface of that rail.
                 let (gate, dev) = (leaf_ip(rail, l), format!("dev e{rail}"));
@@ -252,6 +252,11 @@ fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {
         }
     }
     out
+}
+
+/// A host's route to all other hosts, for `ip route`.
+pub fn default_route(spec: &FabricSpec, leaf: u8, host: u8) -> String {
+    format!("default via {} dev e0 src {}", leaf_ip(0, leaf), spec.ip(leaf, host))
 }
 
 /// IPv4 networks of a leaf's hosts.
@@ -321,6 +326,40 @@ pub fn sysctls(spec: &FabricSpec, node: Node) -> Vec<Sysctl> {
     out.push(may("ipv6/conf/all/keep_addr_on_down", 1, ""));
     out
 }
+
+/// A setting of TCP at the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSetting {
+    /// Path below `/proc/sys/net/`.
+    pub path: &'static str,
+    /// Value.
+    pub value: &'static str,
+    /// Consequence if the kernel lacks it.
+    pub without: &'static str,
+}
+
+/// Settings of TCP at each host, to be set before it has interfaces. A namespace begins with those
+/// of the machine, which depend on its memory and its administrator; these make a run repeatable.
+pub const TCP_SETTINGS: [TcpSetting; 3] = [
+    // The kernel caches round-trip time, window and reordering of each address for the next
+    // connection: a run's result would depend on the contenders before it.
+    TcpSetting {
+        path: "ipv4/tcp_no_metrics_save",
+        value: "1",
+        without: "TCP's connections begin with what earlier ones measured",
+    },
+    // The kernel's own values on a host with 2 GB of memory or more (tcp_init in net/ipv4/tcp.c).
+    TcpSetting {
+        path: "ipv4/tcp_rmem",
+        value: "4096 131072 6291456",
+        without: "TCP's receive buffers are those of this machine",
+    },
+    TcpSetting {
+        path: "ipv4/tcp_wmem",
+        value: "4096 16384 4194304",
+        without: "TCP's send buffers are those of this machine",
+    },
+];
 
 #[cfg(test)]
 mod tests {

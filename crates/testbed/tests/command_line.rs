@@ -153,6 +153,31 @@ fn measurements_have_few_draws_when_quick() {
 }
 
 #[test]
+fn options_of_other_scenarios_are_refused() {
+    let mpi = bench("bench mpi-incast --ranks 16 --sizes 8Ki,2Mi --rate 100M --busy --out x");
+    assert_eq!((mpi.ranks, mpi.sizes.as_slice()), (Some(16), &[8192, 2 << 20][..]));
+    assert_eq!((mpi.rate, mpi.busy), (Some(100_000_000), true));
+    let all = ["bench incast --rate 1G --bytes 9k", "bench fig6 --rate 1G --busy", "bench loss"];
+    for args in all.map(bench).iter().chain([&mpi]) {
+        assert_eq!(args.validate(), Ok(()), "{args:?}");
+    }
+    for (line, scenario) in [
+        ("bench loss --rate 1G", "incast, mpi-incast, fig6"),
+        ("bench shares --bytes 9k", "incast, fig6"),
+        ("bench incast --ranks 8", "mpi-incast"),
+        ("bench fig6 --sizes 8Ki", "mpi-incast"),
+        ("bench incast --out x", "mpi-incast"),
+    ] {
+        let error = bench(line).validate().unwrap_err();
+        let names = |name: &str| error.to_string().contains(name);
+        assert!(error.is_usage() && scenario.split(", ").all(names), "{line}: {error}");
+    }
+    for line in ["bench mpi-incast --ranks 3", "bench mpi-incast --sizes many"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
 fn contenders_are_given_or_default() {
     let names = |args: &BenchArgs| -> Vec<String> {
         let list = args.contenders(&["srd", "cubic"]).unwrap();
@@ -221,7 +246,7 @@ fn internal_commands_are_hidden() {
         let list = tool.get_subcommands().filter(|c| c.is_hide_set() == hidden);
         list.map(clap::Command::get_name).collect()
     };
-    assert_eq!(of(true), ["crowd", "reader", "worker", "hold"]);
+    assert_eq!(of(true), ["crowd", "reader", "worker", "other-work", "hold"]);
     for shown in ["up", "down", "status", "exec", "paths", "fail", "heal", "bench", "demo"] {
         assert!(of(false).contains(&shown), "{shown}");
     }

@@ -3,6 +3,7 @@
 use super::{
     FlowSpec, Outcome,
     block::{HEADER_BYTES, now_ns},
+    mpi::Over,
     protocol::{Counted, Run},
     srd_side::{SrdSetup, SrdSide},
     tcp_side::{TcpKind, TcpSide},
@@ -123,6 +124,24 @@ impl Contender {
         Ok(())
     }
 
+    /// This contender below MPI.
+    ///
+    /// # Errors
+    /// MPI cannot be run over it; the text names those over which it can.
+    pub fn mpi(&self) -> Result<Over> {
+        match &self.what {
+            What::Srd(s) if s.processes == 1 && !s.one_path && !s.credits => Ok(Over::Srd),
+            What::Tcp(TcpKind { congestion, v6: false, multipath: false, rto_ms }) => {
+                Ok(Over::Tcp(TcpSystem { congestion, rto_ms: *rto_ms }))
+            }
+            _ => Err(NetError::usage(format!(
+                "`{}` is no contender of mpi-incast; those are srd (a process per rank, as \
+                 configured by the drop-in libraries), cubic, bbr and reno, also with -50ms",
+                self.name
+            ))),
+        }
+    }
+
     /// Opens devices or connections for `flows`.
     ///
     /// # Errors
@@ -159,6 +178,37 @@ fn mptcp_prepare(fabric: &Fabric) -> Result {
         ns.run("ip", &["-batch", "-"], &batch)?;
     }
     Ok(())
+}
+
+/// A variant of TCP as settings of the hosts, for programs that open their own sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSystem {
+    /// Congestion control of new sockets.
+    pub congestion: &'static str,
+    /// Minimum retransmission timeout in ms.
+    pub rto_ms: u32,
+}
+
+impl TcpSystem {
+    /// Sets the hosts.
+    ///
+    /// # Errors
+    /// The kernel refuses the congestion control.
+    pub fn apply(&self, fabric: &Fabric) -> Result {
+        let rto_us = (u64::from(self.rto_ms) * 1000).to_string();
+        for host in fabric.spec().host_nodes() {
+            let Node::Host(l, h) = host else { continue };
+            let ns = fabric.ns(host)?;
+            // By the route, because the sysctl of a namespace takes only what the machine's
+            // administrator allows to all users.
+            let route = crate::plan::default_route(fabric.spec(), l, h);
+            let line = format!("route replace {route} congctl {}\n", self.congestion);
+            ns.run("ip", &["-batch", "-"], &line)?;
+            // Kernels before 6.11 have 200 ms; others were excluded before.
+            ns.sysctl_set("ipv4/tcp_rto_min_us", &rto_us)?;
+        }
+        Ok(())
+    }
 }
 
 /// The open devices or connections of a contender.
@@ -250,6 +300,17 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mpi_runs_over_srd_and_plain_tcp() {
+        let over = |name: &str| Contender::parse(name).and_then(|c| c.mpi());
+        assert_eq!(over("srd"), Ok(Over::Srd));
+        let tcp = TcpSystem { congestion: "bbr", rto_ms: 50 };
+        assert_eq!(over("bbr-50ms"), Ok(Over::Tcp(tcp)));
+        for name in ["srd-processes", "srd-one-path", "srd-credits", "mptcp", "cubic-v6"] {
+            assert!(over(name).unwrap_err().is_usage(), "{name}");
+        }
+    }
 
     #[test]
     fn runs_send_the_requested_bytes() {

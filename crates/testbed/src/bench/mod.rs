@@ -1,9 +1,13 @@
 //! Measurements of SRD and the kernel's TCP on the same fabric, in turns within one run.
 
 pub mod block;
+pub mod conditions;
 pub mod contender;
 mod fct;
+pub mod kernel;
 mod load;
+pub mod mpi;
+pub mod other_work;
 pub mod protocol;
 pub mod srd_side;
 mod stream;
@@ -19,7 +23,10 @@ use crate::{
 };
 use block::FlowStats;
 use clap::{Args, ValueEnum};
+use conditions::Busy;
 use contender::Contender;
+use other_work::OtherWork;
+use std::path::PathBuf;
 
 /// Sender and receiver of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +98,8 @@ pub enum Scenario {
     Shares,
     /// 48 senders to one receiver at 1 Gb/s: 64 KB, 200 KB, 2 MB each
     Incast,
+    /// Open MPI: ranks on 4 hosts send to the ranks of one host after a barrier (SRD paper, fig. 2)
+    MpiIncast,
     /// 8 hosts to 8 hosts, 16 flows each, uplinks half loaded: flow completion times
     Fig6,
     /// One spine drops all packets for 1 s and for 3 s
@@ -138,7 +147,28 @@ pub struct BenchArgs {
     pub mtu: u16,
     /// Write the state of each SRD process to a file in this folder, every 10 ms
     #[arg(long, value_name = "FOLDER")]
-    pub trace: Option<std::path::PathBuf>,
+    pub trace: Option<PathBuf>,
+    /// Beside other work: a process per processor that computes all the time, at the same priority
+    #[arg(long)]
+    pub busy: bool,
+    /// Rate of the ports, for incast, fig6 and mpi-incast, in bits per second [default: 1G; fig6:
+    /// 200M]
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_bits)]
+    pub rate: Option<u64>,
+    /// Sending ranks on four hosts, for mpi-incast; a quarter as many receive on the fifth
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..=256))]
+    pub ranks: Option<u32>,
+    /// Bytes per message, for mpi-incast [default: 8Ki,64Ki,512Ki,2Mi,8Mi; quick: 64Ki]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_delimiter = ',',
+        value_parser = crate::units::bytes
+    )]
+    pub sizes: Vec<u64>,
+    /// Write a table (CSV) and a plot (SVG) to this folder, for mpi-incast
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
 }
 
 impl BenchArgs {
@@ -150,6 +180,32 @@ impl BenchArgs {
     /// Number of runs per draw.
     pub fn rounds(&self) -> u32 {
         self.rounds.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// Refuses options that the scenario does not have.
+    ///
+    /// # Errors
+    /// There is such an option; the text names the scenarios that have it.
+    pub fn validate(&self) -> Result {
+        use Scenario::{Fig6, Incast, MpiIncast};
+        let given = [
+            ("--rate", self.rate.is_some(), &[Incast, Fig6, MpiIncast][..]),
+            ("--bytes", self.bytes.is_some(), &[Incast, Fig6]),
+            ("--ranks", self.ranks.is_some(), &[MpiIncast]),
+            ("--sizes", !self.sizes.is_empty(), &[MpiIncast]),
+            ("--out", self.out.is_some(), &[MpiIncast]),
+        ];
+        for (option, is_given, scenarios) in given {
+            if is_given && !scenarios.contains(&self.scenario) {
+                let name = |s: &Scenario| s.to_possible_value().map(|v| v.get_name().to_owned());
+                let names: Vec<String> = scenarios.iter().filter_map(name).collect();
+                return Err(NetError::usage(format!(
+                    "{option} is an option of the scenarios {}",
+                    names.join(", ")
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// The contenders named on the command line, or else `defaults`.
@@ -171,9 +227,18 @@ impl BenchArgs {
 /// # Errors
 /// The fabric cannot be built, or a measurement fails.
 pub fn run(args: &BenchArgs) -> Result {
+    args.validate()?;
     privileges_take()?;
+    let began = Busy::start();
+    let other = OtherWork::of(args.busy)?;
+    measure(args)?;
+    if other.count() > 0 { crate::say(&began.other_text(&other)) } else { Ok(()) }
+}
+
+fn measure(args: &BenchArgs) -> Result {
     match args.scenario {
         Scenario::Incast => fct::incast(args),
+        Scenario::MpiIncast => mpi::incast(args),
         Scenario::Fig6 => fct::fig6(args),
         Scenario::Shares => load::shares(args),
         Scenario::Slowpath => load::slowpath(args),
@@ -197,6 +262,9 @@ fn fabric_build(spec: &FabricSpec) -> Result<Fabric> {
         crate::note(&format!("srd net: note: {n}"));
     }
     crate::say(&format!("fabric: {}", spec.describe()))?;
+    for line in conditions::fixed(&fabric) {
+        crate::say(&line)?;
+    }
     Ok(fabric)
 }
 

@@ -1,5 +1,7 @@
 //! Statistics, and tables to print them.
 
+pub use super::conditions::Busy;
+
 use crate::error::Result;
 
 /// The smallest of `values` that at least a share of `share` do not exceed. Sorts `values`.
@@ -20,6 +22,12 @@ pub fn max(values: &[f64]) -> f64 {
 /// The mean; 0 if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// Quartiles of values, of which the middle one is the median, as text: `1.02/1.05/1.31`.
+pub fn quartiles(values: &[f64]) -> String {
+    let mut values = values.to_vec();
+    [0.25, 0.5, 0.75].map(|share| format!("{:.2}", percentile(&mut values, share))).join("/")
 }
 
 /// Prints a table: the first column left-aligned, the others right-aligned.
@@ -43,46 +51,6 @@ pub fn print(head: &[&str], rows: &[Vec<String>]) -> Result {
     Ok(())
 }
 
-/// CPU time of all processors since boot, in jiffies: idle, total.
-fn jiffies() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = text.lines().next().unwrap_or("");
-    let n: Vec<u64> = line.split_whitespace().skip(1).filter_map(|w| w.parse().ok()).collect();
-    // Idle and iowait; the first eight columns do not overlap.
-    let idle = n.get(3).unwrap_or(&0) + n.get(4).unwrap_or(&0);
-    (idle, n.iter().take(8).sum())
-}
-
-/// Measures how busy the machine is: results of a busy machine are doubtful.
-#[derive(Debug)]
-pub struct Busy(u64, u64);
-
-impl Busy {
-    /// Starts measuring.
-    pub fn start() -> Self {
-        let (idle, all) = jiffies();
-        Self(idle, all)
-    }
-
-    /// Share of CPU time used since the start, 0 to 1.
-    pub fn share(&self) -> f64 {
-        let (idle, all) = jiffies();
-        let all = all.saturating_sub(self.1).max(1);
-        1.0 - idle.saturating_sub(self.0) as f64 / all as f64
-    }
-
-    /// Summary below a table.
-    pub fn text(&self) -> String {
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let load = load.split(' ').next().unwrap_or("?").to_owned();
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        format!(
-            "processors {:.0} % busy ({cpus} of them, everything on the machine), load {load}",
-            self.share() * 100.0
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +62,11 @@ mod tests {
         assert!((percentile(&mut v, 0.99) - 100.0).abs() < 1e-9);
         assert!((percentile(&mut v, 1.0) - 101.0).abs() < 1e-9);
         assert!(percentile(&mut [], 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quartiles_do_not_depend_on_the_order() {
+        assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), "2.00/3.00/4.00");
+        assert_eq!(quartiles(&[1.5]), "1.50/1.50/1.50");
     }
 }
