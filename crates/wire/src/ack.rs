@@ -53,6 +53,9 @@ pub struct AckBlock {
     pub ce_count: u32,
     /// Packets waiting in the receiver when the block was written (saturating).
     pub rxq_depth: u16,
+    /// What waits in the receiver is above its threshold: it takes less than it is sent. Only if
+    /// the feature `HOST_SIGNAL` is in force, else false.
+    pub above: bool,
     /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
     pub words: ArrayVec<u64, ACK_WORDS_MAX>,
     /// More verdicts exist than fit. For PSNs after the last one in `verdicts`, the block reports
@@ -104,6 +107,10 @@ pub struct Echo {
 impl AckBlock {
     /// Bit of `partial` in the lengths of the lists.
     const PARTIAL: usize = 0b100;
+    /// Bit of `above` there.
+    const ABOVE: usize = 0b010;
+    /// The bit that is reserved there.
+    const RESERVED: usize = 0b001;
 
     /// The verdict on `psn`, which must be received according to the block; `None` if the block is
     /// `partial` and does not list it.
@@ -151,7 +158,7 @@ impl AckBlock {
             *field = 0;
         }
         self.rxq_depth = 0;
-        self.partial = false;
+        (self.above, self.partial) = (false, false);
         self.words.clear();
         self.verdicts.clear();
         self.echoes.clear();
@@ -175,10 +182,11 @@ impl AckBlock {
         if words > ACK_WORDS_MAX || verdicts > ACK_VERDICTS_MAX || echoes > ACK_ECHOES_MAX {
             return Err(ParseError::ListTooLong);
         }
-        if counts & 0b11 != 0 {
+        if counts & Self::RESERVED != 0 {
             return Err(ParseError::Value);
         }
         self.partial = counts & Self::PARTIAL != 0;
+        self.above = counts & Self::ABOVE != 0;
         let rest = read_list(rest, words, &mut self.words, |b| Some(u64::from_be_bytes(*b)))?;
         let rest = read_list(rest, verdicts, &mut self.verdicts, VerdictEntry::read)?;
         read_list(rest, echoes, &mut self.echoes, Echo::read)
@@ -195,9 +203,10 @@ impl AckBlock {
         put::<20, 4, _>(fixed, self.ce_count.to_be_bytes());
         put::<24, 2, _>(fixed, self.rxq_depth.to_be_bytes());
         let (words, verdicts, echoes) = (self.words.len(), self.verdicts.len(), self.echoes.len());
-        let counts = (words << 12 | verdicts << 7 | echoes << 3) as u16;
-        let partial = u16::from(self.partial) * Self::PARTIAL as u16;
-        put::<26, 2, _>(fixed, (counts | partial).to_be_bytes());
+        let counts = words << 12 | verdicts << 7 | echoes << 3;
+        let partial = usize::from(self.partial) * Self::PARTIAL;
+        let above = usize::from(self.above) * Self::ABOVE;
+        put::<26, 2, _>(fixed, ((counts | partial | above) as u16).to_be_bytes());
 
         let rest = write_list(rest, &self.words, |word, b| *b = word.to_be_bytes())?;
         let rest = write_list(rest, &self.verdicts, VerdictEntry::write)?;

@@ -106,6 +106,9 @@ impl Features {
     pub const ECN: u32 = 1 << 3;
     /// Requires sealed (encrypted) packets; reserved for a later version.
     pub const SEALED: u32 = 1 << 4;
+    /// Tells in acknowledgments that more waits in the receiver than its threshold, and understands
+    /// that.
+    pub const HOST_SIGNAL: u32 = 1 << 5;
     /// Every packet of the context carries a checksum.
     pub const INTEGRITY: u32 = 1 << 6;
     /// Whether all the bits of `mask` are set.

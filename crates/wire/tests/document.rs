@@ -114,6 +114,7 @@ fn tables_of_codes() {
         (Features::CREDITS, "CREDITS"),
         (Features::ECN, "ECN"),
         (Features::SEALED, "SEALED"),
+        (Features::HOST_SIGNAL, "HOST_SIGNAL"),
         (Features::INTEGRITY, "INTEGRITY"),
     ] {
         has(mask.trailing_zeros(), name);

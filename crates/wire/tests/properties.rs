@@ -99,7 +99,7 @@ fn verdict_entry() -> impl Strategy<Value = VerdictEntry> {
 
 fn ack_block() -> impl Strategy<Value = AckBlock> {
     let verdict = verdict_entry();
-    let fixed = any::<(u32, u32, u32, u32, u32, u32, u16, bool)>();
+    let fixed = any::<(u32, u32, u32, u32, u32, u32, u16, bool, bool)>();
     let lists = (vec(any::<u64>(), 0..=8), vec(verdict, 0..=16), vec(echo(), 0..=8));
     (fixed, lists).prop_map(|(f, (words, verdicts, echoes))| AckBlock {
         cum: f.0,
@@ -110,6 +110,7 @@ fn ack_block() -> impl Strategy<Value = AckBlock> {
         ce_count: f.5,
         rxq_depth: f.6,
         partial: f.7,
+        above: f.8,
         words: words.into_iter().collect(),
         verdicts: verdicts.into_iter().collect(),
         echoes: echoes.into_iter().collect(),

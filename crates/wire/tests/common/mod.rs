@@ -97,6 +97,7 @@ pub fn ack_block() -> AckBlock {
         rxq_drops: 5,
         ce_count: 6,
         rxq_depth: 7,
+        above: true,
         ..AckBlock::default()
     };
     ack.words.push(0x8000_0000_0000_0005);
