@@ -22,6 +22,8 @@ pub fn check(spec: &Spec) -> Result<(), String> {
     let name = match spec.transport {
         Transport::Srd => "srd",
         Transport::Tcp => "tcp",
+        Transport::Rc => "rc",
+        Transport::Ue => "ue",
         Transport::Saa => "saa",
         Transport::Copa => "copa",
         Transport::Static => "static",
@@ -33,7 +35,11 @@ pub fn check(spec: &Spec) -> Result<(), String> {
                 .into(),
         );
     }
-    let credits = spec.network.flow_control == FlowControlSpec::Credits;
+    let lossless = match spec.network.flow_control {
+        FlowControlSpec::Drop => None,
+        FlowControlSpec::Credits => Some("credits"),
+        FlowControlSpec::Pfc => Some("pfc"),
+    };
     if spec.saa.is_some() && spec.transport != Transport::Saa {
         return Err(format!(
             "saa: rates are computed with transport = \"saa\" only, and this case has \"{name}\": \
@@ -53,7 +59,7 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         ));
     }
     match spec.transport {
-        Transport::Srd | Transport::Tcp | Transport::Copa
+        Transport::Srd | Transport::Tcp | Transport::Rc | Transport::Ue | Transport::Copa
             if spec.network.routing != Routing::Ecmp =>
         {
             Err(format!(
@@ -61,10 +67,18 @@ pub fn check(spec: &Spec) -> Result<(), String> {
              \"circuits\" are for \"saa\" and \"static\""
             ))
         }
-        Transport::Srd | Transport::Tcp | Transport::Copa if credits => Err(format!(
-            "network.flow_control = \"credits\": transport = \"{name}\" runs over \"drop\""
-        )),
+        Transport::Srd | Transport::Tcp | Transport::Ue | Transport::Copa if lossless.is_some() => {
+            Err(format!(
+                "network.flow_control = \"{}\": transport = \"{name}\" runs over \"drop\"",
+                lossless.unwrap_or_default()
+            ))
+        }
         Transport::Srd | Transport::Tcp => Ok(()),
+        Transport::Ue => spec.ue.config(12_000_000, 100e9, 54_000_000).map(|_| ()),
+        Transport::Rc => {
+            let packet = spec.rc.config(100e9, 136_000)?;
+            fits(spec, packet.mtu + packet.header_bytes)
+        }
         Transport::Copa => copa(spec),
         Transport::Saa => phase(spec),
         Transport::Static => placed(spec),
@@ -89,7 +103,10 @@ fn poisson(spec: &Spec) -> Result<(), String> {
             .into());
     }
     if matches!(spec.transport, Transport::Saa | Transport::Static | Transport::Copa) {
-        return Err("workload.pattern = \"poisson\" is for transport = \"srd\" or \"tcp\"".into());
+        return Err(
+            "workload.pattern = \"poisson\" is for transport = \"srd\", \"tcp\", \"rc\" or \"ue\""
+                .into(),
+        );
     }
     let other = [
         ("rounds", w.rounds != 1),
@@ -120,6 +137,19 @@ fn host_model(spec: &Spec) -> Result<(), String> {
     }
     if spec.host.is_some() {
         return Err(format!("host = \"{name}\": a table [host] beside it is not possible"));
+    }
+    Ok(())
+}
+
+/// Whether the input buffers of a lossless network hold a packet.
+fn fits(spec: &Spec, packet_bytes: u32) -> Result<(), String> {
+    let n = &spec.network;
+    for (field, given) in [("input_bytes", n.input_bytes), ("pfc_xoff_bytes", n.pfc_xoff_bytes)] {
+        if let Some(bytes) = given.filter(|bytes| *bytes < u64::from(packet_bytes)) {
+            return Err(format!(
+                "network.{field} = {bytes} holds no packet of {packet_bytes} bytes: give more"
+            ));
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::figures_goal::{fluid_rows, goal_rows};
 use crate::figures_host::{endpoint_rows, kernel_rows};
 use crate::figures_load::slowdown_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
+use crate::figures_rival::{count_tables, victim_rows};
 use crate::pauses::{deadlock_rows, pause_rows};
 use crate::report::columns;
 use crate::result::{RunResult, SrdObjects};
@@ -89,6 +90,13 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         "pauses of links (priority flow control), first seed: share of the time of all links of a \
          tier, and of the link paused longest; held: of one input",
         pause_rows(&cases),
+    );
+    for rows in count_tables(&cases) {
+        add("counters of the rival's hosts, all seeds", rows);
+    }
+    add(
+        "flows beside an incast, each over its own floor, which is its time alone",
+        victim_rows(&cases),
     );
     add("runs that a deadlock ended", deadlock_rows(&cases));
     add(

@@ -7,6 +7,7 @@ use crate::observe::Observation;
 use crate::pauses::PauseOutcome;
 use crate::poisson::OpenLoop;
 use crate::rings::RingOutcome;
+use crate::rival::RivalOutcome;
 use crate::saa::SaaOutcome;
 use crate::spec::{Spec, Transport};
 use crate::stats::Summary;
@@ -143,6 +144,8 @@ pub enum Detail {
         /// Sum of the counters of all connections.
         counters: Box<srd_rivals::Counters>,
     },
+    /// Another transport of the crate of rivals.
+    Rival(Box<RivalOutcome>),
     /// Packets in order over a lossless network.
     Saa(Box<SaaOutcome>),
     /// COPA's transport.
@@ -203,9 +206,17 @@ impl RunResult {
         match &self.detail {
             Detail::Srd { engine, .. } => engine.mtu.into(),
             Detail::Tcp { config, .. } => config.mss,
+            Detail::Rival(outcome) => outcome.payload_bytes,
             Detail::Saa(outcome) => outcome.payload_bytes,
             Detail::Copa(outcome) => outcome.config.payload_bytes,
             Detail::Static(_) => 0,
+        }
+    }
+    /// A rival's results; `None` for SRD, TCP and the other transports.
+    pub fn rival(&self) -> Option<&RivalOutcome> {
+        match &self.detail {
+            Detail::Rival(outcome) => Some(outcome),
+            _ => None,
         }
     }
     /// SRD's counters; `None` for another transport.
@@ -240,6 +251,7 @@ impl RunResult {
             Detail::Tcp { config, .. } => {
                 config.parameters().into_iter().map(|(k, v)| (k.to_string(), v)).collect()
             }
+            Detail::Rival(outcome) => outcome.parameters.clone(),
             Detail::Saa(outcome) => outcome.parameters.clone(),
             Detail::Copa(outcome) => outcome.parameters(),
             Detail::Static(_) => Vec::new(),

@@ -9,7 +9,7 @@ use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, fluid, pauses, poisson, rings, saa, srd, tcp};
+use crate::{congestion, copa, fluid, pauses, poisson, rings, rival, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -73,6 +73,8 @@ pub fn run(spec: &Spec, folder: &Path, seed: u64) -> Result<RunResult, String> {
     match spec.transport {
         Transport::Srd => srd::run(&plan),
         Transport::Tcp => tcp::run(&plan),
+        Transport::Rc => rival::run_rc(&plan),
+        Transport::Ue => rival::run_ue(&plan),
         Transport::Saa => saa::run(&plan),
         Transport::Copa => copa::run(&plan),
         Transport::Static => congestion::run(spec, &plan.topo, folder, seed),

@@ -46,6 +46,8 @@ fn every_field_of_the_parser_is_in_the_manual_and_no_other() {
         ("`workload.poisson`", "workload.poisson.zz = 1"),
         ("`engine`", "engine.zz = 1"),
         ("`tcp`", "tcp.zz = 1"),
+        ("`rc`", "rc.zz = 1"),
+        ("`ue`", "ue.zz = 1"),
         ("`measure`", "measure.zz = 1"),
         ("`goal`", "goal = [{ zz = 1 }]"),
     ] {

@@ -1,6 +1,7 @@
-//! TCP on the simulated network, for comparison with SRD.
+//! Other transports on the simulated network, for comparison with SRD: TCP, RoCEv2's reliable connection
+//! ([`rc`]), and Ultra Ethernet's congestion control ([`ue`]).
 //!
-//! Sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart (or
+//! TCP: sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart (or
 //! Reno, or DCTCP), SACK, RACK with tail loss probes, proportional rate reduction, undo of spurious
 //! reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart after
 //! idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
@@ -22,23 +23,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod cc;
-mod config;
-mod host;
-mod net;
-mod receiver;
-mod report;
-mod rtt;
-mod segment;
-mod sender;
+mod deadlines;
+mod flow;
+pub mod rc;
+mod tcp;
+pub mod ue;
 
-pub use config::{Algorithm, ConfigError, Recovery, SlowStart, TcpConfig};
-pub use host::TcpHost;
-pub use net::{NetError, Round, TcpNet};
-pub use receiver::Receiver;
-pub use report::{Conn, Counters, Message, MessageId};
-pub use segment::{Ack, SACK_BLOCKS, TcpSegment};
-pub use sender::{Sender, State};
+pub use flow::{Done, FlowHost, Got, Repeats, Reports};
+pub use tcp::{
+    Ack, Algorithm, ConfigError, Conn, Counters, Message, MessageId, NetError, Receiver, Recovery,
+    Round, SACK_BLOCKS, Sender, SlowStart, State, TcpConfig, TcpHost, TcpNet, TcpSegment,
+};
 
 /// Runs the README's example as a test.
 #[cfg(doctest)]

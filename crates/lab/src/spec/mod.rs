@@ -7,7 +7,9 @@ mod goal;
 mod host;
 mod phase;
 pub mod poisson;
+mod rc;
 mod tcp;
+mod ue;
 
 pub use copa::{CopaInitiatorSpec, CopaPolicySpec, CopaRecoverySpec, CopaSpec, CopaVerbSpec};
 pub use fault::{FaultSpec, SlowSet};
@@ -16,7 +18,9 @@ pub use goal::{FigureSpec, GoalSpec};
 pub use host::{HostSpec, PlacementSpec};
 pub use phase::{InjectionSpec, RatesSpec, SaaSpec, StaticSpec};
 pub use poisson::PoissonSpec;
+pub use rc::RcSpec;
 pub use tcp::TcpSpec;
+pub use ue::UeSpec;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +55,12 @@ pub struct Spec {
     /// TCP's settings.
     #[serde(default)]
     pub tcp: TcpSpec,
+    /// RoCEv2's settings.
+    #[serde(default)]
+    pub rc: RcSpec,
+    /// Settings of Ultra Ethernet's congestion control.
+    #[serde(default)]
+    pub ue: UeSpec,
     /// Settings of computed rates (only with `transport = "saa"`).
     pub saa: Option<SaaSpec>,
     /// COPA's settings (only with `transport = "copa"`).
@@ -378,6 +388,10 @@ pub enum Transport {
     Srd,
     /// TCP.
     Tcp,
+    /// RoCEv2's reliable connection.
+    Rc,
+    /// Ultra Ethernet's congestion control and path selection.
+    Ue,
     /// Packets in order over a lossless network, with or without computed rates.
     Saa,
     /// COPA's transport: receivers tell senders when their host is the bottleneck.

@@ -2,9 +2,9 @@
 
 use super::board::{AGAIN, SACKED};
 use super::{Sender, State};
-use crate::cc::AckInfo;
-use crate::segment::{Ack, TcpSegment};
-use crate::{Recovery, TcpConfig};
+use crate::tcp::cc::AckInfo;
+use crate::tcp::segment::{Ack, TcpSegment};
+use crate::tcp::{Recovery, TcpConfig};
 use srd_fabric::{HostIo, Ps};
 
 /// What an ack reported.

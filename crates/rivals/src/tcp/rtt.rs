@@ -1,6 +1,6 @@
 //! RTT estimation and the retransmission timeout (RFC 6298 as the kernel computes it).
 
-use crate::TcpConfig;
+use crate::tcp::TcpConfig;
 use srd_fabric::Ps;
 
 /// Smoothed RTT, its variation and the retransmission timeout.

@@ -5,7 +5,7 @@ pub(crate) mod cubic;
 pub(crate) mod dctcp;
 pub(crate) mod hystart;
 
-use crate::config::{Algorithm, SlowStart, TcpConfig};
+use crate::tcp::config::{Algorithm, SlowStart, TcpConfig};
 use cubic::Cubic;
 use dctcp::Dctcp;
 use hystart::{HyStart, HyStartPlusPlus};

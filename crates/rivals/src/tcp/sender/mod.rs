@@ -10,11 +10,11 @@ mod recover;
 mod send;
 mod timer;
 
-use crate::cc::{Control, INFINITE, Window};
-use crate::report::{Conn, Counters};
-use crate::rtt::Rtt;
-use crate::segment::{TcpSegment, UNKNOWN};
-use crate::{Message, TcpConfig};
+use crate::tcp::cc::{Control, INFINITE, Window};
+use crate::tcp::report::{Conn, Counters};
+use crate::tcp::rtt::Rtt;
+use crate::tcp::segment::{TcpSegment, UNKNOWN};
+use crate::tcp::{Message, TcpConfig};
 use board::Board;
 use srd_fabric::{HostId, HostIo, Ps};
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
 //! A host: its connections, their timers and the planned application calls.
 
-use crate::TcpConfig;
-use crate::receiver::{Arrived, Receiver};
-use crate::report::{Conn, Counters, Message};
-use crate::segment::{TcpSegment, UNKNOWN};
-use crate::sender::Sender;
+use crate::tcp::TcpConfig;
+use crate::tcp::receiver::{Arrived, Receiver};
+use crate::tcp::report::{Conn, Counters, Message};
+use crate::tcp::segment::{TcpSegment, UNKNOWN};
+use crate::tcp::sender::Sender;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

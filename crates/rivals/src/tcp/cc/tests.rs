@@ -146,7 +146,7 @@ fn hystart_plus_plus_slows_down_and_confirms() {
 
 #[test]
 fn dctcp_shrinks_by_half_the_marked_share() {
-    let config = TcpConfig::default().algorithm(crate::Algorithm::Dctcp);
+    let config = TcpConfig::default().algorithm(crate::tcp::Algorithm::Dctcp);
     let mut control = Control::new(&config);
     let mut window = Window { size: 1000, threshold: 1000, count: 0 };
     assert_eq!(control.reduce(&window, true), 500, "at first all may be marked");

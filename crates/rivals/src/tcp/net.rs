@@ -1,8 +1,8 @@
 //! A simulated network of TCP hosts, and the bookkeeping of an experiment.
 
-use crate::report::{Conn, Counters, Message, MessageId};
-use crate::segment::TcpSegment;
-use crate::{ConfigError, Sender, TcpConfig, TcpHost};
+use crate::tcp::report::{Conn, Counters, Message, MessageId};
+use crate::tcp::segment::TcpSegment;
+use crate::tcp::{ConfigError, Sender, TcpConfig, TcpHost};
 use srd_fabric::{HostId, Ps, Rng, Topology, TopologyError, US, World, WorldConfig};
 use std::fmt;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use super::ack::{News, Resend};
 use super::board::{LOST, RETRANS};
 use super::{Purpose, Sender, State};
-use crate::segment::{Ack, TcpSegment};
-use crate::{Recovery, TcpConfig};
+use crate::tcp::segment::{Ack, TcpSegment};
+use crate::tcp::{Recovery, TcpConfig};
 use srd_fabric::{HostIo, Ps};
 
 impl Sender {

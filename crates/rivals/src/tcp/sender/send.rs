@@ -2,8 +2,8 @@
 
 use super::ack::Resend;
 use super::{Purpose, Sender, State};
-use crate::TcpConfig;
-use crate::segment::TcpSegment;
+use crate::tcp::TcpConfig;
+use crate::tcp::segment::TcpSegment;
 use srd_fabric::{HostIo, Outbound, Ps};
 
 /// Options of a SYN beyond those of a data segment.

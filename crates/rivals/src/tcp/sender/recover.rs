@@ -3,8 +3,8 @@
 use super::ack::{News, Resend};
 use super::board::{LOST, RETRANS};
 use super::{Purpose, Sender, State};
-use crate::cc::INFINITE;
-use crate::{Recovery, TcpConfig};
+use crate::tcp::cc::INFINITE;
+use crate::tcp::{Recovery, TcpConfig};
 use srd_fabric::Ps;
 
 /// Later segments, or duplicate acks, after which a segment is lost (RFC 5681).

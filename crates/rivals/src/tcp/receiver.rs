@@ -1,8 +1,8 @@
 //! The receiving end of a connection: reassembles the stream and acknowledges it.
 
-use crate::config::{Algorithm, Recovery, TcpConfig};
-use crate::report::Counters;
-use crate::segment::{Ack, SACK_BLOCKS, TcpSegment};
+use crate::tcp::config::{Algorithm, Recovery, TcpConfig};
+use crate::tcp::report::Counters;
+use crate::tcp::segment::{Ack, SACK_BLOCKS, TcpSegment};
 use srd_fabric::{HostId, HostIo, Outbound, Ps};
 
 /// A range of bytes that arrived out of order.

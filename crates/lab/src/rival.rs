@@ -1,0 +1,281 @@
+//! Runs with hosts of the crate of rivals that send messages over connections: each flow has a
+//! connection of its own, which stays over the rounds.
+//!
+//! A flow ends when its sender has the last acknowledgment, as with SRD.
+
+use crate::board::{Board, FlowEnd, SharedBoard};
+use crate::floor::{Framing, Ways};
+use crate::observe::{Counted, Resent};
+use crate::result::{Detail, RunResult, Tally};
+use crate::rounds::{Calls, Running};
+use crate::run::{Outcome, Plan};
+use rustc_hash::FxHashMap;
+use srd_fabric::rng::stream_seed;
+use srd_fabric::{Delivered, Host, HostId, HostIo, Ps, US, World};
+use srd_rivals::rc::RcHost;
+use srd_rivals::ue::UeHost;
+use srd_rivals::{FlowHost, Repeats};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Stream kind of a host's draws.
+const STREAM_HOST: u64 = 0x21a1;
+
+/// The transport's part of the results of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RivalOutcome {
+    /// Names and values of all parameters.
+    pub parameters: Vec<(String, String)>,
+    /// Payload of a full packet in bytes.
+    pub payload_bytes: u32,
+    /// Sums of the counters of all hosts.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+/// Flow of each connection, and arrived payload over time; shared by the hosts of a run.
+#[derive(Debug, Default)]
+struct Registry {
+    flow_of: FxHashMap<(HostId, u32), u32>,
+    /// Length of an interval; 0: nothing is recorded.
+    interval_ps: Ps,
+    /// Payload of each flow per interval.
+    goodput: Vec<Vec<u64>>,
+    /// Whether the progress of flows is recorded.
+    observed: bool,
+}
+
+/// A flow in the state of its sender.
+#[derive(Clone, Debug)]
+struct Sending {
+    flow: u32,
+    dst: HostId,
+    bytes: u64,
+    conn: Option<u32>,
+}
+
+/// A host, with the board to which it reports the ends of flows.
+struct RivalHost<H> {
+    host: H,
+    registry: Rc<RefCell<Registry>>,
+    board: SharedBoard,
+    sending: Vec<Sending>,
+}
+
+impl<H> RivalHost<H> {
+    fn report<P>(&mut self, now: Ps)
+    where
+        H: FlowHost<P>,
+    {
+        let reports = self.host.reports();
+        for done in reports.done.drain(..) {
+            let (flow, round) = ((done.tag & 0xFFFF_FFFF) as u32, (done.tag >> 32) as u32);
+            self.board.flow_end(FlowEnd { flow, round, at: done.at });
+            self.board.flow_arrived(FlowEnd { flow, round, at: done.at });
+        }
+        if reports.got.is_empty() {
+            return;
+        }
+        let registry = &mut *self.registry.borrow_mut();
+        for got in reports.got.drain(..) {
+            let Some(flow) = registry.flow_of.get(&(got.src, got.conn)) else { continue };
+            if registry.observed {
+                self.board.progress_add(*flow, got.bytes);
+            }
+            let Some(at) = now.checked_div(registry.interval_ps) else { continue };
+            let series = &mut registry.goodput[*flow as usize];
+            if series.len() <= at as usize {
+                series.resize(at as usize + 1, 0);
+            }
+            series[at as usize] += u64::from(got.bytes);
+        }
+    }
+}
+
+impl<P, H: FlowHost<P>> Host<P> for RivalHost<H> {
+    fn on_packet(&mut self, now: Ps, packet: Delivered<P>, io: &mut HostIo<'_, P>) {
+        self.host.on_packet(now, packet, io);
+        self.report(now);
+    }
+
+    fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>) {
+        self.host.on_timer(now, io);
+        self.report(now);
+    }
+
+    fn on_room(&mut self, now: Ps, io: &mut HostIo<'_, P>) {
+        self.host.on_room(now, io);
+    }
+
+    /// Starts a flow, or its next round.
+    fn on_call(&mut self, _: Ps, token: u64, io: &mut HostIo<'_, P>) {
+        let sending = &mut self.sending[(token & 0xFFFF_FFFF) as usize];
+        let (host, registry) = (&mut self.host, &self.registry);
+        let conn = *sending.conn.get_or_insert_with(|| {
+            let conn = host.connect(sending.dst);
+            registry.borrow_mut().flow_of.insert((io.host(), conn), sending.flow);
+            conn
+        });
+        let tag = u64::from(sending.flow) | token >> 32 << 32;
+        host.post(conn, tag, sending.bytes, io);
+    }
+}
+
+/// A rival's retransmissions, whatever its packets are.
+trait Repeating {
+    fn repeated(&self) -> Repeats;
+}
+impl Repeating for RcHost {
+    fn repeated(&self) -> Repeats {
+        self.repeats()
+    }
+}
+
+impl Repeating for UeHost {
+    fn repeated(&self) -> Repeats {
+        self.repeats()
+    }
+}
+
+impl<H: Repeating> Counted for RivalHost<H> {
+    fn resent(&self) -> Resent {
+        let Repeats { packets, timeouts, .. } = self.host.repeated();
+        Resent { packets, timeouts }
+    }
+}
+
+/// Executes a plan with RoCEv2's reliable connections.
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn run_rc(plan: &Plan<'_>) -> Result<RunResult, String> {
+    let (line_bps, bdp_bytes) = rates(plan, 4_178);
+    let config = Arc::new(plan.spec.rc.config(line_bps, bdp_bytes)?);
+    let framing = Framing::tcp(config.mtu, config.header_bytes).ends_at_sender();
+    let start = Start {
+        framing,
+        packet_bytes: config.mtu + config.header_bytes,
+        parameters: config.parameters(),
+    };
+    run(plan, &start, |id, seed| RcHost::new(id, Arc::clone(&config), seed))
+}
+
+/// Executes a plan with Ultra Ethernet's congestion control.
+///
+/// # Errors
+/// If a setting is invalid; the text names the field.
+pub fn run_ue(plan: &Plan<'_>) -> Result<RunResult, String> {
+    let spec = &plan.spec.ue;
+    let (line_bps, _) = rates(plan, 4_160);
+    let base_rtt = plan.base_rtt(&Framing::tcp(4_160, 0));
+    let buffer = plan.spec.network.shared_buffer_bytes.unwrap_or(plan.spec.network.buffer_bytes);
+    let drain_ps = (buffer as f64 * 8e12 / line_bps) as Ps;
+    let config = Arc::new(spec.config(base_rtt, line_bps, drain_ps)?);
+    let framing = Framing::tcp(config.mtu, config.header_bytes).ends_at_sender();
+    let (packet_bytes, parameters) = (config.wire_bytes(), config.parameters());
+    let start = Start { framing, packet_bytes, parameters };
+    run(plan, &start, |id, seed| UeHost::new(id, Arc::clone(&config), seed))
+}
+
+/// Rate of hosts' links, and bandwidth-delay product in bytes with packets of `packet_bytes`.
+fn rates(plan: &Plan<'_>, packet_bytes: u32) -> (f64, u64) {
+    let framing = Framing::tcp(packet_bytes, 0);
+    let uplink = Ways::new(&plan.topo).uplink(plan.flows.flows[0].src);
+    let line = plan.topo.port(uplink).bits_per_s as f64;
+    (line, (plan.base_rtt(&framing) as f64 * line / 8e12) as u64)
+}
+
+/// What a run needs of a rival's configuration.
+struct Start {
+    framing: Framing,
+    packet_bytes: u32,
+    parameters: Vec<(String, String)>,
+}
+
+fn run<P: Clone, H: FlowHost<P> + Repeating>(
+    plan: &Plan<'_>,
+    start: &Start,
+    make: impl Fn(HostId, u64) -> H,
+) -> Result<RunResult, String> {
+    if plan.spec.measure.order || plan.spec.workload.background_pairs > 0 {
+        return Err(
+            "measure.order and workload.background_pairs: only runs with SRD have them".into()
+        );
+    }
+    let flows = &plan.flows.flows;
+    let board: SharedBoard = Rc::new(Board::default());
+    let registry = Rc::new(RefCell::new(Registry {
+        flow_of: FxHashMap::default(),
+        interval_ps: plan.spec.measure.goodput_us * US,
+        goodput: vec![Vec::new(); flows.len()],
+        observed: plan.spec.measure.observe,
+    }));
+    let host = |h: u32| RivalHost {
+        host: make(HostId(h), stream_seed(plan.seed, STREAM_HOST, h.into())),
+        registry: Rc::clone(&registry),
+        board: Rc::clone(&board),
+        sending: Vec::new(),
+    };
+    let mut hosts: Vec<RivalHost<H>> = (0..plan.topo.hosts()).map(host).collect();
+    let mut calls = Calls { tokens: Vec::new(), warm: Vec::new(), background: Vec::new() };
+    for (flow, f) in (0..).zip(flows) {
+        let sending = &mut hosts[f.src.0 as usize].sending;
+        calls.tokens.push(sending.len() as u64);
+        sending.push(Sending { flow, dst: f.dst, bytes: f.bytes, conn: None });
+    }
+    let mut hosts = hosts.into_iter();
+    let config = plan.spec.network.world_config(plan.seed, start.packet_bytes);
+    let world = World::new(plan.topo.clone(), config, |_| hosts.next().expect("one for each"));
+    let world = world.map_err(|e| format!("network: {e}"))?;
+    let mut running = Running::new(plan.spec, &plan.flows, world, board, calls, plan.seed);
+    plan.prepare(&mut running.world)?;
+    let base_rtt = plan.base_rtt(&start.framing);
+    Ok(plan.execute(running, &start.framing, base_rtt, |world| {
+        outcome(world, plan, start, &registry.borrow())
+    }))
+}
+
+fn outcome<P: Clone, H: FlowHost<P> + Repeating>(
+    world: &World<P, RivalHost<H>>,
+    plan: &Plan<'_>,
+    start: &Start,
+    registry: &Registry,
+) -> Outcome {
+    let mut counts: Vec<(&'static str, u64)> = Vec::new();
+    let mut sum = Repeats::default();
+    for host in world.hosts() {
+        let r = host.host.repeats();
+        sum.packets += r.packets;
+        sum.timeouts += r.timeouts;
+        sum.duplicates += r.duplicates;
+        sum.acks += r.acks;
+        for (name, n) in host.host.counts() {
+            match counts.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, all)) => *all += n,
+                None => counts.push((name, n)),
+            }
+        }
+    }
+    let mut goodput = Vec::new();
+    for series in &registry.goodput {
+        if goodput.len() < series.len() {
+            goodput.resize(series.len(), 0);
+        }
+        goodput.iter_mut().zip(series).for_each(|(all, bytes)| *all += bytes);
+    }
+    let detail = RivalOutcome {
+        parameters: start.parameters.clone(),
+        payload_bytes: start.framing.mtu,
+        counts,
+    };
+    let tally = Tally {
+        retransmitted: sum.packets,
+        spurious: sum.duplicates,
+        timeouts: sum.timeouts,
+        acks: sum.acks,
+        duplicates: sum.duplicates,
+        ..Tally::default()
+    };
+    let flow_goodput = if plan.spec.measure.flows { registry.goodput.clone() } else { Vec::new() };
+    Outcome { detail: Detail::Rival(Box::new(detail)), tally, goodput, flow_goodput, order: None }
+}

@@ -1,0 +1,160 @@
+//! Settings of RoCEv2's reliable connection in a spec.
+
+use serde::{Deserialize, Serialize};
+use srd_fabric::{Ps, SEC, US};
+use srd_rivals::rc::{DcqcnConfig, RcConfig, Recovery};
+
+/// Settings that differ from the rival's defaults (go-back-N, DCQCN with its published parameters).
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RcSpec {
+    /// "go-back-n" (default) or "irn" (selective, within a window).
+    pub recovery: Option<String>,
+    /// Payload of a full packet in bytes.
+    pub mtu: Option<u32>,
+    /// Bytes of headers per packet, from Ethernet to the gap.
+    pub header_bytes: Option<u32>,
+    /// Exponent t of the Local ACK timeout 4.096 us x 2^t; 0: no timeout.
+    pub ack_timeout: Option<u32>,
+    /// Timeouts in a row that are followed by a repetition.
+    pub retry_cnt: Option<u32>,
+    /// Time in us until a broken queue pair is made anew.
+    pub reconnect_us: Option<f64>,
+    /// Most bytes in flight per queue pair; default with irn: one bandwidth-delay product.
+    pub window_bytes: Option<u64>,
+    /// Data packets per acknowledgment.
+    pub ack_every: Option<u32>,
+    /// Timeout of irn with few packets in flight, in us.
+    pub irn_low_us: Option<f64>,
+    /// Timeout of irn otherwise, in us.
+    pub irn_high_us: Option<f64>,
+    /// Whether DCQCN controls rates.
+    pub dcqcn: Option<bool>,
+    /// DCQCN: least time between notifications of a queue pair, in us.
+    pub cnp_us: Option<f64>,
+    /// DCQCN: time without notification after which alpha decays, in us.
+    pub alpha_us: Option<f64>,
+    /// DCQCN: period of rate increases, in us.
+    pub increase_us: Option<f64>,
+    /// DCQCN: bytes sent per rate increase.
+    pub increase_bytes: Option<u64>,
+    /// DCQCN: gain of alpha.
+    pub gain: Option<f64>,
+    /// DCQCN: additive increase in Mb/s.
+    pub additive_mbps: Option<f64>,
+    /// DCQCN: hyper increase in Mb/s.
+    pub hyper_mbps: Option<f64>,
+}
+
+fn time(value: f64, field: &str) -> Result<Ps, String> {
+    let ps = value * US as f64;
+    if (0.0..=1e6 * SEC as f64).contains(&ps) {
+        return Ok(ps.round() as Ps);
+    }
+    Err(format!("rc.{field} = {value} is not a time from 0 to 1,000,000 s"))
+}
+
+fn rate(value: f64, field: &str) -> Result<f64, String> {
+    if (0.0..=1e9).contains(&value) {
+        return Ok(value * 1e6);
+    }
+    Err(format!("rc.{field} = {value} is not a rate from 0 to 1,000,000,000 Mb/s"))
+}
+
+impl RcSpec {
+    /// The rival's configuration for links of `line_bps`. `bdp_bytes`: bandwidth-delay product of
+    /// the network.
+    ///
+    /// # Errors
+    /// The text names the invalid field.
+    pub fn config(&self, line_bps: f64, bdp_bytes: u64) -> Result<RcConfig, String> {
+        let mut c = RcConfig { line_bps, ..RcConfig::default() };
+        c.recovery = match self.recovery.as_deref() {
+            None | Some("go-back-n") => Recovery::GoBackN,
+            Some("irn") => Recovery::Irn,
+            Some(other) => {
+                return Err(format!("rc.recovery = \"{other}\" is not one of go-back-n, irn"));
+            }
+        };
+        c.mtu = self.mtu.unwrap_or(c.mtu);
+        c.header_bytes = self.header_bytes.unwrap_or(c.header_bytes);
+        c.ack_timeout = self.ack_timeout.unwrap_or(c.ack_timeout);
+        c.retry_cnt = self.retry_cnt.unwrap_or(c.retry_cnt);
+        c.ack_every = self.ack_every.unwrap_or(c.ack_every);
+        let bdp = if c.recovery == Recovery::Irn { bdp_bytes.max(c.mtu.into()) } else { 0 };
+        c.window_bytes = self.window_bytes.unwrap_or(bdp);
+        for (field, name, to) in [
+            (self.reconnect_us, "reconnect_us", &mut c.reconnect_ps),
+            (self.irn_low_us, "irn_low_us", &mut c.irn_low_ps),
+            (self.irn_high_us, "irn_high_us", &mut c.irn_high_ps),
+        ] {
+            if let Some(us) = field {
+                *to = time(us, name)?;
+            }
+        }
+        c.dcqcn = if self.dcqcn.unwrap_or(true) { Some(self.dcqcn()?) } else { None };
+        c.check().map_err(|e| format!("rc: {e}"))?;
+        Ok(c)
+    }
+
+    fn dcqcn(&self) -> Result<DcqcnConfig, String> {
+        let mut d = DcqcnConfig::default();
+        for (field, name, to) in [
+            (self.cnp_us, "cnp_us", &mut d.cnp_ps),
+            (self.alpha_us, "alpha_us", &mut d.alpha_ps),
+            (self.increase_us, "increase_us", &mut d.increase_ps),
+        ] {
+            if let Some(us) = field {
+                *to = time(us, name)?;
+            }
+        }
+        for (field, name, to) in [
+            (self.additive_mbps, "additive_mbps", &mut d.additive_bps),
+            (self.hyper_mbps, "hyper_mbps", &mut d.hyper_bps),
+        ] {
+            if let Some(mbps) = field {
+                *to = rate(mbps, name)?;
+            }
+        }
+        d.increase_bytes = self.increase_bytes.unwrap_or(d.increase_bytes);
+        d.gain = self.gain.unwrap_or(d.gain);
+        Ok(d)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<RcConfig, String> {
+        let spec: RcSpec = toml::from_str(text).map_err(|e| e.message().to_string())?;
+        spec.config(100e9, 136_000)
+    }
+
+    #[test]
+    fn fields_reach_the_rival() {
+        let c = of("recovery = \"irn\"\nack_timeout = 10\nreconnect_us = 2.5").unwrap();
+        assert_eq!((c.recovery, c.window_bytes), (Recovery::Irn, 136_000));
+        assert_eq!((c.timeout_ps(), c.reconnect_ps), (4_194_304_000, 2_500_000));
+        assert_eq!(of("dcqcn = false").unwrap().dcqcn, None);
+        assert_eq!(of("hyper_mbps = 200").unwrap().dcqcn.unwrap().hyper_bps, 200e6);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (text, part) in [
+            ("recovery = \"hope\"", "go-back-n, irn"),
+            ("ack_timeout = 32", "ack_timeout = 32"),
+            ("retry_cnt = 8", "retry_cnt"),
+            ("reconnect_us = -1", "reconnect_us"),
+            ("recovery = \"irn\"\nwindow_bytes = 0", "window_bytes"),
+            ("window_bytes = 100", "window_bytes"),
+            ("mtu = 12", "mtu"),
+            ("increase_us = 0", "dcqcn"),
+            ("t = 3", "`t`"),
+        ] {
+            let e = of(text).unwrap_err();
+            assert!(e.contains(part), "{text}: {e}");
+        }
+    }
+}

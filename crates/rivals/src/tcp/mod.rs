@@ -1,0 +1,19 @@
+//! TCP as the Linux kernel's, one path per connection.
+
+mod cc;
+mod config;
+mod host;
+mod net;
+mod receiver;
+mod report;
+mod rtt;
+mod segment;
+mod sender;
+
+pub use config::{Algorithm, ConfigError, Recovery, SlowStart, TcpConfig};
+pub use host::TcpHost;
+pub use net::{NetError, Round, TcpNet};
+pub use receiver::Receiver;
+pub use report::{Conn, Counters, Message, MessageId};
+pub use segment::{Ack, SACK_BLOCKS, TcpSegment};
+pub use sender::{Sender, State};
