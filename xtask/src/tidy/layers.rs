@@ -23,8 +23,6 @@ pub fn check(tree: &Tree, settings: &Settings, out: &mut Vec<Finding>) {
             Err(e) => out.push(Finding::new(path, 0, e)),
         }
     }
-    // The fuzz targets are a separate workspace, which may depend on every package.
-    manifests.retain(|m| !m.path.starts_with("fuzz/"));
     let ours: BTreeSet<&str> = manifests.iter().map(|m| m.package.as_str()).collect();
     for m in &manifests {
         if !m.lints {
@@ -55,6 +53,11 @@ fn parse<'a>(path: &'a str, text: &'a str) -> Result<Option<Manifest<'a>>, Strin
     let Some(package) = table.get("package").and_then(|p| p.get_ref().as_table()) else {
         return Ok(None);
     };
+    // A package that is a workspace of its own (fuzz targets, libraries compared) may depend on
+    // every package, and nothing depends on it.
+    if table.contains_key("workspace") {
+        return Ok(None);
+    }
     let name = package.get("name").and_then(|n| n.get_ref().as_str());
     let mut m = Manifest {
         path,
@@ -105,6 +108,13 @@ mod tests {
         let mut out = Vec::new();
         check(&tree, &Settings::parse(LAYERS).unwrap(), &mut out);
         out.into_iter().map(|f| f.message).collect()
+    }
+
+    #[test]
+    fn a_workspace_of_its_own_has_its_own_rules() {
+        let own = "[package]\nname = \"other\"\n[dependencies]\nwire = \"1\"\n";
+        assert_eq!(messages(WIRE, own).len(), 2, "no lints, and no layer");
+        assert!(messages(WIRE, &format!("{own}[workspace]\n")).is_empty());
     }
 
     #[test]
