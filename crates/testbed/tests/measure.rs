@@ -255,6 +255,7 @@ fn counters_of_processes_add_up() {
         tx_packets: n,
         retransmitted: 2 * n,
         spurious: 3 * n,
+        probes: 11 * n,
         timeouts: 4 * n,
         stalls: 5 * n,
         paths_retired: 6 * n,

@@ -45,15 +45,21 @@ impl Contender {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
                  (each also with -credits), cubic, bbr, reno, mptcp, cubic-v6 (each also with \
-                 -50ms: its least timeout)"
+                 -cached: begins with what its earlier connections measured, and then -50ms: its \
+                 least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
             Some(base) => (base, 50),
             None => (name, 200),
         };
-        let tcp =
-            |congestion, v6, multipath| What::Tcp(TcpKind { congestion, v6, multipath, rto_ms });
+        let (base, cached) = match base.strip_suffix("-cached") {
+            Some(base) => (base, true),
+            None => (base, false),
+        };
+        let tcp = |congestion, v6, multipath| {
+            What::Tcp(TcpKind { congestion, v6, multipath, rto_ms, cached })
+        };
         let (base, credits) = match base.strip_suffix("-credits") {
             Some(base) => (base, true),
             None => (base, false),
@@ -62,7 +68,7 @@ impl Contender {
             What::Srd(SrdSetup { processes, one_path, credits, ..SrdSetup::default() })
         };
         let what = match base {
-            _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
+            _ if name.starts_with("srd") && (rto_ms != 200 || cached) => return Err(unknown()),
             _ if credits && !name.starts_with("srd") => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
@@ -131,9 +137,13 @@ impl Contender {
     pub fn mpi(&self) -> Result<Over> {
         match &self.what {
             What::Srd(s) if s.processes == 1 && !s.one_path && !s.credits => Ok(Over::Srd),
-            What::Tcp(TcpKind { congestion, v6: false, multipath: false, rto_ms }) => {
-                Ok(Over::Tcp(TcpSystem { congestion, rto_ms: *rto_ms }))
-            }
+            What::Tcp(TcpKind {
+                congestion,
+                v6: false,
+                multipath: false,
+                rto_ms,
+                cached: false,
+            }) => Ok(Over::Tcp(TcpSystem { congestion, rto_ms: *rto_ms })),
             _ => Err(NetError::usage(format!(
                 "`{}` is no contender of mpi-incast; those are srd (a process per rank, as \
                  configured by the drop-in libraries), cubic, bbr and reno, also with -50ms",
@@ -302,6 +312,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_tcp_has_a_cache_and_a_least_timeout() {
+        let kind = |name: &str| match Contender::parse(name).map(|c| c.what) {
+            Ok(What::Tcp(kind)) => (kind.congestion, kind.cached, kind.rto_ms),
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(kind("cubic"), ("cubic", false, 200));
+        assert_eq!(kind("bbr-cached"), ("bbr", true, 200));
+        assert_eq!(kind("cubic-v6-cached-50ms"), ("cubic", true, 50));
+        for bad in ["srd-cached", "srd-50ms", "cubic-50ms-cached", "cubic-credits", "-cached"] {
+            assert!(Contender::parse(bad).unwrap_err().is_usage(), "{bad}");
+        }
+    }
+
+    #[test]
     fn mpi_runs_over_srd_and_plain_tcp() {
         let over = |name: &str| Contender::parse(name).and_then(|c| c.mpi());
         assert_eq!(over("srd"), Ok(Over::Srd));
@@ -310,6 +334,7 @@ mod tests {
         for name in ["srd-processes", "srd-one-path", "srd-credits", "mptcp", "cubic-v6"] {
             assert!(over(name).unwrap_err().is_usage(), "{name}");
         }
+        assert!(over("cubic-cached").unwrap_err().is_usage());
     }
 
     #[test]

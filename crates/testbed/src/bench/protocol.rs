@@ -109,6 +109,8 @@ pub struct Counted {
     pub retransmitted: u64,
     /// Retransmitted packets that were not lost after all.
     pub spurious: u64,
+    /// Packets that only ask: whether a path works again, which sizes pass.
+    pub probes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
     /// Silences attributed to a stall of the peer.
@@ -136,6 +138,7 @@ impl Counted {
         self.tx_packets += other.tx_packets;
         self.retransmitted += other.retransmitted;
         self.spurious += other.spurious;
+        self.probes += other.probes;
         self.timeouts += other.timeouts;
         self.stalls += other.stalls;
         self.paths_retired += other.paths_retired;
@@ -154,6 +157,7 @@ impl Counted {
             tx_packets: self.tx_packets - before.tx_packets,
             retransmitted: self.retransmitted - before.retransmitted,
             spurious: self.spurious - before.spurious,
+            probes: self.probes - before.probes,
             timeouts: self.timeouts - before.timeouts,
             stalls: self.stalls - before.stalls,
             paths_retired: self.paths_retired - before.paths_retired,
@@ -166,9 +170,10 @@ impl Counted {
     /// Summary below a table.
     pub fn text(&self) -> String {
         format!(
-            "{} packets, {} retransmitted ({} needlessly), {} timeouts, {} stalls, {} paths \
-             retired, {} lost in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
+            "{} packets, {} of them probes, {} retransmitted ({} needlessly), {} timeouts, {} \
+             stalls, {} paths retired, {} lost in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
             self.tx_packets,
+            self.probes,
             self.retransmitted,
             self.spurious,
             self.timeouts,

@@ -37,6 +37,9 @@ pub struct TcpKind {
     pub multipath: bool,
     /// Minimum retransmission timeout in ms (the kernel's default is 200).
     pub rto_ms: u32,
+    /// Whether connections begin with what earlier ones of such contenders measured, as the
+    /// kernel's cache has it by default; else with nothing.
+    pub cached: bool,
 }
 
 struct Sending {
@@ -79,7 +82,13 @@ impl TcpSide {
         let (mut sending, mut receiving) = (Vec::new(), Vec::new());
         for host in fabric.spec().host_nodes() {
             let value = (u64::from(kind.rto_ms) * 1000).to_string();
-            fabric.ns(host)?.sysctl_set("ipv4/tcp_rto_min_us", &value)?;
+            let ns = fabric.ns(host)?;
+            ns.sysctl_set("ipv4/tcp_rto_min_us", &value)?;
+            ns.sysctl_set("ipv4/tcp_no_metrics_save", if kind.cached { "0" } else { "1" })?;
+            if !kind.cached {
+                // Connections use the cache even where they do not write it.
+                ns.run("ip", &["tcp_metrics", "flush"], "")?;
+            }
         }
         for (index, flow) in flows.iter().enumerate() {
             let (tx, rx) = connection(fabric, kind, flow, index)?;

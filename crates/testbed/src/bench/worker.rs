@@ -459,6 +459,7 @@ impl Worker {
             tx_packets: c.engine.tx_pkts,
             retransmitted: c.engine.retrans_pkts,
             spurious: c.engine.retrans_spurious_pkts,
+            probes: c.engine.probe_pkts,
             timeouts: c.engine.retrans_timeout_events,
             stalls: c.engine.stalls,
             paths_retired: c.engine.paths_retired,
