@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use srd_core::config::PathPolicy;
 use srd_core::events::{Event, Observer};
 use srd_core::wire::Verdict;
-use srd_core::{Endpoint, EngineConfig, Time};
+use srd_core::{ContextId, Endpoint, EngineConfig, Time};
 use std::net::IpAddr;
 
 /// State of the paths to one address.
@@ -37,7 +37,7 @@ pub struct Recorder {
     /// Whether to keep every event as text, too.
     verbose: bool,
     /// Verdict on the packet just handled: context, PSN, verdict.
-    pub judged: Option<(u32, u32, Verdict)>,
+    pub judged: Option<(ContextId, u32, Verdict)>,
     /// Whether there was a second verdict within one call.
     pub judged_twice: bool,
     /// Contexts that changed state: peer, old state, new state.
@@ -51,9 +51,9 @@ pub struct Recorder {
     heeds_health: bool,
     spreads: bool,
     paths: FxHashMap<IpAddr, Paths>,
-    peers: FxHashMap<u32, IpAddr>,
+    peers: FxHashMap<ContextId, IpAddr>,
     /// Path of each lost packet not yet retransmitted, by context and PSN.
-    lost_on: FxHashMap<(u32, u32), u8>,
+    lost_on: FxHashMap<(ContextId, u32), u8>,
     /// Address whose path was retired last.
     path_last: Option<IpAddr>,
     path_wrong: Option<String>,
@@ -78,7 +78,7 @@ impl Recorder {
     }
 
     /// Forgets the paths with the last context to their address.
-    fn context(&mut self, ctx: u32, ip: IpAddr, from: &'static str, to: &'static str) {
+    fn context(&mut self, ctx: ContextId, ip: IpAddr, from: &'static str, to: &'static str) {
         let paths = self.paths.entry(ip).or_default();
         if from.is_empty() {
             self.peers.insert(ctx, ip);
@@ -113,7 +113,7 @@ impl Recorder {
 
     /// No packet may take a retired path; a retransmission takes another path than the loss, if
     /// there is one.
-    fn sent(&mut self, ctx: u32, psn: u32, path: u8) {
+    fn sent(&mut self, ctx: ContextId, psn: u32, path: u8) {
         let lost_on = self.lost_on.remove(&(ctx, psn));
         let Some(paths) = self.peers.get(&ctx).and_then(|ip| self.paths.get(ip)) else { return };
         let out = paths.out();

@@ -3,12 +3,12 @@
 /// Number of a reliability context in its engine: one per remote engine. It is used again for
 /// another one after the context has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ctx(pub u32);
+pub struct Ctx(pub u32);
 
 impl Ctx {
     /// As an index of tables by context.
     #[inline(always)]
-    pub const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -64,6 +64,7 @@ mod tx;
 pub use api::*;
 pub use config::EngineConfig;
 pub use engine::{ContextStats, Engine, ObjectError};
+pub use ids::Ctx as ContextId;
 pub use objects::qp::{QpAttr, QpInit, QpModify, QpState};
 pub use peer::ContextState;
 pub use random::Randomness;

@@ -4,7 +4,7 @@ use crate::recorder::Recorder;
 use srd_core::config::PathPolicy;
 use srd_core::events::{Event, LossRule, Observer as _};
 use srd_core::wire::Verdict;
-use srd_core::{Endpoint, EngineConfig, Span, Time};
+use srd_core::{ContextId, Endpoint, EngineConfig, Span, Time};
 use std::net::{IpAddr, Ipv4Addr};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -25,11 +25,16 @@ fn tell(r: &mut Recorder, events: &[Event]) -> Option<String> {
 }
 
 fn opened(ctx: u32, ip: IpAddr) -> Event {
-    Event::Context { ctx, peer: Endpoint { ip, port: 1 }, from: "", to: "Opening" }
+    Event::Context { ctx: ContextId(ctx), peer: Endpoint { ip, port: 1 }, from: "", to: "Opening" }
 }
 
 fn closed(ctx: u32, ip: IpAddr) -> Event {
-    Event::Context { ctx, peer: Endpoint { ip, port: 1 }, from: "Open", to: "Closed" }
+    Event::Context {
+        ctx: ContextId(ctx),
+        peer: Endpoint { ip, port: 1 },
+        from: "Open",
+        to: "Closed",
+    }
 }
 
 fn path(path: u8, to: &'static str) -> Event {
@@ -37,11 +42,11 @@ fn path(path: u8, to: &'static str) -> Event {
 }
 
 fn sent(ctx: u32, psn: u32, path: u8) -> Event {
-    Event::Sent { ctx, psn, tx_num: 0, path, bytes: 100, retransmit: false }
+    Event::Sent { ctx: ContextId(ctx), psn, tx_num: 0, path, bytes: 100, retransmit: false }
 }
 
 fn lost(ctx: u32, psn: u32, path: u8) -> Event {
-    Event::Lost { ctx, psn, path, rule: LossRule::SamePath }
+    Event::Lost { ctx: ContextId(ctx), psn, path, rule: LossRule::SamePath }
 }
 
 #[test]
@@ -115,7 +120,7 @@ fn a_loss_is_of_one_packet_of_one_context() {
     assert_eq!(tell(&mut r, &[opened(1, PEER), opened(2, PEER), lost(1, 7, 3)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 8, 3), sent(2, 7, 3)]), None);
     // It has arrived after all: it is not retransmitted, and its number may be reused.
-    assert_eq!(tell(&mut r, &[Event::Acked { ctx: 1, psn: 7 }, sent(1, 7, 3)]), None);
+    assert_eq!(tell(&mut r, &[Event::Acked { ctx: ContextId(1), psn: 7 }, sent(1, 7, 3)]), None);
     // The context ended before the retransmission.
     assert_eq!(tell(&mut r, &[lost(1, 9, 3), closed(1, PEER), opened(1, PEER)]), None);
     assert_eq!(tell(&mut r, &[sent(1, 9, 3)]), None);
@@ -148,10 +153,10 @@ fn addresses_do_not_share_paths() {
 
 #[test]
 fn a_second_judgment_in_one_call_is_seen() {
-    let judged = |psn| Event::Judged { ctx: 1, psn, verdict: Verdict::Rnr };
+    let judged = |psn| Event::Judged { ctx: ContextId(1), psn, verdict: Verdict::Rnr };
     let mut r = recorder(PathPolicy::Srd, 4, 1);
     r.event(Time(1), judged(3));
-    assert_eq!((r.judged, r.judged_twice), (Some((1, 3, Verdict::Rnr)), false));
+    assert_eq!((r.judged, r.judged_twice), (Some((ContextId(1), 3, Verdict::Rnr)), false));
     r.judged = None;
     r.event(Time(1), judged(4));
     assert!(!r.judged_twice, "of the next call");
@@ -166,12 +171,12 @@ fn moves_and_lines_are_kept_for_who_asks() {
     assert!(quiet.lines.is_empty());
     let peer = Endpoint { ip: PEER, port: 1 };
     assert_eq!(quiet.moves, [(peer, "", "Opening")]);
-    quiet.event(Time(1), Event::Forgotten { ctx: 1, peer });
+    quiet.event(Time(1), Event::Forgotten { ctx: ContextId(1), peer });
     assert_eq!(quiet.moves[1], (peer, "Open", "Forgotten"));
     let config = EngineConfig::simulated(PEER, 0, 1024, 1_000_000_000, Span::from_us(10));
     let mut loud = Recorder::new(&config, true);
     let rate = Event::Rate { bytes_per_sec: 1, inflight_max: 1, inflight: 1 };
-    let rtt = Event::Rtt { ctx: 1, path: 1, rtt_ns: 1, ce: false };
+    let rtt = Event::Rtt { ctx: ContextId(1), path: 1, rtt_ns: 1, ce: false };
     tell(&mut loud, &[opened(1, PEER), rate, rtt, sent(1, 4, 2)]);
     assert_eq!(loud.lines.len(), 2, "rates and round trips are too many: {:?}", loud.lines);
     assert!(loud.lines[1].contains("psn: 4"));

@@ -170,7 +170,7 @@ impl<O: Observer> Engine<O> {
         let peer = self.contexts.get(ci).endpoint();
         self.shared.counters.contexts_forgotten += 1;
         self.shared.counters.timer_steps += FORGET_STEPS;
-        self.shared.observer.event(now, Event::Forgotten { ctx: ci.0, peer });
+        self.shared.observer.event(now, Event::Forgotten { ctx: ci, peer });
         self.context_end(now, ci);
     }
 

@@ -60,7 +60,7 @@ impl<O: Observer> Engine<O> {
         self.shared.rx.flows.context_begin(ci, way, entry.network);
         debug_assert_eq!(self.contexts.by_endpoint(&peer), Some(ci), "found by its endpoint");
         debug_assert_eq!(self.contexts.by_tag(tag), Some(ci), "found by its tag");
-        let event = Event::Context { ctx: ci.0, peer, from: "", to: state.name() };
+        let event = Event::Context { ctx: ci, peer, from: "", to: state.name() };
         self.shared.observer.event(now, event);
         Some(ci)
     }
@@ -443,7 +443,7 @@ impl<O: Observer> Engine<O> {
                 self.contexts.origins.half_open(peer.ip, begins);
             }
         }
-        self.shared.observer.event(now, Event::Context { ctx: ci.0, peer, from: from.name(), to });
+        self.shared.observer.event(now, Event::Context { ctx: ci, peer, from: from.name(), to });
     }
 }
 

@@ -334,7 +334,7 @@ impl<O: Observer> Engine<O> {
         let stats = |(i, c): (Ctx, &crate::peer::Context)| {
             let pc = &self.paths.get(c.way()).paths;
             ContextStats {
-                ctx: i.0,
+                ctx: i,
                 peer: c.endpoint(),
                 state: c.state().name(),
                 outstanding: c.outstanding(),
@@ -361,7 +361,7 @@ impl<O: Observer> Engine<O> {
 #[derive(Clone, Copy, Debug)]
 pub struct ContextStats {
     /// Number of the context in this engine.
-    pub ctx: u32,
+    pub ctx: Ctx,
     /// The remote engine.
     pub peer: Endpoint,
     /// "Opening", "HalfOpen", "Open" or "Closing".

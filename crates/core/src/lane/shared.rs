@@ -72,7 +72,7 @@ impl<O: Observer> Shared<O> {
         if let Some(from) = peer.handshake.close_withdraw() {
             debug_assert_eq!(peer.state(), ContextState::Open, "it stays open");
             let (endpoint, to) = (peer.endpoint(), peer.state().name());
-            let event = Event::Context { ctx: ci.0, peer: endpoint, from: from.name(), to };
+            let event = Event::Context { ctx: ci, peer: endpoint, from: from.name(), to };
             self.observer.event(now, event);
             if has_window {
                 self.out.ready_push(ci);

@@ -53,12 +53,12 @@ pub(crate) struct Wqe {
     queued: bool,
     /// The request before it there. Of the first, what it was before that one left: the queue's
     /// `head` says which is the first.
-    prev: u32,
-    /// The request after it there; `NIL`: it is the last.
-    next: u32,
+    prev: Link,
+    /// The request after it there; none: it is the last.
+    next: Link,
     /// Neighbours in the list of its context ([`WrList`]).
-    older: u32,
-    newer: u32,
+    older: Link,
+    newer: Link,
 }
 
 impl Wqe {
@@ -84,7 +84,34 @@ impl Wqe {
     }
 }
 
-const NIL: u32 = u32::MAX;
+/// Another request of the table, or none. It takes half the room of an `Option`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link(WrHandle);
+
+impl Link {
+    /// To no request.
+    const NIL: Self = Self(WrHandle(u32::MAX));
+
+    /// To request `h`.
+    #[inline(always)]
+    const fn to(h: WrHandle) -> Self {
+        Self(h)
+    }
+    /// The request, if there is one.
+    #[inline(always)]
+    fn get(self) -> Option<WrHandle> {
+        (self != Self::NIL).then_some(self.0)
+    }
+    /// Whether it is to request `h`.
+    fn is(self, h: WrHandle) -> bool {
+        self.0 == h
+    }
+    /// Whether there is none.
+    #[inline(always)]
+    fn is_nil(self) -> bool {
+        self == Self::NIL
+    }
+}
 
 /// Slots with a 16-bit generation, which makes message ids unlike for a long time.
 #[derive(Debug)]
@@ -147,18 +174,19 @@ impl WrTable {
             withdrawn: false,
             queued: true,
             prev: queue.tail,
-            next: NIL,
-            older: NIL,
-            newer: NIL,
+            next: Link::NIL,
+            older: Link::NIL,
+            newer: Link::NIL,
         });
         debug_assert!(i < self.max, "the caller has asked for room");
-        debug_assert_eq!(queue.head == NIL, queue.tail == NIL, "a queue has both ends or none");
-        match queue.tail {
-            NIL => queue.head = i,
-            tail => self.get_mut(WrHandle(tail)).next = i,
+        debug_assert_eq!(queue.head.is_nil(), queue.tail.is_nil(), "a queue has both ends or none");
+        let h = WrHandle(i);
+        match queue.tail.get() {
+            None => queue.head = Link::to(h),
+            Some(tail) => self.get_mut(tail).next = Link::to(h),
         }
-        queue.tail = i;
-        WrHandle(i)
+        queue.tail = Link::to(h);
+        h
     }
 
     /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
@@ -222,19 +250,19 @@ impl WrTable {
 /// without a look at anybody else's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrList {
-    newest: u32,
+    newest: Link,
 }
 
 impl Default for WrList {
     fn default() -> Self {
-        Self { newest: NIL }
+        Self { newest: Link::NIL }
     }
 }
 
 impl WrList {
     /// One of them.
     pub fn front(&self) -> Option<WrHandle> {
-        (self.newest != NIL).then_some(WrHandle(self.newest))
+        self.newest.get()
     }
     /// All of them, the newest first.
     #[cfg(debug_assertions)]
@@ -243,69 +271,70 @@ impl WrList {
         core::iter::from_fn(move || {
             let h = next?;
             let w = t.get(h);
-            next = (w.older != NIL).then_some(WrHandle(w.older));
+            next = w.older.get();
             Some((h, w))
         })
     }
     #[inline(always)]
     pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
-        debug_assert!(self.newest != h.0 && t.get(h).newer == NIL, "it is in no list yet");
+        debug_assert!(!self.newest.is(h) && t.get(h).newer.is_nil(), "it is in no list yet");
         t.get_mut(h).older = self.newest;
-        if self.newest != NIL {
-            let newest = t.get_mut(WrHandle(self.newest));
-            debug_assert_eq!(newest.newer, NIL, "nobody comes after the newest");
-            newest.newer = h.0;
+        if let Some(newest) = self.newest.get() {
+            let newest = t.get_mut(newest);
+            debug_assert!(newest.newer.is_nil(), "nobody comes after the newest");
+            newest.newer = Link::to(h);
         }
-        self.newest = h.0;
+        self.newest = Link::to(h);
     }
     /// Takes request `h` out, before it leaves the table.
     #[inline(always)]
     pub fn unlink(&mut self, t: &mut WrTable, h: WrHandle) {
         let Wqe { older, newer, .. } = *t.get(h);
-        let linked = |at, back: fn(&Wqe) -> u32| at == NIL || back(t.get(WrHandle(at))) == h.0;
+        let linked =
+            |at: Link, back: fn(&Wqe) -> Link| at.get().is_none_or(|at| back(t.get(at)).is(h));
         debug_assert!(
             linked(newer, |w| w.older) && linked(older, |w| w.newer) || cfg!(planted_bugs),
             "both neighbours name it"
         );
-        debug_assert_eq!(newer == NIL, self.newest == h.0, "the newest has nobody after it");
-        match newer {
-            NIL => self.newest = older,
-            _ if planted!(LiveKept) => {}
-            newer => t.get_mut(WrHandle(newer)).older = older,
+        debug_assert_eq!(newer.is_nil(), self.newest.is(h), "the newest has nobody after it");
+        match newer.get() {
+            None => self.newest = older,
+            Some(_) if planted!(LiveKept) => {}
+            Some(newer) => t.get_mut(newer).older = older,
         }
-        if older != NIL {
-            t.get_mut(WrHandle(older)).newer = newer;
+        if let Some(older) = older.get() {
+            t.get_mut(older).newer = newer;
         }
-        debug_assert!((self.newest != NIL) || older == NIL, "the last one leaves nobody behind");
+        debug_assert!(!self.newest.is_nil() || older.is_nil(), "the last one leaves nobody behind");
     }
 }
 
 /// A queue of requests, linked both ways through the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrQueue {
-    head: u32,
-    tail: u32,
+    head: Link,
+    tail: Link,
 }
 
 impl Default for WrQueue {
     fn default() -> Self {
-        Self { head: NIL, tail: NIL }
+        Self { head: Link::NIL, tail: Link::NIL }
     }
 }
 
 impl WrQueue {
     pub fn is_empty(&self) -> bool {
-        debug_assert_eq!(self.head == NIL, self.tail == NIL, "a queue has both ends or none");
-        self.head == NIL
+        debug_assert_eq!(self.head.is_nil(), self.tail.is_nil(), "a queue has both ends or none");
+        self.head.is_nil()
     }
     pub fn front(&self) -> Option<WrHandle> {
-        (self.head != NIL).then_some(WrHandle(self.head))
+        self.head.get()
     }
     pub fn push_back(&mut self, t: &mut WrTable, h: WrHandle) {
-        self.put(t, h, self.tail, NIL);
+        self.put(t, h, self.tail, Link::NIL);
     }
     pub fn push_front(&mut self, t: &mut WrTable, h: WrHandle) {
-        self.put(t, h, NIL, self.head);
+        self.put(t, h, Link::NIL, self.head);
     }
     pub fn pop_front(&mut self, t: &mut WrTable) -> Option<WrHandle> {
         let h = self.front()?;
@@ -316,13 +345,13 @@ impl WrQueue {
     /// The same where the first request is at hand.
     #[inline(always)]
     pub fn pop_known(&mut self, w: &mut Wqe) {
-        debug_assert!(w.queued && self.head == w.msg_id & 0xFFFF, "it is the first");
+        debug_assert!(w.queued && self.head.is(WrHandle(w.msg_id & 0xFFFF)), "it is the first");
         w.queued = false;
         self.head = w.next;
-        if self.head == NIL {
-            self.tail = NIL;
+        if self.head.is_nil() {
+            self.tail = Link::NIL;
         }
-        debug_assert_eq!(self.head == NIL, self.tail == NIL, "a queue has both ends or none");
+        debug_assert_eq!(self.head.is_nil(), self.tail.is_nil(), "a queue has both ends or none");
     }
 
     /// Takes request `h` out, if it is in a queue, which must be this one. Returns whether it was.
@@ -332,35 +361,36 @@ impl WrQueue {
             return false;
         }
         // The first one's may be one that has left.
-        let prev = if self.head == h.0 { NIL } else { w.prev };
+        let prev = if self.head.is(h) { Link::NIL } else { w.prev };
         let next = w.next;
-        let linked = |at, back: fn(&Wqe) -> u32| at == NIL || back(t.get(WrHandle(at))) == h.0;
+        let linked =
+            |at: Link, back: fn(&Wqe) -> Link| at.get().is_none_or(|at| back(t.get(at)).is(h));
         debug_assert!(linked(prev, |w| w.next) && linked(next, |w| w.prev), "neighbours name it");
-        debug_assert_eq!(next == NIL, self.tail == h.0, "the last has nobody after it");
-        match prev {
-            NIL => self.head = next,
-            p => t.get_mut(WrHandle(p)).next = next,
+        debug_assert_eq!(next.is_nil(), self.tail.is(h), "the last has nobody after it");
+        match prev.get() {
+            None => self.head = next,
+            Some(p) => t.get_mut(p).next = next,
         }
-        match next {
-            NIL => self.tail = prev,
-            n => t.get_mut(WrHandle(n)).prev = prev,
+        match next.get() {
+            None => self.tail = prev,
+            Some(n) => t.get_mut(n).prev = prev,
         }
         true
     }
 
     /// Puts request `h`, which is in no queue, between two neighbours.
-    fn put(&mut self, t: &mut WrTable, h: WrHandle, prev: u32, next: u32) {
+    fn put(&mut self, t: &mut WrTable, h: WrHandle, prev: Link, next: Link) {
         let w = t.get_mut(h);
         debug_assert!(!w.queued, "in one queue at a time");
-        debug_assert!(prev == NIL || next == NIL, "it joins at one of the ends");
+        debug_assert!(prev.is_nil() || next.is_nil(), "it joins at one of the ends");
         (w.queued, w.prev, w.next) = (true, prev, next);
-        match prev {
-            NIL => self.head = h.0,
-            p => t.get_mut(WrHandle(p)).next = h.0,
+        match prev.get() {
+            None => self.head = Link::to(h),
+            Some(p) => t.get_mut(p).next = Link::to(h),
         }
-        match next {
-            NIL => self.tail = h.0,
-            n => t.get_mut(WrHandle(n)).prev = h.0,
+        match next.get() {
+            None => self.tail = Link::to(h),
+            Some(n) => t.get_mut(n).prev = Link::to(h),
         }
     }
 }

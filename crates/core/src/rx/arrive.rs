@@ -97,7 +97,7 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.resume(self.now);
         debug_assert!(!self.win.loss.is_stalled(), "who is heard is not silent");
         self.way.paths.thaw(self.now);
-        self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci.0 });
+        self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci });
         self.ready_push();
     }
 }

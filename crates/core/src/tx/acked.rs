@@ -128,7 +128,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way.paths.on_spurious(self.now, lost.path());
             self.shared.observer.event(
                 self.now,
-                Event::Spurious { ctx: self.ci.0, psn: lost.psn().0, path: lost.path() },
+                Event::Spurious { ctx: self.ci, psn: lost.psn().0, path: lost.path() },
             );
         }
         if age > ECHO_AGE_MAX || age.0 > self.now.0 {
@@ -158,7 +158,7 @@ impl<O: Observer> Lane<'_, O> {
             let claimed = age - waited - rtt;
             self.way.paths.on_sample(self.now, e.path, &Sample { rtt, back, claimed, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
-            self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci.0, path, rtt_ns, ce });
+            self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci, path, rtt_ns, ce });
         }
     }
 
@@ -186,7 +186,7 @@ impl<O: Observer> Lane<'_, O> {
         if was.state != SentState::Arrived {
             self.psn_arrived(p, &was, tally);
         }
-        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci.0, psn: p.0 });
+        self.shared.observer.event(self.now, Event::Acked { ctx: self.ci, psn: p.0 });
         self.entry_resolved(p, &was, verdict);
     }
 

@@ -47,7 +47,7 @@ impl<O: Observer> Lane<'_, O> {
         let ack_bytes = if with_ack { self.shared.rx.scratch.encoded_len() } else { 0 };
         self.count_sent(&entry, plain_len + ack_bytes);
         let psn_event = Event::Sent {
-            ctx: self.ci.0,
+            ctx: self.ci,
             psn: p.0,
             tx_num: tx_num.0,
             path,

@@ -78,7 +78,7 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.remember(GivenUp::new(p, &e, blame));
         self.shared
             .observer
-            .event(self.now, Event::Lost { ctx: self.ci.0, psn: p.0, path: e.path, rule });
+            .event(self.now, Event::Lost { ctx: self.ci, psn: p.0, path: e.path, rule });
         self.mtu_lost(&e);
         self.inflight_check();
         self.ready_push();
@@ -369,7 +369,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way.paths.freeze(self.now);
         }
         self.inflight_freed();
-        self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci.0 });
+        self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci });
         self.stall_probe();
     }
 
