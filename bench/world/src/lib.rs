@@ -52,7 +52,7 @@ pub fn config(host: u8) -> EngineConfig {
 
 /// Receive metadata of a packet; its source is the address that the receiver sends to.
 pub fn meta(t: &Transmit<'_>) -> RxMeta {
-    RxMeta { src_ip: t.dst.ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO }
+    RxMeta { src_ip: t.dst.ip, ce: false, rxq_drops: 0, waited: Span::ZERO }
 }
 
 /// An error as text.

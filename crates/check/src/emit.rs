@@ -31,6 +31,8 @@ pub struct Emitter<'a> {
     counts: &'a mut (u64, u64, u64),
     ack_deadline: &'a AckDeadline,
     cfg: &'a EngineConfig,
+    /// What each acknowledgment must tell of what waits.
+    depth: u16,
     id: u16,
     epoch: u32,
     slots: &'a [u8],
@@ -49,6 +51,7 @@ impl Node {
         out: &mut Vec<Pkt>,
     ) -> usize {
         let now = self.clock.read(led.now);
+        let depth = self.ring_depth();
         let mut sink = Emitter {
             led,
             mirror: &self.mirror,
@@ -61,6 +64,7 @@ impl Node {
             counts: &mut self.counts,
             ack_deadline: &self.ack_deadline,
             cfg: &self.cfg,
+            depth,
             id: self.id,
             epoch: self.epoch,
             slots,
@@ -108,6 +112,7 @@ impl Node {
             }
             if matches!(to, "Opening" | "HalfOpen" | "Closed") {
                 self.judgments.remove(&peer);
+                self.budgets.remove(&peer);
                 *self.engagements.entry(peer).or_default() += 1;
             }
         }
@@ -125,6 +130,10 @@ impl TxSink for Emitter<'_> {
         let to = self.engine_at(t.dst);
         if let Some(ack) = t.packet.ack {
             self.ack_check(t.dst, ack);
+            let (id, depth, told) = (self.id, self.depth, ack.rxq_depth);
+            self.led.require(told == depth, Oracle::Limits, || {
+                format!("engine {id} tells that {told} packets wait, not {depth}")
+            });
         }
         self.tag_note(&t.packet);
         let request = self.body_check(t, to);

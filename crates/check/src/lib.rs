@@ -16,6 +16,7 @@ mod draw;
 mod emit;
 mod faults;
 mod focus;
+mod host;
 pub mod hostile;
 pub mod kill;
 pub mod ledger;

@@ -91,6 +91,7 @@ impl Machine {
         led.now = now;
         for k in 0..self.nodes.len() {
             self.drain_held(&scenario, led, k, now);
+            self.nodes[k].ring_tell(now, 0);
             self.engine_time(led, k, now);
             if self.nodes[k].app.next_at <= now {
                 self.nodes[k].app_step(&scenario, led);

@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::draw::Draw;
+use crate::host::Ring;
 use crate::ledger::{Ledger, Oracle, Public, Region, ReqState};
 use crate::mirror::{Mirror, MrModel, QpModel};
 use crate::packet::Pkt;
@@ -164,6 +165,10 @@ pub struct Node {
     pub wake_at: Ps,
     /// Limit on the delay of its acknowledgments.
     pub ack_deadline: AckDeadline,
+    /// What waits in front of its memory.
+    pub ring: Ring,
+    /// By peer: tag, number and budget of the newest acknowledgment.
+    pub budgets: FxHashMap<Endpoint, (u32, u32, u32)>,
 }
 
 impl Node {
@@ -177,6 +182,7 @@ impl Node {
         let app = App::new(s, id, host);
         let engine = Self::engine(s, &cfg, id, 0, clock.read(0), led.trace.is_some());
         let ack_deadline = AckDeadline::new(s, &cfg, host);
+        let ring = Ring::draw(s, &cfg, id);
         let mut node = Self {
             id,
             host,
@@ -204,6 +210,8 @@ impl Node {
             late: Vec::new(),
             wake_at: Ps::MAX,
             ack_deadline,
+            ring,
+            budgets: FxHashMap::default(),
         };
         node.furnish(s, led);
         node
@@ -271,6 +279,8 @@ impl Node {
         self.judgments.clear();
         self.contexts.clear();
         self.heard.clear();
+        self.budgets.clear();
+        self.ring = Ring::draw(s, &self.cfg, self.id);
         self.buckets.clear();
         self.refused.clear();
         self.held.clear();

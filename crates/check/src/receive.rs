@@ -33,15 +33,21 @@ impl Node {
                 src_ip: d.src,
                 ce,
                 rxq_drops: self.queue_drops,
-                rxq_depth: u16::try_from(more).unwrap_or(u16::MAX),
                 waited: Span((led.now - since) / 1000),
             };
             let id = self.id;
             led.note(|| format!("engine {id} < {} {}", d.src, brief(&packet)));
             self.counts.0 += 1;
             led.tally.received += 1;
+            self.ring_tell(led.now, 0);
             let rx = self.engine.handle(now, &meta, &packet);
+            if let Rx::Place(place) = rx {
+                self.ring_tell(led.now, place.len);
+            }
+            let peer =
+                Endpoint { ip: d.src, port: PORT_BASE_DEFAULT + u16::from(packet.header.slot) };
             self.examine(led, d, &packet, rx);
+            self.newest_check(led, peer, &packet, rx);
         } else if !d.forged {
             led.fail(Oracle::Judgment, format!("{parsed:?}: emitted, but cannot be parsed"));
         }

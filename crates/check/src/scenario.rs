@@ -166,6 +166,7 @@ pub(crate) mod stream {
     pub const HOSTILE: u64 = 36;
     pub const INTEGRITY: u64 = 37;
     pub const NARROW: u64 = 38;
+    pub const HOST: u64 = 39;
 }
 
 impl Scenario {
@@ -202,6 +203,7 @@ impl Scenario {
         let mut config = config_draw(&mut knobs, workload, &link);
         focus::config(seed, workload, &mut config);
         config.integrity = integrity_draw(seed);
+        config.rate.host_policy = crate::host::policy_draw(seed);
         let machine = machine_draw(&mut knobs, classes, workload);
         let heal_at = shape.range(2, 8) * MS;
         let heal_at = narrow(seed, classes, &mut config).unwrap_or(heal_at);

@@ -241,11 +241,21 @@ pub struct RxMeta {
     pub ce: bool,
     /// Datagrams that the receive socket has dropped so far (0 where unknown).
     pub rxq_drops: u32,
-    /// Packets waiting behind this one, if the datapath knows.
-    pub rxq_depth: u16,
     /// How long it waited in this host before it was handed over (0 where unknown): not the
     /// network's delay, so it is taken out of every RTT.
     pub waited: Span,
+}
+
+/// What waits between the network and the memory of this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxWaiting {
+    /// Bytes of packets that wait.
+    pub bytes: u64,
+    /// Bytes that may wait: of what comes beyond, packets are dropped.
+    pub limit_bytes: u64,
+    /// The engine has handled what waits: it sits on a card, acknowledges on arrival, and memory
+    /// follows. Else what waits has not been handled, as in a socket.
+    pub handled: bool,
 }
 
 /// What to do with the payload of the packet just handled. Copy at once: before any other call

@@ -30,6 +30,18 @@ pub enum RatePolicy {
     Fixed,
 }
 
+/// What becomes of the word that a receiving host falls behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum HostPolicy {
+    /// Nothing: neither told nor obeyed.
+    Off,
+    /// Whoever is told stops until it is told that the host has caught up.
+    StopGo,
+    /// The receiver measures how fast its host drains, and tells each sender its part of that.
+    #[default]
+    Budget,
+}
+
 /// Which packets carry a checksum beyond UDP's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Integrity {
@@ -86,6 +98,9 @@ pub struct RateConfig {
     pub inflight_fixed_bytes: u64,
     /// Grant and obey receiver credits when the peer does, too.
     pub credits: bool,
+    /// What is told of a host that falls behind, and how senders react. Both ends need a policy
+    /// other than [`HostPolicy::Off`].
+    pub host_policy: HostPolicy,
 }
 
 /// Timers of loss detection. All are floors or factors; RTTs are measured.
@@ -256,6 +271,7 @@ impl EngineConfig {
                 rate_fixed_bytes_per_sec: 1_250_000_000,
                 inflight_fixed_bytes: 1 << 20,
                 credits: false,
+                host_policy: HostPolicy::Budget,
             },
             loss: LossConfig {
                 reorder_min: Span::from_us(20),

@@ -1,6 +1,6 @@
 //! Configuration as a context keeps it: compact, because every peer has one, idle or not.
 
-use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
+use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig, RatePolicy};
 use crate::guards::Guards;
 use crate::noise::Floors;
 use crate::time::Span;
@@ -23,6 +23,7 @@ pub(crate) struct Params {
     pub mtu: u16,
     pub path_policy: PathPolicy,
     pub rate_policy: RatePolicy,
+    pub host_policy: HostPolicy,
     pub guards: Guards,
     /// Least times, which follow from the noise of the host. Apart, because they change: what is
     /// above does not, and the compiler knows it.
@@ -57,6 +58,7 @@ impl Params {
             mtu,
             path_policy: path.policy,
             rate_policy: rate.policy,
+            host_policy: rate.host_policy,
             guards,
             floors: Arc::new(Floors::new(rate, loss, mtu)),
         }

@@ -240,6 +240,13 @@ bugs! {
     ClaimBelieved,
     /// Tags and first numbers come from the generator whose numbers peers see.
     SecretsFast,
+    "hosts that fall behind":
+    /// A sender that was told to stop waits for the word to go on, whatever was lost.
+    HostStopForever,
+    /// An older acknowledgment says whether the peer's host is behind, and what may be in flight.
+    HostSignalStale,
+    /// What waits in the receiver is forgotten before an acknowledgment tells it.
+    DepthCleared,
 }
 
 /// Turns bug `n` on; 0 turns all off.

@@ -370,3 +370,46 @@ pub(crate) const GRANT_LONE_RTTS: u64 = 2;
 pub(crate) const GRANT_LONE_AFTER: Share = Share(1, 2);
 /// Grants unused this long were lost with packets, or are not wanted.
 pub(crate) const GRANT_STALE: Span = Span::from_ms(1);
+
+// ---- a host that falls behind ------------------------------------------------------------------
+
+/// Part of the receive path's room above which senders are told that the host falls behind: half,
+/// as in the published design (docs/copa.md), so that what is still under way finds room.
+pub(crate) const HOST_THRESHOLD: Share = Share(1, 2);
+/// But no more than the host drains in so many round trips, at which it never runs dry: a socket
+/// of 8 MB would else hold 80 ms of a host that takes 50 MB/s. One leaves nothing for the time that
+/// the signal takes.
+pub(crate) const HOST_THRESHOLD_RTTS: u64 = 2;
+/// And no less than so many full packets: a program reads a batch of them at once.
+pub(crate) const HOST_THRESHOLD_PKTS: u64 = 16;
+/// How far below the threshold the host is behind no more: this part of it, a few packets at most.
+/// Without it every packet of every sender crosses the threshold twice, and all are told each time.
+pub(crate) const HOST_SLACK_SHARE: Share = Share(1, 8);
+/// See [`HOST_SLACK_SHARE`].
+pub(crate) const HOST_SLACK_PKTS: u64 = 4;
+/// Least time and full packets of one measurement of the drain: a packet is written at once, so a
+/// few are no rate.
+pub(crate) const DRAIN_SAMPLE: Share = Share(1, 4);
+/// See [`DRAIN_SAMPLE`].
+pub(crate) const DRAIN_PKTS: u64 = 8;
+/// Weight of a measurement of the drain.
+pub(crate) const DRAIN_WEIGHT: Share = Share(1, 4);
+/// Round trips without anything that waits after which the host is no limit any more. While it
+/// drains faster than it is sent, each round trip brings some more, and it never comes to that.
+pub(crate) const HOST_EMPTY_RTTS: u64 = 4;
+/// Credits leave at this part of the drain at least and at most. More than the drain where little
+/// waits: only a host that has something to take shows how fast it is.
+pub(crate) const HOST_GRANT_MIN: Share = Share(1, 2);
+/// See [`HOST_GRANT_MIN`].
+pub(crate) const HOST_GRANT_MAX: Share = Share(5, 4);
+/// Round trips within which the drops that a peer's host tells are expected among the losses.
+pub(crate) const HOST_DROP_RTTS: u64 = 4;
+/// Most round trips between two packets to a host that takes less than one per round trip of ours:
+/// 48 senders of a host at half of its link's rate wait for two. Without the wait such a host is
+/// sent a packet of each per round trip, and lost a fifth of them. Experiment copa-srd, 48 flows.
+pub(crate) const HOST_PAUSE_RTTS_MAX: u64 = 16;
+/// Part of what the host drains per round trip that all together are told at least, whatever waits.
+pub(crate) const HOST_BUDGET_MIN: Share = Share(1, 8);
+/// Round trips after which a sender with nothing in flight sends a packet although the peer was
+/// behind when last heard: the word that it is not may have been lost.
+pub(crate) const HOST_OPEN_RTTS: u64 = 2;

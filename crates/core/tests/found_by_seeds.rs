@@ -233,7 +233,7 @@ fn packets_of_a_former_life_do_not_move_the_replay_window() {
     p.net.hosts[0].engine.poll_transmit(now, 1, &mut sink);
     let (header, body, payload_len) = sink.0.unwrap();
     let src_ip = p.net.hosts[0].ip;
-    let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+    let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, waited: Span::ZERO };
     let stale = wire::Header {
         psn: header.psn ^ 0x4000_0000,
         tx_num: header.tx_num.wrapping_add(1 << 24),

@@ -457,7 +457,7 @@ impl Scene {
         let (packet, _) = wire::parse(&whole, &mut read).expect("the liar is well-formed");
         let waited = Span::ZERO;
         let ce = self.liar.lies();
-        let meta = RxMeta { src_ip: ip(1), ce, rxq_drops: 0, rxq_depth: 0, waited };
+        let meta = RxMeta { src_ip: ip(1), ce, rxq_drops: 0, waited };
         self.victim.receive(self.now, &meta, &packet, &payload);
     }
 

@@ -64,7 +64,7 @@ struct Over<'a> {
 impl TxSink for Over<'_> {
     fn push(&mut self, t: &Transmit<'_>) {
         let (src_ip, waited) = (t.dst.ip, Span::ZERO);
-        let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited };
+        let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, waited };
         let ack: Option<&AckBlock> = t.packet.ack;
         self.to.handle(self.now, &meta, &Packet { ack, ..t.packet });
     }

@@ -68,6 +68,9 @@ pub trait Datapath: ReleasesParts + Send {
     /// Only when the datapath itself is broken.
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
 
+    /// What waits in the receive queue now: a system call, to be made where a batch was full.
+    fn rx_backlog(&self) -> RxBacklog;
+
     /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
     /// `timeout` has expired (`None` = no timeout). May return early without a reason.
     ///
@@ -118,6 +121,9 @@ impl<D: Datapath + ?Sized> Datapath for Box<D> {
     }
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport> {
         (**self).rx(sink)
+    }
+    fn rx_backlog(&self) -> RxBacklog {
+        (**self).rx_backlog()
     }
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         (**self).wait(timeout)
@@ -279,6 +285,15 @@ pub struct RxDatagram<'a> {
     pub waited_ns: u64,
     /// The datagram.
     pub bytes: &'a [u8],
+}
+
+/// What waits in a receive queue, and how much may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxBacklog {
+    /// Bytes of datagrams that wait, without the kernel's overhead.
+    pub bytes: u64,
+    /// Bytes that may wait; datagrams that come beyond are dropped.
+    pub limit_bytes: u64,
 }
 
 /// Result of a receive.

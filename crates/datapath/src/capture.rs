@@ -1,7 +1,8 @@
 //! Records the traffic of any [`Datapath`] into a pcapng trace.
 
 use crate::{
-    Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker, clock,
+    Counters, Datapath, RxBacklog, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
+    clock,
     pcapng::{PcapNg, Record, Way},
 };
 use core::{
@@ -185,6 +186,10 @@ impl<D: Datapath, W: Write + Send> Datapath for Capture<D, W> {
 
     fn waker(&self) -> Waker {
         self.inner.waker()
+    }
+
+    fn rx_backlog(&self) -> RxBacklog {
+        self.inner.rx_backlog()
     }
 
     fn counters(&self) -> Counters {

@@ -5,7 +5,9 @@
 //! its direction is one tick, and so is each flush or wait without a packet, so that the last held
 //! packet is released as well.
 
-use crate::{Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker};
+use crate::{
+    Counters, Datapath, RxBacklog, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
+};
 use core::{
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -482,6 +484,10 @@ impl<D: Datapath> Datapath for Fault<D> {
 
     fn waker(&self) -> Waker {
         self.inner.waker()
+    }
+
+    fn rx_backlog(&self) -> RxBacklog {
+        self.inner.rx_backlog()
     }
 
     fn counters(&self) -> Counters {

@@ -33,8 +33,8 @@ pub mod udp;
 mod waker;
 
 pub use api::{
-    Counters, Datapath, Finish, RxDatagram, RxReport, TooLong, TxBatch, TxPacket, TxPushError,
-    TxReport, send_batch,
+    Counters, Datapath, Finish, RxBacklog, RxDatagram, RxReport, TooLong, TxBatch, TxPacket,
+    TxPushError, TxReport, send_batch,
 };
 pub use part::{Part, ReleasesParts};
 pub use sys::{process_cpu_ns, timer_slack_ns_set};

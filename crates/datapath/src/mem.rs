@@ -5,7 +5,7 @@
 //! `p` has source port 40000 + `p`.
 
 use crate::{
-    Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
+    Counters, Datapath, RxBacklog, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
     sys::{self, Poll},
 };
 use core::{
@@ -275,6 +275,12 @@ impl Datapath for MemDatapath {
         state.spare.extend(self.taken.drain(..).map(|datagram| datagram.bytes));
         state.spare.truncate(SPARE_MAX);
         Ok(RxReport { datagrams: count, more })
+    }
+
+    fn rx_backlog(&self) -> RxBacklog {
+        let MemConfig { queue_max, udp_payload_max, .. } = self.inbox.config;
+        let waiting = lock(&self.inbox.state).waiting.iter().map(|d| d.bytes.len() as u64).sum();
+        RxBacklog { bytes: waiting, limit_bytes: queue_max as u64 * udp_payload_max as u64 }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

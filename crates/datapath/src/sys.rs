@@ -28,6 +28,24 @@ pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Bytes of memory that the datagrams waiting in a socket take, and how many they may
+/// (`SO_MEMINFO`).
+pub fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let mut memory = [0u32; 9];
+    let mut len = mem::size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `memory`.
+    let rc = unsafe {
+        let to = (&raw mut memory).cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
+    };
+    let of = |index: i32| memory[index as usize];
+    if rc == 0 {
+        Ok((of(libc::SK_MEMINFO_RMEM_ALLOC), of(libc::SK_MEMINFO_RCVBUF)))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Nanoseconds of `CLOCK_MONOTONIC` or `CLOCK_REALTIME`, which every system has.
 #[inline]
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -56,6 +56,9 @@ pub struct Delivered<P> {
     pub corrupt: u16,
     /// When the sender's card received it.
     pub sent_ps: Ps,
+    /// How long it was in this host's ring before its program saw it
+    /// ([`Placement::Host`](crate::Placement)), as a kernel's arrival stamp tells.
+    pub waited_ps: Ps,
     /// Largest register on its path, if it was sent with a [`RegisterOp`]; otherwise 0.
     pub register_max: i64,
     /// The sender's payload.
@@ -147,6 +150,12 @@ impl<P> HostIo<'_, P> {
     /// ([`Placement::Card`](crate::Placement)).
     pub fn rx_ring(&self) -> Option<RingState> {
         self.net.ring_state(self.host)
+    }
+
+    /// State of this host's ring, if it has one, wherever the program is: what a program behind a
+    /// socket can ask its kernel.
+    pub fn rx_ring_waiting(&self) -> Option<RingState> {
+        self.net.ring_waiting(self.host)
     }
 
     /// Puts the packet of this [`Host::on_packet`] into the ring. Without a ring, or behind one,

@@ -66,6 +66,8 @@ pub struct RingState {
     pub bits_per_s: Option<u64>,
     /// Bytes written to memory since the start.
     pub written_bytes: u64,
+    /// Packets that did not fit since the start.
+    pub dropped: u64,
 }
 
 /// Position of a packet in a ring.
@@ -135,6 +137,9 @@ struct Ring {
     put_bytes: u64,
     /// Waiting packets, with the position of their last byte (`Placement::Host`).
     queue: VecDeque<(u64, u32)>,
+    /// Arrivals of the packets that are in the ring or on their way from it to memory, in order
+    /// (`Placement::Host`).
+    arrivals: VecDeque<Ps>,
     /// Number of written bytes at which the card wants to be called.
     call_at_bytes: Option<u64>,
     /// The earliest event queued for the ring; other events are stale.
@@ -179,6 +184,7 @@ impl Ring {
             base_bytes: 0,
             put_bytes: 0,
             queue: VecDeque::new(),
+            arrivals: VecDeque::new(),
             call_at_bytes: None,
             due: Ps::MAX,
             first_at: None,
@@ -291,6 +297,7 @@ impl Ring {
             limit_bytes: self.config.limit_bytes,
             bits_per_s: self.bits_per_s(),
             written_bytes,
+            dropped: self.stats.dropped,
         }
     }
 
@@ -373,6 +380,7 @@ impl<P> Net<P> {
         match ring.put(now, bytes) {
             Ok(put) => {
                 ring.queue.push_back((put.end_bytes, packet));
+                ring.arrivals.push_back(now);
                 self.ring_schedule(host);
             }
             Err(RingFull) => self.discard(Some(link), packet, DropReason::HostFull),
@@ -423,6 +431,18 @@ impl<P> Net<P> {
     pub fn ring_state(&self, host: HostId) -> Option<RingState> {
         let ring = self.rings.as_ref()?.get(host.0)?;
         (ring.config.placement == Placement::Card).then(|| ring.state(self.now))
+    }
+
+    /// The same, wherever the transport is.
+    pub fn ring_waiting(&self, host: HostId) -> Option<RingState> {
+        Some(self.rings.as_ref()?.get(host.0)?.state(self.now))
+    }
+
+    /// How long the packet took that comes out of the ring now.
+    pub fn ring_waited(&mut self, host: u32) -> Ps {
+        let now = self.now;
+        let ring = self.rings.as_mut().and_then(|r| r.get_mut(host));
+        ring.and_then(|r| r.arrivals.pop_front()).map_or(0, |at| now - at)
     }
 
     /// Sets the number of written bytes at which the card is called.

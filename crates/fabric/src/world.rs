@@ -335,6 +335,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     #[inline]
     fn hand_over(&mut self, host: u32, link: Option<u32>, packet: u32) {
         let net = &mut self.net;
+        let waited_ps = if net.rings.is_some() { net.ring_waited(host) } else { 0 };
         if net.packet_hold(host, link, packet) {
             return;
         }
@@ -361,6 +362,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             ce: h.flags & CE != 0,
             corrupt: h.corrupt,
             sent_ps: h.sent_ps,
+            waited_ps,
             register_max,
             payload,
         };

@@ -16,8 +16,8 @@ use srd_core::config::Integrity;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
     Access, AhId, CompletionKind, CqId, Endpoint, Engine, EngineConfig, MrKey, Opcode, PdId,
-    PostRefusal, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, SendRequest,
-    Span, Status, Time, Transmit, TxSink,
+    PostRefusal, QpInit, QpModify, QpState, QpType, Qpn, RecvRequest, Rng, Rx, RxMeta, RxWaiting,
+    SendRequest, Span, Status, Time, Transmit, TxSink,
 };
 use srd_fabric::{Delivered, Host, HostId, HostIo, NS, Outbound, Ps};
 use std::net::{IpAddr, Ipv4Addr};
@@ -110,6 +110,8 @@ pub struct SrdHost {
     corrupt: u64,
     /// Model of socket, thread and system calls, if configured.
     kernel: Option<Box<Kernel>>,
+    /// Processes that share the host's ring, this one included.
+    ring_sharing: u64,
 }
 
 /// Address of a host: 10.0.0.0 plus its number.
@@ -171,12 +173,19 @@ impl SrdHost {
             watch,
             corrupt: 0,
             kernel: None,
+            ring_sharing: 1,
         })
     }
 
     /// Inserts a kernel model between engine and card. `seed`: for its draws.
     pub fn kernel_set(&mut self, model: Arc<HostModel>, seed: u64) {
         self.kernel = Some(Box::new(Kernel::new(model, srd_fabric::Rng::new(seed))));
+    }
+
+    /// The host's ring is shared among so many processes.
+    pub(crate) fn ring_shared(mut self, processes: u64) -> Self {
+        self.ring_sharing = processes;
+        self
     }
 
     /// Counters of the kernel model, if any.
@@ -415,6 +424,22 @@ impl SrdHost {
         true
     }
 
+    /// Tells the engine what waits in this host's ring, and asks to be called when the threshold
+    /// is crossed downwards without a packet.
+    fn ring_tell(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        let Some(ring) = io.rx_ring_waiting() else { return };
+        let handled = io.rx_ring().is_some();
+        // Processes of a host share its ring in equal parts.
+        let (bytes, limit_bytes) =
+            (ring.backlog_bytes / self.ring_sharing, ring.limit_bytes / self.ring_sharing);
+        self.engine.rx_waiting(time_of(now), &RxWaiting { bytes, limit_bytes, handled });
+        if handled {
+            let below = self.engine.rx_waiting_below().map(|b| b * self.ring_sharing);
+            let call = below.map(|b| ring.written_bytes + ring.backlog_bytes.saturating_sub(b));
+            io.rx_ring_call(call);
+        }
+    }
+
     /// Sends packets while the card has room, and sets the timer for the next action.
     fn pump(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
         let t = time_of(now);
@@ -496,18 +521,24 @@ impl Host<LabPacket> for SrdHost {
             let _ = io.rx_ring_put();
             return;
         }
+        self.ring_tell(now, io);
         let meta = RxMeta {
             src_ip: ip_of(p.src),
             ce: p.ce,
-            rxq_drops: 0,
-            rxq_depth: 0,
-            waited: srd_core::Span::ZERO,
+            rxq_drops: io.rx_ring_waiting().map_or(0, |r| r.dropped as u32),
+            waited: Span(p.waited_ps / NS),
         };
         if self.packet_take(now, &p, &meta) {
             // The ring has room, or there is no ring.
             let _ = io.rx_ring_put();
+            self.ring_tell(now, io);
         }
         self.engine.rx_burst_end(time_of(now));
+        self.pump(now, io);
+    }
+
+    fn on_ring(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        self.ring_tell(now, io);
         self.pump(now, io);
     }
 

@@ -26,7 +26,8 @@ impl SrdServer {
     pub fn new(processes: Vec<SrdHost>) -> Self {
         let port = processes[0].engine().config().port_base;
         let due = vec![Ps::MAX; processes.len()];
-        let mut processes = processes.into_iter();
+        let sharing = processes.len() as u64;
+        let mut processes = processes.into_iter().map(|p| p.ring_shared(sharing));
         let first = processes.next().expect("there is at least one");
         Self { first, more: processes.collect(), due, turn: 0, port }
     }
@@ -101,6 +102,15 @@ impl Host<LabPacket> for SrdServer {
         let k = usize::from(p.dport.wrapping_sub(self.port));
         if k < self.due.len() {
             self.act(k, io, |host, io| host.on_packet(now, p, io));
+        }
+    }
+
+    fn on_ring(&mut self, now: Ps, io: &mut HostIo<'_, LabPacket>) {
+        if self.more.is_empty() {
+            return self.first.on_ring(now, io);
+        }
+        for k in 0..self.due.len() {
+            self.act(k, io, |host, io| host.on_ring(now, io));
         }
     }
 

@@ -9,12 +9,13 @@ use crate::rounds::{Calls, Running, WARM};
 use crate::run::{Outcome, Plan};
 use crate::server::SrdServer;
 use crate::spec::{
-    DefaultsSpec, EngineSpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec, VerbSpec,
+    DefaultsSpec, EngineSpec, HostPolicySpec, OrderSpec, PathPolicySpec, RatePolicySpec, Spec,
+    VerbSpec,
 };
 use crate::watch::{Watch, WatchSpec};
 use crate::workload::{Flow, Flows};
 use rustc_hash::{FxHashMap, FxHashSet};
-use srd_core::config::{EngineConfig, PathPolicy, RatePolicy};
+use srd_core::config::{EngineConfig, HostPolicy, PathPolicy, RatePolicy};
 use srd_core::counters::Counters;
 use srd_core::guards::Guard;
 use srd_core::wire::PacketType;
@@ -222,6 +223,13 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
         c.rate.policy = match p {
             RatePolicySpec::Srd => RatePolicy::Srd,
             RatePolicySpec::Fixed => RatePolicy::Fixed,
+        };
+    }
+    if let Some(p) = e.host_policy {
+        c.rate.host_policy = match p {
+            HostPolicySpec::Off => HostPolicy::Off,
+            HostPolicySpec::StopGo => HostPolicy::StopGo,
+            HostPolicySpec::Budget => HostPolicy::Budget,
         };
     }
     if let Some(g) = e.fixed_gbps {

@@ -8,8 +8,8 @@ use crate::{
     nic::{Nic, TX_BATCH, Turn, parse_error_index},
     place::Emitter,
 };
-use srd_core::{QpModify, QpState, Rx, RxMeta, Span, Time};
-use srd_datapath::{RxDatagram, TooLong};
+use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
+use srd_datapath::{RxBacklog, RxDatagram, TooLong};
 use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
@@ -65,8 +65,8 @@ impl Nic {
     /// before the next poll, which might find nothing.
     fn receive_all(&mut self, shared: &Shared) -> Look {
         let mut all = Look::default();
-        for _ in 0..RX_BATCHES {
-            let look = self.receive(shared);
+        for batch in 0..RX_BATCHES {
+            let look = self.receive(shared, batch);
             all.received += look.received;
             all.more = look.more;
             if look.taken_at.is_some() {
@@ -84,7 +84,7 @@ impl Nic {
 
     /// Handles one batch: parse, let the engine judge, place the payload at once. The time passed
     /// to the engine is not earlier than the read from the socket, since RTTs depend on it.
-    fn receive(&mut self, shared: &Shared) -> Look {
+    fn receive(&mut self, shared: &Shared, batch: usize) -> Look {
         let (mut taken_at, mut waited) = (None, Span::ZERO);
         let Self { engine, net, tables, counters, ack, .. } = self;
         let report = net.rx(&mut |d: RxDatagram<'_>| {
@@ -97,13 +97,7 @@ impl Nic {
                     return;
                 }
             };
-            let meta = RxMeta {
-                src_ip: d.src.ip(),
-                ce: d.ce,
-                rxq_drops: d.rxq_drops,
-                rxq_depth: d.behind,
-                waited,
-            };
+            let meta = RxMeta { src_ip: d.src.ip(), ce: d.ce, rxq_drops: d.rxq_drops, waited };
             let payload_len = usize::from(packet.payload_len);
             if let Rx::Place(placement) = engine.handle(now, &meta, &packet) {
                 let payload = d.bytes.get(start..start + payload_len).unwrap_or_default();
@@ -120,6 +114,15 @@ impl Nic {
             }
         };
         if let Some(now) = taken_at {
+            // A system call, once per turn: what is left after a first batch that was full, or
+            // nothing. It holds until the next turn: a program that reads all there is and then
+            // does something else has no less of a backlog than one that reads a little at a time.
+            if batch == 0 {
+                let full = report.more && report.datagrams > 1;
+                let left = if full { self.net.rx_backlog() } else { RxBacklog::default() };
+                let RxBacklog { bytes, limit_bytes } = left;
+                self.engine.rx_waiting(now, &RxWaiting { bytes, limit_bytes, handled: false });
+            }
             self.engine.rx_burst_end(now);
         }
         Look { received: report.datagrams, more: report.more, taken_at, waited }

@@ -123,6 +123,9 @@ impl Datapath for Crowded {
         (0..FILL).for_each(|_| Self::hand_over(last, wait, sink));
         Ok(RxReport { datagrams: datagrams + FILL, more: true })
     }
+    fn rx_backlog(&self) -> srd_datapath::RxBacklog {
+        self.inner.rx_backlog()
+    }
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.inner.wait(timeout)
     }

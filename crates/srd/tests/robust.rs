@@ -307,6 +307,9 @@ impl Datapath for Broken {
         assert!(!self.panic.load(Ordering::Relaxed), "on purpose");
         self.inner.rx(sink)
     }
+    fn rx_backlog(&self) -> srd_datapath::RxBacklog {
+        self.inner.rx_backlog()
+    }
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.inner.wait(timeout)
     }

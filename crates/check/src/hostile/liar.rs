@@ -376,6 +376,7 @@ impl Liar {
         b.rxq_drops = d.pick(&[0, 1, 1 << 20, u32::MAX]);
         b.ce_count = d.bits() as u32;
         b.rxq_depth = d.pick(&[0, 1, u16::MAX]);
+        b.above = b.rxq_depth > 0;
         b
     }
 
@@ -492,7 +493,7 @@ impl Liar {
             reads_max: pick(d, 4, &[0, 1, 65_535]) as u16,
             write_imms_max: pick(d, 4, &[0, 1, 65_535]) as u16,
             rx_budget: pick(d, u32::MAX.into(), &[0, 1, 4096, u32::MAX.into()]) as u32,
-            features: Features(pick(d, 0x4F, &[0, 3, 0xF, 0xFFFF_FFFF & !(1 << 5)]) as u32),
+            features: Features(pick(d, 0x6F, &[0, 3, 0xF, 0xFFFF_FFFF & !(1 << 5)]) as u32),
             cookie: 0,
         }
     }

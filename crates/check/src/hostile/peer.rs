@@ -248,7 +248,6 @@ impl Peer {
                 src_ip: g.src,
                 ce: false,
                 rxq_drops: 0,
-                rxq_depth: u16::from(more),
                 waited: Span(g.waits_since.map_or(0, |t| now - t)),
             };
             self.engine.observer().steps = 0;

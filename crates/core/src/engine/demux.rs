@@ -108,7 +108,8 @@ impl<O: Observer> Engine<O> {
         let back = lane.heard(meta, packet);
         if let Some(ack) = packet.ack {
             lane.peer.reports.ack_heard(h.tx_num as u16);
-            lane.ack_received(Arrival { waited: meta.waited, back }, ack)?;
+            let newest = lane.ack_is_newest(h);
+            lane.ack_received(Arrival { waited: meta.waited, back, newest }, ack)?;
         }
         if !matches!(packet.body, Body::Close) {
             return lane.body_received(meta, packet);

@@ -5,7 +5,7 @@
 //! claims.
 
 use crate::api::{Endpoint, Rx};
-use crate::config::Integrity;
+use crate::config::{HostPolicy, Integrity};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
@@ -89,6 +89,8 @@ impl<O: Observer> Engine<O> {
         features |= if cfg.rdma_write { Features::RDMA_WRITE } else { 0 };
         features |= if cfg.rate.credits { Features::CREDITS } else { 0 };
         features |= if cfg.integrity == Integrity::On { Features::INTEGRITY } else { 0 };
+        let signals = cfg.rate.host_policy != HostPolicy::Off;
+        features |= if signals { Features::HOST_SIGNAL } else { 0 };
         OpenParams {
             tag: c.handshake.local_tag(),
             incarnation: self.incarnation,

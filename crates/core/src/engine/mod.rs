@@ -14,6 +14,7 @@ mod doubt;
 mod footprint;
 mod handshake;
 mod handshakes_out;
+mod host;
 mod housekeeping;
 mod narrow;
 mod origins;
@@ -26,7 +27,7 @@ pub use commands::ObjectError;
 
 use crate::api::{
     AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Packet, PostRefusal, Qpn, RecvHandle,
-    RecvRequest, Rx, RxMeta, SendRequest, TxSink, WrHandle,
+    RecvRequest, Rx, RxMeta, RxWaiting, SendRequest, TxSink, WrHandle,
 };
 use crate::config::EngineConfig;
 use crate::counters::Counters;
@@ -159,9 +160,13 @@ impl<O: Observer> Engine<O> {
         let bytes = packet.headers_len() + usize::from(packet.payload_len);
         self.shared.counters.rx_bytes += bytes as u64;
         self.shared.rx.rxq_drops = meta.rxq_drops;
-        self.shared.rx.rxq_depth = meta.rxq_depth;
         match self.packet_in(now, meta, packet) {
-            Ok(rx) => rx,
+            Ok(rx) => {
+                if matches!(rx, Rx::Place(_)) {
+                    self.shared.rx.host.take(bytes);
+                }
+                rx
+            }
             Err(reason) => {
                 self.shared.counters.rx_drops += 1;
                 self.shared.counters.drops[reason as usize] += 1;
@@ -172,7 +177,9 @@ impl<O: Observer> Engine<O> {
 
     /// The datapath has handed over all it had.
     pub fn rx_burst_end(&mut self, now: Time) {
-        self.shared.rx.rxq_depth = 0;
+        if planted!(DepthCleared) {
+            self.shared.rx.host.tell(now, &RxWaiting::default());
+        }
         self.grants_poll(now);
     }
 
@@ -183,6 +190,7 @@ impl<O: Observer> Engine<O> {
     /// last the answers to strangers.
     pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
         self.slow_reads_end();
+        self.host_crossing_tell(now);
         let mut out = Out { sink, left: max, sent: 0 };
         // Peers decide how many of these there are: they leave half of the room to the others.
         self.emit_control(now, max.div_ceil(2), &mut out);
@@ -205,7 +213,8 @@ impl<O: Observer> Engine<O> {
     /// When [`Self::handle_timeout`] next has something to do (`Time::NEVER`: not before input).
     /// `Time(0)` while [`Self::poll_transmit`] has something to do now.
     pub fn next_timeout(&self) -> Time {
-        let waiting = !self.shared.out.is_empty() || !self.strangers.is_empty();
+        let telling = self.shared.rx.host.is_telling();
+        let waiting = telling || !self.shared.out.is_empty() || !self.strangers.is_empty();
         if waiting {
             return Time(0);
         }
@@ -351,6 +360,7 @@ impl<O: Observer> Engine<O> {
                 psns_ahead: c.win().map_or(0, |a| a.rx_window.top().diff(c.rx_una()).max(0) as u32),
                 reads_served: c.win().map_or(0, |a| a.jobs.len() as u32),
                 checked: c.limits().checked,
+                rx_budget: c.reports.rx_budget(),
             }
         };
         self.contexts.iter().map(stats).collect()
@@ -395,4 +405,6 @@ pub struct ContextStats {
     pub reads_served: u32,
     /// Each packet of the context must carry its checksum.
     pub checked: bool,
+    /// Bytes that the peer lets us have in flight (`u32::MAX`: no limit).
+    pub rx_budget: u32,
 }

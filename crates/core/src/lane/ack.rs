@@ -13,11 +13,13 @@ impl<O: Observer> Lane<'_, O> {
     /// speak of, for [`crate::peer::ack::AckState::sent`].
     pub(crate) fn ack_build(&mut self) -> Option<PsnRange> {
         let rx_budget = self.rx_budget_share();
+        let above = self.signalling() && self.shared.rx.host.is_above();
         let b = &mut self.shared.rx.scratch;
         self.peer.reports.tell(b);
         b.rx_budget = rx_budget;
         b.rxq_drops = self.shared.rx.rxq_drops;
-        b.rxq_depth = self.shared.rx.rxq_depth;
+        b.rxq_depth = self.shared.rx.host.depth_packets();
+        b.above = above;
         b.echoes = self.win.ack.echoes(self.now);
         b.verdicts.clear();
         b.partial = false;
@@ -49,14 +51,24 @@ impl<O: Observer> Lane<'_, O> {
         rest
     }
 
-    /// What one sender may have in flight: the receive buffers, shared among those who send now.
+    /// What one sender may have in flight: the receive buffers, or less where the host takes less
+    /// than it is sent, shared among those who send now.
     fn rx_budget_share(&mut self) -> u32 {
-        if self.shared.cfg.rx_budget_bytes == u32::MAX {
-            return u32::MAX;
+        let buffers = match self.shared.cfg.rx_budget_bytes {
+            u32::MAX => u32::MAX,
+            bytes => self.budget_share(bytes).max(2 * u32::from(self.shared.cfg.mtu)),
+        };
+        // Less than a packet is told, too: whoever is told so sends one in more than a round trip.
+        match self.shared.rx.host.budget(self.way.paths.rtt_min()) {
+            Some(bytes) => buffers.min(self.budget_share(bytes)),
+            None => buffers,
         }
-        let share = self.shared.rx.flows.share(self.now, self.ci, self.shared.cfg.rx_budget_bytes);
-        debug_assert!(share <= self.shared.cfg.rx_budget_bytes, "a part of what there is");
-        share.max(2 * u32::from(self.shared.cfg.mtu))
+    }
+
+    fn budget_share(&mut self, bytes: u32) -> u32 {
+        let share = self.shared.rx.flows.share(self.now, self.ci, bytes);
+        debug_assert!(share <= bytes, "a part of what there is");
+        share
     }
 
     /// Puts the context into the queue of those with an acknowledgment due, or arms its timer.

@@ -142,6 +142,16 @@ impl Flows {
         (of_budget / u64::from(addresses) / u64::from(flows)) as u32
     }
 
+    /// Contexts that there may be.
+    pub fn contexts(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether context `ci` sends, and has more to come.
+    pub fn is_sharing(&self, ci: Ctx) -> bool {
+        self.flows.get(ci.index()).is_some_and(|f| f.until != NONE)
+    }
+
     /// Whose time is over gives its share back: a few are looked at each time, until all have been.
     fn strike(&mut self, now: Time) {
         debug_assert!(self.hand <= self.flows.len(), "the hand is in the table, or at its end");

@@ -9,6 +9,7 @@
 mod ack;
 mod cancel;
 mod flows;
+mod host;
 mod jobs;
 mod requests;
 mod shared;
@@ -18,12 +19,14 @@ pub(crate) use cancel::Ending;
 pub(crate) use jobs::place_leave;
 pub(crate) use shared::Shared;
 
+use crate::config::HostPolicy;
 use crate::events::Observer;
 use crate::ids::Ctx;
 use crate::objects::Objects;
 use crate::path::table::PathEntry;
 use crate::peer::{Peer, Window};
 use crate::time::{Span, Time};
+use srd_wire::Features;
 
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Arrival {
     pub waited: Span,
     /// How much longer than the quickest of the last seconds it was on its way.
     pub back: Span,
+    /// No acknowledgment that the peer sent later has come before it.
+    pub newest: bool,
 }
 
 /// See the module.
@@ -64,6 +69,12 @@ impl<O: Observer> Lane<'_, O> {
     /// The time up to which everything that arrived has been handled.
     pub fn seen(&self) -> Time {
         self.shared.seen(self.now)
+    }
+
+    /// Whether both ends tell and understand that a host falls behind.
+    pub fn signalling(&self) -> bool {
+        self.shared.cfg.rate.host_policy != HostPolicy::Off
+            && self.peer.limits().features.has(Features::HOST_SIGNAL)
     }
 
     /// Whether both ends grant and obey credits.

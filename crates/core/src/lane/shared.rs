@@ -9,6 +9,7 @@ use crate::guards::Guard;
 use crate::hash::Keyed;
 use crate::ids::Ctx;
 use crate::lane::flows::Flows;
+use crate::lane::host::HostQueue;
 use crate::networks::Networks;
 use crate::outbox::{Control, Outbox};
 use crate::path::table::MtuCounts;
@@ -51,7 +52,7 @@ impl<O: Observer> Shared<O> {
             scratch: AckBlock::default(),
             flows: Flows::new(now, &cfg),
             rxq_drops: 0,
-            rxq_depth: 0,
+            host: HostQueue::new(now, cfg.rate.host_policy, cfg.mtu, cfg.rate.rtt_initial),
             unread: Span::ZERO,
         };
         Self {
@@ -110,8 +111,8 @@ pub(crate) struct Receiving {
     pub flows: Flows,
     /// Datagrams that the receive socket has dropped so far.
     pub rxq_drops: u32,
-    /// Packets that wait behind the one being handled.
-    pub rxq_depth: u16,
+    /// What waits between the network and the host's memory.
+    pub host: HostQueue,
     /// How far the packets that were handled lie behind the time: younger ones may wait unread.
     pub unread: Span,
 }

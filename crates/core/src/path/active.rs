@@ -2,6 +2,7 @@
 
 use super::ack_path::AckPaths;
 use super::health::{Health, Loss};
+use super::host::HostCap;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::{Gate, PathStats, Sample};
@@ -34,6 +35,8 @@ pub(crate) struct ActivePaths {
     /// Cap after drops of the peer's receive queue; `u64::MAX` = none.
     drop_cap: u64,
     drop_cap_at: Time,
+    /// Whether the receiving host has fallen behind.
+    pub host: HostCap,
     /// The most that the hosts lately took of a round trip, on top of the network, and when.
     host_ns: u64,
     host_at: Time,
@@ -72,6 +75,7 @@ impl ActivePaths {
             inflight_max: 0,
             drop_cap: u64::MAX,
             drop_cap_at: now,
+            host: HostCap::default(),
             host_ns: 0,
             host_at: now,
             delivered: 0,
@@ -97,7 +101,8 @@ impl ActivePaths {
 
     fn link_now(&self, p: &Params) -> Link {
         // Three quarters: what waits in the peer's socket because of us must not feed on itself.
-        let host_bytes = Link::bytes(self.delivered, HOST_COVERED.of(self.host_delay(p).0));
+        let covered = if self.host.is_swamped() { 0 } else { self.host_delay(p).0 };
+        let host_bytes = Link::bytes(self.delivered, HOST_COVERED.of(covered));
         Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
@@ -164,9 +169,11 @@ impl ActivePaths {
         }
     }
 
-    fn cap_update(&mut self, p: &Params) {
+    pub(crate) fn cap_update(&mut self, p: &Params) {
         let policy = self.rate.inflight_max(&self.link_now(p));
-        self.inflight_max = policy.min(self.drop_cap).max(u64::from(p.mtu));
+        let mtu = u64::from(p.mtu);
+        let host = self.host.inflight_max(p.host_policy, mtu);
+        self.inflight_max = policy.min(self.drop_cap).min(host).max(mtu);
     }
 
     /// Whether nothing more may leave before an acknowledgment comes.
@@ -184,7 +191,11 @@ impl ActivePaths {
         let mtu = u64::from(p.mtu);
         let room = self.inflight_max.saturating_sub(self.inflight);
         let mut bytes = u64::from(self.pacing.burst_bytes()).min(room);
-        let open_at = self.pacing.next();
+        let mut open_at = self.pacing.next();
+        if self.inflight == 0 {
+            let sent = self.meter.last_sent();
+            open_at = open_at.max(self.host.opens_at(p.host_policy, now, sent, self.srtt(p)));
+        }
         if let Some(credit) = credit {
             match credit.room() {
                 0 => {

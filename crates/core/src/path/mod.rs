@@ -10,6 +10,7 @@ mod ack_path;
 mod active;
 mod choose;
 mod health;
+mod host;
 mod mtu;
 mod rtt;
 mod set;
@@ -19,7 +20,7 @@ mod waits;
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
 
-use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
+use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
 use crate::guards::{Guard, Guards};
 use crate::params::Params;
@@ -29,7 +30,8 @@ use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    EXPLORE_EACH, HEDGE, PROOF_AGE_MAX, PROOF_RTTS, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE,
+    EXPLORE_EACH, HEDGE, HOST_DROP_RTTS, PROOF_AGE_MAX, PROOF_RTTS, SLACK_CROSS, SLACK_SAME_PATH,
+    TAIL_PROBE,
 };
 use active::ActivePaths;
 use rtt::Smoothed;
@@ -334,6 +336,11 @@ impl PathContext {
     /// as well.
     pub fn on_lost(&mut self, now: Time, path: u8, bytes: u32, rule: LossRule) -> bool {
         let (p, active, _) = self.grow(now);
+        // Rule CC-32.
+        if active.host.drop_take(now, active.srtt(p).scale(HOST_DROP_RTTS, 1)) {
+            active.leave_flight(bytes);
+            return false;
+        }
         active.on_lost(p, now, path, bytes, rule)
     }
 
@@ -361,7 +368,22 @@ impl PathContext {
     pub fn on_receiver_drops(&mut self, now: Time, drops: u32) {
         let (p, active, _) = self.grow(now);
         if drops > 0 {
+            if p.host_policy != HostPolicy::Off {
+                active.host.on_drops(now, drops);
+            }
             active.on_receiver_drops(p, now);
+        }
+    }
+
+    /// An engine at the address, that of context `ctx`, tells whether its host has fallen behind.
+    pub(crate) fn on_host_signal(&mut self, now: Time, ctx: u32, above: bool) {
+        // Nearly always there is nothing to remember.
+        if !above && self.active.as_ref().is_none_or(|a| a.host.is_quiet()) {
+            return;
+        }
+        let (p, active, _) = self.grow(now);
+        if active.host.on_signal(now, ctx, above) {
+            active.cap_update(p);
         }
     }
 

@@ -81,12 +81,16 @@ impl Reports {
     pub fn read(&mut self, ack: &AckBlock, credits: bool) -> News {
         let drops = if self.rxq_drops_told { growth(ack.rxq_drops, self.rxq_drops) } else { 0 };
         (self.rxq_drops, self.rxq_drops_told) = (ack.rxq_drops, true);
-        self.rx_budget = ack.rx_budget;
         let credit_units = if credits { growth(ack.credit, self.credit_seen) } else { 0 };
         if credit_units > 0 {
             self.credit_seen = ack.credit;
         }
         News { drops, credit_units }
+    }
+    /// Reads what holds until the peer says otherwise, of the newest packet that it has sent.
+    #[inline(always)]
+    pub fn budget_read(&mut self, ack: &AckBlock) {
+        self.rx_budget = ack.rx_budget;
     }
     /// Bytes that the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
     #[inline(always)]
@@ -119,6 +123,7 @@ mod tests {
         let mut r = Reports::new(u32::MAX);
         let news = |drops, credit_units| News { drops, credit_units };
         assert_eq!(r.read(&told(90, 5), true), news(0, 5), "drops count from the first report");
+        r.budget_read(&told(93, 5));
         assert_eq!((r.read(&told(93, 5), true), r.rx_budget()), (news(3, 0), 500));
         assert_eq!(r.read(&told(93, 4), true), news(0, 0), "an old acknowledgment");
         assert_eq!(r.read(&told(93, 6), true), news(0, 1));

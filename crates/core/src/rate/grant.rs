@@ -37,7 +37,11 @@ pub struct Granter {
     tail: u32,
     next: Time,
     next_fraction: u64,
+    /// What grants leave at: [`GRANT_SHARE`] of the line, or less.
     rate: u64,
+    line: u64,
+    /// The host drains less than the line brings.
+    slow: bool,
     packet: u32,
     ahead_max: u32,
     /// Peers that want something.
@@ -66,6 +70,8 @@ impl Granter {
             next: Time(0),
             next_fraction: 0,
             rate: GRANT_SHARE.of(line_bytes_per_sec).max(1),
+            line: GRANT_SHARE.of(line_bytes_per_sec).max(1),
+            slow: false,
             packet,
             ahead_max: bytes(GRANT_AHEAD).max(GRANT_AHEAD_MIN * GRANT_PACKETS * packet),
             wanting: 0,
@@ -78,6 +84,17 @@ impl Granter {
     /// The only sender waits for its turn like others.
     pub(crate) fn lone_off(&mut self) {
         self.ahead_lone = 0;
+    }
+
+    /// Grants leave at this rate, in bytes per second, if the host takes less than the line brings.
+    /// `None`: it takes all.
+    pub fn drain_set(&mut self, bytes_per_sec: Option<u64>) {
+        let rate = bytes_per_sec.map_or(self.line, |rate| rate.clamp(1, self.line));
+        self.slow = rate < self.line;
+        if rate != self.rate {
+            // What is left of a division by another rate is less than a nanosecond.
+            (self.rate, self.next_fraction) = (rate, 0);
+        }
     }
 
     /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
@@ -172,6 +189,7 @@ impl Granter {
             }
             // Half a round trip: those who start together are heard of by then.
             let lone = self.wanting == 1
+                && !self.slow
                 && now.since(self.lone_since) > GRANT_LONE_AFTER.of_span(self.rtt);
             if !lone || ahead > self.ahead_lone {
                 self.pace(now, bytes);

@@ -27,6 +27,16 @@ impl<O: Observer> Lane<'_, O> {
         Ok(())
     }
 
+    /// Whether no acknowledgment that the peer sent later has come before this one.
+    pub(crate) fn ack_is_newest(&mut self, h: &Header) -> bool {
+        let n = TxNum::nearest(h.tx_num, self.win.replay.newest());
+        let newest = n.diff(self.win.told_by) > 0;
+        if newest {
+            self.win.told_by = n;
+        }
+        newest
+    }
+
     /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was
     /// on its way.
     pub(crate) fn heard(&mut self, meta: &RxMeta, packet: &Packet<'_>) -> Span {

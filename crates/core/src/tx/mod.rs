@@ -4,6 +4,7 @@ mod acked;
 mod alone;
 mod cut;
 mod emit;
+mod host;
 mod loss;
 mod recall;
 mod schedule;

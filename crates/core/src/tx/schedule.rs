@@ -90,6 +90,12 @@ impl<O: Observer> Lane<'_, O> {
         if flying > 0 && flying + mtu > budget {
             return Turn::Blocked;
         }
+        if flying == 0
+            && budget < mtu
+            && let Some(at) = self.host_pause(budget)
+        {
+            return Turn::Paced(at);
+        }
         let credited = self.granting();
         let mut bytes = match self.way.paths.gate(self.now, credited) {
             Gate::Open { bytes } => bytes,

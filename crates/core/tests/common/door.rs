@@ -25,7 +25,7 @@ pub fn stranger(kind: Body, slot: u8, dst_tag: u32) -> Packet<'static> {
 
 /// Where it comes from.
 pub fn from(src_ip: IpAddr) -> RxMeta {
-    RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO }
+    RxMeta { src_ip, ce: false, rxq_drops: 0, waited: Span::ZERO }
 }
 
 /// An Open with this tag.

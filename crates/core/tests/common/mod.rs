@@ -384,7 +384,7 @@ impl Net {
         header.flags = wire::Flags(0);
         change(&mut header);
         let packet = Packet { header, ack: None, body, payload_len: 0 };
-        let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, rxq_depth: 0, waited: Span::ZERO };
+        let meta = RxMeta { src_ip, ce: false, rxq_drops: 0, waited: Span::ZERO };
         self.hosts[to].receive(self.now, &meta, &packet, &[]);
     }
 
@@ -509,7 +509,7 @@ impl Net {
     /// Host `i` takes a packet that arrived at `at`.
     fn receive(&mut self, i: usize, f: &Flying, at: Time, rxq_drops: u32) {
         let waited = self.now.since(at);
-        let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops, rxq_depth: 0, waited };
+        let meta = RxMeta { src_ip: f.src_ip, ce: false, rxq_drops, waited };
         let mut packet = Packet {
             header: f.header,
             ack: f.ack.as_ref(),

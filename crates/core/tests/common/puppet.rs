@@ -110,7 +110,7 @@ impl Puppet {
         self.tx_num += u32::from(!matches!(kind, PacketType::Open | PacketType::OpenAck));
         let packet = Packet { header, ack: ack.as_ref(), body, payload_len };
         let waited = Span::ZERO;
-        let meta = RxMeta { src_ip: ip(1), ce: false, rxq_drops: 0, rxq_depth: 0, waited };
+        let meta = RxMeta { src_ip: ip(1), ce: false, rxq_drops: 0, waited };
         self.victim.receive(self.now, &meta, &packet, &vec![1; usize::from(payload_len)]);
     }
 

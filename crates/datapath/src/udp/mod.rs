@@ -18,7 +18,8 @@ pub use config::{OpenError, PATHS_MAX, PORT_BASE_DEFAULT, SEGMENTS_MAX, UdpConfi
 pub use socket::rcvbuf_warning;
 
 use crate::{
-    Counters, Datapath, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker, route,
+    Counters, Datapath, RxBacklog, RxDatagram, RxReport, TxPacket, TxPushError, TxReport, Waker,
+    route,
     sys::{self, Poll},
 };
 use core::{
@@ -179,6 +180,12 @@ impl Datapath for UdpDatapath {
 
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport> {
         self.rx.receive(self.receive.as_fd(), &mut self.counters, sink)
+    }
+
+    fn rx_backlog(&self) -> RxBacklog {
+        // Half of the kernel's figures: the rest is its overhead per packet.
+        let (bytes, limit_bytes) = sys::receive_memory(self.receive.as_fd()).unwrap_or_default();
+        RxBacklog { bytes: u64::from(bytes) / 2, limit_bytes: u64::from(limit_bytes) / 2 }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

@@ -11,7 +11,7 @@ use super::{SrdHost, host_of, ps_of, time_of};
 use crate::host::SPORT_BASE;
 use crate::noise::HostModel;
 use crate::packet::{LabPacket, wire_bytes};
-use srd_core::{RxMeta, Span, Time, Transmit, TxSink};
+use srd_core::{RxMeta, RxWaiting, Span, Time, Transmit, TxSink};
 use srd_fabric::{Delivered, HostIo, NS, Outbound, Ps, Rng};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -323,19 +323,26 @@ impl SrdHost {
         let t = time_of(now);
         let batch = kernel.receive(now);
         let (taken, mut read_until) = (batch.len(), t);
-        for (i, w) in batch.into_iter().enumerate() {
+        for w in batch {
             let stamp = kernel.stamp_of(w.visible);
             let meta = RxMeta {
                 src_ip: super::ip_of(w.packet.src),
                 ce: w.packet.ce,
                 rxq_drops: kernel.counts.socket_drops as u32,
-                rxq_depth: (taken - 1 - i).min(usize::from(u16::MAX)) as u16,
                 waited: Span((now - stamp) / NS),
             };
             self.packet_take(now, &w.packet, &meta);
             read_until = time_of(stamp);
         }
         if taken > 0 {
+            // Like the datapath: what is left after a batch that left something.
+            let left = kernel.inbox.front().is_some_and(|w| w.visible <= now);
+            let waiting = RxWaiting {
+                bytes: if left { kernel.inbox_bytes } else { 0 },
+                limit_bytes: kernel.model.socket_bytes / 2,
+                handled: false,
+            };
+            self.engine.rx_waiting(t, &waiting);
             self.engine.rx_burst_end(t);
         }
         if kernel.inbox.is_empty() {

@@ -42,6 +42,7 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("copa", include_str!("../../specs/copa.toml")),
     ("copa-recovery", include_str!("../../specs/copa-recovery.toml")),
     ("copa-multi", include_str!("../../specs/copa-multi.toml")),
+    ("copa-srd", include_str!("../../specs/copa-srd.toml")),
 ];
 
 /// The rows of `run guards`, which `all` does not include, because each row runs once for each

@@ -323,6 +323,8 @@ pub struct EngineSpec {
     pub path_policy: Option<PathPolicySpec>,
     /// Rate policy: "srd" or "fixed".
     pub rate_policy: Option<RatePolicySpec>,
+    /// What is told of hosts that fall behind, and obeyed: "off", "stop-go" or "budget".
+    pub host_policy: Option<HostPolicySpec>,
     /// Rate of the fixed policy in Gb/s.
     pub fixed_gbps: Option<f64>,
     /// Window of the fixed policy in bytes.
@@ -356,6 +358,7 @@ impl Default for EngineSpec {
             paths: None,
             path_policy: None,
             rate_policy: None,
+            host_policy: None,
             fixed_gbps: None,
             fixed_inflight_bytes: None,
             credits: None,
@@ -438,6 +441,16 @@ pub enum PathPolicySpec {
 pub enum RatePolicySpec {
     Srd,
     Fixed,
+}
+
+/// See [`EngineSpec::host_policy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names are those of srd_core::config::HostPolicy")]
+pub enum HostPolicySpec {
+    Off,
+    StopGo,
+    Budget,
 }
 
 /// Traffic pattern.

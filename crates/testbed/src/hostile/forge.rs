@@ -101,6 +101,7 @@ fn ack_forge(dice: &mut Dice, heard: &Heard) -> AckBlock {
         rxq_drops: dice.next() as u32,
         ce_count: dice.next() as u32,
         rxq_depth: dice.next() as u16,
+        above: dice.once_in(4),
         partial: dice.once_in(3),
         ..AckBlock::default()
     };

@@ -1,0 +1,100 @@
+//! A fluid host: what it is sent waits, and drains at its own rate.
+
+use super::*;
+
+const MTU: u16 = 1_000;
+const RTT: Span = Span(10_000);
+const LIMIT: u64 = 200_000;
+
+/// A host that drains `drain` bytes per us, sent `sent` bytes per us for `us`, told once per us.
+struct Fluid {
+    host: HostQueue,
+    waiting: u64,
+    now: u64,
+    handled: bool,
+}
+
+impl Fluid {
+    fn new(policy: HostPolicy, handled: bool) -> Self {
+        Self { host: HostQueue::new(Time(0), policy, MTU, RTT), waiting: 0, now: 0, handled }
+    }
+
+    fn run(&mut self, us: u64, sent: u64, drain: u64) {
+        for _ in 0..us {
+            self.now += 1_000;
+            let drained = drain.min(self.waiting + sent);
+            // A card takes what arrives, a socket what is read.
+            self.host.take(if self.handled { sent } else { drained } as usize);
+            self.waiting = self.waiting + sent - drained;
+            let bytes = self.waiting;
+            let told = RxWaiting { bytes, limit_bytes: LIMIT, handled: self.handled };
+            self.host.tell(Time(self.now), &told);
+        }
+    }
+}
+
+#[test]
+fn the_drain_is_measured_while_something_waits_and_forgotten_when_nothing_does() {
+    for handled in [true, false] {
+        let mut f = Fluid::new(HostPolicy::Budget, handled);
+        f.run(100, 500, 1_000);
+        assert_eq!((f.host.drain, f.host.budget(RTT), f.host.grant_rate()), (0, None, None));
+        f.run(60, 1_000, 500);
+        let drain = f.host.drain;
+        assert!((490_000_000..510_000_000).contains(&drain), "{handled}: {drain} B/s");
+        assert_eq!(f.host.depth_packets(), 30);
+        f.run(200, 0, 500);
+        assert_eq!((f.waiting, f.host.drain, f.host.budget(RTT)), (0, 0, None));
+    }
+}
+
+#[test]
+fn the_threshold_is_crossed_once_each_way_and_told_to_all() {
+    let mut f = Fluid::new(HostPolicy::StopGo, true);
+    f.run(10, 900, 500);
+    // Not known how fast it drains, or two round trips of it but 16 packets.
+    assert!(!f.host.is_above() && f.host.tell_take(3_000).is_none());
+    f.run(31, 1_000, 500);
+    assert!(f.host.is_above(), "{}", f.waiting);
+    assert_eq!(f.host.tell_take(3_000), Some(0..TELL_SCAN));
+    assert!(f.host.is_telling());
+    assert_eq!(f.host.tell_take(3_000), Some(TELL_SCAN..2 * TELL_SCAN));
+    assert_eq!(f.host.tell_take(3_000), Some(2 * TELL_SCAN..3_000));
+    assert!(f.host.tell_take(3_000).is_none() && !f.host.is_telling());
+    let below = f.host.catches_up_at().unwrap();
+    assert_eq!(below, 16_000 - 2_000);
+    while f.waiting > below {
+        assert!(f.host.is_above());
+        f.run(1, 0, 500);
+    }
+    assert!(!f.host.is_above() && f.host.tell_take(2) == Some(0..2));
+    assert_eq!(f.host.budget(RTT), None, "stop-go has none");
+}
+
+#[test]
+fn a_card_takes_off_what_it_has_acknowledged_and_a_socket_does_not() {
+    for (handled, all) in [(true, 5_000 + 16_000 - 10_000), (false, 5_000 + 16_000)] {
+        let mut f = Fluid::new(HostPolicy::Budget, handled);
+        f.run(100, 600, 500);
+        assert_eq!(f.waiting, 10_000);
+        let budget = f.host.budget(RTT).unwrap();
+        assert!(budget.abs_diff(all) < 500, "{handled}: {budget}");
+        f.run(100, 1_000, 500);
+        assert!(f.host.budget(RTT).unwrap() > 0, "something may always be under way");
+    }
+}
+
+#[test]
+fn credits_follow_the_drain_and_what_waits() {
+    let mut f = Fluid::new(HostPolicy::Budget, true);
+    f.run(100, 580, 500);
+    assert_eq!(f.waiting, 8_000);
+    let at_half = f.host.grant_rate().unwrap();
+    assert!((490_000_000..510_000_000).contains(&at_half), "{at_half}");
+    f.run(100, 2_000, 500);
+    assert!(f.host.grant_rate().unwrap() < at_half * 11 / 20, "much waits");
+    let mut off = Fluid::new(HostPolicy::Off, true);
+    off.run(300, 1_000, 500);
+    assert!(off.host.grant_rate().is_none() && off.host.budget(RTT).is_none());
+    assert!(!off.host.is_above() && off.host.depth_packets() == 150, "told, and no more");
+}
