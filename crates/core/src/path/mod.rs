@@ -3,7 +3,8 @@
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
 //! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
-//! and probes, `ack_path` the paths of pure acknowledgments, `active` what ties them together;
+//! and probes, `ack_path` the paths of pure acknowledgments, `share` what other engines of this
+//! host have to do with it, `active` what ties them together;
 //! `rate/` decides how fast.
 
 mod ack_path;
@@ -13,10 +14,12 @@ mod health;
 mod mtu;
 mod rtt;
 mod set;
+mod share;
 pub(crate) mod table;
 
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
+pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;
