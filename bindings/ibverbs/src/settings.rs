@@ -27,6 +27,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("SRD_MTU", "most payload bytes per packet (default: as the link permits, at most 8928)"),
     ("SRD_PATHS", "paths per peer address: a power of two up to 256 (default 64)"),
     ("SRD_PATH_POLICY", "srd, oblivious, ecmp or rtt-p2c (default srd)"),
+    ("SRD_SHARE", "0: share nothing with other processes of this host (default 1)"),
     ("SRD_INTEGRITY", "on or off: whether data carries a checksum, CRC-32C (default on)"),
     ("SRD_PORT_BASE", "first of the engines' 256 UDP ports; must be the same on all hosts"),
     ("SRD_VENDOR_ID", "vendor number that the device reports (default 0; EFA: 0x1d0f)"),

@@ -10,6 +10,7 @@ use crate::{
     paths::PathsArgs,
     perf::PerfArgs,
     serve::ServeArgs,
+    top::TopArgs,
 };
 use clap::{Parser, Subcommand};
 
@@ -38,6 +39,8 @@ pub enum Command {
     Paths(PathsArgs),
     /// Measure latency, bandwidth or message rate against a server
     Perf(PerfArgs),
+    /// Show what all processes of this user on this host send: rate, round trip, cap, losses, share
+    Top(TopArgs),
     /// Run the fault checker: simulated networks with random faults, where each guarantee must hold
     Check(CheckArgs),
     /// Start a program that uses EFA (MPI, libfabric, perftest) so that it runs on software SRD

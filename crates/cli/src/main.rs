@@ -19,6 +19,7 @@ mod paths;
 mod perf;
 mod serve;
 mod signals;
+mod top;
 mod transfer;
 mod units;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Cp(args) => cp::run(&args, &stop),
         Command::Paths(args) => paths::run(&args, &stop),
         Command::Perf(args) => perf::run(&args, &stop),
+        Command::Top(args) => top::run(&args, &stop),
         Command::Check(args) => check::run(&args, &stop),
         Command::Run(args) => dropin::run::run(&args, &stop),
         Command::Env(args) => dropin::run::print_env(&args),

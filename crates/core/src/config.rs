@@ -221,6 +221,9 @@ pub struct EngineConfig {
     pub ack: AckConfig,
     /// RNR.
     pub rnr: RnrConfig,
+    /// Other engines of this host send to the same addresses, and the driver tells them and this
+    /// one of each other ([`crate::Engine::share_next`]).
+    pub host_shared: bool,
     /// Special cases of paths, loss and rate that are on: all, but for measurements.
     pub guards: Guards,
 }
@@ -290,6 +293,7 @@ impl EngineConfig {
                 delay_requested: Span::from_us(5),
             },
             rnr: RnrConfig { delay_first: Span::from_us(100), delay_max: Span::from_ms(20) },
+            host_shared: false,
             guards: Guards::ALL,
         }
     }

@@ -18,6 +18,8 @@ pub const MTU_MIN: u16 = 64;
 pub const WRS_MAX: usize = 1 << 16;
 /// Handshake packets waiting to leave; more are dropped.
 pub const CONTROL_QUEUE_MAX: usize = 1024;
+/// Addresses of which other engines of the host wait to hear; of others they hear later.
+pub const SHARES_MAX: usize = 4096;
 /// Answers to strangers (Challenges and Resets) waiting to leave; more are dropped. They leave
 /// behind everything else.
 pub const STRANGERS_QUEUE_MAX: usize = 256;

@@ -4,8 +4,8 @@
 //! not in the context, so that who holds one peer can give another its turn.
 
 use crate::api::{AsyncEvent, Endpoint};
-use crate::ids::Ctx;
-use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX};
+use crate::ids::{Ctx, Way};
+use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX, SHARES_MAX};
 use crate::psn::{Psn, TxNum};
 use srd_wire::Body;
 use std::collections::VecDeque;
@@ -68,6 +68,8 @@ pub(crate) struct Outbox {
     closes: VecDeque<Ctx>,
     ready: VecDeque<Ctx>,
     rearm: VecDeque<Ctx>,
+    /// Addresses of which other engines of the host should hear.
+    shares: VecDeque<Way>,
     /// By context: in which queues it stands.
     marks: Vec<u8>,
     events: VecDeque<AsyncEvent>,
@@ -99,6 +101,21 @@ impl Outbox {
             && self.closes.is_empty()
             && self.ready.is_empty()
             && self.rearm.is_empty()
+    }
+
+    /// The host's other engines should hear of an address. Whether there is room: without, they
+    /// hear of it later.
+    pub fn share_push(&mut self, way: Way) -> bool {
+        let room = self.shares.len() < SHARES_MAX;
+        if room && self.shares.back() != Some(&way) {
+            self.shares.push_back(way);
+        }
+        room
+    }
+    /// The next of them.
+    #[inline]
+    pub fn share_pop(&mut self) -> Option<Way> {
+        self.shares.pop_front()
     }
 
     /// Sets a mark; whether it was not set.

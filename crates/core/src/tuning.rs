@@ -348,6 +348,26 @@ pub(crate) const BURST: Span = Span::from_us(20);
 /// window is free again.
 pub(crate) const CREDIT_PATIENCE_RTTS: u64 = 2;
 
+// ---- engines of one host -----------------------------------------------------------------------
+
+/// Engines of a host hear of each other at most this often per address. A scheduler moves processes
+/// at such distances at best; at 100 Gb/s it is as many packets as a burst has.
+pub(crate) const SHARE_EVERY: Span = Span::from_us(20);
+/// Where round trips are long, once in this part of one is often enough.
+pub(crate) const SHARE_RTTS: Share = Share(1, 4);
+/// Who sends counts for at least this long without saying so again: a process that is not run for
+/// longer does not send either, and the others take its part.
+pub(crate) const SHARE_STALE_MIN: Span = Span::from_ms(1);
+/// And at most this long, however slow its part is.
+pub(crate) const SHARE_STALE_MAX: Span = Span::from_ms(100);
+
+/// Packets that a receiver acknowledges together (`ack.every` of the defaults): what makes the
+/// round of an engine that sends little longer than that of one which sends all.
+pub(crate) const SHARE_ACKED_PKTS: u64 = 8;
+/// A longer round counts for at most so many of the only sender's: one that was long because the
+/// process did not run says little of the network.
+pub(crate) const SHARE_STRETCH_MAX: u64 = 4;
+
 // ---- grants of a receiver ----------------------------------------------------------------------
 
 /// Grants leave at this share of the line, so that the last hop's queue drains.

@@ -1,6 +1,7 @@
 //! A host that runs SRD: one protocol engine without payload, and its card.
 
 mod kernel;
+mod share;
 
 pub use kernel::KernelCounts;
 
@@ -12,6 +13,7 @@ use crate::rounds::WARM;
 use crate::watch::{Watch, WatchSpec, address_of, place_of};
 use kernel::Kernel;
 use rustc_hash::FxHashMap;
+use share::Share;
 use srd_core::config::Integrity;
 use srd_core::wire::OVERHEAD_BYTES;
 use srd_core::{
@@ -112,6 +114,8 @@ pub struct SrdHost {
     kernel: Option<Box<Kernel>>,
     /// Processes that share the host's ring, this one included.
     ring_sharing: u64,
+    /// What it shares with other engines of its server, if it does.
+    share: Option<Share>,
 }
 
 /// Address of a host: 10.0.0.0 plus its number.
@@ -174,6 +178,7 @@ impl SrdHost {
             corrupt: 0,
             kernel: None,
             ring_sharing: 1,
+            share: None,
         })
     }
 
@@ -445,6 +450,7 @@ impl SrdHost {
         let t = time_of(now);
         let limit = CARD_PACKETS * self.full_bytes;
         loop {
+            self.share_turn(t);
             let room = limit.saturating_sub(io.nic_backlog_bytes()).div_ceil(self.full_bytes);
             if room > 0 {
                 let mut sink = CardSink { io, refused: 0 };

@@ -21,6 +21,7 @@ use srd_core::guards::Guard;
 use srd_core::wire::PacketType;
 use srd_fabric::rng::stream_seed;
 use srd_fabric::{HostId, Ps, Topology, US, World, WorldConfig};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -59,10 +60,12 @@ fn world_of(
 ) -> Result<(SrdWorld, Calls), String> {
     let e = &plan.spec.engine;
     let processes = e.senders_per_host.max(e.receivers_per_host);
+    let shares = settings.engine.host_shared;
     let pairs = &plan.flows.background;
     let background_hosts: FxHashSet<HostId> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let model = plan.model.clone().map(Arc::new);
     let host = |h| {
+        let table = Rc::new(OnceCell::new());
         let process = |k| {
             let seed = stream_seed(plan.seed, 0x5bd, u64::from(h) | u64::from(k) << 32);
             let mut settings = settings.clone();
@@ -79,6 +82,9 @@ fn world_of(
             if let Some(model) = &model {
                 let id = u64::from(h) | u64::from(k) << 32;
                 process.kernel_set(Arc::clone(model), stream_seed(plan.seed, STREAM_KERNEL, id));
+            }
+            if shares {
+                process.share_set(Rc::clone(&table), k);
             }
             Ok(process)
         };
@@ -244,6 +250,8 @@ fn engine_override(c: &mut EngineConfig, e: &EngineSpec) -> Result<(), String> {
     if let Some(n) = e.ack_every {
         c.ack.every = n;
     }
+    let engines = e.senders_per_host.max(e.receivers_per_host);
+    c.host_shared = e.host_shared && engines > 1 && c.rate.policy == RatePolicy::Srd;
     for name in &e.guards_off {
         let guard = Guard::ALL.iter().find(|g| g.name() == name).ok_or_else(|| {
             let names: Vec<_> = Guard::ALL.iter().map(|g| g.name()).collect();

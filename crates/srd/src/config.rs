@@ -11,6 +11,9 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
+/// Environment variable that keeps processes from sharing what they know, with the value 0.
+const SHARE_VARIABLE: &str = "SRD_SHARE";
+
 /// Which local address a device uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
@@ -112,6 +115,11 @@ pub struct DeviceConfig {
     pub wrap: Option<DatapathWrap>,
     /// Changes to the UDP sockets: buffers, segmentation, busy polling.
     pub tune_udp: Option<UdpTune>,
+    /// Whether all processes of this user on this host share what they know of remote addresses, so
+    /// that together they send as one would (through a file in `/dev/shm`). On unless the
+    /// environment variable `SRD_SHARE` is 0; without effect with a datapath of your own, with
+    /// `wrap`, or with a fixed rate.
+    pub share: bool,
     /// Changes to the engine's configuration.
     pub tune: Option<EngineTune>,
     /// A function that receives events in addition to the queue of
@@ -137,6 +145,7 @@ impl DeviceConfig {
             datapath: None,
             wrap: None,
             tune_udp: None,
+            share: std::env::var_os(SHARE_VARIABLE).is_none_or(|v| v != "0"),
             tune: None,
             watch: None,
         }

@@ -87,6 +87,7 @@ mod qp;
 mod queue;
 mod regions;
 mod rest;
+mod share;
 mod sync;
 mod thread;
 mod turn;

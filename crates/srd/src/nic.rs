@@ -5,6 +5,7 @@ use crate::{
     arrivals::Arrivals,
     queue::{CqCore, CqEntry, Piece, QpCore, RecvEntry, SendEntry, WrData},
     regions::Regions,
+    share::Share,
 };
 use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer};
@@ -182,6 +183,8 @@ pub(crate) struct Nic {
     pub turned_at: Time,
     /// State of packets that may wait in the socket.
     pub arrivals: Arrivals,
+    /// What it shares with other processes of the host, if it does.
+    pub share: Option<Share>,
 }
 
 /// What a turn did.

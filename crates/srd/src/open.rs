@@ -11,8 +11,13 @@ use crate::{
         CQ_DEPTH_MAX, CQS_MAX, INLINE_BYTES_DEFAULT, INLINE_BYTES_MAX, QUEUE_DEPTH_MAX,
         RECV_SGES_MAX, SEND_SGES_MAX,
     },
+    share::Share,
 };
-use srd_core::{Engine, EngineConfig, Time, config::Integrity, limits};
+use srd_core::{
+    Engine, EngineConfig, Time,
+    config::{Integrity, RatePolicy},
+    limits,
+};
 use srd_datapath::{Datapath, UdpConfig, UdpDatapath, route};
 use srd_wire::{AckBlock, OVERHEAD_BYTES};
 
@@ -43,6 +48,8 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if config.port_base == 0 || config.port_base > u16::MAX - 255 {
         return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
     }
+    // A network of its own, or one with faults made on purpose, says nothing about the host's.
+    let own_net = config.datapath.is_some() || config.wrap.is_some();
     let mut net = match config.datapath.take() {
         Some(datapath) => {
             Net { datapath, warnings: Vec::new(), rx_budget_bytes: None, line_bytes_per_sec: None }
@@ -79,6 +86,16 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if let Some(tune) = config.tune.take() {
         tune(&mut engine);
     }
+    let shares = config.share && !own_net && engine.rate.policy == RatePolicy::Srd;
+    let share = match shares.then(|| Share::join(engine.ip)) {
+        Some(Ok(share)) => Some(share),
+        Some(Err(warning)) => {
+            net.warnings.push(warning);
+            None
+        }
+        None => None,
+    };
+    engine.host_shared = share.is_some();
     engine.validate().map_err(DeviceError::Config)?;
     let (attr, port) = (attr_of(&engine), port_of(&engine, net.datapath.port()));
     let tables = Tables::new(engine.ip);
@@ -93,6 +110,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         net_errno: 0,
         turned_at: Time(0),
         arrivals: Arrivals::default(),
+        share,
     };
     Ok(Opened { nic, attr, port, warnings: net.warnings })
 }

@@ -31,6 +31,7 @@ impl Nic {
         let now = Self::now();
         self.turned_at = now;
         let posted = self.take_posts(shared, now);
+        self.share_turn(now);
         let (early, _) = if posted > 0 { self.transmit(shared, now) } else { (0, false) };
         let look = self.receive_all(shared);
         let (before, now) = (now, look.taken_at.unwrap_or(now));
@@ -41,6 +42,7 @@ impl Nic {
         if due <= now {
             self.engine.handle_timeout_unread(now, read_until);
         }
+        self.share_turn(now);
         let to_send = due <= now && self.engine.next_timeout() == Time(0);
         let (sent, tx_more) =
             if to_send || !self.net.tx_ready() { self.transmit(shared, now) } else { (0, false) };
@@ -56,6 +58,7 @@ impl Nic {
     pub(crate) fn send_posts(&mut self, shared: &Shared) {
         let now = Self::now();
         if self.take_posts(shared, now) > 0 {
+            self.share_turn(now);
             self.transmit(shared, now);
             self.deliver(shared);
         }

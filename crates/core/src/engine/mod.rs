@@ -19,6 +19,7 @@ mod housekeeping;
 mod narrow;
 mod origins;
 mod post;
+mod share;
 mod sizes;
 mod strangers;
 mod turns;

@@ -69,6 +69,9 @@ impl<O: Observer> Engine<O> {
             _ => self.shared.out.ready_push(ci),
         }
         self.shared.out.rearm_push(ci);
+        if self.shared.cfg.host_shared {
+            self.lane(now, ci).share_touch(false);
+        }
         self.count_posted(wr);
         Ok(i)
     }

@@ -13,6 +13,18 @@ use crate::timer::TimerOf;
 use srd_wire::OVERHEAD_BYTES;
 
 impl<O: Observer> Lane<'_, O> {
+    /// Other engines of the host should hear that this one sends to the address, if it is time to
+    /// say so; or that it has nothing more to send there.
+    #[inline(always)]
+    pub(crate) fn share_touch(&mut self, idle: bool) {
+        if self.shared.cfg.host_shared
+            && self.way.paths.share_wants(self.now, idle)
+            && !self.shared.out.share_push(self.way.number)
+        {
+            self.way.paths.share_unqueued();
+        }
+    }
+
     /// See [`Shared::path_changes`].
     pub fn path_changes(&mut self) {
         self.shared.path_changes(self.now, self.way);

@@ -5,6 +5,7 @@ use super::health::{Health, Loss};
 use super::host::HostCap;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
+use super::share::Share;
 use super::{Gate, PathStats, Sample};
 use crate::events::LossRule;
 use crate::guards::Guard;
@@ -41,7 +42,7 @@ pub(crate) struct ActivePaths {
     host_ns: u64,
     host_at: Time,
     /// Bytes per second that lately arrived: the newest round, or a slowly sinking peak.
-    delivered: u64,
+    pub(super) delivered: u64,
     /// Queueing delay of the newest echo.
     queue_ns_last: u32,
     /// Queueing delay of the median path in the last round.
@@ -49,13 +50,15 @@ pub(crate) struct ActivePaths {
     /// Lateness of paths that were used again all the same.
     late_ns: u64,
     /// At the newest acknowledgment all that had been posted was sent.
-    app_limited: bool,
+    pub(super) app_limited: bool,
     /// Packets acknowledged beyond those that echoes stand for; below zero: saved up.
     unproven: i32,
     /// Packets that left alone, on a path that is trusted.
     pub lone: u32,
     /// It is time to ask how another path does.
     pub explore: bool,
+    /// This engine's part of what the host sends.
+    pub share: Share,
 }
 
 impl ActivePaths {
@@ -86,6 +89,7 @@ impl ActivePaths {
             unproven: 0,
             lone: 0,
             explore: false,
+            share: Share::ALONE,
         };
         active.cap_update(p);
         active
@@ -99,10 +103,11 @@ impl ActivePaths {
         }
     }
 
-    fn link_now(&self, p: &Params) -> Link {
+    pub(super) fn link_now(&self, p: &Params) -> Link {
         // Three quarters: what waits in the peer's socket because of us must not feed on itself.
         let covered = if self.host.is_swamped() { 0 } else { self.host_delay(p).0 };
-        let host_bytes = Link::bytes(self.delivered, HOST_COVERED.of(covered));
+        let delivered = self.share.whole_of(self.delivered);
+        let host_bytes = Link::bytes(delivered, HOST_COVERED.of(covered));
         Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
@@ -170,7 +175,7 @@ impl ActivePaths {
     }
 
     pub(crate) fn cap_update(&mut self, p: &Params) {
-        let policy = self.rate.inflight_max(&self.link_now(p));
+        let policy = self.share.of(self.rate.inflight_max(&self.link_now(p)));
         let mtu = u64::from(p.mtu);
         let host = self.host.inflight_max(p.host_policy, mtu);
         self.inflight_max = policy.min(self.drop_cap).min(host).max(mtu);
@@ -250,16 +255,20 @@ impl ActivePaths {
             if p.guards.has(Guard::Restart)
                 && pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0
             {
-                self.rate.on_restart(&self.link_now(p));
+                let link = self.link_now(p);
+                self.rate.on_restart(&link);
+                self.share_adopt(&link);
                 self.rate_apply(p);
             }
         }
         self.inflight += u64::from(bytes);
+        self.share.sent = self.share.sent.wrapping_add(1);
         self.pacing.on_sent(now, bytes);
     }
 
-    fn rate_apply(&mut self, p: &Params) {
-        self.pacing.rate_set(self.rate.rate(), p.burst_bytes, p.mtu);
+    pub(super) fn rate_apply(&mut self, p: &Params) {
+        let burst = self.share.burst(p);
+        self.pacing.rate_set(self.share.of(self.rate.rate()), burst, p.mtu);
         self.cap_update(p);
     }
 
@@ -351,7 +360,8 @@ impl ActivePaths {
         self.app_limited = app_limited;
         self.proof_check(p);
         let link = Link { credited, ..self.link_now(p) };
-        if acked > 0 && self.rate.on_acked(&link, acked.into(), self.queue_ns_last.into()) {
+        let acked = self.share.whole_of(acked.into());
+        if acked > 0 && self.rate.on_acked(&link, acked, self.queue_ns_last.into()) {
             self.cap_update(p);
         }
         let ends = p.guards.has(Guard::OpeningEnds);
@@ -378,7 +388,7 @@ impl ActivePaths {
             let risen = self.drop_cap + DROP_CAP_RISE.of(self.drop_cap).max(1);
             self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
         }
-        self.rate.on_round(&link, &round);
+        self.share_round(now, &link, round);
         self.rate_apply(p);
     }
 
@@ -391,6 +401,7 @@ impl ActivePaths {
         rule: LossRule,
     ) -> bool {
         self.leave_flight(bytes);
+        self.share.lost = self.share.lost.wrapping_add(1);
         let entry = self.set.get(path);
         let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
         let srtt = self.srtt(p);

@@ -4,7 +4,8 @@
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
 //! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
 //! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to
-//! send, `active` what ties them together; `rate/` decides how fast.
+//! send, `share` what other engines of this host have to do with it, `active` what ties them
+//! together; `rate/` decides how fast.
 
 mod ack_path;
 mod active;
@@ -14,11 +15,13 @@ mod host;
 mod mtu;
 mod rtt;
 mod set;
+mod share;
 pub(crate) mod table;
 mod waits;
 
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
+pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig};
 use crate::events::LossRule;

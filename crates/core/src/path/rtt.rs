@@ -71,6 +71,8 @@ pub(crate) struct Rtt {
     whole: Least,
     /// [`Self::min_ns`].
     base_ns: u32,
+    /// Least of other engines of this host; `u32::MAX` = none.
+    hint_ns: u32,
     half_began: Time,
     widened: u8,
     rounds_quiet: u8,
@@ -84,6 +86,7 @@ impl Rtt {
             all,
             on_time: Smoothed::default(),
             base_ns: min_ns,
+            hint_ns: u32::MAX,
             least: Least::known(least),
             // What was believed stays so, and is no reason to believe still less.
             whole: Least::known(
@@ -108,13 +111,25 @@ impl Rtt {
         }
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);
-        self.base_ns = self.least.get().max(self.floor_ns());
+        self.base_ns = self.least.get().min(self.hint_ns).max(self.floor_ns());
         ns.saturating_sub(self.base_ns)
     }
 
     /// Least RTT in ns; 0 before the first sample.
     pub(crate) fn min_ns(&self) -> u32 {
         self.base_ns
+    }
+
+    /// The least that this engine measured itself in ns; 0 before the first sample.
+    pub(crate) fn least_ns(&self) -> u32 {
+        let least = self.least.get();
+        if least == u32::MAX { 0 } else { least }
+    }
+
+    /// What other engines of this host measured at least in ns; 0: nothing. It is never told on as
+    /// one's own, or it would never be forgotten.
+    pub(crate) fn hint(&mut self, ns: u32) {
+        self.hint_ns = if ns == 0 { u32::MAX } else { ns };
     }
 
     /// No round trip is believed to be shorter, whatever the peer says of how long packets waited

@@ -106,6 +106,18 @@ impl RateState {
         }
     }
 
+    /// Whether no round has ended yet: the rate is not one that was found.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self, Self::Srd(s) if s.is_opening())
+    }
+
+    /// Goes on from a rate that others found.
+    pub(crate) fn adopt(&mut self, rate: u64) {
+        if let Self::Srd(s) = self {
+            s.adopt(rate);
+        }
+    }
+
     fn policy(&mut self) -> &mut dyn RateControl {
         match self {
             Self::Srd(s) => s,

@@ -84,6 +84,16 @@ impl SrdRate {
         }
     }
 
+    /// No round has ended yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.first
+    }
+
+    /// Goes on from a rate that others found: there is no first window any more.
+    pub(crate) fn adopt(&mut self, rate: u64) {
+        (self.rate, self.first) = (rate, false);
+    }
+
     /// The queueing delay that this rate tolerates: the link's target at line rate, a quarter
     /// of it more for each halving. Without that slope, the one of two senders whose least RTT is
     /// the worse estimate would take all. At line rate nobody else is at the last hop: what waits

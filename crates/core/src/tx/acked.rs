@@ -260,6 +260,7 @@ impl<O: Observer> Lane<'_, O> {
         if tally.psns > 0 {
             self.win.loss.progress(self.now, tally.psns);
         }
+        self.share_touch(app_limited && self.way.paths.inflight() == 0);
         let credited = self.granting();
         self.way.paths.on_ack_end(self.now, tally.bytes, app_limited, credited);
         let event = Event::Rate {

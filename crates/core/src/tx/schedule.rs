@@ -85,6 +85,7 @@ impl<O: Observer> Lane<'_, O> {
         {
             return self.datagram_turn(wi, out);
         }
+        self.share_touch(false);
         let lost = self.win.board.lost_front().map(|p| self.win.board.get(p).path);
         let flying = self.win.board.in_flight_bytes();
         if flying > 0 && flying + mtu > budget {

@@ -352,6 +352,7 @@ impl SrdHost {
             self.engine.handle_timeout_unread(t, read_until.min(t));
         }
         self.completions_take(now);
+        self.share_turn(t);
         let waits = io.nic_backlog_bytes() + kernel.outbox_bytes;
         let mut polled = Collect::default();
         if waits < CARD_BYTES_MAX {

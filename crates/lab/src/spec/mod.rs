@@ -338,6 +338,9 @@ pub struct EngineSpec {
     pub senders_per_host: u32,
     /// Engines of a receiving host.
     pub receivers_per_host: u32,
+    /// Whether the engines of a host share what they know of remote addresses, as the processes of
+    /// a user do.
+    pub host_shared: bool,
     /// Receiver's treatment of a packet that arrives before an earlier one of its flow: "any"
     /// (accepts it) or "drop".
     pub order: OrderSpec,
@@ -365,6 +368,7 @@ impl Default for EngineSpec {
             ack_every: None,
             senders_per_host: 1,
             receivers_per_host: 1,
+            host_shared: true,
             order: OrderSpec::Any,
             rtt_initial_us: None,
             guards_off: Vec::new(),

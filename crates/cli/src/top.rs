@@ -1,0 +1,285 @@
+//! `srd top`: what all processes of this user on this host send, and to which addresses.
+
+use crate::{
+    failure::{Failure, Result},
+    output,
+    signals::Stop,
+    units,
+};
+use serde::Serialize;
+use srd_share::{Owner, SeatRow, Segment, Snapshot, segment_path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::IsTerminal,
+    thread,
+    time::{Duration, Instant},
+};
+
+const EXAMPLES: &str = "Examples:
+  srd top                 live table until Ctrl-C
+  srd top --once          one table
+  srd top --json          one table as a line of JSON, for programs
+
+Shown are the processes of this user in this network namespace that share what they know of remote
+addresses (all that use sockets, but for those with SRD_SHARE=0): one line per process and address
+to which it sends now.
+
+rate      what the process may send, Mb/s: its share of what the host may send there
+arrives   what arrived of it in the last round trip, Mb/s
+rtt, min  smoothed and least round trip, us
+flight    bytes in flight, of at most `cap`
+lost %    packets declared lost, of those sent in the interval (--once: since it began to send)
+share %   the part of the host's rate to this address
+limit     network: it would send more; program: it has no more to send
+
+Exit codes: 0 done (also where no process is running), 1 the table of the host cannot be read,
+2 wrong usage.";
+
+/// How often it looks whether it is to end.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// Moves the cursor to the top left and clears the screen below, to redraw the table.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Arguments of `srd top`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct TopArgs {
+    /// Time between two tables, as 1s or 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub interval: Duration,
+    /// Write one table and end
+    #[arg(long)]
+    pub once: bool,
+    /// Write one table as a line of JSON and end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A process and an address that it sends to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    pid: u32,
+    /// Name of the program.
+    program: String,
+    /// The engine's slot in the table: a process may have several.
+    engine: usize,
+    local: String,
+    /// Remote address.
+    peer: String,
+    rate_mbps: f64,
+    arrives_mbps: f64,
+    rtt_us: Option<f64>,
+    rtt_us_min: Option<f64>,
+    inflight_bytes: u32,
+    inflight_bytes_max: u32,
+    sent: u32,
+    lost: u32,
+    lost_percent: f64,
+    /// Part of what the host may send to the address.
+    share_percent: Option<f64>,
+    /// Processes of the host that send to the address, this one included.
+    senders: u32,
+    /// "network" or "program".
+    limit: &'static str,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Table {
+    /// Processes that share, whether they send or not.
+    processes: usize,
+    /// Devices of them.
+    engines: usize,
+    rows: Vec<Row>,
+}
+
+/// Packets sent and lost, by engine, process and address, when the last table was made.
+type Before = BTreeMap<(usize, u32, String), (u32, u32)>;
+
+/// Runs the command.
+///
+/// # Errors
+/// The file of the host's table belongs to somebody else.
+pub fn run(args: &TopArgs, stop: &Stop) -> Result {
+    let once = args.once || args.json || !std::io::stdout().is_terminal();
+    let mut before = Before::new();
+    loop {
+        let segment = Segment::look(&segment_path()).map_err(|e| Failure::new(e.to_string()))?;
+        let shot = segment
+            .map_or_else(Snapshot::default, |s| s.table().snapshot(now_ns(), Owner::is_alive));
+        let table = table_of(&shot, &before, program_of);
+        if args.json {
+            let fail = |e| Failure::new(format!("cannot write the table as JSON: {e}"));
+            return output::line(&serde_json::to_string(&table).map_err(fail)?);
+        }
+        let clear = if once { "" } else { CLEAR };
+        output::line(&format!("{clear}{}", text(&table)))?;
+        if once {
+            return Ok(());
+        }
+        before = table.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
+        let end = Instant::now() + args.interval;
+        while Instant::now() < end {
+            if stop.asked() {
+                return Ok(());
+            }
+            thread::sleep(STOP_CHECK.min(args.interval));
+        }
+    }
+}
+
+/// The clock that the processes of the host share.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Name of a process's program.
+fn program_of(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // A program chooses its name: nothing of it may control the terminal.
+    name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn key(row: &Row) -> (usize, u32, String) {
+    (row.engine, row.pid, row.peer.clone())
+}
+
+fn table_of(shot: &Snapshot, before: &Before, program: impl Fn(u32) -> String) -> Table {
+    let mut pids: Vec<u32> = shot.members.iter().map(|m| m.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let mut rows: Vec<Row> = shot.seats.iter().map(|s| row_of(s, before, &program)).collect();
+    rows.sort_by(|a, b| (&a.peer, a.pid, a.engine).cmp(&(&b.peer, b.pid, b.engine)));
+    Table { processes: pids.len(), engines: shot.members.len(), rows }
+}
+
+fn row_of(s: &SeatRow, before: &Before, program: impl Fn(u32) -> String) -> Row {
+    let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6;
+    let us = |ns: u32| (ns > 0).then_some(f64::from(ns) / 1e3);
+    let mut row = Row {
+        pid: s.pid,
+        program: program(s.pid),
+        engine: s.member,
+        local: s.local.to_string(),
+        peer: s.remote.to_string(),
+        rate_mbps: mbps(s.rate_own),
+        arrives_mbps: mbps(s.delivered),
+        rtt_us: us(s.rtt_ns_smoothed),
+        rtt_us_min: us(s.rtt_ns_min),
+        inflight_bytes: s.inflight,
+        inflight_bytes_max: s.inflight_max,
+        sent: s.packets_sent,
+        lost: s.packets_lost,
+        lost_percent: 0.0,
+        share_percent: (s.rate_host > 0)
+            .then(|| (s.rate_own as f64 * 100.0 / s.rate_host as f64).min(100.0)),
+        senders: s.senders,
+        limit: if s.backlogged { "network" } else { "program" },
+    };
+    // Counters that went back are those of another life.
+    let (sent, lost) = before.get(&key(&row)).copied().unwrap_or_default();
+    let (sent, lost) = if sent <= row.sent && lost <= row.lost { (sent, lost) } else { (0, 0) };
+    if row.sent > sent {
+        row.lost_percent = f64::from(row.lost - lost) * 100.0 / f64::from(row.sent - sent);
+    }
+    row
+}
+
+/// The table as text.
+fn text(table: &Table) -> String {
+    if table.engines == 0 {
+        return "no process of this user uses SRD over sockets in this network namespace (those \
+                with SRD_SHARE=0 are not seen)"
+            .into();
+    }
+    let mut lines = vec![format!(
+        "{} processes with {} devices; {} pairs of process and address with something to send",
+        table.processes,
+        table.engines,
+        table.rows.len()
+    )];
+    if !table.rows.is_empty() {
+        lines.push(format!(
+            "{:>8} {:<15} {:<24} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {}",
+            "pid",
+            "program",
+            "peer",
+            "rate",
+            "arrives",
+            "rtt",
+            "min",
+            "flight",
+            "cap",
+            "lost %",
+            "share %",
+            "limit"
+        ));
+    }
+    let number = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
+    lines.extend(table.rows.iter().map(|r| {
+        format!(
+            "{:>8} {:<15} {:<24} {:>9.1} {:>9.1} {:>8} {:>8} {:>8} {:>8} {:>7.2} {:>7} {}",
+            r.pid,
+            r.program,
+            r.peer,
+            r.rate_mbps,
+            r.arrives_mbps,
+            number(r.rtt_us),
+            number(r.rtt_us_min),
+            r.inflight_bytes,
+            r.inflight_bytes_max,
+            r.lost_percent,
+            number(r.share_percent),
+            r.limit
+        )
+    }));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_share::MemberRow;
+
+    fn seat(member: usize, sent: u32, lost: u32) -> SeatRow {
+        SeatRow {
+            member,
+            pid: 40 + member as u32,
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
+            backlogged: member == 0,
+            senders: 2,
+            rate_own: 125_000_000,
+            rate_host: 500_000_000,
+            delivered: 100_000_000,
+            inflight: 5_000,
+            inflight_max: 20_000,
+            rtt_ns_min: 20_000,
+            rtt_ns_smoothed: 0,
+            packets_sent: sent,
+            packets_lost: lost,
+        }
+    }
+
+    #[test]
+    fn rows_say_what_each_process_has_and_losses_are_those_of_the_interval() {
+        let member = |member| MemberRow { member, pid: 40 + member as u32, quiet_ns: Some(1) };
+        let shot =
+            |a, b| Snapshot { members: vec![member(0), member(1), member(2)], seats: vec![a, b] };
+        let program = |pid| format!("p{pid}");
+        let first = table_of(&shot(seat(0, 100, 50), seat(1, 9, 0)), &Before::new(), program);
+        let before = first.rows.iter().map(|r| (key(r), (r.sent, r.lost))).collect();
+        let table = table_of(&shot(seat(0, 200, 51), seat(1, 4, 1)), &before, program);
+        let lost: Vec<f64> = table.rows.iter().map(|r| r.lost_percent).collect();
+        assert_eq!(lost, [1.0, 25.0], "of 100 since, and of 4 of another life");
+        assert_eq!((table.processes, table.engines), (3, 3));
+        let row = &table.rows[0];
+        assert_eq!((row.rate_mbps, row.share_percent, row.rtt_us), (1_000.0, Some(25.0), None));
+        assert_eq!((row.limit, table.rows[1].limit), ("network", "program"));
+        let shown = text(&table);
+        assert!(shown.contains("p40") && shown.lines().count() == 4, "{shown}");
+        assert!(text(&Table::default()).contains("no process"), "{}", text(&Table::default()));
+    }
+}

@@ -1,0 +1,156 @@
+//! Parts of a host, and rounds of it.
+
+use super::*;
+use crate::config::EngineConfig;
+use crate::guards::Guards;
+use crate::path::Gate;
+use crate::rng::Rng;
+use std::sync::Arc;
+
+const LINE: u64 = 12_500_000_000;
+const IP: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
+
+fn view(senders: u32, backlogged: u32, limited: u64, rate: u64) -> HostView {
+    HostView {
+        senders,
+        backlogged,
+        limited_bytes_per_sec: limited,
+        rate_bytes_per_sec: rate,
+        ..HostView::ALONE
+    }
+}
+
+fn context() -> PathContext {
+    let mut cfg = EngineConfig::sockets(IP, 0, 4096);
+    cfg.line_set(LINE);
+    let params = Params::new(&cfg.path, &cfg.rate, &cfg.loss, cfg.mtu, Guards::ALL);
+    PathContext::with_params(Arc::new(params), &mut Rng::from_seed(1))
+}
+
+/// Senders that would all send more have equal parts; of what the others leave they have all.
+#[test]
+fn parts_of_the_host_add_up_to_the_host() {
+    for senders in 1..=HOST_SENDERS_MAX {
+        for few in 0..senders {
+            let (limited, more) = (u64::from(few) * 10_000_000, senders - few);
+            let v = view(senders, more, limited, LINE / 2);
+            let sum = Part::fair(&v, LINE, None).of(LINE / 2) * u64::from(more);
+            let all = (sum + limited) as f64 / (LINE / 2) as f64;
+            let fits =
+                if limited >= LINE / 2 { sum <= LINE / 2 } else { all > 0.98 && all <= 1.0001 };
+            // Never less than an equal part, where the others take more than theirs.
+            assert!(
+                fits || limited > LINE / 2 / u64::from(senders) * u64::from(few),
+                "{v:?}: {all}"
+            );
+        }
+        // One of those with little to send would have the part of one more that has not.
+        let v = view(senders, senders - 1, 10_000_000, LINE / 2);
+        let part = Part::fair(&v, LINE, Some(10_000_000));
+        let equal = Part::fair(&view(senders, senders, 0, LINE / 2), LINE, None);
+        assert_eq!(part, equal);
+    }
+}
+
+#[test]
+fn lies_of_a_neighbour_end_at_the_line_and_at_the_least_part() {
+    let mut rng = Rng::from_seed(7);
+    let mut wild = || u64::from(rng.next_u32()) << rng.below(33);
+    for _ in 0..5_000 {
+        let v = HostView {
+            senders: wild() as u32,
+            backlogged: wild() as u32,
+            limited_bytes_per_sec: wild(),
+            delivered_bytes_per_sec: wild(),
+            lost_permille: wild() as u32,
+            rate_bytes_per_sec: wild(),
+            rtt_ns_min: wild() as u32,
+        };
+        let mut c = context();
+        let now = Time(1_000_000);
+        c.share_note(now, IP);
+        c.on_sent(now, 0, 4096, false, false);
+        c.share_view(&v);
+        let (note, least) = (c.share_note(now, IP), 4096 / u64::from(HOST_SENDERS_MAX));
+        assert!((1..=LINE).contains(&note.rate_own), "{v:?}: {note:?}");
+        assert!(note.inflight_max >= 4096.max(least), "{v:?}: {note:?}");
+        let later = now + Span::from_us(60);
+        c.on_acked(later, 0, 4096, now);
+        c.on_echo(later, 0, Span::from_us(50), false);
+        c.on_ack_end(later, 4096, false, false);
+        assert!(c.rate_bytes_per_sec() <= LINE, "{v:?}");
+        assert!(c.rtt_min() >= Span::from_us(37), "three quarters of what was measured: {v:?}");
+    }
+}
+
+/// A burst, a window and a rate of twelve engines are those of one.
+#[test]
+fn twelve_engines_begin_with_the_window_of_one() {
+    let now = Time(1_000_000);
+    let mut one = context();
+    one.share_note(now, IP);
+    let mut sum = 0;
+    for _ in 0..12 {
+        let mut c = context();
+        c.share_note(now, IP);
+        c.share_view(&view(12, 12, 0, 0));
+        sum += c.inflight_max();
+        let Gate::Open { bytes } = c.gate(now, false) else { panic!("nothing was sent yet") };
+        assert!(bytes <= 65_536 / 12 + 1, "{bytes}");
+    }
+    let whole = one.inflight_max();
+    assert!(sum <= whole && sum > whole * 99 / 100, "{sum} of {whole}");
+}
+
+#[test]
+fn who_begins_among_others_goes_on_from_their_rate() {
+    let now = Time(1_000_000);
+    let mut c = context();
+    assert_eq!(c.share_note(now, IP).rate_host, 0, "no round has ended");
+    c.share_view(&view(4, 4, 0, LINE / 8));
+    let note = c.share_note(now, IP);
+    assert_eq!((note.rate_host, note.rate_own), (LINE / 8, LINE / 32));
+    // The others leave: all of the host's rate is this engine's.
+    c.share_view(&HostView::ALONE);
+    assert_eq!(c.share_note(now, IP).rate_own, LINE / 8);
+}
+
+/// A note is due once in a while, at once where sending begins or ends, and never twice at a time.
+#[test]
+fn notes_are_rare() {
+    let now = Time(1_000_000);
+    let mut c = context();
+    assert!(!c.share_wants(now, true), "nothing was sent");
+    assert!(c.share_wants(now, false));
+    let note = c.share_note(now, IP);
+    assert!(note.until > now && note.backlogged);
+    assert!(!c.share_wants(now + Span::from_us(19), false));
+    let due = now + SHARE_EVERY;
+    assert!(c.share_wants(due, false) && !c.share_wants(due, false), "it waits already");
+    c.share_note(due, IP);
+    assert!(c.share_wants(due, true), "there is nothing to send");
+    assert_eq!(c.share_note(due, IP).until, Time(0));
+    assert!(!c.share_wants(due + Span::from_ms(1), true), "that was said");
+}
+
+#[test]
+fn the_hosts_rate_moves_by_the_length_of_rounds() {
+    let mut cfg = EngineConfig::sockets(IP, 0, 4096);
+    cfg.line_set(LINE);
+    let link = context().grow(Time(1)).1.link_now(&Params::new(
+        &cfg.path,
+        &cfg.rate,
+        &cfg.loss,
+        cfg.mtu,
+        Guards::ALL,
+    ));
+    let usual = Span(link.srtt_ns + SHARE_ACKED_PKTS * link.mtu * 1_000_000_000 / (LINE / 2));
+    let (v, less, more) = (LINE / 2, LINE / 2 - LINE / 10, LINE / 2 + LINE / 100);
+    assert_eq!(stretched(&link, usual.scale(1, 3), v, less), less, "a short round is a round");
+    assert_eq!(stretched(&link, usual.scale(2, 1), v, more), v + LINE / 50);
+    assert_eq!(stretched(&link, usual.scale(2, 1), v, less), v - LINE / 5);
+    assert_eq!(stretched(&link, usual.scale(99, 1), v, more), v + LINE / 25, "four at most");
+    assert_eq!(stretched(&link, usual.scale(9, 1), v, less), v / 2, "half at most");
+    assert_eq!(stretched(&link, usual.scale(9, 1), v, v / 8), v / 8, "where the law says more");
+    assert_eq!(stretched(&link, usual.scale(9, 1), LINE, LINE), LINE);
+}

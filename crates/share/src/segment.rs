@@ -1,0 +1,233 @@
+//! The table as a file of `/dev/shm`: one per user, network namespace and process namespace.
+
+use crate::layout::{MEMBERS, MemberWord, WORDS, member_at};
+use crate::map::{Map, file_link, file_reserve, user};
+use crate::process::Owner;
+use crate::table::{Member, Table};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// Where the files are.
+const FOLDER: &str = "/dev/shm";
+/// Version of the layout, in the name: processes of another version have another file.
+const VERSION: u32 = 1;
+/// Attempts to open or make the file while others make and remove it.
+const TRIES: u32 = 16;
+
+/// Why there is no table to share; the text says what to do.
+#[derive(Debug)]
+pub struct OpenError {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Io(&'static str, io::Error),
+    /// It belongs to another user, or others may write to it, or it is no file.
+    Foreign(String),
+    Full,
+    Busy,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Io(what, e) => write!(f, "{path} cannot be {what}: {e}"),
+            Why::Foreign(what) => {
+                write!(f, "{path} is not used, since {what}; remove it, or ask its owner to")
+            }
+            Why::Full => {
+                write!(f, "{path} has no room: {MEMBERS} devices of this user are open already")
+            }
+            Why::Busy => write!(f, "{path} is made and removed by others all the time"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A table that other processes of this user share.
+#[derive(Debug)]
+pub struct Segment {
+    table: Arc<Table>,
+    file: File,
+    path: PathBuf,
+}
+
+/// The file of this process: its name has the user, the network namespace (other namespaces are
+/// other hosts) and the namespace of process numbers (others cannot be told dead from alive).
+pub fn segment_path() -> PathBuf {
+    let inode = |kind| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino());
+    let (net, pid) = (inode("net"), inode("pid"));
+    Path::new(FOLDER).join(format!("srd-share-v{VERSION}-{}-{net}-{pid}", user()))
+}
+
+impl Segment {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// There is no `/dev/shm`, or the file there is not this user's.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let fail = |why| OpenError { path: path.to_owned(), why };
+        for _ in 0..TRIES {
+            match Self::open_existing(path) {
+                Ok(Some(segment)) => return Ok(segment),
+                Ok(None) => {
+                    // Of another layout, or damaged: nobody can use it.
+                    let _ = fs::remove_file(path);
+                }
+                Err(Why::Io(_, e)) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(why) => return Err(fail(why)),
+            }
+            sweep(path);
+            match make(path) {
+                Ok(()) => {}
+                Err(Why::Io(_, e)) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(fail(why)),
+            }
+        }
+        Err(fail(Why::Busy))
+    }
+
+    /// The same, but never makes the file: `None` where there is none. For tools that only look.
+    ///
+    /// # Errors
+    /// As [`Segment::open`].
+    pub fn look(path: &Path) -> Result<Option<Self>, OpenError> {
+        match Self::open_existing(path) {
+            Ok(segment) => Ok(segment),
+            Err(Why::Io(_, e)) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(OpenError { path: path.to_owned(), why }),
+        }
+    }
+
+    /// `None`: it is this user's, but no table of this layout.
+    fn open_existing(path: &Path) -> Result<Option<Self>, Why> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let file = file.map_err(|e| match e.raw_os_error() {
+            Some(libc::ELOOP) => Why::Foreign("it is a symbolic link".into()),
+            Some(libc::EACCES) => Why::Foreign("it belongs to another user".into()),
+            _ => Why::Io("opened", e),
+        })?;
+        let meta = file.metadata().map_err(|e| Why::Io("read", e))?;
+        check(&meta)?;
+        if meta.len() != 8 * WORDS as u64 {
+            return Ok(None);
+        }
+        let map = Map::new(&file, WORDS).map_err(|e| Why::Io("mapped", e))?;
+        let table = Table::mapped(map);
+        if table.is_labelled() != Some(true) {
+            return Ok(None);
+        }
+        Ok(Some(Self { table: Arc::new(table), file, path: path.to_owned() }))
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Takes a slot in the file's table for an engine of this process at `local`.
+    ///
+    /// # Errors
+    /// As [`Segment::open`], or all slots are taken.
+    pub fn join(path: &Path, local: IpAddr) -> Result<(Self, Member), OpenError> {
+        let fail = |why| OpenError { path: path.to_owned(), why };
+        for _ in 0..TRIES {
+            let segment = Self::open(path)?;
+            let member = segment.table.join(Owner::current(), local, Owner::is_alive);
+            let member = member.ok_or_else(|| fail(Why::Full))?;
+            // Whoever was the last may have removed it meanwhile.
+            if segment.file.metadata().is_ok_and(|m| m.nlink() > 0) {
+                return Ok((segment, member));
+            }
+        }
+        Err(fail(Why::Busy))
+    }
+
+    /// Removes the file if nobody uses it. Call it after the own slot was given back.
+    pub fn leave(self) {
+        if is_used(&self.table) || !self.is_the_one() {
+            return;
+        }
+        let _ = fs::remove_file(&self.path);
+        if is_used(&self.table) {
+            // Somebody joined at the same moment, and has not looked yet or will not look again.
+            let _ = file_link(&self.file, &self.path);
+        }
+    }
+
+    /// Whether the name still leads to this file.
+    fn is_the_one(&self) -> bool {
+        let named = fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
+        let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
+        matches!((named, held), (Ok(a), Ok(b)) if a == b)
+    }
+}
+
+/// Whether a process that lives has a slot.
+fn is_used(table: &Table) -> bool {
+    (0..table.top()).any(|m| {
+        let owner = table.load(member_at(m, MemberWord::Owner));
+        Owner::from_word(owner).is_some_and(Owner::is_alive)
+    })
+}
+
+/// Whose it is, and who may write to it.
+fn check(meta: &Metadata) -> Result<(), Why> {
+    let foreign = |what: &str| Err(Why::Foreign(what.into()));
+    if !meta.is_file() {
+        return foreign("it is no regular file");
+    }
+    if meta.uid() != user() {
+        return foreign("it belongs to another user");
+    }
+    if meta.mode() & 0o077 != 0 {
+        return foreign("other users may open it");
+    }
+    Ok(())
+}
+
+/// Makes a whole table without a name, then names it: nobody ever sees half of one, and a process
+/// that is killed meanwhile leaves nothing.
+fn make(path: &Path) -> Result<(), Why> {
+    let folder = path.parent().unwrap_or(Path::new(FOLDER));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(folder)
+        .map_err(|e| Why::Io("made", e))?;
+    file_reserve(&file, 8 * WORDS).map_err(|e| Why::Io("given memory", e))?;
+    let map = Map::new(&file, WORDS).map_err(|e| Why::Io("mapped", e))?;
+    Table::mapped(map).label();
+    file_link(&file, path).map_err(|e| Why::Io("named", e))
+}
+
+/// Removes files of this user that nobody uses any more: those of network namespaces that are gone,
+/// whose last process was killed. Only those whose processes can be seen from here.
+fn sweep(path: &Path) {
+    let Some((folder, name)) = path.parent().zip(path.file_name().and_then(|n| n.to_str())) else {
+        return;
+    };
+    let parts: Vec<&str> = name.split('-').collect();
+    let [.., user, _, pid] = parts[..] else { return };
+    let Ok(list) = fs::read_dir(folder) else { return };
+    for entry in list.flatten().take(4096) {
+        let other = entry.file_name();
+        let Some(other) = other.to_str().filter(|o| *o != name) else { continue };
+        let mine = other.starts_with(&format!("srd-share-v{VERSION}-{user}-"))
+            && other.ends_with(&format!("-{pid}"));
+        if mine && let Ok(Some(segment)) = Segment::open_existing(&entry.path()) {
+            segment.leave();
+        }
+    }
+}
