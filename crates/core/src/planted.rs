@@ -240,6 +240,13 @@ bugs! {
     ClaimBelieved,
     /// Tags and first numbers come from the generator whose numbers peers see.
     SecretsFast,
+    "links":
+    /// A packet that leaves the list of what is in flight is still the neighbour of the one after.
+    FlightLinkKept,
+    /// A request that is taken out of a queue is still the neighbour of the one after.
+    QueueLinkKept,
+    /// A read that has ended is still the neighbour of the one after, in the list of its region.
+    PlaceLinkKept,
     "hosts that fall behind":
     /// A sender that was told to stop waits for the word to go on, whatever was lost.
     HostStopForever,

@@ -150,3 +150,68 @@ impl Net {
         self.at(at, Event::Arrive(gram));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::endpoint_of;
+
+    /// A datagram of `len` bytes from host 0 to host `to`.
+    fn gram(to: u32, len: usize) -> Gram {
+        let dst = endpoint_of(to, 0);
+        let (bytes, src) = (vec![0; len], endpoint_of(0, 0).ip);
+        Gram { bytes, src, dst, honest: Some(0), job: None, damaged: false, waits_since: None }
+    }
+
+    /// When the datagrams arrive.
+    fn arrivals(net: &mut Net) -> Vec<u64> {
+        let next = || net.next(u64::MAX).map(|(at, e)| (at, matches!(e, Event::Arrive(_))));
+        core::iter::from_fn(next).inspect(|(_, a)| assert!(a)).map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn events_come_in_order_of_time_and_then_of_scheduling() {
+        let mut net = Net::new(2, 1000, 100);
+        for (at, member) in [(30, 0), (10, 1), (30, 2), (20, 3)] {
+            net.at(at, Event::Wake(member));
+        }
+        let mut seen = Vec::new();
+        while let Some((at, Event::Wake(member))) = net.next(30) {
+            seen.push((at, member));
+        }
+        assert_eq!(seen, [(10, 1), (20, 3), (30, 0), (30, 2)]);
+        net.at(31, Event::Act(Act::Die));
+        assert!(net.next(30).is_none(), "later than the end");
+        assert!(matches!(net.next(31), Some((31, Event::Act(Act::Die)))), "and not forgotten");
+    }
+
+    #[test]
+    fn a_datagram_takes_the_time_of_two_cables_and_the_delay() {
+        // 1000 bytes with its frame take 1000 ns on a cable of 1000 bytes per us.
+        let mut net = Net::new(3, 1000, 600);
+        net.send(0, 0, 1, gram(1, 1000 - FRAME_BYTES as usize));
+        net.send(0, 0, 2, gram(2, 1000 - FRAME_BYTES as usize));
+        let at = arrivals(&mut net);
+        assert_eq!(at.len(), 2);
+        assert_eq!(at[1] - at[0], 1000, "both share the cable to the switch");
+        assert!(at[0] >= 1000 + 600, "one cable and the delay at least: {at:?}");
+        assert_eq!((net.carried, net.dropped), (2, 0));
+    }
+
+    #[test]
+    fn a_port_whose_buffer_is_full_drops() {
+        // Nine hosts send at once to one: eight ninths of it wait at its port.
+        let mut net = Net::new(10, 10, 0);
+        for from in 1..10 {
+            for _ in 0..40 {
+                net.send(0, from, 0, gram(0, 934));
+            }
+        }
+        assert!(net.dropped > 0, "more than the buffer holds");
+        assert_eq!(net.carried + net.dropped, 9 * 40);
+        let carried = net.carried;
+        let at = arrivals(&mut net);
+        assert_eq!(at.len() as u64, carried, "what is carried arrives");
+        assert!(at.is_sorted() && at.windows(2).all(|w| w[1] - w[0] >= 100_000), "one by one");
+    }
+}

@@ -110,11 +110,6 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Address of a handle.
-    pub fn ah_ip(&self, ah: AhId) -> Option<IpAddr> {
-        self.objects.ahs.get(ah).map(|a| a.ip)
-    }
-
     /// Registers `len` bytes at `addr`, the address space that peers use in `raddr`.
     pub fn mr_register(
         &mut self,

@@ -87,7 +87,8 @@ impl Places {
     pub fn end(&mut self, place: Place) {
         let gone = self.slots[place.index()].take().expect("a read leaves its place once");
         for (list, Links { before, after }) in gone.links.into_iter().enumerate() {
-            if let Some(after) = after {
+            let kept = planted!(PlaceLinkKept) && list == REGION;
+            if let Some(after) = after.filter(|_| !kept) {
                 let named = core::mem::replace(&mut self.get_mut(after).links[list].before, before);
                 debug_assert_eq!(named, Some(place), "its neighbour names it");
             }

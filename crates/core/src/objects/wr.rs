@@ -373,6 +373,7 @@ impl WrQueue {
         }
         match next.get() {
             None => self.tail = prev,
+            Some(_) if planted!(QueueLinkKept) => {}
             Some(n) => t.get_mut(n).prev = prev,
         }
         true

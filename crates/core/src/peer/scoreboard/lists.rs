@@ -52,6 +52,7 @@ pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
     }
     match next {
         NIL => l.tail = prev,
+        _ if planted!(FlightLinkKept) => {}
         n => ring[usize::from(n)].prev = prev,
     }
 }
