@@ -48,6 +48,8 @@ pub struct Granter {
     rtt: Span,
     /// What the only one that wants something gets at once, in bytes ahead.
     ahead_lone: u32,
+    /// Engines that share the link, this one among them.
+    engines: u32,
 }
 
 impl Granter {
@@ -72,12 +74,23 @@ impl Granter {
             lone_since: Time(0),
             rtt,
             ahead_lone: bytes(rtt.scale(GRANT_LONE_RTTS, 1).min(GRANT_AHEAD)),
+            engines: 1,
         }
     }
 
     /// The only sender waits for its turn like others.
     pub(crate) fn lone_off(&mut self) {
         self.ahead_lone = 0;
+    }
+
+    /// So many engines of this host hand out the link now, this one among them (at least 1).
+    pub fn engines_set(&mut self, engines: u32) {
+        self.engines = engines.max(1);
+    }
+
+    /// Whether some peer wants grants.
+    pub fn is_wanted(&self) -> bool {
+        self.wanting > 0
     }
 
     /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
@@ -172,6 +185,7 @@ impl Granter {
             }
             // Half a round trip: those who start together are heard of by then.
             let lone = self.wanting == 1
+                && self.engines == 1
                 && now.since(self.lone_since) > GRANT_LONE_AFTER.of_span(self.rtt);
             if !lone || ahead > self.ahead_lone {
                 self.pace(now, bytes);
@@ -187,7 +201,9 @@ impl Granter {
             self.next = now;
             self.next_fraction = 0;
         }
-        let exact = u64::from(bytes) * 1_000_000_000 + self.next_fraction;
+        // Its part of the link: each of the engines has the same.
+        let shared = u64::from(bytes) * u64::from(self.engines);
+        let exact = shared * 1_000_000_000 + self.next_fraction;
         self.next += Span(exact / self.rate);
         self.next_fraction = exact % self.rate;
     }
