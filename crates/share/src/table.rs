@@ -407,6 +407,9 @@ impl Drop for Member {
         }
         let word = self.table.word(member_at(self.index, MemberWord::Owner));
         let mine = self.owner.word();
+        if word.load(Ordering::Acquire) != mine {
+            return;
+        }
         for found in self.found.values().filter(|f| f.sends) {
             if let Some(entry) = found.entry {
                 self.table.store(seat_at(entry, self.index, SeatWord::Until), 0);
