@@ -182,10 +182,10 @@ fn random_words_are_ignored_or_bounded() {
             let granters = all[0].granters(ORIGIN + now.0, true);
             assert!(granters.is_none_or(|n| (1..=MEMBERS as u32).contains(&n)), "{granters:?}");
             let _ = table.join(Owner::of(0, 77), LOCAL, |_| rng_free(step));
-            now = now + Span::from_us(15);
+            now += Span::from_us(15);
         }
         // When it stops, they find each other again.
-        now = now + Span::from_secs(3);
+        now += Span::from_secs(3);
         for entry in 0..WORDS {
             table.word(entry).store(0, Ordering::Relaxed);
         }

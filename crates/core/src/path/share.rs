@@ -98,7 +98,7 @@ impl Part {
     const WHOLE: Self = Self(1 << 16);
 
     fn of(self, x: u64) -> u64 {
-        (u128::from(x) * u128::from(self.0) >> 16) as u64
+        ((u128::from(x) * u128::from(self.0)) >> 16) as u64
     }
     /// What `x` is this part of.
     fn whole_of(self, x: u64) -> u64 {
