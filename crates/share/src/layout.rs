@@ -54,10 +54,10 @@ pub(crate) enum MemberWord {
     Owner = 0,
     /// When it last said anything, ns of the host's clock.
     Heard,
-    /// Up to when it counts as a receiver, ns.
-    ReceivesUntil,
-    /// Senders that it hears, and packets that its socket dropped, in 32 bits each.
-    Received,
+    /// Up to when it hands out grants, ns.
+    GrantsUntil,
+    /// Hash of its local address, whose link it hands out.
+    Local,
 }
 
 /// Words of the head of an entry.
@@ -107,4 +107,4 @@ pub(crate) enum SeatWord {
 
 const _: () = assert!(SeatWord::Packets as usize == SEAT - 1);
 const _: () = assert!((EntryWord::SumDelivered as usize) < ENTRY);
-const _: () = assert!((MemberWord::Received as usize) < MEMBER);
+const _: () = assert!((MemberWord::Local as usize) < MEMBER);

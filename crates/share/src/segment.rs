@@ -32,6 +32,7 @@ enum Why {
     Foreign(String),
     Full,
     Busy,
+    Blind,
 }
 
 impl fmt::Display for OpenError {
@@ -44,6 +45,9 @@ impl fmt::Display for OpenError {
             }
             Why::Full => {
                 write!(f, "{path} has no room: {MEMBERS} devices of this user are open already")
+            }
+            Why::Blind => {
+                write!(f, "{path} is not used: /proc does not show which processes run; mount it")
             }
             Why::Busy => write!(f, "{path} is made and removed by others all the time"),
         }
@@ -140,9 +144,13 @@ impl Segment {
     /// As [`Segment::open`], or all slots are taken.
     pub fn join(path: &Path, local: IpAddr) -> Result<(Self, Member), OpenError> {
         let fail = |why| OpenError { path: path.to_owned(), why };
+        let me = Owner::current();
+        if !me.is_alive() {
+            return Err(fail(Why::Blind));
+        }
         for _ in 0..TRIES {
             let segment = Self::open(path)?;
-            let member = segment.table.join(Owner::current(), local, Owner::is_alive);
+            let member = segment.table.join(me, local, Owner::is_alive);
             let member = member.ok_or_else(|| fail(Why::Full))?;
             // Whoever was the last may have removed it meanwhile.
             if segment.file.metadata().is_ok_and(|m| m.nlink() > 0) {

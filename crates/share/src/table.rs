@@ -18,6 +18,10 @@ const SUM_NS: u64 = 10_000;
 const AHEAD_NS_MAX: u64 = 200_000_000;
 /// A member says that it lives at most this often.
 const HEARD_NS: u64 = 1_000_000;
+/// Engines that hand out grants hear of each other this often, ns.
+const GRANTS_NS: u64 = 20_000;
+/// Who does not say so again for this long does not run, ns.
+const GRANTS_STALE_NS: u64 = 1_000_000;
 /// An entry that was found is looked for again after this: two processes that began at the same
 /// moment may have made one each.
 const FIND_NS: u64 = 1_000_000_000;
@@ -112,10 +116,18 @@ impl Table {
                 continue;
             }
             self.word(AT_TOP).fetch_max(index as u64 + 1, Ordering::AcqRel);
-            self.store(member_at(index, MemberWord::ReceivesUntil), 0);
-            self.store(member_at(index, MemberWord::Received), 0);
-            let found = FxHashMap::default();
-            return Some(Member { table: Arc::clone(self), index, owner, local, found, heard: 0 });
+            self.store(member_at(index, MemberWord::GrantsUntil), 0);
+            self.store(member_at(index, MemberWord::Local), key_of(local, local));
+            let (table, found) = (Arc::clone(self), FxHashMap::default());
+            return Some(Member {
+                table,
+                index,
+                owner,
+                local,
+                found,
+                heard: 0,
+                grants: (0, false),
+            });
         }
         None
     }
@@ -281,6 +293,8 @@ pub struct Member {
     found: FxHashMap<IpAddr, Found>,
     /// When it last told that it lives.
     heard: u64,
+    /// When it last told whether it hands out grants, and what.
+    grants: (u64, bool),
 }
 
 impl Member {
@@ -320,6 +334,30 @@ impl Member {
         }
         t.sum(entry, found.key, now_ns, began);
         t.view(entry)
+    }
+
+    /// Tells the others whether this engine hands out grants, and returns how many do for the same
+    /// local address, this one among them; `None`: that is not due yet, or nobody wants any.
+    #[inline]
+    pub fn granters(&mut self, now_ns: u64, wanted: bool) -> Option<u32> {
+        let (at, told) = self.grants;
+        if !wanted && !told || wanted == told && now_ns.wrapping_sub(at) < GRANTS_NS {
+            return None;
+        }
+        self.grants = (now_ns, wanted);
+        self.heard(now_ns);
+        let t = &*self.table;
+        let until = if wanted { now_ns + GRANTS_STALE_NS } else { 0 };
+        t.store(member_at(self.index, MemberWord::GrantsUntil), until);
+        let local = key_of(self.local, self.local);
+        let others = (0..t.top()).filter(|&m| {
+            let until = t.load(member_at(m, MemberWord::GrantsUntil));
+            m != self.index
+                && until > now_ns
+                && until <= now_ns + AHEAD_NS_MAX
+                && t.load(member_at(m, MemberWord::Local)) == local
+        });
+        Some(others.count() as u32 + 1)
     }
 
     fn heard(&mut self, now_ns: u64) {
@@ -369,6 +407,9 @@ impl Drop for Member {
         }
         let word = self.table.word(member_at(self.index, MemberWord::Owner));
         let mine = self.owner.word();
+        if word.load(Ordering::Acquire) != mine {
+            return;
+        }
         for found in self.found.values().filter(|f| f.sends) {
             if let Some(entry) = found.entry {
                 self.table.store(seat_at(entry, self.index, SeatWord::Until), 0);

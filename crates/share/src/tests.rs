@@ -134,6 +134,25 @@ fn addresses_beyond_the_table_are_alone_until_others_rest() {
     }
 }
 
+#[test]
+fn engines_that_grant_count_each_other_for_as_long_as_they_say_so() {
+    let table = Arc::new(Table::new());
+    let mut all = members(&table, 12);
+    let mut other = table.join(Owner::of(0, 99), remote(9), |_| true).expect("there is room");
+    let now = 1_000_000;
+    assert_eq!(other.granters(now, true), Some(1));
+    for (k, m) in all.iter_mut().enumerate() {
+        assert_eq!(m.granters(now, false), None, "nobody wants any");
+        assert_eq!(m.granters(now, true), Some(k as u32 + 1));
+        assert_eq!(m.granters(now + 5_000, true), None, "that was just said");
+    }
+    assert_eq!(all[0].granters(now + 50_000, true), Some(12));
+    assert!(all[1].granters(now + 60_000, false).is_some(), "it ends at once");
+    assert_eq!(all[0].granters(now + 100_000, true), Some(11));
+    assert_eq!(all[0].granters(now + 3_000_000, true), Some(1), "the others said nothing");
+    assert_eq!(other.granters(now + 3_000_000, true), Some(1), "another address");
+}
+
 /// A neighbour writes whatever it likes, at any time: nothing panics, and what comes out is within
 /// the bounds that the engine relies on.
 #[test]
@@ -160,11 +179,13 @@ fn random_words_are_ignored_or_bounded() {
                 assert!(bounded, "seed {seed}, step {step}, member {k}: {view:?}");
             }
             table.snapshot(ORIGIN + now.0, |_| true);
+            let granters = all[0].granters(ORIGIN + now.0, true);
+            assert!(granters.is_none_or(|n| (1..=MEMBERS as u32).contains(&n)), "{granters:?}");
             let _ = table.join(Owner::of(0, 77), LOCAL, |_| rng_free(step));
-            now = now + Span::from_us(15);
+            now += Span::from_us(15);
         }
         // When it stops, they find each other again.
-        now = now + Span::from_secs(3);
+        now += Span::from_secs(3);
         for entry in 0..WORDS {
             table.word(entry).store(0, Ordering::Relaxed);
         }

@@ -51,6 +51,9 @@ impl Nic {
     pub(crate) fn share_turn(&mut self, now: Time) {
         let Self { engine, share, .. } = self;
         let Some(Share { member: Some(member), origin_ns, .. }) = share else { return };
+        if let Some(engines) = member.granters(*origin_ns + now.0, engine.grants_wanted()) {
+            engine.granters_set(engines);
+        }
         while let Some(note) = engine.share_next(now) {
             let view = member.exchange(*origin_ns + now.0, now, &note);
             engine.share_view(note.ip, &view);

@@ -91,6 +91,10 @@ impl Running {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

@@ -4,5 +4,6 @@ mod common;
 mod copy;
 mod hostile;
 mod perf;
+mod top;
 mod trouble;
 mod usage;

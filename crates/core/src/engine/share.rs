@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::path::{HostNote, HostView};
+use crate::path::{HOST_SENDERS_MAX, HostNote, HostView};
 use crate::time::Time;
 use core::net::IpAddr;
 
@@ -20,6 +20,18 @@ impl<O: Observer> Engine<O> {
                 return Some(entry.paths.share_note(now, entry.ip));
             }
         }
+    }
+
+    /// Whether this engine hands out grants now: the other engines of the host should know.
+    #[inline]
+    pub fn grants_wanted(&self) -> bool {
+        self.shared.cfg.rate.credits && self.shared.rx.granter.is_wanted()
+    }
+
+    /// So many engines of this host hand out grants now, this one among them: each hands out an
+    /// equal part of the link. At most [`HOST_SENDERS_MAX`] count.
+    pub fn granters_set(&mut self, engines: u32) {
+        self.shared.rx.granter.engines_set(engines.min(HOST_SENDERS_MAX));
     }
 
     /// What all engines of this host together know of `ip`, this one among them: from now on it

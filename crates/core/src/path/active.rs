@@ -240,7 +240,7 @@ impl ActivePaths {
         if let Some(credit) = credit {
             let idle = now.since(self.meter.last_sent()) >= self.credit_patience(p);
             if self.inflight == 0 && idle {
-                credit.refill(Self::window_first(p, self.rtt.min_ns()));
+                credit.refill(self.share.of(Self::window_first(p, self.rtt.min_ns())));
             }
             credit.on_sent(bytes);
         }

@@ -507,7 +507,9 @@ impl PathContext {
     /// An engine at this address grants credits. What may be sent before the first ones come is
     /// free.
     pub fn credits_begin(&mut self) {
-        self.credit.begin(ActivePaths::window_first(&self.params, self.rtt_ns_min));
+        let first = ActivePaths::window_first(&self.params, self.rtt_ns_min);
+        let own = self.active.as_ref().map_or(first, |a| a.share.of(first));
+        self.credit.begin(own);
     }
 
     /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.

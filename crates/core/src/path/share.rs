@@ -15,7 +15,8 @@ use crate::params::Params;
 use crate::rate::{Link, RateControl as _, Round};
 use crate::time::{Span, Time};
 use crate::tuning::{
-    SHARE_ACKED_PKTS, SHARE_EVERY, SHARE_RTTS, SHARE_STALE_MAX, SHARE_STALE_MIN, SHARE_STRETCH_MAX,
+    SHARE_ACKED_PKTS, SHARE_ASKS, SHARE_EVERY, SHARE_RTTS, SHARE_STALE_MAX, SHARE_STALE_MIN,
+    SHARE_STRETCH_MAX,
 };
 use core::net::IpAddr;
 
@@ -97,7 +98,7 @@ impl Part {
     const WHOLE: Self = Self(1 << 16);
 
     fn of(self, x: u64) -> u64 {
-        (u128::from(x) * u128::from(self.0) >> 16) as u64
+        ((u128::from(x) * u128::from(self.0)) >> 16) as u64
     }
     /// What `x` is this part of.
     fn whole_of(self, x: u64) -> u64 {
@@ -135,6 +136,8 @@ pub(super) struct Share {
     part: Part,
     /// What this engine counts for among those that have little to send.
     limited: Option<u64>,
+    /// Bytes sent since a packet asked for an acknowledgment.
+    unasked: u32,
     /// When the next note is due.
     due: Time,
     /// When the last round ended.
@@ -156,6 +159,7 @@ impl Share {
         view: HostView::ALONE,
         part: Part::WHOLE,
         limited: None,
+        unasked: 0,
         due: Time(0),
         round_at: Time(0),
         queued: false,
@@ -304,6 +308,25 @@ impl PathContext {
         }
         share.queued |= wants;
         wants
+    }
+
+    /// A packet of `bytes` leaves: whether it asks for an acknowledgment. `last`: it does anyway. A
+    /// part of a window may be less than what receivers acknowledge together; without asking on the
+    /// way, its sender would send it, wait for a round trip, and send it again.
+    /// Rule CC-36.
+    #[inline(always)]
+    pub(crate) fn share_asks(&mut self, bytes: u32, last: bool) -> bool {
+        let Some(active) = &mut self.active else { return last };
+        if last || active.share.view.senders <= 1 {
+            active.share.unasked = 0;
+            return last;
+        }
+        active.share.unasked = active.share.unasked.saturating_add(bytes);
+        let asks = u64::from(active.share.unasked) >= SHARE_ASKS.of(active.inflight_max);
+        if asks {
+            active.share.unasked = 0;
+        }
+        asks
     }
 
     /// Nothing waits to be told: the queue had no room.

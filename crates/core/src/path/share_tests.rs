@@ -133,6 +133,20 @@ fn notes_are_rare() {
     assert!(!c.share_wants(due + Span::from_ms(1), true), "that was said");
 }
 
+/// A quarter of the own window, and what is last anyway; who is alone asks as before.
+#[test]
+fn acknowledgments_are_asked_for_within_a_part_of_a_window() {
+    let now = Time(1_000_000);
+    let mut c = context();
+    c.share_note(now, IP);
+    assert!(!(0..1_000).any(|_| c.share_asks(4096, false)) && c.share_asks(4096, true));
+    c.share_view(&view(12, 12, 0, LINE / 2));
+    let asked = (0..1_000).filter(|_| c.share_asks(4096, false)).count() as u64;
+    let each = (c.inflight_max() / 4).div_ceil(4096);
+    assert_eq!(asked, 1_000 / each);
+    assert!(c.share_asks(4096, true) && !c.share_asks(1, false), "counted from the newest");
+}
+
 #[test]
 fn the_hosts_rate_moves_by_the_length_of_rounds() {
     let mut cfg = EngineConfig::sockets(IP, 0, 4096);

@@ -61,8 +61,9 @@ fn sizes_are_within_budget() {
     let active = size_of::<ActivePaths>() + 64 * size_of::<set::Path>();
     let summary = size_of::<PathContext>();
     assert!(summary <= 160, "{summary} bytes when idle");
-    // Of these, 1 KiB are the acknowledgments of a round trip at 100 Gb/s.
-    assert!(summary + active <= 4 * 1024, "{} bytes when active", summary + active);
+    // Of these, 1 KiB are the acknowledgments of a round trip at 100 Gb/s, and 104 bytes what the
+    // engines of a host tell each other.
+    assert!(summary + active <= 4 * 1024 + 104, "{} bytes when active", summary + active);
     b.context.shrink();
     assert!(b.context.active.is_none());
 }

@@ -52,6 +52,8 @@ pub struct Granter {
     rtt: Span,
     /// What the only one that wants something gets at once, in bytes ahead.
     ahead_lone: u32,
+    /// Engines that share the link, this one among them.
+    engines: u32,
 }
 
 impl Granter {
@@ -78,6 +80,7 @@ impl Granter {
             lone_since: Time(0),
             rtt,
             ahead_lone: bytes(rtt.scale(GRANT_LONE_RTTS, 1).min(GRANT_AHEAD)),
+            engines: 1,
         }
     }
 
@@ -95,6 +98,16 @@ impl Granter {
             // What is left of a division by another rate is less than a nanosecond.
             (self.rate, self.next_fraction) = (rate, 0);
         }
+    }
+
+    /// So many engines of this host hand out the link now, this one among them (at least 1).
+    pub fn engines_set(&mut self, engines: u32) {
+        self.engines = engines.max(1);
+    }
+
+    /// Whether some peer wants grants.
+    pub fn is_wanted(&self) -> bool {
+        self.wanting > 0
     }
 
     /// A packet of peer `ctx` with `arrived_bytes` came and said that up to `packets_max` more are
@@ -190,6 +203,7 @@ impl Granter {
             // Half a round trip: those who start together are heard of by then.
             let lone = self.wanting == 1
                 && !self.slow
+                && self.engines == 1
                 && now.since(self.lone_since) > GRANT_LONE_AFTER.of_span(self.rtt);
             if !lone || ahead > self.ahead_lone {
                 self.pace(now, bytes);
@@ -205,8 +219,10 @@ impl Granter {
             self.next = now;
             self.next_fraction = 0;
         }
+        // Its part of the link, the same for each of the engines, or less if this host is slower.
+        let rate = self.rate.min(self.line / u64::from(self.engines)).max(1);
         let exact = u64::from(bytes) * 1_000_000_000 + self.next_fraction;
-        self.next += Span(exact / self.rate);
-        self.next_fraction = exact % self.rate;
+        self.next += Span(exact / rate);
+        self.next_fraction = exact % rate;
     }
 }

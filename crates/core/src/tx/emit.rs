@@ -35,11 +35,12 @@ impl<O: Observer> Lane<'_, O> {
         self.way.paths.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
         let blocked = self.way.paths.is_blocked(credited);
         let last = blocked || !self.win.has_to_send();
+        let asks = self.way.paths.share_asks(plain_len as u32, last);
         // What is sent again while sizes may be to blame gets no longer than it need be.
         let bare = entry.again > 0 && self.shared.sizes.awake > 0;
         let with_ack =
             (last || self.shared.cfg.burst_packets == 1) && !bare && self.ack_fits(plain_len);
-        let mut flags = if last { Flags::ACK_REQUEST } else { 0 };
+        let mut flags = if asks { Flags::ACK_REQUEST } else { 0 };
         if with_ack {
             flags |= Flags::ACK_BLOCK;
         }
