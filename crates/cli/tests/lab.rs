@@ -102,6 +102,7 @@ const EXPERIMENTS: [&str; 27] = [
     "copa",
     "copa-recovery",
     "copa-multi",
+    "copa-srd",
     "ordered",
     "poisson",
     "shipping",

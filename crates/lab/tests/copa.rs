@@ -156,6 +156,36 @@ fn healthy_hosts_get_what_they_get_without_the_slow_one() {
     }
 }
 
+/// SRD with the receiver's budget, transport on the card: nothing is lost at the host, it is kept
+/// busy, its ring stays short, and no path is blamed.
+#[test]
+fn srd_keeps_a_slow_host_busy_and_loses_nothing() {
+    for (host, ring) in [("host 50 %", "1 BDP"), ("host 80 %", "2 BDP"), ("host 60 %", "1 BDP")] {
+        for r in cases_of("copa-srd", &format!("unicast, card, {host}, {ring}, budget"), 40_000_000)
+        {
+            let stats = &r.rings[0].stats;
+            let (dropped, p99) = (stats.dropped, stats.depth_bytes_p99);
+            assert_eq!((r.unfinished(), dropped), (0, 0), "{:?}", r.spec.labels);
+            let limit = r.spec.host.as_ref().unwrap().ring_bytes;
+            assert!(p99 <= limit / 2 + 324_850 / 4, "{host}, {ring}: {p99} B");
+            let over = r.summary.over_floor.max;
+            assert!(over < 1.0 / 0.97, "{host}, {ring}: {over}");
+            let counters = &r.srd_counters().unwrap();
+            assert_eq!((counters.paths_retired, counters.retrans_pkts), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn with_hosts_that_keep_up_the_signal_changes_nothing() {
+    let of = |policy: &str| {
+        cases_of("copa-srd", &format!("victims, card, all fast, {policy}"), 2_000_000).remove(0)
+    };
+    let (off, budget, stop_go) = (of("off"), of("budget"), of("stop-go"));
+    assert_eq!(off.hash, budget.hash);
+    assert_eq!(off.hash, stop_go.hash);
+}
+
 #[test]
 fn the_page_has_the_slides_two_figures_for_each_host() {
     let mut results = cases_of("copa", "dup-ack clocked, selective, host 80 %", 2_000_000);

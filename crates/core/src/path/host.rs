@@ -11,20 +11,21 @@ use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS};
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct HostCap {
-    /// The context whose engine said last that its host is behind, and has not said otherwise.
-    by: u32,
+    /// The context, modulo [`NOBODY`], whose engine said last that its host is behind, and has not
+    /// said otherwise.
+    by: u16,
     /// When one said so last, as on the wire.
     told_at: u32,
     /// When the host said last that it has dropped packets, as on the wire.
     drops_at: u32,
-    /// Packets that it has dropped, and that were not declared lost yet.
-    drops: u16,
+    /// Packets that it has dropped, and that were not declared lost yet, up to 255.
+    drops: u8,
     /// What waits there is its own backlog, and must not be covered by more in flight.
     swamped: bool,
 }
 
 /// No context.
-const NOBODY: u32 = u32::MAX;
+const NOBODY: u16 = u16::MAX;
 
 impl Default for HostCap {
     fn default() -> Self {
@@ -36,6 +37,7 @@ impl HostCap {
     /// An engine at the address says whether its host is behind. Returns whether anything changed.
     pub fn on_signal(&mut self, now: Time, ctx: u32, above: bool) -> bool {
         let before = (self.is_behind(), self.swamped);
+        let ctx = (ctx % u32::from(NOBODY)) as u16;
         if above {
             (self.by, self.told_at, self.swamped) = (ctx, now.to_wire(), true);
         } else {
@@ -85,7 +87,7 @@ impl HostCap {
 
     /// The host has dropped so many packets: their losses are no path's fault.
     pub fn on_drops(&mut self, now: Time, drops: u32) {
-        let drops = u16::try_from(drops).unwrap_or(u16::MAX);
+        let drops = u8::try_from(drops).unwrap_or(u8::MAX);
         (self.drops, self.drops_at) = (self.drops.saturating_add(drops), now.to_wire());
     }
 

@@ -208,7 +208,7 @@ pub(crate) struct Window {
     pub live: WrList,
     pub rx_window: RxWindow,
     pub replay: Replay,
-    /// Number of the newest packet with an acknowledgment block, or of one before all that may come.
+    /// Number of the newest packet with an acknowledgment block, or of one before all that come.
     pub told_by: TxNum,
     pub verdicts: Verdicts,
     pub imms: ImmTable,
