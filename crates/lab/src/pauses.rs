@@ -67,8 +67,7 @@ pub fn outcome<P: Clone, H: Host<P>>(world: &World<P, H>) -> Option<PauseOutcome
 /// Paused time by tier, one line per case and tier.
 pub fn pause_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
-        "case",
-        "tier",
+        "case, tier",
         "links",
         "paused",
         "pause frames",
@@ -86,8 +85,7 @@ pub fn pause_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             let longest = p.longest.iter().find(|(name, _)| tier_of(name) == tier.name);
             let (link, ps) = longest.map_or(("-", 0), |(name, ps)| (name.as_str(), *ps));
             rows.push(vec![
-                name_of(case),
-                tier.name.clone(),
+                format!("{}, {}", name_of(case), tier.name),
                 tier.links.to_string(),
                 tier.paused_links.to_string(),
                 tier.frames.to_string(),

@@ -69,7 +69,10 @@ impl PfcConfig {
     }
 
     /// Checks the settings for a network.
-    pub(super) fn check(&self, topo: &Topology) -> Result<(), TopologyError> {
+    ///
+    /// # Errors
+    /// Thresholds that hold no packet or are in the wrong order, and headroom that is too small.
+    pub fn check(&self, topo: &Topology) -> Result<(), TopologyError> {
         let fail = |text: String| Err(TopologyError::new(text));
         let Self { xoff_bytes, xon_bytes, packet_bytes, .. } = *self;
         if xoff_bytes < u64::from(packet_bytes) || xoff_bytes > UNLIMITED / 2 {
