@@ -181,6 +181,7 @@ impl<P> Net<P> {
             self.cold[link.0 as usize].percent = percent;
             self.profile_renew(*link);
         }
+        self.headroom_renew(&links);
         for entry in arrivals {
             let link = entry.event.id() as usize;
             let old = &old_profile[place[link]];

@@ -7,7 +7,7 @@ mod flows;
 use flows::{BYTES, CONTROL_BYTES, Flows, Payload, Sending, permutations, tree};
 use srd_fabric::{
     Fault, FlowControl, HostId, LeafSpine, LinkId, MS, NS, Node, PfcConfig, Port, Ps, Rng,
-    RoutingConfig, Service, Topology, US, World, WorldConfig,
+    RoutingConfig, Service, Target, Topology, US, World, WorldConfig,
 };
 
 fn pfc(xoff_bytes: u64, xon_bytes: u64) -> PfcConfig {
@@ -100,6 +100,34 @@ fn nothing_is_lost_in_a_thousand_trees() {
     println!("{paused} of 1,000 trees paused; fullest buffer {fullest:.3} of its room");
     assert!(paused > 300, "{paused} of 1,000 trees paused");
     assert!(fullest > 0.9, "the headroom is far from needed: {fullest:.3}");
+}
+
+#[test]
+fn slower_links_get_the_headroom_that_they_need() {
+    for seed in 0..100 {
+        let port = Port::new(100_000_000_000, 500 * NS);
+        let topology = LeafSpine {
+            leaves: 3,
+            spines: 2,
+            hosts_per_leaf: 4,
+            cables_per_spine: 1,
+            nic: port,
+            edge: port,
+            uplink: port,
+        }
+        .build();
+        let mut rng = Rng::stream(seed, 0x9fd, 0);
+        let mut w = permutations(topology, config(seed, pfc(20_480, 10_240)), 4, 200);
+        for _ in 0..6 {
+            let at = Target::Link(LinkId(rng.below(w.topology().links().into()) as u32));
+            let percent = rng.range(5, 90) as u32;
+            w.fault_at(rng.below(40 * US), Fault::Rate { at, percent }).expect("possible");
+        }
+        w.run_to_end();
+        let t = w.totals();
+        assert_eq!((t.drops.total(), t.in_flight), (0, 0), "seed {seed}: {t:?}");
+        filling(&w);
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn fits(spec: &Spec, packet_bytes: u32) -> Result<(), String> {
             ));
         }
     }
-    Ok(())
+    n.pfc_check(packet_bytes)
 }
 
 fn copa(spec: &Spec) -> Result<(), String> {
@@ -202,6 +202,7 @@ fn phase(spec: &Spec) -> Result<(), String> {
             saa.packet_bytes
         ));
     }
+    spec.network.pfc_check(saa.packet_bytes)?;
     settings(&saa)
 }
 

@@ -233,6 +233,18 @@ impl Network {
         }
     }
 
+    /// Checks pauses for packets of up to `packet_bytes`, where the network needs no file.
+    ///
+    /// # Errors
+    /// The text names the field.
+    pub fn pfc_check(&self, packet_bytes: u32) -> Result<(), String> {
+        if self.flow_control != FlowControlSpec::Pfc || self.shape == Shape::Topo {
+            return Ok(());
+        }
+        let topo = self.build(Path::new("."))?;
+        self.pfc(packet_bytes).check(&topo).map_err(|e| format!("network.{e}"))
+    }
+
     /// Settings of a world with this network. `packet_bytes`: the transport's largest packet on the
     /// wire.
     pub fn world_config(&self, seed: u64, packet_bytes: u32) -> WorldConfig {

@@ -4,8 +4,8 @@ use crate::figures::{head, name_of};
 use crate::result::RunResult;
 use srd_fabric::{Host, LinkId, Ps, World};
 
-/// Most links that a result names.
-const LINKS_MAX: usize = 16;
+/// Most links of a tier that a result names.
+const LINKS_MAX: usize = 4;
 
 /// Pauses of a tier's links.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub struct TierPauses {
 pub struct PauseOutcome {
     /// By tier, only those with a paused link.
     pub tiers: Vec<TierPauses>,
-    /// The links paused longest, with their time in ps; at most 16.
+    /// The links paused longest, with their time in ps; at most four of each tier.
     pub longest: Vec<(String, Ps)>,
     /// Simulated time of the run.
     pub run_ps: Ps,
@@ -59,7 +59,16 @@ pub fn outcome<P: Clone, H: Host<P>>(world: &World<P, H>) -> Option<PauseOutcome
         }
     }
     longest.sort_by_key(|(_, ps)| std::cmp::Reverse(*ps));
-    longest.truncate(LINKS_MAX);
+    let mut named: Vec<(String, usize)> = Vec::new();
+    longest.retain(|(link, _)| {
+        let tier = tier_of(link);
+        let at = named.iter().position(|(name, _)| *name == tier).unwrap_or_else(|| {
+            named.push((tier, 0));
+            named.len() - 1
+        });
+        named[at].1 += 1;
+        named[at].1 <= LINKS_MAX
+    });
     tiers.retain(|t| t.frames > 0);
     Some(PauseOutcome { tiers, longest, run_ps: world.now() })
 }
@@ -67,8 +76,7 @@ pub fn outcome<P: Clone, H: Host<P>>(world: &World<P, H>) -> Option<PauseOutcome
 /// Paused time by tier, one line per case and tier.
 pub fn pause_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
     let mut rows = head(&[
-        "case",
-        "tier",
+        "case, tier",
         "links",
         "paused",
         "pause frames",
@@ -86,8 +94,7 @@ pub fn pause_rows(cases: &[&[RunResult]]) -> Vec<Vec<String>> {
             let longest = p.longest.iter().find(|(name, _)| tier_of(name) == tier.name);
             let (link, ps) = longest.map_or(("-", 0), |(name, ps)| (name.as_str(), *ps));
             rows.push(vec![
-                name_of(case),
-                tier.name.clone(),
+                format!("{}, {}", name_of(case), tier.name),
                 tier.links.to_string(),
                 tier.paused_links.to_string(),
                 tier.frames.to_string(),

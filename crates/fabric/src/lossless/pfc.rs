@@ -56,7 +56,11 @@ impl PfcConfig {
     /// assert_eq!(pfc.headroom_bytes(&wire, LinkId(0)), bytes);
     /// ```
     pub fn headroom_bytes(&self, topo: &Topology, link: LinkId) -> u64 {
-        let (there, back) = (topo.port(link), topo.port(link.reverse()));
+        self.headroom_of(topo.port(link), topo.port(link.reverse()))
+    }
+
+    /// The headroom of a link from port `there`, with port `back` at its other end.
+    fn headroom_of(&self, there: &Port, back: &Port) -> u64 {
         let packet = u64::from(self.packet_bytes);
         let wait_ps = back.serialise_ps(packet + 2 * u64::from(FRAME_BYTES));
         let bytes = bytes_in(there, wait_ps + back.delay_ps + there.delay_ps);
@@ -69,7 +73,10 @@ impl PfcConfig {
     }
 
     /// Checks the settings for a network.
-    pub(super) fn check(&self, topo: &Topology) -> Result<(), TopologyError> {
+    ///
+    /// # Errors
+    /// Thresholds that hold no packet or are in the wrong order, and headroom that is too small.
+    pub fn check(&self, topo: &Topology) -> Result<(), TopologyError> {
         let fail = |text: String| Err(TopologyError::new(text));
         let Self { xoff_bytes, xon_bytes, packet_bytes, .. } = *self;
         if xoff_bytes < u64::from(packet_bytes) || xoff_bytes > UNLIMITED / 2 {
@@ -247,6 +254,18 @@ impl<P> Net<P> {
             l.since = Ps::MAX;
         }
         self.output_serve(link);
+    }
+
+    /// Gives the inputs at both ends of these links, whose rates have changed, the headroom that
+    /// they now need, as a switch does when a port comes up at another speed. None becomes smaller.
+    pub fn headroom_renew(&mut self, links: &[LinkId]) {
+        let Some(pfc) = self.lossless.as_deref_mut().and_then(|ll| ll.pfc.as_mut()) else { return };
+        for link in links.iter().flat_map(|l| [*l, l.reverse()]) {
+            let port = |l: LinkId| &self.profiles[self.links[l.0 as usize].profile as usize].port;
+            let needed = pfc.config.headroom_of(port(link), port(link.reverse()));
+            let sums = &mut pfc.links[link.0 as usize].sums;
+            sums.limit_bytes = sums.limit_bytes.max(pfc.config.xoff_bytes + needed);
+        }
     }
 
     /// Marks a packet that joins a switch's queue if the queue's marking rule demands it.

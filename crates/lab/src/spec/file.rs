@@ -25,11 +25,6 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("ablation", include_str!("../../specs/ablation.toml")),
     ("permutation", include_str!("../../specs/permutation.toml")),
     ("poisson", include_str!("../../specs/poisson.toml")),
-    ("roce", include_str!("../../specs/roce.toml")),
-    ("deadlock", include_str!("../../specs/deadlock.toml")),
-    ("timeouts", include_str!("../../specs/timeouts.toml")),
-    ("peers", include_str!("../../specs/peers.toml")),
-    ("headofline", include_str!("../../specs/headofline.toml")),
     ("shipping", include_str!("../../specs/shipping.toml")),
     ("matrix", include_str!("../../specs/matrix.toml")),
     ("vc-congestion", include_str!("../../specs/vc-congestion.toml")),
@@ -43,6 +38,11 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("copa-recovery", include_str!("../../specs/copa-recovery.toml")),
     ("copa-multi", include_str!("../../specs/copa-multi.toml")),
     ("copa-srd", include_str!("../../specs/copa-srd.toml")),
+    ("roce", include_str!("../../specs/roce.toml")),
+    ("headofline", include_str!("../../specs/headofline.toml")),
+    ("deadlock", include_str!("../../specs/deadlock.toml")),
+    ("timeouts", include_str!("../../specs/timeouts.toml")),
+    ("peers", include_str!("../../specs/peers.toml")),
 ];
 
 /// The rows of `run guards`, which `all` does not include, because each row runs once for each

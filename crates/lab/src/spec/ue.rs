@@ -26,6 +26,8 @@ pub struct UeSpec {
     pub window_bdp_max: Option<f64>,
     /// Packets out of order, as a multiple of the window, from which missing ones count as lost.
     pub early_windows: Option<f64>,
+    /// Age from which a missing packet may count as lost, in target delays above the base round trip.
+    pub late_targets: Option<u64>,
     /// Retransmission timeout in us; default: 15 us and six times the drain of a port's buffer.
     pub timeout_us: Option<f64>,
     /// Share of the link's rate at which receivers grant credit.
@@ -72,6 +74,7 @@ impl UeSpec {
         c.ack_every = self.ack_every.unwrap_or(c.ack_every);
         c.window_bdp_max = self.window_bdp_max.unwrap_or(c.window_bdp_max);
         c.early_windows = self.early_windows.unwrap_or(c.early_windows);
+        c.late_targets = self.late_targets.unwrap_or(c.late_targets);
         c.credit_share = self.credit_share.unwrap_or(c.credit_share);
         c.timeout_ps = (15 * US).saturating_add(drain_ps.saturating_mul(6)).max(3 * base_rtt_ps);
         if let Some(us) = self.timeout_us {

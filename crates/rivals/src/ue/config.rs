@@ -31,9 +31,9 @@ pub struct UeConfig {
     pub rccc: bool,
     /// Path selection. Default [`Balancing::Mixed`].
     pub balancing: Balancing,
-    /// Entropies of a connection, a power of two up to 1,024. Default 64.
+    /// Entropies of a connection, a power of two up to 1,024. Default 256.
     pub entropies: u16,
-    /// Data packets per acknowledgment; marked packets are acknowledged at once. Default 4.
+    /// Data packets per acknowledgment; marked packets are acknowledged at once. Default 1.
     pub ack_every: u32,
     /// Base round trip of the network.
     pub base_rtt_ps: Ps,
@@ -48,6 +48,10 @@ pub struct UeConfig {
     /// Packets out of order, as a multiple of the window, from which missing ones count as lost.
     /// Default 1.5, and at least five packets.
     pub early_windows: f64,
+    /// Age from which a missing packet may count as lost, in target delays above the base round
+    /// trip. Default 2. Not part of the published algorithm, which without it repeats what waits on
+    /// slow links.
+    pub late_targets: u64,
     /// Retransmission timeout. The lab gives 15 us and six times the drain of a port's buffer.
     pub timeout_ps: Ps,
     /// Rate of the host's link.
@@ -64,14 +68,15 @@ impl UeConfig {
             nscc: true,
             rccc: false,
             balancing: Balancing::Mixed,
-            entropies: 64,
-            ack_every: 4,
+            entropies: 256,
+            ack_every: 1,
             base_rtt_ps,
             target_ps: base_rtt_ps,
             window_bdp_max: 1.5,
             credit_share: 0.99,
             credit_packets: 4,
             early_windows: 1.5,
+            late_targets: 2,
             timeout_ps: 341 * US,
             line_bps,
         }
@@ -151,6 +156,7 @@ impl UeConfig {
             ("credit_share", self.credit_share.to_string()),
             ("credit_packets", self.credit_packets.to_string()),
             ("early_windows", self.early_windows.to_string()),
+            ("late_targets", self.late_targets.to_string()),
             ("timeout", us(self.timeout_ps)),
         ];
         out.into_iter().map(|(name, value)| (name.to_string(), value)).collect()

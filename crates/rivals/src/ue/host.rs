@@ -144,6 +144,11 @@ impl UeHost {
         }
         if self.config.rccc {
             self.pacer.want(key, incoming, wanted);
+            // Who probes may wait for a credit that was lost.
+            let granted = incoming.granted();
+            if len == 0 && granted > 0 {
+                self.credit_send(key, granted, io);
+            }
             self.credits_grant(io);
         }
     }
@@ -158,17 +163,21 @@ impl UeHost {
             let Some(key) = self.pacer.next() else { return };
             let Some(incoming) = self.incoming.get_mut(&key) else { continue };
             let granted = self.pacer.grant(now, key, incoming, &self.config);
-            self.credits += 1;
-            let out = Outbound {
-                dst: HostId(key.0),
-                // Credits are spread over paths, too.
-                sport: (PORT_FIRST + self.ports.below(PORTS)) as u16,
-                dport: PORT,
-                bytes: self.config.control_bytes,
-                ect: false,
-            };
-            let _ = io.send(out, UePacket::Credit { conn: key.1, granted });
+            self.credit_send(key, granted, io);
         }
+    }
+
+    /// Tells a sender the sum of its credit, on any path.
+    fn credit_send(&mut self, key: (u32, u32), granted: u64, io: &mut HostIo<'_, UePacket>) {
+        self.credits += 1;
+        let out = Outbound {
+            dst: HostId(key.0),
+            sport: (PORT_FIRST + self.ports.below(PORTS)) as u16,
+            dport: PORT,
+            bytes: self.config.control_bytes,
+            ect: false,
+        };
+        let _ = io.send(out, UePacket::Credit { conn: key.1, granted });
     }
 
     fn ack_in(&mut self, now: Ps, conn: u32, acked: &Acked, io: &mut HostIo<'_, UePacket>) {

@@ -31,6 +31,11 @@ pub(super) struct Arrived {
 }
 
 impl Incoming {
+    /// Sum of all credit granted, in bytes.
+    pub const fn granted(&self) -> u64 {
+        self.granted
+    }
+
     /// Handles a packet: the acknowledgment, if one is due, and whether the payload is new.
     pub fn on_data(&mut self, p: &Arrived, config: &UeConfig) -> (Option<UePacket>, bool) {
         let probe = p.len == 0;

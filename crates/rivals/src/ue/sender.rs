@@ -349,7 +349,15 @@ impl Connection {
         let Some(end) = self.recovery_end else { return };
         let to = end.min(self.una + (window / packet).max(1.0) as u64);
         let from = self.repeat_next.max(self.una);
+        // A packet younger than this may still wait in a queue: it is judged with a later
+        // acknowledgment.
+        let age = config.base_rtt_ps + config.late_targets * config.target_ps;
         for psn in from..to {
+            let sent = &self.sent[(psn - self.una) as usize];
+            if sent.state == State::Flight && now - sent.at < age {
+                self.repeat_next = psn;
+                return;
+            }
             self.lose(now, psn, config);
         }
         self.repeat_next = from.max(to);

@@ -64,7 +64,7 @@ fn payload(w: &World<UePacket, Sender>, host: usize) -> u64 {
 fn a_message_alone_takes_what_its_packets_take() {
     for (nscc, rccc) in [(true, false), (false, true), (true, true)] {
         let rtt = 2 * US + wire(4_160) + wire(84);
-        let c = UeConfig { nscc, rccc, ..config(rtt) };
+        let c = UeConfig { nscc, rccc, ack_every: 1, ..config(rtt) };
         let mut w = world(back_to_back(Port::new(LINE, US)), 1, c, 1);
         w.call_at(0, HostId(0), 4_096_000);
         w.run_to_end();
