@@ -25,7 +25,9 @@ fn changed(packet: &[u8], input: &[u8]) -> Vec<u8> {
         packet[at % end] ^= mask;
     }
     match rest {
-        [cut, ..] if cut & 1 == 0 => packet.truncate(packet.len() - usize::from(cut / 2)),
+        [cut, ..] if cut & 1 == 0 => {
+            packet.truncate(packet.len().saturating_sub(usize::from(cut / 2)));
+        }
         [add, ..] => packet.extend((0..add / 2).map(|_| add & 2)),
         [] => {}
     }

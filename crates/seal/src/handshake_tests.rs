@@ -76,6 +76,13 @@ fn a_cipher_that_was_not_offered_is_refused() {
 }
 
 #[test]
+fn the_list_of_a_machine_has_all_ciphers() {
+    for list in [Suites::default(), Suites::of_this_machine()] {
+        assert!(Suite::ALL.iter().all(|&suite| list.contains(suite)));
+    }
+}
+
+#[test]
 fn numbers_of_later_versions_are_passed_over() {
     let all = Suites::default();
     assert_eq!(all.choose([9, 200, 2, 1]), Some(Suite::ChaCha20Poly1305));

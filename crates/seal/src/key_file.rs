@@ -124,6 +124,9 @@ pub struct KeyFile {
     path: PathBuf,
     /// Of the version that was looked at last; `None` if it could not be read.
     stamp: Option<Stamp>,
+    /// Whether that version was read a second time. Time stamps move in ticks of milliseconds: what
+    /// is written within the tick of the first reading has the same stamp.
+    settled: bool,
     ring: KeyRing,
 }
 
@@ -147,7 +150,7 @@ impl KeyFile {
     /// A [`KeyFileError`], which says how to mend it.
     pub fn open(path: &Path) -> Result<Self, KeyFileError> {
         let (ring, _, stamp) = read(path)?;
-        Ok(Self { path: path.to_owned(), stamp: Some(stamp), ring })
+        Ok(Self { path: path.to_owned(), stamp: Some(stamp), settled: false, ring })
     }
 
     /// The keys of the last version that was good.
@@ -161,24 +164,32 @@ impl KeyFile {
     }
 
     /// Reads the file again if it has changed since it was looked at last; this costs one system
-    /// call if it has not. Call it each second or so, and on SIGHUP.
+    /// call if it has not. A new version is read at two calls, because its stamp does not tell all.
+    /// Call it each second or so, and on SIGHUP.
     ///
     /// # Errors
     /// A [`KeyFileError`]: the keys are still those of the last good version, and the same bad
     /// version gives its error once.
     pub fn refresh(&mut self) -> Result<Option<RingChange>, KeyFileError> {
-        let io = |error| KeyFileError::Io(self.path.clone(), error);
-        let seen = fs::metadata(&self.path).map(|meta| Stamp::of(&meta));
-        match seen {
+        let seen = match fs::metadata(&self.path) {
+            Ok(meta) => Stamp::of(&meta),
+            // A file that is not there is told once, like one that is wrong.
             Err(error) => {
-                // A file that is not there is told once, like one that is wrong.
-                return if self.stamp.take().is_some() { Err(io(error)) } else { Ok(None) };
+                let known = self.stamp.take().is_none();
+                let error = KeyFileError::Io(self.path.clone(), error);
+                return if known { Ok(None) } else { Err(error) };
             }
-            Ok(stamp) if self.stamp == Some(stamp) => return Ok(None),
-            Ok(stamp) => self.stamp = Some(stamp),
+        };
+        let known = self.stamp == Some(seen);
+        if known && self.settled {
+            return Ok(None);
         }
-        let (ring, _, stamp) = read(&self.path)?;
-        self.stamp = Some(stamp);
+        (self.stamp, self.settled) = (Some(seen), known);
+        let (ring, _, stamp) = match read(&self.path) {
+            Err(_) if known => return Ok(None),
+            other => other?,
+        };
+        (self.stamp, self.settled) = (Some(stamp), known && stamp == seen);
         let change = change_of(&self.ring, &ring);
         self.ring = ring;
         Ok((change != RingChange::default()).then_some(change))

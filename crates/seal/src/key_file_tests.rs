@@ -183,6 +183,22 @@ fn a_changed_file_is_read_again() {
 }
 
 #[test]
+fn a_change_within_the_tick_of_the_reading_is_seen() {
+    let folder = Folder::new();
+    let path = folder.file(&format!("1 {A}\n"));
+    let mut file = KeyFile::open(&path).unwrap();
+    // The same length, and, as if both were of one tick, the same stamp.
+    write(&path, &format!("2 {B}\n"), 0o600);
+    file.stamp = Some(Stamp::of(&fs::metadata(&path).unwrap()));
+    assert_eq!(file.refresh().unwrap().expect("seen").added, [2]);
+    assert!(file.settled);
+    // From then on an unchanged file is not read any more, so not even this is seen.
+    write(&path, &format!("3 {A}\n"), 0o600);
+    file.stamp = Some(Stamp::of(&fs::metadata(&path).unwrap()));
+    assert_eq!(file.refresh().unwrap(), None);
+}
+
+#[test]
 fn a_bad_new_version_keeps_the_old_keys() {
     let folder = Folder::new();
     let path = folder.file(&format!("1 {A}\n"));

@@ -53,10 +53,20 @@ impl Suite {
 pub struct Suites([u8; SUITES_BYTES]);
 
 impl Default for Suites {
-    /// Both, AES first.
+    /// All, AES first.
     fn default() -> Self {
         Self::new(Suite::ALL).expect("the list of all suites is valid")
     }
+}
+
+/// Whether the processor has instructions for AES and for the multiplication of GCM.
+fn aes_is_fast() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("aes") && is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
 }
 
 impl Suites {
@@ -74,6 +84,13 @@ impl Suites {
             bytes[at] = *suite as u8;
         }
         Some(Self(bytes))
+    }
+
+    /// All, the one first that is the fastest on this processor. A simulation takes the default
+    /// instead, which is the same everywhere.
+    pub fn of_this_machine() -> Self {
+        let chacha_first = Self::new(&[Suite::ChaCha20Poly1305, Suite::Aes256Gcm]);
+        if aes_is_fast() { Self::default() } else { chacha_first.expect("each is in it once") }
     }
 
     /// The list as it travels: numbers in order of preference, then zeros.
