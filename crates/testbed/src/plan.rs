@@ -4,7 +4,10 @@
 //! is no bridge, no ARP, and no packet that was not sent on purpose.
 
 use crate::spec::{FabricSpec, Node, RAIL_NET};
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr},
+};
 
 /// A cable between two interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,13 +201,13 @@ fn rail_ips(spec: &FabricSpec, rail: u8, leaf: u8, host: u8) -> Vec<String> {
         return vec![spec.rail_ip(rail, leaf, host).to_string()];
     }
     let mut out = vec![spec.ip(leaf, host).to_string(), spec.ip6(leaf, host).to_string()];
-    out.extend((0..spec.extra).map(|k| extra_ip(k, leaf, host)));
+    out.extend((0..spec.extra).map(|k| extra_ip(k, leaf, host).to_string()));
     out
 }
 
 /// Additional address `k` of a host.
-pub fn extra_ip(k: u8, leaf: u8, host: u8) -> String {
-    format!("10.{}.{leaf}.{}", 20 + k, 10 + host)
+pub fn extra_ip(k: u8, leaf: u8, host: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 20 + k, leaf, 10 + host))
 }
 
 fn routes(spec: &FabricSpec, node: Node) -> Vec<String> {

@@ -29,7 +29,7 @@ fn fabrics() -> Vec<FabricSpec> {
 /// All addresses of a host, with the rail of each.
 fn addresses(spec: &FabricSpec, leaf: u8, host: u8) -> Vec<(IpAddr, u8)> {
     let mut out = vec![(spec.ip(leaf, host), 0), (spec.ip6(leaf, host), 0)];
-    out.extend((0..spec.extra).map(|k| (plan::extra_ip(k, leaf, host).parse().unwrap(), 0)));
+    out.extend((0..spec.extra).map(|k| (plan::extra_ip(k, leaf, host), 0)));
     out.extend((1..spec.rails).map(|r| (spec.rail_ip(r, leaf, host), r)));
     out
 }

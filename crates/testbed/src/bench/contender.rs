@@ -44,9 +44,9 @@ impl Contender {
         let unknown = || {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
-                 (each also with -credits), cubic, bbr, reno, mptcp, cubic-v6 (each also with \
-                 -cached: begins with what its earlier connections measured, and then -50ms: its \
-                 least timeout)"
+                 (each also with -credits), cubic, bbr, reno (each also with -cached: begins with \
+                 what its earlier connections measured), mptcp, cubic-v6 (all of TCP also with \
+                 -50ms: its least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
@@ -68,7 +68,8 @@ impl Contender {
             What::Srd(SrdSetup { processes, one_path, credits, ..SrdSetup::default() })
         };
         let what = match base {
-            _ if name.starts_with("srd") && (rto_ms != 200 || cached) => return Err(unknown()),
+            _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
+            _ if cached && !["cubic", "bbr", "reno"].contains(&base) => return Err(unknown()),
             _ if credits && !name.starts_with("srd") => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
@@ -115,6 +116,9 @@ impl Contender {
                 known.trim(),
                 kind.congestion
             )));
+        }
+        if kind.cached && fabric.spec().extra == 0 {
+            return Err(NetError::new("the hosts have no additional address"));
         }
         if kind.v6 && !fabric.v6() {
             return Err(NetError::new("the kernel has no IPv6"));
@@ -319,8 +323,16 @@ mod tests {
         };
         assert_eq!(kind("cubic"), ("cubic", false, 200));
         assert_eq!(kind("bbr-cached"), ("bbr", true, 200));
-        assert_eq!(kind("cubic-v6-cached-50ms"), ("cubic", true, 50));
-        for bad in ["srd-cached", "srd-50ms", "cubic-50ms-cached", "cubic-credits", "-cached"] {
+        assert_eq!(kind("cubic-cached-50ms"), ("cubic", true, 50));
+        for bad in [
+            "srd-cached",
+            "mptcp-cached",
+            "cubic-v6-cached",
+            "srd-50ms",
+            "cubic-50ms-cached",
+            "cubic-credits",
+            "-cached",
+        ] {
             assert!(Contender::parse(bad).unwrap_err().is_usage(), "{bad}");
         }
     }

@@ -132,9 +132,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Contenders: srd, srd-processes (12 per host), srd-one-path, each also with -credits for
-    /// receiver credits; cubic, bbr, reno, mptcp, cubic-v6, also with -cached for connections that
-    /// begin with what earlier ones measured, and with -50ms for a minimum retransmission timeout
-    /// of 50 ms instead of 200
+    /// receiver credits; cubic, bbr, reno, also with -cached for connections that begin with what
+    /// earlier ones measured; mptcp, cubic-v6; all of TCP also with -50ms for a minimum
+    /// retransmission timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// Seed of the first draw

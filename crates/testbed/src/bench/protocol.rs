@@ -171,7 +171,8 @@ impl Counted {
     pub fn text(&self) -> String {
         format!(
             "{} packets, {} of them probes, {} retransmitted ({} needlessly), {} timeouts, {} \
-             stalls, {} paths retired, {} lost in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms (least {:.2})",
+             stalls, {} paths retired, {} lost in sockets; last: rate {:.0} Mb/s, RTT {:.2} ms \
+             (least {:.2})",
             self.tx_packets,
             self.probes,
             self.retransmitted,

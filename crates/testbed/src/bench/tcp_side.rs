@@ -9,6 +9,7 @@ use super::{
 use crate::{
     error::{NetError, Result},
     fabric::Fabric,
+    plan::extra_ip,
     spec::Node,
 };
 use rustix::{
@@ -38,7 +39,8 @@ pub struct TcpKind {
     /// Minimum retransmission timeout in ms (the kernel's default is 200).
     pub rto_ms: u32,
     /// Whether connections begin with what earlier ones of such contenders measured, as the
-    /// kernel's cache has it by default; else with nothing.
+    /// kernel's cache has it by default; else with nothing. IPv4 only, and hosts have an
+    /// additional address for it.
     pub cached: bool,
 }
 
@@ -85,10 +87,6 @@ impl TcpSide {
             let ns = fabric.ns(host)?;
             ns.sysctl_set("ipv4/tcp_rto_min_us", &value)?;
             ns.sysctl_set("ipv4/tcp_no_metrics_save", if kind.cached { "0" } else { "1" })?;
-            if !kind.cached {
-                // Connections use the cache even where they do not write it.
-                ns.run("ip", &["tcp_metrics", "flush"], "")?;
-            }
         }
         for (index, flow) in flows.iter().enumerate() {
             let (tx, rx) = connection(fabric, kind, flow, index)?;
@@ -275,7 +273,13 @@ fn connection(
     index: usize,
 ) -> Result<(OwnedFd, OwnedFd)> {
     let spec = fabric.spec();
-    let ip = |(l, h): (u8, u8)| if kind.v6 { spec.ip6(l, h) } else { spec.ip(l, h) };
+    let ip = |(l, h): (u8, u8)| match kind {
+        TcpKind { v6: true, .. } => spec.ip6(l, h),
+        // Connections read the cache even where they do not write it, and only the machine's
+        // administrator may empty it; but it is kept by address.
+        TcpKind { cached: true, .. } => extra_ip(0, l, h),
+        _ => spec.ip(l, h),
+    };
     let to = SocketAddr::new(ip(flow.to), 5001 + index as u16);
     let open = |at: IpAddr| {
         let family = if at.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
