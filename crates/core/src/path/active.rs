@@ -1,7 +1,7 @@
 //! The part of a path and rate context that exists while it is used.
 
 use super::ack_path::AckPaths;
-use super::health::{Health, Loss};
+use super::health::{Around, Evidence, Health, Loss};
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::{Gate, PathStats, Sample};
@@ -15,7 +15,7 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
     CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, ECHO_PKTS,
-    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, RESTART_RTTS,
+    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, PROOF_RTTS, RESTART_RTTS,
     SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN, UNPROVEN_PKTS_MAX,
 };
 
@@ -164,6 +164,11 @@ impl ActivePaths {
         }
     }
 
+    /// How long ago a path may have come back clean and still be known to be so.
+    pub(crate) fn proof_age_max(&self, p: &Params) -> Span {
+        self.on_time(p).scale(PROOF_RTTS, 1)
+    }
+
     fn cap_update(&mut self, p: &Params) {
         let policy = self.rate.inflight_max(&self.link_now(p));
         self.inflight_max = policy.min(self.drop_cap).max(u64::from(p.mtu));
@@ -295,7 +300,7 @@ impl ActivePaths {
         if late == 0 {
             self.rtt.on_time.on_sample(ns);
         }
-        self.health.on_echo(p, &mut self.set, now, path, late);
+        self.health.judge(p, &mut self.set, now, path, Evidence::Echo { late });
         if self.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
             let least = if ce && p.guards.has(Guard::Mark) {
@@ -388,9 +393,8 @@ impl ActivePaths {
         let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
         let silence_max =
             if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
-        let permille = self.meter.lost_permille();
-        let loss = Loss { rule, permille, silence_max, srtt, counted: false };
-        let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
+        let loss = Evidence::Lost(Loss { rule, around: self.around(p), silence_max });
+        let judged = self.health.judge(p, &mut self.set, now, path, loss);
         if judged.first {
             self.meter.on_lost(bytes);
         }
@@ -401,14 +405,12 @@ impl ActivePaths {
         if !p.guards.has(Guard::ProvedLost) {
             return;
         }
-        let loss = Loss {
-            rule: LossRule::CrossPath,
-            permille: self.meter.lost_permille(),
-            silence_max: Span(u64::MAX),
-            srtt: self.srtt(p),
-            counted,
-        };
-        self.health.on_lost(p, &mut self.set, now, path, loss);
+        let proved = Evidence::Proved { counted, around: self.around(p) };
+        self.health.judge(p, &mut self.set, now, path, proved);
+    }
+
+    fn around(&self, p: &Params) -> Around {
+        Around { permille: self.meter.lost_permille(), srtt: self.srtt(p) }
     }
 
     /// Halves what is in flight, at most once per round trip.
@@ -430,7 +432,7 @@ impl ActivePaths {
         self.rtt.on_spurious();
         self.meter.on_spurious(u64::from(p.mtu));
         if p.guards.has(Guard::Acquit) {
-            self.health.on_spurious(p, &mut self.set, now, path);
+            self.health.judge(p, &mut self.set, now, path, Evidence::Acquitted);
         }
     }
 

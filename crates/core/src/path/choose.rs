@@ -60,25 +60,22 @@ struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
-        let avoid = need.avoid.filter(|_| need.guards.has(Guard::ProofOrder));
-        if let Some(path) = avoid.and_then(|avoid| set.proven_pop(avoid)) {
+        if need.avoid.is_some()
+            && need.guards.has(Guard::ProofOrder)
+            && let Some(path) = set.clean_newest(need.now, need.age_max, need.avoid)
+        {
+            // Each proof is good for one packet that was lost.
+            set.clean_forget(path);
             return path.into();
         }
-        if let Some(path) = set.queue_pop(need.now, need.age_max) {
-            if need.avoid != Some(path) {
-                return path.into();
-            }
-            let other = set.queue_pop(need.now, need.age_max);
-            set.queue_push(need.now, path);
-            if let Some(other) = other {
-                return other.into();
-            }
+        if let Some(path) = set.clean_next(need.now, need.age_max, need.avoid) {
+            return path.into();
         }
         // Alone, it need not leave other paths to others, and there is much to lose.
         if need.alone
             && need.guards.has(Guard::Alone)
             && need.avoid.is_none()
-            && let Some(path) = set.proven_newest(need.now, Span(u64::MAX))
+            && let Some(path) = set.clean_newest(need.now, need.age_max, None)
         {
             return Choice { path, trusted: true };
         }

@@ -2,13 +2,15 @@
 //!
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
-//! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
+//! back. Files: `set` the table, `clean` the paths
+//! that came back without delay, `choose` the policies, `rtt` times, `health` penalties, retirement
 //! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to
 //! send, `active` what ties them together; `rate/` decides how fast.
 
 mod ack_path;
 mod active;
 mod choose;
+mod clean;
 mod health;
 mod mtu;
 mod rtt;
@@ -28,10 +30,9 @@ use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::tuning::{
-    EXPLORE_EACH, HEDGE, PROOF_AGE_MAX, PROOF_RTTS, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE,
-};
+use crate::tuning::{EXPLORE_EACH, HEDGE, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE};
 use active::ActivePaths;
+use health::Evidence;
 use rtt::Smoothed;
 use std::sync::Arc;
 
@@ -193,8 +194,7 @@ impl PathContext {
         let salt = self.salt;
         let (p, active, _) = self.grow(now);
         let alone = active.is_resting(p, now);
-        let rtt = if alone { active.on_time(p) } else { active.srtt(p) };
-        let age_max = rtt.scale(PROOF_RTTS, 1);
+        let age_max = active.proof_age_max(p);
         let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
         let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
         active.lone += u32::from(choice.trusted);
@@ -223,7 +223,7 @@ impl PathContext {
         }
         if alone
             && p.guards.has(Guard::AckProof)
-            && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX)
+            && let Some(path) = active.set.clean_newest(now, active.proof_age_max(p), None)
         {
             return path;
         }
@@ -277,14 +277,14 @@ impl PathContext {
 
     /// A packet sent at `sent` was acknowledged.
     pub fn on_acked(&mut self, now: Time, path: u8, bytes: u32, sent: Time) {
-        let (_, active, _) = self.grow(now);
+        let (p, active, _) = self.grow(now);
         active.leave_flight(bytes);
         // An acknowledgment faster than any round trip is that of an earlier copy.
         let least = Span(u64::from(active.rtt.min_ns()));
         let sent = if now.since(sent) < least { Time(0) } else { sent };
         active.meter.on_acked(bytes, sent);
         active.on_told();
-        active.health.on_acked(&mut active.set, now, path);
+        active.health.judge(p, &mut active.set, now, path, Evidence::Arrived);
     }
 
     /// An echo named a transmission, which has arrived.
