@@ -97,6 +97,7 @@ fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         if entry.level == 0 {
             return path;
         }
+        debug_assert!(!entry.is_clean(), "a clean path has no penalty");
         entry.level -= 1;
         if best.is_none_or(|(level, _)| entry.level < level) {
             best = Some((entry.level, path));
@@ -164,6 +165,7 @@ impl Choose for RttP2c {
 /// A live path at random; `None` after as many misses as only a nearly empty set can cause.
 fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
     let paths = set.paths.len() as u32;
+    debug_assert!(paths.is_power_of_two(), "the mask finds a path for each number");
     let drawn = (0..DRAWS_MAX).map(|_| rng.below(paths) as u8);
     drawn.into_iter().find(|&p| set.get(p).is_live() && avoid != Some(p))
 }

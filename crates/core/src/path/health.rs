@@ -179,6 +179,7 @@ impl Health {
         entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
         entry.losses = entry.losses.saturating_add(events);
         let losses = entry.losses;
+        debug_assert!((1..=PENALTY_MAX).contains(&entry.level), "who is blamed has a penalty");
         set.clean_forget(path);
         let common = around.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
         let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
@@ -317,6 +318,7 @@ impl Health {
     fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
         let none = self.frozen || set.out == 0;
         let first = if none { None } else { Self::probe_first(p, set, now) };
+        debug_assert!(none || first.is_some(), "who is out of use is asked some time");
         self.probe_at = first.map_or(Time::NEVER, |(ahead, _)| now + ahead);
     }
 }

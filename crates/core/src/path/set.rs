@@ -243,6 +243,7 @@ impl PathSet {
         let half = (n - 1) / 2;
         let median = *delays[..n].select_nth_unstable(half).1;
         let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
+        debug_assert!(quartile <= median && n <= self.paths.len(), "of paths of the table");
         Some((median, quartile))
     }
 
@@ -252,6 +253,7 @@ impl PathSet {
         // Twice before anybody asked: back where it was, nothing to tell.
         entry.flags ^= CHANGED;
         let noted = entry.flags & CHANGED != 0;
+        debug_assert!(noted || self.changes > 0, "it was counted");
         self.changes = if noted { self.changes + 1 } else { self.changes - 1 };
     }
 
@@ -260,6 +262,7 @@ impl PathSet {
             return None;
         }
         let i = self.paths.iter().position(|p| p.flags & CHANGED != 0)?;
+        debug_assert!(usize::from(self.changes) <= self.paths.len(), "one each");
         self.changes -= 1;
         self.paths[i].flags &= !CHANGED;
         Some((i as u8, self.paths[i].is_live()))

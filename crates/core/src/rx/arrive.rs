@@ -93,7 +93,7 @@ impl<O: Observer> Lane<'_, O> {
     /// The peer is heard again: what was in flight is judged by the acknowledgments that follow.
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
-        self.way.paths.thaw(self.now);
+        self.way.paths.awake(self.now).thaw();
         self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci.0 });
         self.ready_push();
     }

@@ -104,14 +104,17 @@ impl<O: Observer> Lane<'_, O> {
     /// PSN `p`, in flight, is lost.
     fn lose(&mut self, p: Psn, rule: LossRule) {
         let e = *self.win.board.get(p);
+        debug_assert!(e.state == SentState::InFlight, "only what is in flight is lost");
+        debug_assert!(e.sent <= self.now, "it has left");
         self.win.board.mark_lost(p);
-        let sure = self.way.paths.on_lost(self.now, e.path, e.wire_bytes, rule);
+        let sure = self.way.paths.awake(self.now).on_lost(e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         self.win.loss.remember(GivenUp::new(p, &e, blame));
         self.shared
             .observer
             .event(self.now, Event::Lost { ctx: self.ci.0, psn: p.0, path: e.path, rule });
         self.mtu_lost(&e);
+        debug_assert!(self.win.board.lost_len() > 0, "it waits to go again");
         self.inflight_check();
         self.ready_push();
     }
@@ -213,6 +216,7 @@ impl<O: Observer> Lane<'_, O> {
         let on = self.shared.cfg.guards.has(Guard::Doubling);
         let doublings = u8::from(on) * (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
         let timeout = self.way.paths.rto(e.path);
+        debug_assert!(timeout > Span::ZERO, "a timeout is some time");
         let longer = timeout.scale(1 << doublings, 1).0.min(self.shared.cfg.loss.rto_max.0);
         timeout.max(self.patience(Span(longer)))
     }
@@ -321,6 +325,10 @@ impl<O: Observer> Lane<'_, O> {
         let hedged = self.is_hedged();
         self.win.loss.tail_probed(self.now, hedged);
         let e = *self.win.board.get(p);
+        debug_assert!(
+            e.state == SentState::InFlight && !self.win.loss.is_stalled(),
+            "it can be told"
+        );
         self.win.board.mark_lost(p);
         self.win.loss.remember(GivenUp::unblamed(p, &e));
         self.shared.counters.tlp_pkts += 1;
@@ -371,13 +379,14 @@ impl<O: Observer> Lane<'_, O> {
             // lost, and where little is sent there may be no other sign of a dead path.
             self.win.loss.remember(GivenUp::unblamed(p, &e));
         }
+        debug_assert_eq!(self.win.board.in_flight(), 0, "all of it waits to go again");
         self.shared.counters.stalls += 1;
         self.shared.counters.impaired_remote_conn_events += 1;
         self.way.paths.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         self.inflight_check();
         // Another engine at the address was heard since: then the paths are well.
         if self.way.last_heard < since {
-            self.way.paths.freeze(self.now);
+            self.way.paths.awake(self.now).freeze();
         }
         self.inflight_freed();
         self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci.0 });
