@@ -55,7 +55,7 @@ impl Awake<'_> {
         let entry = a.set.get_mut(path);
         entry.rtt.on_sample(ns);
         entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
-        debug_assert!(base >= floor_ns && entry.rtt_ns_min >= floor_ns, "believed no less");
+        debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
         entry.ce = entry.ce.saturating_add(u32::from(ce));
         let late = self.lateness(queue_ns, base, target);
         let a = &mut *self.active;
