@@ -131,12 +131,10 @@ pub(crate) const ASK_SOON: Share = Share(1, 2);
 /// A path that came back clean is known to be so for this many round trips: once the queue it saw
 /// has passed, it says nothing.
 pub(crate) const PROOF_RTTS: u64 = 2;
-/// A lone acknowledgment takes the path that came back clean last, if that is not longer ago.
+/// The path that came back clean last is known to be so for this long: where packets are few there
+/// is no newer proof. Longer, and what leaves once in a while would keep to a path that has died.
 /// Experiment beside-elephant.
 pub(crate) const PROOF_AGE_MAX: Span = Span::from_ms(10);
-/// Proven paths kept for packets that were lost: a round trip with few packets has few losses, one
-/// with many has the queue. Experiment dead-spines.
-pub(crate) const PROVEN_MAX: usize = 4;
 /// Healthy paths that a choice looks at before it takes the least penalised of them: a bound of
 /// work, and with 128 paths a sample of an eighth.
 pub(crate) const SCAN_MAX: u32 = 16;

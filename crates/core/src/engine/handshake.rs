@@ -347,7 +347,7 @@ impl<O: Observer> Engine<O> {
         debug_assert!(opened_at <= now, "an answer comes after the question");
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
-        pc.on_echo(now, 0, now.since(opened_at), false);
+        pc.awake(now).on_echo(0, now.since(opened_at), false);
         // It may have been the answer that a retired path waited for.
         self.shared.path_changes(now, self.paths.get_mut(way));
     }

@@ -115,7 +115,7 @@ impl<O: Observer> Engine<O> {
     fn emit_close(&mut self, now: Time, ci: Ctx, out: &mut Out<'_, impl TxSink>) {
         let c = self.contexts.get_mut(ci);
         let way = &mut self.paths.get_mut(c.way()).paths;
-        let path = way.ack_path_choose(now, false, &mut self.shared.rng);
+        let path = way.awake(now).ack_path_choose(false, &mut self.shared.rng);
         let (tx_num, una, psn) = (c.tx_num_take(), c.una(), c.psn_next());
         let backlog = c.win().map_or(0, |a| a.backlog_packets(c.limits().mtu));
         let number = Numbered { path, tx_num, psn, una, backlog };
@@ -123,7 +123,7 @@ impl<O: Observer> Engine<O> {
         let header = c.header(now, slot, PacketType::Close, 0, &number);
         let packet = Packet { header, ack: None, body: Body::Close, payload_len: 0 };
         let bytes = packet.headers_len();
-        way.on_uncounted_sent(now, path, bytes as u32);
+        way.awake(now).on_uncounted_sent(path, bytes as u32);
         self.shared.counters.tx_pkts += 1;
         self.shared.counters.tx_bytes += bytes as u64;
         out.push(&Transmit { dst: c.endpoint(), path, packet, payload: None, padded_len: 0 });

@@ -143,7 +143,7 @@ impl<O: Observer> Shared<O> {
         let PathEntry { paths, mtu, ip, .. } = way;
         let wait = paths.answer_wait();
         let step = Step { wait, rxq_drops, ip: *ip, full, aligned };
-        let path_any = || paths.path_any(now, &mut self.rng);
+        let path_any = || paths.awake(now).path_any(&mut self.rng);
         mtu.step_begin(now, &step, path_any, |path, size| {
             self.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });

@@ -50,6 +50,7 @@ impl AckPaths {
     /// Rule CC-09.
     pub(crate) fn choose(&mut self, set: &mut PathSet, guards: Guards, rng: &mut Rng) -> u8 {
         self.slot = (self.slot + 1) % ACK_PATHS as u8;
+        debug_assert!(self.paths.iter().all(|&p| usize::from(p) < set.paths.len()), "of the table");
         let slot = usize::from(self.slot);
         let usable = set.get(self.paths[slot]).is_live();
         let dead = guards.has(Guard::AckDead) && self.suspect(slot);
@@ -105,5 +106,6 @@ impl AckPaths {
         let sample = self.since_echo.min(ACKS_PER_ECHO_MAX) * 8;
         self.per_echo_8 = self.per_echo_8 - self.per_echo_8 / gain + sample / gain;
         self.since_echo = 0;
+        debug_assert!(self.per_echo_8 <= 8 * ACKS_PER_ECHO_MAX, "no sample is larger");
     }
 }

@@ -1,24 +1,21 @@
 //! The part of a path and rate context that exists while it is used.
 
 use super::ack_path::AckPaths;
-use super::health::{Health, Loss};
+use super::health::Health;
 use super::host::HostCap;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
 use super::share::Share;
-use super::{Gate, PathStats, Sample};
-use crate::events::LossRule;
-use crate::guards::Guard;
-use crate::params::{Params, ns32};
+use super::{Gate, PathStats};
+use crate::params::Params;
 use crate::rate::credit::Credit;
 use crate::rate::pacing::Pacing;
 use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, ECHO_PKTS,
-    HOST_COVERED, HOST_HALF_LIFE, HOST_NS_MAX, LATE_RTTS, OPENING_RTTS, RESTART_RTTS,
-    SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN, UNPROVEN_PKTS_MAX,
+    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, HOST_COVERED, HOST_NS_MAX, PROOF_RTTS,
+    UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -34,25 +31,25 @@ pub(crate) struct ActivePaths {
     /// In effect: the policy's, and what the drops of the peer's receive queue taught.
     pub inflight_max: u64,
     /// Cap after drops of the peer's receive queue; `u64::MAX` = none.
-    drop_cap: u64,
-    drop_cap_at: Time,
+    pub drop_cap: u64,
+    pub drop_cap_at: Time,
     /// Whether the receiving host has fallen behind.
     pub host: HostCap,
     /// The most that the hosts lately took of a round trip, on top of the network, and when.
-    host_ns: u64,
-    host_at: Time,
+    pub host_ns: u64,
+    pub host_at: Time,
     /// Bytes per second that lately arrived: the newest round, or a slowly sinking peak.
-    pub(super) delivered: u64,
+    pub delivered: u64,
     /// Queueing delay of the newest echo.
-    queue_ns_last: u32,
+    pub queue_ns_last: u32,
     /// Queueing delay of the median path in the last round.
-    queue_ns_usual: u32,
+    pub queue_ns_usual: u32,
     /// Lateness of paths that were used again all the same.
-    late_ns: u64,
+    pub late_ns: u64,
     /// At the newest acknowledgment all that had been posted was sent.
-    pub(super) app_limited: bool,
+    pub app_limited: bool,
     /// Packets acknowledged beyond those that echoes stand for; below zero: saved up.
-    unproven: i32,
+    pub unproven: i32,
     /// Packets that left alone, on a path that is trusted.
     pub lone: u32,
     /// It is time to ask how another path does.
@@ -111,7 +108,7 @@ impl ActivePaths {
         Link { host_bytes, ..Self::link(p, self.rtt.min_ns(), self.rtt.all.srtt_ns) }
     }
 
-    fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
+    pub(super) fn link(p: &Params, rtt_ns_min: u32, srtt_ns: u32) -> Link {
         let base = if rtt_ns_min == 0 { p.rtt_ns_initial } else { rtt_ns_min };
         Link {
             line: p.line_bytes_per_sec,
@@ -138,23 +135,6 @@ impl ActivePaths {
         Span(self.host_ns.saturating_sub(u64::from(p.floors.target_ns())).min(HOST_NS_MAX))
     }
 
-    /// A peak that halves every [`HOST_HALF_LIFE`]: a busy host is late rarely, but then by much.
-    /// Rule CC-02.
-    pub(crate) fn on_host_delay(&mut self, p: &Params, now: Time, ns: u64) {
-        if !p.guards.has(Guard::HostDelay) {
-            return;
-        }
-        let halvings = now.since(self.host_at).0 / HOST_HALF_LIFE.0;
-        if halvings > 0 {
-            self.host_ns >>= halvings.min(63);
-            self.host_at = now;
-        }
-        if ns > self.host_ns {
-            (self.host_ns, self.host_at) = (ns, now);
-            self.cap_update(p);
-        }
-    }
-
     pub(crate) fn srtt(&self, p: &Params) -> Span {
         let ns = self.rtt.all.srtt_ns;
         Span(u64::from(if ns == 0 { p.rtt_ns_initial } else { ns }))
@@ -174,10 +154,19 @@ impl ActivePaths {
         }
     }
 
-    pub(crate) fn cap_update(&mut self, p: &Params) {
+    /// How long ago a path may have come back clean and still be known to be so.
+    pub(crate) fn proof_age_max(&self, p: &Params) -> Span {
+        self.on_time(p).scale(PROOF_RTTS, 1)
+    }
+
+    pub(super) fn cap_update(&mut self, p: &Params) {
         let policy = self.share.of(self.rate.inflight_max(&self.link_now(p)));
         let mtu = u64::from(p.mtu);
         let host = self.host.inflight_max(p.host_policy, mtu);
+        debug_assert!(
+            self.drop_cap >= DROP_CAP_PKTS_MIN * mtu,
+            "room for some packets"
+        );
         self.inflight_max = policy.min(self.drop_cap).min(host).max(mtu);
     }
 
@@ -221,49 +210,10 @@ impl ActivePaths {
     /// With nothing in flight, no acknowledgment brings credit: after this long the first window is
     /// free again. Not longer than a timeout may be: a host that stood still has made round trips
     /// long, and with a window per round trip they would be forgotten only slowly.
-    fn credit_patience(&self, p: &Params) -> Span {
+    pub(super) fn credit_patience(&self, p: &Params) -> Span {
         let least = Span(u64::from(self.rtt.min_ns())).scale(CREDIT_PATIENCE_RTTS, 1);
         let longest = Span(u64::from(p.rto_ns_max)).max(least);
         self.srtt(p).scale(CREDIT_PATIENCE_RTTS, 1).min(longest)
-    }
-
-    #[inline(always)]
-    pub(crate) fn on_sent(
-        &mut self,
-        p: &Params,
-        now: Time,
-        path: u8,
-        bytes: u32,
-        retransmit: bool,
-        credit: Option<&mut Credit>,
-    ) {
-        if let Some(credit) = credit {
-            let idle = now.since(self.meter.last_sent()) >= self.credit_patience(p);
-            if self.inflight == 0 && idle {
-                credit.refill(self.share.of(Self::window_first(p, self.rtt.min_ns())));
-            }
-            credit.on_sent(bytes);
-        }
-        self.set.get_mut(path).count_sent();
-        // What the pacer held back is no pause: a rate below a packet per round trip would begin a
-        // new measurement with each packet, never end one, and so last for ever.
-        let pause = self.meter.on_sent(now, bytes).min(now.since(self.pacing.next()));
-        let srtt = self.srtt(p);
-        if self.inflight == 0 && pause > srtt && !retransmit {
-            self.meter.restart(now, bytes);
-            // Rule CC-24.
-            if p.guards.has(Guard::Restart)
-                && pause.0 > RESTART_RTTS * (srtt + self.host_delay(p)).0
-            {
-                let link = self.link_now(p);
-                self.rate.on_restart(&link);
-                self.share_adopt(&link);
-                self.rate_apply(p);
-            }
-        }
-        self.inflight += u64::from(bytes);
-        self.share.sent = self.share.sent.wrapping_add(1);
-        self.pacing.on_sent(now, bytes);
     }
 
     pub(super) fn rate_apply(&mut self, p: &Params) {
@@ -285,175 +235,6 @@ impl ActivePaths {
     /// An echo named a transmission: whoever says so has received it.
     pub(crate) fn on_proof(&mut self) {
         self.unproven = self.unproven.saturating_sub(ECHO_PKTS).max(-UNPROVEN_PKTS_MAX);
-    }
-
-    /// Slows down towards a peer that acknowledges far more than it shows to have received. Whoever
-    /// invents acknowledgments loses no packet and has no round trip that could be too long.
-    /// Rule CC-27.
-    fn proof_check(&mut self, p: &Params) {
-        if self.unproven >= UNPROVEN_PKTS_MAX {
-            self.unproven = 0;
-            self.rate.on_unproven(&self.link_now(p));
-            self.rate_apply(p);
-        }
-    }
-
-    pub(crate) fn on_echo(&mut self, p: &Params, now: Time, path: u8, sample: &Sample) {
-        let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
-        let base_before = self.rtt.min_ns();
-        let whole_ns = rtt::sample_ns(sample.rtt + sample.claimed);
-        let queue_ns = self.rtt.on_sample(now, ns, whole_ns, ns32(sample.back));
-        self.queue_ns_last = queue_ns;
-        let base = self.rtt.min_ns();
-        let target = rtt::target(p, base).0;
-        let floor_ns = self.rtt.floor_ns();
-        let entry = self.set.get_mut(path);
-        entry.rtt.on_sample(ns);
-        entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
-        entry.ce = entry.ce.saturating_add(u32::from(ce));
-        let late = self.lateness(p, queue_ns, base, target);
-        if late == 0 {
-            self.rtt.on_time.on_sample(ns);
-        }
-        self.health.on_echo(p, &mut self.set, now, path, late);
-        if self.set.get(path).is_live() {
-            // A mark says "no faster" even where the delay does not show it yet.
-            let least = if ce && p.guards.has(Guard::Mark) {
-                u32::try_from(target).unwrap_or(u32::MAX)
-            } else {
-                0
-            };
-            self.set.touch(path, queue_ns.max(least));
-        }
-        if base != base_before {
-            self.cap_update(p);
-        }
-    }
-
-    /// How late a path is compared with the median of the last round: 0 = use it again, else
-    /// by how many targets (at least 1). Where every path has a queue, because the last hop has one
-    /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
-    /// proportion to their lateness: all senders see the same queue, and if all left it at once
-    /// they would only move it.
-    /// Rule CC-06.
-    fn lateness(&mut self, p: &Params, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
-        let more = u64::from(queue_ns.saturating_sub(self.queue_ns_usual));
-        self.late_ns += more.min(target_ns);
-        let worth = LATE_RTTS * u64::from(base_ns.max(1));
-        let given_up = self.late_ns >= worth && p.guards.has(Guard::LateShare);
-        if given_up {
-            // One very late path must not cost others theirs.
-            self.late_ns %= worth;
-        }
-        (more / target_ns.max(1)).max(u64::from(given_up))
-    }
-
-    pub(crate) fn on_ack_end(
-        &mut self,
-        p: &Params,
-        now: Time,
-        acked: u32,
-        app_limited: bool,
-        credited: bool,
-    ) {
-        let mtu = u64::from(p.mtu);
-        self.app_limited = app_limited;
-        self.proof_check(p);
-        let link = Link { credited, ..self.link_now(p) };
-        let acked = self.share.whole_of(acked.into());
-        if acked > 0 && self.rate.on_acked(&link, acked, self.queue_ns_last.into()) {
-            self.cap_update(p);
-        }
-        let ends = p.guards.has(Guard::OpeningEnds);
-        let opening_max = if ends {
-            Span(OPENING_RTTS * (link.base_ns + link.target_ns))
-        } else {
-            Span(u64::MAX)
-        };
-        let round = self.meter.on_ack_end(now, app_limited, mtu, opening_max);
-        let Some(mut round) = round else { return };
-        self.delivered = round.delivered.max(DELIVERED_KEPT.of(self.delivered));
-        let quartiles = self.set.quartiles_take();
-        self.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
-        round.queue_ns = quartiles.map(|(median, quartile)| {
-            // Rule CC-04.
-            // A queue that all share delays all alike. What differs between paths is the host's
-            // noise, up to what the datapath is known for, or an uneven fabric.
-            let uneven =
-                UNEVEN * u64::from(median - quartile) * u64::from(p.guards.has(Guard::Uneven));
-            u64::from(median).saturating_sub(uneven.min(u64::from(p.floors.target_ns())))
-        });
-        self.rtt.on_round();
-        if self.drop_cap != u64::MAX {
-            let risen = self.drop_cap + DROP_CAP_RISE.of(self.drop_cap).max(1);
-            self.drop_cap = if self.inflight_max < self.drop_cap { u64::MAX } else { risen };
-        }
-        self.share_round(now, &link, round);
-        self.rate_apply(p);
-    }
-
-    pub(crate) fn on_lost(
-        &mut self,
-        p: &Params,
-        now: Time,
-        path: u8,
-        bytes: u32,
-        rule: LossRule,
-    ) -> bool {
-        self.leave_flight(bytes);
-        self.share.lost = self.share.lost.wrapping_add(1);
-        let entry = self.set.get(path);
-        let rto = rtt::rto(p, entry.rtt, self.rtt.all, 0);
-        let srtt = self.srtt(p);
-        // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
-        // the timeout comes.
-        let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
-        let silence_max =
-            if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
-        let permille = self.meter.lost_permille();
-        let loss = Loss { rule, permille, silence_max, srtt, counted: false };
-        let judged = self.health.on_lost(p, &mut self.set, now, path, loss);
-        if judged.first {
-            self.meter.on_lost(bytes);
-        }
-        judged.blamed
-    }
-
-    pub(crate) fn on_proved_lost(&mut self, p: &Params, now: Time, path: u8, counted: bool) {
-        if !p.guards.has(Guard::ProvedLost) {
-            return;
-        }
-        let loss = Loss {
-            rule: LossRule::CrossPath,
-            permille: self.meter.lost_permille(),
-            silence_max: Span(u64::MAX),
-            srtt: self.srtt(p),
-            counted,
-        };
-        self.health.on_lost(p, &mut self.set, now, path, loss);
-    }
-
-    /// Halves what is in flight, at most once per round trip.
-    /// Rule CC-26.
-    pub(crate) fn on_receiver_drops(&mut self, p: &Params, now: Time) {
-        let recent = self.drop_cap != u64::MAX && now.since(self.drop_cap_at) < self.srtt(p);
-        if recent || !p.guards.has(Guard::DropCap) {
-            return;
-        }
-        self.drop_cap_at = now;
-        let left = DROP_CAP.of(self.inflight.min(self.inflight_max));
-        self.drop_cap = left.max(DROP_CAP_PKTS_MIN * u64::from(p.mtu));
-        self.cap_update(p);
-    }
-
-    /// A loss on `path` was none.
-    /// Rule CC-13.
-    pub(crate) fn on_spurious(&mut self, p: &Params, now: Time, path: u8) {
-        self.rtt.on_spurious();
-        self.meter.on_spurious(u64::from(p.mtu));
-        if p.guards.has(Guard::Acquit) {
-            self.health.on_spurious(p, &mut self.set, now, path);
-        }
     }
 
     pub(crate) fn stats(&self, out: &mut Vec<PathStats>) {

@@ -60,25 +60,22 @@ struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
-        let avoid = need.avoid.filter(|_| need.guards.has(Guard::ProofOrder));
-        if let Some(path) = avoid.and_then(|avoid| set.proven_pop(avoid)) {
+        if need.avoid.is_some()
+            && need.guards.has(Guard::ProofOrder)
+            && let Some(path) = set.clean_newest(need.now, need.age_max, need.avoid)
+        {
+            // Each proof is good for one packet that was lost.
+            set.clean_forget(path);
             return path.into();
         }
-        if let Some(path) = set.queue_pop(need.now, need.age_max) {
-            if need.avoid != Some(path) {
-                return path.into();
-            }
-            let other = set.queue_pop(need.now, need.age_max);
-            set.queue_push(need.now, path);
-            if let Some(other) = other {
-                return other.into();
-            }
+        if let Some(path) = set.clean_next(need.now, need.age_max, need.avoid) {
+            return path.into();
         }
         // Alone, it need not leave other paths to others, and there is much to lose.
         if need.alone
             && need.guards.has(Guard::Alone)
             && need.avoid.is_none()
-            && let Some(path) = set.proven_newest(need.now, Span(u64::MAX))
+            && let Some(path) = set.clean_newest(need.now, need.age_max, None)
         {
             return Choice { path, trusted: true };
         }
@@ -100,6 +97,7 @@ fn scan(set: &mut PathSet, avoid: Option<u8>, rng: &mut Rng) -> u8 {
         if entry.level == 0 {
             return path;
         }
+        debug_assert!(!entry.is_clean(), "a clean path has no penalty");
         entry.level -= 1;
         if best.is_none_or(|(level, _)| entry.level < level) {
             best = Some((entry.level, path));
@@ -167,6 +165,7 @@ impl Choose for RttP2c {
 /// A live path at random; `None` after as many misses as only a nearly empty set can cause.
 fn draw(set: &PathSet, avoid: Option<u8>, rng: &mut Rng) -> Option<u8> {
     let paths = set.paths.len() as u32;
+    debug_assert!(paths.is_power_of_two(), "the mask finds a path for each number");
     let drawn = (0..DRAWS_MAX).map(|_| rng.below(paths) as u8);
     drawn.into_iter().find(|&p| set.get(p).is_live() && avoid != Some(p))
 }

@@ -23,17 +23,38 @@ pub(crate) struct Health {
     period_began: Time,
 }
 
-/// Circumstances of a loss.
+/// What is learnt about a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Evidence {
+    /// A packet came back from it, late by so many times what a path may be (0: clean; 1, too, for
+    /// a mark).
+    Echo { late: u64 },
+    /// A packet sent on it was acknowledged.
+    Arrived,
+    /// A packet sent on it was declared lost.
+    Lost(Loss),
+    /// A packet that was given up without blame never arrived, and a later copy did. `counted`: it
+    /// had been declared lost.
+    Proved { counted: bool, around: Around },
+    /// A packet that was declared lost arrived all the same.
+    Acquitted,
+}
+
+/// What all paths do while one loses a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around {
+    /// Share of the last round's packets that was lost.
+    pub permille: u32,
+    pub srtt: Span,
+}
+
+/// A packet was declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
     pub rule: LossRule,
-    /// Share of the last round's packets that was lost.
-    pub permille: u32,
+    pub around: Around,
     /// Silence this long means that the peer has stalled rather than the path.
     pub silence_max: Span,
-    pub srtt: Span,
-    /// Counted as lost before.
-    pub counted: bool,
 }
 
 /// What a loss came to.
@@ -51,27 +72,121 @@ impl Health {
         Self { heard: now, probe_at: Time::NEVER, frozen: false, period: 0, period_began: now }
     }
 
-    /// Something came back on `path`; `late`: 0 = clean, else by how many times what a path may be
-    /// late (1 for a mark).
-    pub(crate) fn on_echo(
+    /// Concludes from what was learnt about `path`.
+    /// Rule CC-14.
+    pub(crate) fn judge(
         &mut self,
         p: &Params,
         set: &mut PathSet,
         now: Time,
         path: u8,
-        late: u64,
-    ) {
-        self.heard = now;
+        evidence: Evidence,
+    ) -> Consequence {
+        let mut came_to = Consequence { first: false, blamed: false };
+        match evidence {
+            Evidence::Echo { late } => {
+                self.heard = now;
+                self.echo_judge(p, set, now, path, late);
+            }
+            Evidence::Arrived => {
+                self.heard = now;
+                set.get_mut(path).losses_forget();
+            }
+            Evidence::Acquitted => {
+                self.heard = now;
+                self.acquit(p, set, now, path);
+            }
+            Evidence::Lost(loss) => {
+                let silent = self.frozen || now.since(self.heard) > loss.silence_max;
+                let timeout = loss.rule == LossRule::Timeout;
+                let entry = set.get_mut(path);
+                entry.lost = entry.lost.saturating_add(1);
+                came_to = Consequence { first: entry.losses == 0, blamed: !silent };
+                let event = self.event_begin(p, set, now, path, loss.around.srtt);
+                let entry = set.get_mut(path);
+                if timeout && (event || entry.timeouts == 0) {
+                    entry.timeouts = entry.timeouts.saturating_add(1);
+                }
+                let weight = if timeout { LOSSES_TIMEOUT } else { 1 };
+                if !silent {
+                    self.blame(p, set, now, path, u8::from(event) * weight, loss.around);
+                }
+            }
+            Evidence::Proved { counted, around } => {
+                let entry = set.get_mut(path);
+                entry.lost = entry.lost.saturating_add(u32::from(!counted));
+                let event = self.event_begin(p, set, now, path, around.srtt);
+                if !self.frozen {
+                    self.blame(p, set, now, path, event.into(), around);
+                }
+            }
+        }
+        let entry = set.get(path);
+        debug_assert!(entry.is_live() || !entry.is_clean(), "what is out of use is not used again");
+        came_to
+    }
+
+    fn echo_judge(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8, late: u64) {
         let entry = set.get_mut(path);
         match entry.state {
-            PathState::Live if late == 0 => set.queue_push(now, path),
+            PathState::Live if late == 0 && entry.level == 0 => set.clean_note(now, path),
+            PathState::Live if late == 0 => {}
             PathState::Live => {
                 let step = u64::from(entry.level) + 1;
                 entry.level = step.max(late).min(PENALTY_MAX.into()) as u8;
+                set.clean_forget(path);
             }
             // Without a probe under way it is a packet from before the retirement.
             _ if entry.probe_out() && late == 0 => self.on_probe_echo(p, set, now, path),
             _ => {}
+        }
+    }
+
+    /// Whether a loss on `path` begins an event: what a path loses within one round trip is one.
+    fn event_begin(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        path: u8,
+        srtt: Span,
+    ) -> bool {
+        if now.since(self.period_began) > srtt {
+            self.period_began = now;
+            self.period = self.period.wrapping_add(1);
+        }
+        let entry = set.get_mut(path);
+        let same = entry.losses > 0 && entry.loss_period == self.period;
+        entry.loss_period = self.period;
+        !same || !p.guards.has(Guard::LossEvent)
+    }
+
+    /// `path` lost a packet: it gets a penalty, and is retired once its loss events, of which this
+    /// is so many, are too many.
+    fn blame(
+        &mut self,
+        p: &Params,
+        set: &mut PathSet,
+        now: Time,
+        path: u8,
+        events: u8,
+        around: Around,
+    ) {
+        let entry = set.get_mut(path);
+        if !entry.is_live() {
+            return;
+        }
+        entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
+        entry.losses = entry.losses.saturating_add(events);
+        let losses = entry.losses;
+        debug_assert!((1..=PENALTY_MAX).contains(&entry.level), "who is blamed has a penalty");
+        set.clean_forget(path);
+        let common = around.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
+        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
+        let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
+        if losses >= retire_at && set.live() > least {
+            self.retire(p, set, now, path);
+            set.change_note(path);
         }
     }
 
@@ -86,61 +201,14 @@ impl Health {
         self.probe_schedule(p, set, now);
     }
 
-    /// A packet sent on `path` was acknowledged.
-    pub(crate) fn on_acked(&mut self, set: &mut PathSet, now: Time, path: u8) {
-        self.heard = now;
-        let entry = set.get_mut(path);
-        entry.losses = 0;
-        entry.timeouts = 0;
-    }
-
-    /// A packet sent on `path` was declared lost.
-    /// Rule CC-14.
-    pub(crate) fn on_lost(
-        &mut self,
-        p: &Params,
-        set: &mut PathSet,
-        now: Time,
-        path: u8,
-        loss: Loss,
-    ) -> Consequence {
-        let stalled = self.frozen || now.since(self.heard) > loss.silence_max;
-        if now.since(self.period_began) > loss.srtt {
-            self.period_began = now;
-            self.period = self.period.wrapping_add(1);
-        }
-        let entry = set.get_mut(path);
-        entry.lost = entry.lost.saturating_add(u32::from(!loss.counted));
-        let timeout = loss.rule == LossRule::Timeout;
-        let first = entry.losses == 0;
-        let event = first || entry.loss_period != self.period || !p.guards.has(Guard::LossEvent);
-        entry.loss_period = self.period;
-        if timeout && (event || entry.timeouts == 0) {
-            entry.timeouts = entry.timeouts.saturating_add(1);
-        }
-        if stalled || !entry.is_live() {
-            return Consequence { first, blamed: !stalled };
-        }
-        entry.level = (entry.level + PENALTY_LOSS).min(PENALTY_MAX);
-        if event {
-            entry.losses = entry.losses.saturating_add(if timeout { LOSSES_TIMEOUT } else { 1 });
-        }
-        let common = loss.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
-        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
-        let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
-        if entry.losses >= retire_at && set.live() > least {
-            self.retire(p, set, now, path);
-            set.change_note(path);
-        }
-        Consequence { first, blamed: true }
-    }
-
     /// Takes `path` out of use and schedules its first probe.
     pub(crate) fn retire(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
         let entry = set.get_mut(path);
         if entry.state.retired().is_err() {
             return;
         }
+        set.clean_forget(path);
+        let entry = set.get_mut(path);
         entry.level = 0;
         entry.probe_out_set(false);
         entry.at = (now + Span(u64::from(p.probe_ns_first))).to_wire();
@@ -151,8 +219,8 @@ impl Health {
     fn return_to_use(set: &mut PathSet, path: u8) {
         let entry = set.get_mut(path);
         entry.level = 0;
-        entry.losses = 0;
-        entry.timeouts = 0;
+        entry.losses_forget();
+        debug_assert!(set.out > 0, "it was out of use");
         set.out -= 1;
         if !planted!(PathReturnUntold) {
             set.change_note(path);
@@ -160,12 +228,10 @@ impl Health {
     }
 
     /// A loss on `path` was none.
-    pub(crate) fn on_spurious(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
-        self.heard = now;
+    fn acquit(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8) {
         let entry = set.get_mut(path);
         entry.lost = entry.lost.saturating_sub(1);
-        entry.losses = 0;
-        entry.timeouts = 0;
+        entry.losses_forget();
         if entry.is_live() {
             entry.level = entry.level.saturating_sub(PENALTY_LOSS);
         } else if entry.state.acquitted().is_ok() {
@@ -252,6 +318,7 @@ impl Health {
     fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
         let none = self.frozen || set.out == 0;
         let first = if none { None } else { Self::probe_first(p, set, now) };
+        debug_assert!(none || first.is_some(), "who is out of use is asked some time");
         self.probe_at = first.map_or(Time::NEVER, |(ahead, _)| now + ahead);
     }
 }

@@ -2,16 +2,22 @@
 //!
 //! One [`PathContext`] per remote IP address is shared by all reliability contexts to it. It says
 //! whether a packet may leave ([`PathContext::gate`]), on which path, and learns from what comes
-//! back. Files: `set` the table, `choose` the policies, `rtt` times, `health` penalties, retirement
-//! and probes, `ack_path` the paths of pure acknowledgments, `waits` the contexts that wait to
-//! send, `share` what other engines of this host have to do with it, `active` what ties them
-//! together; `rate/` decides how fast.
+//! back. While it is used it lends all of that as an `Awake`. Files: `leave` what leaves, `learn`
+//! what is learnt, `delays` how long to wait, `active` the state; below them `set` the table of
+//! paths, `clean` those that came back without delay, `choose` the policies, `rtt` round trips,
+//! `health` penalties, retirement and probes, `ack_path` the paths of pure acknowledgments,
+//! `waits` the contexts that wait to send, `host` what a receiving host that falls behind says,
+//! `share` what other engines of this host have to do with it; `rate/` decides how fast.
 
 mod ack_path;
 mod active;
 mod choose;
+mod clean;
+mod delays;
 mod health;
 mod host;
+mod learn;
+mod leave;
 mod mtu;
 mod rtt;
 mod set;
@@ -23,8 +29,7 @@ pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
 pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
-use crate::config::{HostPolicy, LossConfig, PathConfig, PathPolicy, RateConfig};
-use crate::events::LossRule;
+use crate::config::{LossConfig, PathConfig, RateConfig};
 use crate::guards::{Guard, Guards};
 use crate::params::Params;
 use crate::random::Random;
@@ -32,10 +37,6 @@ use crate::rate::credit::Credit;
 use crate::rate::{RateControl, RateState, pacing};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::tuning::{
-    EXPLORE_EACH, HEDGE, HOST_DROP_RTTS, PROOF_AGE_MAX, PROOF_RTTS, SLACK_CROSS, SLACK_SAME_PATH,
-    TAIL_PROBE,
-};
 use active::ActivePaths;
 use rtt::Smoothed;
 use std::sync::Arc;
@@ -119,6 +120,15 @@ pub struct PathContext {
     credit: Credit,
 }
 
+/// A [`PathContext`] in use, now: what leaves (`leave.rs`) and what is learnt (`learn.rs`).
+pub(crate) struct Awake<'a> {
+    p: &'a Params,
+    now: Time,
+    active: &'a mut ActivePaths,
+    credit: &'a mut Credit,
+    salt: u32,
+}
+
 impl PathContext {
     /// Bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
@@ -154,14 +164,14 @@ impl PathContext {
         }
     }
 
-    /// The active part, created anew if the context had shrunk.
+    /// What it knows while it is used, made anew if it had shrunk, at the time `now`.
     #[inline(always)]
-    fn grow(&mut self, now: Time) -> (&Params, &mut ActivePaths, &mut Credit) {
+    pub(crate) fn awake(&mut self, now: Time) -> Awake<'_> {
         if self.active.is_none() {
             self.active = Some(self.active_new(now));
         }
         let active = self.active.as_mut().expect("it was made just now");
-        (&self.params, active, &mut self.credit)
+        Awake { p: &self.params, now, active, credit: &mut self.credit, salt: self.salt }
     }
 
     #[cold]
@@ -192,57 +202,6 @@ impl PathContext {
         self.active.as_ref().is_some_and(|a| a.is_blocked(&self.params, credit))
     }
 
-    /// The path of the next packet or burst of reliability context `flow`. `avoid`: the path that
-    /// lost the packet, not taken while there is another (except by plain ECMP).
-    pub fn path_choose(&mut self, now: Time, flow: u32, avoid: Option<u8>, rng: &mut Rng) -> u8 {
-        let salt = self.salt;
-        let (p, active, _) = self.grow(now);
-        let alone = active.is_resting(p, now);
-        let rtt = if alone { active.on_time(p) } else { active.srtt(p) };
-        let age_max = rtt.scale(PROOF_RTTS, 1);
-        let need = choose::Need { now, flow, avoid, age_max, salt, alone, guards: p.guards };
-        let choice = choose::choose(p.path_policy, &mut active.set, &need, rng);
-        active.lone += u32::from(choice.trusted);
-        active.explore |= choice.trusted
-            && p.guards.has(Guard::Explore)
-            && (active.lone.is_power_of_two() || active.lone.is_multiple_of(EXPLORE_EACH));
-        choice.path
-    }
-
-    /// A path to be probed because packets that leave alone keep to those that are known to be
-    /// quick: what is known of the others would grow old. `None`: not now.
-    /// Rule CC-08.
-    pub(crate) fn explore_take(&mut self, rng: &mut Rng) -> Option<u8> {
-        let active = self.active.as_mut()?;
-        core::mem::take(&mut active.explore).then(|| active.set.scan_live(rng))
-    }
-
-    /// The path of the next packet that carries only acknowledgments. `alone`: of a packet or two,
-    /// not of a burst.
-    pub fn ack_path_choose(&mut self, now: Time, alone: bool, rng: &mut Rng) -> u8 {
-        let salt = self.salt;
-        let (p, active, _) = self.grow(now);
-        // Plain ECMP spreads nothing.
-        if p.path_policy == PathPolicy::Ecmp {
-            return choose::of_hash(&active.set, salt);
-        }
-        if alone
-            && p.guards.has(Guard::AckProof)
-            && let Some(path) = active.set.proven_newest(now, PROOF_AGE_MAX)
-        {
-            return path;
-        }
-        active.ack_paths.choose(&mut active.set, p.guards, rng)
-    }
-
-    /// The next of all paths in use, for a probe, or for the repetition of an acknowledgment that
-    /// the peer seems to have missed: the few that acknowledgments rotate over may mostly have
-    /// died together.
-    pub fn path_any(&mut self, now: Time, rng: &mut Rng) -> u8 {
-        let (_, active, _) = self.grow(now);
-        active.set.scan_live(rng)
-    }
-
     /// A pure acknowledgment left on `path`; `tx_num_low`: low bits of its transmission number.
     pub fn ack_sent(&mut self, path: u8, tx_num_low: u16) {
         if let Some(active) = &mut self.active {
@@ -257,107 +216,9 @@ impl PathContext {
         }
     }
 
-    /// A reliable packet left: it counts as in flight until one of [`Self::on_acked`],
-    /// [`Self::on_lost`], [`Self::on_forgotten`] is called for it.
-    #[inline(always)]
-    pub fn on_sent(&mut self, now: Time, path: u8, bytes: u32, retransmit: bool, credited: bool) {
-        let (p, active, credit) = self.grow(now);
-        active.on_sent(p, now, path, bytes, retransmit, credited.then_some(credit));
-    }
-
-    /// A packet left that nothing held back (acknowledgment, probe): it does not count as in
-    /// flight, and uses up what the pacer has to spare, no more.
-    pub fn on_uncounted_sent(&mut self, now: Time, path: u8, bytes: u32) {
-        let (_, active, _) = self.grow(now);
-        active.set.get_mut(path).count_sent();
-        active.pacing.on_free(now, bytes);
-    }
-
-    /// An unreliable datagram left: paced, but not counted as in flight.
-    pub fn on_datagram_sent(&mut self, now: Time, path: u8, bytes: u32) {
-        let (_, active, _) = self.grow(now);
-        active.set.get_mut(path).count_sent();
-        active.pacing.on_sent(now, bytes);
-    }
-
-    /// A packet sent at `sent` was acknowledged.
-    pub fn on_acked(&mut self, now: Time, path: u8, bytes: u32, sent: Time) {
-        let (_, active, _) = self.grow(now);
-        active.leave_flight(bytes);
-        // An acknowledgment faster than any round trip is that of an earlier copy.
-        let least = Span(u64::from(active.rtt.min_ns()));
-        let sent = if now.since(sent) < least { Time(0) } else { sent };
-        active.meter.on_acked(bytes, sent);
-        active.on_told();
-        active.health.on_acked(&mut active.set, now, path);
-    }
-
-    /// An echo named a transmission, which has arrived.
-    pub(crate) fn on_proof(&mut self, now: Time) {
-        self.grow(now).1.on_proof();
-    }
-
-    /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
-    pub fn on_echo(&mut self, now: Time, path: u8, rtt: Span, ce: bool) {
-        let (back, claimed) = (Span::ZERO, Span::ZERO);
-        self.on_proof(now);
-        self.on_sample(now, path, &Sample { rtt, back, claimed, ce });
-    }
-
-    /// The same with all that is known of it.
-    pub(crate) fn on_sample(&mut self, now: Time, path: u8, sample: &Sample) {
-        let (p, active, _) = self.grow(now);
-        active.on_echo(p, now, path, sample);
-    }
-
-    /// What the two hosts took of a round trip: waits in sockets and for the processor. Covered by
-    /// more bytes in flight and longer timers, never blamed on a path or on the rate.
-    pub fn on_host_delay(&mut self, now: Time, host: Span) {
-        let (p, active, _) = self.grow(now);
-        active.on_host_delay(p, now, host.0);
-    }
-
     /// What the hosts may add to a round trip.
     pub(crate) fn host_delay(&self) -> Span {
         self.active.as_ref().map_or(Span::ZERO, |a| a.host_delay(&self.params))
-    }
-
-    /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
-    /// `credited`: by an engine that grants credits.
-    pub fn on_ack_end(
-        &mut self,
-        now: Time,
-        newly_acked_bytes: u32,
-        app_limited: bool,
-        credited: bool,
-    ) {
-        let (p, active, _) = self.grow(now);
-        active.on_ack_end(p, now, newly_acked_bytes, app_limited, credited);
-    }
-
-    /// A packet was declared lost. Whether its path is blamed for it: not while the peer is silent
-    /// as well.
-    pub fn on_lost(&mut self, now: Time, path: u8, bytes: u32, rule: LossRule) -> bool {
-        let (p, active, _) = self.grow(now);
-        // Rule CC-32.
-        if active.host.drop_take(now, active.srtt(p).scale(HOST_DROP_RTTS, 1)) {
-            active.leave_flight(bytes);
-            return false;
-        }
-        active.on_lost(p, now, path, bytes, rule)
-    }
-
-    /// A packet that had been given up without blame on `path` never arrived, a later copy did.
-    /// `counted`: it was declared lost.
-    pub fn on_proved_lost(&mut self, now: Time, path: u8, counted: bool) {
-        let (p, active, _) = self.grow(now);
-        active.on_proved_lost(p, now, path, counted);
-    }
-
-    /// A loss on `path` turned out to be none: takes the blame back and widens the slack.
-    pub fn on_spurious(&mut self, now: Time, path: u8) {
-        let (p, active, _) = self.grow(now);
-        active.on_spurious(p, now, path);
     }
 
     /// A packet in flight was given up without a verdict on its path.
@@ -367,123 +228,16 @@ impl PathContext {
         }
     }
 
-    /// The peer's receive queue dropped so many packets: lowers the cap, blames no path.
-    pub fn on_receiver_drops(&mut self, now: Time, drops: u32) {
-        let (p, active, _) = self.grow(now);
-        if drops > 0 {
-            if p.host_policy != HostPolicy::Off {
-                active.host.on_drops(now, drops);
-            }
-            active.on_receiver_drops(p, now);
-        }
-    }
-
     /// An engine at the address, that of context `ctx`, tells whether its host has fallen behind.
     pub(crate) fn on_host_signal(&mut self, now: Time, ctx: u32, above: bool) {
         // Nearly always there is nothing to remember.
         if !above && self.active.as_ref().is_none_or(|a| a.host.is_quiet()) {
             return;
         }
-        let (p, active, _) = self.grow(now);
-        if active.host.on_signal(now, ctx, above) {
-            active.cap_update(p);
+        let awake = self.awake(now);
+        if awake.active.host.on_signal(now, ctx, above) {
+            awake.active.cap_update(awake.p);
         }
-    }
-
-    /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
-    pub fn freeze(&mut self, now: Time) {
-        let (p, active, _) = self.grow(now);
-        if p.guards.has(Guard::Freeze) {
-            active.health.freeze();
-        }
-    }
-
-    /// First sign of life after [`Self::freeze`].
-    pub fn thaw(&mut self, now: Time) {
-        let (p, active, _) = self.grow(now);
-        active.health.thaw(p, &mut active.set, now);
-    }
-
-    /// Smoothed RTT over all paths; the assumed one before the first sample.
-    pub fn srtt(&self) -> Span {
-        match self.smoothed().srtt_ns {
-            0 => Span(u64::from(self.params.rtt_ns_initial)),
-            ns => Span(u64::from(ns)),
-        }
-    }
-
-    fn smoothed(&self) -> Smoothed {
-        self.active.as_ref().map_or(self.rtt, |a| a.rtt.all)
-    }
-
-    /// Least RTT of the last 5 to 10 s; the assumed one before the first sample.
-    pub fn rtt_min(&self) -> Span {
-        match self.active.as_ref().map_or(self.rtt_ns_min, |a| a.rtt.min_ns()) {
-            0 => Span(u64::from(self.params.rtt_ns_initial)),
-            ns => Span(u64::from(ns)),
-        }
-    }
-
-    /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from
-    /// the configuration, doubled by each timeout of the path in a row.
-    pub fn rto(&self, path: u8) -> Span {
-        let known = self.active.as_ref().map(|a| a.set.get(path));
-        let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
-        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
-    }
-
-    /// Until a probe's answer should be here, whatever path it took and was lost there before.
-    pub(crate) fn answer_wait(&self) -> Span {
-        let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
-        self.tlp_delay().max(rto + self.host_delay())
-    }
-
-    fn widening(&self) -> Span {
-        if !self.params.guards.has(Guard::Widen) {
-            return Span::ZERO;
-        }
-        self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
-    }
-
-    /// How much later than a packet another one of its path must have been sent to prove, by its
-    /// acknowledgment, that the first is lost: RTT/4, more after spurious losses.
-    pub fn reorder_slack_same_path(&self, path: u8) -> Span {
-        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
-        let rtt = if known == 0 { self.srtt() } else { Span(u64::from(known)) };
-        SLACK_SAME_PATH.of_span(rtt) + self.widening()
-    }
-
-    /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
-    pub fn reorder_slack_cross(&self) -> Span {
-        let floor = Span(u64::from(self.params.floors.reorder_ns()));
-        SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
-    }
-
-    /// How much longer than the average the round trip on `path` takes: a packet there may be
-    /// overtaken by that much without being lost.
-    pub fn lag(&self, path: u8) -> Span {
-        if !self.params.guards.has(Guard::Lag) {
-            return Span::ZERO;
-        }
-        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
-        Span(u64::from(known)) - self.srtt()
-    }
-
-    /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
-    pub fn tlp_delay(&self) -> Span {
-        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
-            + self.host_delay()
-    }
-
-    /// The same while next to nothing is in flight: what paths take that are not late. What the
-    /// hosts may add is left out: copies are few (see `tx/loss.rs`).
-    pub fn hedge_delay(&self) -> Span {
-        let known = self.active.as_ref().map_or(Smoothed::default(), |a| a.rtt.on_time);
-        if known.srtt_ns == 0 {
-            return self.tlp_delay();
-        }
-        let ns = known.timeout_ns().max(HEDGE.of(known.srtt_ns.into()));
-        Span(ns.max(self.params.floors.hedge_ns().into())).min(self.tlp_delay())
     }
 
     /// When [`Self::probe_poll`] has something to do next; [`Time::NEVER`] without retired paths.

@@ -112,6 +112,7 @@ impl Rtt {
         self.least.on_sample(ns);
         self.whole.on_sample(whole_ns);
         self.base_ns = self.least.get().min(self.hint_ns).max(self.floor_ns());
+        debug_assert!(self.base_ns > 0, "zero would read as no sample");
         ns.saturating_sub(self.base_ns)
     }
 
@@ -147,6 +148,7 @@ impl Rtt {
 
     /// A loss was none: be more patient.
     pub(crate) fn on_spurious(&mut self) {
+        debug_assert!(self.widened <= WIDEN_MAX, "the slack is bounded");
         self.widened = (self.widened + 1).min(WIDEN_MAX);
         self.rounds_quiet = 0;
     }

@@ -1,10 +1,9 @@
-//! The table of paths: what is known of each, which are in use, which came back clean.
+//! The table of paths: what is known of each, and which are in use.
 
+use super::clean::Clean;
 use super::rtt::Smoothed;
 use crate::rng::Rng;
 use crate::state::state_machine;
-use crate::time::{Span, Time};
-use crate::tuning::PROVEN_MAX;
 
 state_machine! {
     /// Life of a path.
@@ -28,10 +27,12 @@ state_machine! {
     acquitted: Retired | Probing => Live;
 }
 
-/// End of the queue of clean paths.
-const QUEUED: u8 = 1;
+/// In the list of clean paths.
+const CLEAN: u8 = 1;
 const CHANGED: u8 = 2;
 const PROBE_OUT: u8 = 4;
+/// Clean, and not used since.
+const WAITS: u8 = 8;
 
 /// What is known of one path.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +47,9 @@ pub(crate) struct Path {
     pub ce: u32,
     sent_low: u32,
     sent_high: u8,
-    /// Next path in the queue of clean ones.
-    next: u8,
+    /// Neighbours in the list of clean paths.
+    pub(super) prev: u8,
+    pub(super) next: u8,
     /// Live: penalty, 0 to 15. Else: probes sent so far.
     pub level: u8,
     /// Loss events since the last acknowledgment.
@@ -70,6 +72,7 @@ impl Path {
         ce: 0,
         sent_low: 0,
         sent_high: 0,
+        prev: 0,
         next: 0,
         level: 0,
         losses: 0,
@@ -83,6 +86,12 @@ impl Path {
         self.state == PathState::Live
     }
 
+    /// Something sent on it arrived: earlier losses are not in a row with later ones.
+    pub(super) fn losses_forget(&mut self) {
+        self.losses = 0;
+        self.timeouts = 0;
+    }
+
     /// Packets sent, to 40 bits.
     pub(crate) fn sent(&self) -> u64 {
         u64::from(self.sent_high) << 32 | u64::from(self.sent_low)
@@ -94,12 +103,31 @@ impl Path {
         self.sent_high = self.sent_high.wrapping_add(u8::from(carry));
     }
 
+    /// Whether it is in the list of clean paths.
+    pub(super) fn is_clean(&self) -> bool {
+        self.flags & CLEAN != 0
+    }
+    pub(super) fn clean_set(&mut self, on: bool) {
+        self.flag_set(CLEAN, on);
+    }
+    /// Whether it is, and has not been used since.
+    pub(super) fn waits(&self) -> bool {
+        self.flags & WAITS != 0
+    }
+    pub(super) fn waits_set(&mut self, on: bool) {
+        self.flag_set(WAITS, on);
+    }
+
     pub(crate) fn probe_out(&self) -> bool {
         self.flags & PROBE_OUT != 0
     }
 
     pub(crate) fn probe_out_set(&mut self, on: bool) {
-        self.flags = if on { self.flags | PROBE_OUT } else { self.flags & !PROBE_OUT };
+        self.flag_set(PROBE_OUT, on);
+    }
+
+    fn flag_set(&mut self, flag: u8, on: bool) {
+        self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 }
 
@@ -112,13 +140,7 @@ pub(crate) struct PathSet {
     changes: u16,
     cursor: u16,
     scramble: u8,
-    queue_head: u8,
-    queue_tail: u8,
-    queue_len: u16,
-    /// Paths that came back clean last, the newest at the end; each is good for one packet that
-    /// was lost.
-    proven: [u8; PROVEN_MAX],
-    proven_len: u8,
+    pub(super) clean: Clean,
     /// Which paths were acknowledged in the present round.
     touched: [u64; 4],
 }
@@ -131,11 +153,7 @@ impl PathSet {
             changes: 0,
             cursor: (salt >> 8) as u16 & (paths - 1),
             scramble: salt as u8,
-            queue_head: 0,
-            queue_tail: 0,
-            queue_len: 0,
-            proven: [0; PROVEN_MAX],
-            proven_len: 0,
+            clean: Clean::default(),
             touched: [0; 4],
         }
     }
@@ -146,7 +164,7 @@ impl PathSet {
         let count = |is: &dyn Fn(&Path) -> bool| self.paths.iter().filter(|p| is(p)).count();
         assert_eq!(usize::from(self.out), count(&|p| !p.is_live()), "paths out of use");
         assert_eq!(usize::from(self.changes), count(&|p| p.flags & CHANGED != 0), "changes");
-        assert_eq!(usize::from(self.queue_len), count(&|p| p.flags & QUEUED != 0), "clean paths");
+        self.clean_audit();
     }
 
     /// Index mask: the number of paths is a power of two.
@@ -196,79 +214,6 @@ impl PathSet {
         usize::from(self.cursor) + 1 == self.paths.len()
     }
 
-    /// Remembers that `path` came back clean. At most once each: bursts on one path come back as
-    /// many acknowledgments and must not crowd out the others.
-    pub(crate) fn queue_push(&mut self, now: Time, path: u8) {
-        self.proven_push(path);
-        let entry = self.get_mut(path);
-        entry.at = now.to_wire();
-        if entry.flags & QUEUED != 0 {
-            return;
-        }
-        entry.flags |= QUEUED;
-        if self.queue_len == 0 {
-            self.queue_head = path;
-        } else {
-            self.get_mut(self.queue_tail).next = path;
-        }
-        self.queue_tail = path;
-        self.queue_len += 1;
-    }
-
-    fn proven_push(&mut self, path: u8) {
-        let len = usize::from(self.proven_len);
-        let known = self.proven[..len].iter().position(|&p| p == path);
-        if known.is_none() && len < PROVEN_MAX {
-            self.proven[len] = path;
-            self.proven_len += 1;
-            return;
-        }
-        // Each once, the newest at the end.
-        let from = known.unwrap_or(0);
-        self.proven[from..len].rotate_left(1);
-        self.proven[len - 1] = path;
-    }
-
-    /// The path that came back clean last and is healthy, `avoid` excepted.
-    pub(crate) fn proven_pop(&mut self, avoid: u8) -> Option<u8> {
-        while self.proven_len > 0 {
-            self.proven_len -= 1;
-            let path = self.proven[usize::from(self.proven_len)];
-            let entry = self.get(path);
-            if path != avoid && entry.is_live() && entry.level == 0 {
-                return Some(path);
-            }
-        }
-        None
-    }
-
-    /// The path that came back clean last, if it is healthy and that is not longer ago.
-    pub(crate) fn proven_newest(&self, now: Time, age_max: Span) -> Option<u8> {
-        let all = self.proven[..usize::from(self.proven_len)].iter().rev();
-        all.copied().find(|&path| {
-            let entry = self.get(path);
-            let young = age_max == Span(u64::MAX) || now.since_wire(entry.at) <= age_max;
-            entry.is_live() && entry.level == 0 && young
-        })
-    }
-
-    /// The path that came back clean the longest ago, if it is younger than `age_max` and healthy.
-    pub(crate) fn queue_pop(&mut self, now: Time, age_max: Span) -> Option<u8> {
-        while self.queue_len > 0 {
-            let path = self.queue_head;
-            self.queue_len -= 1;
-            let entry = self.get_mut(path);
-            entry.flags &= !QUEUED;
-            let next = entry.next;
-            let good = entry.is_live() && entry.level == 0 && now.since_wire(entry.at) < age_max;
-            self.queue_head = next;
-            if good {
-                return Some(path);
-            }
-        }
-        None
-    }
-
     /// Notes a queueing delay for the median of the round.
     pub(crate) fn touch(&mut self, path: u8, queue_ns: u32) {
         let i = usize::from(path) & self.mask();
@@ -298,6 +243,7 @@ impl PathSet {
         let half = (n - 1) / 2;
         let median = *delays[..n].select_nth_unstable(half).1;
         let quartile = *delays[..=half].select_nth_unstable(half / 2).1;
+        debug_assert!(quartile <= median && n <= self.paths.len(), "of paths of the table");
         Some((median, quartile))
     }
 
@@ -307,6 +253,7 @@ impl PathSet {
         // Twice before anybody asked: back where it was, nothing to tell.
         entry.flags ^= CHANGED;
         let noted = entry.flags & CHANGED != 0;
+        debug_assert!(noted || self.changes > 0, "it was counted");
         self.changes = if noted { self.changes + 1 } else { self.changes - 1 };
     }
 
@@ -315,6 +262,7 @@ impl PathSet {
             return None;
         }
         let i = self.paths.iter().position(|p| p.flags & CHANGED != 0)?;
+        debug_assert!(usize::from(self.changes) <= self.paths.len(), "one each");
         self.changes -= 1;
         self.paths[i].flags &= !CHANGED;
         Some((i as u8, self.paths[i].is_live()))

@@ -338,11 +338,12 @@ impl PathContext {
 
     /// What this engine tells the others of the host. A context that was idle begins with it.
     pub(crate) fn share_note(&mut self, now: Time, ip: IpAddr) -> HostNote {
-        if self.active.is_none() {
-            self.grow(now).1.share.idle = false;
+        let fresh = self.active.is_none();
+        let awake = self.awake(now);
+        if fresh {
+            awake.active.share.idle = false;
         }
-        let (p, active, _) = self.grow(now);
-        active.share_note(p, now, ip)
+        awake.active.share_note(awake.p, now, ip)
     }
 
     /// See [`crate::Engine::share_view`].

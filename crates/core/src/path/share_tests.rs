@@ -69,15 +69,15 @@ fn lies_of_a_neighbour_end_at_the_line_and_at_the_least_part() {
         let mut c = context();
         let now = Time(1_000_000);
         c.share_note(now, IP);
-        c.on_sent(now, 0, 4096, false, false);
+        c.awake(now).on_sent(0, 4096, false, false);
         c.share_view(&v);
         let (note, least) = (c.share_note(now, IP), 4096 / u64::from(HOST_SENDERS_MAX));
         assert!((1..=LINE).contains(&note.rate_own), "{v:?}: {note:?}");
         assert!(note.inflight_max >= 4096.max(least), "{v:?}: {note:?}");
         let later = now + Span::from_us(60);
-        c.on_acked(later, 0, 4096, now);
-        c.on_echo(later, 0, Span::from_us(50), false);
-        c.on_ack_end(later, 4096, false, false);
+        c.awake(later).on_acked(0, 4096, now);
+        c.awake(later).on_echo(0, Span::from_us(50), false);
+        c.awake(later).on_ack_end(4096, false, false);
         assert!(c.rate_bytes_per_sec() <= LINE, "{v:?}");
         assert!(c.rtt_min() >= Span::from_us(37), "three quarters of what was measured: {v:?}");
     }
@@ -151,7 +151,7 @@ fn acknowledgments_are_asked_for_within_a_part_of_a_window() {
 fn the_hosts_rate_moves_by_the_length_of_rounds() {
     let mut cfg = EngineConfig::sockets(IP, 0, 4096);
     cfg.line_set(LINE);
-    let link = context().grow(Time(1)).1.link_now(&Params::new(
+    let link = context().awake(Time(1)).active.link_now(&Params::new(
         &cfg.path,
         &cfg.rate,
         &cfg.loss,

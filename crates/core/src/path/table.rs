@@ -137,6 +137,8 @@ impl PathTable {
         if let Ok(entry) = self.by_ip.find_entry(self.keyed.hash_one(e.ip), |&k| k == i) {
             entry.remove();
         }
+        debug_assert!(e.number == i && self.free.len() < self.slots.len(), "a number is free once");
+        debug_assert!(e.waits.paced_first().is_none(), "who waits for the pacer has left");
         self.free.push(i);
         Some(e)
     }

@@ -254,11 +254,13 @@ impl LossState {
         self.tail_probes = 0;
         let credit = u32::from(self.hedge_credit).saturating_add(psns);
         self.hedge_credit = credit.min(HEDGE_CREDIT_MAX.into()) as u8;
+        debug_assert!(!self.stalled, "what arrives is heard, and who is heard has not stalled");
         self.last_sent = self.last_sent.max(now);
     }
     /// The peer is heard again.
     pub fn resume(&mut self, now: Time) {
         debug_assert!(self.stalled, "a peer resumes after it stalled");
+        debug_assert!(now >= self.resumed_at, "time goes on");
         self.stalled = false;
         self.tail_probes = 0;
         self.resumed_at = now;

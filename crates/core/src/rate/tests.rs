@@ -236,13 +236,13 @@ fn silence_of_all_paths_keeps_them() {
     m.silent = true;
     m.run(Span(30_000));
     let now = m.now;
-    m.senders[0].context.freeze(now);
+    m.senders[0].context.awake(now).freeze();
     m.run(Span::from_ms(50));
     assert_eq!(m.senders[0].live(), 64, "no path is to blame");
     assert_eq!(m.senders[0].context.probe_next(), Time::NEVER);
     m.silent = false;
     let now = m.now;
-    m.senders[0].context.thaw(now);
+    m.senders[0].context.awake(now).thaw();
     m.run(Span::from_ms(120));
     assert!(used_percent(&mut m, LINE, Span::from_ms(3)) >= 95);
     assert_eq!(m.senders[0].live(), 64);

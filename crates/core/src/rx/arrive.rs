@@ -106,7 +106,7 @@ impl<O: Observer> Lane<'_, O> {
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
         debug_assert!(!self.win.loss.is_stalled(), "who is heard is not silent");
-        self.way.paths.thaw(self.now);
+        self.way.paths.awake(self.now).thaw();
         self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci });
         self.ready_push();
     }

@@ -116,7 +116,7 @@ impl<O: Observer> Lane<'_, O> {
             return;
         }
         if known {
-            self.way.paths.on_proof(self.now);
+            self.way.paths.awake(self.now).on_proof();
         }
         if self.shared.sizes.awake > 0 {
             self.mtu_passed(Some(e.tx_num), None);
@@ -125,7 +125,7 @@ impl<O: Observer> Lane<'_, O> {
             && lost.blame() != Blame::None
         {
             self.shared.counters.retrans_spurious_pkts += 1;
-            self.way.paths.on_spurious(self.now, lost.path());
+            self.way.paths.awake(self.now).on_spurious(lost.path());
             self.shared.observer.event(
                 self.now,
                 Event::Spurious { ctx: self.ci, psn: lost.psn().0, path: lost.path() },
@@ -150,13 +150,16 @@ impl<O: Observer> Lane<'_, O> {
         // And what the acknowledgment's own way took too long: no fault of this path.
         let rtt = both - back;
         if e.delay == u16::MAX {
-            self.way.paths.on_host_delay(self.now, age);
+            self.way.paths.awake(self.now).on_host_delay(age);
         }
         let measured = e.delay != u16::MAX && rtt > Span::ZERO;
         if measured && u16::from(e.path) < self.shared.cfg.path.paths {
-            self.way.paths.on_host_delay(self.now, age - both);
+            self.way.paths.awake(self.now).on_host_delay(age - both);
             let claimed = age - waited - rtt;
-            self.way.paths.on_sample(self.now, e.path, &Sample { rtt, back, claimed, ce: e.ce });
+            self.way
+                .paths
+                .awake(self.now)
+                .on_sample(e.path, &Sample { rtt, back, claimed, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci, path, rtt_ns, ce });
         }
@@ -202,14 +205,14 @@ impl<O: Observer> Lane<'_, O> {
         }
         if was.state == SentState::InFlight {
             tally.bytes += was.wire_bytes;
-            self.way.paths.on_acked(self.now, was.path, was.wire_bytes, was.sent);
+            self.way.paths.awake(self.now).on_acked(was.path, was.wire_bytes, was.sent);
         }
         if was.again > 0
             && let Some(first) = self.win.loss.unjudged(p)
         {
             // The copy arrived and the original was never echoed: its path lost it.
             let unsure = first.blame() == Blame::Unsure;
-            self.way.paths.on_proved_lost(self.now, first.path(), unsure);
+            self.way.paths.awake(self.now).on_proved_lost(first.path(), unsure);
         }
     }
 
@@ -246,7 +249,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         if drops > 0 {
             self.way.mtu.on_receiver_drops();
-            self.way.paths.on_receiver_drops(self.now, drops);
+            self.way.paths.awake(self.now).on_receiver_drops(drops);
         }
         if credit_units > 0 {
             // Each context has a counter of its own; the address shares what they bring.
@@ -262,7 +265,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         self.share_touch(app_limited && self.way.paths.inflight() == 0);
         let credited = self.granting();
-        self.way.paths.on_ack_end(self.now, tally.bytes, app_limited, credited);
+        self.way.paths.awake(self.now).on_ack_end(tally.bytes, app_limited, credited);
         let event = Event::Rate {
             bytes_per_sec: self.way.paths.rate_bytes_per_sec(),
             inflight_max: self.way.paths.inflight_max(),

@@ -31,9 +31,9 @@ impl<O: Observer> Lane<'_, O> {
         // Plain ECMP spreads nothing.
         let repeat = repeat && self.shared.cfg.guards.has(Guard::AckRepeat);
         let path = if repeat && self.shared.cfg.path.policy != PathPolicy::Ecmp {
-            self.way.paths.path_any(self.now, &mut self.shared.rng)
+            self.way.paths.awake(self.now).path_any(&mut self.shared.rng)
         } else {
-            self.way.paths.ack_path_choose(self.now, alone, &mut self.shared.rng)
+            self.way.paths.awake(self.now).ack_path_choose(alone, &mut self.shared.rng)
         };
         let rest = self.ack_build();
         let alone = Alone { body: Body::Ack, flags: Flags::ACK_BLOCK, path, padded_len: 0 };
@@ -76,7 +76,7 @@ impl<O: Observer> Lane<'_, O> {
         let ack = (flags & Flags::ACK_BLOCK != 0).then_some(&self.shared.rx.scratch);
         let packet = Packet { header, ack, body, payload_len: 0 };
         let bytes = packet.headers_len().max(usize::from(padded_len));
-        self.way.paths.on_uncounted_sent(self.now, path, bytes as u32);
+        self.way.paths.awake(self.now).on_uncounted_sent(path, bytes as u32);
         self.shared.counters.tx_pkts += 1;
         self.shared.counters.tx_bytes += bytes as u64;
         out.push(&Transmit { dst, path, packet, payload: None, padded_len });
@@ -84,7 +84,7 @@ impl<O: Observer> Lane<'_, O> {
 
     /// A probe leaves soon, on the next of all paths in use.
     pub(crate) fn probe_push(&mut self) {
-        let path = self.way.paths.path_any(self.now, &mut self.shared.rng);
+        let path = self.way.paths.awake(self.now).path_any(&mut self.shared.rng);
         if !planted!(StallUnprobed) {
             self.shared.out.probe_push(ProbeOut::small(self.ci, path));
         }

@@ -32,7 +32,7 @@ impl<O: Observer> Lane<'_, O> {
         self.win.loss.sent(self.now);
         let credited = self.granting();
         self.way.carrier = self.ci;
-        self.way.paths.on_sent(self.now, path, plain_len as u32, entry.again > 0, credited);
+        self.way.paths.awake(self.now).on_sent(path, plain_len as u32, entry.again > 0, credited);
         let blocked = self.way.paths.is_blocked(credited);
         let last = blocked || !self.win.has_to_send();
         let asks = self.way.paths.share_asks(plain_len as u32, last);
@@ -201,10 +201,11 @@ impl<O: Observer> Lane<'_, O> {
             Opcode::SendImm => Body::UdImm(msg, w.wr.imm),
             _ => Body::Ud(msg),
         };
-        let path = self.way.paths.path_choose(self.now, self.ci.0, None, &mut self.shared.rng);
+        let path =
+            self.way.paths.awake(self.now).path_choose(self.ci.0, None, &mut self.shared.rng);
         let head_bytes = self.peer.limits().head_bytes();
         let bytes = head_bytes + body.encoded_len() + usize::from(len);
-        self.way.paths.on_datagram_sent(self.now, path, bytes as u32);
+        self.way.paths.awake(self.now).on_datagram_sent(path, bytes as u32);
         let tx_num = self.peer.tx_num_take();
         let psn = self.win.board.next();
         let header = self.header_of(body.kind(), 0, path, tx_num, psn);

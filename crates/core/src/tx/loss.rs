@@ -1,5 +1,5 @@
-//! Loss: two rules driven by acknowledgments, a tail-loss probe and a timeout driven by time, and
-//! the silence that is nobody's loss.
+//! Loss: one rule for what later packets have overtaken, a tail-loss probe and a timeout for what
+//! they cannot tell, and the silence that is nobody's loss.
 
 use crate::events::{Event, LossRule, Observer};
 use crate::guards::Guard;
@@ -27,59 +27,94 @@ pub(crate) enum Silence {
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// Applies both rules after an acknowledgment.
-    /// Rule CC-10.
-    pub(crate) fn loss_detect(&mut self) {
-        let cross = self.way.paths.reorder_slack_cross();
+    /// Loses what is lost by now: after an acknowledgment, and when the timer fires. How many.
+    pub(crate) fn loss_detect(&mut self) -> u32 {
+        let seen = self.seen();
+        let mut n = 0;
         while let Some(p) = self.win.board.oldest() {
-            let (e, newest) = (*self.win.board.get(p), self.win.board.newest_acked());
-            if e.sent + cross >= newest {
+            let e = *self.win.board.get(p);
+            let (_, newest_there) = self.win.board.path_oldest(e.path);
+            let Some((at, rule)) = self.lost_at(&e, newest_there) else { break };
+            if at > seen {
                 break;
             }
-            let lag = self.way.paths.lag(e.path);
-            if e.sent + cross + lag >= newest {
-                break;
-            }
-            self.lose(p, LossRule::CrossPath);
+            self.lose(p, rule);
+            n += 1;
         }
         let touched = self.win.board.touched_take();
         for (word, mut bits) in touched.into_iter().enumerate() {
             while bits != 0 {
                 let path = (word as u32 * 64 + bits.trailing_zeros()) as u8;
                 bits &= bits - 1;
-                self.loss_detect_path(path);
+                n += self.loss_detect_path(path);
             }
         }
+        n
     }
 
-    fn loss_detect_path(&mut self, path: u8) {
+    /// The same of packets on one path, of which something later has arrived.
+    fn loss_detect_path(&mut self, path: u8) -> u32 {
+        let mut n = 0;
         if u16::from(path) >= self.shared.cfg.path.paths {
-            return;
+            return n;
         }
-        if !self.shared.cfg.guards.has(Guard::SamePath) {
-            return;
-        }
-        let slack = self.way.paths.reorder_slack_same_path(path);
-        loop {
-            let (Some(p), newest) = self.win.board.path_oldest(path) else { return };
-            if self.win.board.get(p).sent + slack >= newest {
-                return;
+        while let (Some(p), newest) = self.win.board.path_oldest(path) {
+            let e = *self.win.board.get(p);
+            if !self.is_overtaken_there(&e, newest) {
+                break;
             }
             self.lose(p, LossRule::SamePath);
+            n += 1;
         }
+        n
+    }
+
+    /// When a packet in flight counts as lost, and why; `None`: not before something that left
+    /// after it has arrived. `newest_there`: when the newest packet left that arrived by its path.
+    ///
+    /// What left before the horizon should have arrived. The horizon is the time at which the
+    /// newest packet left that has arrived, so that acknowledgments are a clock of their own, or
+    /// where these tell nothing more, a round trip ago (the reordering timer of RACK, RFC 8985).
+    /// Rule CC-10.
+    fn lost_at(&self, e: &Entry, newest_there: Time) -> Option<(Time, LossRule)> {
+        if self.is_overtaken_there(e, newest_there) {
+            return Some((Time(0), LossRule::SamePath));
+        }
+        let newest = self.win.board.newest_acked();
+        debug_assert!(newest >= newest_there, "the newest of a path is not newer than that of all");
+        if e.sent >= newest {
+            return None;
+        }
+        let paths = &self.way.paths;
+        let due = e.sent + paths.reorder_slack_cross() + paths.lag(e.path);
+        if due < newest {
+            return Some((Time(0), LossRule::CrossPath));
+        }
+        let timed = self.shared.cfg.guards.has(Guard::Overtaken);
+        timed.then(|| (due + paths.srtt() + paths.host_delay(), LossRule::CrossPath))
+    }
+
+    /// The same horizon of one path: packets that took it cannot differ by path.
+    fn is_overtaken_there(&self, e: &Entry, newest_there: Time) -> bool {
+        e.sent < newest_there
+            && self.shared.cfg.guards.has(Guard::SamePath)
+            && e.sent + self.way.paths.reorder_slack_same_path(e.path) < newest_there
     }
 
     /// PSN `p`, in flight, is lost.
     fn lose(&mut self, p: Psn, rule: LossRule) {
         let e = *self.win.board.get(p);
+        debug_assert!(e.state == SentState::InFlight, "only what is in flight is lost");
+        debug_assert!(e.sent <= self.now, "it has left");
         self.win.board.mark_lost(p);
-        let sure = self.way.paths.on_lost(self.now, e.path, e.wire_bytes, rule);
+        let sure = self.way.paths.awake(self.now).on_lost(e.path, e.wire_bytes, rule);
         let blame = if sure { Blame::Path } else { Blame::Unsure };
         self.win.loss.remember(GivenUp::new(p, &e, blame));
         self.shared
             .observer
             .event(self.now, Event::Lost { ctx: self.ci, psn: p.0, path: e.path, rule });
         self.mtu_lost(&e);
+        debug_assert!(self.win.board.lost_len() > 0, "it waits to go again");
         self.inflight_check();
         self.ready_push();
     }
@@ -139,19 +174,12 @@ impl<O: Observer> Lane<'_, O> {
         first.min(silent_at).min(self.overtaken_at()).min(ask_at)
     }
 
-    /// When the oldest packet in flight counts as lost although nothing more is sent that could
-    /// prove it: one that left after it has arrived, and its own round trip with the slack of the
-    /// rule is over (the reordering timer of RACK, RFC 8985).
+    /// When the oldest packet in flight counts as lost because later ones have arrived.
     fn overtaken_at(&self) -> Time {
         let Some(oldest) = self.win.board.oldest() else { return Time::NEVER };
         let e = self.win.board.get(oldest);
-        if e.sent >= self.win.board.newest_acked() || !self.shared.cfg.guards.has(Guard::Overtaken)
-        {
-            return Time::NEVER;
-        }
-        let round_trip =
-            self.way.paths.srtt() + self.way.paths.lag(e.path) + self.way.paths.host_delay();
-        e.sent + round_trip + self.way.paths.reorder_slack_cross()
+        let (_, newest_there) = self.win.board.path_oldest(e.path);
+        self.lost_at(e, newest_there).map_or(Time::NEVER, |(at, _)| at)
     }
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
@@ -188,6 +216,7 @@ impl<O: Observer> Lane<'_, O> {
         let on = self.shared.cfg.guards.has(Guard::Doubling);
         let doublings = u8::from(on) * (e.again / DOUBLING_EACH).min(DOUBLINGS_MAX);
         let timeout = self.way.paths.rto(e.path);
+        debug_assert!(timeout > Span::ZERO, "a timeout is some time");
         let longer = timeout.scale(1 << doublings, 1).0.min(self.shared.cfg.loss.rto_max.0);
         timeout.max(self.patience(Span(longer)))
     }
@@ -238,29 +267,15 @@ impl<O: Observer> Lane<'_, O> {
             // Reads outstanding, nothing in flight: a probe asks whether anybody is there.
             self.win.loss.probed(self.now);
             self.probe_push();
-        } else if self.overtaken_lose() {
-            // The timer is set anew.
+        } else if self.overtaken_at() <= seen {
+            self.shared.counters.timer_steps += u64::from(self.loss_detect());
+            self.path_changes();
         } else if self.tail_deadline() <= seen {
             self.tail_probe();
         } else {
             self.timeout_scan(heard);
         }
         Silence::Bearable
-    }
-
-    /// Loses what was overtaken for long enough.
-    fn overtaken_lose(&mut self) -> bool {
-        let mut any = false;
-        while self.overtaken_at() <= self.seen() {
-            let Some(p) = self.win.board.oldest() else { break };
-            self.shared.counters.timer_steps += 1;
-            self.lose(p, LossRule::CrossPath);
-            any = true;
-        }
-        if any {
-            self.path_changes();
-        }
-        any
     }
 
     /// An acknowledgment has left open how some PSNs were judged. `progress`: our lower edge has
@@ -310,6 +325,10 @@ impl<O: Observer> Lane<'_, O> {
         let hedged = self.is_hedged();
         self.win.loss.tail_probed(self.now, hedged);
         let e = *self.win.board.get(p);
+        debug_assert!(
+            e.state == SentState::InFlight && !self.win.loss.is_stalled(),
+            "it can be told"
+        );
         self.win.board.mark_lost(p);
         self.win.loss.remember(GivenUp::unblamed(p, &e));
         self.shared.counters.tlp_pkts += 1;
@@ -360,13 +379,14 @@ impl<O: Observer> Lane<'_, O> {
             // lost, and where little is sent there may be no other sign of a dead path.
             self.win.loss.remember(GivenUp::unblamed(p, &e));
         }
+        debug_assert_eq!(self.win.board.in_flight(), 0, "all of it waits to go again");
         self.shared.counters.stalls += 1;
         self.shared.counters.impaired_remote_conn_events += 1;
         self.way.paths.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         self.inflight_check();
         // Another engine at the address was heard since: then the paths are well.
         if self.way.last_heard < since {
-            self.way.paths.freeze(self.now);
+            self.way.paths.awake(self.now).freeze();
         }
         self.inflight_freed();
         self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci });

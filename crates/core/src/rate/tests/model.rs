@@ -143,7 +143,7 @@ impl Model {
     pub(crate) fn handshakes(&mut self) {
         for sender in &mut self.senders {
             let rtt = self.base + time_of(MTU, self.line) + time_of(MTU, self.rate);
-            sender.context.on_echo(self.now, 0, rtt, false);
+            sender.context.awake(self.now).on_echo(0, rtt, false);
         }
     }
 
@@ -210,8 +210,8 @@ impl Model {
         let again = sender.resend > 0;
         sender.resend -= u32::from(again);
         let avoid = if again { sender.avoid } else { None };
-        let path = sender.context.path_choose(now, s as u32, avoid, &mut self.rng);
-        sender.context.on_sent(now, path, MTU, again, sender.credited);
+        let path = sender.context.awake(now).path_choose(s as u32, avoid, &mut self.rng);
+        sender.context.awake(now).on_sent(path, MTU, again, sender.credited);
         self.packets += 1;
         let id = self.packets;
         sender.flying.insert(id, Flying { path, sent: now });
@@ -242,14 +242,14 @@ impl Model {
         }
         if let Some(path) = sender.lost.remove(&id) {
             sender.spurious += 1;
-            sender.context.on_spurious(now, path);
+            sender.context.awake(now).on_spurious(path);
             return;
         }
         sender.heard = now;
         let Some(f) = sender.flying.remove(&id) else { return };
         sender.delivered += u64::from(MTU);
-        sender.context.on_acked(now, f.path, MTU, f.sent);
-        sender.context.on_echo(now, f.path, now.since(f.sent), false);
+        sender.context.awake(now).on_acked(f.path, MTU, f.sent);
+        sender.context.awake(now).on_echo(f.path, now.since(f.sent), false);
         let cross = sender.context.reorder_slack_cross();
         let same = sender.context.reorder_slack_same_path(f.path);
         let late = |o: &Flying| {
@@ -265,7 +265,7 @@ impl Model {
             };
             sender.lose(now, id, rule);
         }
-        sender.context.on_ack_end(now, MTU, false, sender.credited);
+        sender.context.awake(now).on_ack_end(MTU, false, sender.credited);
         self.wake(s);
     }
 
@@ -281,10 +281,10 @@ impl Model {
             sender.lose(now, id, LossRule::Timeout);
         }
         while let Some(path) = sender.context.probe_poll(now) {
-            sender.context.on_uncounted_sent(now, path, 64);
+            sender.context.awake(now).on_uncounted_sent(path, 64);
             if !self.path_dead[usize::from(path)] && !self.silent {
                 // Answered within the time to the next look at the timers.
-                sender.context.on_echo(now, path, self.base, false);
+                sender.context.awake(now).on_echo(path, self.base, false);
             }
         }
         self.wake(s);
@@ -300,7 +300,7 @@ impl Model {
 impl Sender {
     fn lose(&mut self, now: Time, id: u64, rule: LossRule) {
         let Some(f) = self.flying.remove(&id) else { return };
-        self.context.on_lost(now, f.path, MTU, rule);
+        self.context.awake(now).on_lost(f.path, MTU, rule);
         self.lost.insert(id, f.path);
         self.losses += 1;
         self.resend += 1;

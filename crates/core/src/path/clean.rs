@@ -1,0 +1,219 @@
+//! The memory of clean paths: those of which the last packet came back without delay, in the order
+//! in which that was. Rules CC-06 and CC-07.
+//!
+//! A path that comes back late, loses a packet or is retired is forgotten, so that each path in
+//! the list is in use and without penalty. Those at the end wait to be used again, each once.
+
+use super::set::{PathSet, PathState};
+use crate::time::{Span, Time};
+use crate::tuning::PROOF_AGE_MAX;
+
+/// The list of them; its links are in the paths.
+#[derive(Debug, Default)]
+pub(super) struct Clean {
+    oldest: u8,
+    newest: u8,
+    len: u16,
+    /// The oldest of those that wait to be used again, which are the newest of all.
+    front: u8,
+    waiting: u16,
+}
+
+impl PathSet {
+    /// `path`, which is in use and without penalty, came back clean. However often that is between
+    /// two packets, it waits once: bursts on one path must not crowd out the others.
+    pub(crate) fn clean_note(&mut self, now: Time, path: u8) {
+        let entry = self.get(path);
+        debug_assert!(entry.is_live() && entry.level == 0, "only such a path is clean");
+        self.clean_forget(path);
+        let last = self.clean.newest;
+        let entry = self.get_mut(path);
+        (entry.at, entry.prev) = (now.to_wire(), last);
+        entry.clean_set(true);
+        entry.waits_set(true);
+        let clean = &mut self.clean;
+        if clean.len == 0 {
+            clean.oldest = path;
+        } else {
+            self.get_mut(last).next = path;
+        }
+        let clean = &mut self.clean;
+        if clean.waiting == 0 {
+            clean.front = path;
+        }
+        clean.newest = path;
+        clean.len += 1;
+        clean.waiting += 1;
+    }
+
+    /// `path` is not known to be clean any more.
+    pub(crate) fn clean_forget(&mut self, path: u8) {
+        let entry = self.get_mut(path);
+        if !entry.is_clean() {
+            return;
+        }
+        let (prev, next, waited) = (entry.prev, entry.next, entry.waits());
+        entry.clean_set(false);
+        entry.waits_set(false);
+        let (first, last) = (self.clean.oldest == path, self.clean.newest == path);
+        if !last {
+            self.get_mut(next).prev = prev;
+        }
+        if !first {
+            self.get_mut(prev).next = next;
+        }
+        let clean = &mut self.clean;
+        if first {
+            clean.oldest = next;
+        }
+        if last {
+            clean.newest = prev;
+        }
+        if clean.front == path {
+            clean.front = next;
+        }
+        debug_assert!(clean.len > 0 && clean.waiting >= u16::from(waited), "it was counted");
+        clean.len -= 1;
+        clean.waiting -= u16::from(waited);
+    }
+
+    /// Whether a clean path is still known to be so: what it saw passes with the queue there. The
+    /// newest is all that is known where packets are few, and is good for longer.
+    fn is_fresh(&self, now: Time, path: u8, age_max: Span) -> bool {
+        let age = now.since_wire(self.get(path).at);
+        age < age_max || path == self.clean.newest && age <= PROOF_AGE_MAX
+    }
+
+    /// The path that waits longest to be used again, `avoid` excepted. It waits no longer.
+    pub(crate) fn clean_next(&mut self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
+        while self.clean.waiting > 0 {
+            let path = self.clean.front;
+            if !self.is_fresh(now, path, age_max) {
+                self.clean_forget(path);
+            } else if avoid != Some(path) {
+                self.get_mut(path).waits_set(false);
+                self.clean.front = self.get(path).next;
+                self.clean.waiting -= 1;
+                return Some(path);
+            } else if self.clean.waiting > 1 {
+                // It keeps its place, which the other one leaves for it.
+                let other = self.get(path).next;
+                let fresh = self.is_fresh(now, other, age_max);
+                self.clean_forget(other);
+                return fresh.then_some(other);
+            } else {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The path that came back clean last, `avoid` excepted.
+    pub(crate) fn clean_newest(&self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
+        let newest = (self.clean.len > 0).then_some(self.clean.newest)?;
+        let other = avoid == Some(newest);
+        if other && self.clean.len == 1 {
+            return None;
+        }
+        let path = if other { self.get(newest).prev } else { newest };
+        self.is_fresh(now, path, age_max).then_some(path)
+    }
+
+    /// Whether links and sums say the same, and each clean path is one.
+    #[cfg(debug_assertions)]
+    pub(crate) fn clean_audit(&self) {
+        let (mut at, mut waiting) = (self.clean.oldest, 0);
+        for k in 0..self.clean.len {
+            let entry = self.get(at);
+            assert!(entry.is_clean() && entry.state == PathState::Live && entry.level == 0);
+            assert!(waiting == 0 || entry.waits(), "those that wait are the newest");
+            if entry.waits() && waiting == 0 {
+                assert_eq!(self.clean.front, at, "the first that waits");
+            }
+            waiting += u16::from(entry.waits());
+            if k + 1 < self.clean.len {
+                assert_eq!(self.get(entry.next).prev, at, "links lead back");
+                at = entry.next;
+            }
+        }
+        assert!(self.clean.len == 0 || at == self.clean.newest, "the list ends with the newest");
+        assert_eq!(waiting, self.clean.waiting, "paths that wait to be used again");
+        let listed = self.paths.iter().filter(|p| p.is_clean()).count();
+        assert_eq!(listed, usize::from(self.clean.len), "clean paths");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    const AGE: Span = Span::from_us(60);
+
+    /// The list against a plain one, with the same rules.
+    #[test]
+    fn it_agrees_with_a_plain_list() {
+        let mut rng = Rng::from_seed(5);
+        let mut set = PathSet::new(256, 0);
+        // Path, time, whether it waits.
+        let mut model: Vec<(u8, Time, bool)> = vec![];
+        let mut now = Time(1_000_000);
+        let mut taken = 0;
+        for step in 0..20_000 {
+            now += Span(u64::from(rng.below(2_000)) << 4);
+            let path = rng.below(if step % 3 == 0 { 256 } else { 8 }) as u8;
+            let avoid = (rng.below(3) == 0).then_some(path);
+            let newest = model.last().map(|m| m.0);
+            let fresh = |m: &(u8, Time, bool)| {
+                let age = now.since(m.1);
+                age < AGE || Some(m.0) == newest && age <= PROOF_AGE_MAX
+            };
+            match rng.below(4) {
+                0 => {
+                    set.clean_note(now, path);
+                    model.retain(|m| m.0 != path);
+                    model.push((path, now, true));
+                }
+                1 => {
+                    set.clean_forget(path);
+                    model.retain(|m| m.0 != path);
+                }
+                2 => {
+                    let got = set.clean_next(now, AGE, avoid);
+                    let stale: Vec<u8> = model
+                        .iter()
+                        .take_while(|m| !m.2 || !fresh(m))
+                        .filter(|m| m.2)
+                        .map(|m| m.0)
+                        .collect();
+                    model.retain(|m| !stale.contains(&m.0));
+                    let at = model.iter().position(|m| m.2);
+                    let expected = match at {
+                        Some(at) if avoid != Some(model[at].0) => {
+                            model[at].2 = false;
+                            Some(model[at].0)
+                        }
+                        Some(at) if at + 1 < model.len() => {
+                            let other = model.remove(at + 1);
+                            // The newest is judged before it goes.
+                            let age = now.since(other.1);
+                            let last = Some(other.0) == newest;
+                            (age < AGE || last && age <= PROOF_AGE_MAX).then_some(other.0)
+                        }
+                        _ => None,
+                    };
+                    assert_eq!(got, expected, "step {step}");
+                    taken += u32::from(got.is_some());
+                }
+                _ => {
+                    let other = model.iter().rev().find(|m| avoid != Some(m.0));
+                    let expected = other.filter(|m| fresh(m)).map(|m| m.0);
+                    assert_eq!(set.clean_newest(now, AGE, avoid), expected, "step {step}");
+                }
+            }
+            #[cfg(debug_assertions)]
+            set.clean_audit();
+        }
+        assert!(taken > 1_000, "{taken} were used again");
+    }
+}

@@ -1,0 +1,91 @@
+//! How long to wait for what: round trips, timeouts, probes, and the slack for reordering.
+
+use super::PathContext;
+use super::rtt::{self, Smoothed};
+use crate::guards::Guard;
+use crate::time::Span;
+use crate::tuning::{HEDGE, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE};
+
+impl PathContext {
+    /// Smoothed RTT over all paths; the assumed one before the first sample.
+    pub fn srtt(&self) -> Span {
+        match self.smoothed().srtt_ns {
+            0 => Span(u64::from(self.params.rtt_ns_initial)),
+            ns => Span(u64::from(ns)),
+        }
+    }
+
+    fn smoothed(&self) -> Smoothed {
+        self.active.as_ref().map_or(self.rtt, |a| a.rtt.all)
+    }
+
+    /// Least RTT of the last 5 to 10 s; the assumed one before the first sample.
+    pub fn rtt_min(&self) -> Span {
+        match self.active.as_ref().map_or(self.rtt_ns_min, |a| a.rtt.min_ns()) {
+            0 => Span(u64::from(self.params.rtt_ns_initial)),
+            ns => Span(u64::from(ns)),
+        }
+    }
+
+    /// Retransmission timeout of a packet on `path`: SRTT + 4 deviations, floor and ceiling from
+    /// the configuration, doubled by each timeout of the path in a row.
+    pub fn rto(&self, path: u8) -> Span {
+        let known = self.active.as_ref().map(|a| a.set.get(path));
+        let (rtt, timeouts) = known.map_or((Smoothed::default(), 0), |e| (e.rtt, e.timeouts));
+        rtt::rto(&self.params, rtt, self.smoothed(), timeouts) + self.host_delay()
+    }
+
+    /// Until a probe's answer should be here, whatever path it took and was lost there before.
+    pub(crate) fn answer_wait(&self) -> Span {
+        let rto = rtt::rto(&self.params, Smoothed::default(), self.smoothed(), 0);
+        self.tlp_delay().max(rto + self.host_delay())
+    }
+
+    fn widening(&self) -> Span {
+        if !self.params.guards.has(Guard::Widen) {
+            return Span::ZERO;
+        }
+        self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
+    }
+
+    /// How much later than a packet another one of its path must have been sent to prove, by its
+    /// acknowledgment, that the first is lost: RTT/4, more after spurious losses.
+    pub fn reorder_slack_same_path(&self, path: u8) -> Span {
+        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
+        let rtt = if known == 0 { self.srtt() } else { Span(u64::from(known)) };
+        SLACK_SAME_PATH.of_span(rtt) + self.widening()
+    }
+
+    /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
+    pub fn reorder_slack_cross(&self) -> Span {
+        let floor = Span(u64::from(self.params.floors.reorder_ns()));
+        SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
+    }
+
+    /// How much longer than the average the round trip on `path` takes: a packet there may be
+    /// overtaken by that much without being lost.
+    pub fn lag(&self, path: u8) -> Span {
+        if !self.params.guards.has(Guard::Lag) {
+            return Span::ZERO;
+        }
+        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
+        Span(u64::from(known)) - self.srtt()
+    }
+
+    /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
+    pub fn tlp_delay(&self) -> Span {
+        TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))
+            + self.host_delay()
+    }
+
+    /// The same while next to nothing is in flight: what paths take that are not late. What the
+    /// hosts may add is left out: copies are few (see `tx/loss.rs`).
+    pub fn hedge_delay(&self) -> Span {
+        let known = self.active.as_ref().map_or(Smoothed::default(), |a| a.rtt.on_time);
+        if known.srtt_ns == 0 {
+            return self.tlp_delay();
+        }
+        let ns = known.timeout_ns().max(HEDGE.of(known.srtt_ns.into()));
+        Span(ns.max(self.params.floors.hedge_ns().into())).min(self.tlp_delay())
+    }
+}

@@ -1,0 +1,267 @@
+//! What is learnt from what comes back from an address, and from what does not.
+
+use super::health::{Around, Evidence, Loss};
+use super::{Awake, Sample, rtt};
+use crate::config::HostPolicy;
+use crate::events::LossRule;
+use crate::guards::Guard;
+use crate::params::ns32;
+use crate::rate::{Link, RateControl};
+use crate::time::{Span, Time};
+use crate::tuning::{
+    DELIVERED_KEPT, DROP_CAP, DROP_CAP_PKTS_MIN, DROP_CAP_RISE, HOST_DROP_RTTS, HOST_HALF_LIFE, LATE_RTTS,
+    OPENING_RTTS, SILENCE_OF_RTT, SILENCE_OF_TIMEOUT, UNEVEN, UNPROVEN_PKTS_MAX,
+};
+
+impl Awake<'_> {
+    /// A packet sent at `sent` was acknowledged.
+    pub(crate) fn on_acked(&mut self, path: u8, bytes: u32, sent: Time) {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        a.leave_flight(bytes);
+        // An acknowledgment faster than any round trip is that of an earlier copy.
+        let least = Span(u64::from(a.rtt.min_ns()));
+        let sent = if now.since(sent) < least { Time(0) } else { sent };
+        a.meter.on_acked(bytes, sent);
+        a.on_told();
+        a.health.judge(p, &mut a.set, now, path, Evidence::Arrived);
+    }
+
+    /// An echo named a transmission, which has arrived.
+    pub(crate) fn on_proof(&mut self) {
+        self.active.on_proof();
+        debug_assert!(self.active.unproven >= -UNPROVEN_PKTS_MAX, "what is saved up is bounded");
+    }
+
+    /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
+    pub(crate) fn on_echo(&mut self, path: u8, rtt: Span, ce: bool) {
+        let (back, claimed) = (Span::ZERO, Span::ZERO);
+        self.on_proof();
+        self.on_sample(path, &Sample { rtt, back, claimed, ce });
+    }
+
+    /// The round trip of one packet of any type without the receiver's delay, with all that is
+    /// known of it.
+    pub(crate) fn on_sample(&mut self, path: u8, sample: &Sample) {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        let (ns, ce) = (rtt::sample_ns(sample.rtt), sample.ce);
+        let base_before = a.rtt.min_ns();
+        let whole_ns = rtt::sample_ns(sample.rtt + sample.claimed);
+        let queue_ns = a.rtt.on_sample(now, ns, whole_ns, ns32(sample.back));
+        a.queue_ns_last = queue_ns;
+        let base = a.rtt.min_ns();
+        let target = rtt::target(p, base).0;
+        let floor_ns = a.rtt.floor_ns();
+        let entry = a.set.get_mut(path);
+        entry.rtt.on_sample(ns);
+        entry.rtt_ns_min = entry.rtt_ns_min.min(ns.max(floor_ns));
+        debug_assert!(base >= floor_ns, "no round trip is believed to be shorter");
+        entry.ce = entry.ce.saturating_add(u32::from(ce));
+        let late = self.lateness(queue_ns, base, target);
+        let a = &mut *self.active;
+        if late == 0 {
+            a.rtt.on_time.on_sample(ns);
+        }
+        a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late });
+        if a.set.get(path).is_live() {
+            // A mark says "no faster" even where the delay does not show it yet.
+            let least = if ce && p.guards.has(Guard::Mark) {
+                u32::try_from(target).unwrap_or(u32::MAX)
+            } else {
+                0
+            };
+            a.set.touch(path, queue_ns.max(least));
+        }
+        if base != base_before {
+            a.cap_update(p);
+        }
+    }
+
+    /// How late a path is compared with the median of the last round: 0 = use it again, else
+    /// by how many targets (at least 1). Where every path has a queue, because the last hop has one
+    /// or all are full, none is to blame for it. Somewhat late paths are given up now and then, in
+    /// proportion to their lateness: all senders see the same queue, and if all left it at once
+    /// they would only move it.
+    /// Rule CC-06.
+    fn lateness(&mut self, queue_ns: u32, base_ns: u32, target_ns: u64) -> u64 {
+        let p = self.p;
+        let a = &mut *self.active;
+        let more = u64::from(queue_ns.saturating_sub(a.queue_ns_usual));
+        a.late_ns += more.min(target_ns);
+        let worth = LATE_RTTS * u64::from(base_ns.max(1));
+        let given_up = a.late_ns >= worth && p.guards.has(Guard::LateShare);
+        if given_up {
+            // One very late path must not cost others theirs.
+            a.late_ns %= worth;
+        }
+        debug_assert!(a.late_ns < worth || !p.guards.has(Guard::LateShare), "given up in time");
+        (more / target_ns.max(1)).max(u64::from(given_up))
+    }
+
+    /// What the two hosts took of a round trip: waits in sockets and for the processor. Covered by
+    /// more bytes in flight and longer timers, never blamed on a path or on the rate.
+    /// Rule CC-02.
+    pub(crate) fn on_host_delay(&mut self, host: Span) {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        if !p.guards.has(Guard::HostDelay) {
+            return;
+        }
+        let halvings = now.since(a.host_at).0 / HOST_HALF_LIFE.0;
+        if halvings > 0 {
+            a.host_ns >>= halvings.min(63);
+            a.host_at = now;
+        }
+        if host.0 > a.host_ns {
+            (a.host_ns, a.host_at) = (host.0, now);
+            a.cap_update(p);
+        }
+    }
+
+    /// An acknowledgment block was handled. `app_limited`: all that was posted has been sent.
+    /// `credited`: by an engine that grants credits.
+    pub(crate) fn on_ack_end(&mut self, acked: u32, app_limited: bool, credited: bool) {
+        let (p, now) = (self.p, self.now);
+        let mtu = u64::from(p.mtu);
+        self.proof_check();
+        let a = &mut *self.active;
+        a.app_limited = app_limited;
+        let link = Link { credited, ..a.link_now(p) };
+        let acked = a.share.whole_of(acked.into());
+        if acked > 0 && a.rate.on_acked(&link, acked, a.queue_ns_last.into()) {
+            a.cap_update(p);
+        }
+        let ends = p.guards.has(Guard::OpeningEnds);
+        let opening_max = if ends {
+            Span(OPENING_RTTS * (link.base_ns + link.target_ns))
+        } else {
+            Span(u64::MAX)
+        };
+        let round = a.meter.on_ack_end(now, app_limited, mtu, opening_max);
+        let Some(mut round) = round else { return };
+        debug_assert!(round.lost_permille <= 1000, "a share of what was sent");
+        a.delivered = round.delivered.max(DELIVERED_KEPT.of(a.delivered));
+        let quartiles = a.set.quartiles_take();
+        a.queue_ns_usual = quartiles.map_or(0, |(median, _)| median);
+        round.queue_ns = quartiles.map(|(median, quartile)| {
+            // Rule CC-04.
+            debug_assert!(quartile <= median, "a quarter is less than half");
+            // A queue that all share delays all alike. What differs between paths is the host's
+            // noise, up to what the datapath is known for, or an uneven fabric.
+            let uneven =
+                UNEVEN * u64::from(median - quartile) * u64::from(p.guards.has(Guard::Uneven));
+            u64::from(median).saturating_sub(uneven.min(u64::from(p.floors.target_ns())))
+        });
+        a.rtt.on_round();
+        if a.drop_cap != u64::MAX {
+            let risen = a.drop_cap + DROP_CAP_RISE.of(a.drop_cap).max(1);
+            a.drop_cap = if a.inflight_max < a.drop_cap { u64::MAX } else { risen };
+        }
+        a.share_round(now, &link, round);
+        a.rate_apply(p);
+    }
+
+    /// Slows down towards a peer that acknowledges far more than it shows to have received. Whoever
+    /// invents acknowledgments loses no packet and has no round trip that could be too long.
+    /// Rule CC-27.
+    fn proof_check(&mut self) {
+        let p = self.p;
+        let a = &mut *self.active;
+        if a.unproven >= UNPROVEN_PKTS_MAX {
+            a.unproven = 0;
+            a.rate.on_unproven(&a.link_now(p));
+            a.rate_apply(p);
+        }
+    }
+
+    /// A packet was declared lost. Whether its path is blamed for it: not while the peer is silent
+    /// as well.
+    pub(crate) fn on_lost(&mut self, path: u8, bytes: u32, rule: LossRule) -> bool {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        a.leave_flight(bytes);
+        // Rule CC-32.
+        if a.host.drop_take(now, a.srtt(p).scale(HOST_DROP_RTTS, 1)) {
+            return false;
+        }
+        a.share.lost = a.share.lost.wrapping_add(1);
+        let entry = a.set.get(path);
+        let rto = rtt::rto(p, entry.rtt, a.rtt.all, 0);
+        let srtt = a.srtt(p);
+        // A peer that stalls just before an acknowledgment is due is silent for `rto - srtt` when
+        // the timeout comes.
+        let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
+        let silence_max =
+            if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
+        let loss = Evidence::Lost(Loss { rule, around: self.around(), silence_max });
+        let a = &mut *self.active;
+        let judged = a.health.judge(p, &mut a.set, now, path, loss);
+        if judged.first {
+            a.meter.on_lost(bytes);
+        }
+        judged.blamed
+    }
+
+    /// A packet that had been given up without blame on `path` never arrived, a later copy did.
+    /// `counted`: it was declared lost.
+    pub(crate) fn on_proved_lost(&mut self, path: u8, counted: bool) {
+        let (p, now) = (self.p, self.now);
+        if !p.guards.has(Guard::ProvedLost) {
+            return;
+        }
+        let proved = Evidence::Proved { counted, around: self.around() };
+        let a = &mut *self.active;
+        a.health.judge(p, &mut a.set, now, path, proved);
+    }
+
+    fn around(&self) -> Around {
+        let p = self.p;
+        let a = &*self.active;
+        Around { permille: a.meter.lost_permille(), srtt: a.srtt(p) }
+    }
+
+    /// A loss on `path` turned out to be none: takes the blame back and widens the slack.
+    /// Rule CC-13.
+    pub(crate) fn on_spurious(&mut self, path: u8) {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        a.rtt.on_spurious();
+        a.meter.on_spurious(u64::from(p.mtu));
+        if p.guards.has(Guard::Acquit) {
+            a.health.judge(p, &mut a.set, now, path, Evidence::Acquitted);
+        }
+    }
+
+    /// The peer's receive queue dropped so many packets: lowers the cap, blames no path.
+    /// Rule CC-26.
+    pub(crate) fn on_receiver_drops(&mut self, drops: u32) {
+        let (p, now) = (self.p, self.now);
+        let a = &mut *self.active;
+        if drops > 0 && p.host_policy != HostPolicy::Off {
+            a.host.on_drops(now, drops);
+        }
+        let recent = a.drop_cap != u64::MAX && now.since(a.drop_cap_at) < a.srtt(p);
+        if drops == 0 || recent || !p.guards.has(Guard::DropCap) {
+            return;
+        }
+        a.drop_cap_at = now;
+        let left = DROP_CAP.of(a.inflight.min(a.inflight_max));
+        a.drop_cap = left.max(DROP_CAP_PKTS_MIN * u64::from(p.mtu));
+        a.cap_update(p);
+        debug_assert!(a.inflight_max <= a.drop_cap, "the cap is obeyed");
+    }
+
+    /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
+    pub(crate) fn freeze(&mut self) {
+        if self.p.guards.has(Guard::Freeze) {
+            self.active.health.freeze();
+        }
+    }
+
+    /// First sign of life after [`Self::freeze`].
+    pub(crate) fn thaw(&mut self) {
+        let a = &mut *self.active;
+        a.health.thaw(self.p, &mut a.set, self.now);
+    }
+}
