@@ -5,6 +5,9 @@ use crate::process::Owner;
 use crate::table::{Table, delivered_of};
 use std::net::{IpAddr, Ipv6Addr};
 
+/// What was said until so long ago is shown, unless its process has said that it is over, ns.
+const SHOWN_NS: u64 = 300_000_000;
+
 /// An engine that has a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRow {
@@ -83,7 +86,11 @@ impl Table {
             }
             let first = shot.seats.len();
             for m in &shot.members {
-                if let Some(until) = self.seat_until(entry, m.member, key, now_ns) {
+                // Who has not run for a moment sends nothing now, but is worth a line.
+                let lately = now_ns.saturating_sub(SHOWN_NS);
+                let shown = [now_ns, lately, lately + SHOWN_NS / 2];
+                let until = shown.iter().find_map(|&t| self.seat_until(entry, m.member, key, t));
+                if let Some(until) = until {
                     shot.seats.push(self.seat(entry, m, until & 1 == 1));
                 }
             }

@@ -81,6 +81,9 @@ fn the_sum_is_of_all_who_send_to_the_address_and_of_nobody_else() {
     assert_eq!(tell(&mut all[8], now, &note(remote(1), now)).senders, 47);
     let later = now + Span::from_ms(2);
     assert_eq!(tell(&mut all[9], later, &note(remote(1), later)).senders, 1);
+    // A tool shows who has not run for a moment, and not for long.
+    let shown = |ms| table.snapshot(ORIGIN + (later + Span::from_ms(ms)).0, |_| true).seats.len();
+    assert_eq!((shown(0), shown(100), shown(1_000)), (48, 48, 0), "47 there, and one elsewhere");
 }
 
 #[test]
