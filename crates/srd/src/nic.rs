@@ -182,6 +182,8 @@ pub(crate) struct Nic {
     pub turned_at: Time,
     /// State of packets that may wait in the socket.
     pub arrivals: Arrivals,
+    /// Something was left in the socket when that was asked last.
+    pub behind: bool,
 }
 
 /// What a turn did.
