@@ -126,8 +126,8 @@ impl Nic {
     }
 
     /// Tells the engine what is left after the first batch of a turn: a system call where it was
-    /// full. It holds until the next turn: a program that reads all there is and then does something
-    /// else has no less of a backlog than one that reads a little at a time.
+    /// full. It holds until the next turn: a program that reads all there is and then does other
+    /// things has no less of a backlog than one that reads a little at a time.
     fn backlog_tell(&mut self, now: Time, report: &RxReport) {
         // The first of a new burst says nothing: what comes behind it is asked for next.
         if report.more && report.datagrams <= 1 {
