@@ -185,6 +185,8 @@ pub(crate) struct Nic {
     pub arrivals: Arrivals,
     /// What it shares with other processes of the host, if it does.
     pub share: Option<Share>,
+    /// Something was left in the socket when that was asked last.
+    pub behind: bool,
 }
 
 /// What a turn did.

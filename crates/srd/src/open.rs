@@ -109,6 +109,7 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
         ack: AckBlock::default(),
         net_errno: 0,
         turned_at: Time(0),
+        behind: false,
         arrivals: Arrivals::default(),
         share,
     };

@@ -9,7 +9,7 @@ use crate::{
     place::Emitter,
 };
 use srd_core::{QpModify, QpState, Rx, RxMeta, RxWaiting, Span, Time};
-use srd_datapath::{RxBacklog, RxDatagram, TooLong};
+use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
 use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
@@ -116,19 +116,30 @@ impl Nic {
                 return Look::default();
             }
         };
+        if taken_at.is_none() && batch == 0 && self.behind {
+            self.backlog_tell(Self::now(), &report);
+        }
         if let Some(now) = taken_at {
-            // A system call, once per turn: what is left after a first batch that was full, or
-            // nothing. It holds until the next turn: a program that reads all there is and then
-            // does something else has no less of a backlog than one that reads a little at a time.
             if batch == 0 {
-                let full = report.more && report.datagrams > 1;
-                let left = if full { self.net.rx_backlog() } else { RxBacklog::default() };
-                let RxBacklog { bytes, limit_bytes } = left;
-                self.engine.rx_waiting(now, &RxWaiting { bytes, limit_bytes, handled: false });
+                self.backlog_tell(now, &report);
             }
             self.engine.rx_burst_end(now);
         }
         Look { received: report.datagrams, more: report.more, taken_at, waited }
+    }
+
+    /// Tells the engine what is left after the first batch of a turn: a system call where it was
+    /// full. It holds until the next turn: a program that reads all there is and then does other
+    /// things has no less of a backlog than one that reads a little at a time.
+    fn backlog_tell(&mut self, now: Time, report: &RxReport) {
+        // The first of a new burst says nothing: what comes behind it is asked for next.
+        if report.more && report.datagrams <= 1 {
+            return;
+        }
+        let left = if report.more { self.net.rx_backlog() } else { RxBacklog::default() };
+        let RxBacklog { bytes, limit_bytes } = left;
+        self.behind = bytes > 0;
+        self.engine.rx_waiting(now, &RxWaiting { bytes, limit_bytes, handled: false });
     }
 
     /// Transmits one batch and passes it to the kernel before returning, so that no memory is
