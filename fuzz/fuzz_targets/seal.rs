@@ -80,7 +80,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut slots = KeySlots::new(1);
     let Ok((keys, _)) = initiator.finish(&ack) else { return };
     slots.insert(7, keys.session(3, 3).expect("small")).expect("room");
-    let number = 3 + u64::from(choice >> 3);
+    // One packet, whatever the input: the keys are always the same, so the fuzzer would find the
+    // packets of other inputs, which are as authentic. It is of the second epoch.
+    let number = 19;
     let mut packet = vec![0; HEADER_BYTES + 8 + 16];
     (packet[0], packet[7], packet[11]) = (0x28, 7, number as u8);
     session.sender.seal(number, &mut packet).expect("in order");
