@@ -217,13 +217,14 @@ fn show(plan: &Plan, list: &[Contender], records: &[Record], busy: &Busy) -> Res
             ))?;
         }
         let (again, k) = (r.again_percent(c.is_srd()), &r.kernel);
+        let again = again.map_or_else(|| "unknown share".to_owned(), |p| format!("{p:.2} %"));
         let (timeouts, drops) = if c.is_srd() {
             (String::new(), k.udp_socket_drops)
         } else {
             (format!(", {} timeouts", k.tcp_timeouts), k.tcp_socket_drops)
         };
         say(&format!(
-            "{}: {again:.2} % sent again{timeouts}, {drops} packets lost in sockets, in whole jobs",
+            "{}: {again} sent again{timeouts}, {drops} packets lost in sockets, in whole jobs",
             c.name()
         ))?;
     }

@@ -139,13 +139,13 @@ impl Record {
         self.flows.iter().filter(move |(_, f)| f.bytes == bytes && f.round > 0)
     }
 
-    /// Share of packets that were sent again, in percent, over whole jobs.
-    pub fn again_percent(&self, is_srd: bool) -> f64 {
-        let (all, again) = self.packets;
-        if is_srd {
-            again as f64 * 100.0 / all.max(1) as f64
-        } else {
-            self.kernel.tcp_again_percent()
+    /// Share of packets that were sent again, in percent, over whole jobs; `None` if SRD's
+    /// processes did not tell, because no job ended.
+    pub fn again_percent(&self, is_srd: bool) -> Option<f64> {
+        match self.packets {
+            _ if !is_srd => Some(self.kernel.tcp_again_percent()),
+            (0, _) => None,
+            (all, again) => Some(again as f64 * 100.0 / all as f64),
         }
     }
 }
@@ -293,7 +293,9 @@ mod tests {
         assert_eq!(srd_packets(one), Some((1, 0)));
         assert_eq!(srd_packets("srd: nothing"), None);
         let record = Record { packets: (2000, 30), ..Record::default() };
-        assert!((record.again_percent(true) - 1.5).abs() < 1e-9);
+        assert!(record.again_percent(true).is_some_and(|p| (p - 1.5).abs() < 1e-9));
+        assert_eq!(Record::default().again_percent(true), None);
+        assert_eq!(Record::default().again_percent(false), Some(0.0));
     }
 
     #[test]
