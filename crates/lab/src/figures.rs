@@ -86,19 +86,7 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
          idle: of what a host could write between its first packet and its last",
         endpoint_rows(&cases),
     );
-    add(
-        "pauses of links (priority flow control), first seed: share of the time of all links of a \
-         tier, and of the link paused longest; held: of one input",
-        pause_rows(&cases),
-    );
-    for rows in count_tables(&cases) {
-        add("counters of the rival's hosts, all seeds", rows);
-    }
-    add(
-        "flows beside an incast, each over its own floor, which is its time alone",
-        victim_rows(&cases),
-    );
-    add("runs that a deadlock ended", deadlock_rows(&cases));
+    rival_tables(&cases, &mut add);
     add(
         "COPA's transport: data packets sent; of these lost at endpoints and at switches, refused \
          because they came early, sent again; duplicates; drops and goodput over what hosts could \
@@ -126,6 +114,23 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         add("state per host (RC: one queue pair per peer and process)", scale_rows(&cases, cost));
     }
     out
+}
+
+/// Tables of lossless Ethernet and of the rivals.
+fn rival_tables(cases: &[&[RunResult]], add: &mut impl FnMut(&str, Vec<Vec<String>>)) {
+    add(
+        "pauses of links (priority flow control), first seed: share of the time of all links of a \
+         tier, and of the link paused longest; held: of one input",
+        pause_rows(cases),
+    );
+    for rows in count_tables(cases) {
+        add("counters of the rival's hosts, all seeds", rows);
+    }
+    add(
+        "flows beside an incast, each over its own floor, which is its time alone",
+        victim_rows(cases),
+    );
+    add("runs that a deadlock ended", deadlock_rows(cases));
 }
 
 pub(crate) fn head(cells: &[&str]) -> Vec<Vec<String>> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{cases, run_text, spec};
 use srd_lab::spec::SpecFile;
-use srd_lab::{RunResult, check, figures, jobs_of, run_all};
+use srd_lab::{RunResult, check, figures, jobs_of, run, run_all};
 use std::path::Path;
 
 const FAT_TREE: &str = "shape = \"fat-tree\"\nk = 8";
@@ -125,4 +125,22 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         let e = check(&cases(&text)[0]).expect_err(part);
         assert!(e.contains(part), "{text}\n{e}");
     }
+}
+
+/// The paper's reason against RoCE: pauses stop flows that share no congested link with the incast.
+#[test]
+fn flows_beside_an_incast_wait_where_links_are_paused() {
+    let file = SpecFile::load("headofline", true).unwrap();
+    let beside = |case: &str| {
+        let found = file.cases.iter().find(|c| c.case == case);
+        let spec = found.unwrap_or_else(|| panic!("no case {case}"));
+        let r = run(spec, Path::new("."), 1).unwrap();
+        all_done(&r);
+        let first = r.flows.len() - spec.workload.victims as usize;
+        let over = r.fct_ps[0][first..].iter().zip(&r.floor_ps[first..]);
+        over.map(|(fct, floor)| fct.unwrap() as f64 / *floor as f64).fold(0.0, f64::max)
+    };
+    let (paused, srd) = (beside("RC over pauses"), beside("SRD"));
+    assert!(paused > 3.0, "{paused}");
+    assert!((1.0..1.1).contains(&srd), "{srd}");
 }

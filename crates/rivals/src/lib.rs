@@ -1,10 +1,10 @@
-//! Other transports on the simulated network, for comparison with SRD: TCP, RoCEv2's reliable connection
-//! ([`rc`]), and Ultra Ethernet's congestion control ([`ue`]).
+//! Other transports on the simulated network, for comparison with SRD: TCP, RoCEv2's reliable
+//! connection ([`rc`]), and Ultra Ethernet's congestion control ([`ue`]).
 //!
-//! TCP: sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart (or
-//! Reno, or DCTCP), SACK, RACK with tail loss probes, proportional rate reduction, undo of spurious
-//! reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart after
-//! idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
+//! TCP: sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart
+//! (or Reno, or DCTCP), SACK, RACK with tail loss probes, proportional rate reduction, undo of
+//! spurious reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart
+//! after idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
 //! [`TcpConfig::parameters`]; the crate's README compares the model with measurements of a kernel
 //! and lists what is left out.
 //!

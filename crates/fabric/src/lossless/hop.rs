@@ -39,7 +39,7 @@ impl<P> Net<P> {
         let ll = self.lossless();
         assert!(
             u64::from(bytes) <= ll.packet_bytes_max(),
-            "a packet of {bytes} bytes never fits input buffers for packets of {}: make them larger",
+            "a packet of {bytes} bytes never fits input buffers for {} bytes: make them larger",
             ll.packet_bytes_max()
         );
         if !dead && ll.waiting_bytes(nic).saturating_add(u64::from(bytes)) > limit {

@@ -42,6 +42,7 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("headofline", include_str!("../../specs/headofline.toml")),
     ("deadlock", include_str!("../../specs/deadlock.toml")),
     ("timeouts", include_str!("../../specs/timeouts.toml")),
+    ("outstanding", include_str!("../../specs/outstanding.toml")),
     ("peers", include_str!("../../specs/peers.toml")),
 ];
 

@@ -22,6 +22,12 @@ pub struct RcSpec {
     pub reconnect_us: Option<f64>,
     /// Most bytes in flight per queue pair; default with irn: one bandwidth-delay product.
     pub window_bytes: Option<u64>,
+    /// Largest message in bytes, into which flows are divided.
+    pub message_bytes: Option<u64>,
+    /// Messages of a queue pair that may be unacknowledged.
+    pub outstanding: Option<u32>,
+    /// Static rate of each queue pair in Gb/s, of InfiniBand's set.
+    pub static_rate: Option<f64>,
     /// Data packets per acknowledgment.
     pub ack_every: Option<u32>,
     /// Timeout of irn with few packets in flight, in us.
@@ -80,6 +86,9 @@ impl RcSpec {
         c.header_bytes = self.header_bytes.unwrap_or(c.header_bytes);
         c.ack_timeout = self.ack_timeout.unwrap_or(c.ack_timeout);
         c.retry_cnt = self.retry_cnt.unwrap_or(c.retry_cnt);
+        c.message_bytes = self.message_bytes.unwrap_or(c.message_bytes);
+        c.outstanding = self.outstanding.unwrap_or(c.outstanding);
+        c.static_gbps = self.static_rate;
         c.ack_every = self.ack_every.unwrap_or(c.ack_every);
         let bdp = if c.recovery == Recovery::Irn { bdp_bytes.max(c.mtu.into()) } else { 0 };
         c.window_bytes = self.window_bytes.unwrap_or(bdp);
@@ -146,6 +155,7 @@ mod tests {
             ("recovery = \"hope\"", "go-back-n, irn"),
             ("ack_timeout = 32", "ack_timeout = 32"),
             ("retry_cnt = 8", "retry_cnt"),
+            ("static_rate = 33.0", "static_rate = 33"),
             ("reconnect_us = -1", "reconnect_us"),
             ("recovery = \"irn\"\nwindow_bytes = 0", "window_bytes"),
             ("window_bytes = 100", "window_bytes"),

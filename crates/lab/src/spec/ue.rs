@@ -26,7 +26,8 @@ pub struct UeSpec {
     pub window_bdp_max: Option<f64>,
     /// Packets out of order, as a multiple of the window, from which missing ones count as lost.
     pub early_windows: Option<f64>,
-    /// Age from which a missing packet may count as lost, in target delays above the base round trip.
+    /// Age from which a missing packet may count as lost, in target delays above the base round
+    /// trip.
     pub late_targets: Option<u64>,
     /// Retransmission timeout in us; default: 15 us and six times the drain of a port's buffer.
     pub timeout_us: Option<f64>,

@@ -74,6 +74,14 @@ pub struct RcConfig {
     pub reconnect_ps: Ps,
     /// Most bytes in flight per queue pair; 0 = unlimited. With IRN: one bandwidth-delay product.
     pub window_bytes: u64,
+    /// Largest message in bytes, into which what is posted is divided; 0 = no limit. Default 0.
+    pub message_bytes: u64,
+    /// Messages of a queue pair that may be unacknowledged; 0 = no limit. With 1 a queue pair is
+    /// like a context of InfiniBand's reliable datagram. Default 0.
+    pub outstanding: u32,
+    /// Rate of each queue pair, of the set of InfiniBand's static rates ([`STATIC_GBPS`]); `None` =
+    /// the link's. Default none.
+    pub static_gbps: Option<f64>,
     /// Data packets per acknowledgment; the last of a message is acknowledged at once. With IRN
     /// every packet is. Default 4.
     pub ack_every: u32,
@@ -101,6 +109,9 @@ impl Default for RcConfig {
             retry_cnt: 7,
             reconnect_ps: 1_000 * US,
             window_bytes: 0,
+            message_bytes: 0,
+            outstanding: 0,
+            static_gbps: None,
             ack_every: 4,
             irn_low_ps: 100 * US,
             irn_high_ps: 320 * US,
@@ -110,6 +121,12 @@ impl Default for RcConfig {
         }
     }
 }
+
+/// Static rates of the InfiniBand architecture in Gb/s.
+pub const STATIC_GBPS: [f64; 23] = [
+    2.5, 5.0, 10.0, 14.0, 20.0, 25.0, 28.0, 30.0, 40.0, 50.0, 56.0, 60.0, 80.0, 100.0, 112.0,
+    120.0, 168.0, 200.0, 300.0, 400.0, 600.0, 800.0, 1_200.0,
+];
 
 /// An invalid parameter. The text names it and says what to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +161,12 @@ impl RcConfig {
                 "retry_cnt = {}: the counter has three bits; give 0 to 7",
                 self.retry_cnt
             ));
+        }
+        if let Some(gbps) = self.static_gbps
+            && !STATIC_GBPS.contains(&gbps)
+        {
+            let set: Vec<String> = STATIC_GBPS.iter().map(f64::to_string).collect();
+            return fail(format!("static_rate = {gbps} Gb/s is not one of {}", set.join(", ")));
         }
         if self.ack_every == 0 || self.ack_bytes == 0 || self.cnp_bytes == 0 {
             return fail("ack_every, ack_bytes and cnp_bytes must be at least 1".into());
@@ -200,6 +223,9 @@ impl RcConfig {
             ("retry_cnt", self.retry_cnt.to_string()),
             ("reconnect", us(self.reconnect_ps)),
             ("window", format!("{} B", self.window_bytes)),
+            ("message", format!("{} B", self.message_bytes)),
+            ("outstanding", format!("{} messages", self.outstanding)),
+            ("static_rate", self.static_gbps.map_or("none".into(), |g| format!("{g} Gb/s"))),
             ("ack_every", format!("{} packets", self.ack_every)),
         ];
         if self.recovery == Recovery::Irn {

@@ -3,8 +3,8 @@
 //! - The sender numbers packets (PSN) and sends them in turn with the host's other queue pairs, at
 //!   line rate or at the rate of DCQCN ([`Dcqcn`]).
 //! - Recovery [`Recovery::GoBackN`]: the receiver drops what comes early and asks for the missing
-//!   packet once (NAK); the sender goes back to it. [`Recovery::Irn`]: the receiver keeps what comes
-//!   early and reports it; the sender repeats what is missing, within a window of one
+//!   packet once (NAK); the sender goes back to it. [`Recovery::Irn`]: the receiver keeps what
+//!   comes early and reports it; the sender repeats what is missing, within a window of one
 //!   bandwidth-delay product (Mittal et al., "Revisiting network support for RDMA", 2018).
 //! - The Local ACK timeout is 4.096 µs × 2^t. After `retry_cnt` timeouts in a row the next one
 //!   breaks the queue pair; a new one, with another port and path, continues `reconnect_ps` later
@@ -17,7 +17,7 @@ mod packet;
 mod receiver;
 mod sender;
 
-pub use config::{DcqcnConfig, RcConfig, RcConfigError, Recovery};
+pub use config::{DcqcnConfig, RcConfig, RcConfigError, Recovery, STATIC_GBPS};
 pub use dcqcn::Dcqcn;
 pub use host::RcHost;
 pub use packet::RcPacket;

@@ -49,6 +49,8 @@ struct Message {
     bytes: u64,
     first: u64,
     packets: u64,
+    /// The last message of what was posted.
+    ends: bool,
 }
 
 /// A packet to send.
@@ -128,8 +130,24 @@ impl QueuePair {
 
     /// Adds a message.
     pub(super) fn post(&mut self, tag: u64, bytes: u64, config: &RcConfig) {
-        let packets = bytes.div_ceil(config.mtu.into()).max(1);
-        self.messages.push_back(Message { tag, bytes, first: self.end, packets });
+        let most = if config.message_bytes == 0 { u64::MAX } else { config.message_bytes };
+        let mut left = bytes;
+        loop {
+            let part = left.min(most);
+            left -= part;
+            self.message_add(
+                Message { tag, bytes: part, first: 0, packets: 0, ends: left == 0 },
+                config,
+            );
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn message_add(&mut self, m: Message, config: &RcConfig) {
+        let packets = m.bytes.div_ceil(config.mtu.into()).max(1);
+        self.messages.push_back(Message { first: self.end, packets, ..m });
         self.end += packets;
     }
 
@@ -159,7 +177,10 @@ impl QueuePair {
         if self.down_until > now {
             return false;
         }
-        let fresh = self.next < self.end && self.flight() < self.window(config);
+        let messages = config.outstanding as usize;
+        let beyond = self.messages.get(messages).filter(|_| messages > 0);
+        let end = beyond.map_or(self.end, |m| m.first);
+        let fresh = self.next < end && self.flight() < self.window(config);
         fresh || (config.recovery == Recovery::Irn && self.missing().is_some())
     }
 
@@ -189,13 +210,14 @@ impl QueuePair {
         self.counters.sent += 1;
         self.counters.repeated += u64::from(repeated);
         let wire = len + config.header_bytes;
+        let mut bps = config.static_gbps.map_or(config.line_bps, |gbps| gbps * 1e9);
         if let Some(rate) = &mut self.rate {
-            let bps = rate.rate_bps(now);
+            bps = bps.min(rate.rate_bps(now));
             rate.sent(wire);
-            if bps < config.line_bps {
-                let gap = f64::from(wire) * 8e12 / bps;
-                self.next_at = self.next_at.max(now) + gap as Ps;
-            }
+        }
+        if bps < config.line_bps {
+            let gap = f64::from(wire) * 8e12 / bps;
+            self.next_at = self.next_at.max(now) + gap as Ps;
         }
         if self.timeout_at == Ps::MAX {
             self.timer_restart(now, config);
@@ -229,7 +251,9 @@ impl QueuePair {
             self.next = self.next.max(expected);
             self.retries = 0;
             while let Some(m) = self.messages.front().filter(|m| m.first + m.packets <= expected) {
-                done(m.tag);
+                if m.ends {
+                    done(m.tag);
+                }
                 self.messages.pop_front();
             }
             self.timer_restart(now, config);
@@ -283,7 +307,7 @@ impl QueuePair {
         let (life, queued) = (self.life + 1, self.queued);
         *self = Self { life, queued, counters, ..Self::new(self.dst, sport, config) };
         for m in messages {
-            self.post(m.tag, m.bytes, config);
+            self.message_add(m, config);
         }
     }
 }

@@ -146,6 +146,26 @@ fn the_eighth_timeout_breaks_the_queue_pair_and_a_new_one_continues() {
     }
 }
 
+#[test]
+fn one_message_outstanding_is_a_message_per_round_trip() {
+    let config = RcConfig { message_bytes: 4_096, outstanding: 1, ..rc() };
+    let w = one_flow(config, &[]);
+    let round = wire(4_178) + US + wire(86) + US;
+    assert_eq!(ended(&w, 0), 1_000 * round);
+    assert_eq!(w.hosts()[0].done.done.len(), 1, "the flow is one piece of work");
+    // With two messages of two packets, two leave in each round trip of a message.
+    let two = one_flow(RcConfig { message_bytes: 8_192, outstanding: 2, ..rc() }, &[]);
+    let round = 2 * wire(4_178) + US + wire(86) + US;
+    let end = ended(&two, 0);
+    assert!((250 * round..=251 * round).contains(&end), "{end}, rounds of {round}");
+}
+
+#[test]
+fn a_static_rate_spaces_packets_exactly() {
+    let w = one_flow(RcConfig { static_gbps: Some(25.0), ..rc() }, &[]);
+    assert_eq!(ended(&w, 0), 999 * 4 * wire(4_178) + wire(4_178) + US + wire(86) + US);
+}
+
 fn pfc() -> FlowControl {
     FlowControl::Pfc(PfcConfig {
         xoff_bytes: 60_000,
@@ -266,5 +286,7 @@ fn what_cannot_be_is_refused() {
     assert!(fails(RcConfig { window_bytes: 10, ..rc() }).contains("window_bytes = 10"));
     let endless = RcConfig { recovery: Recovery::Irn, ..rc() };
     assert!(fails(endless).contains("window_bytes = 0"));
+    let odd = RcConfig { static_gbps: Some(33.0), ..rc() };
+    assert!(fails(odd).contains("static_rate = 33"));
     assert!(fails(RcConfig { mtu: 64, ..rc() }).contains("mtu = 64"));
 }

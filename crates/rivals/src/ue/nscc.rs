@@ -1,9 +1,9 @@
 //! NSCC: the window of one connection, from marks and queueing delay.
 //!
 //! An acknowledgment is one of four cases: unmarked and below the target delay, the window grows in
-//! proportion to what is missing of it; unmarked and above, it grows by a constant share (fairness);
-//! marked and above, it shrinks once per round trip; marked and below, only the path is changed.
-//! If delay is far beyond the target or packets are lost, and far less than a window was
+//! proportion to what is missing of it; unmarked and above, it grows by a constant share
+//! (fairness); marked and above, it shrinks once per round trip; marked and below, only the path is
+//! changed. If delay is far beyond the target or packets are lost, and far less than a window was
 //! acknowledged within a round trip, the window becomes what was acknowledged (quick adaptation).
 
 use super::UeConfig;
