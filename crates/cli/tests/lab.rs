@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 27] = [
+const EXPERIMENTS: [&str; 28] = [
     "fig2",
     "fig3",
     "fig4",

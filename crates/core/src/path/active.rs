@@ -163,10 +163,7 @@ impl ActivePaths {
         let policy = self.share.of(self.rate.inflight_max(&self.link_now(p)));
         let mtu = u64::from(p.mtu);
         let host = self.host.inflight_max(p.host_policy, mtu);
-        debug_assert!(
-            self.drop_cap >= DROP_CAP_PKTS_MIN * mtu,
-            "room for some packets"
-        );
+        debug_assert!(self.drop_cap >= DROP_CAP_PKTS_MIN * mtu, "room for some packets");
         self.inflight_max = policy.min(self.drop_cap).min(host).max(mtu);
     }
 
