@@ -72,6 +72,7 @@ mod tests {
             limit_bytes: 1_000,
             bits_per_s: Some(1),
             written_bytes,
+            dropped: 0,
         };
         let put = |end_bytes, backlog_bytes| RingPut { end_bytes, backlog_bytes, written_at: 0 };
         assert!(t.took(Some(&state(0, 0)), &put(300, 300), stream, 0));
