@@ -131,8 +131,8 @@ pub(crate) const ASK_SOON: Share = Share(1, 2);
 /// A path that came back clean is known to be so for this many round trips: once the queue it saw
 /// has passed, it says nothing.
 pub(crate) const PROOF_RTTS: u64 = 2;
-/// The path that came back clean last is known to be so for this long: where packets are few there
-/// is no newer proof. Longer, and what leaves once in a while would keep to a path that has died.
+/// A lone acknowledgment takes the path that came back clean last, if that is not longer ago: its
+/// loss is not noticed, so that it would keep to a path that has died.
 /// Experiment beside-elephant.
 pub(crate) const PROOF_AGE_MAX: Span = Span::from_ms(10);
 /// Healthy paths that a choice looks at before it takes the least penalised of them: a bound of

@@ -84,7 +84,7 @@ fn what_cannot_be_is_refused_by_name() {
         ("sizes = \"there.cdf\", load = 0.4", "", "one of web-search, data-mining"),
         (ok, "workload.rounds = 2", "workload.rounds: pattern = \"poisson\""),
         (ok, "workload.flows_per_pair = 2", "workload.flows_per_pair: pattern"),
-        (ok, "transport = \"copa\"", "is for transport = \"srd\" or \"tcp\""),
+        (ok, "transport = \"copa\"", "is for transport = \"srd\", \"tcp\", \"rc\" or \"ue\""),
         (ok, "transport = \"tcp\"\nhost = \"quiet\"", "host = \"quiet\": kernel and thread of SRD"),
         (ok, "host = \"loud\"", "host = \"loud\": ./loud:"),
     ] {

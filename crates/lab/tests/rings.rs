@@ -49,7 +49,10 @@ fn behind_a_slow_ring_flows_take_the_time_that_the_ring_needs() {
             );
             assert!(over > 0.99, "{transport}, {placement}: {over}");
             assert!(s.written_bytes >= 8_000_000 - 4_000_000 * u64::from(placement == "card"));
-            assert!(s.depth_bytes_max > 100_000, "{transport}, {placement}: nothing waited");
+            // SRD is told to keep the ring short (`engine.host_policy = "budget"`).
+            let least = if transport == "srd" { 20_000 } else { 100_000 };
+            let most = s.depth_bytes_max;
+            assert!(most > least, "{transport}, {placement}: at most {most} bytes waited");
         }
     }
 }

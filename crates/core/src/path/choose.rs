@@ -56,13 +56,17 @@ pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &m
 
 /// Recycle first, else scan with penalties.
 /// Rule CC-07.
+/// Where packets are few, what came back clean last is all that is known, however long ago: a path
+/// that has died since is forgotten with the first packet that it loses.
+const ANY_AGE: Span = Span(u64::MAX);
+
 struct Srd;
 
 impl Choose for Srd {
     fn choose(set: &mut PathSet, need: &Need, rng: &mut Rng) -> Choice {
         if need.avoid.is_some()
             && need.guards.has(Guard::ProofOrder)
-            && let Some(path) = set.clean_newest(need.now, need.age_max, need.avoid)
+            && let Some(path) = set.clean_newest(need.now, ANY_AGE, need.avoid)
         {
             // Each proof is good for one packet that was lost.
             set.clean_forget(path);
@@ -75,7 +79,7 @@ impl Choose for Srd {
         if need.alone
             && need.guards.has(Guard::Alone)
             && need.avoid.is_none()
-            && let Some(path) = set.clean_newest(need.now, need.age_max, None)
+            && let Some(path) = set.clean_newest(need.now, ANY_AGE, None)
         {
             return Choice { path, trusted: true };
         }

@@ -6,7 +6,6 @@
 
 use super::set::{PathSet, PathState};
 use crate::time::{Span, Time};
-use crate::tuning::PROOF_AGE_MAX;
 
 /// The list of them; its links are in the paths.
 #[derive(Debug, Default)]
@@ -77,24 +76,24 @@ impl PathSet {
         clean.waiting -= u16::from(waited);
     }
 
-    /// Whether a clean path is still known to be so: what it saw passes with the queue there. The
-    /// newest is all that is known where packets are few, and is good for longer.
+    /// Whether a clean path is still known to be so: what it saw passes with the queue there.
     fn is_fresh(&self, now: Time, path: u8, age_max: Span) -> bool {
-        let age = now.since_wire(self.get(path).at);
-        age < age_max || path == self.clean.newest && age <= PROOF_AGE_MAX
+        now.since_wire(self.get(path).at) < age_max
     }
 
     /// The path that waits longest to be used again, `avoid` excepted. It waits no longer.
     pub(crate) fn clean_next(&mut self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
         while self.clean.waiting > 0 {
             let path = self.clean.front;
-            if !self.is_fresh(now, path, age_max) {
-                self.clean_forget(path);
-            } else if avoid != Some(path) {
+            let fresh = self.is_fresh(now, path, age_max);
+            if !fresh || avoid != Some(path) {
+                // What grew old stays in the list: it may be all that is known soon.
                 self.get_mut(path).waits_set(false);
                 self.clean.front = self.get(path).next;
                 self.clean.waiting -= 1;
-                return Some(path);
+                if fresh {
+                    return Some(path);
+                }
             } else if self.clean.waiting > 1 {
                 // It keeps its place, which the other one leaves for it.
                 let other = self.get(path).next;
@@ -108,7 +107,7 @@ impl PathSet {
         None
     }
 
-    /// The path that came back clean last, `avoid` excepted.
+    /// The path that came back clean last, `avoid` excepted, if that is not as long ago as `age_max`.
     pub(crate) fn clean_newest(&self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
         let newest = (self.clean.len > 0).then_some(self.clean.newest)?;
         let other = avoid == Some(newest);
@@ -163,11 +162,7 @@ mod tests {
             now += Span(u64::from(rng.below(2_000)) << 4);
             let path = rng.below(if step % 3 == 0 { 256 } else { 8 }) as u8;
             let avoid = (rng.below(3) == 0).then_some(path);
-            let newest = model.last().map(|m| m.0);
-            let fresh = |m: &(u8, Time, bool)| {
-                let age = now.since(m.1);
-                age < AGE || Some(m.0) == newest && age <= PROOF_AGE_MAX
-            };
+            let fresh = |m: &(u8, Time, bool)| now.since(m.1) < AGE;
             match rng.below(4) {
                 0 => {
                     set.clean_note(now, path);
@@ -180,13 +175,10 @@ mod tests {
                 }
                 2 => {
                     let got = set.clean_next(now, AGE, avoid);
-                    let stale: Vec<u8> = model
-                        .iter()
-                        .take_while(|m| !m.2 || !fresh(m))
-                        .filter(|m| m.2)
-                        .map(|m| m.0)
-                        .collect();
-                    model.retain(|m| !stale.contains(&m.0));
+                    // What grew old waits no longer.
+                    for m in &mut model {
+                        m.2 &= fresh(m);
+                    }
                     let at = model.iter().position(|m| m.2);
                     let expected = match at {
                         Some(at) if avoid != Some(model[at].0) => {
@@ -195,10 +187,7 @@ mod tests {
                         }
                         Some(at) if at + 1 < model.len() => {
                             let other = model.remove(at + 1);
-                            // The newest is judged before it goes.
-                            let age = now.since(other.1);
-                            let last = Some(other.0) == newest;
-                            (age < AGE || last && age <= PROOF_AGE_MAX).then_some(other.0)
+                            fresh(&other).then_some(other.0)
                         }
                         _ => None,
                     };

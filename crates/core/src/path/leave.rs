@@ -6,7 +6,7 @@ use crate::config::PathPolicy;
 use crate::guards::Guard;
 use crate::rate::RateControl;
 use crate::rng::Rng;
-use crate::tuning::{EXPLORE_EACH, RESTART_RTTS};
+use crate::tuning::{EXPLORE_EACH, PROOF_AGE_MAX, RESTART_RTTS};
 
 impl Awake<'_> {
     /// The path of the next packet or burst of reliability context `flow`. `avoid`: the path that
@@ -45,7 +45,7 @@ impl Awake<'_> {
         }
         if alone
             && p.guards.has(Guard::AckProof)
-            && let Some(path) = active.set.clean_newest(now, active.proof_age_max(p), None)
+            && let Some(path) = active.set.clean_newest(now, active.proof_age_max(p).max(PROOF_AGE_MAX), None)
         {
             return path;
         }
