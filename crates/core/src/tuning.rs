@@ -172,6 +172,18 @@ pub(crate) const SILENCE_OF_RTT: Share = Share(1, 2);
 /// Least distance between two probes to one peer, whatever the number of retired paths: at most
 /// 4,000 packets of 100 bytes per second, 0.003 % of a line of 100 Gb/s.
 pub(crate) const PROBE_DISTANCE: Span = Span::from_us(250);
+/// One byte of such probes to an address for so many that arrived there; and as if at least the
+/// least rate of any policy ([`RATE_MIN_RTTS`], in smoothed RTTs) arrived, so that there is a way
+/// back where nothing does. It is the host's: each of its engines that send there has its part.
+/// Without it the probes of 64 paths and 48 processes on busy processors can fill the port that
+/// their data is lost at, and more paths look dead. Test `probes.rs`.
+pub(crate) const PROBE_SHARE: u64 = 64;
+/// For that, a round trip is at least this long: with one of 10 us, the least rate of a sender
+/// would be more than many send.
+pub(crate) const PROBE_RTT_MIN: Span = Span::from_us(100);
+/// While this is used up, it is looked at after so long at the latest: data that arrives earns
+/// probes at once, but sets no timer.
+pub(crate) const PROBE_LOOK: Span = Span::from_ms(5);
 /// Most doublings of a path's probe distance, as a shift; `path.probe_max` ends them before.
 pub(crate) const PROBE_DOUBLINGS_MAX: u8 = 20;
 

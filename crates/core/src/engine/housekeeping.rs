@@ -181,12 +181,11 @@ impl<O: Observer> Engine<O> {
         let ci = way.carrier;
         let open = |c: &&Context| c.way() == pi && c.state() == ContextState::Open;
         let carrier = self.contexts.find(ci).filter(open);
-        while let Some(path) = way.paths.probe_poll(now) {
-            if let Some(c) = carrier {
-                // It returns only if it carries what is sent.
-                let search = self.shared.cfg.mtu_search;
-                let size =
-                    if search { way.payload_max(&self.shared.sizes, c.limits().mtu) } else { 0 };
+        let sized = carrier.filter(|_| self.shared.cfg.mtu_search);
+        let full = sized.map_or(0, |c| way.payload_max(&self.shared.sizes, c.limits().mtu));
+        while let Some(probe) = way.paths.probe_poll(now, full) {
+            if carrier.is_some() {
+                let (path, size) = (probe.path, probe.payload);
                 self.shared.out.probe_push(ProbeOut { ci, path, size, asks: false });
             }
         }

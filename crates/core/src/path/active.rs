@@ -1,7 +1,7 @@
 //! The part of a path and rate context that exists while it is used.
 
 use super::ack_path::AckPaths;
-use super::health::Health;
+use super::health::{Health, ProbePay};
 use super::host::HostCap;
 use super::rtt::{self, Rtt, Smoothed};
 use super::set::{PathSet, PathState};
@@ -14,8 +14,8 @@ use crate::rate::{Link, RateControl, RateState, RoundMeter};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, HOST_COVERED, HOST_NS_MAX, PROOF_RTTS,
-    UNPROVEN_PKTS_MAX,
+    CREDIT_PATIENCE_RTTS, DROP_CAP_PKTS_MIN, ECHO_PKTS, HOST_COVERED, HOST_NS_MAX, PROBE_RTT_MIN,
+    PROOF_RTTS, UNPROVEN_PKTS_MAX,
 };
 
 #[derive(Debug)]
@@ -122,6 +122,15 @@ impl ActivePaths {
             credited: false,
             guards: p.guards,
         }
+    }
+
+    /// What probes of retired paths are paid from: this engine's part, where several of a host send
+    /// to the address.
+    pub(super) fn probe_pay(&self, p: &Params, full: u16) -> ProbePay {
+        let base_ns = self.srtt(p).max(PROBE_RTT_MIN).0;
+        let least = Link { base_ns, ..Self::link(p, 0, 0) }.rate_min();
+        let least = least / u64::from(self.share.senders());
+        ProbePay { full, arriving: self.delivered, least }
     }
 
     /// Bytes that a new context may have in flight, and that need no credit.

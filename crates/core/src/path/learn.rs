@@ -24,6 +24,7 @@ impl Awake<'_> {
         let sent = if now.since(sent) < least { Time(0) } else { sent };
         a.meter.on_acked(bytes, sent);
         a.on_told();
+        a.health.probes_earn(bytes);
         a.health.judge(p, &mut a.set, now, path, Evidence::Arrived);
     }
 
@@ -36,8 +37,9 @@ impl Awake<'_> {
     /// RTT sample of one packet of any type without the receiver's delay; `ce`: it was marked.
     pub(crate) fn on_echo(&mut self, path: u8, rtt: Span, ce: bool) {
         let (back, claimed) = (Span::ZERO, Span::ZERO);
+        let sent = Time(self.now.0.saturating_sub(rtt.0));
         self.on_proof();
-        self.on_sample(path, &Sample { rtt, back, claimed, ce });
+        self.on_sample(path, &Sample { rtt, back, sent, claimed, ce });
     }
 
     /// The round trip of one packet of any type without the receiver's delay, with all that is
@@ -63,7 +65,7 @@ impl Awake<'_> {
         if late == 0 {
             a.rtt.on_time.on_sample(ns);
         }
-        a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late });
+        a.health.judge(p, &mut a.set, now, path, Evidence::Echo { late, sent: sample.sent });
         if a.set.get(path).is_live() {
             // A mark says "no faster" even where the delay does not show it yet.
             let least = if ce && p.guards.has(Guard::Mark) {

@@ -25,6 +25,7 @@ mod share;
 pub(crate) mod table;
 mod waits;
 
+pub use health::PathProbe;
 pub(crate) use mtu::{Found, PathMtu, Step, below, next_below};
 pub use set::PathState;
 pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
@@ -87,6 +88,8 @@ pub(crate) struct Sample {
     pub rtt: Span,
     /// What the way back took longer than others do.
     pub back: Span,
+    /// When it left.
+    pub sent: Time,
     /// What was taken off the round trip on the peer's word: its own delay, and `back`.
     pub claimed: Span,
     /// It was marked.
@@ -245,11 +248,14 @@ impl PathContext {
         self.active.as_ref().map_or(Time::NEVER, |a| a.health.probe_next())
     }
 
-    /// A retired path that is to be probed now. At most four per ms; a probe that is not echoed by
-    /// the time of the path's next one has failed; two in a row that are bring the path back.
-    pub fn probe_poll(&mut self, now: Time) -> Option<u8> {
+    /// A retired path that is to be probed now. At most four per ms, and at most a small part of
+    /// the bytes that arrive; a probe that is not echoed by the time of the path's next one has
+    /// failed; two in a row that are bring the path back, of which the second is as large as a
+    /// packet with a payload of `full`.
+    pub fn probe_poll(&mut self, now: Time, full: u16) -> Option<PathProbe> {
         let active = self.active.as_mut()?;
-        active.health.probe_poll(&self.params, &mut active.set, now)
+        let pay = active.probe_pay(&self.params, full);
+        active.health.probe_poll(&self.params, &mut active.set, now, pay)
     }
 
     /// A path that was retired or came back since this was last asked for it.

@@ -180,6 +180,11 @@ impl Share {
         self.part.whole_of(own)
     }
 
+    /// Engines of the host that send there, this one among them.
+    pub(super) fn senders(&self) -> u32 {
+        self.view.senders.clamp(1, HOST_SENDERS_MAX)
+    }
+
     /// Bytes that this engine may send in one piece: its part of the host's.
     pub(super) fn burst(&self, p: &Params) -> u32 {
         (self.of(p.burst_bytes.into()) as u32).max(p.mtu.into())

@@ -159,7 +159,7 @@ impl<O: Observer> Lane<'_, O> {
             self.way
                 .paths
                 .awake(self.now)
-                .on_sample(e.path, &Sample { rtt, back, claimed, ce: e.ce });
+                .on_sample(e.path, &Sample { rtt, back, sent, claimed, ce: e.ce });
             let (path, ce, rtt_ns) = (e.path, e.ce, rtt.0);
             self.shared.observer.event(self.now, Event::Rtt { ctx: self.ci, path, rtt_ns, ce });
         }

@@ -110,6 +110,8 @@ pub struct Net {
     pub damaged: (u64, u64),
     /// The most steps of work that one call of `handle_timeout` took.
     pub timer_steps_max: u64,
+    /// Bytes of all probes that each address sent.
+    pub probe_bytes: BTreeMap<IpAddr, u64>,
     /// The header of the last packet within a context that each address sent.
     overheard: BTreeMap<IpAddr, wire::Header>,
 }
@@ -366,6 +368,7 @@ impl Net {
             dropped: 0,
             damaged: (0, 0),
             timer_steps_max: 0,
+            probe_bytes: BTreeMap::new(),
             overheard: BTreeMap::new(),
         }
     }
@@ -404,6 +407,9 @@ impl Net {
     }
 
     fn launch(&mut self, f: Flying) {
+        if f.header.kind == wire::PacketType::Probe {
+            *self.probe_bytes.entry(f.src_ip).or_default() += f.bytes as u64;
+        }
         if f.header.dst_tag != 0 && f.header.kind != wire::PacketType::Reset {
             self.overheard.insert(f.src_ip, f.header);
         }

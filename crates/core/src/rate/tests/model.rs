@@ -280,11 +280,13 @@ impl Model {
         for id in late {
             sender.lose(now, id, LossRule::Timeout);
         }
-        while let Some(path) = sender.context.probe_poll(now) {
+        while let Some(probe) = sender.context.probe_poll(now, 0) {
+            let path = probe.path;
             sender.context.awake(now).on_uncounted_sent(path, 64);
             if !self.path_dead[usize::from(path)] && !self.silent {
                 // Answered within the time to the next look at the timers.
-                sender.context.awake(now).on_echo(path, self.base, false);
+                let then = now + self.base;
+                sender.context.awake(then).on_echo(path, self.base, false);
             }
         }
         self.wake(s);
