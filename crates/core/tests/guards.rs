@@ -6,6 +6,7 @@ use common::overload::{Load, Overload};
 use common::*;
 use srd_core::guards::Guard;
 use srd_core::*;
+use std::ops::RangeInclusive;
 
 const BYTES: usize = 1000;
 const BATCH: usize = 500;
@@ -13,9 +14,9 @@ const BATCHES: usize = 4;
 
 /// Sends batches of messages between hosts under a load, over the seeds given. How long that took
 /// in all, in us, and how many packets were sent twice.
-fn transfer(load: Load, off: Option<Guard>) -> (u64, u64) {
+fn transfer(load: Load, off: Option<Guard>, seeds: RangeInclusive<u64>) -> (u64, u64) {
     let (mut us, mut copies) = (0, 0);
-    for seed in 1..=3 {
+    for seed in seeds {
         let configs = (1..=2).map(|i| {
             let mut c = config(i);
             c.guards = off.map_or(c.guards, |g| c.guards.without(g));
@@ -34,13 +35,16 @@ fn transfer(load: Load, off: Option<Guard>) -> (u64, u64) {
     (us, copies)
 }
 
-/// Hosts that halt for up to 3 ms: what they take of round trips is covered by bytes in flight and
-/// longer timers. Without that, batches take twice as long and twice as much is sent again.
+/// Hosts that halt for up to 6 ms: what they take of round trips is covered by longer timers and
+/// more bytes in flight, so that less is sent twice, and nothing takes longer for it. (Single
+/// transfers differ by a factor of two from seed to seed: three of them say nothing of the time.)
 #[test]
 fn the_delay_of_hosts_is_covered() {
     let ms = Span::from_ms;
-    let late = Load { halt_max: ms(3), run_max: ms(1), socket_bytes: 100 << 20, ..Load::default() };
-    let (with, without) = (transfer(late, None), transfer(late, Some(Guard::HostDelay)));
-    assert!(with.0 * 3 < without.0 * 2, "{} us, {} without", with.0, without.0);
-    assert!(with.1 < without.1, "{} copies, {} without", with.1, without.1);
+    let late = Load { halt_max: ms(6), run_max: ms(1), socket_bytes: 100 << 20, ..Load::default() };
+    let with = transfer(late, None, 1..=160);
+    let without = transfer(late, Some(Guard::HostDelay), 1..=160);
+    println!("{} us, {} without; {} copies, {} without", with.0, without.0, with.1, without.1);
+    assert!(with.0 < without.0, "{} us, {} without", with.0, without.0);
+    assert!(with.1 * 3 < without.1 * 2, "{} copies, {} without", with.1, without.1);
 }

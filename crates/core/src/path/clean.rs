@@ -107,7 +107,7 @@ impl PathSet {
         None
     }
 
-    /// The path that came back clean last, `avoid` excepted, if that is not as long ago as `age_max`.
+    /// The path that came back clean last, `avoid` excepted, if that is less than `age_max` ago.
     pub(crate) fn clean_newest(&self, now: Time, age_max: Span, avoid: Option<u8>) -> Option<u8> {
         let newest = (self.clean.len > 0).then_some(self.clean.newest)?;
         let other = avoid == Some(newest);

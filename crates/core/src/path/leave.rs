@@ -45,7 +45,8 @@ impl Awake<'_> {
         }
         if alone
             && p.guards.has(Guard::AckProof)
-            && let Some(path) = active.set.clean_newest(now, active.proof_age_max(p).max(PROOF_AGE_MAX), None)
+            && let Some(path) =
+                active.set.clean_newest(now, active.proof_age_max(p).max(PROOF_AGE_MAX), None)
         {
             return path;
         }
