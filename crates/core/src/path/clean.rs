@@ -4,7 +4,7 @@
 //! A path that comes back late, loses a packet or is retired is forgotten, so that each path in
 //! the list is in use and without penalty. Those at the end wait to be used again, each once.
 
-use super::set::{PathSet, PathState};
+use super::set::PathSet;
 use crate::time::{Span, Time};
 
 /// The list of them; its links are in the paths.
@@ -124,7 +124,7 @@ impl PathSet {
         let (mut at, mut waiting) = (self.clean.oldest, 0);
         for k in 0..self.clean.len {
             let entry = self.get(at);
-            assert!(entry.is_clean() && entry.state == PathState::Live && entry.level == 0);
+            assert!(entry.is_clean() && entry.is_live() && entry.level == 0);
             assert!(waiting == 0 || entry.waits(), "those that wait are the newest");
             if entry.waits() && waiting == 0 {
                 assert_eq!(self.clean.front, at, "the first that waits");
