@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 28] = [
+const EXPERIMENTS: [&str; 34] = [
     "fig2",
     "fig3",
     "fig4",
@@ -107,6 +107,12 @@ const EXPERIMENTS: [&str; 28] = [
     "poisson",
     "shipping",
     "matrix",
+    "roce",
+    "headofline",
+    "deadlock",
+    "timeouts",
+    "outstanding",
+    "peers",
 ];
 
 #[test]
