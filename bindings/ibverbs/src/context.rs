@@ -17,7 +17,7 @@ use crate::{
     opened::Opened,
     pd, qp, recv,
     settings::settings,
-    stubs, wr,
+    stack, stubs, wr,
 };
 use libc::{c_int, c_void, size_t};
 use srd::datapath::route;
@@ -91,7 +91,9 @@ const OPS: ibv_context_ops = ibv_context_ops {
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     // SAFETY: it came from the list.
     let entry = unsafe { Entry::of(device) };
-    let opened = match entry.acquire() {
+    let acquired = entry.acquire();
+    stack::clear();
+    let opened = match acquired {
         Ok(opened) => opened,
         Err(code) => return errno::null(code),
     };

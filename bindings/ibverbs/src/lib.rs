@@ -32,6 +32,7 @@ mod rails_tests;
 mod recv;
 mod senders;
 pub mod settings;
+mod stack;
 mod stubs;
 mod sysfs;
 mod tail;
