@@ -277,3 +277,7 @@ impl FailArgs {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "args_tests.rs"]
+mod tests;

@@ -77,3 +77,7 @@ pub fn error(claim: Claim, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     }
     bytes
 }
+
+#[cfg(test)]
+#[path = "icmp_tests.rs"]
+mod tests;

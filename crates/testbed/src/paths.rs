@@ -90,3 +90,7 @@ pub fn table(rows: &[PortPath], spines: u8) -> (String, bool) {
     }
     (text, right == rows.len())
 }
+
+#[cfg(test)]
+#[path = "paths_tests.rs"]
+mod tests;

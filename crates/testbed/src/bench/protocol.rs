@@ -187,3 +187,7 @@ impl Counted {
         )
     }
 }
+
+#[cfg(test)]
+#[path = "protocol_tests.rs"]
+mod tests;
