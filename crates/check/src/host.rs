@@ -11,10 +11,6 @@ use srd_core::wire::Packet;
 use srd_core::{Endpoint, Rx, RxWaiting};
 use srd_fabric::Ps;
 
-/// Acknowledgments this close to the newest may still change what may be in flight: seeds
-/// 590172271988 and 590172280891 show engines that take one of them, which is not explained yet.
-const OVERTAKEN_PKTS: i32 = 1 << 30;
-
 /// Draws the policy of all engines of a world.
 pub fn policy_draw(seed: u64) -> HostPolicy {
     let all = [HostPolicy::Budget, HostPolicy::StopGo, HostPolicy::StopGo, HostPolicy::Off];
@@ -96,9 +92,8 @@ impl Node {
             _ => {}
         }
         match self.budgets.get(&peer) {
-            // Packets that overtook each other within a burst are left out: see `OVERTAKEN_PKTS`.
             Some(&(known, newest, told))
-                if known == tag && (number.wrapping_sub(newest) as i32) < -OVERTAKEN_PKTS =>
+                if known == tag && (number.wrapping_sub(newest) as i32) < 0 =>
             {
                 if budget == told {
                     return;

@@ -208,8 +208,6 @@ pub(crate) struct Window {
     pub live: WrList,
     pub rx_window: RxWindow,
     pub replay: Replay,
-    /// Number of the newest packet with an acknowledgment block, or of one before all that come.
-    pub told_by: TxNum,
     pub verdicts: Verdicts,
     pub imms: ImmTable,
     pub ack: AckState,
@@ -237,7 +235,6 @@ impl Window {
             live: WrList::default(),
             rx_window: RxWindow::new(Psn(0), cfg.window.max(64)),
             replay: Replay::new(),
-            told_by: TxNum(0),
             verdicts: Verdicts::new(cfg.window),
             imms: ImmTable::default(),
             ack: AckState::default(),
@@ -256,7 +253,6 @@ impl Window {
         self.board.reset(psn);
         self.rx_window.reset(rx_cum);
         self.replay.reset(rx_tx_num);
-        self.told_by = rx_tx_num;
         self.imms.clear();
     }
 
@@ -597,7 +593,6 @@ impl Context {
         if let Some(win) = self.win_mut() {
             win.rx_window.reset(cum);
             win.replay.reset(newest);
-            win.told_by = newest;
         }
     }
 
