@@ -112,7 +112,7 @@ impl Node {
             }
             if matches!(to, "Opening" | "HalfOpen" | "Closed") {
                 self.judgments.remove(&peer);
-                self.budgets.remove(&peer);
+                self.newest_forget(peer);
                 *self.engagements.entry(peer).or_default() += 1;
             }
         }

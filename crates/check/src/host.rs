@@ -7,13 +7,9 @@ use crate::node::Node;
 use crate::scenario::{Scenario, stream};
 use srd_core::config::{EngineConfig, HostPolicy};
 use srd_core::counters::DropReason;
-use srd_core::wire::Packet;
+use srd_core::wire::{Packet, PacketType};
 use srd_core::{Endpoint, Rx, RxWaiting};
 use srd_fabric::Ps;
-
-/// Acknowledgments this close to the newest may still change what may be in flight: seeds
-/// 590172271988 and 590172280891 show engines that take one of them, which is not explained yet.
-const OVERTAKEN_PKTS: i32 = 1 << 30;
 
 /// Draws the policy of all engines of a world.
 pub fn policy_draw(seed: u64) -> HostPolicy {
@@ -59,6 +55,16 @@ impl Ring {
     }
 }
 
+/// The newest acknowledgment of a peer that was handled, or may have been.
+#[derive(Clone, Copy, Debug)]
+pub struct Newest {
+    /// Our tag, which a new context changes.
+    tag: u32,
+    number: u32,
+    /// Bytes that may be in flight to the peer; none: not known.
+    budget: Option<u32>,
+}
+
 impl Node {
     /// Tells the engine what waits now, after `placed` more bytes.
     pub fn ring_tell(&mut self, now: Ps, placed: u32) {
@@ -81,41 +87,62 @@ impl Node {
         u16::try_from(packets).unwrap_or(u16::MAX)
     }
 
-    /// An acknowledgment that is older than another one must not change what may be in flight.
+    /// What may be in flight to a peer is what the newest of its acknowledgments says, which is the
+    /// one in the packet with the highest number.
     pub fn newest_check(&mut self, led: &mut Ledger, peer: Endpoint, p: &Packet<'_>, rx: Rx) {
-        let Some(ack) = p.ack else { return };
-        let (tag, number, budget) = (p.header.dst_tag, p.header.tx_num, ack.rx_budget);
-        match rx {
-            // Handled before the rest of the packet was dropped.
-            Rx::Dropped(DropReason::Duplicate | DropReason::UdUndeliverable) => {}
-            // Perhaps handled, perhaps not.
-            Rx::Dropped(_) => {
-                self.budgets.remove(&peer);
-                return;
-            }
-            _ => {}
+        if matches!(p.header.kind, PacketType::Open | PacketType::OpenAck) {
+            // Its sender may begin anew, or put numbers right.
+            self.newest_forget(peer);
         }
-        match self.budgets.get(&peer) {
-            // Packets that overtook each other within a burst are left out: see `OVERTAKEN_PKTS`.
-            Some(&(known, newest, told))
-                if known == tag && (number.wrapping_sub(newest) as i32) < -OVERTAKEN_PKTS =>
-            {
-                if budget == told {
-                    return;
-                }
-                let stats = self.engine.context_stats();
-                let held = stats.iter().find(|c| c.peer == peer).map(|c| c.rx_budget);
-                let id = self.id;
-                led.require(held.is_none_or(|b| b == told), Oracle::Belief, || {
-                    format!(
-                        "engine {id} may have {held:?} bytes in flight to {peer:?} by packet \
-                         {number}, but the newer {newest} says {told}"
-                    )
-                });
-            }
-            _ => {
-                self.budgets.insert(peer, (tag, number, budget));
-            }
+        let Some(ack) = p.ack else { return };
+        let (tag, number) = (p.header.dst_tag, p.header.tx_num);
+        let budget = match rx {
+            Rx::Dropped(DropReason::Duplicate | DropReason::UdUndeliverable) => Some(ack.rx_budget),
+            // Refused before its acknowledgment was looked at, or for it. What is known stays: were
+            // it forgotten, an older acknowledgment that comes next would pass for the newest.
+            Rx::Dropped(
+                DropReason::UnknownTag
+                | DropReason::Replay
+                | DropReason::BadAck
+                | DropReason::BadHandshake
+                | DropReason::BadSource
+                | DropReason::TooLong
+                | DropReason::Unchecked,
+            ) => return,
+            // Refused before or after its acknowledgment was handled.
+            Rx::Dropped(_) => None,
+            _ => Some(ack.rx_budget),
+        };
+        let before = self.newest.get(&peer).copied().filter(|n| n.tag == tag);
+        let older = before.is_some_and(|n| (number.wrapping_sub(n.number) as i32) < 0);
+        let newest = match before {
+            Some(known) if older => known,
+            _ => Newest { tag, number, budget },
+        };
+        self.newest.insert(peer, newest);
+        let Some(told) = newest.budget else { return };
+        // Nothing to be seen where it says what was said before.
+        let seen = if older { Some(ack.rx_budget) } else { before.and_then(|n| n.budget) };
+        if seen == Some(told) {
+            return;
+        }
+        let stats = self.engine.context_stats();
+        let held = stats.iter().find(|c| c.peer == peer).map(|c| c.rx_budget);
+        let id = self.id;
+        led.require(held.is_none_or(|b| b == told), Oracle::Belief, || {
+            format!(
+                "engine {id} may have {held:?} bytes in flight to {peer:?} after packet {number}, \
+                 but the newest, {}, says {told}",
+                newest.number
+            )
+        });
+    }
+
+    /// What the newest acknowledgment of the peer says may not hold any more. Its number is kept:
+    /// the engine may have kept it, too.
+    pub fn newest_forget(&mut self, peer: Endpoint) {
+        if let Some(newest) = self.newest.get_mut(&peer) {
+            newest.budget = None;
         }
     }
 }

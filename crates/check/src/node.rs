@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::draw::Draw;
-use crate::host::Ring;
+use crate::host::{Newest, Ring};
 use crate::ledger::{Ledger, Oracle, Public, Region, ReqState};
 use crate::mirror::{Mirror, MrModel, QpModel};
 use crate::packet::Pkt;
@@ -167,8 +167,8 @@ pub struct Node {
     pub ack_deadline: AckDeadline,
     /// What waits in front of its memory.
     pub ring: Ring,
-    /// By peer: tag, number and budget of the newest acknowledgment.
-    pub budgets: FxHashMap<Endpoint, (u32, u32, u32)>,
+    /// By peer: its newest acknowledgment.
+    pub newest: FxHashMap<Endpoint, Newest>,
 }
 
 impl Node {
@@ -211,7 +211,7 @@ impl Node {
             wake_at: Ps::MAX,
             ack_deadline,
             ring,
-            budgets: FxHashMap::default(),
+            newest: FxHashMap::default(),
         };
         node.furnish(s, led);
         node
@@ -279,7 +279,7 @@ impl Node {
         self.judgments.clear();
         self.contexts.clear();
         self.heard.clear();
-        self.budgets.clear();
+        self.newest.clear();
         self.ring = Ring::draw(s, &self.cfg, self.id);
         self.buckets.clear();
         self.refused.clear();

@@ -95,21 +95,23 @@ impl<O: Observer> Engine<O> {
         let h = &packet.header;
         let mut lane = self.lane(now, ci);
         debug_assert!(lane.peer.handshake.knows_peer(), "who is open knows its peer");
-        if let Err(reason) = lane.tx_num_take_in(h) {
-            // If many were refused in a row, or two because they are far ahead, one side has the
-            // numbers wrong: the peer is asked for its own.
-            let replay = &lane.win.replay;
-            let wrong = replay.is_behind() || replay.refused().is_multiple_of(REPLAYS_MAX);
-            if reason == DropReason::Replay && wrong {
-                let _ = self.doubt_begin(now, ci, false);
+        let tx_num = match lane.tx_num_take_in(h) {
+            Ok(n) => n,
+            Err(reason) => {
+                // If many were refused in a row, or two because they are far ahead, one side has
+                // the numbers wrong: the peer is asked for its own.
+                let replay = &lane.win.replay;
+                let wrong = replay.is_behind() || replay.refused().is_multiple_of(REPLAYS_MAX);
+                if reason == DropReason::Replay && wrong {
+                    let _ = self.doubt_begin(now, ci, false);
+                }
+                return Err(reason);
             }
-            return Err(reason);
-        }
+        };
         let back = lane.heard(meta, packet);
         if let Some(ack) = packet.ack {
             lane.peer.reports.ack_heard(h.tx_num as u16);
-            let newest = lane.ack_is_newest(h);
-            lane.ack_received(Arrival { waited: meta.waited, back, newest }, ack)?;
+            lane.ack_received(Arrival { waited: meta.waited, back, tx_num }, ack)?;
         }
         if !matches!(packet.body, Body::Close) {
             return lane.body_received(meta, packet);

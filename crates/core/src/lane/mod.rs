@@ -25,6 +25,7 @@ use crate::ids::Ctx;
 use crate::objects::Objects;
 use crate::path::table::PathEntry;
 use crate::peer::{Peer, Window};
+use crate::psn::TxNum;
 use crate::time::{Span, Time};
 use srd_wire::Features;
 
@@ -35,8 +36,8 @@ pub(crate) struct Arrival {
     pub waited: Span,
     /// How much longer than the quickest of the last seconds it was on its way.
     pub back: Span,
-    /// No acknowledgment that the peer sent later has come before it.
-    pub newest: bool,
+    /// Its transmission number.
+    pub tx_num: TxNum,
 }
 
 /// See the module.

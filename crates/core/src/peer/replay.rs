@@ -4,6 +4,9 @@
 //! long outage it is right, and from a forger it is meant to lock the peer out, or to spare him the
 //! guess of a number; so it is never taken. When two come with none between that is taken, the peer
 //! is asked for its own number (`engine/doubt.rs`), and what it proves puts the window right.
+//!
+//! What an acknowledgment says of the peer itself holds until one that was sent later says
+//! otherwise. Which one is the newest is known here only ([`Replay::ack_take`]).
 
 use crate::limits::REPLAY_WINDOW;
 use crate::psn::TxNum;
@@ -17,6 +20,9 @@ const FAR_MAX: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Replay {
     newest: TxNum,
+    /// Number of the newest packet of which the acknowledgment was taken, or one that is older than
+    /// all that can still be taken.
+    ack_newest: TxNum,
     bits: Box<[u64; WORDS]>,
     /// Numbers refused because they were far ahead, since one was taken.
     far: u8,
@@ -27,7 +33,7 @@ pub(crate) struct Replay {
 impl Replay {
     pub fn new() -> Self {
         let bits = Box::new([0; WORDS]);
-        Self { newest: TxNum(0), bits, far: 0, refused: 0 }
+        Self { newest: TxNum(0), ack_newest: TxNum(0), bits, far: 0, refused: 0 }
     }
 
     /// Bytes that it holds.
@@ -37,7 +43,7 @@ impl Replay {
 
     /// Nothing at or below `newest` is taken any more.
     pub fn reset(&mut self, newest: TxNum) {
-        self.newest = newest;
+        (self.newest, self.ack_newest) = (newest, newest);
         self.bits.fill(u64::MAX);
         (self.far, self.refused) = (0, 0);
     }
@@ -63,6 +69,19 @@ impl Replay {
     /// The newest number taken.
     pub fn newest(&self) -> TxNum {
         self.newest
+    }
+
+    /// The acknowledgment in packet `n`, which was taken, is valid. Whether it is the newest: none
+    /// that the peer sent later has come before it.
+    #[inline(always)]
+    #[must_use]
+    pub fn ack_take(&mut self, n: TxNum) -> bool {
+        debug_assert!(self.newest.diff(n) >= 0, "its number was taken: {n:?}");
+        let newest = n.diff(self.ack_newest) > 0;
+        if newest {
+            self.ack_newest = n;
+        }
+        newest
     }
 
     /// Whether the peer seems to be far ahead: what it sends is refused for that.

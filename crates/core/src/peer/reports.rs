@@ -18,8 +18,8 @@ pub(crate) struct Reports {
     rxq_drops: u32,
     /// Whether it has told any.
     rxq_drops_told: bool,
-    /// Transmission number of the packet that brought the newest acknowledgment, which the next
-    /// packet echoes.
+    /// Transmission number of the last packet with an acknowledgment that has arrived, which the
+    /// next packet echoes.
     ack_echo: u16,
 }
 
@@ -76,7 +76,8 @@ impl Reports {
         (ack.credit, ack.ce_count) = (self.credit_granted, self.ce_count);
     }
 
-    /// Reads what the peer tells. `credits`: both ends grant and obey them.
+    /// Reads what the peer tells in the newest acknowledgment. `credits`: both ends grant and obey
+    /// them.
     #[inline(always)]
     pub fn read(&mut self, ack: &AckBlock, credits: bool) -> News {
         let drops = if self.rxq_drops_told { growth(ack.rxq_drops, self.rxq_drops) } else { 0 };
@@ -85,12 +86,8 @@ impl Reports {
         if credit_units > 0 {
             self.credit_seen = ack.credit;
         }
-        News { drops, credit_units }
-    }
-    /// Reads what holds until the peer says otherwise, of the newest packet that it has sent.
-    #[inline(always)]
-    pub fn budget_read(&mut self, ack: &AckBlock) {
         self.rx_budget = ack.rx_budget;
+        News { drops, credit_units }
     }
     /// Bytes that the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
     #[inline(always)]
@@ -123,9 +120,8 @@ mod tests {
         let mut r = Reports::new(u32::MAX);
         let news = |drops, credit_units| News { drops, credit_units };
         assert_eq!(r.read(&told(90, 5), true), news(0, 5), "drops count from the first report");
-        r.budget_read(&told(93, 5));
         assert_eq!((r.read(&told(93, 5), true), r.rx_budget()), (news(3, 0), 500));
-        assert_eq!(r.read(&told(93, 4), true), news(0, 0), "an old acknowledgment");
+        assert_eq!(r.read(&told(93, 4), true), news(0, 0), "a step back");
         assert_eq!(r.read(&told(93, 6), true), news(0, 1));
         assert_eq!(r.read(&told(93, 9), false), news(0, 0), "not obeyed, and not forgotten");
         assert_eq!(r.read(&told(93, 9), true), news(0, 3));

@@ -13,8 +13,8 @@ use srd_wire::{Body, Flags, Header, Packet, PacketType};
 const PSN_DISTANCE_MAX: u32 = 2 * WINDOW_MAX as u32;
 
 impl<O: Observer> Lane<'_, O> {
-    /// Whether the packet's transmission number is new: it is taken at most once.
-    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<(), DropReason> {
+    /// Takes the packet's transmission number in, which is new: each is taken at most once.
+    pub(crate) fn tx_num_take_in(&mut self, h: &Header) -> Result<TxNum, DropReason> {
         // Far from every PSN that can be under way: sent by a former life of the peer to the same
         // tag. Its transmission number must not move the replay window.
         if Psn(h.psn).diff(self.win.rx_window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
@@ -24,17 +24,7 @@ impl<O: Observer> Lane<'_, O> {
         if !self.win.replay.take(n) {
             return Err(DropReason::Replay);
         }
-        Ok(())
-    }
-
-    /// Whether no acknowledgment that the peer sent later has come before this one.
-    pub(crate) fn ack_is_newest(&mut self, h: &Header) -> bool {
-        let n = TxNum::nearest(h.tx_num, self.win.replay.newest());
-        let newest = n.diff(self.win.told_by) > 0;
-        if newest {
-            self.win.told_by = n;
-        }
-        newest
+        Ok(n)
     }
 
     /// Whatever it is, the peer is alive. Returns how much longer than the quickest the packet was

@@ -91,7 +91,9 @@ impl<O: Observer> Lane<'_, O> {
             let progress = self.win.board.una() != una;
             self.verdicts_await(progress, !waiting);
         }
-        self.ack_peer_state(ack, arrival.newest);
+        if self.win.replay.ack_take(arrival.tx_num) || planted!(HostSignalStale) {
+            self.ack_peer_state(ack);
+        }
         self.ack_finish(tally);
         Ok(())
     }
@@ -237,15 +239,12 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// What the block says about the peer itself.
-    fn ack_peer_state(&mut self, ack: &AckBlock, newest: bool) {
+    /// What the newest block says about the peer itself.
+    fn ack_peer_state(&mut self, ack: &AckBlock) {
         let credits = self.granting();
         let News { drops, credit_units } = self.peer.reports.read(ack, credits);
-        if newest || planted!(HostSignalStale) {
-            self.peer.reports.budget_read(ack);
-            if self.signalling() {
-                self.way.paths.on_host_signal(self.now, self.ci.0, ack.above);
-            }
+        if self.signalling() {
+            self.way.paths.on_host_signal(self.now, self.ci.0, ack.above);
         }
         if drops > 0 {
             self.way.mtu.on_receiver_drops();
