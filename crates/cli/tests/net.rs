@@ -177,6 +177,31 @@ fn measurements_run_and_lose_nothing() {
     assert!(net.fails(&["bench", "incast", "--with", "nobody"]).contains("is not a contender"));
 }
 
+#[test]
+fn a_slow_host_is_measured_with_every_policy_and_loses_nothing() {
+    let Some(net) = Net::open("slowhost") else { return };
+    let said = net.ok(&[
+        "bench", "slowhost", "--quick", "--draws", "1", "--rounds", "1", "--senders", "3",
+        "--rate", "200M", "--drain", "40M",
+    ]);
+    for name in ["srd ", "srd-off ", "srd-stop-go ", "srd-budget ", "cubic "] {
+        let row = said.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{said}"));
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[10..], ["1", "0/0/0/0"], "{name}: {said}");
+        assert!(cells[6..10].iter().all(|c| c.parse::<f64>().is_ok()), "times: {said}");
+        if ["srd ", "srd-budget "].contains(&name) {
+            assert_eq!(cells[1], "0", "lost in sockets: {said}");
+        }
+    }
+    for drain in ["200", "0", "0M", "2G", "1M", "fast", "-1M"] {
+        let out = net.run(&["bench", "slowhost", &format!("--drain={drain}")]);
+        let said = text(&out);
+        assert_eq!(out.status.code(), Some(2), "{drain}: {said}");
+        assert!(said.contains("--drain") && !said.contains("fabric:"), "{drain}: {said}");
+        assert!(said.contains("as 200M or 1G") || said.contains("as --drain 200M"), "{said}");
+    }
+}
+
 /// Processes of other work (`--busy`) of this measuring process.
 fn other_work_of(parent: u32) -> usize {
     let wanted = format!("net\0other-work\0--parent\0{parent}\0");

@@ -14,6 +14,7 @@
 //! - [`hops`]: the routers that packets of different source ports pass
 //! - [`fault`]: injects loss, duplication, reordering and corruption into any datapath
 //! - [`capture`]: records any datapath; [`pcapng`]: the format
+//! - [`watch`]: shows what any datapath receives to a function
 //! - [`clock`]: the process's clock
 #![deny(unsafe_code)]
 
@@ -31,6 +32,7 @@ mod sync;
 mod sys;
 pub mod udp;
 mod waker;
+pub mod watch;
 
 pub use api::{
     Counters, Datapath, Finish, RxBacklog, RxDatagram, RxReport, TooLong, TxBatch, TxPacket,

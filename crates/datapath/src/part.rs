@@ -4,7 +4,10 @@
 //! states the conditions that whoever creates a [`Part`], and every datapath, must meet.
 #![allow(unsafe_code, reason = "the one place that turns payload addresses into bytes")]
 
-use crate::{Datapath, capture::Capture, fault::Fault, mem::MemDatapath, udp::UdpDatapath};
+use crate::{
+    Datapath, RxDatagram, capture::Capture, fault::Fault, mem::MemDatapath, udp::UdpDatapath,
+    watch::Watch,
+};
 use std::io::Write;
 
 /// A contract that every [`Datapath`] fulfils.
@@ -24,6 +27,8 @@ unsafe impl ReleasesParts for MemDatapath {}
 unsafe impl<D: Datapath> ReleasesParts for Fault<D> {}
 // SAFETY: recorded packets are copies; it forwards flush and discard.
 unsafe impl<D: Datapath, W: Write + Send> ReleasesParts for Capture<D, W> {}
+// SAFETY: it forwards all calls.
+unsafe impl<D: Datapath, F: FnMut(&RxDatagram<'_>) + Send> ReleasesParts for Watch<D, F> {}
 
 /// A piece of payload memory that a datapath reads when it flushes.
 #[derive(Clone, Copy, Debug)]

@@ -118,7 +118,7 @@ pub use queue::{
 pub use srd_core::{
     Access, AhId, ContextStats, CqId, Endpoint, Opcode, PdId, QpAttr, QpModify, QpState, QpType,
     Qpn, Span, Status,
-    config::{PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
+    config::{HostPolicy, PORT_BASE_DEFAULT, PathPolicy, RatePolicy},
     limits::{GRH_BYTES, RDMA_BYTES_MAX, RNR_RETRY_INFINITE, RNR_RETRY_LONG},
     path::PathStats,
 };

@@ -16,6 +16,16 @@ pub fn rate_bits(text: &str) -> Result<u64, String> {
     if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
 }
 
+/// As [`rate_bits`], with a unit, where a bare number could mean bits or bytes, or be a share.
+pub fn rate_bits_unit(text: &str) -> Result<u64, String> {
+    match split(text) {
+        Some((_, unit)) if unit.is_empty() => {
+            Err(format!("`{text}` has no unit; write bits per second with one, as 200M or 1G"))
+        }
+        _ => rate_bits(text),
+    }
+}
+
 /// As [`rate_bits`], without limits.
 pub fn bits_per_sec(text: &str) -> Option<f64> {
     let (number, unit) = split(text)?;
@@ -94,6 +104,11 @@ mod tests {
         for bad in ["", "x", "5 apples", "-1"] {
             assert!(rate_bits(bad).is_err() && bytes(bad).is_err() && share_ppm(bad).is_err());
             assert!(duration(bad).is_err());
+        }
+        assert_eq!(rate_bits_unit("0.2Gbit/s"), Ok(200_000_000));
+        for bad in ["200", "200000000", "0", "0M", "-200M", "200X", "M", "fast", "200%"] {
+            let why = rate_bits_unit(bad).unwrap_err();
+            assert!(why.contains(bad) && why.contains("as 200M or 1G"), "{why}");
         }
         assert!(rate_bits("10").is_err(), "ten bits per second is a typing error");
         assert!(share_ppm("150%").is_err());

@@ -162,11 +162,13 @@ fn options_of_other_scenarios_are_refused() {
         assert_eq!(args.validate(), Ok(()), "{args:?}");
     }
     for (line, scenario) in [
-        ("bench loss --rate 1G", "incast, mpi-incast, fig6"),
+        ("bench loss --rate 1G", "incast, mpi-incast, fig6, slowhost"),
         ("bench shares --bytes 9k", "incast, fig6"),
         ("bench incast --ranks 8", "mpi-incast"),
         ("bench fig6 --sizes 8Ki", "mpi-incast"),
         ("bench incast --out x", "mpi-incast"),
+        ("bench incast --drain 200M", "slowhost"),
+        ("bench fig6 --senders 4", "slowhost"),
     ] {
         let error = bench(line).validate().unwrap_err();
         let names = |name: &str| error.to_string().contains(name);

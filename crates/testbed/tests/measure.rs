@@ -5,7 +5,7 @@ use srd_testbed::bench::block::{
     self, BLOCKS_MAX, BUCKET_NS, BlockHead, FlowRx, FlowStats, HEADER_BYTES,
 };
 use srd_testbed::bench::contender::{Contender, Load, Side};
-use srd_testbed::bench::protocol::{Counted, Order, Report, Run, SendFlow};
+use srd_testbed::bench::protocol::{Counted, Order, Report, Run, SendFlow, Watched};
 use srd_testbed::bench::table::{max, mean, percentile};
 use srd_testbed::paths::{PortPath, table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,12 +305,14 @@ fn orders_and_reports_pass_the_pipe_as_one_line_each() {
         stop_ns: 6,
         pace_ns: 7,
     };
-    let send = vec![SendFlow { flow: 1, ip: "fd00::1".parse().unwrap(), qpn: 9 }];
+    let send = vec![SendFlow { flow: 1, ip: "fd00::1".parse().unwrap(), qpn: 9, ping: true }];
     let orders = [
         Order::Flows { send, receive: vec![1, 2] },
         Order::Go(run),
         Order::Collect,
         Order::Counters,
+        Order::Watch { from_ns: 1, until_ns: 2 },
+        Order::Times,
         Order::Explain,
         Order::Quit,
     ];
@@ -320,17 +322,23 @@ fn orders_and_reports_pass_the_pipe_as_one_line_each() {
         let back: Order = serde_json::from_str(&line).unwrap();
         assert_eq!(format!("{back:?}"), format!("{order:?}"));
     }
+    let mut watched = Watched::default();
+    (0..100).for_each(|n| watched.waits.add(n * n * n));
     let reports = [
         Report::Ready { qpn: 3, mtu: 8936 },
         Report::Sent { blocks: vec![(1, 2)], failed: 3, why: "a\nb".into() },
         Report::Received { flows: vec![flow(1, 2, 3, &[4])], damaged: 5 },
         Report::Counters(Counted::default()),
+        Report::Times(watched),
         Report::Failed("two\nlines".into()),
     ];
     for report in reports {
         let line = serde_json::to_string(&report).unwrap();
         assert!(!line.contains('\n'), "a text of two lines is encoded in one: {line}");
         let back: Report = serde_json::from_str(&line).unwrap();
+        if let (Report::Times(back), Report::Times(times)) = (&back, &report) {
+            assert_eq!(back.waits, times.waits);
+        }
         assert_eq!(format!("{back:?}"), format!("{report:?}"));
     }
 }
@@ -344,6 +352,10 @@ fn contenders_are_known_by_name() {
         "srd-credits",
         "srd-processes-credits",
         "srd-one-path-credits",
+        "srd-off",
+        "srd-stop-go",
+        "srd-budget-credits",
+        "srd-processes-budget",
         "cubic",
         "cubic-50ms",
         "bbr",

@@ -4,7 +4,7 @@ use super::{
     FlowSpec, Outcome,
     block::{HEADER_BYTES, now_ns},
     mpi::Over,
-    protocol::{Counted, Run},
+    protocol::{Counted, Run, Watched},
     srd_side::{SrdSetup, SrdSide},
     tcp_side::{TcpKind, TcpSide},
 };
@@ -13,6 +13,7 @@ use crate::{
     fabric::Fabric,
     spec::Node,
 };
+use srd::HostPolicy;
 use std::{
     fs,
     path::Path,
@@ -21,6 +22,36 @@ use std::{
 
 /// Time between the order to begin a run and its start.
 const AHEAD_NS: u64 = 60_000_000;
+
+/// The names of what becomes of the word that a host falls behind.
+const HOST_POLICIES: [(&str, HostPolicy); 3] =
+    [("off", HostPolicy::Off), ("stop-go", HostPolicy::StopGo), ("budget", HostPolicy::Budget)];
+
+/// Finds a host policy by its name.
+///
+/// # Errors
+/// The name is unknown; the text lists the names.
+pub fn host_policy(name: &str) -> std::result::Result<HostPolicy, String> {
+    let found = HOST_POLICIES.iter().find(|(n, _)| *n == name);
+    found.map(|(_, p)| *p).ok_or_else(|| format!("`{name}` is none of off, stop-go, budget"))
+}
+
+/// Its name.
+pub fn host_policy_name(policy: HostPolicy) -> &'static str {
+    HOST_POLICIES.iter().find(|(_, p)| *p == policy).map_or("", |(n, _)| n)
+}
+
+/// A receiving host that is slower than its link.
+#[derive(Clone, Copy, Debug)]
+pub struct SlowHost {
+    /// What it takes in bits per second.
+    pub bits_per_sec: u64,
+    /// From a host that sends nothing else, to the slow one: 8 bytes there and back.
+    pub ping: FlowSpec,
+}
+
+/// Blocks in flight of a sender to a slow host: as much as a socket holds.
+const SLOW_BLOCKS: u32 = 1000;
 
 /// SRD, or a variant of TCP.
 #[derive(Clone, Debug)]
@@ -44,9 +75,10 @@ impl Contender {
         let unknown = || {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
-                 (each also with -credits), cubic, bbr, reno (each also with -cached: begins with \
-                 what its earlier connections measured), mptcp, cubic-v6 (all of TCP also with \
-                 -50ms: its least timeout)"
+                 (each also with -off, -stop-go or -budget, what becomes of the word that a host \
+                 falls behind, and then -credits), cubic, bbr, reno (each also with -cached: begins \
+                 with what its earlier connections measured), mptcp, cubic-v6 (all of TCP also \
+                 with -50ms: its least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
@@ -64,12 +96,18 @@ impl Contender {
             Some(base) => (base, true),
             None => (base, false),
         };
+        let told = |(name, policy): &(&str, HostPolicy)| {
+            Some((base.strip_suffix(name)?.strip_suffix('-')?, Some(*policy)))
+        };
+        let (base, host_policy) = HOST_POLICIES.iter().find_map(told).unwrap_or((base, None));
         let srd = |processes, one_path| {
-            What::Srd(SrdSetup { processes, one_path, credits, ..SrdSetup::default() })
+            let setup = SrdSetup { processes, one_path, credits, ..SrdSetup::default() };
+            What::Srd(SrdSetup { host_policy, ..setup })
         };
         let what = match base {
             _ if name.starts_with("srd") && rto_ms != 200 => return Err(unknown()),
             _ if cached && !["cubic", "bbr", "reno"].contains(&base) => return Err(unknown()),
+            _ if host_policy.is_some() && !name.starts_with("srd") => return Err(unknown()),
             _ if credits && !name.starts_with("srd") => return Err(unknown()),
             "srd" => srd(1, false),
             "srd-processes" => srd(12, false),
@@ -140,7 +178,11 @@ impl Contender {
     /// MPI cannot be run over it; the text names those over which it can.
     pub fn mpi(&self) -> Result<Over> {
         match &self.what {
-            What::Srd(s) if s.processes == 1 && !s.one_path && !s.credits => Ok(Over::Srd),
+            What::Srd(s)
+                if s.processes == 1 && !s.one_path && !s.credits && s.host_policy.is_none() =>
+            {
+                Ok(Over::Srd)
+            }
             What::Tcp(TcpKind {
                 congestion,
                 v6: false,
@@ -168,6 +210,25 @@ impl Contender {
             }
             What::Tcp(kind) => {
                 let side = TcpSide::start(fabric, *kind, flows)?;
+                Ok(Side { mtu: 0, kind: Kind::Tcp(side), runs: 0 })
+            }
+        }
+    }
+
+    /// As [`Self::start`], to a receiver that is slower than its link.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_slow(&self, fabric: &Fabric, flows: &[FlowSpec], slow: SlowHost) -> Result<Side> {
+        let mut slowed = self.clone();
+        match &mut slowed.what {
+            What::Srd(setup) => {
+                (setup.slow, setup.window, setup.blocks) = (Some(slow), SLOW_BLOCKS, SLOW_BLOCKS);
+                slowed.start(fabric, flows)
+            }
+            What::Tcp(kind) => {
+                let mut side = TcpSide::start(fabric, *kind, flows)?;
+                side.slow_down(fabric, *kind, slow)?;
                 Ok(Side { mtu: 0, kind: Kind::Tcp(side), runs: 0 })
             }
         }
@@ -299,6 +360,31 @@ impl Side {
         }
     }
 
+    /// Counts times at a slow host anew: those known from one time until before another.
+    ///
+    /// # Errors
+    /// A process has ended.
+    pub fn watch(&mut self, from_ns: u64, until_ns: u64) -> Result {
+        match &mut self.kind {
+            Kind::Srd(side) => side.watch(from_ns, until_ns),
+            Kind::Tcp(side) => {
+                side.watch(from_ns, until_ns);
+                Ok(())
+            }
+        }
+    }
+
+    /// Those times.
+    ///
+    /// # Errors
+    /// A process does not answer.
+    pub fn times(&mut self) -> Result<Watched> {
+        match &mut self.kind {
+            Kind::Srd(side) => side.times(),
+            Kind::Tcp(side) => Ok(side.times()),
+        }
+    }
+
     /// Counters of the SRD devices; `None` for TCP.
     ///
     /// # Errors
@@ -331,6 +417,9 @@ mod tests {
             "srd-50ms",
             "cubic-50ms-cached",
             "cubic-credits",
+            "cubic-budget",
+            "srd-budget-off",
+            "srd-credits-off",
             "-cached",
         ] {
             assert!(Contender::parse(bad).unwrap_err().is_usage(), "{bad}");

@@ -3,16 +3,23 @@
 pub mod block;
 pub mod conditions;
 pub mod contender;
+pub mod drain;
 mod fct;
 pub mod kernel;
 mod load;
 pub mod mpi;
+mod orders;
 pub mod other_work;
+pub mod pings;
 pub mod protocol;
+mod slowhost;
 pub mod srd_side;
 mod stream;
 pub mod table;
 pub mod tcp_side;
+mod tcp_slow;
+pub mod times;
+mod trace;
 pub mod worker;
 
 use crate::{
@@ -114,6 +121,8 @@ pub enum Scenario {
     Slowpath,
     /// Competition with heavy TCP flows on the same links
     Coexist,
+    /// A receiver that drives its device slower than its port, and 1, 4, 12 senders to it
+    Slowhost,
 }
 
 /// Options of `bench`.
@@ -132,9 +141,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// Contenders: srd, srd-processes (12 per host), srd-one-path, each also with -credits for
-    /// receiver credits; cubic, bbr, reno, also with -cached for connections that begin with what
-    /// earlier ones measured; mptcp, cubic-v6; all of TCP also with -50ms for a minimum
-    /// retransmission timeout of 50 ms instead of 200
+    /// receiver credits, and before that with -off, -stop-go or -budget for what becomes of the
+    /// word that a host falls behind; cubic, bbr, reno, also with -cached for connections that
+    /// begin with what earlier ones measured; mptcp, cubic-v6; all of TCP also with -50ms for a
+    /// minimum retransmission timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// Seed of the first draw
@@ -152,8 +162,8 @@ pub struct BenchArgs {
     /// Beside other work: a process per processor that computes all the time, at the same priority
     #[arg(long)]
     pub busy: bool,
-    /// Rate of the ports, for incast, fig6 and mpi-incast, in bits per second [default: 1G; fig6:
-    /// 200M]
+    /// Rate of the ports, for incast, fig6, mpi-incast and slowhost, in bits per second [default:
+    /// 1G; fig6: 200M]
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate_bits)]
     pub rate: Option<u64>,
     /// Sending ranks on four hosts, for mpi-incast; a quarter as many receive on the fifth
@@ -167,6 +177,18 @@ pub struct BenchArgs {
         value_parser = crate::units::bytes
     )]
     pub sizes: Vec<u64>,
+    /// What the receiver of slowhost takes, in bits per second with a unit, as 200M [default: a
+    /// fifth of the rate of the ports]
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate_bits_unit)]
+    pub drain: Option<u64>,
+    /// Sending hosts, for slowhost [default: 1,4,12; quick: 4]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u8).range(1..=32)
+    )]
+    pub senders: Vec<u8>,
     /// Write a table (CSV) and a plot (SVG) to this folder, for mpi-incast
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
@@ -188,13 +210,15 @@ impl BenchArgs {
     /// # Errors
     /// There is such an option; the text names the scenarios that have it.
     pub fn validate(&self) -> Result {
-        use Scenario::{Fig6, Incast, MpiIncast};
+        use Scenario::{Fig6, Incast, MpiIncast, Slowhost};
         let given = [
-            ("--rate", self.rate.is_some(), &[Incast, Fig6, MpiIncast][..]),
+            ("--rate", self.rate.is_some(), &[Incast, Fig6, MpiIncast, Slowhost][..]),
             ("--bytes", self.bytes.is_some(), &[Incast, Fig6]),
             ("--ranks", self.ranks.is_some(), &[MpiIncast]),
             ("--sizes", !self.sizes.is_empty(), &[MpiIncast]),
             ("--out", self.out.is_some(), &[MpiIncast]),
+            ("--drain", self.drain.is_some(), &[Slowhost]),
+            ("--senders", !self.senders.is_empty(), &[Slowhost]),
         ];
         for (option, is_given, scenarios) in given {
             if is_given && !scenarios.contains(&self.scenario) {
@@ -206,7 +230,7 @@ impl BenchArgs {
                 )));
             }
         }
-        Ok(())
+        if self.scenario == Slowhost { slowhost::drain_check(self) } else { Ok(()) }
     }
 
     /// The contenders named on the command line, or else `defaults`.
@@ -248,6 +272,7 @@ fn measure(args: &BenchArgs) -> Result {
         Scenario::Blackhole => stream::blackhole(args),
         Scenario::Linkdown => stream::linkdown(args),
         Scenario::Flap => stream::flap(args),
+        Scenario::Slowhost => slowhost::slowhost(args),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages between the measuring process and its workers: one line of JSON each.
 
-use super::block::FlowStats;
+use super::{block::FlowStats, times::Times};
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, time::Duration};
 
@@ -20,6 +20,15 @@ pub enum Order {
     Collect,
     /// Requests the device's counters.
     Counters,
+    /// Counts times anew: those known from one time until before another, in ns.
+    Watch {
+        /// Start.
+        from_ns: u64,
+        /// End.
+        until_ns: u64,
+    },
+    /// Requests the times.
+    Times,
     /// Requests a text on standard error about what the worker waits for.
     Explain,
     /// Ends the worker.
@@ -35,6 +44,8 @@ pub struct SendFlow {
     pub ip: IpAddr,
     /// Queue pair of the receiver.
     pub qpn: u16,
+    /// Whether it consists of messages of 8 bytes that the receiver sends back, one at a time.
+    pub ping: bool,
 }
 
 /// One run of all flows.
@@ -96,8 +107,27 @@ pub enum Report {
     },
     /// Answer to [`Order::Counters`].
     Counters(Counted),
+    /// Answer to [`Order::Times`].
+    Times(Watched),
     /// The worker failed.
     Failed(String),
+}
+
+/// Times of a part of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Watched {
+    /// How long packets waited in the socket of the slow receiver.
+    pub waits: Times,
+    /// Round trips of 8 bytes.
+    pub round_trips: Times,
+}
+
+impl Watched {
+    /// Adds those of another process or run.
+    pub fn add(&mut self, other: &Self) {
+        self.waits.add_all(&other.waits);
+        self.round_trips.add_all(&other.round_trips);
+    }
 }
 
 /// Some counters of a device and its process.

@@ -3,7 +3,9 @@
 use super::{
     FlowSpec, Outcome,
     block::FlowStats,
-    protocol::{Counted, Order, Report, Run, SendFlow},
+    contender::{SlowHost, host_policy_name},
+    protocol::{Counted, Order, Report, Run, SendFlow, Watched},
+    worker::BLOCKS_SUFFICIENT,
 };
 use crate::{
     error::{NetError, Result},
@@ -12,6 +14,7 @@ use crate::{
     spec::Node,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use srd::HostPolicy;
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Write as _},
@@ -43,6 +46,12 @@ pub struct SrdSetup {
     pub rcvbuf: Option<usize>,
     /// Folder for the traces of the processes.
     pub trace: Option<PathBuf>,
+    /// What becomes of the word that a host falls behind; `None`: the default.
+    pub host_policy: Option<HostPolicy>,
+    /// Blocks in flight that are sufficient for all flows of a worker.
+    pub blocks: u32,
+    /// A host whose worker receives slowly, and what is measured there.
+    pub slow: Option<SlowHost>,
 }
 
 impl Default for SrdSetup {
@@ -54,6 +63,9 @@ impl Default for SrdSetup {
             credits: false,
             rcvbuf: None,
             trace: None,
+            host_policy: None,
+            blocks: BLOCKS_SUFFICIENT,
+            slow: None,
         }
     }
 }
@@ -104,6 +116,9 @@ impl SrdSide {
     /// A worker cannot be started, or cannot open its device.
     pub fn start(fabric: &Fabric, setup: SrdSetup, flows: &[FlowSpec]) -> Result<Self> {
         let (sender, reports) = channel();
+        let flows: Vec<FlowSpec> =
+            flows.iter().copied().chain(setup.slow.map(|s| s.ping)).collect();
+        let flows = &flows[..];
         let mut side = Self {
             workers: Vec::new(),
             reports,
@@ -154,6 +169,13 @@ impl SrdSide {
         }
         if self.setup.one_path {
             command.arg("--one-path");
+        }
+        command.args(["--blocks", &self.setup.blocks.to_string()]);
+        if let Some(policy) = self.setup.host_policy {
+            command.args(["--host-policy", host_policy_name(policy)]);
+        }
+        if let Some(slow) = self.setup.slow.filter(|s| s.ping.to == host) {
+            command.args(["--drain", &slow.bits_per_sec.to_string()]);
         }
         if self.setup.credits {
             command.arg("--credits");
@@ -210,9 +232,13 @@ impl SrdSide {
         for (number, (flow, (from, to))) in flows.iter().zip(&self.flows).enumerate() {
             let flow_number = number as u32;
             let ip = fabric.spec().ip(flow.to.0, flow.to.1);
-            let send = SendFlow { flow: flow_number, ip, qpn: self.workers[*to].qpn };
+            // The flow after all others, where there is a slow host.
+            let ping = self.setup.slow.is_some() && number + 1 == self.flows.len();
+            let send = SendFlow { flow: flow_number, ip, qpn: self.workers[*to].qpn, ping };
             orders[*from].0.push(send);
-            orders[*to].1.push(flow_number);
+            if !ping {
+                orders[*to].1.push(flow_number);
+            }
         }
         for (index, (send, receive)) in orders.into_iter().enumerate() {
             self.order(index, &Order::Flows { send, receive })?;
@@ -425,22 +451,57 @@ impl SrdSide {
     /// A worker does not answer.
     pub fn counters(&mut self) -> Result<Counted> {
         let mut sum = Counted::default();
+        self.ask_all(&Order::Counters, |report| match report {
+            Report::Counters(c) => {
+                sum.add(&c);
+                None
+            }
+            other => Some(other),
+        })?;
+        Ok(sum)
+    }
+
+    /// Counts times anew: those known from one time until before another.
+    ///
+    /// # Errors
+    /// A worker has ended.
+    pub fn watch(&mut self, from_ns: u64, until_ns: u64) -> Result {
+        (0..self.workers.len()).try_for_each(|i| self.order(i, &Order::Watch { from_ns, until_ns }))
+    }
+
+    /// Times of all workers.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn times(&mut self) -> Result<Watched> {
+        let mut sum = Watched::default();
+        self.ask_all(&Order::Times, |report| match report {
+            Report::Times(watched) => {
+                sum.add(&watched);
+                None
+            }
+            other => Some(other),
+        })?;
+        Ok(sum)
+    }
+
+    /// Sends an order to all workers, and hands the answers to `take`, which gives others back.
+    fn ask_all(&mut self, order: &Order, mut take: impl FnMut(Report) -> Option<Report>) -> Result {
         for index in 0..self.workers.len() {
-            self.order(index, &Order::Counters)?;
+            self.order(index, order)?;
         }
         let mut left = self.workers.len() - usize::from(self.dead.is_some());
         let deadline = Instant::now() + Duration::from_secs(10);
         while left > 0 {
-            match self.next(deadline)? {
-                (_, Report::Counters(c)) => {
-                    sum.add(&c);
-                    left -= 1;
-                }
-                (_, Report::Sent { .. }) => {}
-                (index, other) => return Err(self.unexpected(index, &other)),
+            let (index, report) = self.next(deadline)?;
+            match take(report) {
+                None => left -= 1,
+                // A worker without flows to send reports that at once.
+                Some(Report::Sent { .. }) => {}
+                Some(other) => return Err(self.unexpected(index, &other)),
             }
         }
-        Ok(sum)
+        Ok(())
     }
 }
 

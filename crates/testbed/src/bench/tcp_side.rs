@@ -5,6 +5,7 @@ use super::{
     FlowSpec, Outcome,
     block::{self, BlockHead, FlowRx, now_ns},
     protocol::Run,
+    tcp_slow::SlowReader,
 };
 use crate::{
     error::{NetError, Result},
@@ -55,8 +56,8 @@ struct Sending {
     full: bool,
 }
 
-struct Receiving {
-    fd: OwnedFd,
+pub(super) struct Receiving {
+    pub(super) fd: OwnedFd,
     buffer: Vec<u8>,
     filled: usize,
     rx: FlowRx,
@@ -65,9 +66,11 @@ struct Receiving {
 /// All TCP connections of a measurement.
 pub struct TcpSide {
     sending: Vec<Sending>,
-    receiving: Vec<Receiving>,
-    epoll: OwnedFd,
+    pub(super) receiving: Vec<Receiving>,
+    pub(super) epoll: OwnedFd,
     damaged: u64,
+    /// How the receivers read, if not as fast as possible.
+    pub(super) slow: Option<SlowReader>,
 }
 
 fn what(kind: TcpKind, e: Errno, doing: &str) -> NetError {
@@ -114,7 +117,7 @@ impl TcpSide {
             // Subflows are added after the connection has carried data.
             std::thread::sleep(Duration::from_millis(200));
         }
-        Ok(Self { sending, receiving, epoll, damaged: 0 })
+        Ok(Self { sending, receiving, epoll, damaged: 0, slow: None })
     }
 
     /// Executes one run: from `run.start_ns` until all blocks have arrived, or `deadline`.
@@ -139,7 +142,8 @@ impl TcpSide {
             if now > run.start_ns && self.done(&run, now) {
                 break;
             }
-            let rest = next_post.saturating_sub(now_ns()).min(5_000_000);
+            let next_read = self.read_slowly(&run)?;
+            let rest = next_post.min(next_read).saturating_sub(now_ns()).min(5_000_000);
             let wrote = self.events(&run, rest)?;
             if wrote {
                 next_post = next_post.min(now_ns());
@@ -220,6 +224,9 @@ impl TcpSide {
         let mut room = false;
         for event in &list[..n] {
             let data = event.data.u64();
+            if data == SLOW {
+                continue;
+            }
             if data & SENDER == 0 {
                 self.receive(data as usize, run)?;
                 continue;
@@ -234,22 +241,30 @@ impl TcpSide {
     }
 
     fn receive(&mut self, index: usize, run: &Run) -> Result {
-        let r = &mut self.receiving[index];
         // Bounded, so that one flow does not delay the others.
         for _ in 0..16 {
-            // A stream arrives in order, so the block being received has the number of the blocks
-            // before it.
-            let len = run.bytes_of(r.rx.blocks()) as usize;
-            let room = &mut r.buffer[r.filled..len];
-            match recv(&r.fd, room, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Err(NetError::new("a TCP connection was closed")),
-                Ok((_, n)) => r.filled += n,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-                Err(e) => return Err(NetError::system("a TCP connection broke", e)),
+            if self.receive_some(index, run)? == 0 {
+                break;
             }
-            if r.filled < len {
-                continue;
-            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rest of a block, or what there is of it. Returns the bytes.
+    pub(super) fn receive_some(&mut self, index: usize, run: &Run) -> Result<usize> {
+        let r = &mut self.receiving[index];
+        // A stream arrives in order, so the block being received has the number of the blocks
+        // before it.
+        let len = run.bytes_of(r.rx.blocks()) as usize;
+        let room = &mut r.buffer[r.filled..len];
+        let n = match recv(&r.fd, room, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Err(NetError::new("a TCP connection was closed")),
+            Ok((_, n)) => n,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+            Err(e) => return Err(NetError::system("a TCP connection broke", e)),
+        };
+        r.filled += n;
+        if r.filled == len {
             match block::check(&r.buffer[..len]) {
                 Some(head) if head.run == run.run && head.flow == index as u32 => {
                     r.rx.take(&head, len, now_ns());
@@ -258,15 +273,17 @@ impl TcpSide {
             }
             r.filled = 0;
         }
-        Ok(())
+        Ok(n)
     }
 }
 
 /// Marks events of sending sockets.
 const SENDER: u64 = 1 << 32;
+/// Marks events that only end the wait: a slow reader looks by itself.
+pub(super) const SLOW: u64 = u64::MAX;
 
 /// Opens a connection; returns the sender's and the receiver's socket.
-fn connection(
+pub(super) fn connection(
     fabric: &Fabric,
     kind: TcpKind,
     flow: &FlowSpec,

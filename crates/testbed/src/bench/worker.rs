@@ -2,21 +2,27 @@
 
 use super::{
     block::{self, BlockHead, FlowRx, now_ns},
-    protocol::{Counted, Order, Report, Run, SendFlow},
+    drain::Drain,
+    orders::Orders,
+    pings::{PING_BYTES, Pings},
+    protocol::{Counted, Order, Report, Run, SendFlow, Watched},
+    times::Timed,
+    trace::Trace,
 };
 use crate::error::{NetError, Result};
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use srd::{
-    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, MemoryRegion, Progress,
-    ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    Access, AddressHandle, CompletionQueue, Device, DeviceConfig, HostPolicy, MemoryRegion,
+    Progress, ProtectionDomain, QpInit, Qpn, QueuePair, RecvWr, SendWr, WorkCompletion,
+    datapath::watch::Watch,
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    fs::File,
-    io::{self, BufWriter, Write as _},
+    io::{self, Write as _},
     net::IpAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -29,7 +35,7 @@ const SLOTS: u32 = 1024;
 /// Blocks in flight that are sufficient for all flows of one worker: several times what any link
 /// holds, but few enough that a run does not begin with all workers filling blocks and competing
 /// for processors.
-const BLOCKS_SUFFICIENT: u32 = 128;
+pub const BLOCKS_SUFFICIENT: u32 = 128;
 /// Minimum window of a flow in blocks.
 const WINDOW_MIN: u32 = 8;
 /// Blocks posted before the device is driven again: filling a whole window takes milliseconds,
@@ -67,7 +73,19 @@ pub struct WorkerArgs {
     /// Write the state of the contexts to this file every 10 ms
     #[arg(long)]
     pub trace: Option<PathBuf>,
+    /// What becomes of the word that a host falls behind: off, stop-go, budget
+    #[arg(long, value_parser = super::contender::host_policy)]
+    pub host_policy: Option<HostPolicy>,
+    /// Blocks in flight that are sufficient for all flows of this worker
+    #[arg(long, default_value_t = BLOCKS_SUFFICIENT)]
+    pub blocks: u32,
+    /// Drive the device only as fast as these bits per second are received
+    #[arg(long)]
+    pub drain: Option<u64>,
 }
+
+/// Number of sends of small messages among the completions.
+const PING_ID: u64 = u64::MAX;
 
 /// A flow that this worker sends.
 #[derive(Debug)]
@@ -85,6 +103,8 @@ struct Worker {
     ip: IpAddr,
     /// Configured window of a flow in blocks.
     window: u32,
+    /// Blocks in flight that are sufficient for all flows.
+    blocks: u32,
     /// Window that applies to the current flows.
     window_now: u32,
     device: Device,
@@ -110,6 +130,13 @@ struct Worker {
     buffer: Vec<u8>,
     turn_from: usize,
     trace: Option<Trace>,
+    /// How fast the device is driven; `None`: as fast as possible.
+    drain: Option<Drain>,
+    /// How long packets waited in the socket.
+    waits: Arc<Mutex<Timed>>,
+    /// Small messages, and where they are sent to.
+    pings: Pings,
+    ping_to: Option<(IpAddr, Qpn)>,
 }
 
 /// Runs a worker until an order to quit or the end of standard input.
@@ -143,11 +170,22 @@ impl Worker {
             config.path_policy = srd::PathPolicy::Ecmp;
         }
         let rate = args.link_rate / 8;
-        let credits = args.credits;
+        let (credits, host_policy) = (args.credits, args.host_policy);
         config.tune = Some(Box::new(move |engine| {
             engine.line_set(rate);
             engine.rate.credits = credits;
+            engine.rate.host_policy = host_policy.unwrap_or(engine.rate.host_policy);
         }));
+        let waits = Arc::<Mutex<Timed>>::default();
+        if args.drain.is_some() {
+            let waits = Arc::clone(&waits);
+            config.wrap = Some(Box::new(move |inner| {
+                Box::new(Watch::new(inner, move |d| {
+                    let mut waits = waits.lock().unwrap_or_else(PoisonError::into_inner);
+                    waits.note(now_ns(), d.waited_ns);
+                }))
+            }));
+        }
         if let Some(bytes) = args.rcvbuf {
             config.tune_udp = Some(Box::new(move |udp| udp.rcvbuf_bytes = bytes));
         }
@@ -168,6 +206,7 @@ impl Worker {
         Ok(Self {
             ip: args.ip,
             window: args.window,
+            blocks: args.blocks,
             window_now: args.window,
             buffer: vec![0; mtu],
             slots: (0..SLOTS).rev().collect(),
@@ -190,6 +229,10 @@ impl Worker {
             damaged: 0,
             turn_from: 0,
             trace: args.trace.as_deref().map(Trace::create).transpose()?,
+            drain: args.drain.map(Drain::new),
+            waits,
+            pings: Pings::default(),
+            ping_to: None,
         })
     }
 
@@ -218,7 +261,14 @@ impl Worker {
                 trace.write(&self.device, run)?;
             }
             let until = next.map_or(look_ns, |at| at.min(look_ns));
-            self.device.wait(Some(Duration::from_nanos(until.saturating_sub(now_ns()))))?;
+            let now = now_ns();
+            let free_at = self.drain.map_or(0, |d| d.free_at_ns());
+            if free_at > now {
+                // A host that is slower than its link: nobody drives the device meanwhile.
+                thread::sleep(Duration::from_nanos(free_at.min(look_ns).saturating_sub(now)));
+            } else {
+                self.device.wait(Some(Duration::from_nanos(until.saturating_sub(now))))?;
+            }
         }
     }
 
@@ -250,6 +300,16 @@ impl Worker {
                 self.damaged = 0;
             }
             Order::Counters => tell(&Report::Counters(self.counted()?))?,
+            Order::Watch { from_ns, until_ns } => {
+                self.pings.times.begin(from_ns, until_ns);
+                let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+                waits.begin(from_ns, until_ns);
+            }
+            Order::Times => {
+                let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+                let round_trips = self.pings.times.times.clone();
+                tell(&Report::Times(Watched { waits: waits.times.clone(), round_trips }))?;
+            }
             Order::Explain => self.explain()?,
             Order::Quit => return Ok(false),
         }
@@ -270,9 +330,10 @@ impl Worker {
             in_flight: 0,
             accepted: 0,
         };
+        let (pings, send): (Vec<_>, Vec<_>) = send.into_iter().partition(|f| f.ping);
+        self.ping_to = pings.first().map(|f| (f.ip, Qpn(f.qpn)));
         self.sending = send.into_iter().map(sending).collect();
-        let share =
-            BLOCKS_SUFFICIENT / self.sending.len().clamp(1, BLOCKS_SUFFICIENT as usize) as u32;
+        let share = self.blocks / self.sending.len().clamp(1, self.blocks.max(1) as usize) as u32;
         self.window_now = self.window.min(share.max(WINDOW_MIN));
         self.flows_in = receive;
         self.run = None;
@@ -283,7 +344,9 @@ impl Worker {
     fn completions(&mut self) -> Result {
         let mut wcs = [WorkCompletion::default(); 64];
         loop {
-            let n = self.cq.poll(&mut wcs)?;
+            // A slow host's device is driven in one place only, when it is free.
+            let slow = self.drain.is_some();
+            let n = if slow { self.cq.poll_waiting(&mut wcs)? } else { self.cq.poll(&mut wcs)? };
             for wc in &wcs[..n] {
                 if wc.op.is_recv() { self.received(wc)? } else { self.completed(wc) }
             }
@@ -299,14 +362,12 @@ impl Worker {
             let now = now_ns();
             let len = (wc.byte_len as usize).min(self.mtu);
             self.target.read_at(slot * self.mtu, &mut self.buffer[..len])?;
-            match block::check(&self.buffer[..len]) {
-                // Other workers may have begun the run before this one.
-                Some(head) => self
-                    .receiving
-                    .entry(head.flow)
-                    .or_insert_with(|| FlowRx::new(head.flow))
-                    .take(&head, len, now),
-                None => self.damaged += 1,
+            if let Some(drain) = &mut self.drain {
+                drain.take(now, len);
+            }
+            match <[u8; PING_BYTES]>::try_from(&self.buffer[..len]) {
+                Ok(message) => self.ping_received(wc, now, message)?,
+                Err(_) => self.block_received(now, len),
             }
         }
         let sges = [self.target.sge(slot * self.mtu, self.mtu as u32)];
@@ -314,7 +375,60 @@ impl Worker {
         Ok(())
     }
 
+    fn block_received(&mut self, now: u64, len: usize) {
+        match block::check(&self.buffer[..len]) {
+            // Other workers may have begun the run before this one.
+            Some(head) => self
+                .receiving
+                .entry(head.flow)
+                .or_insert_with(|| FlowRx::new(head.flow))
+                .take(&head, len, now),
+            None => self.damaged += 1,
+        }
+    }
+
+    /// A small message: an answer to one of this worker, or one to be sent back.
+    fn ping_received(
+        &mut self,
+        wc: &WorkCompletion,
+        now: u64,
+        message: [u8; PING_BYTES],
+    ) -> Result {
+        match (self.ping_to, wc.src_ip) {
+            (Some(_), _) => self.pings.answered(now, message),
+            (None, Some(ip)) => self.ping_post(ip, wc.src_qpn, message)?,
+            (None, None) => self.damaged += 1,
+        }
+        Ok(())
+    }
+
+    fn ping_post(&mut self, ip: IpAddr, qpn: Qpn, message: [u8; PING_BYTES]) -> Result {
+        if !self.peers.contains_key(&ip) {
+            self.peers.insert(ip, self.pd.ah_create(ip)?);
+        }
+        let peer = self.peers.get(&ip).ok_or_else(|| NetError::new("no address handle"))?;
+        match self.qp.post_send(&SendWr::send(PING_ID, peer, qpn, QKEY).inline(&message)) {
+            Ok(()) => Ok(()),
+            // Whoever asked asks again.
+            Err(e) if e.is_full() => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Sends the small message that is due. Returns when the next one is.
+    fn ping(&mut self, run: &Run, now: u64) -> Result<Option<u64>> {
+        let Some((ip, qpn)) = self.ping_to else { return Ok(None) };
+        if self.pings.due_ns(run).is_some_and(|at| at <= now) {
+            let message = self.pings.ask(now);
+            self.ping_post(ip, qpn, message)?;
+        }
+        Ok(self.pings.due_ns(run))
+    }
+
     fn completed(&mut self, wc: &WorkCompletion) {
+        if wc.wr_id == PING_ID {
+            return;
+        }
         let slot = wc.wr_id as usize;
         let flow = self.slot_flow[slot];
         self.slots.push(slot as u32);
@@ -342,7 +456,7 @@ impl Worker {
         }
         let count = self.sending.len();
         let (mut idle, mut posts) = (0, 0);
-        let mut next = None;
+        let mut next = self.ping(&run, now)?;
         while idle < count && !self.slots.is_empty() {
             if posts == POSTS {
                 return Ok(Some(now));
@@ -478,90 +592,4 @@ enum Due {
     Now(u64),
     At(u64),
     No,
-}
-
-/// Writes the state of the contexts over time as CSV.
-struct Trace {
-    out: BufWriter<File>,
-    next_ns: u64,
-}
-
-impl Trace {
-    fn create(path: &Path) -> Result<Self> {
-        let mut out = BufWriter::new(File::create(path)?);
-        writeln!(
-            out,
-            "run,ms,peer,outstanding,in_flight_packets,in_flight_bytes,in_flight_bytes_max,\
-             rate_mbit,srtt_us,rtt_min_us,stalled,live,penalised,retired,probing,tx_packets,again,\
-             needless,timeouts"
-        )?;
-        Ok(Self { out, next_ns: 0 })
-    }
-
-    fn write(&mut self, device: &Device, run: &Run) -> Result {
-        let now = now_ns();
-        if now < self.next_ns.max(run.start_ns) {
-            return Ok(());
-        }
-        self.next_ns = now + 10_000_000;
-        let ms = (now - run.start_ns) as f64 / 1e6;
-        let c = device.counters()?.engine;
-        for peer in device.context_stats()? {
-            let paths = device.path_stats(peer.peer.ip)?;
-            let count = |state: &str| paths.iter().filter(|p| p.state == state).count();
-            writeln!(
-                self.out,
-                "{},{ms:.1},{},{},{},{},{},{:.1},{},{},{},{},{},{},{},{},{},{},{}",
-                run.run,
-                peer.peer.ip,
-                peer.outstanding,
-                peer.packets_in_flight,
-                peer.inflight_bytes,
-                peer.inflight_bytes_max,
-                peer.rate_bytes_per_sec as f64 * 8e-6,
-                peer.srtt_ns / 1000,
-                peer.rtt_ns_min / 1000,
-                u8::from(peer.stalled),
-                count("live"),
-                count("penalised"),
-                count("retired"),
-                count("probing"),
-                c.tx_pkts,
-                c.retrans_pkts,
-                c.retrans_spurious_pkts,
-                c.retrans_timeout_events
-            )?;
-        }
-        self.out.flush()?;
-        Ok(())
-    }
-}
-
-/// Orders on standard input, read without blocking.
-#[derive(Default)]
-struct Orders {
-    bytes: Vec<u8>,
-}
-
-impl Orders {
-    /// Reads the available input; `Ok(false)` at its end.
-    fn read(&mut self) -> Result<bool> {
-        let stdin = io::stdin();
-        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&none))? > 0 {
-            let mut chunk = [0; 4096];
-            match rustix::io::read(&stdin, &mut chunk)? {
-                0 => return Ok(false),
-                n => self.bytes.extend_from_slice(&chunk[..n]),
-            }
-        }
-        Ok(true)
-    }
-
-    fn next(&mut self) -> Result<Option<Order>> {
-        let Some(end) = self.bytes.iter().position(|b| *b == b'\n') else { return Ok(None) };
-        let order = serde_json::from_slice(&self.bytes[..end])?;
-        self.bytes.drain(..=end);
-        Ok(Some(order))
-    }
 }
