@@ -119,3 +119,7 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;
