@@ -146,3 +146,7 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

@@ -9,7 +9,7 @@ use crate::workload::Workload;
 use srd_core::Engine;
 use srd_core::config::RatePolicy;
 use srd_core::{Rng, Time};
-use srd_fabric::MS;
+use srd_fabric::{Effect, Fault, MS};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEEDS: u64 = 1_500;
@@ -49,6 +49,59 @@ fn faults_begin_within_the_phase_and_hit_what_is_there() {
             assert!(s.slots.contains(slot), "seed {}: slot {slot}", s.seed);
         }
     }
+}
+
+/// What a fault impairs: the key of its begin and of its end, and which of both it is.
+fn begins(fault: &Fault) -> Option<(String, bool)> {
+    let none = |prob: f64| prob == 0.0;
+    Some(match *fault {
+        Fault::Impair { at, effect } => {
+            let (kind, ends) = match effect {
+                Effect::Loss(prob) => ("loss", none(prob)),
+                Effect::Burst(how) => ("burst", how.is_none()),
+                Effect::Duplicate { prob, .. } => ("duplicate", none(prob)),
+                Effect::Delay { prob, .. } => ("delay", none(prob)),
+                Effect::Corrupt(prob) => ("corrupt", none(prob)),
+                Effect::FlowHole(share) => ("flow hole", none(share)),
+                Effect::Mtu(most) => ("size", most.is_none()),
+                _ => return None,
+            };
+            (format!("{kind} {at:?}"), !ends)
+        }
+        Fault::BlackHole { at, .. } => (format!("hole {at:?}"), true),
+        Fault::BlackHoleEnd { at, .. } => (format!("hole {at:?}"), false),
+        Fault::SwitchDown { switch, .. } => (format!("switch {switch:?}"), true),
+        Fault::SwitchUp { switch, .. } => (format!("switch {switch:?}"), false),
+        Fault::Rate { at, percent } => (format!("rate {at:?}"), percent < 100),
+        Fault::Buffer { at, bytes } => (format!("buffer {at:?}"), bytes.is_some()),
+        _ => return None,
+    })
+}
+
+/// A fault that never ends would hide what comes after it, until the network heals.
+#[test]
+fn what_begins_ends_within_the_phase() {
+    let mut kinds = BTreeSet::new();
+    for s in honest() {
+        let mut open: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (at, key, on) in s.faults.iter().filter_map(|(at, f)| {
+            let (key, on) = begins(f)?;
+            Some((*at, key, on))
+        }) {
+            kinds.insert(key.split(' ').next().unwrap().to_string());
+            let began = open.entry(key.clone()).or_default();
+            if on {
+                began.push(at);
+            } else {
+                // Each is planned with its end behind it.
+                let from = began.pop().unwrap_or_else(|| panic!("seed {}: {key} ends", s.seed));
+                assert!(from <= at && at <= s.heal_at, "seed {}: {key} {from} {at}", s.seed);
+            }
+        }
+        let left: Vec<_> = open.iter().filter(|(_, began)| !began.is_empty()).collect();
+        assert!(left.is_empty(), "seed {}: no end of {left:?}", s.seed);
+    }
+    assert_eq!(kinds.len(), 11, "{kinds:?}");
 }
 
 #[test]
