@@ -30,6 +30,25 @@ fn incast_of_200_kb_waits_for_timeouts() {
 }
 
 #[test]
+fn bbr_sends_far_more_copies_and_is_slower() {
+    // Measured 238/1007/1260, 94/684/738 and 58/136/323 ms with floors of 200, 50 and 5 ms.
+    let bbr = |floor| kernel(floor).algorithm(Algorithm::Bbr);
+    let o = incast(200_000, 10, 1..2, &bbr(200 * MS));
+    assert!((200.0..290.0).contains(&o.ms(0.5)), "{}", o.ms(0.5));
+    assert!((550.0..1_300.0).contains(&o.ms(0.99)), "{}", o.ms(0.99));
+    let copies = incast(200_000, 10, 1..2, &kernel(200 * MS)).counters.retransmits;
+    assert!(o.counters.retransmits > 3 * copies / 2, "{copies} with CUBIC: {:?}", o.counters);
+    let o = incast(200_000, 10, 1..2, &bbr(50 * MS));
+    assert!((70.0..115.0).contains(&o.ms(0.5)), "{}", o.ms(0.5));
+    let o = incast(200_000, 10, 1..2, &bbr(5 * MS));
+    assert!((45.0..75.0).contains(&o.ms(0.5)), "{}", o.ms(0.5));
+    assert!((1.2..4.5).contains(&o.ratio()), "{}", o.ratio());
+    // At 2 MB 4.1 to 5.5 times the ideal, where CUBIC has 1.5 to 2.0.
+    let o = incast(2_000_000, 4, 1..2, &bbr(200 * MS));
+    assert!((2.2..6.0).contains(&o.ratio_mean()), "{}", o.ratio_mean());
+}
+
+#[test]
 fn incast_of_2_mb_weighs_timeouts_less() {
     // Measured 1.5 to 2.0 times the ideal.
     for (floor, low, high) in [(50 * MS, 1.1, 1.7), (200 * MS, 1.6, 2.6)] {

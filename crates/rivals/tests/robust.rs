@@ -25,10 +25,14 @@ fn topology() -> Topology {
 /// A random configuration.
 fn config(rng: &mut Rng) -> TcpConfig {
     let pick = |rng: &mut Rng, n| rng.below(n) as usize;
-    let recovery = [Recovery::Rack, Recovery::Sack, Recovery::NewReno][pick(rng, 3)];
+    let algorithms = [Algorithm::Cubic, Algorithm::Reno, Algorithm::Dctcp, Algorithm::Bbr];
+    let algorithm = algorithms[pick(rng, 4)];
+    // BBR needs SACK, and has a start of its own.
+    let choices = if algorithm == Algorithm::Bbr { (2, 1) } else { (3, 3) };
+    let recovery = [Recovery::Rack, Recovery::Sack, Recovery::NewReno][pick(rng, choices.0)];
     let start = [SlowStart::Standard, SlowStart::HyStart, SlowStart::HyStartPlusPlus];
     let tcp = TcpConfig {
-        slow_start: start[pick(rng, 3)],
+        slow_start: start[pick(rng, choices.1)],
         tso_bytes: [0, 65_536][pick(rng, 2)],
         pacing: rng.chance(0.3),
         ecn: rng.chance(0.3),
@@ -39,7 +43,7 @@ fn config(rng: &mut Rng) -> TcpConfig {
         retries_max: 1000,
         rto_max_ps: SEC,
         ..TcpConfig::default()
-            .algorithm([Algorithm::Cubic, Algorithm::Reno, Algorithm::Dctcp][pick(rng, 3)])
+            .algorithm(algorithm)
             .rto_min_ps([5 * MS, 50 * MS][pick(rng, 2)])
             .mss([536, 1448, 8948][pick(rng, 3)])
     };

@@ -13,7 +13,7 @@ const LINK_BYTES: u32 = crate::packet::ETHERNET_BYTES + crate::packet::ETHERNET_
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSpec {
-    /// "cubic", "reno" or "dctcp".
+    /// "cubic", "reno", "dctcp" or "bbr".
     pub cc: Option<String>,
     /// "hystart", "hystart++" or "standard".
     pub slow_start: Option<String>,
@@ -104,6 +104,7 @@ impl TcpSpec {
                 ("cubic", Algorithm::Cubic),
                 ("reno", Algorithm::Reno),
                 ("dctcp", Algorithm::Dctcp),
+                ("bbr", Algorithm::Bbr),
             ];
             *c = c.clone().algorithm(one_of(cc, &known, "cc")?);
         }
@@ -147,7 +148,9 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (text, part) in [
-            ("cc = \"vegas\"", "cubic, reno, dctcp"),
+            ("cc = \"vegas\"", "cubic, reno, dctcp, bbr"),
+            ("cc = \"bbr\"\nslow_start = \"hystart\"", "slow_start"),
+            ("cc = \"bbr\"\nrecovery = \"newreno\"", "recovery"),
             ("rto_floor_ms = -1", "rto_floor_ms"),
             ("rto_floor_ms = 0", "rto_min"),
             ("mss = 0", "mss"),

@@ -32,9 +32,10 @@ fn incasts(size: u64, ms: u64, algorithm: Algorithm, measured: &str) {
     row(&name, measured, &incast(size, 10, 1..4, &tcp));
 }
 
-fn imbalances(spines: u32, up: u64, ms: u64, measured: &str) {
-    let tcp: TcpConfig = kernel(ms * MS);
-    let name = format!("8→8 × 16, {spines} × {} Mb/s, rto_min {ms} ms", up / 1_000_000);
+fn imbalances(spines: u32, up: u64, ms: u64, algorithm: Algorithm, measured: &str) {
+    let tcp: TcpConfig = kernel(ms * MS).algorithm(algorithm);
+    let up_mbps = up / 1_000_000;
+    let name = format!("8→8 × 16, {spines} × {up_mbps} Mb/s, rto_min {ms} ms, {algorithm:?}");
     row(&name, measured, &imbalance(spines, up, 10, 1..6, &tcp));
 }
 
@@ -79,7 +80,7 @@ fn main() {
     println!("completion times, ms: p50/p99/max (max over ideal)\n");
     println!("| scenario | ideal | kernel | here | copies | timeouts | undone |");
     println!("|-|-|-|-|-|-|-|");
-    use Algorithm::{Cubic, Reno};
+    use Algorithm::{Bbr, Cubic, Reno};
     incasts(200_000, 200, Cubic, "233/673/869 (11.2x)");
     incasts(200_000, 50, Cubic, "80/213/456 (5.9x)");
     incasts(200_000, 5, Cubic, "51/117/129 (1.7x)");
@@ -90,14 +91,25 @@ fn main() {
     incasts(200_000, 5, Reno, "52/122/131 (1.7x)");
     incasts(2_000_000, 200, Reno, "557/1718/1877 (2.4x)");
     incasts(2_000_000, 50, Reno, "568/1021/1060 (1.4x)");
-    imbalances(8, 400_000_000, 50, "158/196/213 (1.3x)");
-    imbalances(16, 200_000_000, 50, "163/189/194 (1.2x)");
-    imbalances(16, 200_000_000, 200, "158/218/475 (2.95x)");
+    incasts(200_000, 200, Bbr, "238/1007/1260 (16x)");
+    incasts(200_000, 50, Bbr, "94/684/738 (9.5x)");
+    incasts(200_000, 5, Bbr, "58/136/323 (4.2x)");
+    incasts(2_000_000, 200, Bbr, "822/2008/4270 (5.5x)");
+    incasts(2_000_000, 50, Bbr, "538/1994/3195 (4.1x)");
+    imbalances(8, 400_000_000, 50, Cubic, "158/196/213 (1.3x)");
+    imbalances(16, 200_000_000, 50, Cubic, "163/189/194 (1.2x)");
+    imbalances(16, 200_000_000, 200, Cubic, "158/218/475 (2.95x)");
+    imbalances(8, 400_000_000, 50, Bbr, "154/182/334 (2.1x)");
+    imbalances(16, 200_000_000, 50, Bbr, "160/194/202 (1.3x)");
+    imbalances(16, 200_000_000, 200, Bbr, "156/189/542 (3.4x)");
     println!("\nlongest flow after a black hole, s: kernel, here least/median/most of 10 seeds\n");
     println!("| | kernel | here |\n|-|-|-|");
     holes("IPv4", 1, &kernel(200 * MS), "2.05");
     holes("IPv4", 3, &kernel(200 * MS), "4.2");
     holes("IPv6 flow labels", 3, &kernel(200 * MS).rehash_on_rto(true), "1.67");
+    let bbr = kernel(200 * MS).algorithm(Bbr);
+    holes("IPv4, BBR", 1, &bbr, "1.7");
+    holes("IPv4, BBR", 3, &bbr, "5.0");
     println!(
         "\nincast of 48 × 2 MB at 100 Gb/s, median/max in µs over 5 seeds: ns-3 (one run), here\n"
     );

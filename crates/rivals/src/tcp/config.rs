@@ -13,6 +13,9 @@ pub enum Algorithm {
     Cubic,
     /// RFC 8257; needs switches that mark.
     Dctcp,
+    /// BBR version 1, as in the kernel: paced at the path's bandwidth, about two bandwidth-delay
+    /// products in flight; losses are repaired, but are no signal.
+    Bbr,
 }
 
 /// When slow start ends without a loss.
@@ -161,7 +164,7 @@ impl TcpConfig {
         self
     }
 
-    /// Replaces the algorithm; Reno and DCTCP get standard slow start, since the kernel has HyStart
+    /// Replaces the algorithm; all but CUBIC get standard slow start, since the kernel has HyStart
     /// for CUBIC only.
     pub const fn algorithm(mut self, algorithm: Algorithm) -> Self {
         self.algorithm = algorithm;
@@ -216,6 +219,12 @@ impl TcpConfig {
         }
         if u64::from(self.window_bytes) < 2 * u64::from(self.mss) || self.window_bytes >= 1 << 30 {
             return fail(format!("window_bytes {}: use 2 MSS up to 1 GiB", self.window_bytes));
+        }
+        if self.algorithm == Algorithm::Bbr && self.recovery == Recovery::NewReno {
+            return fail("BBR measures deliveries by SACK: use another recovery".into());
+        }
+        if self.algorithm == Algorithm::Bbr && self.slow_start != SlowStart::Standard {
+            return fail("BBR has a start of its own: leave slow_start out".into());
         }
         if self.tlp && self.recovery == Recovery::NewReno {
             return fail("tail loss probes need SACK: turn tlp off with NewReno".into());
@@ -278,7 +287,7 @@ impl TcpConfig {
             ("tso", if self.tso_bytes == 0 { flag(false) } else { bytes(self.tso_bytes.into()) }),
             ("small_queue_max", bytes(self.small_queue_bytes_max)),
             ("small_queue_time", time(self.small_queue_ps)),
-            ("pacing", flag(self.pacing)),
+            ("pacing", flag(self.pacing || self.algorithm == Algorithm::Bbr)),
             ("ecn", flag(self.ect())),
             ("handshake", flag(self.handshake)),
             ("restart_after_idle", flag(self.restart_after_idle)),

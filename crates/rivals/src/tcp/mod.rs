@@ -10,6 +10,7 @@ mod rtt;
 mod segment;
 mod sender;
 
+pub use cc::bbr::BbrMode;
 pub use config::{Algorithm, ConfigError, Recovery, SlowStart, TcpConfig};
 pub use host::TcpHost;
 pub use net::{NetError, Round, TcpNet};

@@ -1,11 +1,13 @@
 //! Congestion control: how the window, in segments, grows and shrinks. Loss detection and the steps
 //! of a recovery are in `sender`.
 
+pub(crate) mod bbr;
 pub(crate) mod cubic;
 pub(crate) mod dctcp;
 pub(crate) mod hystart;
 
 use crate::tcp::config::{Algorithm, SlowStart, TcpConfig};
+use bbr::{Bbr, Report};
 use cubic::Cubic;
 use dctcp::Dctcp;
 use hystart::{HyStart, HyStartPlusPlus};
@@ -75,6 +77,7 @@ enum Rule {
     Reno,
     Cubic(Box<Cubic>),
     Dctcp(Dctcp),
+    Bbr(Box<Bbr>),
 }
 
 #[derive(Clone, Debug)]
@@ -92,11 +95,16 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub fn new(config: &TcpConfig) -> Self {
+    /// The state of a new connection. `seed` distinguishes connections.
+    pub fn new(config: &TcpConfig, seed: u64) -> Self {
         let rule = match config.algorithm {
             Algorithm::Reno => Rule::Reno,
             Algorithm::Cubic => Rule::Cubic(Box::default()),
             Algorithm::Dctcp => Rule::Dctcp(Dctcp::new()),
+            Algorithm::Bbr => {
+                let (window, burst) = (config.initial_window, config.burst_segments());
+                Rule::Bbr(Box::new(Bbr::new(window, burst, seed)))
+            }
         };
         let exit = match config.slow_start {
             SlowStart::Standard => Exit::Standard,
@@ -141,6 +149,7 @@ impl Control {
                 let every = cubic.every(ack.now, ack.srtt, window.size, acked);
                 window.add(every, acked);
             }
+            Rule::Bbr(_) => unreachable!("BBR sets its window itself"),
         }
     }
 
@@ -150,13 +159,19 @@ impl Control {
             Rule::Reno => (window.size / 2).max(2),
             Rule::Cubic(cubic) => cubic.reduce(window.size),
             Rule::Dctcp(dctcp) => dctcp.reduce(window.size, ece),
+            Rule::Bbr(bbr) => {
+                bbr.window_save(window.size);
+                window.threshold
+            }
         }
     }
 
     /// Resets the algorithm after a retransmission timeout.
     pub fn timed_out(&mut self) {
-        if let Rule::Cubic(cubic) = &mut self.rule {
-            cubic.reset();
+        match &mut self.rule {
+            Rule::Cubic(cubic) => cubic.reset(),
+            Rule::Bbr(bbr) => bbr.timed_out(),
+            _ => {}
         }
         match &mut self.exit {
             Exit::Standard => {}
@@ -165,11 +180,43 @@ impl Control {
         }
     }
 
-    /// Notes that sending resumes after an idle period.
-    pub fn resumed(&mut self, idle_since: Ps, now: Ps) {
-        if let Rule::Cubic(cubic) = &mut self.rule {
-            cubic.shift(idle_since, now);
+    /// Notes that sending resumes after an idle period. `limited`: the application had nothing to
+    /// send.
+    pub fn resumed(&mut self, idle_since: Ps, now: Ps, limited: bool) {
+        match &mut self.rule {
+            Rule::Cubic(cubic) => cubic.shift(idle_since, now),
+            Rule::Bbr(bbr) => bbr.resumed(now, limited),
+            _ => {}
         }
+    }
+
+    /// Notes the round trip of the handshake.
+    pub fn opened(&mut self, now: Ps, rtt: Ps, window: u32) {
+        if let Rule::Bbr(bbr) = &mut self.rule {
+            bbr.opened(now, rtt, window);
+        }
+    }
+
+    /// Notes that a reduction was undone.
+    pub fn undone(&mut self) {
+        if let Rule::Bbr(bbr) = &mut self.rule {
+            bbr.undone();
+        }
+    }
+
+    /// BBR, if it is the algorithm.
+    pub fn bbr(&self) -> Option<&Bbr> {
+        if let Rule::Bbr(bbr) = &self.rule { Some(bbr) } else { None }
+    }
+
+    /// Whether the algorithm sets the window on every ack itself, in recoveries, too.
+    pub const fn whole(&self) -> bool {
+        matches!(self.rule, Rule::Bbr(_))
+    }
+
+    /// Lets BBR evaluate an ack. True: the connection is to count as limited by its application.
+    pub fn model(&mut self, report: &Report, window: &mut Window) -> bool {
+        if let Rule::Bbr(bbr) = &mut self.rule { bbr.on_ack(report, window) } else { false }
     }
 }
 

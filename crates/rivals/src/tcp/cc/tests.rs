@@ -77,7 +77,7 @@ fn before_the_first_loss_cubic_gains_a_twentieth() {
 #[test]
 fn hystart_ends_slow_start_by_a_train_or_by_delay() {
     let config = TcpConfig::default();
-    let start = || (Control::new(&config), Window { size: 20, threshold: INFINITE, count: 0 });
+    let start = || (Control::new(&config, 0), Window { size: 20, threshold: INFINITE, count: 0 });
     // Acks 1 µs apart in a round trip of 100 µs: the train is detected after more than 50 µs.
     let (mut control, mut window) = start();
     for i in 0..100 {
@@ -106,7 +106,7 @@ fn hystart_ends_slow_start_by_a_train_or_by_delay() {
 #[test]
 fn hystart_plus_plus_slows_down_and_confirms() {
     let config = TcpConfig { slow_start: SlowStart::HyStartPlusPlus, ..TcpConfig::default() };
-    let mut control = Control::new(&config);
+    let mut control = Control::new(&config, 0);
     let mut window = Window { size: 100, threshold: INFINITE, count: 0 };
     let mut round = |delay: Ps, window: &mut Window, no: u64| {
         let before = window.size;
@@ -129,7 +129,7 @@ fn hystart_plus_plus_slows_down_and_confirms() {
     round(25 * MS, &mut window, 8);
     assert!(!window.slow(), "five rounds confirm it");
     // A delay that falls again was not caused by the queue.
-    let mut control = Control::new(&config);
+    let mut control = Control::new(&config, 0);
     let mut window = Window { size: 100, threshold: INFINITE, count: 0 };
     for (no, delay) in [(1, 20), (2, 20), (3, 25), (4, 20), (5, 20)] {
         let before = window.size;
@@ -147,7 +147,7 @@ fn hystart_plus_plus_slows_down_and_confirms() {
 #[test]
 fn dctcp_shrinks_by_half_the_marked_share() {
     let config = TcpConfig::default().algorithm(crate::tcp::Algorithm::Dctcp);
-    let mut control = Control::new(&config);
+    let mut control = Control::new(&config, 0);
     let mut window = Window { size: 1000, threshold: 1000, count: 0 };
     assert_eq!(control.reduce(&window, true), 500, "at first all may be marked");
     for no in 1..400 {

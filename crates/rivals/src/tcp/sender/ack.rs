@@ -3,6 +3,7 @@
 use super::board::{AGAIN, SACKED};
 use super::{Sender, State};
 use crate::tcp::cc::AckInfo;
+use crate::tcp::cc::bbr::{Repair, Report};
 use crate::tcp::segment::{Ack, TcpSegment};
 use crate::tcp::{Recovery, TcpConfig};
 use srd_fabric::{HostIo, Ps};
@@ -74,7 +75,7 @@ impl Sender {
         let right = ack.ack + u64::from(ack.window);
         let window_moved = right > self.right;
         self.right = self.right.max(right);
-        let out_prior = self.board.len();
+        let (out_prior, flight_prior) = (self.board.len(), self.board.pipe());
         let lost_prior = self.counters.segments_lost;
         self.blocks_read(now, ack, &mut news);
         if ack.ack < self.una {
@@ -104,7 +105,11 @@ impl Sender {
         news.timer_renew = news.acked > 0 || news.rtt_sack.is_some_and(|rtt| rtt > now - head_ps);
         let resend = self.decide(now, &mut news, config);
         news.lost += (self.counters.segments_lost - lost_prior) as u32;
-        self.window_follow(&info, &news);
+        if self.control.whole() {
+            self.model(&info, &news, flight_prior);
+        } else {
+            self.window_follow(&info, &news);
+        }
         if self.board.len() == 0 {
             self.timer = None;
         } else if news.timer_renew {
@@ -125,9 +130,35 @@ impl Sender {
         if news.sacked == 0 && !news.duplicate {
             return;
         }
+        self.sampler.take(now, news.sacked, self.rtt.min().unwrap_or(0));
         let resend = self.decide(now, &mut news, config);
         self.resend(now, resend, config, io);
         self.push(now, config, io);
+    }
+
+    /// Lets an algorithm with a model of the path evaluate an ack.
+    fn model(&mut self, info: &AckInfo, news: &News, flight_prior: u32) {
+        let sample = self.sampler.take(info.now, info.acked, self.rtt.min().unwrap_or(0));
+        let repair = match self.state {
+            State::Recovery => Repair::Losses,
+            State::Timeout => Repair::Timeout,
+            _ => Repair::Nothing,
+        };
+        let report = Report {
+            now: info.now,
+            sample,
+            acked: info.acked,
+            lost: news.lost,
+            rtt: info.rtt,
+            flight: self.board.pipe(),
+            flight_prior,
+            delivered: self.sampler.delivered(),
+            repair,
+        };
+        if self.control.model(&report, &mut self.window) {
+            self.sampler.limit(self.board.pipe());
+        }
+        self.counters.cwnd_max = self.counters.cwnd_max.max(self.window.size);
     }
 
     /// Sets the window after an ack: by deliveries during a reduction, else by the algorithm.
@@ -167,7 +198,7 @@ impl Sender {
             }
             let (mut newest, rack_min) = (None, self.rtt.min());
             let highest = self.board.sacked_end().unwrap_or(0);
-            let (high, rack) = (self.high, &mut self.rack);
+            let (high, rack, sampler) = (self.high, &mut self.rack, &mut self.sampler);
             let mut reordered = false;
             self.board.sack(from, to, |seg| {
                 news.sacked += 1;
@@ -178,6 +209,7 @@ impl Sender {
                     news.original |= seg.end() <= high;
                 }
                 rack.advance(now, seg.sent_ps, seg.end(), again, rack_min);
+                sampler.arrived(seg.sent_ps, seg.end(), &seg.stamp);
             });
             self.reordered |= reordered;
             news.rtt_sack = newest.or(news.rtt_sack);
@@ -209,6 +241,7 @@ impl Sender {
             if seg.is(SACKED) {
                 continue;
             }
+            self.sampler.arrived(seg.sent_ps, seg.end(), &seg.stamp);
             if !again {
                 let rtt = now - seg.sent_ps;
                 news.rtt_first = news.rtt_first.or(Some(rtt));

@@ -1,6 +1,7 @@
 //! The scoreboard of segments in flight: which are acknowledged selectively, lost or retransmitted,
 //! and the order in which they were sent.
 
+use super::sampler::Stamp;
 use srd_fabric::Ps;
 use std::collections::VecDeque;
 
@@ -28,6 +29,8 @@ pub struct Seg {
     pub len: u32,
     /// Messages of the stream that end at or before the segment's end.
     pub messages: u32,
+    /// State of the connection when it was last sent.
+    pub stamp: Stamp,
     prev: u32,
     next: u32,
     flags: u8,
@@ -114,9 +117,15 @@ impl Board {
     /// Adds a new segment, sent now.
     pub fn push(&mut self, start: u64, len: u32, messages: u32, sent_ps: Ps, gone_ps: Ps) {
         let no = self.first + self.len();
-        let seg = Seg { start, sent_ps, gone_ps, len, messages, prev: NIL, next: NIL, flags: 0 };
+        let (stamp, prev, next) = (Stamp::default(), NIL, NIL);
+        let seg = Seg { start, sent_ps, gone_ps, len, messages, stamp, prev, next, flags: 0 };
         self.segs.push_back(seg);
         self.list_add(no);
+    }
+
+    /// Notes the state of the connection when a segment was last sent.
+    pub fn stamp(&mut self, no: u32, stamp: Stamp) {
+        self.at(no).stamp = stamp;
     }
 
     /// Records a retransmission.

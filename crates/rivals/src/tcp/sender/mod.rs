@@ -7,15 +7,18 @@
 mod ack;
 mod board;
 mod recover;
+mod sampler;
 mod send;
 mod timer;
 
+use crate::tcp::cc::bbr::{Bbr, BbrMode};
 use crate::tcp::cc::{Control, INFINITE, Window};
 use crate::tcp::report::{Conn, Counters};
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::{TcpSegment, UNKNOWN};
 use crate::tcp::{Message, TcpConfig};
 use board::Board;
+use srd_fabric::rng::mix64;
 use srd_fabric::{HostId, HostIo, Ps};
 use std::collections::VecDeque;
 
@@ -97,6 +100,7 @@ pub struct Sender {
     high: u64,
     window_prior: u32,
     threshold_prior: u32,
+    sampler: sampler::Sampler,
     prr_delivered: u32,
     prr_out: u32,
     // Undo of spurious reductions.
@@ -144,6 +148,7 @@ impl Sender {
         now: Ps,
         config: &TcpConfig,
     ) -> Self {
+        let seed = mix64(u64::from(conn.src.0) << 32 | u64::from(conn.index)) ^ u64::from(ports.0);
         Self {
             src: conn.src,
             conn: conn.index,
@@ -161,11 +166,12 @@ impl Sender {
             messages_acked: 0,
             board: Board::new(),
             window: Window { size: config.initial_window, threshold: INFINITE, count: 0 },
-            control: Control::new(config),
+            control: Control::new(config, seed),
             state: if config.handshake { State::Opening } else { State::Open },
             high: 0,
             window_prior: 0,
             threshold_prior: 0,
+            sampler: sampler::Sampler::default(),
             prr_delivered: 0,
             prr_out: 0,
             undo: None,
@@ -207,6 +213,14 @@ impl Sender {
     /// Segments estimated to be in flight.
     pub fn in_flight(&self) -> u32 {
         self.board.pipe()
+    }
+    /// What BBR does; `None` with another algorithm.
+    pub fn bbr_mode(&self) -> Option<BbrMode> {
+        self.control.bbr().map(Bbr::mode)
+    }
+    /// BBR's estimate of the path's bandwidth, segments per second; `None` with another algorithm.
+    pub fn bbr_bandwidth(&self) -> Option<f64> {
+        self.control.bbr().map(Bbr::bandwidth)
     }
     /// Smoothed RTT; 0 before the first sample.
     pub const fn srtt_ps(&self) -> Ps {
@@ -251,6 +265,14 @@ impl Sender {
         config: &TcpConfig,
         io: &mut HostIo<'_, TcpSegment>,
     ) {
+        let card_empty = self.card.back().is_none_or(|(gone, _)| *gone <= now);
+        if self.next == self.written
+            && card_empty
+            && self.board.pipe() < self.window.size
+            && self.board.lost() <= self.board.retrans()
+        {
+            self.sampler.limit(self.board.pipe());
+        }
         self.written = self.written.saturating_add(message.bytes);
         self.messages.push(message);
         self.ends.push(self.written);

@@ -208,7 +208,7 @@ impl Sender {
     /// Proportional rate reduction (RFC 6937 with the kernel's reduction bound).
     pub(super) fn prr(&mut self, news: &News) {
         let delivered = news.acked + news.sacked;
-        if delivered == 0 || self.window_prior == 0 {
+        if delivered == 0 || self.window_prior == 0 || self.control.whole() {
             return;
         }
         let pipe = self.board.pipe();
@@ -228,7 +228,7 @@ impl Sender {
 
     /// Completes the reduction.
     pub(super) fn reduction_end(&mut self) {
-        if self.window.threshold < INFINITE {
+        if self.window.threshold < INFINITE && !self.control.whole() {
             self.window.size = self.window.threshold;
         }
     }
@@ -292,6 +292,12 @@ impl Sender {
         self.counters.undone += 1;
         if unlose {
             self.board.unlose();
+        }
+        self.control.undone();
+        if self.control.whole() {
+            self.undo = None;
+            self.rack.advanced = true;
+            return;
         }
         self.window.size = self.window.size.max(self.window_prior);
         if self.threshold_prior > 0 {

@@ -4,7 +4,7 @@ use super::ack::Resend;
 use super::{Purpose, Sender, State};
 use crate::tcp::TcpConfig;
 use crate::tcp::segment::TcpSegment;
-use srd_fabric::{HostIo, Outbound, Ps};
+use srd_fabric::{HostIo, Outbound, Ps, SEC};
 
 /// Options of a SYN beyond those of a data segment.
 const SYN_OPTION_BYTES: u32 = 8;
@@ -56,6 +56,7 @@ impl Sender {
         }
         (self.backoff, self.timeouts) = (0, 0);
         self.rtt.sample(now - ts_echo, 0, 0, config);
+        self.control.opened(now, now - ts_echo, self.window.size);
         self.sent_last_ps = now;
         self.used_ps = now;
         self.push(now, config, io);
@@ -187,15 +188,17 @@ impl Sender {
             self.messages_sent += 1;
         }
         if self.board.len() == 0 {
-            self.control.resumed(self.sent_last_ps, now);
+            self.control.resumed(self.sent_last_ps, now, self.sampler.limited());
         }
         let (start, len, messages) = (self.next, len as u32, self.messages_sent as u32);
+        let stamp = self.sampler.sent(now, self.board.len() == 0);
         let piece = Piece { start, len, messages, again: false };
         let Some(gone_ps) = self.wire_send(now, piece, config, io) else {
             self.messages_sent = sent;
             return false;
         };
         self.board.push(start, len, messages, now, gone_ps);
+        self.board.stamp(self.board.last(), stamp);
         self.next = end;
         true
     }
@@ -212,6 +215,8 @@ impl Sender {
         let piece = Piece { start: seg.start, len: seg.len, messages: seg.messages, again: true };
         let Some(gone_ps) = self.wire_send(now, piece, config, io) else { return false };
         self.board.resent(no, now, gone_ps);
+        let stamp = self.sampler.sent(now, false);
+        self.board.stamp(no, stamp);
         self.copy_first_ps = self.copy_first_ps.or(Some(now));
         self.undo_copies = Some(self.undo_copies.unwrap_or(0) + 1);
         true
@@ -248,7 +253,12 @@ impl Sender {
         self.counters.segments_sent += 1;
         self.counters.bytes_sent += u64::from(len);
         self.counters.retransmits += u64::from(again);
-        if config.pacing {
+        if let Some(bbr) = self.control.bbr() {
+            let full = config.mss + config.header_bytes + config.link_bytes;
+            let segments = f64::from(bytes) / f64::from(full);
+            let gap = (segments * SEC as f64 / bbr.pace()) as Ps;
+            self.paced_next = self.paced_next.max(now) + gap;
+        } else if config.pacing {
             let round = u128::from(self.rtt.srtt()) * u128::from(bytes);
             let gap = round / u128::from(self.rate_bytes(config).max(1));
             self.paced_next = self.paced_next.max(now) + gap as Ps;
@@ -264,6 +274,10 @@ impl Sender {
     /// Bytes per round trip that pacing and small queues assume: twice the window in slow start,
     /// 1.2 times later.
     fn rate_bytes(&self, config: &TcpConfig) -> u64 {
+        if let Some(bbr) = self.control.bbr() {
+            let segments = bbr.pace() * self.rtt.srtt() as f64 / SEC as f64;
+            return (segments * f64::from(config.mss)) as u64;
+        }
         let percent = if self.window.size < self.window.threshold / 2 { 200 } else { 120 };
         let segments = self.window.size.max(self.board.len());
         u64::from(segments) * u64::from(config.mss) * percent / 100
@@ -277,7 +291,8 @@ impl Sender {
 
     /// Whether the small queue limit or the pacer stops sending; sets the time to continue.
     fn held_back(&mut self, now: Ps, config: &TcpConfig) -> bool {
-        if config.pacing && self.paced_next > now {
+        let paced = config.pacing || self.control.whole();
+        if paced && self.paced_next > now {
             self.wake = Some(self.paced_next);
             return true;
         }
@@ -318,7 +333,8 @@ impl Sender {
             self.out_max = out;
             self.usage_end = self.next;
         }
-        if self.limited || self.window.slow() && self.window.size < 2 * self.out_max {
+        let open = self.window.slow() && self.window.size < 2 * self.out_max;
+        if self.limited || self.control.whole() || open {
             (self.used, self.used_ps) = (0, now);
             return;
         }
@@ -339,7 +355,8 @@ impl Sender {
     pub(super) fn pause_check(&mut self, now: Ps, config: &TcpConfig) {
         let rto = self.rtt.rto(0, config);
         let mut pause = now.saturating_sub(self.sent_last_ps);
-        if !config.restart_after_idle || self.board.len() > 0 || pause <= rto {
+        let restart = config.restart_after_idle && !self.control.whole();
+        if !restart || self.board.len() > 0 || pause <= rto {
             return;
         }
         self.window.threshold = self.threshold_now();
