@@ -96,7 +96,7 @@ impl<O: Observer> Engine<O> {
             path,
             slot: self.shared.cfg.slot,
             dst_tag: c.dst_tag.0,
-            tx_num: c.tx_num.low(),
+            tx_num: c.tx_num.low().0,
             timestamp: now.to_wire(),
             psn: c.psn.0,
             una_delta: 0,

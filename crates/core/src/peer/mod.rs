@@ -327,7 +327,7 @@ impl Peer {
             path: n.path,
             slot,
             dst_tag: self.handshake.peer_tag().0,
-            tx_num: n.tx_num.low(),
+            tx_num: n.tx_num.low().0,
             timestamp: now.to_wire(),
             psn: n.psn.0,
             una_delta: if planted!(UnaAhead) { 0 } else { n.psn.since(n.una) as u16 },

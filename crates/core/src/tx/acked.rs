@@ -10,7 +10,7 @@ use crate::path::Sample;
 use crate::peer::given_up::Blame;
 use crate::peer::reports::News;
 use crate::peer::scoreboard::{Kind, SentState, Settled};
-use crate::psn::Psn;
+use crate::psn::{Psn, TxLow};
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
 
@@ -123,7 +123,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.shared.sizes.awake > 0 {
             self.mtu_passed(Some(e.tx_num), None);
         }
-        if let Some(lost) = self.win.loss.recall(e.tx_num)
+        if let Some(lost) = self.win.loss.recall(TxLow(e.tx_num))
             && lost.blame() != Blame::None
         {
             self.shared.counters.retrans_spurious_pkts += 1;
