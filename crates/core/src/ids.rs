@@ -13,6 +13,24 @@ impl Ctx {
     }
 }
 
+/// Our tag of a context: packets to us carry it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct OwnTag(pub u32);
+
+impl OwnTag {
+    /// That of no context.
+    pub const NONE: Self = Self(0);
+}
+
+/// The peer's tag of a context: packets to the peer carry it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct PeerTag(pub u32);
+
+impl PeerTag {
+    /// That of no context, or one that is not known.
+    pub const NONE: Self = Self(0);
+}
+
 /// Number of a read that is served to a peer, among those of its engine. Numbers come again only
 /// after 2^32 reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

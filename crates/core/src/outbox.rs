@@ -4,7 +4,7 @@
 //! not in the context, so that who holds one peer can give another its turn.
 
 use crate::api::{AsyncEvent, Endpoint};
-use crate::ids::{Ctx, Way};
+use crate::ids::{Ctx, PeerTag, Way};
 use crate::limits::{CONTROL_QUEUE_MAX, EVENTS_MAX, SHARES_MAX};
 use crate::psn::{Psn, TxNum};
 use srd_wire::Body;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     pub dst: Endpoint,
-    pub dst_tag: u32,
+    pub dst_tag: PeerTag,
     pub body: Body,
     pub padded_len: u16,
     /// Of a packet that belongs to a context: its transmission number and the next PSN.
@@ -24,7 +24,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// A packet that belongs to no context, and is no longer than it must be.
-    pub fn of_none(dst: Endpoint, dst_tag: u32, body: Body) -> Self {
+    pub fn of_none(dst: Endpoint, dst_tag: PeerTag, body: Body) -> Self {
         Self { dst, dst_tag, body, padded_len: 0, tx_num: TxNum(0), psn: Psn(0) }
     }
 }
@@ -369,7 +369,7 @@ mod tests {
         while out.event_pop().is_some() {}
         let release = AsyncEvent::WrReleased(crate::api::WrHandle(0));
         assert!((0..=EVENTS_MAX).all(|_| out.event_push(release)) && out.event_push(fatal));
-        let of = |body| Control::of_none(dst, 0, body);
+        let of = |body| Control::of_none(dst, PeerTag::NONE, body);
         let acks = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::CloseAck))).count();
         assert_eq!(acks, CONTROL_QUEUE_MAX / 2, "half of the room is for others");
         let others = (0..CONTROL_QUEUE_MAX).filter(|_| out.control_push(of(Body::Close))).count();

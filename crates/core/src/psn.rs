@@ -69,6 +69,10 @@ pub(crate) struct PsnRange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TxNum(pub u64);
 
+/// What packets and echoes carry of a transmission number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TxLow(pub u32);
+
 impl TxNum {
     /// The number after it.
     #[inline(always)]
@@ -92,16 +96,16 @@ impl TxNum {
     }
     /// What packets carry of it.
     #[inline(always)]
-    pub const fn low(self) -> u32 {
-        self.0 as u32
+    pub const fn low(self) -> TxLow {
+        TxLow(self.0 as u32)
     }
     /// The number nearest to `reference` of which a packet carries `low`.
     #[inline(always)]
-    pub fn nearest(low: u32, reference: Self) -> Self {
+    pub fn nearest(low: TxLow, reference: Self) -> Self {
         if planted!(TxNumHighKept) {
-            return Self(reference.0 & !u64::from(u32::MAX) | u64::from(low));
+            return Self(reference.0 & !u64::from(u32::MAX) | u64::from(low.0));
         }
-        let delta = low.wrapping_sub(reference.low()) as i32;
+        let delta = low.0.wrapping_sub(reference.low().0) as i32;
         reference.plus(delta as i64 as u64)
     }
 }
@@ -136,9 +140,9 @@ mod tests {
     #[test]
     fn the_nearest_number_is_found() {
         let r = TxNum(0x1_0000_0005);
-        assert_eq!(TxNum::nearest(0x0000_0007, r), TxNum(0x1_0000_0007));
-        assert_eq!(TxNum::nearest(0xFFFF_FFFE, r), TxNum(0x0_FFFF_FFFE));
+        assert_eq!(TxNum::nearest(TxLow(7), r), TxNum(0x1_0000_0007));
+        assert_eq!(TxNum::nearest(TxLow(0xFFFF_FFFE), r), TxNum(0x0_FFFF_FFFE));
         assert_eq!(TxNum(u64::MAX).next().diff(TxNum(0).prev()), 1);
-        assert_eq!(r.prev().low(), 4);
+        assert_eq!(r.prev().low(), TxLow(4));
     }
 }

@@ -5,7 +5,7 @@ use crate::api::{AsyncEvent, Rx, Status};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::{Event, Observer};
-use crate::ids::Ctx;
+use crate::ids::{Ctx, PeerTag};
 use crate::limits::FORGET_STEPS;
 use crate::networks::Prefix;
 use crate::peer::ContextState;
@@ -84,7 +84,7 @@ impl<O: Observer> Engine<O> {
             c.outstanding() == 0 && c.win().is_none_or(|a| a.board.is_empty() && a.jobs.is_empty());
         if done {
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
-            debug_assert!(tag != 0, "who closes is known");
+            debug_assert!(tag != PeerTag::NONE, "who closes is known");
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
         } else {

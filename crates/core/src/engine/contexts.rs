@@ -3,17 +3,17 @@
 use super::origins::Origins;
 use crate::api::Endpoint;
 use crate::hash::Keyed;
-use crate::ids::Ctx;
+use crate::ids::{Ctx, OwnTag};
 use crate::peer::Context;
 use crate::random::Random;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-/// The context that was found last by its tag. Tag 0, of none: not known.
+/// The context that was found last by its tag. The tag of none: not known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
-    tag: u32,
+    tag: OwnTag,
     ci: Ctx,
 }
 
@@ -62,14 +62,15 @@ impl ContextTable {
         self.len() >= self.max
     }
 
-    /// A tag that no context has; never 0.
-    pub fn tag_draw(&self, rng: &mut impl Random) -> u32 {
+    /// A tag that no context has.
+    pub fn tag_draw(&self, rng: &mut impl Random) -> OwnTag {
         if planted!(TagCounted) {
-            return (1..).find(|&t| self.by_tag(t).is_none()).unwrap_or(1);
+            let free = |&t: &OwnTag| self.by_tag(t).is_none();
+            return (1..).map(OwnTag).find(free).unwrap_or(OwnTag(1));
         }
         loop {
-            let tag = rng.next_u32();
-            if tag != 0 && self.by_tag(tag).is_none() {
+            let tag = OwnTag(rng.next_u32());
+            if tag != OwnTag::NONE && self.by_tag(tag).is_none() {
                 return tag;
             }
         }
@@ -82,7 +83,7 @@ impl ContextTable {
             Ctx(self.slots.len() as u32 - 1)
         });
         debug_assert!(
-            c.handshake.local_tag() != 0 && self.by_endpoint(&c.endpoint()).is_none(),
+            c.handshake.local_tag() != OwnTag::NONE && self.by_endpoint(&c.endpoint()).is_none(),
             "one for each peer"
         );
         let (tag, hash) = (c.handshake.local_tag(), self.keyed.hash_one(c.endpoint()));
@@ -114,7 +115,7 @@ impl ContextTable {
     }
 
     /// Gives a context another tag: packets with the old one are strangers' from now on.
-    pub fn retag(&mut self, i: Ctx, tag: u32) {
+    pub fn retag(&mut self, i: Ctx, tag: OwnTag) {
         let old = self.get_mut(i).handshake.retag(tag);
         debug_assert!(old != tag, "a tag is drawn for one");
         self.unlist_tag(old, i);
@@ -123,13 +124,13 @@ impl ContextTable {
     }
 
     /// Context `i` is found by `tag` from now on, which it has.
-    fn list_tag(&mut self, tag: u32, i: Ctx) {
-        debug_assert!(tag != 0 && self.by_tag(tag).is_none(), "a tag is drawn for one");
+    fn list_tag(&mut self, tag: OwnTag, i: Ctx) {
+        debug_assert!(tag != OwnTag::NONE && self.by_tag(tag).is_none(), "a tag is drawn for one");
         let slots = &self.slots;
         self.by_tag.insert_unique(hash_of(tag), i, |&k| hash_of(tag_of(slots, k)));
     }
     /// Context `i`, which had `tag`, is not found by it any more.
-    fn unlist_tag(&mut self, tag: u32, i: Ctx) {
+    fn unlist_tag(&mut self, tag: OwnTag, i: Ctx) {
         let listed = self.by_tag.find_entry(hash_of(tag), |&k| k == i);
         debug_assert!(listed.is_ok(), "found by its tag while it has it");
         if let Ok(listed) = listed {
@@ -137,15 +138,15 @@ impl ContextTable {
         }
     }
 
-    pub fn by_tag(&self, tag: u32) -> Option<Ctx> {
+    pub fn by_tag(&self, tag: OwnTag) -> Option<Ctx> {
         let found = self.by_tag.find(hash_of(tag), |&k| tag_of(&self.slots, k) == tag).copied();
-        debug_assert!(found.is_none() || tag != 0, "0 is no tag");
+        debug_assert!(found.is_none() || tag != OwnTag::NONE, "each has a tag");
         found
     }
     /// The same for a packet that came.
     #[inline]
-    pub fn by_tag_noted(&mut self, tag: u32) -> Option<Ctx> {
-        if tag == self.recent.tag && tag != 0 {
+    pub fn by_tag_noted(&mut self, tag: OwnTag) -> Option<Ctx> {
+        if tag == self.recent.tag && tag != OwnTag::NONE {
             let ci = self.recent.ci;
             let known = self.find(ci).is_some_and(|c| c.handshake.local_tag() == tag);
             debug_assert!(known, "what is remembered is true");
@@ -189,13 +190,13 @@ impl ContextTable {
     }
 }
 
-fn hash_of(tag: u32) -> u64 {
+fn hash_of(tag: OwnTag) -> u64 {
     FxBuildHasher.hash_one(tag)
 }
 
 /// Our tag of a live context.
-fn tag_of(slots: &[Option<Context>], i: Ctx) -> u32 {
-    slots[i.index()].as_ref().map_or(0, |c| c.handshake.local_tag())
+fn tag_of(slots: &[Option<Context>], i: Ctx) -> OwnTag {
+    slots[i.index()].as_ref().map_or(OwnTag::NONE, |c| c.handshake.local_tag())
 }
 
 fn peer_of(slots: &[Option<Context>], i: Ctx) -> Option<Endpoint> {
@@ -222,7 +223,7 @@ mod tests {
     fn tag_endpoint_and_number_lead_to_the_same_context() {
         let mut rng = Rng::from_seed(3);
         let mut t = ContextTable::new(100, &mut rng);
-        let mut live: Vec<(Ctx, u32, u32)> = vec![];
+        let mut live: Vec<(Ctx, u32, OwnTag)> = vec![];
         let mut gone = vec![];
         for step in 0..3_000 {
             let peer = rng.below(60);

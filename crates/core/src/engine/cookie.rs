@@ -1,6 +1,7 @@
 //! Cookies: a challenge that costs no memory. Only who receives at an address can echo it.
 
 use crate::api::Endpoint;
+use crate::ids::PeerTag;
 use crate::limits::COOKIE_LIFETIME;
 use crate::random::{HashKey, Random};
 use crate::time::Time;
@@ -13,7 +14,7 @@ pub(crate) struct Claim {
     /// From where.
     pub who: Endpoint,
     /// The tag of its context.
-    pub tag: u32,
+    pub tag: PeerTag,
     /// The life of its engine.
     pub incarnation: u64,
     /// Both tags of the context that it would replace, as far as they are known; 0 if there is
@@ -49,7 +50,7 @@ impl CookieJar {
 
     /// Whether `cookie` was made for the same Open in this lifetime or the one before.
     pub fn check(&self, now: Time, claim: &Claim, cookie: u64) -> bool {
-        debug_assert!(claim.tag != 0, "who opens has a tag");
+        debug_assert!(claim.tag != PeerTag::NONE, "who opens has a tag");
         let epoch = now.0 / COOKIE_LIFETIME.0;
         let earlier = epoch.checked_sub(1);
         cookie == self.mac(epoch, claim) || earlier.is_some_and(|e| cookie == self.mac(e, claim))
@@ -66,11 +67,11 @@ mod tests {
     fn good_for_the_same_open_and_a_while() {
         let jar = CookieJar::new(&mut Rng::from_seed(1));
         let who = Endpoint { ip: IpAddr::V4(Ipv4Addr::LOCALHOST), port: 5 };
-        let claim = Claim { who, tag: 7, incarnation: 9, against: 3 };
+        let claim = Claim { who, tag: PeerTag(7), incarnation: 9, against: 3 };
         let c = jar.make(Time(0), &claim);
         assert!(jar.check(Time(COOKIE_LIFETIME.0), &claim, c));
         assert!(!jar.check(Time(2 * COOKIE_LIFETIME.0), &claim, c));
-        assert!(!jar.check(Time(0), &Claim { tag: 8, ..claim }, c));
+        assert!(!jar.check(Time(0), &Claim { tag: PeerTag(8), ..claim }, c));
         assert!(!jar.check(Time(0), &Claim { against: 4, ..claim }, c));
         assert!(!jar.check(Time(0), &Claim { who: Endpoint { port: 6, ..who }, ..claim }, c));
         assert!(!jar.check(Time(0), &claim, 0));

@@ -5,7 +5,7 @@ use crate::config::Integrity;
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::ids::Ctx;
+use crate::ids::{Ctx, OwnTag, PeerTag};
 use crate::lane::Arrival;
 use crate::limits::REPLAYS_MAX;
 use crate::peer::ContextState;
@@ -33,11 +33,11 @@ impl<O: Observer> Engine<O> {
                 return self.open_received(now, from, h, &p, size);
             }
             Body::Reset { echo_tag, code, nonce } => {
-                return self.reset_received(now, from, h, echo_tag, code, nonce);
+                return self.reset_received(now, from, h, PeerTag(echo_tag), code, nonce);
             }
             _ => {}
         }
-        let known = self.contexts.by_tag_noted(h.dst_tag);
+        let known = self.contexts.by_tag_noted(OwnTag(h.dst_tag));
         let guessed = if planted!(TagUnchecked) { self.contexts.by_endpoint(&from) } else { None };
         let Some(ci) = known.or(guessed) else {
             self.stranger(now, from, h, &packet.body);
@@ -45,7 +45,7 @@ impl<O: Observer> Engine<O> {
         };
         let c = self.contexts.get(ci);
         debug_assert!(
-            c.handshake.local_tag() == h.dst_tag || cfg!(planted_bugs),
+            c.handshake.local_tag() == OwnTag(h.dst_tag) || cfg!(planted_bugs),
             "a packet is for whoever has its tag"
         );
         if c.endpoint() != from {
@@ -64,7 +64,7 @@ impl<O: Observer> Engine<O> {
                 return self.open_acked(now, ci, &p, size);
             }
             Body::Challenge { echo_tag, cookie } => {
-                return self.challenged(now, ci, echo_tag, cookie);
+                return self.challenged(now, ci, OwnTag(echo_tag), cookie);
             }
             // Its sender has no context any more, hence no transmission numbers.
             Body::CloseAck => return self.close_acked(now, ci),

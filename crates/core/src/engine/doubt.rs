@@ -10,7 +10,7 @@ use crate::api::{Endpoint, Rx};
 use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::ids::Ctx;
+use crate::ids::{Ctx, OwnTag, PeerTag};
 use crate::limits::GOODBYE_CHALLENGES;
 use crate::peer::ContextState;
 use crate::peer::doubt::{Doubt, Outcome};
@@ -25,7 +25,7 @@ impl<O: Observer> Engine<O> {
         now: Time,
         from: Endpoint,
         h: &Header,
-        echo_tag: u32,
+        echo_tag: PeerTag,
         code: CloseCode,
         nonce: u64,
     ) -> Result<Rx, DropReason> {
@@ -41,7 +41,7 @@ impl<O: Observer> Engine<O> {
             self.peer_lost(now, ci);
             return Ok(Rx::Done);
         }
-        if echo_tag == 0 || echo_tag != c.handshake.peer_tag() {
+        if echo_tag == PeerTag::NONE || echo_tag != c.handshake.peer_tag() {
             return Err(DropReason::BadHandshake);
         }
         self.shared.counters.resets_received += 1;
@@ -57,7 +57,8 @@ impl<O: Observer> Engine<O> {
             ContextState::HalfOpen => {}
             _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
-                let goodbye = code == CloseCode::GoingAway && h.dst_tag == c.handshake.local_tag();
+                let own = OwnTag(h.dst_tag) == c.handshake.local_tag();
+                let goodbye = code == CloseCode::GoingAway && own;
                 self.doubt_begin(now, ci, goodbye)?;
             }
         }
@@ -107,8 +108,8 @@ impl<O: Observer> Engine<O> {
         let retry = self.shared.cfg.loss.open_retry;
         let most = self.shared.cfg.loss.rto_max.max(retry);
         let c = self.contexts.get_mut(ci);
-        let echo_tag = c.handshake.peer_tag();
-        debug_assert!(echo_tag != 0, "who is doubted is known");
+        let echo_tag = c.handshake.peer_tag().0;
+        debug_assert!(c.handshake.knows_peer(), "who is doubted is known");
         let Some(d) = c.act().doubt_mut() else { return };
         let cookie = d.ask(now, retry, most);
         self.shared.counters.challenges_sent += 1;
@@ -152,7 +153,7 @@ impl<O: Observer> Engine<O> {
         };
         self.shared.counters.doubts_refuted += 1;
         let c = self.contexts.get_mut(ci);
-        debug_assert!(c.handshake.is_with(p.tag, p.incarnation), "the peer has answered");
+        debug_assert!(c.handshake.is_with(PeerTag(p.tag), p.incarnation), "the peer has answered");
         c.heard(now);
         c.act().replay.correct(TxNum(p.tx_num_start).prev(), asked);
         self.doubt_end(now, ci);
@@ -160,7 +161,12 @@ impl<O: Observer> Engine<O> {
     }
 
     /// A Challenge within a context: its sender doubts that we have it.
-    pub(crate) fn doubted(&mut self, ci: Ctx, echo_tag: u32, nonce: u64) -> Result<Rx, DropReason> {
+    pub(crate) fn doubted(
+        &mut self,
+        ci: Ctx,
+        echo_tag: OwnTag,
+        nonce: u64,
+    ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
         if echo_tag != c.handshake.local_tag() || !c.handshake.knows_peer() || nonce == 0 {
             return Err(DropReason::BadHandshake);

@@ -10,7 +10,7 @@ use crate::counters::DropReason;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
 use crate::events::{Event, Observer};
-use crate::ids::Ctx;
+use crate::ids::{Ctx, OwnTag, PeerTag};
 use crate::limits::{MTU_MIN, WINDOW_MAX, WINDOW_MIN};
 use crate::outbox::Control;
 use crate::peer::handshake::{Challenged, Handshake};
@@ -92,7 +92,7 @@ impl<O: Observer> Engine<O> {
         let signals = cfg.rate.host_policy != HostPolicy::Off;
         features |= if signals { Features::HOST_SIGNAL } else { 0 };
         OpenParams {
-            tag: c.handshake.local_tag(),
+            tag: c.handshake.local_tag().0,
             incarnation: self.incarnation,
             echo_tag: 0,
             psn_start: c.psn_next().0,
@@ -120,7 +120,7 @@ impl<O: Observer> Engine<O> {
         for padded_len in lens {
             self.shared.counters.opens_sent += 1;
             let body = Body::Open(params);
-            let open = Control { padded_len, ..Control::of_none(peer, 0, body) };
+            let open = Control { padded_len, ..Control::of_none(peer, PeerTag::NONE, body) };
             self.shared.control_push(open);
         }
     }
@@ -162,13 +162,14 @@ impl<O: Observer> Engine<O> {
             return Err(DropReason::BadHandshake);
         }
         if !can_serve(p) {
-            self.open_refuse(now, from, p.tag, CloseCode::BadParams);
+            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::BadParams);
             return Err(DropReason::BadHandshake);
         }
         if let Some(ci) = self.contexts.by_endpoint(&from) {
             return self.open_again(now, ci, from, p, size);
         }
-        let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against: 0 };
+        let claim =
+            Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against: 0 };
         let asks = self.contexts.is_nearly_full()
             || self.contexts.origins.asks_proof(from.ip, &self.shared.cfg);
         if asks && !planted!(CookieNever) && !self.cookies.check(now, &claim, p.cookie) {
@@ -188,9 +189,9 @@ impl<O: Observer> Engine<O> {
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        let same = c.handshake.is_with(p.tag, p.incarnation);
+        let same = c.handshake.is_with(PeerTag(p.tag), p.incarnation);
         if planted!(RestartContinues) && c.state() == ContextState::Open {
-            self.contexts.get_mut(ci).handshake.peer_is(p.tag, p.incarnation);
+            self.contexts.get_mut(ci).handshake.peer_is(PeerTag(p.tag), p.incarnation);
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
@@ -205,7 +206,7 @@ impl<O: Observer> Engine<O> {
             return Ok(Rx::Done);
         }
         let against = c.handshake.tags_both();
-        let claim = Claim { who: from, tag: p.tag, incarnation: p.incarnation, against };
+        let claim = Claim { who: from, tag: PeerTag(p.tag), incarnation: p.incarnation, against };
         if !self.cookies.check(now, &claim, p.cookie) && !planted!(RestartUnproven) {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
@@ -253,7 +254,7 @@ impl<O: Observer> Engine<O> {
             self.context_create(now, from, ContextState::HalfOpen)
         };
         let Some(ci) = made else {
-            self.open_refuse(now, from, p.tag, CloseCode::NoRoom);
+            self.open_refuse(now, from, PeerTag(p.tag), CloseCode::NoRoom);
             return Err(DropReason::NoRoom);
         };
         self.peer_params_set(ci, p);
@@ -270,7 +271,7 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    fn open_refuse(&mut self, now: Time, to: Endpoint, tag: u32, code: CloseCode) {
+    fn open_refuse(&mut self, now: Time, to: Endpoint, tag: PeerTag, code: CloseCode) {
         self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
     }
 
@@ -310,10 +311,10 @@ impl<O: Observer> Engine<O> {
         size: Option<u16>,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get(ci);
-        if p.echo_tag != c.handshake.local_tag() || p.tag == 0 || !can_serve(p) {
+        if OwnTag(p.echo_tag) != c.handshake.local_tag() || p.tag == 0 || !can_serve(p) {
             return Err(DropReason::BadHandshake);
         }
-        let same = c.handshake.is_with(p.tag, p.incarnation);
+        let same = c.handshake.is_with(PeerTag(p.tag), p.incarnation);
         match c.state() {
             ContextState::Open | ContextState::Closing if same && p.cookie != 0 => {
                 self.doubt_refuted(now, ci, p)
@@ -334,7 +335,7 @@ impl<O: Observer> Engine<O> {
                 lane.ack_schedule();
                 Ok(Rx::Done)
             }
-            _ if c.handshake.peer_tag() == p.tag => Ok(Rx::Done),
+            _ if c.handshake.peer_tag() == PeerTag(p.tag) => Ok(Rx::Done),
             _ => Err(DropReason::BadHandshake),
         }
     }
@@ -356,7 +357,7 @@ impl<O: Observer> Engine<O> {
         &mut self,
         now: Time,
         ci: Ctx,
-        echo_tag: u32,
+        echo_tag: OwnTag,
         cookie: u64,
     ) -> Result<Rx, DropReason> {
         let c = self.contexts.get_mut(ci);

@@ -3,12 +3,12 @@
 use crate::api::Endpoint;
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::ids::Ctx;
+use crate::ids::{Ctx, PeerTag};
 use crate::outbox::Control;
 use srd_wire::Body;
 
 impl<O: Observer> Engine<O> {
-    pub(crate) fn control_push(&mut self, dst: Endpoint, dst_tag: u32, body: Body) {
+    pub(crate) fn control_push(&mut self, dst: Endpoint, dst_tag: PeerTag, body: Body) {
         self.shared.control_push(Control::of_none(dst, dst_tag, body));
     }
 
@@ -22,7 +22,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let tx_num = c.tx_num_take();
         let (dst, dst_tag, psn) = (c.endpoint(), c.handshake.peer_tag(), c.psn_next());
-        debug_assert!(dst_tag != 0, "a packet of a context carries the peer's tag");
+        debug_assert!(dst_tag != PeerTag::NONE, "a packet of a context carries the peer's tag");
         Control { dst, dst_tag, body, padded_len, tx_num, psn }
     }
 

@@ -268,7 +268,7 @@ impl<O: Observer> Engine<O> {
             self.shared.counters.resets_sent += 1;
             let (peer, tag) = (c.endpoint(), c.handshake.peer_tag());
             let code = CloseCode::GoingAway;
-            let body = Body::Reset { echo_tag: c.handshake.local_tag(), code, nonce: 0 };
+            let body = Body::Reset { echo_tag: c.handshake.local_tag().0, code, nonce: 0 };
             self.control_push(peer, tag, body);
         }
     }

@@ -59,8 +59,7 @@ impl<O: Observer> Engine<O> {
         win.outstanding.begin(now);
         win.queues.unsent_add(wr.len);
         let list = if datagram { win.queues.datagrams() } else { win.queues.flow(qpn) };
-        let i = wrs.post(*wr, qpn, ci, rnr_retry, list);
-        win.live.push(wrs, i);
+        let i = wrs.post(*wr, qpn, ci, rnr_retry, list, &mut win.live);
         debug_assert!(win.live.front() == Some(i) && win.has_to_send(), "it waits to be sent");
         match peer.state() {
             ContextState::HalfOpen => self.context_open_too(now, ci),

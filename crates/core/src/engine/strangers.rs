@@ -5,6 +5,7 @@ use crate::bucket::Bucket;
 use crate::engine::Engine;
 use crate::engine::cookie::Claim;
 use crate::events::Observer;
+use crate::ids::{OwnTag, PeerTag};
 use crate::limits::{STRANGER_RESET_EVERY, STRANGER_RESETS_MAX, STRANGERS_QUEUE_MAX};
 use crate::outbox::Control;
 use crate::time::Time;
@@ -38,18 +39,24 @@ impl<O: Observer> Engine<O> {
             return;
         }
         debug_assert!(
-            self.gone || self.contexts.by_tag(h.dst_tag).is_none(),
+            self.gone || self.contexts.by_tag(OwnTag(h.dst_tag)).is_none(),
             "who is known is no stranger"
         );
         let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
         // Who asks is told that it was heard. Nobody else can prove that.
         let nonce = if let Body::Challenge { cookie, .. } = *body { cookie } else { 0 };
         let reset = Body::Reset { echo_tag: h.dst_tag, code, nonce };
-        self.stranger_refuse(now, from, 0, reset);
+        self.stranger_refuse(now, from, PeerTag::NONE, reset);
     }
 
     /// A Reset to a stranger, if there were not too many.
-    pub(crate) fn stranger_refuse(&mut self, now: Time, to: Endpoint, dst_tag: u32, reset: Body) {
+    pub(crate) fn stranger_refuse(
+        &mut self,
+        now: Time,
+        to: Endpoint,
+        dst_tag: PeerTag,
+        reset: Body,
+    ) {
         debug_assert!(matches!(reset, Body::Reset { .. }), "a refusal: {reset:?}");
         if self.strangers.resets.is_empty(now) {
             self.shared.counters.control_dropped += 1;
@@ -64,13 +71,13 @@ impl<O: Observer> Engine<O> {
     /// Asks a stranger to prove that it receives at the address that it opens from.
     pub(crate) fn challenge(&mut self, now: Time, claim: &Claim) {
         let cookie = self.cookies.make(now, claim);
-        let body = Body::Challenge { echo_tag: claim.tag, cookie };
+        let body = Body::Challenge { echo_tag: claim.tag.0, cookie };
         if self.stranger_tell(claim.who, claim.tag, body) {
             self.shared.counters.challenges_sent += 1;
         }
     }
 
-    fn stranger_tell(&mut self, dst: Endpoint, dst_tag: u32, body: Body) -> bool {
+    fn stranger_tell(&mut self, dst: Endpoint, dst_tag: PeerTag, body: Body) -> bool {
         let queue = &mut self.strangers.queue;
         if queue.len() >= STRANGERS_QUEUE_MAX {
             self.shared.counters.control_dropped += 1;

@@ -4,7 +4,7 @@ use crate::api::{Transmit, TxSink};
 use crate::config::Integrity;
 use crate::engine::Engine;
 use crate::events::Observer;
-use crate::ids::Ctx;
+use crate::ids::{Ctx, PeerTag};
 use crate::outbox::Control;
 use crate::peer::handshake::AnswerOut;
 use crate::peer::{ContextState, Numbered};
@@ -26,8 +26,8 @@ impl<O: Observer> Engine<O> {
             let Some(ci) = self.shared.out.answer_pop() else { return };
             let answer = self.contexts.find_mut(ci).and_then(|c| c.handshake.answer_take());
             let Some(AnswerOut { echo_tag, cookie, padded_len }) = answer else { continue };
-            debug_assert!(echo_tag != 0, "an answer says whom it answers");
-            let params = OpenParams { echo_tag, cookie, ..self.open_params(ci) };
+            debug_assert!(echo_tag != PeerTag::NONE, "an answer says whom it answers");
+            let params = OpenParams { echo_tag: echo_tag.0, cookie, ..self.open_params(ci) };
             let open_ack = self.control_of(ci, Body::OpenAck(params), padded_len);
             self.emit_one(now, &open_ack, out);
         }
@@ -95,8 +95,8 @@ impl<O: Observer> Engine<O> {
             backlog: Backlog(0),
             path,
             slot: self.shared.cfg.slot,
-            dst_tag: c.dst_tag,
-            tx_num: c.tx_num.low(),
+            dst_tag: c.dst_tag.0,
+            tx_num: c.tx_num.low().0,
             timestamp: now.to_wire(),
             psn: c.psn.0,
             una_delta: 0,

@@ -85,6 +85,6 @@ impl<O: Observer> Lane<'_, O> {
         if planted!(VerdictToldOnce) {
             self.win.verdicts.clear();
         }
-        self.way.paths.ack_sent(path, tx_num.low() as u16);
+        self.way.paths.ack_sent(path, tx_num.low().0 as u16);
     }
 }

@@ -58,6 +58,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// A response segment is resolved: by `verdict`, or given up (`None`).
+    #[inline]
     pub(crate) fn job_segment_done(&mut self, id: JobId, verdict: Option<Verdict>) {
         let good = verdict == Some(Verdict::Ok);
         if good && let Some(place) = self.win.jobs.find(id).and_then(ReadJob::place) {

@@ -74,7 +74,9 @@ impl<O: Observer> Lane<'_, O> {
         if over && plain && w.state == WrState::Sent && w.awaited == 0 {
             return self.wr_complete(wi, Status::Ok);
         }
-        self.wr_check_done(wi);
+        if over || planted!(FirstSegmentCompletes) {
+            self.wr_check_done(wi);
+        }
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! Protection domains, memory regions and address handles: numbers and rights, no pointers.
 
 use crate::api::{Access, AhId, MrKey, PdId};
-use crate::ids::Ctx;
+use crate::ids::{Ctx, OwnTag};
 use crate::limits::MRS_MAX;
 use crate::objects::keys::KeyMaker;
 use crate::random::{HashKey, Random};
@@ -86,7 +86,7 @@ impl MrTable {
 pub(crate) struct LastUsed {
     pub ci: Ctx,
     /// Our tag of it, which proves that the number still means the same context.
-    pub tag: u32,
+    pub tag: OwnTag,
 }
 
 /// An address handle.
@@ -159,7 +159,7 @@ impl AhTable {
     /// Remembers the context used last through `id`.
     pub fn note_context(&mut self, id: AhId, last: LastUsed) {
         if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
-            debug_assert!(last.tag != 0, "a context has a tag");
+            debug_assert!(last.tag != OwnTag::NONE, "a context has a tag");
             a.last = Some(last);
         }
     }

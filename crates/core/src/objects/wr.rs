@@ -134,8 +134,8 @@ impl WrTable {
         !self.free.is_empty() || (self.slots.len() as u32) < self.max
     }
 
-    /// Takes a slot for a request, which joins `queue` at its end. The caller has made sure that
-    /// there is one.
+    /// Takes a slot for a request, which joins `queue` at its end, and `live`, the list of its
+    /// context. The caller has made sure that there is one.
     #[inline(always)]
     pub fn post(
         &mut self,
@@ -144,6 +144,7 @@ impl WrTable {
         ctx: Ctx,
         rnr_retry: u8,
         queue: &mut WrQueue,
+        live: &mut WrList,
     ) -> WrHandle {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -175,7 +176,7 @@ impl WrTable {
             queued: true,
             prev: queue.tail,
             next: Link::NIL,
-            older: Link::NIL,
+            older: live.newest,
             newer: Link::NIL,
         });
         debug_assert!(i < self.max, "the caller has asked for room");
@@ -186,6 +187,12 @@ impl WrTable {
             Some(tail) => self.get_mut(tail).next = Link::to(h),
         }
         queue.tail = Link::to(h);
+        if let Some(newest) = live.newest.get() {
+            let newest = self.get_mut(newest);
+            debug_assert!(newest.newer.is_nil(), "nobody comes after the newest");
+            newest.newer = Link::to(h);
+        }
+        live.newest = Link::to(h);
         h
     }
 
@@ -274,17 +281,6 @@ impl WrList {
             next = w.older.get();
             Some((h, w))
         })
-    }
-    #[inline(always)]
-    pub fn push(&mut self, t: &mut WrTable, h: WrHandle) {
-        debug_assert!(!self.newest.is(h) && t.get(h).newer.is_nil(), "it is in no list yet");
-        t.get_mut(h).older = self.newest;
-        if let Some(newest) = self.newest.get() {
-            let newest = t.get_mut(newest);
-            debug_assert!(newest.newer.is_nil(), "nobody comes after the newest");
-            newest.newer = Link::to(h);
-        }
-        self.newest = Link::to(h);
     }
     /// Takes request `h` out, before it leaves the table.
     #[inline(always)]
@@ -415,9 +411,9 @@ mod tests {
             raddr: 0,
             imm: 0,
         };
-        let mut queue = WrQueue::default();
+        let (mut queue, mut live) = (WrQueue::default(), WrList::default());
         for _ in 0..n {
-            t.post(wr, Qpn(0), Ctx(0), 0, &mut queue);
+            t.post(wr, Qpn(0), Ctx(0), 0, &mut queue, &mut live);
         }
         while queue.pop_front(&mut t).is_some() {}
         t

@@ -113,6 +113,7 @@ impl Health {
 
     /// Concludes from what was learnt about `path`.
     /// Rule CC-14.
+    #[inline(always)]
     pub(crate) fn judge(
         &mut self,
         p: &Params,

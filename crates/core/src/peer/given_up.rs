@@ -1,7 +1,7 @@
 //! What was given up of what one peer was sent, and how often it was probed and asked since.
 
 use crate::peer::scoreboard::Entry;
-use crate::psn::Psn;
+use crate::psn::{Psn, TxLow};
 use crate::time::Time;
 use crate::tuning::{HEDGE_COST, HEDGE_CREDIT_MAX};
 use std::collections::VecDeque;
@@ -13,8 +13,7 @@ const RECENT_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp {
     psn: Psn,
-    /// What packets carry of its transmission number.
-    tx_num: u32,
+    tx_num: TxLow,
     path: u8,
     blame: Blame,
 }
@@ -277,7 +276,7 @@ impl LossState {
         debug_assert!(self.recent.len() <= RECENT_MAX, "a bounded list");
     }
     /// The transmission given up that arrived after all.
-    pub fn recall(&mut self, tx_num: u32) -> Option<GivenUp> {
+    pub fn recall(&mut self, tx_num: TxLow) -> Option<GivenUp> {
         let at = self.recent.iter().position(|g| g.tx_num == tx_num)?;
         self.recent.remove(at)
     }
@@ -307,10 +306,13 @@ mod tests {
         for n in 0..RECENT_MAX as u32 + 2 {
             l.remember(given_up(n, (1 << 32) + u64::from(n), Blame::Path));
         }
-        assert!(l.recall(0).is_none() && l.recall(1).is_none(), "there is no room for them");
-        let of = l.recall(2).map(|g| (g.psn(), g.path(), g.blame()));
+        assert!(
+            l.recall(TxLow(0)).is_none() && l.recall(TxLow(1)).is_none(),
+            "there is no room for them"
+        );
+        let of = l.recall(TxLow(2)).map(|g| (g.psn(), g.path(), g.blame()));
         assert_eq!(of, Some((Psn(2), 2, Blame::Path)));
-        assert!(l.recall(2).is_none(), "it is acquitted once");
+        assert!(l.recall(TxLow(2)).is_none(), "it is acquitted once");
         l.remember(given_up(7, 900, Blame::None));
         assert!(l.unjudged(Psn(8)).is_none(), "its path is blamed");
         assert_eq!(l.unjudged(Psn(7)).map(|g| g.blame()), Some(Blame::None));

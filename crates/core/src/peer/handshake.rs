@@ -2,6 +2,7 @@
 
 use super::ContextState;
 use super::narrow::Narrow;
+use crate::ids::{OwnTag, PeerTag};
 use crate::time::{Span, Time};
 
 /// An Open-Ack that waits to leave.
@@ -18,7 +19,7 @@ struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerOut {
     /// The peer's tag.
-    pub echo_tag: u32,
+    pub echo_tag: PeerTag,
     /// See [`Handshake::answer`].
     pub cookie: u64,
     /// Bytes that it is padded to; 0: no more than it must have.
@@ -58,9 +59,9 @@ pub(crate) struct Handshake {
     tag_fresh: bool,
     /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
     disowned: bool,
-    local_tag: u32,
-    /// 0 until the peer's parameters are known.
-    peer_tag: u32,
+    local_tag: OwnTag,
+    /// None until the peer's parameters are known.
+    peer_tag: PeerTag,
     peer_incarnation: u64,
     /// Next handshake packet of ours.
     at: Time,
@@ -70,16 +71,16 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// Of a context that begins in `state`, under our `tag`.
-    pub fn new(state: ContextState, tag: u32) -> Self {
+    pub fn new(state: ContextState, tag: OwnTag) -> Self {
         debug_assert!(matches!(state, ContextState::Opening | ContextState::HalfOpen), "{state:?}");
-        debug_assert!(tag != 0, "0 is no tag");
+        debug_assert!(tag != OwnTag::NONE, "a context has a tag");
         Self {
             state,
             round: 0,
             tag_fresh: false,
             disowned: false,
             local_tag: tag,
-            peer_tag: 0,
+            peer_tag: PeerTag::NONE,
             peer_incarnation: 0,
             at: Time::NEVER,
             underway: None,
@@ -136,37 +137,38 @@ impl Handshake {
     }
     /// Our tag: the peer's packets carry it.
     #[inline(always)]
-    pub fn local_tag(&self) -> u32 {
+    pub fn local_tag(&self) -> OwnTag {
         self.local_tag
     }
-    /// The peer's tag; 0 until its parameters are known.
+    /// The peer's tag; none until its parameters are known.
     #[inline(always)]
-    pub fn peer_tag(&self) -> u32 {
+    pub fn peer_tag(&self) -> PeerTag {
         self.peer_tag
     }
     /// Whether the peer's tag and parameters are known.
     #[inline(always)]
     pub fn knows_peer(&self) -> bool {
-        debug_assert!(self.peer_tag != 0 || self.peer_incarnation == 0, "both are known, or none");
-        self.peer_tag != 0
+        let known = self.peer_tag != PeerTag::NONE;
+        debug_assert!(known || self.peer_incarnation == 0, "both are known, or none");
+        known
     }
     /// Both tags in one number: a proof against one context says nothing of another.
     pub fn tags_both(&self) -> u64 {
-        u64::from(self.local_tag) << 32 | u64::from(self.peer_tag)
+        u64::from(self.local_tag.0) << 32 | u64::from(self.peer_tag.0)
     }
     /// Another tag of ours takes the place of the old one, which is returned.
-    pub fn retag(&mut self, tag: u32) -> u32 {
-        debug_assert!(tag != 0, "0 is no tag");
+    pub fn retag(&mut self, tag: OwnTag) -> OwnTag {
+        debug_assert!(tag != OwnTag::NONE, "a context has a tag");
         core::mem::replace(&mut self.local_tag, tag)
     }
 
     /// Whether the peer is the engine that says so of itself.
-    pub fn is_with(&self, tag: u32, incarnation: u64) -> bool {
+    pub fn is_with(&self, tag: PeerTag, incarnation: u64) -> bool {
         (self.peer_tag, self.peer_incarnation) == (tag, incarnation)
     }
     /// The peer has this tag, in this life of its engine.
-    pub fn peer_is(&mut self, tag: u32, incarnation: u64) {
-        debug_assert!(tag != 0, "0 is no tag");
+    pub fn peer_is(&mut self, tag: PeerTag, incarnation: u64) {
+        debug_assert!(tag != PeerTag::NONE, "who is known has a tag");
         (self.peer_tag, self.peer_incarnation) = (tag, incarnation);
     }
     /// Whether an Open of the peer's address is believed without a proof: both open at once, and it
@@ -181,7 +183,7 @@ impl Handshake {
         self.disowned = true;
     }
     fn peer_is_unknown(&mut self) {
-        (self.peer_tag, self.peer_incarnation) = (0, 0);
+        (self.peer_tag, self.peer_incarnation) = (PeerTag::NONE, 0);
     }
 
     // ---- opening -------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ mod tests {
     const MOST: Span = Span(350);
 
     fn opening() -> Handshake {
-        Handshake::new(ContextState::Opening, 7)
+        Handshake::new(ContextState::Opening, OwnTag(7))
     }
 
     #[test]
@@ -359,7 +361,7 @@ mod tests {
             waits.push(h.at().0 - 1000);
         }
         assert_eq!((waits, h.round()), (vec![100, 200, 350, 350], 4));
-        h.peer_is(9, 1);
+        h.peer_is(PeerTag(9), 1);
         assert_eq!(h.confirm(), Some(ContextState::Opening));
         assert_eq!((h.at(), h.round(), h.confirm()), (Time::NEVER, 0, None));
         assert_eq!(h.close_begin(Time(5000)), Some(ContextState::Open));
@@ -383,7 +385,7 @@ mod tests {
         h.open_sent(Time(1100), RETRY, MOST);
         assert_eq!(h.opened_at(RETRY), None, "to which of the two?");
         let mut told = opening();
-        told.peer_is(9, 1);
+        told.peer_is(PeerTag(9), 1);
         told.open_sent(Time(1000), RETRY, MOST);
         assert_eq!(told.opened_at(RETRY), None, "who knew the tag may have answered before");
         let mut asked = opening();
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(h.challenge(5, Time(1050)), Challenged::Known);
         assert_eq!(h.challenge(6, Time(1050)), Challenged::Soon);
         assert_eq!((h.cookie(), h.at()), (6, Time(1050)));
-        h.peer_is(9, 1);
+        h.peer_is(PeerTag(9), 1);
         h.confirm();
         assert_eq!((h.cookie(), h.underway.is_none()), (0, true), "nothing is kept of it");
     }
@@ -410,27 +412,27 @@ mod tests {
     fn a_disowned_open_is_not_followed_by_another_without_proof() {
         let mut h = opening();
         assert!(h.takes_first_open());
-        h.peer_is(9, 1);
-        assert!(h.is_with(9, 1) && !h.is_with(9, 2) && !h.takes_first_open());
+        h.peer_is(PeerTag(9), 1);
+        assert!(h.is_with(PeerTag(9), 1) && !h.is_with(PeerTag(9), 2) && !h.takes_first_open());
         assert_eq!(h.tags_both(), 7 << 32 | 9);
         h.disown();
         assert!(!h.knows_peer() && !h.takes_first_open());
-        assert_eq!((h.retag(8), h.local_tag()), (7, 8));
+        assert_eq!((h.retag(OwnTag(8)), h.local_tag()), (OwnTag(7), OwnTag(8)));
         assert_eq!(h.begin_again(), ContextState::Opening);
         assert!(!h.takes_first_open(), "it is forgotten with the handshake that it belongs to");
     }
 
     #[test]
     fn answers_are_one_and_the_full_one_wins() {
-        let mut h = Handshake::new(ContextState::HalfOpen, 7);
-        h.peer_is(9, 1);
+        let mut h = Handshake::new(ContextState::HalfOpen, OwnTag(7));
+        h.peer_is(PeerTag(9), 1);
         h.answer(0, 500);
         h.peer_is_unknown();
         assert_eq!((h.answer_waits(), h.answer_take()), (true, None), "to nobody that is known");
-        h.peer_is(9, 1);
+        h.peer_is(PeerTag(9), 1);
         h.answer(0, 500);
         h.answer(3, 900);
-        let out = |cookie, padded_len| Some(AnswerOut { echo_tag: 9, cookie, padded_len });
+        let out = |cookie, padded_len| Some(AnswerOut { echo_tag: PeerTag(9), cookie, padded_len });
         assert_eq!((h.answer_take(), h.answer_waits()), (out(3, 900), false));
         h.answer(0, 500);
         h.answer(0, 0);

@@ -27,7 +27,7 @@ pub(crate) mod write_imm;
 
 use crate::api::{AhId, Endpoint};
 use crate::config::EngineConfig;
-use crate::ids::Way;
+use crate::ids::{PeerTag, Way};
 use crate::objects::memory::AhTable;
 use crate::psn::{Psn, TxNum};
 use crate::state::state_machine;
@@ -326,8 +326,8 @@ impl Peer {
             backlog: Backlog::from_packets(n.backlog),
             path: n.path,
             slot,
-            dst_tag: self.handshake.peer_tag(),
-            tx_num: n.tx_num.low(),
+            dst_tag: self.handshake.peer_tag().0,
+            tx_num: n.tx_num.low().0,
             timestamp: now.to_wire(),
             psn: n.psn.0,
             una_delta: if planted!(UnaAhead) { 0 } else { n.psn.since(n.una) as u16 },
@@ -413,7 +413,7 @@ impl Context {
     pub fn params_set(&mut self, p: &OpenParams, limits: Negotiated) {
         debug_assert!(limits.mtu > 0 && limits.window > 0, "{limits:?}");
         let peer = &mut self.peer;
-        peer.handshake.peer_is(p.tag, p.incarnation);
+        peer.handshake.peer_is(PeerTag(p.tag), p.incarnation);
         peer.handshake.narrow_change(Narrow::heard_forget);
         (peer.rx_cum_idle, peer.rx_una) = (Psn(p.psn_start), Psn(p.psn_start));
         peer.rx_tx_num_idle = TxNum(p.tx_num_start).prev();

@@ -252,6 +252,7 @@ mod tests {
     use super::*;
     use crate::api::{AhId, SendRequest};
     use crate::ids::Ctx;
+    use crate::objects::wr::WrList;
 
     fn post(q: &mut SendQueues, t: &mut WrTable, qp: Qpn, op: Opcode) -> WrHandle {
         let wr = SendRequest {
@@ -266,7 +267,7 @@ mod tests {
             imm: 0,
         };
         q.unsent_add(wr.len);
-        t.post(wr, qp, Ctx(0), 0, q.flow(qp))
+        t.post(wr, qp, Ctx(0), 0, q.flow(qp), &mut WrList::default())
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! end.
 
 use crate::limits::{SENT_LOG_MAX, SENT_LOG_SPAN};
-use crate::psn::TxNum;
+use crate::psn::{TxLow, TxNum};
 use crate::time::Time;
 use srd_wire::Echo;
 
@@ -84,7 +84,7 @@ impl SentLog {
     /// Whether `echo`, of something sent at `sent`, names a transmission that was not echoed yet.
     /// From now on it was. `next`: the number of the next transmission.
     pub fn take(&mut self, sent: Time, echo: &Echo, next: TxNum) -> bool {
-        let ago = next.low().wrapping_sub(echo.tx_num);
+        let ago = next.low().0.wrapping_sub(echo.tx_num);
         if ago == 0 || ago > AGO_MAX {
             return false;
         }
@@ -92,7 +92,7 @@ impl SentLog {
         debug_assert!(len == 0 || len.is_power_of_two(), "places are lower bits of numbers");
         let at = echo.tx_num as usize & len.wrapping_sub(1);
         let Some(w) = self.ring.get_mut(at) else { return false };
-        if *w != 0 && *w == word(sent, echo.path, echo.tx_num) {
+        if *w != 0 && *w == word(sent, echo.path, TxLow(echo.tx_num)) {
             *w = 0;
             return true;
         }
@@ -123,8 +123,8 @@ impl SentLog {
 
 /// 40 bits of the time in units of the clock in packets, which turns 256 times before the same
 /// value returns (4.9 hours); 8 bits of the path; 16 of the number, above those that are its place.
-fn word(sent: Time, path: u8, tx_num: u32) -> u64 {
-    (sent.0 >> 4) << 24 | u64::from(path) << 16 | u64::from((tx_num >> PLACE_BITS) as u16)
+fn word(sent: Time, path: u8, tx_num: TxLow) -> u64 {
+    (sent.0 >> 4) << 24 | u64::from(path) << 16 | u64::from((tx_num.0 >> PLACE_BITS) as u16)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::counters::DropReason;
 use crate::events::{Event, Observer};
 use crate::lane::Lane;
 use crate::limits::WINDOW_MAX;
-use crate::psn::{Psn, TxNum};
+use crate::psn::{Psn, TxLow, TxNum};
 use crate::time::{Span, Time};
 use srd_wire::{Body, Flags, Header, Packet, PacketType};
 
@@ -20,7 +20,7 @@ impl<O: Observer> Lane<'_, O> {
         if Psn(h.psn).diff(self.win.rx_window.cum()).unsigned_abs() > PSN_DISTANCE_MAX {
             return Err(DropReason::TooFar);
         }
-        let n = TxNum::nearest(h.tx_num, self.win.replay.newest());
+        let n = TxNum::nearest(TxLow(h.tx_num), self.win.replay.newest());
         if !self.win.replay.take(n) {
             return Err(DropReason::Replay);
         }

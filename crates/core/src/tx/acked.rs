@@ -10,7 +10,7 @@ use crate::path::Sample;
 use crate::peer::given_up::Blame;
 use crate::peer::reports::News;
 use crate::peer::scoreboard::{Kind, SentState, Settled};
-use crate::psn::Psn;
+use crate::psn::{Psn, TxLow};
 use crate::time::{Span, Time};
 use srd_wire::{AckBlock, Echo, Verdict};
 
@@ -31,7 +31,8 @@ struct Tally {
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// An acknowledgment came.
+    /// An acknowledgment came. Few packets bring one, and what is done about it would weigh on all.
+    #[inline(never)]
     pub(crate) fn ack_received(
         &mut self,
         arrival: Arrival,
@@ -52,17 +53,18 @@ impl<O: Observer> Lane<'_, O> {
         // Nearly always nothing is refused.
         let plain = ack.verdicts.is_empty() && !ack.partial;
         let mut p = una;
+        while plain && p.is_before(cum) {
+            steps += 1;
+            self.psn_acked(p, Verdict::Ok, &mut tally);
+            p = p.next();
+        }
         while p.is_before(cum) {
             steps += 1;
-            if plain {
-                self.psn_acked(p, Verdict::Ok, &mut tally);
-            } else {
-                p = self.known_skip(p, ack);
-                if !p.is_before(cum) {
-                    break;
-                }
-                self.psn_told(p, ack, &mut tally);
+            p = self.known_skip(p, ack);
+            if !p.is_before(cum) {
+                break;
             }
+            self.psn_told(p, ack, &mut tally);
             p = p.next();
         }
         for (k, &word) in ack.words.iter().enumerate() {
@@ -75,11 +77,7 @@ impl<O: Observer> Lane<'_, O> {
                 if !p.is_within(una, next) {
                     continue;
                 }
-                if plain {
-                    self.psn_acked(p, Verdict::Ok, &mut tally);
-                } else {
-                    self.psn_told(p, ack, &mut tally);
-                }
+                self.psn_told(p, ack, &mut tally);
             }
         }
         self.shared.counters.ack_steps += steps;
@@ -123,7 +121,7 @@ impl<O: Observer> Lane<'_, O> {
         if self.shared.sizes.awake > 0 {
             self.mtu_passed(Some(e.tx_num), None);
         }
-        if let Some(lost) = self.win.loss.recall(e.tx_num)
+        if let Some(lost) = self.win.loss.recall(TxLow(e.tx_num))
             && lost.blame() != Blame::None
         {
             self.shared.counters.retrans_spurious_pkts += 1;
@@ -184,8 +182,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// `p` has arrived and was judged.
-    #[inline]
+    /// `p` has arrived and was judged. It is one of many in a row, nearly always.
+    #[inline(always)]
     fn psn_acked(&mut self, p: Psn, verdict: Verdict, tally: &mut Tally) {
         let Some(was) = self.win.board.mark_acked(p) else { return };
         if was.state != SentState::Arrived {
@@ -219,7 +217,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// What a PSN carried has been judged by the peer.
-    #[inline]
+    #[inline(always)]
     fn entry_resolved(&mut self, p: Psn, was: &Settled, verdict: Verdict) {
         match was.kind {
             Kind::Tombstone => {}
