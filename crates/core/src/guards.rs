@@ -40,8 +40,6 @@ guards! {
     AckRepeat = "ack-repeat",
     /// Paths that are somewhat late are given up in proportion to their lateness.
     LateShare = "late-share",
-    /// While the whole connection loses much, it takes more losses to retire a path.
-    CommonLoss = "common-loss",
     /// What a path loses within one RTT is one event.
     LossEvent = "loss-event",
     /// No path is blamed for a loss while the peer is silent as well.
@@ -58,8 +56,6 @@ guards! {
     HostDelay = "host-delay",
     /// Spurious losses widen the reordering slack.
     Widen = "widen",
-    /// A path that takes longer than the average gets that much more time.
-    Lag = "lag",
     /// Losses are told by packets of the same path as well.
     SamePath = "same-path",
     /// A timer tells losses that nothing sent later can tell any more.

@@ -158,12 +158,8 @@ pub(crate) const PENALTY_LOSS: u8 = 4;
 /// Loss events without an acknowledgment between them that retire a path. With 1, random loss of
 /// 1 % empties the set; with 3, a black hole swallows a round trip more. Experiment linkfail.
 pub(crate) const LOSSES_RETIRE: u8 = 2;
-/// The same while the whole connection loses more than [`LOSS_COMMON_PERMILLE`].
-pub(crate) const LOSSES_RETIRE_COMMON: u8 = 4;
 /// Loss events that a timeout counts for: nothing later of the path arrived either.
 pub(crate) const LOSSES_TIMEOUT: u8 = 2;
-/// Share of packets lost beyond which losses are likely those of congestion, in thousandths.
-pub(crate) const LOSS_COMMON_PERMILLE: u32 = 100;
 /// Of the time from the smoothed RTT to the timeout: a peer that has been silent for longer has
 /// stalled, since one that stalls just before an acknowledgment is due is silent for all of it.
 pub(crate) const SILENCE_OF_TIMEOUT: Share = Share(3, 4);

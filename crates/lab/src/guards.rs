@@ -289,9 +289,11 @@ mod tests {
     }
 
     #[test]
-    fn every_row_names_its_figure() {
+    fn every_row_has_a_name_of_its_own_and_names_its_figure() {
         let file = SpecFile::load("guards", false).unwrap();
+        let mut names = std::collections::BTreeSet::new();
         for case in &file.cases {
+            assert!(names.insert(&case.case), "results are found by the name: {}", case.case);
             assert!(["max", "p99", "p99.9"].contains(&figure(&case.case)), "{}", case.case);
         }
     }

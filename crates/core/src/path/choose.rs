@@ -54,12 +54,12 @@ pub(crate) fn choose(policy: PathPolicy, set: &mut PathSet, need: &Need, rng: &m
     }
 }
 
-/// Recycle first, else scan with penalties.
-/// Rule CC-07.
 /// Where packets are few, what came back clean last is all that is known, however long ago: a path
 /// that has died since is forgotten with the first packet that it loses.
 const ANY_AGE: Span = Span(u64::MAX);
 
+/// Recycle first, else scan with penalties.
+/// Rule CC-07.
 struct Srd;
 
 impl Choose for Srd {

@@ -62,16 +62,6 @@ impl PathContext {
         SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
     }
 
-    /// How much longer than the average the round trip on `path` takes: a packet there may be
-    /// overtaken by that much without being lost.
-    pub fn lag(&self, path: u8) -> Span {
-        if !self.params.guards.has(Guard::Lag) {
-            return Span::ZERO;
-        }
-        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
-        Span(u64::from(known)) - self.srtt()
-    }
-
     /// Silence after which the tail of a burst is probed for loss: 1.5 SRTT with a floor.
     pub fn tlp_delay(&self) -> Span {
         TAIL_PROBE.of_span(self.srtt()).max(Span(u64::from(self.params.floors.tail_ns())))

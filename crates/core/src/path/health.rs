@@ -10,8 +10,8 @@ use crate::guards::Guard;
 use crate::params::Params;
 use crate::time::{Span, Time};
 use crate::tuning::{
-    LOSS_COMMON_PERMILLE, LOSSES_RETIRE, LOSSES_RETIRE_COMMON, LOSSES_TIMEOUT, PENALTY_LOSS,
-    PENALTY_MAX, PROBE_DISTANCE, PROBE_DOUBLINGS_MAX, PROBE_LOOK, PROBE_SHARE,
+    LOSSES_RETIRE, LOSSES_TIMEOUT, PENALTY_LOSS, PENALTY_MAX, PROBE_DISTANCE, PROBE_DOUBLINGS_MAX,
+    PROBE_LOOK, PROBE_SHARE,
 };
 use srd_wire::OVERHEAD_BYTES;
 
@@ -45,24 +45,17 @@ pub(crate) enum Evidence {
     Lost(Loss),
     /// A packet that was given up without blame never arrived, and a later copy did. `counted`: it
     /// had been declared lost.
-    Proved { counted: bool, around: Around },
+    Proved { counted: bool, srtt: Span },
     /// A packet that was declared lost arrived all the same.
     Acquitted,
-}
-
-/// What all paths do while one loses a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Around {
-    /// Share of the last round's packets that was lost.
-    pub permille: u32,
-    pub srtt: Span,
 }
 
 /// A packet was declared lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
     pub rule: LossRule,
-    pub around: Around,
+    /// Smoothed RTT of all paths.
+    pub srtt: Span,
     /// Silence this long means that the peer has stalled rather than the path.
     pub silence_max: Span,
 }
@@ -142,22 +135,22 @@ impl Health {
                 let entry = set.get_mut(path);
                 entry.lost = entry.lost.saturating_add(1);
                 came_to = Consequence { first: entry.losses == 0, blamed: !silent };
-                let event = self.event_begin(p, set, now, path, loss.around.srtt);
+                let event = self.event_begin(p, set, now, path, loss.srtt);
                 let entry = set.get_mut(path);
                 if timeout && (event || entry.timeouts == 0) {
                     entry.timeouts = entry.timeouts.saturating_add(1);
                 }
                 let weight = if timeout { LOSSES_TIMEOUT } else { 1 };
                 if !silent {
-                    self.blame(p, set, now, path, u8::from(event) * weight, loss.around);
+                    self.blame(p, set, now, path, u8::from(event) * weight);
                 }
             }
-            Evidence::Proved { counted, around } => {
+            Evidence::Proved { counted, srtt } => {
                 let entry = set.get_mut(path);
                 entry.lost = entry.lost.saturating_add(u32::from(!counted));
-                let event = self.event_begin(p, set, now, path, around.srtt);
+                let event = self.event_begin(p, set, now, path, srtt);
                 if !self.frozen {
-                    self.blame(p, set, now, path, event.into(), around);
+                    self.blame(p, set, now, path, event.into());
                 }
             }
         }
@@ -210,15 +203,7 @@ impl Health {
 
     /// `path` lost a packet: it gets a penalty, and is retired once its loss events, of which this
     /// is so many, are too many.
-    fn blame(
-        &mut self,
-        p: &Params,
-        set: &mut PathSet,
-        now: Time,
-        path: u8,
-        events: u8,
-        around: Around,
-    ) {
+    fn blame(&mut self, p: &Params, set: &mut PathSet, now: Time, path: u8, events: u8) {
         let entry = set.get_mut(path);
         if !entry.is_live() {
             return;
@@ -228,10 +213,8 @@ impl Health {
         let losses = entry.losses;
         debug_assert!((1..=PENALTY_MAX).contains(&entry.level), "who is blamed has a penalty");
         set.clean_forget(path);
-        let common = around.permille > LOSS_COMMON_PERMILLE && p.guards.has(Guard::CommonLoss);
-        let retire_at = if common { LOSSES_RETIRE_COMMON } else { LOSSES_RETIRE };
         let least = if planted!(PathLeastForgotten) { 0 } else { usize::from(p.live_min) };
-        if losses >= retire_at && set.live() > least {
+        if losses >= LOSSES_RETIRE && set.live() > least {
             self.retire(p, set, now, path);
             set.change_note(path);
         }

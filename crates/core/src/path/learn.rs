@@ -1,6 +1,6 @@
 //! What is learnt from what comes back from an address, and from what does not.
 
-use super::health::{Around, Evidence, Loss};
+use super::health::{Evidence, Loss};
 use super::{Awake, Sample, rtt};
 use crate::config::HostPolicy;
 use crate::events::LossRule;
@@ -196,8 +196,7 @@ impl Awake<'_> {
         let silence_max = SILENCE_OF_TIMEOUT.of_span(rto - srtt).max(SILENCE_OF_RTT.of_span(srtt));
         let silence_max =
             if p.guards.has(Guard::SilenceBlame) { silence_max } else { Span(u64::MAX) };
-        let loss = Evidence::Lost(Loss { rule, around: self.around(), silence_max });
-        let a = &mut *self.active;
+        let loss = Evidence::Lost(Loss { rule, srtt, silence_max });
         let judged = a.health.judge(p, &mut a.set, now, path, loss);
         if judged.first {
             a.meter.on_lost(bytes);
@@ -212,15 +211,9 @@ impl Awake<'_> {
         if !p.guards.has(Guard::ProvedLost) {
             return;
         }
-        let proved = Evidence::Proved { counted, around: self.around() };
         let a = &mut *self.active;
+        let proved = Evidence::Proved { counted, srtt: a.srtt(p) };
         a.health.judge(p, &mut a.set, now, path, proved);
-    }
-
-    fn around(&self) -> Around {
-        let p = self.p;
-        let a = &*self.active;
-        Around { permille: a.meter.lost_permille(), srtt: a.srtt(p) }
     }
 
     /// A loss on `path` turned out to be none: takes the blame back and widens the slack.

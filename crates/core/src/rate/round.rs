@@ -31,7 +31,6 @@ pub(crate) struct RoundMeter {
     last_sent: Time,
     /// Newest send time acknowledged.
     newest: Time,
-    lost_permille: u32,
     app_limited: bool,
     /// No acknowledgment has come since sending started again: nothing to measure from.
     starting: bool,
@@ -50,7 +49,6 @@ impl RoundMeter {
             sent_before: 0,
             last_sent: now,
             newest: Time(0),
-            lost_permille: 0,
             app_limited: false,
             starting: true,
             opening: true,
@@ -82,11 +80,6 @@ impl RoundMeter {
     /// A packet counted as lost was none.
     pub(crate) fn on_spurious(&mut self, bytes: u64) {
         self.lost = self.lost.saturating_sub(bytes);
-    }
-
-    /// Share lost in the last whole round.
-    pub(crate) fn lost_permille(&self) -> u32 {
-        self.lost_permille
     }
 
     /// Time of the last send.
@@ -122,13 +115,12 @@ impl RoundMeter {
         }
         self.opening = false;
         let ns = now.since(self.began).0;
-        self.lost_permille = (self.lost * 1000 / (self.lost + self.acked)) as u32;
         let round = Round {
             queue_ns: None,
             delivered: Link::rate(self.acked, ns),
             sent: self.sent_before,
             packets: self.acked / mtu.max(1),
-            lost_permille: self.lost_permille,
+            lost_permille: (self.lost * 1000 / (self.lost + self.acked)) as u32,
             app_limited: self.app_limited,
         };
         self.sent_before = Link::rate(self.sent, ns);

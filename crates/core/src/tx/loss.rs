@@ -86,7 +86,7 @@ impl<O: Observer> Lane<'_, O> {
             return None;
         }
         let paths = &self.way.paths;
-        let due = e.sent + paths.reorder_slack_cross() + paths.lag(e.path);
+        let due = e.sent + paths.reorder_slack_cross();
         if due < newest {
             return Some((Time(0), LossRule::CrossPath));
         }
