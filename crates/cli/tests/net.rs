@@ -181,8 +181,19 @@ fn measurements_run_and_lose_nothing() {
 fn a_slow_host_is_measured_with_every_policy_and_loses_nothing() {
     let Some(net) = Net::open("slowhost") else { return };
     let said = net.ok(&[
-        "bench", "slowhost", "--quick", "--draws", "1", "--rounds", "1", "--senders", "3",
-        "--rate", "200M", "--drain", "40M",
+        "bench",
+        "slowhost",
+        "--quick",
+        "--draws",
+        "1",
+        "--rounds",
+        "1",
+        "--senders",
+        "3",
+        "--rate",
+        "200M",
+        "--drain",
+        "40M",
     ]);
     for name in ["srd ", "srd-off ", "srd-stop-go ", "srd-budget ", "cubic "] {
         let row = said.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{said}"));

@@ -423,8 +423,10 @@ pub(crate) const DRAIN_SAMPLE: Share = Share(1, 4);
 pub(crate) const DRAIN_PKTS: u64 = 8;
 /// Weight of a measurement of the drain.
 pub(crate) const DRAIN_WEIGHT: Share = Share(1, 4);
-/// Round trips without anything that waits after which the host is no limit any more. While it
-/// drains faster than it is sent, each round trip brings some more, and it never comes to that.
+/// Round trips without anything that waits after which the host is taken to be twice as fast. While
+/// it drains faster than it is sent, each round trip brings some more, and it never comes to that.
+/// A packet that waited so long is something that waits. Forgetting the drain at once instead lets
+/// a host that reads in pauses be told all of its socket's room: `srd net bench slowhost`.
 pub(crate) const HOST_EMPTY_RTTS: u64 = 4;
 /// Credits leave at this part of the drain at least and at most. More than the drain where little
 /// waits: only a host that has something to take shows how fast it is.

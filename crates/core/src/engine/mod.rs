@@ -164,7 +164,7 @@ impl<O: Observer> Engine<O> {
         match self.packet_in(now, meta, packet) {
             Ok(rx) => {
                 if matches!(rx, Rx::Place(_)) {
-                    self.shared.rx.host.take(bytes);
+                    self.shared.rx.host.take(now, bytes, meta.waited);
                 }
                 rx
             }

@@ -34,6 +34,8 @@ pub(crate) struct HostQueue {
     busy_at: Time,
     /// Bytes per second at which the host drains; 0 = not known.
     drain: u64,
+    /// It was measured longer ago, and has risen since.
+    guessed: bool,
     /// Contexts from this one on have not been told of the last crossing.
     tell_from: Option<usize>,
 }
@@ -51,30 +53,52 @@ impl HostQueue {
             waited: 0,
             busy_at: now,
             drain: 0,
+            guessed: false,
             tell_from: None,
         }
     }
 
-    /// So many bytes of a packet that is wanted have come.
+    /// So many bytes of a packet that is wanted have come, after it waited that long. A host that
+    /// reads all there is and then does other things is told to be empty at each turn, and is not:
+    /// the time that packets wait for it says so.
     #[inline(always)]
-    pub fn take(&mut self, bytes: usize) {
+    pub fn take(&mut self, now: Time, bytes: usize, waited: Span) {
         self.taken += bytes as u64;
+        if waited > self.rtt.scale(HOST_EMPTY_RTTS, 1) {
+            self.busy_at = now;
+        }
     }
 
     /// The datapath tells what waits.
     /// Rule CC-29.
     pub fn tell(&mut self, now: Time, w: &RxWaiting) {
         let before = core::mem::replace(&mut self.told, *w);
+        if w.limit_bytes == 0 {
+            // Nobody asks for the room of what is empty.
+            self.told.limit_bytes = before.limit_bytes;
+        }
         if w.bytes > 0 {
             self.busy_at = now;
         } else if now.since(self.busy_at) > self.rtt.scale(HOST_EMPTY_RTTS, 1) {
-            self.drain = 0;
+            self.rise(now);
         }
         self.drain_measure(now, before.bytes > 0 && w.bytes > 0);
         let least = self.catches_up_at().unwrap_or_else(|| self.threshold());
         let above = w.bytes > least && self.policy != HostPolicy::Off;
         if core::mem::replace(&mut self.above, above) != above {
             self.tell_from = Some(0);
+        }
+    }
+
+    /// Nothing has waited for a while: the host is faster than was measured, nobody knows by how
+    /// much. It is taken to be twice as fast each time, and no limit any more when what it drains
+    /// in two round trips is all that may wait: what waits was the senders' part, and all of the
+    /// room at once would come as a flood.
+    fn rise(&mut self, now: Time) {
+        (self.drain, self.busy_at, self.guessed) = (self.drain.saturating_mul(2), now, true);
+        let drained = self.in_rtts(self.rtt.scale(HOST_THRESHOLD_RTTS, 1));
+        if drained >= HOST_THRESHOLD.of(self.told.limit_bytes) {
+            self.drain = 0;
         }
     }
 
@@ -93,6 +117,7 @@ impl HostQueue {
             let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
             self.drain = match self.drain {
                 0 => rate,
+                _ if core::mem::take(&mut self.guessed) => rate,
                 old if rate > old => old + DRAIN_WEIGHT.of(rate - old),
                 old => old - DRAIN_WEIGHT.of(old - rate),
             }

@@ -24,7 +24,8 @@ impl Fluid {
             self.now += 1_000;
             let drained = drain.min(self.waiting + sent);
             // A card takes what arrives, a socket what is read.
-            self.host.take(if self.handled { sent } else { drained } as usize);
+            let taken = if self.handled { sent } else { drained } as usize;
+            self.host.take(Time(self.now), taken, Span::ZERO);
             self.waiting = self.waiting + sent - drained;
             let bytes = self.waiting;
             let told = RxWaiting { bytes, limit_bytes: LIMIT, handled: self.handled };
@@ -43,9 +44,48 @@ fn the_drain_is_measured_while_something_waits_and_forgotten_when_nothing_does()
         let drain = f.host.drain;
         assert!((490_000_000..510_000_000).contains(&drain), "{handled}: {drain} B/s");
         assert_eq!(f.host.depth_packets(), 30);
-        f.run(200, 0, 500);
+        f.run(400, 0, 500);
         assert_eq!((f.waiting, f.host.drain, f.host.budget(RTT)), (0, 0, None));
     }
+}
+
+/// A program that reads a batch, is told what is left of it, reads that too, and sleeps.
+#[test]
+fn a_host_that_pauses_is_a_limit_as_long_as_packets_wait_for_it() {
+    let mut host = HostQueue::new(Time(0), HostPolicy::Budget, MTU, RTT);
+    let pause = RTT.scale(50, 1);
+    let mut now = Time(0);
+    let mut turn = |host: &mut HostQueue, pause: Span, waited: Span, left: u64| {
+        now += pause;
+        (0..25).for_each(|_| host.take(now, 1_000, waited));
+        host.tell(now, &RxWaiting { bytes: left, limit_bytes: LIMIT, handled: false });
+        host.drain
+    };
+    let drain = (0..8).map(|_| turn(&mut host, pause, pause, 10_000)).last().unwrap();
+    assert!((49_000_000..51_000_000).contains(&drain), "{drain}: 25 packets in 50 round trips");
+    for n in 0..20 {
+        // Every other look finds nothing behind the first batch.
+        assert!(turn(&mut host, pause, pause, (n % 2) * 10_000) > 0, "forgotten after {n} turns");
+    }
+    // It reads as they come now: the budget grows, and ends when it would be all of the room.
+    let short = RTT.scale(HOST_EMPTY_RTTS + 1, 1);
+    let mut before = turn(&mut host, short, Span::ZERO, 0);
+    let mut looks = 1;
+    while before > 0 {
+        let drain = turn(&mut host, short, Span::ZERO, 0);
+        assert!(drain == 0 || drain == 2 * before, "{drain} after {before}");
+        (before, looks) = (drain, looks + 1);
+    }
+    assert!((4..12).contains(&looks), "{looks}");
+}
+
+#[test]
+fn what_is_empty_has_as_much_room_as_before() {
+    let mut f = Fluid::new(HostPolicy::Budget, false);
+    f.run(60, 1_000, 500);
+    let budget = f.host.budget(RTT);
+    f.host.tell(Time(f.now + 1), &RxWaiting::default());
+    assert_eq!(f.host.budget(RTT), budget);
 }
 
 #[test]

@@ -76,9 +76,9 @@ impl Contender {
             NetError::usage(format!(
                 "`{name}` is not a contender; the contenders are srd, srd-processes, srd-one-path \
                  (each also with -off, -stop-go or -budget, what becomes of the word that a host \
-                 falls behind, and then -credits), cubic, bbr, reno (each also with -cached: begins \
-                 with what its earlier connections measured), mptcp, cubic-v6 (all of TCP also \
-                 with -50ms: its least timeout)"
+                 falls behind, and then -credits), cubic, bbr, reno (each also with -cached: \
+                 begins with what its earlier connections measured), mptcp, cubic-v6 (all of TCP \
+                 also with -50ms: its least timeout)"
             ))
         };
         let (base, rto_ms) = match name.strip_suffix("-50ms") {
