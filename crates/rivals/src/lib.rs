@@ -4,7 +4,7 @@
 //! TCP: sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart
 //! (or Reno, DCTCP, BBR), SACK, RACK with tail loss probes, proportional rate reduction, undo of
 //! spurious reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart
-//! after idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
+//! after idle, small queues, per-flow ECMP, Multipath TCP. Every parameter is in [`TcpConfig`] and printed by
 //! [`TcpConfig::parameters`]; the crate's README compares the model with measurements of a kernel
 //! and lists what is left out.
 //!
@@ -32,7 +32,8 @@ pub mod ue;
 pub use flow::{Done, FlowHost, Got, Repeats, Reports};
 pub use tcp::{
     Ack, Algorithm, BbrMode, ConfigError, Conn, Counters, Message, MessageId, NetError, Receiver,
-    Recovery, Round, SACK_BLOCKS, Sender, SlowStart, State, TcpConfig, TcpHost, TcpNet, TcpSegment,
+    Recovery, Round, SACK_BLOCKS, Scheduler, Sender, SlowStart, State, TcpConfig, TcpHost, TcpNet,
+    TcpSegment,
 };
 
 /// Runs the README's example as a test.
