@@ -35,6 +35,7 @@ pub struct RcHost {
     ports: Rng,
     acks: u64,
     cnps: u64,
+    becns: u64,
     reports: Reports,
 }
 
@@ -50,6 +51,7 @@ impl RcHost {
             ports: Rng::stream(seed, STREAM_PORTS, id.0.into()),
             acks: 0,
             cnps: 0,
+            becns: 0,
             reports: Reports::default(),
         }
     }
@@ -61,7 +63,8 @@ impl RcHost {
 
     /// Sum of the counters of all ends of this host.
     pub fn counters(&self) -> RcCounters {
-        let mut sum = RcCounters { acks: self.acks, cnps: self.cnps, ..RcCounters::default() };
+        let (acks, cnps, becns) = (self.acks, self.cnps, self.becns);
+        let mut sum = RcCounters { acks, cnps, becns, ..RcCounters::default() };
         self.qps.iter().for_each(|q| sum.add(&q.counters));
         for r in self.responders.values() {
             sum.early += r.early;
@@ -110,7 +113,7 @@ impl RcHost {
                 sport: qp.sport,
                 dport: PORT,
                 bytes: next.len + self.config.header_bytes,
-                ect: self.config.dcqcn.is_some(),
+                ect: self.config.marks(),
             };
             let life = qp.life;
             let data =
@@ -180,7 +183,10 @@ impl FlowHost<RcPacket> for RcHost {
             ("went back", c.went_back),
             ("queue pairs broken", c.broken),
             ("acks", c.acks),
-            ("congestion notifications", c.cnps),
+            (
+                "congestion notifications",
+                if self.config.ib_cc.is_some() { c.becns } else { c.cnps },
+            ),
             ("early", c.early),
             ("duplicates", c.duplicates),
         ]
@@ -194,12 +200,16 @@ impl Host<RcPacket> for RcHost {
         }
         match p.payload {
             RcPacket::Data { .. } => self.answer(now, &p, io),
-            RcPacket::Ack { qp, life, expected, kept, nak } => {
+            RcPacket::Ack { qp, life, expected, kept, nak, becn } => {
                 let Some(q) = self.qps.get_mut(qp as usize).filter(|q| q.life == life) else {
                     return;
                 };
                 if q.down_until > now {
                     return;
+                }
+                if becn {
+                    self.becns += 1;
+                    q.rate.iter_mut().for_each(|rate| rate.notified(now));
                 }
                 let done = &mut self.reports.done;
                 q.on_ack(now, (expected, kept, nak), &self.config, |tag| {

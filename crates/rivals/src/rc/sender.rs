@@ -1,6 +1,7 @@
 //! The sending end of a queue pair.
 
-use super::{Dcqcn, RcConfig, Recovery};
+use super::rate::Rate;
+use super::{RcConfig, Recovery};
 use srd_fabric::{HostId, Ps};
 use std::collections::VecDeque;
 
@@ -21,6 +22,8 @@ pub struct RcCounters {
     pub acks: u64,
     /// Congestion notifications sent.
     pub cnps: u64,
+    /// Acknowledgments with a congestion notification (BECN) that senders have read.
+    pub becns: u64,
     /// Data packets that arrived before an earlier one.
     pub early: u64,
     /// Data packets that the receiver already had.
@@ -37,6 +40,7 @@ impl RcCounters {
         self.broken += other.broken;
         self.acks += other.acks;
         self.cnps += other.cnps;
+        self.becns += other.becns;
         self.early += other.early;
         self.duplicates += other.duplicates;
     }
@@ -97,7 +101,7 @@ pub struct QueuePair {
     retries: u32,
     /// Until when no queue pair exists.
     pub(super) down_until: Ps,
-    pub(super) rate: Option<Dcqcn>,
+    pub(super) rate: Option<Rate>,
     /// In the host's ring of queue pairs that may send.
     pub(super) queued: bool,
     pub(super) counters: RcCounters,
@@ -122,7 +126,7 @@ impl QueuePair {
             timeout_at: Ps::MAX,
             retries: 0,
             down_until: 0,
-            rate: config.dcqcn.map(|d| Dcqcn::new(d, config.line_bps)),
+            rate: Rate::new(config),
             queued: false,
             counters: RcCounters::default(),
         }
