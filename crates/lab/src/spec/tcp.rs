@@ -121,7 +121,8 @@ impl TcpSpec {
             c.scheduler = one_of(name, &known, "scheduler")?;
             if self.subflows.is_none_or(|n| n < 2) {
                 return Err(format!(
-                    "tcp.scheduler = \"{name}\" chooses among subflows: give tcp.subflows = 2 or more"
+                    "tcp.scheduler = \"{name}\" chooses among subflows: give tcp.subflows = 2 or \
+                     more"
                 ));
             }
         }

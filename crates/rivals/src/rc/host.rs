@@ -3,10 +3,11 @@
 use super::receiver::{Arrived, Responder};
 use super::sender::TimedOut;
 use super::{QueuePair, RcConfig, RcCounters, RcPacket};
-use crate::deadlines::{Deadlines, INDEX_MAX};
+use crate::deadlines::INDEX_MAX;
 use crate::flow::{Done, FlowHost, Got, Repeats, Reports};
+use crate::turns::Turns;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Ps, Rng};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// RoCEv2's UDP port.
@@ -29,9 +30,7 @@ pub struct RcHost {
     config: Arc<RcConfig>,
     qps: Vec<QueuePair>,
     responders: BTreeMap<(u32, u32), Responder>,
-    /// Queue pairs that may send, in turn.
-    ring: VecDeque<u32>,
-    deadlines: Deadlines,
+    turns: Turns,
     ports: Rng,
     acks: u64,
     cnps: u64,
@@ -46,8 +45,7 @@ impl RcHost {
             config,
             qps: Vec::new(),
             responders: BTreeMap::new(),
-            ring: VecDeque::new(),
-            deadlines: Deadlines::default(),
+            turns: Turns::new(CARD),
             ports: Rng::stream(seed, STREAM_PORTS, id.0.into()),
             acks: 0,
             cnps: 0,
@@ -82,29 +80,21 @@ impl RcHost {
         let qp = &mut self.qps[at as usize];
         if !qp.queued && qp.ready(io.now(), &self.config) {
             qp.queued = true;
-            self.ring.push_back(at);
+            self.turns.add(at);
         }
-        self.deadlines.arm(TIMEOUT, at, qp.timeout_at, io);
+        self.turns.deadlines.arm(TIMEOUT, at, qp.timeout_at, io);
     }
 
     /// Sends packets while the card has room: one on the wire and one behind it.
     fn pump(&mut self, io: &mut HostIo<'_, RcPacket>) {
         let now = io.now();
-        let packet_bits = f64::from(self.config.mtu + self.config.header_bytes) * 8e12;
-        let packet_ps = (packet_bits / self.config.line_bps) as Ps;
-        while !self.ring.is_empty() {
-            if !io.room_want() {
-                return;
-            }
-            let free_at = io.nic_free_at();
-            if free_at > now + packet_ps {
-                return self.deadlines.arm(CARD, 0, free_at - packet_ps, io);
-            }
-            let Some(at) = self.ring.pop_front() else { return };
+        let (packet_bytes, line_bps) =
+            (self.config.mtu + self.config.header_bytes, self.config.line_bps);
+        while let Some(at) = self.turns.next(packet_bytes, line_bps, io) {
             let qp = &mut self.qps[at as usize];
             qp.queued = false;
             if qp.next_at > now {
-                self.deadlines.arm(WAKE, at, qp.next_at, io);
+                self.turns.deadlines.arm(WAKE, at, qp.next_at, io);
                 continue;
             }
             let Some(next) = qp.take(now, &self.config) else { continue };
@@ -228,13 +218,13 @@ impl Host<RcPacket> for RcHost {
     }
 
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, RcPacket>) {
-        while let Some((kind, at)) = self.deadlines.due(now, io) {
+        while let Some((kind, at)) = self.turns.deadlines.due(now, io) {
             match kind {
                 TIMEOUT => {
                     let qp = &mut self.qps[at as usize];
                     if qp.on_timeout(now, &self.config) == TimedOut::Broken {
                         let until = qp.down_until;
-                        self.deadlines.arm(WAKE, at, until, io);
+                        self.turns.deadlines.arm(WAKE, at, until, io);
                     }
                     self.queue(at, io);
                 }

@@ -1,5 +1,5 @@
-//! The reliable connection (RC) of InfiniBand and RoCEv2: messages of packets, in order, on one path
-//! per queue pair.
+//! The reliable connection (RC) of InfiniBand and RoCEv2: messages of packets, in order, on one
+//! path per queue pair.
 //!
 //! - The sender numbers packets (PSN) and sends them in turn with the host's other queue pairs, at
 //!   line rate, at a static rate, or at the rate of DCQCN ([`Dcqcn`]) or of InfiniBand's congestion

@@ -48,7 +48,8 @@ pub struct Receiver {
     recent: [(u64, u64); SACK_BLOCKS],
     recent_count: usize,
     duplicate: Option<(u64, u64)>,
-    /// Multipath TCP: chunks that arrived before an earlier one of this subflow, by sequence number.
+    /// Multipath TCP: chunks that arrived before an earlier one of this subflow, by their sequence
+    /// number.
     held: BTreeMap<u64, Chunk>,
     /// Multipath TCP: what was passed on ends here.
     passed: u64,

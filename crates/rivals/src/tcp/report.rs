@@ -75,8 +75,8 @@ pub struct Counters {
     pub local_drops: u64,
     /// Path changes.
     pub rehashes: u64,
-    /// Multipath TCP: chunks of subflows that timed out, sent on others, and chunks that had arrived
-    /// on another subflow.
+    /// Multipath TCP: chunks of subflows that timed out, sent on others, and chunks that had
+    /// arrived on another subflow.
     pub reinjected: u64,
     /// See `reinjected`.
     pub joined_duplicates: u64,
