@@ -77,6 +77,11 @@ pub fn check(spec: &Spec) -> Result<(), String> {
         Transport::Ue => spec.ue.config(12_000_000, 100e9, 54_000_000).map(|_| ()),
         Transport::Rc => {
             let packet = spec.rc.config(100e9, 136_000)?;
+            if packet.ib_cc.is_some() && spec.network.flow_control != FlowControlSpec::Credits {
+                return Err("rc.ib_cc: InfiniBand's congestion control marks by credits; give \
+                            network.flow_control = \"credits\""
+                    .into());
+            }
             fits(spec, packet.mtu + packet.header_bytes)
         }
         Transport::Copa => copa(spec),

@@ -83,7 +83,7 @@ impl TcpLabHost {
     fn arrivals_tell(&self, conn: Conn, now: Ps) {
         let mut registry = self.registry.borrow_mut();
         let Some(flow) = registry.flow_of.get(&conn).copied() else { return };
-        let all = self.tcp.receiver(conn).map_or(0, |r| r.arrivals().len());
+        let all = self.tcp.arrivals(conn).len();
         let seen = std::mem::replace(&mut registry.arrived[flow as usize], all);
         if self.observed {
             let warm = if registry.written[flow as usize].first() == Some(&WARM_ROUND) {
@@ -91,7 +91,7 @@ impl TcpLabHost {
             } else {
                 0
             };
-            let bytes = self.tcp.receiver(conn).map_or(0, srd_rivals::Receiver::received_bytes);
+            let bytes = self.tcp.received_bytes(conn);
             self.board.progress_set(flow, bytes.saturating_sub(warm));
         }
         for k in seen..all {
@@ -114,7 +114,11 @@ impl Host<TcpSegment> for TcpLabHost {
         io: &mut HostIo<'_, TcpSegment>,
     ) {
         let conn = match packet.payload {
-            TcpSegment::Data { conn, .. } => Some(Conn { src: packet.src, index: conn }),
+            // Subflows of Multipath TCP are told by the first of their connection.
+            TcpSegment::Data { conn, group, .. } => {
+                let index = if group == u32::MAX { conn } else { group };
+                Some(Conn { src: packet.src, index })
+            }
             _ => None,
         };
         // A card with a ring drops packets that do not fit; TCP does not see them.
@@ -156,7 +160,7 @@ pub fn run(plan: &Plan<'_>) -> Result<crate::RunResult, String> {
     if spec.measure.goodput_us > 0 {
         config.sample_ps = Some(spec.measure.goodput_us * US);
     }
-    let framing = Framing::tcp(config.mss, config.header_bytes + config.link_bytes);
+    let framing = Framing::tcp(config.mss, config.overhead_bytes());
     let board: SharedBoard = Rc::new(Board::default());
     let (world, calls) = world_of(plan, &config, &board)?;
     let mut running = Running::new(spec, &plan.flows, world, board, calls, plan.seed);
@@ -250,9 +254,7 @@ fn per_flow(world: &World<TcpSegment, TcpLabHost>, plan: &Plan<'_>) -> Vec<Vec<u
     let mut out = vec![Vec::new(); plan.flows.flows.len()];
     for s in world.hosts().iter().flat_map(|h| &h.sending) {
         let Some(conn) = s.conn else { continue };
-        if let Some(r) = world.hosts()[s.dst.0 as usize].tcp.receiver(conn) {
-            out[s.flow as usize] = r.samples().to_vec();
-        }
+        out[s.flow as usize] = world.hosts()[s.dst.0 as usize].tcp.samples(conn).to_vec();
     }
     out
 }

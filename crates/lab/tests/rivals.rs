@@ -86,6 +86,12 @@ fn the_seed_decides_and_threads_do_not() {
                 fault = [{ kind = \"core-loss\", prob = 0.01 }]\n\
                 [[cases]]\ncase = \"credits\"\ntransport = \"rc\"\n\
                 network = { flow_control = \"credits\", input_bytes = 40_000 }\n\
+                [[cases]]\ncase = \"ib\"\ntransport = \"rc\"\nrc.ib_cc = true\n\
+                network = { flow_control = \"credits\", input_bytes = 40_000 }\n\
+                [[cases]]\ncase = \"bbr\"\ntransport = \"tcp\"\ntcp.cc = \"bbr\"\n\
+                fault = [{ kind = \"core-loss\", prob = 0.01 }]\n\
+                [[cases]]\ncase = \"mptcp\"\ntransport = \"tcp\"\n\
+                tcp = { cc = \"lia\", subflows = 8 }\n\
                 [[cases]]\ncase = \"nscc\"\ntransport = \"ue\"\n\
                 [[cases]]\ncase = \"rccc\"\ntransport = \"ue\"\nue.cc = \"rccc\"\n\
                 fault = [{ kind = \"core-loss\", prob = 0.01 }]\n";
@@ -97,7 +103,7 @@ fn the_seed_decides_and_threads_do_not() {
     let mut distinct = hashes(&one);
     distinct.sort_unstable();
     distinct.dedup();
-    assert_eq!(distinct.len(), 10);
+    assert_eq!(distinct.len(), 16);
     one.iter().for_each(all_done);
 }
 
@@ -118,6 +124,8 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         (format!("{SMALL}\n{PFC}"), PERMUTATION, "transport = \"ue\"", "runs over \"drop\""),
         (SMALL.into(), PERMUTATION, "transport = \"rc\"\nrc.ack_timeout = 32", "ack_timeout = 32"),
         (SMALL.into(), PERMUTATION, "transport = \"ue\"\nue.entropies = 7", "entropies = 7"),
+        (SMALL.into(), PERMUTATION, "transport = \"rc\"\nrc.ib_cc = true", "rc.ib_cc"),
+        (SMALL.into(), PERMUTATION, "transport = \"tcp\"\ntcp.cc = \"lia\"", "subflows"),
         (format!("{SMALL}\necn_prob_max = 2"), PERMUTATION, rc, "ecn_prob_max"),
         (format!("{SMALL}\nswitches = 3"), PERMUTATION, rc, "switches"),
     ] {

@@ -4,9 +4,9 @@
 //! TCP: sender and receiver state machines that behave as in the Linux kernel: CUBIC with HyStart
 //! (or Reno, DCTCP, BBR), SACK, RACK with tail loss probes, proportional rate reduction, undo of
 //! spurious reductions (Eifel, D-SACK, F-RTO), delayed acks with quick acks at the start, restart
-//! after idle, small queues, per-flow ECMP. Every parameter is in [`TcpConfig`] and printed by
-//! [`TcpConfig::parameters`]; the crate's README compares the model with measurements of a kernel
-//! and lists what is left out.
+//! after idle, small queues, per-flow ECMP, Multipath TCP. Every parameter is in [`TcpConfig`] and
+//! printed by [`TcpConfig::parameters`]; the crate's README compares the model with measurements
+//! of a kernel and lists what is left out.
 //!
 //! ```
 //! use srd_fabric::{HostId, Port, SEC, US, WorldConfig, back_to_back};
@@ -25,14 +25,17 @@
 
 mod deadlines;
 mod flow;
+mod messages;
 pub mod rc;
 mod tcp;
+mod turns;
 pub mod ue;
 
 pub use flow::{Done, FlowHost, Got, Repeats, Reports};
 pub use tcp::{
     Ack, Algorithm, BbrMode, ConfigError, Conn, Counters, Message, MessageId, NetError, Receiver,
-    Recovery, Round, SACK_BLOCKS, Sender, SlowStart, State, TcpConfig, TcpHost, TcpNet, TcpSegment,
+    Recovery, Round, SACK_BLOCKS, Scheduler, Sender, SlowStart, State, TcpConfig, TcpHost, TcpNet,
+    TcpSegment,
 };
 
 /// Runs the README's example as a test.

@@ -86,13 +86,18 @@ impl<P> Net<P> {
     fn output_queue(&mut self, packet: u32) {
         let ll = self.lossless();
         ll.queue(packet);
-        let out = ll.cells[packet as usize].out;
+        let Cell { out, out_lane, bytes: own, .. } = ll.cells[packet as usize];
         let bytes = ll.waiting_bytes(out);
+        // With credits only the root of congestion marks, as InfiniBand's switches do: an output
+        // without credits is a victim of another one.
+        let root = ll.pfc.is_some() || ll.room(out, out_lane, own);
         let link = &mut self.links[out as usize];
         let waits = self.profiles[link.profile as usize].bytes_to_ps(bytes);
         link.backlog_max_ps = link.backlog_max_ps.max(waits);
         let backlog_ps = waits + link.busy_until.saturating_sub(self.now);
-        self.queue_mark(out, packet, backlog_ps);
+        if root {
+            self.queue_mark(out, packet, backlog_ps);
+        }
         self.output_serve(out);
     }
 

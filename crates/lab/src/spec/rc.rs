@@ -1,8 +1,8 @@
-//! Settings of RoCEv2's reliable connection in a spec.
+//! Settings of the reliable connection of RoCEv2 and InfiniBand in a spec.
 
 use serde::{Deserialize, Serialize};
 use srd_fabric::{Ps, SEC, US};
-use srd_rivals::rc::{DcqcnConfig, RcConfig, Recovery};
+use srd_rivals::rc::{CCTI_TIMER_UNIT_PS, DcqcnConfig, IbCcConfig, RcConfig, Recovery};
 
 /// Settings that differ from the rival's defaults (go-back-N, DCQCN with its published parameters).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -34,8 +34,18 @@ pub struct RcSpec {
     pub irn_low_us: Option<f64>,
     /// Timeout of irn otherwise, in us.
     pub irn_high_us: Option<f64>,
-    /// Whether DCQCN controls rates.
+    /// Whether DCQCN controls rates; default: unless `ib_cc` does.
     pub dcqcn: Option<bool>,
+    /// Whether InfiniBand's congestion control controls rates (over credits).
+    pub ib_cc: Option<bool>,
+    /// InfiniBand: by how much a notification raises the index into the table (CCTI_Increase).
+    pub ccti_increase: Option<u32>,
+    /// InfiniBand: period after which the index falls by one, in units of 1.024 us (CCTI_Timer).
+    pub ccti_timer: Option<u32>,
+    /// InfiniBand: largest index (CCTI_Limit).
+    pub ccti_limit: Option<u32>,
+    /// InfiniBand: pause after each packet per step of the index, in packet times.
+    pub cct_step: Option<f64>,
     /// DCQCN: least time between notifications of a queue pair, in us.
     pub cnp_us: Option<f64>,
     /// DCQCN: time without notification after which alpha decays, in us.
@@ -101,9 +111,30 @@ impl RcSpec {
                 *to = time(us, name)?;
             }
         }
-        c.dcqcn = if self.dcqcn.unwrap_or(true) { Some(self.dcqcn()?) } else { None };
+        let ib_cc = self.ib_cc.unwrap_or(false);
+        c.ib_cc = if ib_cc { Some(self.ib_cc()) } else { None };
+        let given = [
+            ("ccti_increase", self.ccti_increase.is_some()),
+            ("ccti_timer", self.ccti_timer.is_some()),
+            ("ccti_limit", self.ccti_limit.is_some()),
+            ("cct_step", self.cct_step.is_some()),
+        ];
+        if let Some((name, _)) = given.iter().find(|(_, given)| *given && !ib_cc) {
+            return Err(format!("rc.{name} is a setting of rc.ib_cc = true: give that, too"));
+        }
+        c.dcqcn = if self.dcqcn.unwrap_or(!ib_cc) { Some(self.dcqcn()?) } else { None };
         c.check().map_err(|e| format!("rc: {e}"))?;
         Ok(c)
+    }
+
+    fn ib_cc(&self) -> IbCcConfig {
+        let d = IbCcConfig::default();
+        IbCcConfig {
+            increase: self.ccti_increase.unwrap_or(d.increase),
+            timer_ps: self.ccti_timer.map_or(d.timer_ps, |n| Ps::from(n) * CCTI_TIMER_UNIT_PS),
+            limit: self.ccti_limit.unwrap_or(d.limit),
+            step: self.cct_step.unwrap_or(d.step),
+        }
     }
 
     fn dcqcn(&self) -> Result<DcqcnConfig, String> {
@@ -146,6 +177,9 @@ mod tests {
         assert_eq!((c.recovery, c.window_bytes), (Recovery::Irn, 136_000));
         assert_eq!((c.timeout_ps(), c.reconnect_ps), (4_194_304_000, 2_500_000));
         assert_eq!(of("dcqcn = false").unwrap().dcqcn, None);
+        let c = of("ib_cc = true\nccti_timer = 20\ncct_step = 0.5").unwrap();
+        let ib = c.ib_cc.unwrap();
+        assert_eq!((c.dcqcn, ib.timer_ps, ib.step, ib.limit), (None, 20_480_000, 0.5, 127));
         assert_eq!(of("hyper_mbps = 200").unwrap().dcqcn.unwrap().hyper_bps, 200e6);
     }
 
@@ -162,6 +196,11 @@ mod tests {
             ("mtu = 12", "mtu"),
             ("increase_us = 0", "dcqcn"),
             ("t = 3", "`t`"),
+            ("ib_cc = true\ndcqcn = true", "dcqcn"),
+            ("ib_cc = true\nccti_timer = 65536", "ccti_timer = 65536"),
+            ("ib_cc = true\nccti_increase = 0", "ccti_increase"),
+            ("ib_cc = true\ncct_step = 0.3", "cct_step = 0.3"),
+            ("cct_step = 0.25", "rc.ib_cc = true"),
         ] {
             let e = of(text).unwrap_err();
             assert!(e.contains(part), "{text}: {e}");

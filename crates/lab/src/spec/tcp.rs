@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use srd_fabric::{MS, Ps, SEC, US};
-use srd_rivals::{Algorithm, Recovery, SlowStart, TcpConfig};
+use srd_rivals::{Algorithm, Recovery, Scheduler, SlowStart, TcpConfig};
 
 /// Bytes of TCP packets below IP, equal to SRD's: Ethernet header and check sequence, preamble and
 /// gap.
@@ -13,8 +13,12 @@ const LINK_BYTES: u32 = crate::packet::ETHERNET_BYTES + crate::packet::ETHERNET_
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSpec {
-    /// "cubic", "reno", "dctcp" or "bbr".
+    /// "cubic", "reno", "dctcp", "bbr", or with subflows "lia" or "olia".
     pub cc: Option<String>,
+    /// Subflows of each connection, each with a path of its own (Multipath TCP); 1: plain TCP.
+    pub subflows: Option<u32>,
+    /// Which subflow carries the next data: "lowest-rtt" or "round-robin".
+    pub scheduler: Option<String>,
     /// "hystart", "hystart++" or "standard".
     pub slow_start: Option<String>,
     /// "rack", "sack" or "newreno".
@@ -84,6 +88,7 @@ impl TcpSpec {
         if let Some(ms) = self.delayed_ack_ms {
             c.delayed_ack_ps = time(ms, MS, "delayed_ack_ms")?;
         }
+        c.subflows = self.subflows.unwrap_or(c.subflows);
         c.mss = self.mss.unwrap_or(c.mss);
         c.ack_every = self.ack_every.unwrap_or(c.ack_every);
         c.initial_window = self.initial_window.unwrap_or(c.initial_window);
@@ -105,8 +110,21 @@ impl TcpSpec {
                 ("reno", Algorithm::Reno),
                 ("dctcp", Algorithm::Dctcp),
                 ("bbr", Algorithm::Bbr),
+                ("lia", Algorithm::Lia),
+                ("olia", Algorithm::Olia),
             ];
             *c = c.clone().algorithm(one_of(cc, &known, "cc")?);
+        }
+        if let Some(name) = &self.scheduler {
+            let known =
+                [("lowest-rtt", Scheduler::LowestRtt), ("round-robin", Scheduler::RoundRobin)];
+            c.scheduler = one_of(name, &known, "scheduler")?;
+            if self.subflows.is_none_or(|n| n < 2) {
+                return Err(format!(
+                    "tcp.scheduler = \"{name}\" chooses among subflows: give tcp.subflows = 2 or \
+                     more"
+                ));
+            }
         }
         if let Some(name) = &self.slow_start {
             let known = [
@@ -142,13 +160,21 @@ mod tests {
         assert_eq!((c.algorithm, c.mss), (Algorithm::Dctcp, 1448));
         assert_eq!((c.rto_min_ps, c.delayed_ack_ps), (MS / 2, MS));
         assert_eq!((c.slow_start, c.link_bytes), (SlowStart::Standard, 38));
+        let c = of("subflows = 8\ncc = \"olia\"\nscheduler = \"round-robin\"").unwrap();
+        assert_eq!((c.algorithm, c.subflows), (Algorithm::Olia, 8));
+        assert_eq!(c.scheduler, Scheduler::RoundRobin);
         assert_eq!(of("").unwrap().rto_min_ps, 50 * MS);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (text, part) in [
-            ("cc = \"vegas\"", "cubic, reno, dctcp, bbr"),
+            ("cc = \"vegas\"", "cubic, reno, dctcp, bbr, lia, olia"),
+            ("cc = \"lia\"", "subflows"),
+            ("subflows = 0", "subflows = 0"),
+            ("subflows = 2\nrecovery = \"newreno\"", "recovery"),
+            ("scheduler = \"round-robin\"", "tcp.subflows"),
+            ("subflows = 8\nscheduler = \"blest\"", "lowest-rtt, round-robin"),
             ("cc = \"bbr\"\nslow_start = \"hystart\"", "slow_start"),
             ("cc = \"bbr\"\nrecovery = \"newreno\"", "recovery"),
             ("rto_floor_ms = -1", "rto_floor_ms"),

@@ -32,6 +32,17 @@ fn incasts(size: u64, ms: u64, algorithm: Algorithm, measured: &str) {
     row(&name, measured, &incast(size, 10, 1..4, &tcp));
 }
 
+/// MPTCP as the kernel's: eight subflows, each with CUBIC.
+fn mptcp(ms: u64) -> TcpConfig {
+    kernel(ms * MS).subflows(8)
+}
+
+fn mptcp_incasts(size: u64, ms: u64, measured: &str) {
+    let tcp = mptcp(ms);
+    let name = format!("{} kB, rto_min {ms} ms, MPTCP", size / 1000);
+    row(&name, measured, &incast(size, 10, 1..4, &tcp));
+}
+
 fn imbalances(spines: u32, up: u64, ms: u64, algorithm: Algorithm, measured: &str) {
     let tcp: TcpConfig = kernel(ms * MS).algorithm(algorithm);
     let up_mbps = up / 1_000_000;
@@ -102,6 +113,19 @@ fn main() {
     imbalances(8, 400_000_000, 50, Bbr, "154/182/334 (2.1x)");
     imbalances(16, 200_000_000, 50, Bbr, "160/194/202 (1.3x)");
     imbalances(16, 200_000_000, 200, Bbr, "156/189/542 (3.4x)");
+    mptcp_incasts(200_000, 200, "266/1070/1466 (19x)");
+    mptcp_incasts(200_000, 50, "199/484/840 (10.9x)");
+    mptcp_incasts(200_000, 5, "77/213/1032 (13x)");
+    mptcp_incasts(2_000_000, 200, "1528/3114/3344 (4.3x)");
+    mptcp_incasts(2_000_000, 50, "1120/2017/2716 (3.5x)");
+    for (spines, up, ms, measured) in [
+        (8, 400_000_000, 50, "167/200/306 (1.9x)"),
+        (16, 200_000_000, 50, "173/197/211 (1.3x)"),
+        (16, 200_000_000, 200, "169/186/188 (1.17x)"),
+    ] {
+        let name = format!("8→8 × 16, {spines} × {} Mb/s, rto_min {ms} ms, MPTCP", up / 1_000_000);
+        row(&name, measured, &imbalance(spines, up, 10, 1..6, &mptcp(ms)));
+    }
     println!("\nlongest flow after a black hole, s: kernel, here least/median/most of 10 seeds\n");
     println!("| | kernel | here |\n|-|-|-|");
     holes("IPv4", 1, &kernel(200 * MS), "2.05");
@@ -110,6 +134,8 @@ fn main() {
     let bbr = kernel(200 * MS).algorithm(Bbr);
     holes("IPv4, BBR", 1, &bbr, "1.7");
     holes("IPv4, BBR", 3, &bbr, "5.0");
+    holes("IPv4, MPTCP", 1, &mptcp(200), "1.5");
+    holes("IPv4, MPTCP", 3, &mptcp(200), "2.5");
     println!(
         "\nincast of 48 × 2 MB at 100 Gb/s, median/max in µs over 5 seeds: ns-3 (one run), here\n"
     );

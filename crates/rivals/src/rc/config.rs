@@ -51,6 +51,33 @@ impl Default for DcqcnConfig {
     }
 }
 
+/// Parameters of InfiniBand's congestion control (Architecture, annex A10).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IbCcConfig {
+    /// CCTI_Increase: by how much a notification raises the index into the table. Default 1.
+    pub increase: u32,
+    /// CCTI_Timer: period after which the index falls by one. The architecture counts it in units
+    /// of 1.024 us, up to 65,535 of them. Default 150 units, those of the published measurements
+    /// with hardware (Gran et al., "First experiences with congestion control in InfiniBand
+    /// hardware", 2010).
+    pub timer_ps: Ps,
+    /// CCTI_Limit: largest index. Default 127, as there.
+    pub limit: u32,
+    /// The table: entry i is a pause of i times this many packet times after each packet. The
+    /// architecture leaves the table to the administrator, in eighths of a packet time. Default
+    /// 1/8.
+    pub step: f64,
+}
+
+/// Unit of CCTI_Timer.
+pub const CCTI_TIMER_UNIT_PS: Ps = 1_024_000;
+
+impl Default for IbCcConfig {
+    fn default() -> Self {
+        Self { increase: 1, timer_ps: 150 * CCTI_TIMER_UNIT_PS, limit: 127, step: 0.125 }
+    }
+}
+
 /// Parameters of the queue pairs of a host. [`RcConfig::parameters`] prints them all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RcConfig {
@@ -91,7 +118,9 @@ pub struct RcConfig {
     pub irn_high_ps: Ps,
     /// See [`RcConfig::irn_low_ps`]. Default 3 packets.
     pub irn_few: u64,
-    /// Rate control; `None`: line rate.
+    /// Rate control by InfiniBand's congestion control, in place of DCQCN. Default none.
+    pub ib_cc: Option<IbCcConfig>,
+    /// Rate control by DCQCN; `None`: line rate.
     pub dcqcn: Option<DcqcnConfig>,
     /// Rate of the host's link.
     pub line_bps: f64,
@@ -116,6 +145,7 @@ impl Default for RcConfig {
             irn_low_ps: 100 * US,
             irn_high_ps: 320 * US,
             irn_few: 3,
+            ib_cc: None,
             dcqcn: Some(DcqcnConfig::default()),
             line_bps: 100e9,
         }
@@ -187,6 +217,27 @@ impl RcConfig {
         if self.recovery == Recovery::Irn && (self.irn_low_ps == 0 || self.irn_high_ps == 0) {
             return fail("the timeouts of recovery = \"irn\" must be above 0".into());
         }
+        if let Some(ib) = &self.ib_cc {
+            if self.dcqcn.is_some() {
+                return fail("ib_cc and dcqcn: a queue pair has one of them".into());
+            }
+            let units = ib.timer_ps / CCTI_TIMER_UNIT_PS;
+            if !(1..=65_535).contains(&units) {
+                return fail(format!(
+                    "ccti_timer = {units}: the timer has 16 bits; give 1 to 65535 units of 1.024 us"
+                ));
+            }
+            if ib.increase == 0 || ib.limit == 0 || ib.increase > 255 || ib.limit > 16_383 {
+                return fail("ccti_increase: give 1 to 255; ccti_limit: give 1 to 16383".into());
+            }
+            if !(0.125..=2_047.0).contains(&ib.step) || (ib.step * 8.0).fract() != 0.0 {
+                return fail(format!(
+                    "cct_step = {}: entries of the table are eighths of a packet time; give a \
+                     multiple of 0.125",
+                    ib.step
+                ));
+            }
+        }
         if let Some(d) = &self.dcqcn {
             let times = [d.alpha_ps, d.increase_ps, d.cnp_ps, d.increase_bytes];
             if times.contains(&0) || !(0.0..=1.0).contains(&d.gain) || d.rate_bps_min < 1e6 {
@@ -198,6 +249,11 @@ impl RcConfig {
             }
         }
         Ok(())
+    }
+
+    /// Whether switches may mark data packets: with rate control.
+    pub(super) const fn marks(&self) -> bool {
+        self.dcqcn.is_some() || self.ib_cc.is_some()
     }
 
     /// The Local ACK timeout; [`Ps::MAX`] = none.
@@ -245,6 +301,14 @@ impl RcConfig {
                 ("dcqcn.rate_min", format!("{} Mb/s", d.rate_bps_min / 1e6)),
             ]);
         } else {
+            if let Some(ib) = &self.ib_cc {
+                out.extend([
+                    ("ib_cc.increase", ib.increase.to_string()),
+                    ("ib_cc.timer", us(ib.timer_ps)),
+                    ("ib_cc.limit", ib.limit.to_string()),
+                    ("ib_cc.step", format!("{} packet times", ib.step)),
+                ]);
+            }
             out.push(("dcqcn", "off".into()));
         }
         out.into_iter().map(|(name, value)| (name.to_string(), value)).collect()

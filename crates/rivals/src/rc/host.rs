@@ -3,10 +3,11 @@
 use super::receiver::{Arrived, Responder};
 use super::sender::TimedOut;
 use super::{QueuePair, RcConfig, RcCounters, RcPacket};
-use crate::deadlines::{Deadlines, INDEX_MAX};
+use crate::deadlines::INDEX_MAX;
 use crate::flow::{Done, FlowHost, Got, Repeats, Reports};
+use crate::turns::Turns;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Ps, Rng};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// RoCEv2's UDP port.
@@ -29,12 +30,11 @@ pub struct RcHost {
     config: Arc<RcConfig>,
     qps: Vec<QueuePair>,
     responders: BTreeMap<(u32, u32), Responder>,
-    /// Queue pairs that may send, in turn.
-    ring: VecDeque<u32>,
-    deadlines: Deadlines,
+    turns: Turns,
     ports: Rng,
     acks: u64,
     cnps: u64,
+    becns: u64,
     reports: Reports,
 }
 
@@ -45,11 +45,11 @@ impl RcHost {
             config,
             qps: Vec::new(),
             responders: BTreeMap::new(),
-            ring: VecDeque::new(),
-            deadlines: Deadlines::default(),
+            turns: Turns::new(CARD),
             ports: Rng::stream(seed, STREAM_PORTS, id.0.into()),
             acks: 0,
             cnps: 0,
+            becns: 0,
             reports: Reports::default(),
         }
     }
@@ -61,7 +61,8 @@ impl RcHost {
 
     /// Sum of the counters of all ends of this host.
     pub fn counters(&self) -> RcCounters {
-        let mut sum = RcCounters { acks: self.acks, cnps: self.cnps, ..RcCounters::default() };
+        let (acks, cnps, becns) = (self.acks, self.cnps, self.becns);
+        let mut sum = RcCounters { acks, cnps, becns, ..RcCounters::default() };
         self.qps.iter().for_each(|q| sum.add(&q.counters));
         for r in self.responders.values() {
             sum.early += r.early;
@@ -79,29 +80,21 @@ impl RcHost {
         let qp = &mut self.qps[at as usize];
         if !qp.queued && qp.ready(io.now(), &self.config) {
             qp.queued = true;
-            self.ring.push_back(at);
+            self.turns.add(at);
         }
-        self.deadlines.arm(TIMEOUT, at, qp.timeout_at, io);
+        self.turns.deadlines.arm(TIMEOUT, at, qp.timeout_at, io);
     }
 
     /// Sends packets while the card has room: one on the wire and one behind it.
     fn pump(&mut self, io: &mut HostIo<'_, RcPacket>) {
         let now = io.now();
-        let packet_bits = f64::from(self.config.mtu + self.config.header_bytes) * 8e12;
-        let packet_ps = (packet_bits / self.config.line_bps) as Ps;
-        while !self.ring.is_empty() {
-            if !io.room_want() {
-                return;
-            }
-            let free_at = io.nic_free_at();
-            if free_at > now + packet_ps {
-                return self.deadlines.arm(CARD, 0, free_at - packet_ps, io);
-            }
-            let Some(at) = self.ring.pop_front() else { return };
+        let (packet_bytes, line_bps) =
+            (self.config.mtu + self.config.header_bytes, self.config.line_bps);
+        while let Some(at) = self.turns.next(packet_bytes, line_bps, io) {
             let qp = &mut self.qps[at as usize];
             qp.queued = false;
             if qp.next_at > now {
-                self.deadlines.arm(WAKE, at, qp.next_at, io);
+                self.turns.deadlines.arm(WAKE, at, qp.next_at, io);
                 continue;
             }
             let Some(next) = qp.take(now, &self.config) else { continue };
@@ -110,7 +103,7 @@ impl RcHost {
                 sport: qp.sport,
                 dport: PORT,
                 bytes: next.len + self.config.header_bytes,
-                ect: self.config.dcqcn.is_some(),
+                ect: self.config.marks(),
             };
             let life = qp.life;
             let data =
@@ -180,7 +173,10 @@ impl FlowHost<RcPacket> for RcHost {
             ("went back", c.went_back),
             ("queue pairs broken", c.broken),
             ("acks", c.acks),
-            ("congestion notifications", c.cnps),
+            (
+                "congestion notifications",
+                if self.config.ib_cc.is_some() { c.becns } else { c.cnps },
+            ),
             ("early", c.early),
             ("duplicates", c.duplicates),
         ]
@@ -194,12 +190,16 @@ impl Host<RcPacket> for RcHost {
         }
         match p.payload {
             RcPacket::Data { .. } => self.answer(now, &p, io),
-            RcPacket::Ack { qp, life, expected, kept, nak } => {
+            RcPacket::Ack { qp, life, expected, kept, nak, becn } => {
                 let Some(q) = self.qps.get_mut(qp as usize).filter(|q| q.life == life) else {
                     return;
                 };
                 if q.down_until > now {
                     return;
+                }
+                if becn {
+                    self.becns += 1;
+                    q.rate.iter_mut().for_each(|rate| rate.notified(now));
                 }
                 let done = &mut self.reports.done;
                 q.on_ack(now, (expected, kept, nak), &self.config, |tag| {
@@ -218,13 +218,13 @@ impl Host<RcPacket> for RcHost {
     }
 
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, RcPacket>) {
-        while let Some((kind, at)) = self.deadlines.due(now, io) {
+        while let Some((kind, at)) = self.turns.deadlines.due(now, io) {
             match kind {
                 TIMEOUT => {
                     let qp = &mut self.qps[at as usize];
                     if qp.on_timeout(now, &self.config) == TimedOut::Broken {
                         let until = qp.down_until;
-                        self.deadlines.arm(WAKE, at, until, io);
+                        self.turns.deadlines.arm(WAKE, at, until, io);
                     }
                     self.queue(at, io);
                 }

@@ -29,6 +29,8 @@ pub enum RcPacket {
         kept: Option<u64>,
         /// Whether the sender must go back to `expected` (NAK: PSN sequence error).
         nak: bool,
+        /// InfiniBand: packets since the last acknowledgment were marked (BECN).
+        becn: bool,
     },
     /// Congestion notification packet.
     Cnp {

@@ -15,6 +15,8 @@ pub(super) struct Responder {
     asked: bool,
     /// Packets after `expected` that have arrived, and whether each ends a message (IRN).
     kept: VecDeque<bool>,
+    /// InfiniBand: a packet since the last acknowledgment was marked.
+    marked: bool,
     /// When the last notification was sent.
     notified_at: Option<Ps>,
     pub early: u64,
@@ -53,9 +55,12 @@ impl Responder {
         }
         let mut answer =
             Answer { notify: p.ce && self.notify_due(now, config), ..Answer::default() };
-        let ack = |expected, kept, nak| {
+        self.marked |= p.ce && config.ib_cc.is_some();
+        let marked = &mut self.marked;
+        let mut ack = |expected, kept, nak| {
             let (qp, life) = (p.qp, p.life);
-            Some(RcPacket::Ack { qp, life, expected, kept, nak })
+            let becn = std::mem::take(marked);
+            Some(RcPacket::Ack { qp, life, expected, kept, nak, becn })
         };
         if p.psn < self.expected {
             self.duplicates += 1;

@@ -1,6 +1,8 @@
 //! The sending end of a queue pair.
 
-use super::{Dcqcn, RcConfig, Recovery};
+use super::rate::Rate;
+use super::{RcConfig, Recovery};
+use crate::messages::{Messages, Part};
 use srd_fabric::{HostId, Ps};
 use std::collections::VecDeque;
 
@@ -21,6 +23,8 @@ pub struct RcCounters {
     pub acks: u64,
     /// Congestion notifications sent.
     pub cnps: u64,
+    /// Acknowledgments with a congestion notification (BECN) that senders have read.
+    pub becns: u64,
     /// Data packets that arrived before an earlier one.
     pub early: u64,
     /// Data packets that the receiver already had.
@@ -37,20 +41,10 @@ impl RcCounters {
         self.broken += other.broken;
         self.acks += other.acks;
         self.cnps += other.cnps;
+        self.becns += other.becns;
         self.early += other.early;
         self.duplicates += other.duplicates;
     }
-}
-
-/// A message that is not complete.
-#[derive(Clone, Copy, Debug)]
-struct Message {
-    tag: u64,
-    bytes: u64,
-    first: u64,
-    packets: u64,
-    /// The last message of what was posted.
-    ends: bool,
 }
 
 /// A packet to send.
@@ -76,13 +70,12 @@ pub struct QueuePair {
     pub(super) dst: HostId,
     pub(super) sport: u16,
     pub(super) life: u32,
-    messages: VecDeque<Message>,
-    /// The first packet that is not acknowledged, the next to send, one past the last ever sent,
-    /// and one past the last that exists.
+    messages: Messages,
+    /// The first packet that is not acknowledged, the next to send, and one past the last ever
+    /// sent.
     una: u64,
     next: u64,
     high: u64,
-    end: u64,
     /// IRN: packets from `una` on that the receiver keeps.
     kept: VecDeque<bool>,
     /// IRN: one past the last packet that the receiver keeps, and the next to be judged lost.
@@ -97,7 +90,7 @@ pub struct QueuePair {
     retries: u32,
     /// Until when no queue pair exists.
     pub(super) down_until: Ps,
-    pub(super) rate: Option<Dcqcn>,
+    pub(super) rate: Option<Rate>,
     /// In the host's ring of queue pairs that may send.
     pub(super) queued: bool,
     pub(super) counters: RcCounters,
@@ -109,11 +102,10 @@ impl QueuePair {
             dst,
             sport,
             life: 0,
-            messages: VecDeque::new(),
+            messages: Messages::default(),
             una: 0,
             next: 0,
             high: 0,
-            end: 0,
             kept: VecDeque::new(),
             kept_high: 0,
             repeat_next: 0,
@@ -122,7 +114,7 @@ impl QueuePair {
             timeout_at: Ps::MAX,
             retries: 0,
             down_until: 0,
-            rate: config.dcqcn.map(|d| Dcqcn::new(d, config.line_bps)),
+            rate: Rate::new(config),
             queued: false,
             counters: RcCounters::default(),
         }
@@ -135,20 +127,11 @@ impl QueuePair {
         loop {
             let part = left.min(most);
             left -= part;
-            self.message_add(
-                Message { tag, bytes: part, first: 0, packets: 0, ends: left == 0 },
-                config,
-            );
+            self.messages.add((left == 0).then_some(tag), part, config.mtu);
             if left == 0 {
                 return;
             }
         }
-    }
-
-    fn message_add(&mut self, m: Message, config: &RcConfig) {
-        let packets = m.bytes.div_ceil(config.mtu.into()).max(1);
-        self.messages.push_back(Message { first: self.end, packets, ..m });
-        self.end += packets;
     }
 
     /// Packets in flight.
@@ -177,9 +160,7 @@ impl QueuePair {
         if self.down_until > now {
             return false;
         }
-        let messages = config.outstanding as usize;
-        let beyond = self.messages.get(messages).filter(|_| messages > 0);
-        let end = beyond.map_or(self.end, |m| m.first);
+        let end = self.messages.end_of(config.outstanding as usize);
         let fresh = self.next < end && self.flight() < self.window(config);
         fresh || (config.recovery == Recovery::Irn && self.missing().is_some())
     }
@@ -200,11 +181,7 @@ impl QueuePair {
                 self.next - 1
             }
         };
-        let at = self.messages.partition_point(|m| m.first + m.packets <= psn);
-        let m = self.messages.get(at)?;
-        let last = psn + 1 == m.first + m.packets;
-        let before = (psn - m.first) * u64::from(config.mtu);
-        let len = (m.bytes - before.min(m.bytes)).min(config.mtu.into()) as u32;
+        let Part { len, last } = self.messages.part(psn, config.mtu)?;
         let repeated = psn < self.high;
         self.high = self.high.max(psn + 1);
         self.counters.sent += 1;
@@ -241,7 +218,7 @@ impl QueuePair {
         now: Ps,
         (expected, kept, nak): (u64, Option<u64>, bool),
         config: &RcConfig,
-        mut done: impl FnMut(u64),
+        done: impl FnMut(u64),
     ) {
         let expected = expected.min(self.high);
         if expected > self.una {
@@ -250,12 +227,7 @@ impl QueuePair {
             self.una = expected;
             self.next = self.next.max(expected);
             self.retries = 0;
-            while let Some(m) = self.messages.front().filter(|m| m.first + m.packets <= expected) {
-                if m.ends {
-                    done(m.tag);
-                }
-                self.messages.pop_front();
-            }
+            self.messages.complete(expected, done);
             self.timer_restart(now, config);
         }
         if let Some(psn) = kept.filter(|psn| (self.una..self.high).contains(psn)) {
@@ -302,12 +274,10 @@ impl QueuePair {
 
     /// Continues on a new queue pair: unfinished messages start again from their first byte.
     pub(super) fn renew(&mut self, sport: u16, config: &RcConfig) {
-        let messages = std::mem::take(&mut self.messages);
+        let mut messages = std::mem::take(&mut self.messages);
+        messages.renumber();
         let counters = self.counters;
         let (life, queued) = (self.life + 1, self.queued);
-        *self = Self { life, queued, counters, ..Self::new(self.dst, sport, config) };
-        for m in messages {
-            self.message_add(m, config);
-        }
+        *self = Self { life, queued, counters, messages, ..Self::new(self.dst, sport, config) };
     }
 }

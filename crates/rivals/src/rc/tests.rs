@@ -267,6 +267,76 @@ fn dcqcn_settles_at_its_fixed_point() {
     assert_eq!(w.totals().drops.total(), 0);
 }
 
+#[test]
+fn infinibands_index_rises_with_notifications_and_falls_with_time() {
+    let ib = IbCcConfig { timer_ps: 10 * CCTI_TIMER_UNIT_PS, limit: 20, ..IbCcConfig::default() };
+    let mut r = IbCc::new(ib, 100e9);
+    let period = 10_240_000;
+    assert_eq!(r.rate_bps(3), 100e9);
+    // Entry i of the table is a pause of i / 8 packet times: after eight notifications half.
+    for i in 1..=8 {
+        r.notified(period / 2);
+        assert_eq!(r.rate_bps(period / 2), 100e9 / (1.0 + f64::from(i) / 8.0));
+    }
+    // The timer is the card's: the first step is due at its next period, not one after the last
+    // notification.
+    assert_eq!((r.index(period - 1), r.index(period), r.index(4 * period)), (8, 7, 4));
+    assert_eq!(r.rate_bps(4 * period), 100e9 / 1.5);
+    (0..100).for_each(|_| r.notified(4 * period));
+    assert_eq!(r.index(4 * period), 20, "the limit");
+    assert_eq!((r.index(23 * period), r.index(24 * period), r.index(99 * period)), (1, 0, 0));
+}
+
+fn infiniband(topo: Topology, ib_cc: Option<IbCcConfig>) -> World<RcPacket, Sender> {
+    let credits =
+        srd_fabric::CreditConfig { input_bytes: 65_536, lanes: 1, service: Service::RoundRobin };
+    let flow_control = FlowControl::Credits(credits);
+    let config = WorldConfig { flow_control, ..WorldConfig::new(4) };
+    world(topo, config, RcConfig { ib_cc, ..rc() }, 4)
+}
+
+/// Four senders to one host, whose link is the bottleneck: with credits alone the link before it
+/// fills, too; with congestion control it does not, and the bottleneck stays full.
+#[test]
+fn infinibands_congestion_control_empties_the_links_before_the_bottleneck() {
+    let port = Port::new(LINE, US);
+    let marks = Ecn { min_bytes: 32_768, max_bytes: 32_768, prob_max: 1.0 };
+    let slow = Port::new(LINE / 2, US).ecn(marks);
+    let run = |ib_cc: Option<IbCcConfig>| {
+        let topo = dumbbell(4, 1, port, slow, port.ecn(marks));
+        let mut w = infiniband(topo, ib_cc);
+        (0..4).for_each(|h| w.call_at(0, HostId(h), 1 << 40));
+        let core = w.topology().core_cables().next().expect("one").up();
+        let (mut waiting, mut count) = (0.0, 0.0);
+        w.run_until(4 * MS);
+        let before: u64 = w.hosts()[4].done.got.iter().map(|g| u64::from(g.bytes)).sum();
+        for t in 0..400 {
+            let at = 4 * MS + (t + 1) * 10 * US;
+            w.run_until(at);
+            w.links_sample(at, |l, s| {
+                if l == core {
+                    waiting += s.queue_bytes as f64
+                }
+            });
+            count += 1.0;
+        }
+        let after: u64 = w.hosts()[4].done.got.iter().map(|g| u64::from(g.bytes)).sum();
+        let share = (after - before) as f64 * 8.0 / 4e-3 / (LINE as f64 / 2.0) * 4178.0 / 4096.0;
+        let edge: u64 = (0..w.topology().links()).map(|l| w.link_stats(LinkId(l)).marked).sum();
+        let marked = (w.link_stats(core).marked, edge);
+        assert_eq!(w.totals().drops.total(), 0);
+        (waiting / count, share, marked, w.hosts()[0].rc.counters().becns)
+    };
+    let off = run(None);
+    let on = run(Some(IbCcConfig::default()));
+    println!("{off:?} {on:?}");
+    assert!(off.1 > 0.99 && on.1 > 0.95, "{off:?} {on:?}");
+    assert!(off.0 > 60_000.0 && on.0 < off.0 / 3.0, "{off:?} {on:?}");
+    assert!(off.3 == 0 && on.3 > 10, "{on:?}");
+    // Packets wait for credits at the link before: a victim, which does not mark.
+    assert!(on.2.0 * 20 < on.2.1, "{on:?}");
+}
+
 /// Pauses that begin above the marks.
 fn pfc_deep() -> FlowControl {
     FlowControl::Pfc(PfcConfig {
@@ -289,4 +359,15 @@ fn what_cannot_be_is_refused() {
     let odd = RcConfig { static_gbps: Some(33.0), ..rc() };
     assert!(fails(odd).contains("static_rate = 33"));
     assert!(fails(RcConfig { mtu: 64, ..rc() }).contains("mtu = 64"));
+    let ib = |change: fn(&mut IbCcConfig)| {
+        let mut ib = IbCcConfig::default();
+        change(&mut ib);
+        fails(RcConfig { ib_cc: Some(ib), ..rc() })
+    };
+    assert!(ib(|ib| ib.timer_ps = 65_536 * CCTI_TIMER_UNIT_PS).contains("ccti_timer = 65536"));
+    assert!(ib(|ib| ib.increase = 0).contains("ccti_increase"));
+    assert!(ib(|ib| ib.limit = 0).contains("ccti_limit"));
+    assert!(ib(|ib| ib.step = 0.1).contains("cct_step = 0.1"));
+    let both = RcConfig { ib_cc: Some(IbCcConfig::default()), ..RcConfig::default() };
+    assert!(fails(both).contains("dcqcn"));
 }

@@ -13,6 +13,10 @@ pub enum Algorithm {
     Cubic,
     /// RFC 8257; needs switches that mark.
     Dctcp,
+    /// RFC 6356: the subflows of Multipath TCP together grow like one TCP on their best path.
+    Lia,
+    /// The same, moving windows to the better paths (draft-khalili-mptcp-congestion-control).
+    Olia,
     /// BBR version 1, as in the kernel: paced at the path's bandwidth, about two bandwidth-delay
     /// products in flight; losses are repaired, but are no signal.
     Bbr,
@@ -29,6 +33,22 @@ pub enum SlowStart {
     /// RFC 9406: a delay increase, confirmed over some rounds of slower growth.
     HyStartPlusPlus,
 }
+
+/// Which subflow of Multipath TCP carries the next data, of those whose windows have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduler {
+    /// That with the least round trip.
+    LowestRtt,
+    /// The next in turn.
+    RoundRobin,
+}
+
+/// Most subflows of a connection.
+const SUBFLOWS_MAX: u32 = 64;
+/// Bytes of Multipath TCP's option in a data segment (RFC 8684: 64-bit data sequence number, 32-bit
+/// acknowledgement, no checksum) and in an ack.
+const DSS_BYTES: u32 = 24;
+const DATA_ACK_BYTES: u32 = 8;
 
 /// How losses are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +68,11 @@ pub struct TcpConfig {
     pub algorithm: Algorithm,
     /// What ends slow start. Default [`SlowStart::HyStart`], as in the kernel.
     pub slow_start: SlowStart,
+    /// Subflows of a connection, each with ports and thus a path of its own: Multipath TCP (RFC
+    /// 8684). Default 1: plain TCP.
+    pub subflows: u32,
+    /// Choice among subflows. Default [`Scheduler::LowestRtt`], as in the kernel.
+    pub scheduler: Scheduler,
     /// Loss detection. Default RACK.
     pub recovery: Recovery,
     /// Tail loss probes (RFC 8985 §7). Default on; needs [`Recovery::Rack`] or [`Recovery::Sack`].
@@ -112,6 +137,8 @@ impl Default for TcpConfig {
         Self {
             algorithm: Algorithm::Cubic,
             slow_start: SlowStart::HyStart,
+            subflows: 1,
+            scheduler: Scheduler::LowestRtt,
             recovery: Recovery::Rack,
             tlp: true,
             mss: 8948,
@@ -174,6 +201,12 @@ impl TcpConfig {
         self
     }
 
+    /// Replaces the number of subflows.
+    pub const fn subflows(mut self, subflows: u32) -> Self {
+        self.subflows = subflows;
+        self
+    }
+
     /// Replaces the minimum RTO.
     pub const fn rto_min_ps(mut self, ps: Ps) -> Self {
         self.rto_min_ps = ps;
@@ -220,6 +253,15 @@ impl TcpConfig {
         if u64::from(self.window_bytes) < 2 * u64::from(self.mss) || self.window_bytes >= 1 << 30 {
             return fail(format!("window_bytes {}: use 2 MSS up to 1 GiB", self.window_bytes));
         }
+        if !(1..=SUBFLOWS_MAX).contains(&self.subflows) {
+            return fail(format!("subflows = {}: give 1 to {SUBFLOWS_MAX}", self.subflows));
+        }
+        if self.subflows > 1 && self.recovery == Recovery::NewReno {
+            return fail("subflows need SACK: use another recovery".into());
+        }
+        if self.subflows == 1 && matches!(self.algorithm, Algorithm::Lia | Algorithm::Olia) {
+            return fail("LIA and OLIA couple subflows: give subflows = 2 or more".into());
+        }
         if self.algorithm == Algorithm::Bbr && self.recovery == Recovery::NewReno {
             return fail("BBR measures deliveries by SACK: use another recovery".into());
         }
@@ -238,6 +280,16 @@ impl TcpConfig {
     /// Whether data packets are ECN-capable (ECT).
     pub(crate) const fn ect(&self) -> bool {
         self.ecn || matches!(self.algorithm, Algorithm::Dctcp)
+    }
+
+    /// Bytes of a data segment beyond its payload.
+    pub const fn overhead_bytes(&self) -> u32 {
+        self.header_bytes + self.link_bytes + if self.subflows > 1 { DSS_BYTES } else { 0 }
+    }
+
+    /// Bytes of an ack without SACK blocks.
+    pub(crate) const fn ack_bytes(&self) -> u32 {
+        self.header_bytes + self.link_bytes + if self.subflows > 1 { DATA_ACK_BYTES } else { 0 }
     }
 
     /// Most segments handed to the NIC at once.
@@ -268,6 +320,8 @@ impl TcpConfig {
         vec![
             ("algorithm", format!("{:?}", self.algorithm)),
             ("slow_start", format!("{:?}", self.slow_start)),
+            ("subflows", self.subflows.to_string()),
+            ("scheduler", format!("{:?}", self.scheduler)),
             ("recovery", format!("{:?}", self.recovery)),
             ("tlp", flag(self.tlp)),
             ("mss", bytes(self.mss.into())),

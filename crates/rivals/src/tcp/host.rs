@@ -1,10 +1,13 @@
 //! A host: its connections, their timers and the planned application calls.
 
 use crate::tcp::TcpConfig;
+use crate::tcp::bundle::Bundle;
+use crate::tcp::joined::Joined;
 use crate::tcp::receiver::{Arrived, Receiver};
 use crate::tcp::report::{Conn, Counters, Message};
-use crate::tcp::segment::{TcpSegment, UNKNOWN};
+use crate::tcp::segment::{Ack, TcpSegment, UNKNOWN};
 use crate::tcp::sender::Sender;
+use srd_fabric::rng::mix64;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Ps};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -39,6 +42,10 @@ pub struct TcpHost {
     /// Receiving ends by sending host and the sender's number, for segments sent before the sender
     /// knew the receiver's number.
     known: BTreeMap<(u32, u32), u32>,
+    /// Connections over several subflows that begin here, by their first subflow.
+    bundles: BTreeMap<u32, Bundle>,
+    /// Receiving ends of such connections, by sending host and first subflow.
+    joined: BTreeMap<(u32, u32), Joined>,
     jobs: Vec<Job>,
     /// Deadlines. For each kind and end only the one in `queued` is valid; others are stale.
     heap: BinaryHeap<Reverse<(Ps, u32)>>,
@@ -58,6 +65,8 @@ impl TcpHost {
             senders: Vec::new(),
             receivers: Vec::new(),
             known: BTreeMap::new(),
+            bundles: BTreeMap::new(),
+            joined: BTreeMap::new(),
             jobs: Vec::new(),
             heap: BinaryHeap::new(),
             queued: [const { Vec::new() }; 3],
@@ -91,6 +100,11 @@ impl TcpHost {
         let dst = sender.dst;
         let start_ps = now;
         let message = Message { conn, dst, bytes, start_ps, received_ps: None, acked_ps: None };
+        if let Some(bundle) = self.bundles.get_mut(&conn.index) {
+            bundle.post(message);
+            self.bundle_serve(conn.index, io);
+            return;
+        }
         sender.post(now, message, &self.config, io);
         self.arm_sender(conn.index, io);
     }
@@ -118,6 +132,44 @@ impl TcpHost {
         self.senders.iter().flatten()
     }
 
+    /// The subflows of a connection, or its only sending end.
+    pub fn subflows(&self, conn: Conn) -> impl Iterator<Item = &Sender> {
+        let count = self.bundles.get(&conn.index).map_or(1, |b| b.count as usize);
+        self.senders.iter().skip(conn.index as usize).take(count).flatten()
+    }
+
+    /// Messages written to a connection that begins here.
+    pub fn messages(&self, conn: Conn) -> &[Message] {
+        match self.bundles.get(&conn.index) {
+            Some(bundle) => bundle.messages(),
+            None => self.sender(conn).map_or(&[], Sender::messages),
+        }
+    }
+
+    /// Arrival times of the messages of a connection that ends here.
+    pub fn arrivals(&self, conn: Conn) -> &[Ps] {
+        match self.joined.get(&(conn.src.0, conn.index)) {
+            Some(joined) => &joined.arrivals,
+            None => self.receiver(conn).map_or(&[], Receiver::arrivals),
+        }
+    }
+
+    /// Bytes of a connection that have arrived here in order.
+    pub fn received_bytes(&self, conn: Conn) -> u64 {
+        match self.joined.get(&(conn.src.0, conn.index)) {
+            Some(joined) => joined.next,
+            None => self.receiver(conn).map_or(0, Receiver::received_bytes),
+        }
+    }
+
+    /// Bytes of a connection received in order per interval of [`TcpConfig::sample_ps`].
+    pub fn samples(&self, conn: Conn) -> &[u64] {
+        match self.joined.get(&(conn.src.0, conn.index)) {
+            Some(joined) => &joined.samples,
+            None => self.receiver(conn).map_or(&[], Receiver::samples),
+        }
+    }
+
     /// A connection's receiving end; `None` until its first packet has arrived.
     pub fn receiver(&self, conn: Conn) -> Option<&Receiver> {
         let at = *self.known.get(&(conn.src.0, conn.index))?;
@@ -129,22 +181,100 @@ impl TcpHost {
         let mut sum = Counters { corrupt: self.corrupt, ..Counters::default() };
         self.senders().for_each(|s| sum.add(s.counters()));
         self.receivers.iter().for_each(|r| sum.add(r.counters()));
+        sum.reinjected = self.bundles.values().map(|b| b.reinjected).sum();
+        sum.joined_duplicates = self.joined.values().map(|j| j.duplicates).sum();
         sum
     }
 
+    /// Reserves the numbers of a connection's subflows; returns the first.
     fn reserve(&mut self) -> u32 {
         let conn = self.senders.len() as u32;
-        assert!(conn < INDEX, "a host has at most 2^30 connections");
-        self.senders.push(None);
-        self.queued[TIMER as usize].push(Ps::MAX);
-        self.queued[WAKE as usize].push(Ps::MAX);
+        let count = self.config.subflows;
+        assert!(conn + count < INDEX, "a host has at most 2^30 connections");
+        for _ in 0..count {
+            self.senders.push(None);
+            self.queued[TIMER as usize].push(Ps::MAX);
+            self.queued[WAKE as usize].push(Ps::MAX);
+        }
         conn
     }
 
+    /// Opens a connection: its first subflow, after whose handshake the others follow.
     fn open(&mut self, conn: u32, dst: HostId, ports: (u16, u16), io: &mut HostIo<'_, TcpSegment>) {
+        self.subflow_open(conn, conn, dst, ports, io);
+        if self.config.subflows > 1 {
+            self.bundles.insert(conn, Bundle::new(conn, self.config.subflows));
+            if !self.config.handshake {
+                self.others_open(conn, io);
+            }
+        }
+    }
+
+    /// Opens the subflows of a connection after the first, from other ports.
+    fn others_open(&mut self, first: u32, io: &mut HostIo<'_, TcpSegment>) {
+        let Some(sender) = &self.senders[first as usize] else { return };
+        let (dst, (sport, dport)) = (sender.dst, sender.ports());
+        for i in 1..self.config.subflows {
+            if self.senders[(first + i) as usize].is_none() {
+                let drawn = mix64(u64::from(sport) << 32 | u64::from(first)) as u16;
+                // Odd steps: ports of a connection differ.
+                let step = (drawn | 1).wrapping_mul(i as u16);
+                self.subflow_open(first + i, first, dst, (sport.wrapping_add(step), dport), io);
+            }
+        }
+    }
+
+    /// Lets a connection over subflows use what changed at one of them.
+    fn bundle_serve(&mut self, first: u32, io: &mut HostIo<'_, TcpSegment>) {
+        let now = io.now();
+        let Some(bundle) = self.bundles.get_mut(&first) else { return };
+        let numbers = bundle.first..bundle.first + bundle.count;
+        for sender in
+            self.senders[numbers.start as usize..numbers.end as usize].iter_mut().flatten()
+        {
+            if sender.fallen_take() {
+                bundle.fallen(sender);
+            }
+        }
+        bundle.schedule(now, &mut self.senders, &self.config, io);
+        numbers.for_each(|no| self.arm_sender(no, io));
+    }
+
+    /// Serves the connection of a sending end, or arms the end if it is alone.
+    fn sender_done(&mut self, no: u32, io: &mut HostIo<'_, TcpSegment>) {
+        match self.senders[no as usize].as_ref().and_then(Sender::group) {
+            Some(first) => self.bundle_serve(first, io),
+            None => self.arm_sender(no, io),
+        }
+    }
+
+    fn ack_in(&mut self, now: Ps, ack: &Ack, io: &mut HostIo<'_, TcpSegment>) {
+        let Some(Some(sender)) = self.senders.get(ack.conn as usize) else { return };
+        let growth = sender.group().and_then(|first| {
+            let bundle = self.bundles.get_mut(&first)?;
+            bundle.acked(now, ack.data_ack);
+            bundle.growth(&self.senders, ack.conn, &self.config)
+        });
+        let Some(Some(sender)) = self.senders.get_mut(ack.conn as usize) else { return };
+        sender.growth = growth.unwrap_or(0.0);
+        sender.on_ack(now, ack, &self.config, io);
+        self.sender_done(ack.conn, io);
+    }
+
+    fn subflow_open(
+        &mut self,
+        conn: u32,
+        first: u32,
+        dst: HostId,
+        ports: (u16, u16),
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
         let now = io.now();
         let mut sender =
             Sender::new(Conn { src: self.id, index: conn }, dst, ports, now, &self.config);
+        if self.config.subflows > 1 {
+            sender.join(first);
+        }
         if self.config.handshake {
             sender.syn_send(now, &self.config, io);
         }
@@ -203,22 +333,20 @@ impl Host<TcpSegment> for TcpHost {
         }
         let ports = (packet.sport, packet.dport);
         match packet.payload {
-            TcpSegment::Data { conn, peer, seq, len, messages, ts, cwr } => {
+            TcpSegment::Data { conn, peer, seq, len, messages, ts, cwr, group, dsn } => {
                 let at = self.receiver_at(packet.src, conn, peer, ports);
                 let (ce, sport) = (packet.ce, packet.sport);
-                let data = Arrived { seq, len, messages, ts, cwr, ce, sport };
+                let data = Arrived { seq, len, messages, ts, cwr, ce, sport, dsn };
                 let receiver = &mut self.receivers[at as usize];
-                let done = receiver.on_data(now, &data, &self.config, io);
+                let joined = (group != UNKNOWN)
+                    .then(|| self.joined.entry((packet.src.0, group)).or_default());
+                let done = receiver.on_data(now, &data, joined, &self.config, io);
                 if done > 0 {
                     self.received.fetch_add(u64::from(done), Ordering::Relaxed);
                 }
                 self.arm_receiver(at, io);
             }
-            TcpSegment::Ack(ack) => {
-                let Some(Some(sender)) = self.senders.get_mut(ack.conn as usize) else { return };
-                sender.on_ack(now, &ack, &self.config, io);
-                self.arm_sender(ack.conn, io);
-            }
+            TcpSegment::Ack(ack) => self.ack_in(now, &ack, io),
             TcpSegment::Syn { conn, ts } => {
                 let at = self.receiver_at(packet.src, conn, UNKNOWN, ports);
                 self.receivers[at as usize].syn_ack_send(ts, &self.config, io);
@@ -226,7 +354,10 @@ impl Host<TcpSegment> for TcpHost {
             TcpSegment::SynAck { conn, peer, ts_echo } => {
                 let Some(Some(sender)) = self.senders.get_mut(conn as usize) else { return };
                 sender.on_syn_ack(now, peer, ts_echo, &self.config, io);
-                self.arm_sender(conn, io);
+                if sender.group() == Some(conn) {
+                    self.others_open(conn, io);
+                }
+                self.sender_done(conn, io);
             }
         }
     }
@@ -249,7 +380,7 @@ impl Host<TcpSegment> for TcpHost {
                 self.arm_receiver(index, io);
             } else if let Some(sender) = &mut self.senders[index as usize] {
                 sender.on_deadline(now, &self.config, io);
-                self.arm_sender(index, io);
+                self.sender_done(index, io);
             }
         }
     }

@@ -1,8 +1,11 @@
-//! TCP as the Linux kernel's, one path per connection.
+//! TCP as the Linux kernel's: one path per connection, or with [`TcpConfig::subflows`] several
+//! (Multipath TCP).
 
+mod bundle;
 mod cc;
 mod config;
 mod host;
+mod joined;
 mod net;
 mod receiver;
 mod report;
@@ -11,7 +14,7 @@ mod segment;
 mod sender;
 
 pub use cc::bbr::BbrMode;
-pub use config::{Algorithm, ConfigError, Recovery, SlowStart, TcpConfig};
+pub use config::{Algorithm, ConfigError, Recovery, Scheduler, SlowStart, TcpConfig};
 pub use host::TcpHost;
 pub use net::{NetError, Round, TcpNet};
 pub use receiver::Receiver;

@@ -202,9 +202,9 @@ impl TcpNet {
     /// A message; `None` if it has not been written yet.
     pub fn message(&self, id: MessageId) -> Option<Message> {
         let host = &self.world.hosts()[id.conn.src.0 as usize];
-        let mut message = *host.sender(id.conn)?.messages().get(id.index as usize)?;
-        let receiver = self.world.hosts()[message.dst.0 as usize].receiver(id.conn);
-        message.received_ps = receiver.and_then(|r| r.arrivals.get(id.index as usize).copied());
+        let mut message = *host.messages(id.conn).get(id.index as usize)?;
+        let receiver = &self.world.hosts()[message.dst.0 as usize];
+        message.received_ps = receiver.arrivals(id.conn).get(id.index as usize).copied();
         Some(message)
     }
 
@@ -232,11 +232,7 @@ impl TcpNet {
     /// If `sample_ps` is not set.
     pub fn samples(&self, conn: Conn) -> &[u64] {
         assert!(self.sampled, "no samples are taken: set sample_ps");
-        let receiver = || {
-            let dst = self.sender(conn)?.dst;
-            self.world.hosts()[dst.0 as usize].receiver(conn)
-        };
-        receiver().map_or(&[], |r| &r.samples)
+        self.sender(conn).map_or(&[], |s| self.world.hosts()[s.dst.0 as usize].samples(conn))
     }
 
     /// Sum of the counters of all connections.

@@ -1,9 +1,12 @@
 //! The receiving end of a connection: reassembles the stream and acknowledges it.
 
+use crate::tcp::bundle::Chunk;
 use crate::tcp::config::{Algorithm, Recovery, TcpConfig};
+use crate::tcp::joined::Joined;
 use crate::tcp::report::Counters;
 use crate::tcp::segment::{Ack, SACK_BLOCKS, TcpSegment};
 use srd_fabric::{HostId, HostIo, Outbound, Ps};
+use std::collections::BTreeMap;
 
 /// A range of bytes that arrived out of order.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct Arrived {
     pub ce: bool,
     /// Source port of the packet.
     pub sport: u16,
+    /// Multipath TCP: data sequence number of the first byte.
+    pub dsn: u64,
 }
 
 /// The receiving end of a connection.
@@ -43,6 +48,13 @@ pub struct Receiver {
     recent: [(u64, u64); SACK_BLOCKS],
     recent_count: usize,
     duplicate: Option<(u64, u64)>,
+    /// Multipath TCP: chunks that arrived before an earlier one of this subflow, by their sequence
+    /// number.
+    held: BTreeMap<u64, Chunk>,
+    /// Multipath TCP: what was passed on ends here.
+    passed: u64,
+    /// Multipath TCP: data of the connection before this byte have arrived.
+    data_ack: u64,
     /// Value of `next` in the last ack sent.
     acked: u64,
     ts_echo: Ps,
@@ -79,6 +91,9 @@ impl Receiver {
             recent: [(0, 0); SACK_BLOCKS],
             recent_count: 0,
             duplicate: None,
+            held: BTreeMap::new(),
+            passed: 0,
+            data_ack: 0,
             acked: 0,
             ts_echo: 0,
             quick: config.quick_acks,
@@ -115,11 +130,13 @@ impl Receiver {
         self.delayed.unwrap_or(Ps::MAX)
     }
 
-    /// Handles a data segment. Returns how many messages it completed.
+    /// Handles a data segment. `joined`: the connection to which this subflow belongs. Returns how
+    /// many messages the segment completed.
     pub(crate) fn on_data(
         &mut self,
         now: Ps,
         data: &Arrived,
+        joined: Option<&mut Joined>,
         config: &TcpConfig,
         io: &mut HostIo<'_, TcpSegment>,
     ) -> u32 {
@@ -134,21 +151,26 @@ impl Receiver {
         }
         let end = data.seq + u64::from(data.len);
         let before = (self.next, self.messages);
+        // Messages of a subflow's data are those of its connection.
+        let messages = if joined.is_some() { 0 } else { data.messages };
         let mut at_once = !self.ranges.is_empty();
         if end <= self.next || self.holds(data.seq, end) {
             self.repeated(data, end, config);
             at_once = true;
         } else if data.seq <= self.next {
             self.next = end;
-            self.messages = self.messages.max(data.messages);
+            self.messages = self.messages.max(messages);
             self.absorb();
         } else {
-            self.insert(Range { from: data.seq, to: end, messages: data.messages });
+            self.insert(Range { from: data.seq, to: end, messages });
             at_once = true;
         }
         self.data_port = data.sport;
-        let done = self.messages - before.1;
+        let mut done = self.messages - before.1;
         self.arrivals.resize(self.arrivals.len() + done as usize, now);
+        if let Some(joined) = joined {
+            done = self.chunks_pass(now, data, joined, config);
+        }
         self.sample(now, self.next - before.0, config);
         let mature =
             self.next - self.acked > u64::from(config.mss) * u64::from(config.ack_every - 1);
@@ -157,6 +179,28 @@ impl Receiver {
         } else if self.delayed.is_none() {
             self.delayed = Some(config.tick(now + config.delayed_ack_ps, io.host()));
         }
+        done
+    }
+
+    /// Passes chunks on to the connection in the order of the subflow.
+    fn chunks_pass(
+        &mut self,
+        now: Ps,
+        data: &Arrived,
+        joined: &mut Joined,
+        config: &TcpConfig,
+    ) -> u32 {
+        let chunk = Chunk { dsn: data.dsn, len: data.len, messages: data.messages };
+        if data.seq >= self.passed {
+            self.held.insert(data.seq, chunk);
+        }
+        let mut done = 0;
+        while let Some(first) = self.held.first_entry().filter(|e| *e.key() < self.next) {
+            let (seq, chunk) = first.remove_entry();
+            self.passed = seq + u64::from(chunk.len);
+            done += joined.arrived(now, chunk, config);
+        }
+        self.data_ack = joined.next;
         done
     }
 
@@ -280,6 +324,7 @@ impl Receiver {
             ts_echo: self.ts_echo,
             window: config.window_bytes,
             ece: self.ece,
+            data_ack: self.data_ack,
             ..Ack::default()
         };
         if config.recovery != Recovery::NewReno {
@@ -287,13 +332,15 @@ impl Receiver {
             ack.duplicate = duplicate.is_some();
             let blocks =
                 duplicate.into_iter().chain(self.recent[..self.recent_count].iter().copied());
-            for ((from, to), slot) in blocks.zip(&mut ack.sacks) {
+            // Multipath TCP's option takes the room of one block.
+            let most = if config.subflows > 1 { SACK_BLOCKS - 1 } else { SACK_BLOCKS };
+            for ((from, to), slot) in blocks.take(most).zip(&mut ack.sacks) {
                 let offset = |place: u64| (place as i64 - ack.ack as i64) as i32;
                 *slot = (offset(from), offset(to));
                 ack.sack_count += 1;
             }
         }
-        let bytes = config.header_bytes + config.link_bytes + ack.option_bytes();
+        let bytes = config.ack_bytes() + ack.option_bytes();
         let (sport, dport) = (self.sport, self.dport);
         let out = Outbound { dst: self.src, sport, dport, bytes, ect: false };
         match io.send(out, TcpSegment::Ack(ack)) {

@@ -75,6 +75,11 @@ pub struct Counters {
     pub local_drops: u64,
     /// Path changes.
     pub rehashes: u64,
+    /// Multipath TCP: chunks of subflows that timed out, sent on others, and chunks that had
+    /// arrived on another subflow.
+    pub reinjected: u64,
+    /// See `reinjected`.
+    pub joined_duplicates: u64,
     /// Connections aborted.
     pub aborted: u64,
     /// Packets dropped because of a wrong checksum.
@@ -100,6 +105,8 @@ impl Counters {
         self.duplicates_received += other.duplicates_received;
         self.local_drops += other.local_drops;
         self.rehashes += other.rehashes;
+        self.reinjected += other.reinjected;
+        self.joined_duplicates += other.joined_duplicates;
         self.aborted += other.aborted;
         self.corrupt += other.corrupt;
         self.cwnd_max = self.cwnd_max.max(other.cwnd_max);

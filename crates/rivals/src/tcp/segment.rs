@@ -44,6 +44,11 @@ pub enum TcpSegment {
         ts: Ps,
         /// "Congestion window reduced" (RFC 3168).
         cwr: bool,
+        /// Multipath TCP: the sender's number of the connection's first subflow; `u32::MAX`
+        /// without it.
+        group: u32,
+        /// Multipath TCP: data sequence number of the first byte.
+        dsn: u64,
     },
     /// An acknowledgement.
     Ack(Ack),
@@ -71,6 +76,8 @@ pub struct Ack {
     pub duplicate: bool,
     /// ECN echo ("congestion experienced").
     pub ece: bool,
+    /// Multipath TCP: all data of the connection before this byte have arrived.
+    pub data_ack: u64,
 }
 
 impl Ack {

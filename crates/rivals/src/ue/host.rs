@@ -3,10 +3,11 @@
 use super::receiver::{Arrived, Incoming, Pacer};
 use super::sender::Acked;
 use super::{Connection, UeConfig, UeCounters, UePacket};
-use crate::deadlines::{Deadlines, INDEX_MAX};
+use crate::deadlines::INDEX_MAX;
 use crate::flow::{Done, FlowHost, Got, Repeats, Reports};
+use crate::turns::Turns;
 use srd_fabric::{Delivered, Host, HostId, HostIo, Outbound, Ps, Rng};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// UDP port of Ultra Ethernet.
@@ -33,11 +34,9 @@ pub struct UeHost {
     conns: Vec<Connection>,
     incoming: BTreeMap<(u32, u32), Incoming>,
     pacer: Pacer,
-    /// Connections that may send, in turn.
-    ring: VecDeque<u32>,
+    turns: Turns,
     /// Connections with unfinished messages.
     active: u64,
-    deadlines: Deadlines,
     ports: Rng,
     acks: u64,
     credits: u64,
@@ -54,9 +53,8 @@ impl UeHost {
             conns: Vec::new(),
             incoming: BTreeMap::new(),
             pacer: Pacer::default(),
-            ring: VecDeque::new(),
+            turns: Turns::new(CARD),
             active: 0,
-            deadlines: Deadlines::default(),
             ports: Rng::stream(seed, STREAM_PORTS, id.0.into()),
             acks: 0,
             credits: 0,
@@ -83,25 +81,16 @@ impl UeHost {
         let conn = &mut self.conns[at as usize];
         if !conn.queued && conn.ready(&self.config) {
             conn.queued = true;
-            self.ring.push_back(at);
+            self.turns.add(at);
         }
-        self.deadlines.arm(TIMER, at, conn.timer_at, io);
+        self.turns.deadlines.arm(TIMER, at, conn.timer_at, io);
     }
 
     /// Sends packets while the card has room: one on the wire and one behind it.
     fn pump(&mut self, io: &mut HostIo<'_, UePacket>) {
         let now = io.now();
-        let packet_bits = f64::from(self.config.wire_bytes()) * 8e12;
-        let packet_ps = (packet_bits / self.config.line_bps) as Ps;
-        while !self.ring.is_empty() {
-            if !io.room_want() {
-                return;
-            }
-            let free_at = io.nic_free_at();
-            if free_at > now + packet_ps {
-                return self.deadlines.arm(CARD, 0, free_at - packet_ps, io);
-            }
-            let Some(at) = self.ring.pop_front() else { return };
+        let (packet_bytes, line_bps) = (self.config.wire_bytes(), self.config.line_bps);
+        while let Some(at) = self.turns.next(packet_bytes, line_bps, io) {
             let conn = &mut self.conns[at as usize];
             conn.queued = false;
             let Some(next) = conn.take(now, self.active, &self.config) else { continue };
@@ -158,7 +147,7 @@ impl UeHost {
         let now = io.now();
         while self.pacer.waits() {
             if self.pacer.next_at > now {
-                return self.deadlines.arm(CREDIT, 0, self.pacer.next_at, io);
+                return self.turns.deadlines.arm(CREDIT, 0, self.pacer.next_at, io);
             }
             let Some(key) = self.pacer.next() else { return };
             let Some(incoming) = self.incoming.get_mut(&key) else { continue };
@@ -252,7 +241,7 @@ impl Host<UePacket> for UeHost {
     }
 
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, UePacket>) {
-        while let Some((kind, at)) = self.deadlines.due(now, io) {
+        while let Some((kind, at)) = self.turns.deadlines.due(now, io) {
             match kind {
                 TIMER => {
                     if self.conns[at as usize].on_timer(now, &self.config) {

@@ -2,6 +2,7 @@
 
 use super::paths::Paths;
 use super::{Nscc, UeConfig};
+use crate::messages::Messages;
 use srd_fabric::{HostId, Ps, Rng};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -40,14 +41,6 @@ impl UeCounters {
         self.credits += other.credits;
         self.duplicates += other.duplicates;
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Message {
-    tag: u64,
-    bytes: u64,
-    first: u64,
-    packets: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +89,10 @@ pub struct Connection {
     pub(super) dst: HostId,
     /// The port from which entropies count.
     pub(super) sport: u16,
-    messages: VecDeque<Message>,
+    messages: Messages,
     sent: VecDeque<Sent>,
     una: u64,
     next: u64,
-    end: u64,
     /// Wire bytes in flight.
     flight: u64,
     lost: BTreeSet<u64>,
@@ -129,11 +121,10 @@ impl Connection {
         Self {
             dst,
             sport,
-            messages: VecDeque::new(),
+            messages: Messages::default(),
             sent: VecDeque::new(),
             una: 0,
             next: 0,
-            end: 0,
             flight: 0,
             lost: BTreeSet::new(),
             lost_bytes: 0,
@@ -163,15 +154,13 @@ impl Connection {
     }
 
     pub(super) fn post(&mut self, tag: u64, bytes: u64, config: &UeConfig) {
-        let packets = bytes.div_ceil(config.mtu.into()).max(1);
-        self.messages.push_back(Message { tag, bytes, first: self.end, packets });
-        self.end += packets;
+        let packets = self.messages.add(Some(tag), bytes, config.mtu);
         self.unsent_bytes += bytes + packets * u64::from(config.header_bytes);
         if self.speculating || !config.rccc {
             return;
         }
         // A new message after silence begins like the first: with a window of its own.
-        if self.flight == 0 && self.lost.is_empty() && self.messages.len() == 1 {
+        if self.flight == 0 && self.lost.is_empty() && self.messages.count() == 1 {
             self.speculating = true;
             self.credit = self.credit.max(config.window_bytes_max());
         }
@@ -188,7 +177,7 @@ impl Connection {
 
     /// Whether a packet may be sent.
     pub(super) fn ready(&self, config: &UeConfig) -> bool {
-        if self.lost.is_empty() && self.next == self.end {
+        if self.lost.is_empty() && self.next == self.messages.end() {
             return false;
         }
         if config.rccc && self.credit <= 0.0 {
@@ -196,13 +185,6 @@ impl Connection {
         }
         let room = self.flight as f64 + f64::from(config.wire_bytes()) <= self.window_max(config);
         room || self.flight == 0 || (self.recovery_end.is_some() && !self.lost.is_empty())
-    }
-
-    fn len_of(&self, psn: u64, config: &UeConfig) -> u32 {
-        let at = self.messages.partition_point(|m| m.first + m.packets <= psn);
-        let Some(m) = self.messages.get(at) else { return 0 };
-        let before = (psn - m.first) * u64::from(config.mtu);
-        (m.bytes - before.min(m.bytes)).min(config.mtu.into()) as u32
     }
 
     /// Takes the packet that is sent next. `active`: connections of this host that are sending.
@@ -219,7 +201,7 @@ impl Connection {
             (psn, sent.len)
         } else {
             let psn = self.next;
-            let len = self.len_of(psn, config);
+            let len = self.messages.part(psn, config.mtu).map_or(0, |part| part.len);
             self.next += 1;
             let sent = Sent { state: State::Flight, len, entropy, at: now, repeated: false };
             self.sent.push_back(sent);
@@ -233,7 +215,7 @@ impl Connection {
             self.credit -= wire as f64;
         }
         let wanted = if config.rccc { self.wanted(active, config) } else { 0 };
-        let ask = self.next == self.end && self.lost.is_empty();
+        let ask = self.next == self.messages.end() && self.lost.is_empty();
         self.timer_arm(now, config);
         Some(Next { psn, len, entropy, wanted, ask: ask || !self.ready(config) })
     }
@@ -262,13 +244,7 @@ impl Connection {
     }
 
     /// Handles an acknowledgment; `done` gets the tag of every message that it completes.
-    pub(super) fn on_ack(
-        &mut self,
-        now: Ps,
-        a: &Acked,
-        config: &UeConfig,
-        mut done: impl FnMut(u64),
-    ) {
+    pub(super) fn on_ack(&mut self, now: Ps, a: &Acked, config: &UeConfig, done: impl FnMut(u64)) {
         if config.rccc {
             self.speculation_end();
         }
@@ -276,10 +252,7 @@ impl Connection {
         let sample = sample.filter(|s| !a.probe && !s.repeated && s.state != State::Acked);
         let rtt = sample.map(|s| now - s.at);
         let newly = self.acked_take(a, config);
-        while let Some(m) = self.messages.front().filter(|m| m.first + m.packets <= self.una) {
-            done(m.tag);
-            self.messages.pop_front();
-        }
+        self.messages.complete(self.una, done);
         if !a.probe {
             self.paths.acked(a.entropy, a.marked);
         }
@@ -387,7 +360,7 @@ impl Connection {
             self.timer_at = Ps::MAX;
             return;
         }
-        let more = self.next < self.end || !self.lost.is_empty();
+        let more = self.next < self.messages.end() || !self.lost.is_empty();
         let wait = if more {
             PROBE_RTTS * config.base_rtt_ps
         } else {
@@ -428,6 +401,6 @@ impl Connection {
 
     /// Whether anything is left to send or in flight.
     pub(super) fn active(&self) -> bool {
-        self.una < self.end
+        self.una < self.messages.end()
     }
 }

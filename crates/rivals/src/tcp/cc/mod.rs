@@ -70,6 +70,8 @@ pub(crate) struct AckInfo {
     pub burst_ps: Ps,
     /// The ack carries the ECN echo.
     pub ece: bool,
+    /// Growth per acknowledged segment that coupled subflows permit.
+    pub growth: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +80,17 @@ enum Rule {
     Cubic(Box<Cubic>),
     Dctcp(Dctcp),
     Bbr(Box<Bbr>),
+    Coupled(Coupled),
+}
+
+/// The window of a subflow whose growth depends on the others'.
+#[derive(Clone, Copy, Debug, Default)]
+struct Coupled {
+    /// Growth not yet applied, segments.
+    part: f64,
+    /// Segments acknowledged between the last two losses, and since the last.
+    before: u64,
+    since: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +114,7 @@ impl Control {
             Algorithm::Reno => Rule::Reno,
             Algorithm::Cubic => Rule::Cubic(Box::default()),
             Algorithm::Dctcp => Rule::Dctcp(Dctcp::new()),
+            Algorithm::Lia | Algorithm::Olia => Rule::Coupled(Coupled::default()),
             Algorithm::Bbr => {
                 let (window, burst) = (config.initial_window, config.burst_segments());
                 Rule::Bbr(Box::new(Bbr::new(window, burst, seed)))
@@ -116,8 +130,10 @@ impl Control {
 
     /// Evaluates an ack in any state of the sender.
     pub fn on_ack(&mut self, ack: &AckInfo, window: &mut Window) {
-        if let Rule::Dctcp(dctcp) = &mut self.rule {
-            dctcp.on_ack(ack);
+        match &mut self.rule {
+            Rule::Dctcp(dctcp) => dctcp.on_ack(ack),
+            Rule::Coupled(coupled) => coupled.since += u64::from(ack.acked),
+            _ => {}
         }
         let fresh = match &self.rule {
             // RTT samples right after a recovery do not describe an undisturbed path.
@@ -149,6 +165,12 @@ impl Control {
                 let every = cubic.every(ack.now, ack.srtt, window.size, acked);
                 window.add(every, acked);
             }
+            Rule::Coupled(coupled) => {
+                coupled.part += ack.growth * f64::from(acked);
+                let whole = coupled.part as i32;
+                coupled.part -= f64::from(whole);
+                window.size = window.size.saturating_add_signed(whole).max(1);
+            }
             Rule::Bbr(_) => unreachable!("BBR sets its window itself"),
         }
     }
@@ -157,6 +179,10 @@ impl Control {
     pub fn reduce(&mut self, window: &Window, ece: bool) -> u32 {
         match &mut self.rule {
             Rule::Reno => (window.size / 2).max(2),
+            Rule::Coupled(coupled) => {
+                *coupled = Coupled { before: coupled.since, ..Coupled::default() };
+                (window.size / 2).max(2)
+            }
             Rule::Cubic(cubic) => cubic.reduce(window.size),
             Rule::Dctcp(dctcp) => dctcp.reduce(window.size, ece),
             Rule::Bbr(bbr) => {
@@ -202,6 +228,11 @@ impl Control {
         if let Rule::Bbr(bbr) = &mut self.rule {
             bbr.undone();
         }
+    }
+
+    /// Segments acknowledged between the last two losses or since the last one, whichever is more.
+    pub fn loss_span(&self) -> u64 {
+        if let Rule::Coupled(c) = &self.rule { c.before.max(c.since) } else { 0 }
     }
 
     /// BBR, if it is the algorithm.

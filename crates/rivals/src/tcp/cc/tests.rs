@@ -3,7 +3,17 @@ use super::*;
 use srd_fabric::{MS, SEC, US};
 
 fn ack(now: Ps, una: u64, next: u64, acked: u32, rtt: Ps) -> AckInfo {
-    AckInfo { now, una, next, acked, rtt: Some(rtt), srtt: rtt, burst_ps: 0, ece: false }
+    AckInfo {
+        now,
+        una,
+        next,
+        acked,
+        rtt: Some(rtt),
+        srtt: rtt,
+        burst_ps: 0,
+        ece: false,
+        growth: 0.0,
+    }
 }
 
 #[test]

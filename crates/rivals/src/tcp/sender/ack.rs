@@ -98,6 +98,7 @@ impl Sender {
             srtt: self.rtt.srtt(),
             burst_ps: self.burst_ps(config),
             ece: news.ece,
+            growth: self.growth,
         };
         self.control.on_ack(&info, &mut self.window);
         // Deliveries of segments sent after the head do not excuse the head's timeout.

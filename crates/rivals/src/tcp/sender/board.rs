@@ -29,6 +29,8 @@ pub struct Seg {
     pub len: u32,
     /// Messages of the stream that end at or before the segment's end.
     pub messages: u32,
+    /// Multipath TCP: its place in the connection's stream.
+    pub dsn: u64,
     /// State of the connection when it was last sent.
     pub stamp: Stamp,
     prev: u32,
@@ -118,9 +120,20 @@ impl Board {
     pub fn push(&mut self, start: u64, len: u32, messages: u32, sent_ps: Ps, gone_ps: Ps) {
         let no = self.first + self.len();
         let (stamp, prev, next) = (Stamp::default(), NIL, NIL);
-        let seg = Seg { start, sent_ps, gone_ps, len, messages, stamp, prev, next, flags: 0 };
+        let seg =
+            Seg { start, sent_ps, gone_ps, len, messages, dsn: 0, stamp, prev, next, flags: 0 };
         self.segs.push_back(seg);
         self.list_add(no);
+    }
+
+    /// Notes the place of a segment in the connection's stream.
+    pub fn place(&mut self, no: u32, dsn: u64) {
+        self.at(no).dsn = dsn;
+    }
+
+    /// Segments that are not acknowledged.
+    pub fn unacked(&self) -> impl Iterator<Item = &Seg> {
+        self.segs.iter().filter(|seg| !seg.is(SACKED))
     }
 
     /// Notes the state of the connection when a segment was last sent.

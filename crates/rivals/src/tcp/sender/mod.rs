@@ -11,6 +11,7 @@ mod sampler;
 mod send;
 mod timer;
 
+use crate::tcp::bundle::Chunk;
 use crate::tcp::cc::bbr::{Bbr, BbrMode};
 use crate::tcp::cc::{Control, INFINITE, Window};
 use crate::tcp::report::{Conn, Counters};
@@ -92,6 +93,13 @@ pub struct Sender {
     messages_sent: usize,
     messages_acked: usize,
     board: Board,
+    /// Multipath TCP: number of the first subflow, and the chunk that is to be sent next.
+    group: u32,
+    chunk: Chunk,
+    /// It timed out, and what it had in flight has not been given to other subflows.
+    fallen: bool,
+    /// Growth of the window per acknowledged segment that coupled subflows permit.
+    pub(crate) growth: f64,
     // The window.
     window: Window,
     control: Control,
@@ -165,6 +173,10 @@ impl Sender {
             messages_sent: 0,
             messages_acked: 0,
             board: Board::new(),
+            group: UNKNOWN,
+            chunk: Chunk::default(),
+            fallen: false,
+            growth: 0.0,
             window: Window { size: config.initial_window, threshold: INFINITE, count: 0 },
             control: Control::new(config, seed),
             state: if config.handshake { State::Opening } else { State::Open },
@@ -280,6 +292,56 @@ impl Sender {
             self.pause_check(now, config);
             self.push(now, config, io);
         }
+    }
+
+    /// Makes it a subflow of the connection that begins with subflow `group`.
+    pub(crate) const fn join(&mut self, group: u32) {
+        self.group = group;
+    }
+
+    /// Number of the connection's first subflow; `None` for a plain connection.
+    pub(crate) const fn group(&self) -> Option<u32> {
+        if self.group == UNKNOWN { None } else { Some(self.group) }
+    }
+
+    /// Whether this subflow can send a chunk now. One that timed out is given none until it has
+    /// heard from its receiver.
+    pub(crate) fn room(&mut self, now: Ps, config: &TcpConfig) -> bool {
+        !matches!(self.state, State::Opening | State::Aborted)
+            && self.timeouts == 0
+            && self.next == self.written
+            && self.board.pipe() < self.window.size
+            && self.right >= self.next + u64::from(config.mss)
+            && !self.held_back(now, config)
+    }
+
+    /// Sends a chunk of the connection's stream.
+    pub(crate) fn give(
+        &mut self,
+        now: Ps,
+        chunk: Chunk,
+        config: &TcpConfig,
+        io: &mut HostIo<'_, TcpSegment>,
+    ) {
+        self.chunk = chunk;
+        self.pause_check(now, config);
+        self.written += u64::from(chunk.len);
+        self.push(now, config, io);
+    }
+
+    /// Whether it has timed out since the last call.
+    pub(crate) const fn fallen_take(&mut self) -> bool {
+        std::mem::replace(&mut self.fallen, false)
+    }
+
+    /// Chunks in flight that the receiver has not acknowledged.
+    pub(crate) fn unacked(&self) -> impl Iterator<Item = Chunk> + '_ {
+        self.board.unacked().map(|seg| Chunk { dsn: seg.dsn, len: seg.len, messages: seg.messages })
+    }
+
+    /// See [`Control::loss_span`].
+    pub(crate) fn loss_span(&self) -> u64 {
+        self.control.loss_span()
     }
 
     const fn repairing(&self) -> bool {

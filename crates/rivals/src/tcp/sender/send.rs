@@ -15,6 +15,7 @@ struct Piece {
     start: u64,
     len: u32,
     messages: u32,
+    dsn: u64,
     again: bool,
 }
 
@@ -190,15 +191,20 @@ impl Sender {
         if self.board.len() == 0 {
             self.control.resumed(self.sent_last_ps, now, self.sampler.limited());
         }
-        let (start, len, messages) = (self.next, len as u32, self.messages_sent as u32);
+        let (start, len, mut messages) = (self.next, len as u32, self.messages_sent as u32);
+        if self.group().is_some() {
+            messages = self.chunk.messages;
+        }
+        let dsn = self.chunk.dsn;
         let stamp = self.sampler.sent(now, self.board.len() == 0);
-        let piece = Piece { start, len, messages, again: false };
+        let piece = Piece { start, len, messages, dsn, again: false };
         let Some(gone_ps) = self.wire_send(now, piece, config, io) else {
             self.messages_sent = sent;
             return false;
         };
         self.board.push(start, len, messages, now, gone_ps);
         self.board.stamp(self.board.last(), stamp);
+        self.board.place(self.board.last(), dsn);
         self.next = end;
         true
     }
@@ -212,7 +218,8 @@ impl Sender {
         io: &mut HostIo<'_, TcpSegment>,
     ) -> bool {
         let seg = *self.board.get(no);
-        let piece = Piece { start: seg.start, len: seg.len, messages: seg.messages, again: true };
+        let (start, len, messages, dsn) = (seg.start, seg.len, seg.messages, seg.dsn);
+        let piece = Piece { start, len, messages, dsn, again: true };
         let Some(gone_ps) = self.wire_send(now, piece, config, io) else { return false };
         self.board.resent(no, now, gone_ps);
         let stamp = self.sampler.sent(now, false);
@@ -230,13 +237,13 @@ impl Sender {
         config: &TcpConfig,
         io: &mut HostIo<'_, TcpSegment>,
     ) -> Option<Ps> {
-        let Piece { start: seq, len, messages, again } = piece;
-        let bytes = len + config.header_bytes + config.link_bytes;
+        let Piece { start: seq, len, messages, dsn, again } = piece;
+        let bytes = len + config.overhead_bytes();
         let ect = config.ect() && !again;
         let out = Outbound { dst: self.dst, sport: self.port, dport: self.dport, bytes, ect };
-        let (conn, peer) = (self.conn, self.peer);
+        let (conn, peer, group) = (self.conn, self.peer, self.group);
         let cwr = std::mem::take(&mut self.cwr_owed) && !again;
-        let data = TcpSegment::Data { conn, peer, seq, len, messages, ts: now, cwr };
+        let data = TcpSegment::Data { conn, peer, seq, len, messages, ts: now, cwr, group, dsn };
         if io.send(out, data).is_err() {
             self.cwr_owed |= cwr;
             self.counters.local_drops += 1;
@@ -254,7 +261,7 @@ impl Sender {
         self.counters.bytes_sent += u64::from(len);
         self.counters.retransmits += u64::from(again);
         if let Some(bbr) = self.control.bbr() {
-            let full = config.mss + config.header_bytes + config.link_bytes;
+            let full = config.mss + config.overhead_bytes();
             let segments = f64::from(bytes) / f64::from(full);
             let gap = (segments * SEC as f64 / bbr.pace()) as Ps;
             self.paced_next = self.paced_next.max(now) + gap;
@@ -290,7 +297,7 @@ impl Sender {
     }
 
     /// Whether the small queue limit or the pacer stops sending; sets the time to continue.
-    fn held_back(&mut self, now: Ps, config: &TcpConfig) -> bool {
+    pub(super) fn held_back(&mut self, now: Ps, config: &TcpConfig) -> bool {
         let paced = config.pacing || self.control.whole();
         if paced && self.paced_next > now {
             self.wake = Some(self.paced_next);
@@ -303,7 +310,7 @@ impl Sender {
             self.card_bytes -= u64::from(*bytes);
             self.card.pop_front();
         }
-        let wire = u64::from(config.mss + config.header_bytes + config.link_bytes);
+        let wire = u64::from(config.mss + config.overhead_bytes());
         let least = 2 * u64::from(config.burst_segments()) * wire;
         if self.card_bytes <= least || self.board.len() <= 1 {
             return false;

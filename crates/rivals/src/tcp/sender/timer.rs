@@ -76,6 +76,7 @@ impl Sender {
             return;
         }
         self.path_change(now, config);
+        self.fallen = true;
         self.timeout_enter(now, again, config);
         let head = self.board.first();
         if !self.in_card(head, now) {
