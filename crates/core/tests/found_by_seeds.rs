@@ -533,3 +533,59 @@ fn a_peer_that_talks_but_answers_nothing_is_not_waited_for() {
     let c = p.net.hosts[0].engine.counters();
     assert_eq!(p.net.hosts[0].statuses(), [Status::Ok; 9], "after 130 ms of calm: {c:#?}");
 }
+
+/// A peer with a tag of its own that says `body` to engine `h`, of whose context it knows the tag.
+fn say(h: &mut Host, now: Time, dst_tag: u32, body: wire::Body) {
+    let header = wire::Header {
+        kind: body.kind(),
+        flags: wire::Flags(0),
+        backlog: wire::Backlog(0),
+        path: 0,
+        slot: 0,
+        dst_tag,
+        tx_num: 700,
+        timestamp: now.to_wire(),
+        psn: 5000,
+        una_delta: 0,
+        ack_echo: 0,
+    };
+    let meta = RxMeta { src_ip: ip(1), ce: false, rxq_drops: 0, waited: Span::ZERO };
+    h.receive(now, &meta, &wire::Packet { header, ack: None, body, payload_len: 0 }, &[]);
+}
+
+/// A peer was asked whether it has the context still. Before it answered, a datagram opened the
+/// context anew, and the peer said that it had forgotten its part: the question went on to nobody.
+#[test]
+fn a_question_ends_when_its_peer_has_forgotten_its_part() {
+    const TAG: u32 = 0x90_99E7;
+    let now = Time(1_000_000);
+    let mut h = Host::new(config(0), 1, now);
+    let (qp, ah) = (h.qp(now, QpType::Ud, false), h.ah(now, ip(1)));
+    let post = |h: &mut Host, at| {
+        h.post(at, qp, send_wr(1, ah, Qpn(0), 10), pattern(1, 10)).unwrap();
+        h.transmit(at)
+    };
+    let open = post(&mut h, now).into_iter().find_map(|f| match f.body {
+        wire::Body::Open(p) => Some(p),
+        _ => None,
+    });
+    let open = open.expect("work opens a context");
+    let params = wire::OpenParams { tag: TAG, incarnation: 77, echo_tag: open.tag, ..open };
+    say(&mut h, now, open.tag, wire::Body::OpenAck(params));
+    assert!(h.transmit(now).iter().any(|f| f.header.kind == wire::PacketType::Ud));
+    let reset = wire::Body::Reset { echo_tag: TAG, code: wire::CloseCode::UnknownTag, nonce: 0 };
+    say(&mut h, now, 0, reset);
+    let asks = |f: &Flying| matches!(f.body, wire::Body::Challenge { echo_tag: TAG, .. });
+    assert!(h.transmit(now).iter().any(asks), "a Reset is a reason to ask");
+    let again = post(&mut h, now);
+    assert!(again.iter().any(|f| f.header.kind == wire::PacketType::Open), "nobody has used it");
+    say(&mut h, now, 0, reset);
+    let end = now + Span::from_ms(50);
+    while h.engine.next_timeout() <= end {
+        let at = now.max(h.engine.next_timeout());
+        h.engine.handle_timeout(at);
+        for f in h.transmit(at) {
+            assert_eq!(f.header.kind, wire::PacketType::Open, "nobody else is asked: {:?}", f.body);
+        }
+    }
+}

@@ -48,7 +48,7 @@ impl<O: Observer> Engine<O> {
         match c.state() {
             ContextState::Opening => {
                 // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
-                self.contexts.get_mut(ci).handshake.disown();
+                self.contexts.get_mut(ci).disown();
                 self.context_retag(ci);
             }
             // Nothing of either side rests on it, and it goes by itself. Until then each other Open

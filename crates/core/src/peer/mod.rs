@@ -427,6 +427,15 @@ impl Context {
         }
     }
 
+    /// The peer has forgotten its part: it is not known any more, and nobody is left to be asked
+    /// whether it is.
+    pub fn disown(&mut self) {
+        self.peer.handshake.disown();
+        if let Some(win) = self.win_mut() {
+            win.doubt_forget();
+        }
+    }
+
     /// It begins anew, with `psn`, for requests that are still to leave. The state left behind.
     pub fn begin_again(&mut self, psn: Psn) -> ContextState {
         self.peer.psn_idle = psn;
