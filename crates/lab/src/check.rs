@@ -73,7 +73,8 @@ pub fn check(spec: &Spec) -> Result<(), String> {
                 lossless.unwrap_or_default()
             ))
         }
-        Transport::Srd | Transport::Tcp => Ok(()),
+        Transport::Srd => Ok(()),
+        Transport::Tcp => spec.tcp.config().map(|_| ()),
         Transport::Ue => spec.ue.config(12_000_000, 100e9, 54_000_000).map(|_| ()),
         Transport::Rc => {
             let packet = spec.rc.config(100e9, 136_000)?;

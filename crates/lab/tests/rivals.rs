@@ -89,7 +89,6 @@ fn the_seed_decides_and_threads_do_not() {
                 [[cases]]\ncase = \"ib\"\ntransport = \"rc\"\nrc.ib_cc = true\n\
                 network = { flow_control = \"credits\", input_bytes = 40_000 }\n\
                 [[cases]]\ncase = \"bbr\"\ntransport = \"tcp\"\ntcp.cc = \"bbr\"\n\
-                fault = [{ kind = \"core-loss\", prob = 0.01 }]\n\
                 [[cases]]\ncase = \"mptcp\"\ntransport = \"tcp\"\n\
                 tcp = { cc = \"lia\", subflows = 8 }\n\
                 [[cases]]\ncase = \"nscc\"\ntransport = \"ue\"\n\
