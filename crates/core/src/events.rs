@@ -37,10 +37,8 @@ pub enum Event {
 /// Which rule declared a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossRule {
-    /// A later packet of the same path was acknowledged.
-    SamePath,
-    /// Later packets of other paths were acknowledged.
-    CrossPath,
+    /// Packets that left later, on whatever path, have arrived.
+    Overtaken,
     /// The retransmission timer fired.
     Timeout,
 }

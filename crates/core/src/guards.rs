@@ -48,16 +48,12 @@ guards! {
     Acquit = "acquit",
     /// A packet that was repeated without blame, and never arrived, is blamed on its path later.
     ProvedLost = "proved-lost",
-    /// Probes of paths rest while the peer is silent.
-    Freeze = "freeze",
     /// What an acknowledgment's own way took too long is taken out of the round trip.
     WayBack = "way-back",
     /// What hosts take of a round trip lengthens timers and widens the window.
     HostDelay = "host-delay",
     /// Spurious losses widen the reordering slack.
     Widen = "widen",
-    /// Losses are told by packets of the same path as well.
-    SamePath = "same-path",
     /// A timer tells losses that nothing sent later can tell any more.
     Overtaken = "overtaken",
     /// The tail of a burst is sent again early.
@@ -78,8 +74,6 @@ guards! {
     CreditedSlack = "credited-slack",
     /// Losses do not cut the rate to what was delivered while credits are in force.
     CreditedLoss = "credited-loss",
-    /// Credits that pile up end at the window.
-    CreditCap = "credit-cap",
     /// The only sender's grants are not paced.
     LoneGrant = "lone-grant",
     /// Slow senders tolerate a longer queue than quick ones.

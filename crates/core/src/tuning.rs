@@ -67,8 +67,6 @@ pub(crate) const TARGET: Share = Share(3, 4);
 
 // ---- loss --------------------------------------------------------------------------------------
 
-/// Reordering slack within one path, of its RTT (RACK's min_RTT/4, RFC 8985 section 6.2).
-pub(crate) const SLACK_SAME_PATH: Share = Share(1, 4);
 /// Reordering slack between paths, of the smoothed RTT; `loss.reorder_min` is its floor. Paths
 /// differ by up to a delay target, and a quarter of an RTT took late packets for lost.
 pub(crate) const SLACK_CROSS: Share = Share(1, 2);

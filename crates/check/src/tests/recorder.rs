@@ -46,7 +46,7 @@ fn sent(ctx: u32, psn: u32, path: u8) -> Event {
 }
 
 fn lost(ctx: u32, psn: u32, path: u8) -> Event {
-    Event::Lost { ctx: ContextId(ctx), psn, path, rule: LossRule::SamePath }
+    Event::Lost { ctx: ContextId(ctx), psn, path, rule: LossRule::Overtaken }
 }
 
 #[test]

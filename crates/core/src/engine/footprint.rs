@@ -43,7 +43,7 @@ impl Window {
         let fresh = Self::new(cfg);
         let window = usize::from(cfg.window).max(64);
         size_of::<Self>()
-            + Scoreboard::held_bytes_max(window, usize::from(cfg.path.paths))
+            + Scoreboard::held_bytes_max(window)
             + SentLog::held_bytes_max(window.next_power_of_two())
             + RxWindow::new(Psn(0), cfg.window.max(64)).held_bytes()
             + fresh.replay.held_bytes()

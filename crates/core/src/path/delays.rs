@@ -4,7 +4,7 @@ use super::PathContext;
 use super::rtt::{self, Smoothed};
 use crate::guards::Guard;
 use crate::time::Span;
-use crate::tuning::{HEDGE, SLACK_CROSS, SLACK_SAME_PATH, TAIL_PROBE};
+use crate::tuning::{HEDGE, SLACK_CROSS, TAIL_PROBE};
 
 impl PathContext {
     /// Smoothed RTT over all paths; the assumed one before the first sample.
@@ -48,16 +48,9 @@ impl PathContext {
         self.active.as_ref().map_or(Span::ZERO, |a| a.rtt.widening(self.srtt()))
     }
 
-    /// How much later than a packet another one of its path must have been sent to prove, by its
-    /// acknowledgment, that the first is lost: RTT/4, more after spurious losses.
-    pub fn reorder_slack_same_path(&self, path: u8) -> Span {
-        let known = self.active.as_ref().map_or(0, |a| a.set.get(path).rtt.srtt_ns);
-        let rtt = if known == 0 { self.srtt() } else { Span(u64::from(known)) };
-        SLACK_SAME_PATH.of_span(rtt) + self.widening()
-    }
-
-    /// The same for packets of other paths: RTT/2 with a floor, more after spurious losses.
-    pub fn reorder_slack_cross(&self) -> Span {
+    /// How much later than a packet another one must have been sent to prove, by its
+    /// acknowledgment, that the first is lost: RTT/2 with a floor, more after spurious losses.
+    pub fn reorder_slack(&self) -> Span {
         let floor = Span(u64::from(self.params.floors.reorder_ns()));
         SLACK_CROSS.of_span(self.srtt()).max(floor) + self.widening()
     }

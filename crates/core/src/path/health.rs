@@ -1,4 +1,4 @@
-//! Health of paths: penalties, retirement, probes, and the freeze while the peer is silent.
+//! Health of paths: penalties, retirement, and probes.
 //!
 //! A path that is out of use is asked whether it lives by small packets, and its return is decided
 //! by one that is as large as data: what carries only small packets stays out of use. All probes of
@@ -27,7 +27,6 @@ pub(crate) struct Health {
     /// Bytes that must arrive yet to pay for the probes that left, as of `owed_at`.
     owed: u64,
     owed_at: Time,
-    frozen: bool,
     /// Counts spans of an RTT with losses: what a path loses within one is one event.
     period: u8,
     period_began: Time,
@@ -98,7 +97,6 @@ impl Health {
             probe_opens: Time(0),
             owed: 0,
             owed_at: now,
-            frozen: false,
             period: 0,
             period_began: now,
         }
@@ -130,7 +128,7 @@ impl Health {
                 self.acquit(p, set, now, path);
             }
             Evidence::Lost(loss) => {
-                let silent = self.frozen || now.since(self.heard) > loss.silence_max;
+                let silent = now.since(self.heard) > loss.silence_max;
                 let timeout = loss.rule == LossRule::Timeout;
                 let entry = set.get_mut(path);
                 entry.lost = entry.lost.saturating_add(1);
@@ -149,9 +147,7 @@ impl Health {
                 let entry = set.get_mut(path);
                 entry.lost = entry.lost.saturating_add(u32::from(!counted));
                 let event = self.event_begin(p, set, now, path, srtt);
-                if !self.frozen {
-                    self.blame(p, set, now, path, event.into());
-                }
+                self.blame(p, set, now, path, event.into());
             }
         }
         let entry = set.get(path);
@@ -286,26 +282,9 @@ impl Health {
         }
     }
 
-    pub(crate) fn freeze(&mut self) {
-        self.frozen = true;
-        self.probe_at = Time::NEVER;
-    }
-
-    /// Ends a freeze: probes start over, since those under way were lost to the stall.
-    pub(crate) fn thaw(&mut self, p: &Params, set: &mut PathSet, now: Time) {
+    /// The peer is heard again.
+    pub(crate) fn resumed(&mut self, now: Time) {
         self.heard = now;
-        if !core::mem::take(&mut self.frozen) {
-            return;
-        }
-        let due = (now + Span(u64::from(p.probe_ns_first))).to_wire();
-        for path in set.paths.iter_mut() {
-            if !path.is_live() {
-                path.at = due;
-                path.probe_out_set(false);
-            }
-            path.timeouts = 0;
-        }
-        self.probe_schedule(p, set, now);
     }
 
     pub(crate) fn probe_next(&self) -> Time {
@@ -396,7 +375,7 @@ impl Health {
     }
 
     fn probe_schedule(&mut self, p: &Params, set: &PathSet, now: Time) {
-        let none = self.frozen || set.out == 0;
+        let none = set.out == 0;
         let first = if none { None } else { Self::probe_first(p, set, now) };
         debug_assert!(none || first.is_some(), "who is out of use is asked some time");
         self.probe_at = first.map_or(Time::NEVER, |(ahead, _)| now + ahead).max(self.probe_opens);

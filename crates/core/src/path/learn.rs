@@ -247,16 +247,8 @@ impl Awake<'_> {
         debug_assert!(a.inflight_max <= a.drop_cap, "the cap is obeyed");
     }
 
-    /// All paths are silent: path health stays as it is, no probes leave, until [`Self::thaw`].
-    pub(crate) fn freeze(&mut self) {
-        if self.p.guards.has(Guard::Freeze) {
-            self.active.health.freeze();
-        }
-    }
-
-    /// First sign of life after [`Self::freeze`].
-    pub(crate) fn thaw(&mut self) {
-        let a = &mut *self.active;
-        a.health.thaw(self.p, &mut a.set, self.now);
+    /// First sign of life of a peer that was silent.
+    pub(crate) fn resumed(&mut self) {
+        self.active.health.resumed(self.now);
     }
 }

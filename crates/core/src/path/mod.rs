@@ -31,7 +31,7 @@ pub use set::PathState;
 pub use share::{HOST_SENDERS_MAX, HostNote, HostView};
 
 use crate::config::{LossConfig, PathConfig, RateConfig};
-use crate::guards::{Guard, Guards};
+use crate::guards::Guards;
 use crate::params::Params;
 use crate::random::Random;
 use crate::rate::credit::Credit;
@@ -274,10 +274,7 @@ impl PathContext {
 
     /// The peer's cumulative counter of granted bytes, in units of 64, wrapping.
     pub fn on_credit(&mut self, granted_64b: u32) {
-        let most = ActivePaths::window_first(&self.params, self.rtt_ns_min);
-        let capped = self.params.guards.has(Guard::CreditCap);
-        let most = if capped { most.max(self.inflight_max()) } else { u64::MAX };
-        self.credit.on_counter(granted_64b, most);
+        self.credit.on_counter(granted_64b);
     }
 
     /// Bytes in flight.

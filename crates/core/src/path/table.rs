@@ -23,8 +23,6 @@ pub(crate) struct PathEntry {
     pub contexts: u32,
     /// Those of them with window state.
     pub active: u32,
-    /// When any engine at the address was last heard: what tells dead paths from a dead peer.
-    pub last_heard: Time,
     /// Contexts that wait to send.
     pub waits: Waits,
     /// Reads being served to them.
@@ -113,7 +111,6 @@ impl PathTable {
             paths,
             contexts: 0,
             active: 0,
-            last_heard: Time(0),
             waits: Waits::default(),
             jobs: 0,
             carrier: Ctx(0),

@@ -53,7 +53,7 @@ pub(crate) struct Window {
 impl Window {
     pub fn new(cfg: &EngineConfig) -> Self {
         Self {
-            board: Scoreboard::new(Psn(0), usize::from(cfg.path.paths)),
+            board: Scoreboard::new(Psn(0)),
             sent_log: SentLog::default(),
             loss: LossState::default(),
             queues: SendQueues::default(),

@@ -20,16 +20,14 @@ impl Credit {
     }
 
     /// The peer's counter. One that runs backwards is older than the newest and says nothing.
-    /// What piles up unused ends at `balance_max`: it was granted for a moment that has passed.
-    pub(crate) fn on_counter(&mut self, granted_64b: u32, balance_max: u64) {
+    pub(crate) fn on_counter(&mut self, granted_64b: u32) {
         let units = granted_64b.wrapping_sub(self.granted);
         if units == 0 || units > u32::MAX / 2 {
             return;
         }
         self.granted = granted_64b;
-        let most = i64::try_from(balance_max).unwrap_or(i64::MAX);
         let bytes = i64::from(units) * i64::from(CREDIT_UNIT_BYTES);
-        self.balance = self.balance.max(self.balance.saturating_add(bytes).min(most));
+        self.balance = self.balance.saturating_add(bytes);
     }
 
     pub(crate) fn on_sent(&mut self, bytes: u32) {

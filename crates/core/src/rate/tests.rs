@@ -235,14 +235,12 @@ fn silence_of_all_paths_keeps_them() {
     m.run(Span::from_ms(1));
     m.silent = true;
     m.run(Span(30_000));
-    let now = m.now;
-    m.senders[0].context.awake(now).freeze();
     m.run(Span::from_ms(50));
     assert_eq!(m.senders[0].live(), 64, "no path is to blame");
     assert_eq!(m.senders[0].context.probe_next(), Time::NEVER);
     m.silent = false;
     let now = m.now;
-    m.senders[0].context.awake(now).thaw();
+    m.senders[0].context.awake(now).resumed();
     m.run(Span::from_ms(120));
     assert!(used_percent(&mut m, LINE, Span::from_ms(3)) >= 95);
     assert_eq!(m.senders[0].live(), 64);
@@ -391,18 +389,16 @@ fn credit_counts_across_the_wrap_and_ignores_the_past() {
     credit.begin(2000);
     credit.on_sent(1500);
     assert_eq!(credit.room(), 500, "enough for one packet more, on credit");
-    credit.on_counter(100, 1 << 20);
+    credit.on_counter(100);
     assert_eq!(credit.room(), 500 + 6400);
-    credit.on_counter(90, 1 << 20);
-    credit.on_counter(100, 1 << 20);
+    credit.on_counter(90);
+    credit.on_counter(100);
     assert_eq!(credit.room(), 6900, "an older counter and a repeated one grant nothing");
-    credit.on_counter(1_000_000, 10_000);
-    assert_eq!(credit.room(), 10_000, "what piles up is bounded");
     let mut wrapped = Credit::default();
     wrapped.begin(0);
     for counter in [1 << 30, 1 << 31, 3 << 30, u32::MAX - 9, 10] {
         wrapped.on_sent(1 << 20);
-        wrapped.on_counter(counter, 1 << 40);
+        wrapped.on_counter(counter);
     }
     assert_eq!(wrapped.room(), ((1u64 << 32) + 10) * 64 - (5 << 20));
 }

@@ -43,7 +43,6 @@ impl<O: Observer> Lane<'_, O> {
         let arrived = Time(self.now.0.saturating_sub(meta.waited.0));
         let back = self.win.inbound.on_packet(arrived, h.timestamp);
         debug_assert!(arrived <= self.now, "it waited no longer than since it arrived");
-        self.way.last_heard = self.now;
         self.way.paths.ack_echoed(h.ack_echo);
         if self.win.loss.is_stalled() {
             self.resume();
@@ -96,7 +95,7 @@ impl<O: Observer> Lane<'_, O> {
     fn resume(&mut self) {
         self.win.loss.resume(self.now);
         debug_assert!(!self.win.loss.is_stalled(), "who is heard is not silent");
-        self.way.paths.awake(self.now).thaw();
+        self.way.paths.awake(self.now).resumed();
         self.shared.observer.event(self.now, Event::Resumed { ctx: self.ci });
         self.ready_push();
     }

@@ -143,7 +143,7 @@ impl<O: Observer> Lane<'_, O> {
         if leapt {
             self.win.inbound.forget();
         }
-        self.win.board.note_arrival(e.path, sent);
+        self.win.board.note_arrival(sent);
         // Rule CC-01.
         // Out comes what either host took: the wait in our socket, and what the peer reports.
         let both = age - waited - Span(u64::from(e.delay) << 6);

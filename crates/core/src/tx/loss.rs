@@ -33,72 +33,34 @@ impl<O: Observer> Lane<'_, O> {
         let mut n = 0;
         while let Some(p) = self.win.board.oldest() {
             let e = *self.win.board.get(p);
-            let (_, newest_there) = self.win.board.path_oldest(e.path);
-            let Some((at, rule)) = self.lost_at(&e, newest_there) else { break };
-            if at > seen {
+            if self.lost_at(&e).is_none_or(|at| at > seen) {
                 break;
             }
-            self.lose(p, rule);
-            n += 1;
-        }
-        let touched = self.win.board.touched_take();
-        for (word, mut bits) in touched.into_iter().enumerate() {
-            while bits != 0 {
-                let path = (word as u32 * 64 + bits.trailing_zeros()) as u8;
-                bits &= bits - 1;
-                n += self.loss_detect_path(path);
-            }
-        }
-        n
-    }
-
-    /// The same of packets on one path, of which something later has arrived.
-    fn loss_detect_path(&mut self, path: u8) -> u32 {
-        let mut n = 0;
-        if u16::from(path) >= self.shared.cfg.path.paths {
-            return n;
-        }
-        while let (Some(p), newest) = self.win.board.path_oldest(path) {
-            let e = *self.win.board.get(p);
-            if !self.is_overtaken_there(&e, newest) {
-                break;
-            }
-            self.lose(p, LossRule::SamePath);
+            self.lose(p, LossRule::Overtaken);
             n += 1;
         }
         n
     }
 
-    /// When a packet in flight counts as lost, and why; `None`: not before something that left
-    /// after it has arrived. `newest_there`: when the newest packet left that arrived by its path.
+    /// When a packet in flight counts as lost; `None`: not before something that left after it has
+    /// arrived.
     ///
     /// What left before the horizon should have arrived. The horizon is the time at which the
     /// newest packet left that has arrived, so that acknowledgments are a clock of their own, or
     /// where these tell nothing more, a round trip ago (the reordering timer of RACK, RFC 8985).
     /// Rule CC-10.
-    fn lost_at(&self, e: &Entry, newest_there: Time) -> Option<(Time, LossRule)> {
-        if self.is_overtaken_there(e, newest_there) {
-            return Some((Time(0), LossRule::SamePath));
-        }
+    fn lost_at(&self, e: &Entry) -> Option<Time> {
         let newest = self.win.board.newest_acked();
-        debug_assert!(newest >= newest_there, "the newest of a path is not newer than that of all");
         if e.sent >= newest {
             return None;
         }
         let paths = &self.way.paths;
-        let due = e.sent + paths.reorder_slack_cross();
+        let due = e.sent + paths.reorder_slack();
         if due < newest {
-            return Some((Time(0), LossRule::CrossPath));
+            return Some(Time(0));
         }
         let timed = self.shared.cfg.guards.has(Guard::Overtaken);
-        timed.then(|| (due + paths.srtt() + paths.host_delay(), LossRule::CrossPath))
-    }
-
-    /// The same horizon of one path: packets that took it cannot differ by path.
-    fn is_overtaken_there(&self, e: &Entry, newest_there: Time) -> bool {
-        e.sent < newest_there
-            && self.shared.cfg.guards.has(Guard::SamePath)
-            && e.sent + self.way.paths.reorder_slack_same_path(e.path) < newest_there
+        timed.then(|| due + paths.srtt() + paths.host_delay())
     }
 
     /// PSN `p`, in flight, is lost.
@@ -177,9 +139,7 @@ impl<O: Observer> Lane<'_, O> {
     /// When the oldest packet in flight counts as lost because later ones have arrived.
     fn overtaken_at(&self) -> Time {
         let Some(oldest) = self.win.board.oldest() else { return Time::NEVER };
-        let e = self.win.board.get(oldest);
-        let (_, newest_there) = self.win.board.path_oldest(e.path);
-        self.lost_at(e, newest_there).map_or(Time::NEVER, |(at, _)| at)
+        self.lost_at(self.win.board.get(oldest)).unwrap_or(Time::NEVER)
     }
 
     /// When the end of what is in flight is probed. A few packets are probed early and often, as
@@ -350,7 +310,7 @@ impl<O: Observer> Lane<'_, O> {
                 break;
             }
             if heard < since {
-                self.stall(since);
+                self.stall();
                 break;
             }
             self.shared.counters.timer_steps += 1;
@@ -364,7 +324,7 @@ impl<O: Observer> Lane<'_, O> {
     }
 
     /// Nothing was heard on any path since the oldest packet left: the peer has stalled.
-    fn stall(&mut self, since: Time) {
+    fn stall(&mut self) {
         self.win.loss.stall(self.now);
         // What is in flight waits to be sent again, unless the first acknowledgment says otherwise:
         // its room belongs to the other engines at this address, which may be well.
@@ -384,10 +344,6 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.counters.impaired_remote_conn_events += 1;
         self.way.paths.on_forgotten(if planted!(StallLeaks) { 0 } else { bytes });
         self.inflight_check();
-        // Another engine at the address was heard since: then the paths are well.
-        if self.way.last_heard < since {
-            self.way.paths.awake(self.now).freeze();
-        }
         self.inflight_freed();
         self.shared.observer.event(self.now, Event::Stalled { ctx: self.ci });
         self.stall_probe();

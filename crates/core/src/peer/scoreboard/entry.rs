@@ -138,7 +138,7 @@ impl Kind {
 /// Where a PSN is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentState {
-    /// On its way; in the order list and in its path's list.
+    /// On its way; in the order list.
     InFlight,
     /// Declared lost; in the lost list.
     Lost,
@@ -173,9 +173,6 @@ pub(crate) struct Entry {
     /// Its neighbours in the order list or the lost list.
     pub(super) prev: u16,
     pub(super) next: u16,
-    /// Its neighbours in the list of its path.
-    pub(super) path_prev: u16,
-    pub(super) path_next: u16,
 }
 
 impl Entry {
@@ -216,8 +213,6 @@ impl Entry {
             sent: Time(0),
             prev: NIL,
             next: NIL,
-            path_prev: NIL,
-            path_next: NIL,
         }
     }
 }

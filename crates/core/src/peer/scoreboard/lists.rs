@@ -1,7 +1,6 @@
 //! The intrusive lists of the scoreboard: pairs of neighbours inside the entries of its ring.
 
 use super::entry::Entry;
-use crate::time::Time;
 
 /// No entry.
 pub(super) const NIL: u16 = u16::MAX;
@@ -15,14 +14,6 @@ pub(super) struct List {
 
 /// The list of nothing.
 pub(super) const EMPTY: List = List { head: NIL, tail: NIL };
-
-/// What is in flight on one path.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PathList {
-    pub list: List,
-    /// Send time of the newest transmission known to have arrived there.
-    pub newest_acked: Time,
-}
 
 /// Entry `i` joins a list of the order, or of the lost, at its end.
 #[inline]
@@ -54,40 +45,5 @@ pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
         NIL => l.tail = prev,
         _ if planted!(FlightLinkKept) => {}
         n => ring[usize::from(n)].prev = prev,
-    }
-}
-
-/// Entry `i` joins the list of a path at its end.
-#[inline]
-pub(super) fn path_push(ring: &mut [Entry], l: &mut List, i: u16) {
-    debug_assert!(
-        l.tail == NIL || ring[usize::from(l.tail)].path_next == NIL,
-        "the last is the last"
-    );
-    let e = &mut ring[usize::from(i)];
-    (e.path_prev, e.path_next) = (l.tail, NIL);
-    match core::mem::replace(&mut l.tail, i) {
-        NIL => l.head = i,
-        t => ring[usize::from(t)].path_next = i,
-    }
-}
-
-/// Entry `i` leaves the list of its path.
-#[inline]
-pub(super) fn path_remove(ring: &mut [Entry], l: &mut List, i: u16) {
-    let Entry { path_prev, path_next, .. } = ring[usize::from(i)];
-    let linked = |at, back: fn(&Entry) -> u16, end| match at {
-        NIL => end == i,
-        at => back(&ring[usize::from(at)]) == i,
-    };
-    debug_assert!(linked(path_prev, |e| e.path_next, l.head), "its neighbour before names it");
-    debug_assert!(linked(path_next, |e| e.path_prev, l.tail), "its neighbour after names it");
-    match path_prev {
-        NIL => l.head = path_next,
-        p => ring[usize::from(p)].path_next = path_next,
-    }
-    match path_next {
-        NIL => l.tail = path_prev,
-        n => ring[usize::from(n)].path_prev = path_prev,
     }
 }

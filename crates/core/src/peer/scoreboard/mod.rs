@@ -1,7 +1,6 @@
-//! What is in flight to one peer: a ring indexed by PSN, threaded by three intrusive lists.
+//! What is in flight to one peer: a ring indexed by PSN, threaded by two intrusive lists.
 //!
-//! * the *order* list: every transmission in flight, oldest first (cross-path loss rule, timers),
-//! * one list per *path*, oldest first (same-path rule),
+//! * the *order* list: every transmission in flight, oldest first (loss rule, timers),
 //! * the *lost* list: PSNs waiting to be sent again. A PSN is in this or in the order list, and
 //!   both use the same links.
 
@@ -11,7 +10,7 @@ mod lists;
 use crate::psn::{Psn, TxNum};
 use crate::time::Time;
 pub(crate) use entry::{Entry, Kind, SentState, Settled, Work};
-use lists::{EMPTY, List, NIL, PathList, order_push, order_remove, path_push, path_remove};
+use lists::{EMPTY, List, NIL, order_push, order_remove};
 
 /// PSNs that an unused ring has room for.
 const RING_MIN: usize = 32;
@@ -24,7 +23,6 @@ pub(crate) struct Scoreboard {
     next: Psn,
     order: List,
     lost: List,
-    paths: Vec<PathList>,
     /// Send time of the newest transmission known to have arrived, on any path.
     newest_acked: Time,
     /// Transmissions in flight.
@@ -36,28 +34,23 @@ pub(crate) struct Scoreboard {
     arrived_len: u32,
     /// While there are any: every PSN before this one has arrived.
     arrived_to: Psn,
-    /// Paths with arrivals since the last look, one bit each.
-    touched: [u64; 4],
 }
 
 impl Scoreboard {
     /// A small empty board; the ring grows with use up to the window.
-    pub fn new(psn_start: Psn, paths: usize) -> Self {
-        let paths = vec![PathList { list: EMPTY, newest_acked: Time(0) }; paths];
+    pub fn new(psn_start: Psn) -> Self {
         Self {
             ring: vec![Entry::new(Kind::Tombstone, Work::NONE, 0, 0); RING_MIN],
             una: psn_start,
             next: psn_start,
             order: EMPTY,
             lost: EMPTY,
-            paths,
             newest_acked: Time(0),
             in_flight: 0,
             in_flight_bytes: 0,
             lost_len: 0,
             arrived_len: 0,
             arrived_to: psn_start,
-            touched: [0; 4],
         }
     }
 
@@ -71,9 +64,6 @@ impl Scoreboard {
         );
         (self.una, self.next) = (psn_start, psn_start);
         self.newest_acked = Time(0);
-        for p in &mut self.paths {
-            p.newest_acked = Time(0);
-        }
     }
 
     /// Lower edge: every PSN below it is resolved.
@@ -130,12 +120,11 @@ impl Scoreboard {
     }
     /// Bytes that it holds.
     pub fn held_bytes(&self) -> usize {
-        size_of_val(&*self.ring) + size_of_val(&*self.paths)
+        size_of_val(&*self.ring)
     }
     /// The most that it may hold, where at most `window` PSNs are open.
-    pub fn held_bytes_max(window: usize, paths: usize) -> usize {
+    pub fn held_bytes_max(window: usize) -> usize {
         window.next_power_of_two().max(RING_MIN) * size_of::<Entry>()
-            + paths * size_of::<PathList>()
     }
     /// PSNs that the ring has room for.
     pub fn ring_len(&self) -> usize {
@@ -202,7 +191,7 @@ impl Scoreboard {
         p
     }
 
-    /// `p` has left (again): it becomes the newest of the order list and of its path.
+    /// `p` has left (again): it becomes the newest of the order list.
     #[inline(always)]
     pub fn mark_sent(&mut self, p: Psn, path: u8, tx_num: TxNum, now: Time, wire_bytes: u32) {
         let i = self.index(p);
@@ -217,19 +206,17 @@ impl Scoreboard {
         self.in_flight_bytes += u64::from(wire_bytes);
         debug_assert!(p.since(self.una) < self.span(), "{p:?} is one of the unresolved");
         order_push(&mut self.ring, &mut self.order, i);
-        path_push(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
     }
 
     /// Takes entry `i` out of flight without judging it.
     #[inline(always)]
     fn unlink_in_flight(&mut self, i: u16) {
-        let Entry { path, wire_bytes, .. } = self.ring[usize::from(i)];
+        let Entry { wire_bytes, .. } = self.ring[usize::from(i)];
         debug_assert!(
             self.in_flight > 0 && self.in_flight_bytes >= u64::from(wire_bytes),
             "counted once"
         );
         order_remove(&mut self.ring, &mut self.order, i);
-        path_remove(&mut self.ring, &mut self.paths[usize::from(path)].list, i);
         self.in_flight -= 1;
         self.in_flight_bytes -= u64::from(wire_bytes);
     }
@@ -310,7 +297,7 @@ impl Scoreboard {
                 self.unlink_in_flight(i);
                 // Sent once, it arrived as sent; sent again, only its echo tells which one did.
                 if was.again == 0 {
-                    self.note_arrival(was.path, was.sent);
+                    self.note_arrival(was.sent);
                 }
             }
             SentState::Lost => {
@@ -345,27 +332,14 @@ impl Scoreboard {
         core::mem::take(&mut self.arrived_len)
     }
 
-    /// Paths with arrivals since the last call, one bit each.
-    pub fn touched_take(&mut self) -> [u64; 4] {
-        core::mem::take(&mut self.touched)
-    }
-
-    /// A transmission (perhaps a probe, perhaps one given up) arrived: sent at `sent` on `path`.
-    pub fn note_arrival(&mut self, path: u8, sent: Time) {
-        debug_assert!(self.paths.len() <= 64 * self.touched.len(), "a bit for each path");
-        self.touched[usize::from(path / 64)] |= 1 << (path % 64);
+    /// A transmission (perhaps a probe, perhaps one given up) arrived that was sent at `sent`.
+    pub fn note_arrival(&mut self, sent: Time) {
         self.newest_acked = self.newest_acked.max(sent);
-        if let Some(p) = self.paths.get_mut(usize::from(path)) {
-            p.newest_acked = p.newest_acked.max(sent);
-        }
     }
 
     /// Forgets every PSN; the bytes that were in flight.
     pub fn drain(&mut self) -> u32 {
         let bytes = self.iter_in_flight().map(|p| self.get(p).wire_bytes).sum();
-        for p in &mut self.paths {
-            p.list = EMPTY;
-        }
         (self.order, self.lost) = (EMPTY, EMPTY);
         (self.in_flight, self.in_flight_bytes, self.lost_len) = (0, 0, 0);
         self.arrived_len = 0;
@@ -398,16 +372,6 @@ impl Scoreboard {
         let head = (list.head != NIL).then_some(list.head)?;
         debug_assert_eq!(self.ring[usize::from(head)].state, state, "a list of one state");
         Some(head)
-    }
-    /// The oldest in flight on `path`, and the send time of the newest known arrival there.
-    pub fn path_oldest(&self, path: u8) -> (Option<Psn>, Time) {
-        let p = &self.paths[usize::from(path)];
-        let head = self.head_of(&p.list, SentState::InFlight);
-        debug_assert!(
-            head.is_none_or(|i| self.ring[usize::from(i)].path == path),
-            "a list of what is on path {path}"
-        );
-        (head.map(|i| self.psn_of(i)), p.newest_acked)
     }
 
     fn iter_in_flight(&self) -> impl Iterator<Item = Psn> + '_ {
@@ -464,15 +428,11 @@ impl Scoreboard {
             let p = una.plus(k);
             let mut e = self.ring[p.place(old_len)];
             (e.prev, e.next) = (moved(e.prev), moved(e.next));
-            (e.path_prev, e.path_next) = (moved(e.path_prev), moved(e.path_next));
             ring[p.place(new_len)] = e;
         }
         let relocate = |l: List| List { head: moved(l.head), tail: moved(l.tail) };
         self.order = relocate(self.order);
         self.lost = relocate(self.lost);
-        for p in &mut self.paths {
-            p.list = relocate(p.list);
-        }
         self.ring = ring;
         debug_assert!(self.span() as usize == old_len, "it grows when it is full");
     }

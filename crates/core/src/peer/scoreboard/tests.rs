@@ -9,13 +9,12 @@ fn send(b: &mut Scoreboard, path: u8, at: u64) -> Psn {
 
 #[test]
 fn lists_follow_a_packet_through_its_life() {
-    let mut b = Scoreboard::new(Psn(u32::MAX - 1), 4);
+    let mut b = Scoreboard::new(Psn(u32::MAX - 1));
     let (a, c, d) = (send(&mut b, 0, 10), send(&mut b, 1, 20), send(&mut b, 0, 30));
     assert_eq!((a, c, d), (Psn(u32::MAX - 1), Psn(u32::MAX), Psn(0)));
     assert_eq!(b.oldest(), Some(a));
     b.mark_lost(a);
     assert_eq!((b.oldest(), b.lost_front(), b.in_flight()), (Some(c), Some(a), 2));
-    assert_eq!(b.path_oldest(0).0, Some(d));
     assert!(b.mark_acked(d).is_some());
     assert!(b.mark_acked(d).is_none());
     b.advance();
@@ -29,7 +28,6 @@ fn lists_follow_a_packet_through_its_life() {
     assert!(b.is_empty());
     // Sent twice, which one arrived is for its echo to say.
     assert_eq!(b.newest_acked(), Time(30));
-    assert_eq!(b.touched_take()[0], 0b11);
 }
 
 /// Random life against a plain model: list orders and counts always agree, across growth and wrap.
@@ -37,20 +35,19 @@ fn lists_follow_a_packet_through_its_life() {
 fn agrees_with_a_model() {
     for seed in 0..20 {
         let mut rng = Rng::from_seed(seed);
-        let mut b = Scoreboard::new(Psn(u32::MAX - 20), 4);
-        let mut flight: Vec<(Psn, u8)> = Vec::new();
+        let mut b = Scoreboard::new(Psn(u32::MAX - 20));
+        let mut flight: Vec<Psn> = Vec::new();
         let mut lost: Vec<Psn> = Vec::new();
         let mut arrived: Vec<Psn> = Vec::new();
         for t in 0..3000u64 {
             match rng.below(13) {
                 0..=4 if b.span() < 1000 => {
                     let path = rng.below(4) as u8;
-                    let p = send(&mut b, path, t);
-                    flight.push((p, path));
+                    flight.push(send(&mut b, path, t));
                 }
                 5 if !flight.is_empty() => {
                     let k = rng.below(flight.len() as u32) as usize;
-                    let (p, _) = flight.remove(k);
+                    let p = flight.remove(k);
                     b.mark_lost(p);
                     lost.push(p);
                 }
@@ -59,7 +56,7 @@ fn agrees_with_a_model() {
                     assert_eq!(p, lost.remove(0), "seed {seed}");
                     let path = rng.below(4) as u8;
                     b.mark_sent(p, path, TxNum(t), Time(t), 1);
-                    flight.push((p, path));
+                    flight.push(p);
                 }
                 7 if !lost.is_empty() => {
                     let k = rng.below(lost.len() as u32) as usize;
@@ -73,7 +70,7 @@ fn agrees_with_a_model() {
                 }
                 9 if !flight.is_empty() => {
                     let k = rng.below(flight.len() as u32) as usize;
-                    let p = flight.remove(k).0;
+                    let p = flight.remove(k);
                     assert_eq!(b.mark_arrived(p).map(|e| e.state), Some(SentState::InFlight));
                     assert!(b.mark_arrived(p).is_none());
                     arrived.push(p);
@@ -91,7 +88,7 @@ fn agrees_with_a_model() {
                 }
                 _ if !flight.is_empty() => {
                     let k = rng.below(flight.len() as u32) as usize;
-                    assert!(b.mark_acked(flight.remove(k).0).is_some());
+                    assert!(b.mark_acked(flight.remove(k)).is_some());
                 }
                 _ => {}
             }
@@ -104,14 +101,7 @@ fn agrees_with_a_model() {
             assert_eq!(open, flight.len() + lost.len() + arrived.len(), "seed {seed}");
             assert!(b.is_empty() || !b.is_acked(b.una()));
             assert!(arrived.iter().all(|&p| b.get(p).state == SentState::Arrived));
-            assert_eq!(
-                b.iter_in_flight().collect::<Vec<_>>(),
-                flight.iter().map(|f| f.0).collect::<Vec<_>>()
-            );
-            for path in 0..4u8 {
-                let first = flight.iter().find(|f| f.1 == path).map(|f| f.0);
-                assert_eq!(b.path_oldest(path).0, first, "seed {seed} step {t}");
-            }
+            assert_eq!(b.iter_in_flight().collect::<Vec<_>>(), flight, "seed {seed} step {t}");
         }
     }
 }
@@ -120,7 +110,7 @@ fn agrees_with_a_model() {
 /// longer believed.
 #[test]
 fn what_has_arrived_is_passed_over_while_it_waits() {
-    let mut b = Scoreboard::new(Psn(u32::MAX - 1), 1);
+    let mut b = Scoreboard::new(Psn(u32::MAX - 1));
     let psns: Vec<Psn> = (0..6).map(|t| send(&mut b, 0, t)).collect();
     for &p in &psns[1..4] {
         b.mark_arrived(p);

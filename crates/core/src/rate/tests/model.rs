@@ -250,20 +250,11 @@ impl Model {
         sender.delivered += u64::from(MTU);
         sender.context.awake(now).on_acked(f.path, MTU, f.sent);
         sender.context.awake(now).on_echo(f.path, now.since(f.sent), false);
-        let cross = sender.context.reorder_slack_cross();
-        let same = sender.context.reorder_slack_same_path(f.path);
-        let late = |o: &Flying| {
-            let slack = if o.path == f.path { same } else { cross };
-            o.sent + slack < f.sent
-        };
+        let slack = sender.context.reorder_slack();
+        let late = |o: &Flying| o.sent + slack < f.sent;
         let gone: Vec<u64> = sender.flying.iter().filter(|o| late(o.1)).map(|o| *o.0).collect();
         for id in gone {
-            let rule = if sender.flying[&id].path == f.path {
-                LossRule::SamePath
-            } else {
-                LossRule::CrossPath
-            };
-            sender.lose(now, id, rule);
+            sender.lose(now, id, LossRule::Overtaken);
         }
         sender.context.awake(now).on_ack_end(MTU, false, sender.credited);
         self.wake(s);
