@@ -13,13 +13,21 @@ pub fn split(text: &str) -> Option<(f64, String)> {
 pub fn rate_bits(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a rate; write bits per second, as 200M or 1G");
     let rate = bits_per_sec(text).ok_or_else(wrong)?;
-    if (8_000.0..1e12).contains(&rate) { Ok(rate as u64) } else { Err(wrong()) }
+    if (8_000.0..1e12).contains(&rate) {
+        return Ok(rate as u64);
+    }
+    let what = match rate {
+        0.0 => "is no rate: nothing would ever move",
+        r if r < 8_000.0 => "is too slow",
+        _ => "is too fast",
+    };
+    Err(format!("`{text}` {what}; write from 8k to below 1000G bits per second, as 200M or 1G"))
 }
 
 /// As [`rate_bits`], with a unit, where a bare number could mean bits or bytes, or be a share.
 pub fn rate_bits_unit(text: &str) -> Result<u64, String> {
     match split(text) {
-        Some((_, unit)) if unit.is_empty() => {
+        Some((number, unit)) if unit.is_empty() && number > 0.0 => {
             Err(format!("`{text}` has no unit; write bits per second with one, as 200M or 1G"))
         }
         _ => rate_bits(text),
@@ -110,6 +118,12 @@ mod tests {
             let why = rate_bits_unit(bad).unwrap_err();
             assert!(why.contains(bad) && why.contains("as 200M or 1G"), "{why}");
         }
+        for zero in ["0", "0M", "0.0G"] {
+            let why = rate_bits_unit(zero).unwrap_err();
+            assert!(why.contains("nothing would ever move") && why.contains("from 8k to"), "{why}");
+        }
+        assert!(rate_bits_unit("1k").unwrap_err().contains("too slow"));
+        assert!(rate_bits_unit("1000G").unwrap_err().contains("too fast"));
         assert!(rate_bits("10").is_err(), "ten bits per second is a typing error");
         assert!(share_ppm("150%").is_err());
     }
