@@ -78,7 +78,7 @@ case = \"one round\"
 ";
 
 /// Names of the built-in experiments.
-const EXPERIMENTS: [&str; 34] = [
+const EXPERIMENTS: [&str; 36] = [
     "fig2",
     "fig3",
     "fig4",
@@ -113,6 +113,8 @@ const EXPERIMENTS: [&str; 34] = [
     "timeouts",
     "outstanding",
     "peers",
+    "flowcap",
+    "generations",
 ];
 
 #[test]
@@ -203,6 +205,8 @@ fn errors_name_the_place_and_the_reason() {
         ("= 200_000", "= 0", ["switch 0", "some bytes"]),
         ("shared_buffer_bytes", "shared_buffer_alpha", ["shared_buffer_alpha", "give"]),
         ("bytes = 100_000", "bytes = -1", ["mine.toml: line", "bytes"]),
+        ("spines = 2", "spines = 2\nflow_gbps = 0.0", ["network.flow_gbps = 0", "leave it out"]),
+        ("spines = 2", "spines = 2\nflow_gbps = 101.0", ["network.flow_gbps = 101", "at most 100"]),
     ] {
         spec(from, to);
         folder.fails(&run, 2, &words);

@@ -4,7 +4,7 @@ use crate::host::PACKET_BYTES_MAX;
 use crate::slab::{CE, ECT};
 
 /// Position of the event kind in the top bits of the first word.
-pub(crate) const KIND_SHIFT: u32 = 28;
+pub(crate) const KIND_SHIFT: u32 = 27;
 /// The rest of the first word: a link, a host or unused.
 pub(crate) const ID_MASK: u32 = (1 << KIND_SHIFT) - 1;
 /// A packet reaches the end of a link: link, packet.
@@ -39,6 +39,8 @@ pub(crate) const RING: u32 = 13;
 pub(crate) const RING_OUT: u32 = 14;
 /// A PAUSE (1) or RESUME (0) frame reaches the sender of a link: link, which of both.
 pub(crate) const PAUSE: u32 = 15;
+/// A packet that waited for the limit of its flow may leave: the host's link, packet.
+pub(crate) const SHAPED: u32 = 16;
 
 /// An event: kind and id, a second number, and for packets the values that a hop needs, so that the
 /// packet itself is not accessed until it is delivered.
@@ -67,6 +69,10 @@ impl Event {
     #[inline]
     pub const fn new(kind: u32, id: u32, b: u32) -> Self {
         Self { a: kind << KIND_SHIFT | id, b, dst: 0, hash: 0, size: 0, to: id }
+    }
+    /// This event as one of another kind.
+    pub const fn of_kind(self, kind: u32, id: u32) -> Self {
+        Self { a: kind << KIND_SHIFT | id, ..self }
     }
     /// The node that the event affects; `None`: the whole network.
     pub fn node(&self) -> Option<u32> {

@@ -47,6 +47,7 @@ mod fault;
 mod host;
 pub mod htsim;
 mod impair;
+mod limit;
 mod link;
 pub mod lossless;
 mod net;
@@ -63,6 +64,7 @@ mod world;
 
 pub use fault::{Burst, EcnFault, Effect, Fault, FaultError, FaultPlan, Target};
 pub use host::{Delivered, FlowId, Host, HostIo, Outbound, PACKET_BYTES_MAX, Tag};
+pub use limit::{FlowLimit, FlowLimitError, FlowLimitStats, LIMITED_FLOWS_MAX};
 pub use lossless::{
     CreditConfig, Credits, Deadlock, FlowControl, Pauses, PfcConfig, RegisterOp, Service,
 };

@@ -2,10 +2,11 @@
 
 pub(crate) use crate::event::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    KIND_SHIFT, LATE, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, TIMER,
+    KIND_SHIFT, LATE, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, SHAPED, TIMER,
 };
 use crate::event::{FLAGS_SHIFT, HOPS_SHIFT};
 use crate::host::{FlowId, Outbound, PACKET_BYTES_MAX, Tag};
+use crate::limit::FlowLimits;
 use crate::link::{
     CREDITED, DEAD, HOLE, Link, LinkCold, MONITORED, Profile, SHARED, SLOW_ADMIT, SLOW_ARRIVE,
     SLOW_QUEUE, TO_HOLE,
@@ -94,6 +95,8 @@ pub(crate) struct Net<P> {
     pub lossless: Option<Box<Lossless>>,
     /// Receive paths of hosts that have one.
     pub rings: Option<Box<Rings>>,
+    /// Limits of single flows at hosts' cards.
+    pub limits: Option<Box<FlowLimits>>,
     pub hosts: Vec<HostPort>,
     pub calls: Shelf<u64>,
     pub faults: Shelf<Fault>,
@@ -147,6 +150,7 @@ impl<P> Net<P> {
             router,
             lossless,
             rings: None,
+            limits: None,
             hosts: Vec::with_capacity(hosts as usize),
             calls: Shelf::new(),
             faults: Shelf::new(),
@@ -246,7 +250,12 @@ impl<P> Net<P> {
             self.tap_call(TapWhat::Sent, None, packet);
         }
         let size = bytes | u32::from(header.flags) << FLAGS_SHIFT;
-        self.enqueue(nic, Event { a: 0, b: packet, dst: dst.0, hash, size, to: 0 });
+        let event = Event { a: 0, b: packet, dst: dst.0, hash, size, to: 0 };
+        if self.limits.is_some() {
+            self.limited_send(from, &out, event);
+        } else {
+            self.enqueue(nic, event);
+        }
         Ok(())
     }
 

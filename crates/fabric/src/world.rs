@@ -2,11 +2,12 @@
 
 use crate::fault::{Fault, FaultError, FaultPlan};
 use crate::host::{Delivered, Host, HostIo};
+use crate::limit::{FlowLimit, FlowLimitError, FlowLimitStats};
 use crate::link::MONITORED;
 use crate::lossless::{Credits, Deadlock, FlowControl, Pauses, fault_check};
 use crate::net::{
     ARRIVE, ARRIVE_CREDITED, CALL, CONVERGE, CREDIT, DEADLOCK_WATCH, Event, FAULT, HELD, HELD_CALL,
-    LATE, Net, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, TIMER,
+    LATE, Net, OUTPUT_WAKE, PAUSE, RING, RING_OUT, ROOM, SHAPED, TIMER,
 };
 use crate::ring::{RingConfig, RingError, RingSample, RingStats, RingStep};
 use crate::routing::{CircuitStats, Circuits, RoutingConfig};
@@ -230,7 +231,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
                     self.hosts[id as usize].on_timer(now, &mut io);
                 }
             }
-            HELD | ARRIVE_CREDITED..=PAUSE => self.dispatch_other(event),
+            HELD | ARRIVE_CREDITED..=SHAPED => self.dispatch_other(event),
             _ => self.dispatch_rare(event),
         }
     }
@@ -262,6 +263,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
             }
             DEADLOCK_WATCH => self.net.deadlock_check(),
             PAUSE => self.net.pause_due(event),
+            SHAPED => self.net.limit_due(event),
             RING => self.ring_due(id),
             RING_OUT => self.hand_over(id, Some(self.net.last_link(id)), event.b),
             kind => unreachable!("event kind {kind}"),
@@ -435,6 +437,21 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     /// Calls `see` with the state of every ring, as [`World::links_sample`] does for links.
     pub fn rings_sample(&mut self, at: Ps, see: impl FnMut(HostId, RingSample)) {
         self.net.rings_sample(at, see);
+    }
+
+    /// Limits every flow (addresses and ports) at its sender's card; replaces an earlier limit. To
+    /// be called before packets are sent.
+    ///
+    /// # Errors
+    /// If the rate is 0 or above a host's link, if there is no burst, or if the network loses no
+    /// packets.
+    pub fn flow_limit_set(&mut self, limit: FlowLimit) -> Result<(), FlowLimitError> {
+        self.net.flow_limit_set(limit)
+    }
+
+    /// Counters of a host's card that limits its flows; `None` without a limit.
+    pub fn flow_limit_stats(&self, host: HostId) -> Option<FlowLimitStats> {
+        self.net.flow_limit_stats(host)
     }
 
     /// The deadlock that ended the run, if any; no event is left after it.

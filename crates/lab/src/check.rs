@@ -255,6 +255,11 @@ fn placed(spec: &Spec) -> Result<(), String> {
                 .into(),
         );
     }
+    if spec.network.flow_gbps.is_some() {
+        return Err("network.flow_gbps: transport = \"static\" has no packets that a card could \
+                    limit; leave it out"
+            .into());
+    }
     if !spec.fault.is_empty() {
         return Err("fault: transport = \"static\" has no packets that faults could affect".into());
     }

@@ -61,6 +61,7 @@ pub fn run(spec: &Spec, topo: &Topology, folder: &Path, seed: u64) -> Result<Run
         drops: Drops::default(),
         rings: Vec::new(),
         pauses: None,
+        limits: None,
         deadlock: None,
         marked: 0,
         packets_sent: 0,

@@ -9,6 +9,7 @@ use crate::figures_host::{endpoint_rows, kernel_rows};
 use crate::figures_load::slowdown_rows;
 use crate::figures_phase::{congestion_rows, control_rows, phase_rows, torn_rows};
 use crate::figures_rival::{count_tables, victim_rows};
+use crate::limits::limit_rows;
 use crate::pauses::{deadlock_rows, pause_rows};
 use crate::report::columns;
 use crate::result::{RunResult, SrdObjects};
@@ -85,6 +86,12 @@ pub fn figures(results: &[RunResult], cost: bool) -> String {
         "hosts with a ring between card and memory: packets dropped at switches and at endpoints; \
          idle: of what a host could write between its first packet and its last",
         endpoint_rows(&cases),
+    );
+    add(
+        "limits of flows at their sender's card: flows of the card that has most; on the wire: \
+         mean rate of the only flow, with headers; expected: flows x limit, or the line; waits for \
+         tokens",
+        limit_rows(&cases),
     );
     rival_tables(&cases, &mut add);
     add(

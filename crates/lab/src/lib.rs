@@ -25,6 +25,7 @@ mod floor;
 mod fluid;
 mod guards;
 mod host;
+mod limits;
 mod network;
 mod noise;
 pub mod observe;

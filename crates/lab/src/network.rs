@@ -6,9 +6,9 @@ use crate::spec::{
 use srd_fabric::lossless::LANES_MAX;
 use srd_fabric::routing::{Adaptation, CircuitConfig, Placement, Ties};
 use srd_fabric::{
-    CreditConfig, Ecn, FatTree, FlowControl, HostId, KaryNTree, LeafSpine, NS, Node, PfcConfig,
-    Port, RoutingConfig, Service, SharedBuffer, SwitchId, Topology, WorldConfig, back_to_back,
-    dumbbell,
+    CreditConfig, Ecn, FatTree, FlowControl, FlowLimit, HostId, KaryNTree, LeafSpine, LinkId, NS,
+    Node, PfcConfig, Port, RoutingConfig, Service, SharedBuffer, SwitchId, Topology, WorldConfig,
+    back_to_back, dumbbell,
 };
 use std::path::Path;
 
@@ -19,6 +19,8 @@ struct Ports {
     core: Port,
 }
 
+/// Bytes that a flow with a limit may send at once.
+const FLOW_BURST_BYTES: u64 = 64_000;
 /// Default thresholds of priority flow control in packets, those of htsim's RoCE.
 const PFC_XOFF_PACKETS: u64 = 15;
 const PFC_XON_PACKETS: u64 = 12;
@@ -105,8 +107,37 @@ impl Network {
     /// The text names the field.
     pub fn check(&self) -> Result<(), String> {
         self.unused()?;
+        if self.shape != Shape::Topo {
+            self.flow_gbps_check(self.link_gbps)?;
+        }
         if self.shape == Shape::KAryNTree {
             self.tree()?;
+        }
+        Ok(())
+    }
+
+    /// Limit of each flow at its sender's card.
+    pub fn flow_limit(&self) -> Option<FlowLimit> {
+        self.flow_gbps.map(|gbps| FlowLimit {
+            bits_per_s: (gbps * 1e9).round() as u64,
+            burst_bytes: FLOW_BURST_BYTES,
+            queue_bytes: self.buffer_bytes,
+        })
+    }
+
+    /// Refuses limits of flows that are not possible. `link_gbps`: the rate of a host's link.
+    fn flow_gbps_check(&self, link_gbps: f64) -> Result<(), String> {
+        let Some(gbps) = self.flow_gbps else { return Ok(()) };
+        if !(0.001..=link_gbps).contains(&gbps) {
+            return Err(format!(
+                "network.flow_gbps = {gbps} must be at least 0.001, and at most {link_gbps}, the \
+                 rate of a host's link; leave it out for flows without a limit"
+            ));
+        }
+        if self.flow_control != FlowControlSpec::Drop {
+            return Err("network.flow_gbps: a card with limits drops packets, and this network \
+                        loses none; give flow_control = \"drop\", or leave it out"
+                .into());
         }
         Ok(())
     }
@@ -323,6 +354,11 @@ impl Network {
         };
         self.buffers_share(&mut topo);
         topo.validate().map_err(|e| e.to_string())?;
+        // The files of htsim have rates of their own.
+        let from_host = |l: &LinkId| matches!(topo.from(*l), Node::Host(_));
+        let rates = (0..topo.links()).map(LinkId).filter(from_host);
+        let slowest = rates.map(|l| topo.port(l).bits_per_s).min().unwrap_or(0);
+        self.flow_gbps_check(slowest as f64 / 1e9)?;
         Ok(topo)
     }
 }

@@ -14,7 +14,7 @@ use crate::stats::Summary;
 use crate::workload::Flow;
 use srd_core::config::EngineConfig;
 use srd_core::counters::Counters;
-use srd_fabric::{Drops, Ps};
+use srd_fabric::{Drops, FlowLimitStats, Ps};
 use srd_rivals::TcpConfig;
 
 /// Results of one run.
@@ -83,6 +83,9 @@ pub struct RunResult {
     pub rings: Vec<RingOutcome>,
     /// Pauses of links, with priority flow control.
     pub pauses: Option<PauseOutcome>,
+    /// Limits of flows at cards, with `network.flow_gbps`: sums over hosts, the longest wait of
+    /// all, and the most flows of a host.
+    pub limits: Option<FlowLimitStats>,
     /// The deadlock that ended the run, with its cycle.
     pub deadlock: Option<String>,
     /// Time from the start of the last round to its last flow's end; `None`: a flow did not end.

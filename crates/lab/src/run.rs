@@ -9,7 +9,7 @@ use crate::rounds::Running;
 use crate::spec::{Pattern, Spec, Transport};
 use crate::stats::Summary;
 use crate::workload::{Flow, Flows};
-use crate::{congestion, copa, fluid, pauses, poisson, rings, rival, saa, srd, tcp};
+use crate::{congestion, copa, fluid, limits, pauses, poisson, rings, rival, saa, srd, tcp};
 use srd_fabric::{Fault, Host, HostId, MS, Ps, RingConfig, Topology, US, World};
 use std::path::Path;
 use std::time::Instant;
@@ -98,13 +98,17 @@ impl Plan<'_> {
         sample.map(|f| ways.base_rtt(f.src, f.dst, framing.full())).max().unwrap_or(10 * US)
     }
 
-    /// Gives hosts their rings and schedules the faults.
+    /// Gives hosts their rings, limits flows at their cards and schedules the faults.
     ///
     /// # Errors
-    /// If the network refuses a ring or a fault.
+    /// If the network refuses a ring, a limit or a fault.
     pub fn prepare<P: Clone, H: Host<P>>(&self, world: &mut World<P, H>) -> Result<(), String> {
         for (host, ring) in &self.rings {
             world.ring_set(*host, *ring).map_err(|e| format!("host: {e}"))?;
+        }
+        if let Some(limit) = self.spec.network.flow_limit() {
+            let set = world.flow_limit_set(limit);
+            set.map_err(|e| format!("network.flow_gbps: {e}"))?;
         }
         for (at, fault) in &self.faults {
             world.fault_at(*at, *fault).map_err(|e| e.to_string())?;
@@ -193,6 +197,7 @@ impl Plan<'_> {
             order: out.order,
             rings: rings::outcomes(&world, &self.rings),
             pauses: pauses::outcome(&world),
+            limits: limits::outcome(&world),
             deadlock: world.deadlock().map(|d| d.describe(&self.topo)),
             phase_ps,
             open_loop,

@@ -44,6 +44,8 @@ pub const EMBEDDED: &[(&str, &str)] = &[
     ("timeouts", include_str!("../../specs/timeouts.toml")),
     ("outstanding", include_str!("../../specs/outstanding.toml")),
     ("peers", include_str!("../../specs/peers.toml")),
+    ("flowcap", include_str!("../../specs/flowcap.toml")),
+    ("generations", include_str!("../../specs/generations.toml")),
 ];
 
 /// The rows of `run guards`, which `all` does not include, because each row runs once for each

@@ -195,6 +195,9 @@ pub struct Network {
     pub link_gbps: f64,
     /// Rate of links between switches in Gb/s; default: that of host links.
     pub core_gbps: Option<f64>,
+    /// Limit of each flow (addresses and ports) at its sender's card in Gb/s, at most `link_gbps`;
+    /// default: none.
+    pub flow_gbps: Option<f64>,
     /// Delay of each link in ns, switching included.
     #[serde(default = "link_delay_ns")]
     pub link_delay_ns: u64,
