@@ -1,9 +1,11 @@
 //! Limit of each flow at its sender's card, as clouds have one: a token bucket per addresses and
 //! ports.
 //!
-//! A packet leaves for the card's queue when the bucket of its flow holds its bytes; until then it
-//! waits behind the earlier packets of its flow, and nobody else does. A bucket is one number, the
-//! time at which it will be full again, so a packet's departure is known when it arrives.
+//! A host hands packets to its card at the rate of its link at most, those that the card drops
+//! included. A packet leaves for the card's queue when the bucket of its flow holds its bytes;
+//! until then it waits behind the earlier packets of its flow, and nobody else does. A bucket is
+//! one number, the time at which it will be full again, so a packet's departure is known when it
+//! arrives.
 
 use crate::event::{Event, SHAPED};
 use crate::host::Outbound;
@@ -61,6 +63,8 @@ pub struct FlowLimitStats {
 struct Card {
     /// Time at which the bucket of a flow will be full.
     full_at: BTreeMap<u64, Ps>,
+    /// When the host will have handed over all its packets.
+    taken_at: Ps,
     stats: FlowLimitStats,
 }
 
@@ -84,9 +88,12 @@ impl FlowLimits {
         }
     }
 
-    /// Takes the tokens of a packet; returns when it may leave, or `None` if there is no room.
-    fn take(&mut self, host: u32, flow: u64, bytes: u32, now: Ps) -> Option<Ps> {
+    /// Takes the tokens of a packet that the host hands over within `line_ps`; returns when it may
+    /// leave, or `None` if there is no room.
+    fn take(&mut self, host: u32, flow: u64, bytes: u32, now: Ps, line_ps: Ps) -> Option<Ps> {
         let card = &mut self.cards[host as usize];
+        let now = now.max(card.taken_at);
+        card.taken_at = now + line_ps;
         let own = self.rate.serialise_ps(bytes);
         let full_at = match card.full_at.get_mut(&flow) {
             Some(full_at) => full_at,
@@ -151,8 +158,10 @@ impl<P> Net<P> {
         let nic = self.hosts[from.0 as usize].nic;
         let flow = u64::from(out.dst.0) << 32 | u64::from(out.sport) << 16 | u64::from(out.dport);
         let now = self.now;
+        let profile = self.links[nic as usize].profile;
+        let line_ps = self.profiles[profile as usize].serialise_ps(out.bytes);
         let limits = self.limits.as_deref_mut();
-        match limits.map_or(Some(now), |l| l.take(from.0, flow, out.bytes, now)) {
+        match limits.map_or(Some(now), |l| l.take(from.0, flow, out.bytes, now, line_ps)) {
             None => self.discard(Some(nic), event.b, DropReason::BufferFull),
             Some(leaves) if leaves <= now => self.enqueue(nic, event),
             Some(leaves) => {
@@ -160,6 +169,11 @@ impl<P> Net<P> {
                 self.schedule(leaves, waits);
             }
         }
+    }
+
+    /// When a card with limits will have taken all packets of its host; 0 without limits.
+    pub fn limit_taken_at(&self, host: HostId) -> Ps {
+        self.limits.as_ref().map_or(0, |l| l.cards[host.0 as usize].taken_at)
     }
 
     /// The bucket of a waiting packet's flow holds its bytes.

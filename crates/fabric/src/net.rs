@@ -489,14 +489,17 @@ impl<P> Net<P> {
 
     pub fn nic_free_at(&self, host: HostId) -> Ps {
         let nic = self.nic(host);
-        let Some(ll) = &self.lossless else { return nic.busy_until };
+        let Some(ll) = &self.lossless else {
+            return nic.busy_until.max(self.limit_taken_at(host));
+        };
         let waiting = ll.waiting_bytes(self.hosts[host.0 as usize].nic);
         nic.busy_until.max(self.now) + self.profiles[nic.profile as usize].bytes_to_ps(waiting)
     }
 
     pub fn nic_backlog_bytes(&self, host: HostId) -> u64 {
         let nic = self.nic(host);
-        let backlog = nic.busy_until.saturating_sub(self.now);
+        let free_at = nic.busy_until.max(self.limit_taken_at(host));
+        let backlog = free_at.saturating_sub(self.now);
         let waiting = |ll: &Lossless| ll.waiting_bytes(self.hosts[host.0 as usize].nic);
         self.profiles[nic.profile as usize].ps_to_bytes(backlog)
             + self.lossless.as_deref().map_or(0, waiting)

@@ -40,7 +40,7 @@ fn a_flow_sends_its_burst_at_the_links_rate_and_then_at_its_own() {
         flows: 1,
         waited: 84,
         dropped: 0,
-        wait_ps_max: 84 * 4_000 * LIMIT_PER_BYTE,
+        wait_ps_max: 84 * 4_000 * LIMIT_PER_BYTE - 99 * 4_000 * PER_BYTE,
     };
     assert_eq!(stats(&w), want);
     assert_eq!(w.flow_limit_stats(HostId(1)), Some(FlowLimitStats::default()));
@@ -61,8 +61,12 @@ fn flows_have_buckets_of_their_own_by_destination_and_both_ports() {
     }
     finish(&mut w);
     // Each has its burst of 16, and one packet that waits.
-    let want =
-        FlowLimitStats { flows: 4, waited: 4, dropped: 0, wait_ps_max: 4_000 * LIMIT_PER_BYTE };
+    let want = FlowLimitStats {
+        flows: 4,
+        waited: 4,
+        dropped: 0,
+        wait_ps_max: 4_000 * LIMIT_PER_BYTE - 16 * 4_000 * PER_BYTE,
+    };
     assert_eq!(stats(&w), want);
 }
 
@@ -74,14 +78,16 @@ fn departures_are_those_of_a_bucket_that_is_counted_packet_by_packet() {
         let mut w = limited(FlowLimit { queue_bytes: 1 << 30, ..LIMIT });
         let (mut now, mut want) = (0, Vec::new());
         let full = 64_000 * LIMIT_PER_BYTE;
-        let (mut tokens, mut counted_at, mut link_free) = (full, 0, 0);
+        let (mut tokens, mut counted_at, mut link_free, mut taken) = (full, 0, 0, 0);
         for id in 0..400 {
             now += rng.below(20) * US;
             let bytes = 64 + rng.below(9_000);
             // Every tenth packet is larger than the bucket.
             let bytes = if id % 10 == 9 { bytes + 64_000 } else { bytes };
             send_at(&mut w, now, 0, 1, 9, bytes as u32, id);
-            let first: Ps = now.max(counted_at);
+            let handed: Ps = now.max(taken);
+            taken = handed + bytes * PER_BYTE;
+            let first = handed.max(counted_at);
             tokens = full.min(tokens + (first - counted_at));
             let needs = full.min(bytes * LIMIT_PER_BYTE);
             let leaves = first + needs.saturating_sub(tokens);
@@ -105,18 +111,21 @@ fn what_would_wait_too_long_is_dropped_and_counted() {
         send_at(&mut w, 0, 0, 1, 9, 4_000, i);
     }
     finish(&mut w);
-    // 16 in the burst and ten that wait.
-    assert_eq!(ids(&w, 1), (0..26).collect::<Vec<_>>());
+    // 16 in the burst, 11 that wait at most 64 us, and one for each packet that left meanwhile: the
+    // host hands one over in 0.32 us, and one leaves in 6.4 us.
+    let want: Vec<u64> = (0..27).chain([40, 60, 80]).collect();
+    assert_eq!(ids(&w, 1), want);
     let s = stats(&w);
-    assert_eq!((s.waited, s.dropped), (10, 74));
+    assert_eq!((s.waited, s.dropped), (14, 70));
     assert_eq!(s.wait_ps_max, 40_000 * LIMIT_PER_BYTE);
-    assert_eq!(w.totals().drops.of(DropReason::BufferFull), 74);
-    assert_eq!(w.link_stats(LinkId(0)).drops.of(DropReason::BufferFull), 74);
+    assert_eq!(w.totals().drops.of(DropReason::BufferFull), 70);
+    assert_eq!(w.link_stats(LinkId(0)).drops.of(DropReason::BufferFull), 70);
 }
 
 #[test]
 fn the_table_of_flows_is_bounded_and_full_buckets_make_room() {
-    let mut w = limited(LIMIT);
+    // A bucket needs 0.8 ms for 100 bytes.
+    let mut w = limited(FlowLimit { bits_per_s: RATE / 100_000, ..LIMIT });
     let flows = LIMITED_FLOWS_MAX as u16;
     for i in 0..flows {
         send_at(&mut w, 0, 0, 1, i, 100, i.into());
@@ -131,6 +140,22 @@ fn the_table_of_flows_is_bounded_and_full_buckets_make_room() {
     assert_eq!(got[LIMITED_FLOWS_MAX..], [70_001, 70_002]);
     let s = stats(&w);
     assert_eq!((s.flows, s.dropped), (LIMITED_FLOWS_MAX as u64 + 1, 1));
+}
+
+/// Dropped packets take the host's time, too, so that nobody sends faster than the link.
+#[test]
+fn the_host_hands_over_packets_at_its_links_rate() {
+    let mut w = limited(FlowLimit { queue_bytes: 0, ..LIMIT });
+    for i in 0..50 {
+        send_at(&mut w, 0, 0, 1, 9, 4_000, i);
+    }
+    w.run_until(0);
+    w.with_host(HostId(0), |_, io| {
+        assert_eq!(io.nic_backlog_bytes(), 200_000);
+        assert_eq!(io.nic_free_at(), 200_000 * PER_BYTE);
+    });
+    finish(&mut w);
+    assert!(stats(&w).dropped > 30, "{:?}", stats(&w));
 }
 
 /// A host's packets are the same whether its events are processed alone or among others'.
