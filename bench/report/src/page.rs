@@ -286,8 +286,8 @@ and 1400 and 1450 per segment of a write and a read. What holds the others above
 single place: of a send, a third is the post (checks, the entry of the request, its queues), a \
 twentieth each the structure that the datapath gets and the scoreboard with its list; of a \
 reception, a sixth is the decision with its completion, a twelfth the receive that is posted \
-again, a fourteenth the replay check with what the header tells. The acknowledgment's goal is met since \
-the scoreboard keeps no list per path (458 before).";
+again, a fourteenth the replay check with what the header tells. The acknowledgment's goal is \
+met since the scoreboard keeps no list per path (458 before).";
 
 fn core(out: &mut String, m: &Measured) -> Result<()> {
     writeln!(
