@@ -68,7 +68,8 @@ pub trait Datapath: ReleasesParts + Send {
     /// Only when the datapath itself is broken.
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
 
-    /// What waits in the receive queue now: a system call, to be made where a batch was full.
+    /// What waits in the receive queue now. This costs a system call: use it only after a full
+    /// batch.
     fn rx_backlog(&self) -> RxBacklog;
 
     /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
@@ -278,7 +279,7 @@ pub struct RxDatagram<'a> {
     pub ce: bool,
     /// Datagrams dropped so far because the receive socket's buffer was full (wraps around).
     pub rxq_drops: u32,
-    /// Datagrams known to wait behind this one: the rest of its batch.
+    /// Datagrams known to follow this one: the rest of its batch.
     pub behind: u16,
     /// Nanoseconds that it waited in the socket, by the kernel's arrival stamp; 0 if unknown. Used
     /// to exclude the host's delay from the network's.
@@ -292,7 +293,7 @@ pub struct RxDatagram<'a> {
 pub struct RxBacklog {
     /// Bytes of datagrams that wait, without the kernel's overhead.
     pub bytes: u64,
-    /// Bytes that may wait; datagrams that come beyond are dropped.
+    /// Most bytes that may wait; the kernel drops datagrams beyond that.
     pub limit_bytes: u64,
 }
 
@@ -336,7 +337,7 @@ pub struct Counters {
     pub tx_forbidden: u64,
     /// Datagrams dropped for any other error.
     pub tx_other: u64,
-    /// `errno` of the last of those, 0 = none.
+    /// `errno` of the last datagram counted in `tx_other`; 0 = none.
     pub tx_other_errno: i32,
     /// Datagrams received.
     pub rx_packets: u64,

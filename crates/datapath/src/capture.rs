@@ -37,7 +37,7 @@ pub struct Capture<D, W: Write = BufWriter<File>> {
 }
 
 impl<D: Datapath> Capture<D> {
-    /// Records into a new file at `path`, replacing what is there.
+    /// Records into a new file at `path`, replacing an existing one.
     ///
     /// # Errors
     /// The file cannot be created.

@@ -17,7 +17,7 @@ fn pair(seed: u64, tx: Rates, rx: Rates) -> (Fault<MemDatapath>, MemDatapath) {
     (Fault::new(a, seed, tx, rx), net.endpoint(addr("10.0.0.2:1")).unwrap())
 }
 
-/// Sends numbered packets in batches of 10 over 4 paths, then lets go of what is held.
+/// Sends numbered packets in batches of 10 over 4 paths, then releases the held ones.
 fn send(d: &mut dyn Datapath, dst: &str, count: usize) {
     for start in (0..count).step_by(10) {
         send_batch(d, |tx| {
