@@ -345,7 +345,7 @@ impl Member {
 
     /// Writes whether this engine hands out grants (`wanted`), and returns how many engines do for
     /// the same local address, this one included. `None`: an update is not due yet, or this engine
-    /// hands out none.
+    /// hands out none and the table already says so.
     #[inline]
     pub fn granters(&mut self, now_ns: u64, wanted: bool) -> Option<u32> {
         let (at, told) = self.grants;

@@ -238,8 +238,8 @@ pub mod caps {
     pub const CQ_NOTIFICATIONS: u32 = 1 << 2;
     /// Completions contain the sender's address if no address handle for the sender exists.
     pub const CQ_WITH_SGID: u32 = 1 << 3;
-    /// A program may poll memory that a peer writes: each aligned block of 128 bytes arrives once, and
-    /// its bytes are written in order. The order of different blocks is not defined.
+    /// A program may poll memory that a peer writes: each aligned block of 128 bytes arrives whole
+    /// and once. The order of different blocks is not defined.
     pub const DATA_POLLING_128: u32 = 1 << 4;
     /// The device serves and issues RDMA writes.
     pub const RDMA_WRITE: u32 = 1 << 5;

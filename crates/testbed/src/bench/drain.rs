@@ -1,7 +1,7 @@
 //! A receiving host that is slower than its link: when it may read from its sockets.
 
-/// Longest pause that a receiver makes up for, in ns, after it got no processor or found nothing to
-/// read. Shorter than the time to drain a full socket, so that the rate holds over each part of a
+/// Most of a pause, in ns, that a receiver makes up for after it got no processor or found nothing
+/// to read. Shorter than the time to drain a full socket, so that the rate holds over each part of a
 /// run.
 const CATCH_UP_NS: u64 = 10_000_000;
 
