@@ -68,8 +68,8 @@ pub trait Datapath: ReleasesParts + Send {
     /// Only when the datapath itself is broken.
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
 
-    /// What waits in the receive queue now. This costs a system call: use it only after a full
-    /// batch.
+    /// Datagrams that wait in the receive queue now, in bytes. This costs a system call: use it
+    /// only after a full batch.
     fn rx_backlog(&self) -> RxBacklog;
 
     /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
@@ -288,7 +288,7 @@ pub struct RxDatagram<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What waits in a receive queue, and how much may.
+/// Bytes that wait in a receive queue, and its capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxBacklog {
     /// Bytes of datagrams that wait, without the kernel's overhead.
@@ -376,7 +376,7 @@ pub struct Counters {
 /// ```
 ///
 /// # Errors
-/// Those of [`Datapath::tx_flush`].
+/// Errors of [`Datapath::tx_flush`].
 pub fn send_batch<'p, D: Datapath + ?Sized, R>(
     datapath: &mut D,
     fill: impl FnOnce(&mut TxBatch<'_, 'p, D>) -> R,
@@ -400,10 +400,10 @@ impl<'p, D: Datapath + ?Sized> TxBatch<'_, 'p, D> {
     /// Queues `headers` followed by at most [`PIECES_MAX`](Self::PIECES_MAX) pieces of payload.
     ///
     /// # Errors
-    /// Those of [`Datapath::tx_push`].
+    /// Errors of [`Datapath::tx_push`].
     ///
     /// # Panics
-    /// When there are more pieces.
+    /// When there are more than [`PIECES_MAX`](Self::PIECES_MAX) pieces.
     pub fn push(
         &mut self,
         dst: SocketAddr,

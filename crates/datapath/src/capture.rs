@@ -54,7 +54,7 @@ impl<D: Datapath, W: Write> Capture<D, W> {
     /// Records into `out`.
     ///
     /// # Errors
-    /// Those of writing to `out`.
+    /// Errors of writing to `out`.
     pub fn to_writer(inner: D, out: W) -> io::Result<Self> {
         Ok(Self {
             inner,

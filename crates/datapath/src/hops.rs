@@ -63,7 +63,7 @@ pub struct Trace {
 enum Report {
     /// The packet ended at this router.
     Ended(IpAddr),
-    /// It was undeliverable: no host, or no socket at that port of the peer.
+    /// The packet was undeliverable: no host, or no socket at that port of the peer.
     Unreachable(Option<IpAddr>),
 }
 

@@ -54,7 +54,7 @@ pub struct Delivered<P> {
     pub ce: bool,
     /// 0 = intact; otherwise the packet was damaged, and the random value chooses the damage.
     pub corrupt: u16,
-    /// When the sender's card received it.
+    /// When the sender's card received it, ps.
     pub sent_ps: Ps,
     /// How long it was in this host's ring before its program saw it, ps
     /// ([`Placement::Host`](crate::Placement)); a real host knows this from the kernel's arrival

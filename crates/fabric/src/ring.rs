@@ -77,7 +77,7 @@ pub struct RingPut {
     pub end_bytes: u64,
     /// Bytes that wait now, the packet included.
     pub backlog_bytes: u64,
-    /// When the packet is in memory, if the rate does not change.
+    /// Time at which the packet will be in memory, if the rate does not change.
     pub written_at: Ps,
 }
 
@@ -226,7 +226,7 @@ impl Ring {
         self.base_bytes.saturating_add(since).min(self.put_bytes)
     }
 
-    /// When `bytes`, which have entered the ring, will have been written.
+    /// Time at which `bytes`, which have entered the ring, will have been written.
     fn at(&self, bytes: u64) -> Ps {
         let more = u128::from(bytes.saturating_sub(self.base_bytes));
         let ps = (more * u128::from(self.ps_per_byte)).div_ceil(1 << FRACTION);

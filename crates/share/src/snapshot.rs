@@ -13,7 +13,7 @@ const SHOWN_NS: u64 = 300_000_000;
 pub struct MemberRow {
     /// Number of the slot.
     pub member: usize,
-    /// Its process.
+    /// Number of the process that the engine belongs to.
     pub pid: u32,
     /// Time since the member last wrote that it is alive, ns; `None`: it has not written yet.
     pub quiet_ns: Option<u64>,
@@ -24,7 +24,7 @@ pub struct MemberRow {
 pub struct SeatRow {
     /// Number of the engine's slot.
     pub member: usize,
-    /// Its process.
+    /// Number of the process that the engine belongs to.
     pub pid: u32,
     /// Address of this host.
     pub local: IpAddr,

@@ -16,7 +16,7 @@ use std::{sync::OnceLock, time::Duration};
 pub(crate) struct Callers {
     /// A caller has polled an empty queue since the thread last drove.
     active: AtomicBool,
-    /// When the last turn of such a poll began, in ns.
+    /// When the last turn of a caller that polled an empty queue began, in ns.
     polled_at: AtomicU64,
     /// The thread rests because callers drive.
     resting: AtomicBool,

@@ -189,7 +189,7 @@ pub(crate) struct Nic {
     pub behind: bool,
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Work requests taken, packets received and sent, completions delivered.

@@ -17,7 +17,7 @@ use std::{
 enum Refusal {
     /// No room at the moment: it stays the oldest in its ring.
     Held,
-    /// It ends at once, without the engine.
+    /// The request ends at once, without the engine.
     Ended(Status),
     /// The queue pair is gone: no completion is owed.
     Dropped,

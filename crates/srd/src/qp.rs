@@ -197,7 +197,7 @@ impl QueuePair {
     /// [`RNR_RETRY_LONG`]: crate::RNR_RETRY_LONG
     ///
     /// # Errors
-    /// It is not in RESET, or the device is not usable.
+    /// The queue pair is not in RESET, or the device is not usable.
     pub fn activate(&self, qkey: u32) -> Result<(), Error> {
         self.activate_with(qkey, limits::RNR_RETRY_LONG)
     }

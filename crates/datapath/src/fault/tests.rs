@@ -48,14 +48,14 @@ fn receive(d: &mut dyn Datapath) -> Vec<(u32, Vec<u8>, bool)> {
     all
 }
 
-/// What arrives when the sender has the faults.
+/// Packets that arrive, in order, when the sender has the faults.
 fn through_tx(seed: u64, rates: Rates) -> (Vec<u32>, Done) {
     let (mut a, mut b) = pair(seed, rates, Rates::default());
     send(&mut a, "10.0.0.2:1", COUNT);
     (receive(&mut b).into_iter().map(|r| r.0).collect(), a.handle().tx_done())
 }
 
-/// What arrives when the receiver has the faults.
+/// Packets that arrive, in order, when the receiver has the faults.
 fn through_rx(seed: u64, rates: Rates) -> (Vec<u32>, Done) {
     let (mut a, mut b) = pair(seed, Rates::default(), rates);
     send(&mut b, "10.0.0.1:1", COUNT);

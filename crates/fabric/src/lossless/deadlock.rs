@@ -13,7 +13,7 @@ pub(super) const WATCH_DRAINS: u64 = 16;
 /// A cycle of full buffers that can never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// When it was found.
+    /// When it was found, ps.
     pub at_ps: Ps,
     /// The cycle as links and lanes: each buffer waits for the next, the last for the first.
     pub cycle: Vec<(LinkId, u8)>,
@@ -24,7 +24,7 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
-    /// What happened and what to do, with the names of the links.
+    /// A text that says what happened and what to do, with the names of the links.
     pub fn describe(&self, topo: &Topology) -> String {
         let name = |(link, lane): &(LinkId, u8)| format!("{} lane {lane}", topo.link_name(*link));
         let names: Vec<String> = self.cycle.iter().map(name).collect();

@@ -76,11 +76,11 @@ pub(crate) struct Passing {
     pub hash: u32,
     /// Links of the current ring that the packet has passed.
     pub ring_hops: u32,
-    /// Its flow; for packets without a circuit a number that no flow has.
+    /// The packet's flow; for packets without a circuit a number that no flow has.
     pub flow: u32,
     /// Whether it is the last packet of its flow.
     pub last: bool,
-    /// Its change of the registers of links; `None` without a register operation.
+    /// Change that the packet makes to the registers of links; `None` without a register operation.
     pub adds: Option<i64>,
 }
 

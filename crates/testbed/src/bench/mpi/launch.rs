@@ -149,7 +149,7 @@ impl Launcher {
     /// as failed.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn run(
         &self,
         fabric: &Fabric,
@@ -232,7 +232,7 @@ impl Drop for Launcher {
 /// Checks that `srd run` finds the drop-in libraries.
 ///
 /// # Errors
-/// It does not; the text says how to build them.
+/// It finds no libraries; the text says how to build them.
 pub fn libraries_find() -> Result {
     let mut c = Command::new(env::current_exe()?);
     output(c.arg("env"), "srd env")
@@ -290,7 +290,7 @@ fn version(text: &str) -> Option<u32> {
 /// Runs a command. Returns its output and, if it failed, why, with the end of its error output.
 ///
 /// # Errors
-/// It cannot be started.
+/// The command cannot be started.
 fn output(c: &mut Command, name: &str) -> Result<Said> {
     c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = c.spawn().map_err(|e| NetError::system(&format!("cannot run {name}"), e))?;
