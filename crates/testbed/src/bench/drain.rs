@@ -1,8 +1,8 @@
 //! A receiving host that is slower than its link: when it may read from its sockets.
 
 /// Most of a pause, in ns, that a receiver makes up for after it got no processor or found nothing
-/// to read. Shorter than the time to drain a full socket, so that the rate holds over each part of a
-/// run.
+/// to read. Shorter than the time to drain a full socket, so that the rate holds over each part of
+/// a run.
 const CATCH_UP_NS: u64 = 10_000_000;
 
 /// A token bucket for bytes read: a receiver that has read more than its rate allows must pause.
