@@ -68,7 +68,8 @@ pub trait Datapath: ReleasesParts + Send {
     /// Only when the datapath itself is broken.
     fn rx(&mut self, sink: &mut dyn FnMut(RxDatagram<'_>)) -> io::Result<RxReport>;
 
-    /// What waits in the receive queue now: a system call, to be made where a batch was full.
+    /// Datagrams that wait in the receive queue now, in bytes. This costs a system call: use it
+    /// only after a full batch.
     fn rx_backlog(&self) -> RxBacklog;
 
     /// Blocks until a datagram may be waiting, the backlog may be sent, the [`Waker`] was used or
@@ -278,7 +279,7 @@ pub struct RxDatagram<'a> {
     pub ce: bool,
     /// Datagrams dropped so far because the receive socket's buffer was full (wraps around).
     pub rxq_drops: u32,
-    /// Datagrams known to wait behind this one: the rest of its batch.
+    /// Datagrams known to follow this one: the rest of its batch.
     pub behind: u16,
     /// Nanoseconds that it waited in the socket, by the kernel's arrival stamp; 0 if unknown. Used
     /// to exclude the host's delay from the network's.
@@ -287,12 +288,12 @@ pub struct RxDatagram<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What waits in a receive queue, and how much may.
+/// Bytes that wait in a receive queue, and its capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxBacklog {
     /// Bytes of datagrams that wait, without the kernel's overhead.
     pub bytes: u64,
-    /// Bytes that may wait; datagrams that come beyond are dropped.
+    /// Most bytes that may wait; the kernel drops datagrams beyond that.
     pub limit_bytes: u64,
 }
 
@@ -336,7 +337,7 @@ pub struct Counters {
     pub tx_forbidden: u64,
     /// Datagrams dropped for any other error.
     pub tx_other: u64,
-    /// `errno` of the last of those, 0 = none.
+    /// `errno` of the last datagram counted in `tx_other`; 0 = none.
     pub tx_other_errno: i32,
     /// Datagrams received.
     pub rx_packets: u64,
@@ -375,7 +376,7 @@ pub struct Counters {
 /// ```
 ///
 /// # Errors
-/// Those of [`Datapath::tx_flush`].
+/// Errors of [`Datapath::tx_flush`].
 pub fn send_batch<'p, D: Datapath + ?Sized, R>(
     datapath: &mut D,
     fill: impl FnOnce(&mut TxBatch<'_, 'p, D>) -> R,
@@ -399,10 +400,10 @@ impl<'p, D: Datapath + ?Sized> TxBatch<'_, 'p, D> {
     /// Queues `headers` followed by at most [`PIECES_MAX`](Self::PIECES_MAX) pieces of payload.
     ///
     /// # Errors
-    /// Those of [`Datapath::tx_push`].
+    /// Errors of [`Datapath::tx_push`].
     ///
     /// # Panics
-    /// When there are more pieces.
+    /// When there are more than [`PIECES_MAX`](Self::PIECES_MAX) pieces.
     pub fn push(
         &mut self,
         dst: SocketAddr,

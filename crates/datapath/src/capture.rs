@@ -37,7 +37,7 @@ pub struct Capture<D, W: Write = BufWriter<File>> {
 }
 
 impl<D: Datapath> Capture<D> {
-    /// Records into a new file at `path`, replacing what is there.
+    /// Records into a new file at `path`, replacing an existing one.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -54,7 +54,7 @@ impl<D: Datapath, W: Write> Capture<D, W> {
     /// Records into `out`.
     ///
     /// # Errors
-    /// Those of writing to `out`.
+    /// Errors of writing to `out`.
     pub fn to_writer(inner: D, out: W) -> io::Result<Self> {
         Ok(Self {
             inner,

@@ -86,22 +86,22 @@ impl FaultHandle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whether all sent packets are lost.
+    /// Switches the loss of all sent packets on or off.
     pub fn tx_off(&self, off: bool) {
         self.lock().tx.off = off;
     }
 
-    /// Sets whether all received packets are lost.
+    /// Switches the loss of all received packets on or off.
     pub fn rx_off(&self, off: bool) {
         self.lock().rx.off = off;
     }
 
-    /// Sets whether packets sent over `path` are lost.
+    /// Switches the loss of all packets sent over `path` on or off.
     pub fn path_off(&self, path: u8, off: bool) {
         self.lock().black_holes[usize::from(path)] = off;
     }
 
-    /// Sets whether the datapath refuses packets as if the kernel had no room.
+    /// Sets whether the datapath refuses packets, as if the kernel had no buffer.
     pub fn tx_stall(&self, stalled: bool) {
         self.lock().stalled = stalled;
     }
@@ -311,7 +311,8 @@ impl<D: Datapath> Fault<D> {
         HeldTx { dst: packet.dst, path: packet.path, bytes }
     }
 
-    /// Refuses a packet that the inner datapath would refuse if it were neither lost nor held.
+    /// Refuses a packet that the inner datapath would refuse, even if the packet is to be lost or
+    /// held.
     fn packet_check(&self, packet: &TxPacket<'_>) -> Result<(), TxPushError> {
         let (len, max) = (packet.wire_len(), self.inner.udp_payload_max());
         if len > max {

@@ -45,7 +45,7 @@ const UNREACHABLE: [u8; 2] = [3, 1];
 /// Answers of the routers at one distance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
-    /// For each source port the router at which the packet ended; none = no answer.
+    /// For each source port, the router at which the packet ended; `None` = no answer.
     pub routers: Vec<Option<IpAddr>>,
 }
 
@@ -54,7 +54,7 @@ pub struct Hop {
 pub struct Trace {
     /// Answers by distance, from 1.
     pub hops: Vec<Hop>,
-    /// The peer itself reported that a probe arrived.
+    /// Whether the peer itself reported that a probe arrived.
     pub arrived: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Trace {
 enum Report {
     /// The packet ended at this router.
     Ended(IpAddr),
-    /// It was undeliverable: no host, or no socket at that port of the peer.
+    /// The packet was undeliverable: no host, or no socket at that port of the peer.
     Unreachable(Option<IpAddr>),
 }
 
@@ -103,7 +103,7 @@ pub fn trace(local: SocketAddr, remote: SocketAddr, flows: usize) -> io::Result<
     Ok(out)
 }
 
-/// Probes the routers at distance `ttl`. True if the peer answered.
+/// Probes the routers at distance `ttl`. Returns whether the peer answered.
 fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> {
     let mut arrived = false;
     for flow in flows.iter() {
@@ -116,7 +116,7 @@ fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> 
         }
         arrived |= answers_await(flows, remote.ip())?;
         let any = flows.iter().any(|f| f.said.is_some());
-        // A router that is silent for all ports is not probed again, nor is the peer.
+        // A router that answers on no port is not probed again, and neither is the peer.
         if arrived || (!any && ttl > 1) || flows.iter().all(|f| f.said.is_some()) {
             break;
         }
@@ -124,7 +124,7 @@ fn hop_ask(flows: &mut [Flow], remote: SocketAddr, ttl: u8) -> io::Result<bool> 
     Ok(arrived)
 }
 
-/// Reads answers until none arrives for a while. True if the peer was among them.
+/// Reads answers until none arrives for a while. Returns whether the peer was among the senders.
 fn answers_await(flows: &mut [Flow], peer: IpAddr) -> io::Result<bool> {
     let mut arrived = false;
     let begin = Instant::now();

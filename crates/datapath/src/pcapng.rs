@@ -18,9 +18,9 @@ const PROTOCOL_UDP: u8 = 17;
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It was received.
+    /// The packet was received.
     In,
-    /// It was sent.
+    /// The packet was sent.
     Out,
 }
 
@@ -52,7 +52,7 @@ impl<W: Write> PcapNg<W> {
     /// Starts a trace with its section and interface blocks.
     ///
     /// # Errors
-    /// Those of writing to `out`.
+    /// Errors of writing to `out`.
     pub fn new(out: W) -> io::Result<Self> {
         let mut trace = Self { out, block: Vec::new(), packet: Vec::new() };
         trace.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -90,7 +90,7 @@ impl<W: Write> PcapNg<W> {
     /// Flushes the output.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -98,7 +98,7 @@ impl<W: Write> PcapNg<W> {
     /// Returns the output after flushing it.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn into_inner(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -19,8 +19,8 @@ pub fn udp_payload_max(mtu: u32, ip: IpAddr) -> usize {
 
 /// MTU in bytes, IP header included, of the interface with the address `local`.
 ///
-/// Never the kernel's MTU of a route (`IP_MTU`), which may come from an ICMP message, and those can
-/// be forged. Path sockets ignore it, too.
+/// This is never the kernel's MTU of a route (`IP_MTU`), because that may come from an ICMP
+/// message, and those can be forged. Path sockets ignore it, too.
 ///
 /// # Errors
 /// `local` is not an address of this host.
@@ -46,15 +46,15 @@ pub fn interface_of(ip: IpAddr) -> io::Result<String> {
     })
 }
 
-/// Speed of the link with the address `ip`, in bits per second, if its driver knows it. Loopback
-/// interfaces do not, and some virtual ones report a fictitious value.
+/// Speed of the link with the address `ip`, in bits per second, if its driver reports it. Loopback
+/// interfaces report none, and some virtual ones report a fictitious value.
 pub fn link_bits_per_sec(ip: IpAddr) -> Option<u64> {
     speed_read(&Path::new("/sys/class/net").join(interface_of(ip).ok()?))
 }
 
-/// The speed from an interface's sysfs directory, in bits per second. Interfaces of a device know
-/// their speed, and those stacked on others inherit it; of the rest, veth always reports 10 Gb/s
-/// and tun 10 Mb/s.
+/// The speed from an interface's sysfs directory, in bits per second. Interfaces of a device report
+/// its speed, and interfaces stacked on others inherit theirs. Of the rest, veth always reports 10
+/// Gb/s and tun 10 Mb/s.
 fn speed_read(interface: &Path) -> Option<u64> {
     const STACKED: [&str; 3] = ["DEVTYPE=vlan", "DEVTYPE=bond", "DEVTYPE=macvlan"];
     let stacked = || {

@@ -28,8 +28,7 @@ pub fn option_get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> 
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Bytes of memory that the datagrams waiting in a socket take, and how many they may
-/// (`SO_MEMINFO`).
+/// Memory that the datagrams waiting in a socket take, and its limit, in bytes (`SO_MEMINFO`).
 pub fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let mut memory = [0u32; 9];
     let mut len = mem::size_of_val(&memory) as libc::socklen_t;
@@ -228,7 +227,7 @@ unsafe fn ip_of(addr: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// MTU of the interface `name`, in bytes with the IP header.
+/// MTU of the interface `name`, in bytes, IP header included.
 pub fn interface_mtu(name: &str) -> io::Result<u32> {
     let socket =
         std::net::UdpSocket::bind("0.0.0.0:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;

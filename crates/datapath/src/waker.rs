@@ -26,7 +26,7 @@ impl Waker {
     /// Creates a waker that no wait uses yet.
     ///
     /// # Errors
-    /// Those of `eventfd`: the process has too many open files.
+    /// Errors of `eventfd`: the process has too many open files.
     pub fn new() -> io::Result<Self> {
         let event = Event::new()?;
         Ok(Self(Arc::new(Inner { event, pending: AtomicBool::new(false) })))

@@ -80,8 +80,8 @@ impl<P> Net<P> {
             .collect()
     }
 
-    /// Sets or clears a flag of links, drops packets if carrier is lost, and schedules the reaction
-    /// of routing.
+    /// Sets or clears a flag of links, drops packets if carrier is lost, and schedules routing's
+    /// reaction.
     fn flag(&mut self, links: &[LinkId], flag: u32, on: bool, routing: Option<Ps>) {
         for link in links {
             self.flag_one(*link, flag, on);
@@ -171,7 +171,7 @@ impl<P> Net<P> {
         let mut links = links.to_vec();
         links.retain(|l| self.cold[l.0 as usize].percent != percent);
         let arrivals = self.arrivals_take(&links);
-        // Per link: the old and the new departure time of the previous packet.
+        // Per link: the old and the new departure time of the packet before.
         let mut left = vec![(self.now, self.now); links.len()];
         let mut place = vec![0usize; self.links.len()];
         let mut old_profile = Vec::with_capacity(links.len());

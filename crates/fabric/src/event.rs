@@ -33,11 +33,11 @@ pub(crate) const CREDIT: u32 = 10;
 pub(crate) const ROOM: u32 = 11;
 /// A deadlock search is due.
 pub(crate) const DEADLOCK_WATCH: u32 = 12;
-/// A host's ring has written a packet, or the bytes for which its card waits: host.
+/// A host's ring has written a packet, or the number of bytes for which its card waits: host.
 pub(crate) const RING: u32 = 13;
 /// A packet that left a ring is in memory: host, packet.
 pub(crate) const RING_OUT: u32 = 14;
-/// A PAUSE (1) or RESUME (0) frame reaches the sender of a link: link, which of both.
+/// A PAUSE (1) or RESUME (0) frame reaches the sender of a link: link; 1 or 0.
 pub(crate) const PAUSE: u32 = 15;
 /// A packet that waited for the limit of its flow may leave: the host's link, packet.
 pub(crate) const SHAPED: u32 = 16;

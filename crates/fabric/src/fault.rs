@@ -54,8 +54,8 @@ pub enum Effect {
     Loss(f64),
     /// Random loss in bursts. `None` ends it.
     Burst(Option<Burst>),
-    /// Loss of all packets of this share of flows (by a hash of addresses and ports) and of no
-    /// others. 0 ends it.
+    /// Loss of all packets of this share of flows (chosen by a hash of addresses and ports); other
+    /// flows lose nothing. 0 ends it.
     FlowHole(f64),
     /// Damages each packet with this probability. 0 ends it.
     Corrupt(f64),
@@ -75,13 +75,13 @@ pub enum Effect {
         /// Additional delay, uniform in `0..=jitter_ps`.
         jitter_ps: Ps,
     },
-    /// Wrong or missing ECN marks.
+    /// Sets ECN marks that no queue made, or removes marks.
     Ecn(EcnFault),
     /// Drops packets larger than this on the wire. `None` ends it.
     Mtu(Option<u32>),
 }
 
-/// A change of the network at a moment. `routing` is the delay until routing reacts, and the link
+/// A change of the network at one time. `routing` is the delay until routing reacts, when the link
 /// leaves or rejoins the ECMP groups; `None` = routing never reacts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {

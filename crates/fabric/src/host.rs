@@ -54,10 +54,11 @@ pub struct Delivered<P> {
     pub ce: bool,
     /// 0 = intact; otherwise the packet was damaged, and the random value chooses the damage.
     pub corrupt: u16,
-    /// When the sender's card received it.
+    /// When the sender's card received it, ps.
     pub sent_ps: Ps,
-    /// How long it was in this host's ring before its program saw it
-    /// ([`Placement::Host`](crate::Placement)), as a kernel's arrival stamp tells.
+    /// How long it was in this host's ring before its program saw it, ps
+    /// ([`Placement::Host`](crate::Placement)); a real host knows this from the kernel's arrival
+    /// stamp.
     pub waited_ps: Ps,
     /// Largest register on its path, if it was sent with a [`RegisterOp`]; otherwise 0.
     pub register_max: i64,
@@ -73,7 +74,7 @@ pub trait Host<P> {
     fn on_timer(&mut self, now: Ps, io: &mut HostIo<'_, P>);
     /// A call scheduled with [`crate::World::call_at`] is due.
     fn on_call(&mut self, now: Ps, token: u64, io: &mut HostIo<'_, P>);
-    /// No packet waits in the card any more, after [`HostIo::room_want`] returned false.
+    /// No packet waits in the card any more; called after [`HostIo::room_want`] returned false.
     fn on_room(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
     /// The host's ring has written the number of bytes requested with [`HostIo::rx_ring_call`].
     fn on_ring(&mut self, _now: Ps, _io: &mut HostIo<'_, P>) {}
@@ -152,8 +153,8 @@ impl<P> HostIo<'_, P> {
         self.net.ring_state(self.host)
     }
 
-    /// State of this host's ring, if it has one, wherever the program is: what a program behind a
-    /// socket can ask its kernel.
+    /// State of this host's ring, if it has one, wherever the program is. For a program behind a
+    /// socket, this is what it can ask its kernel about the receive buffer.
     pub fn rx_ring_waiting(&self) -> Option<RingState> {
         self.net.ring_waiting(self.host)
     }
@@ -171,9 +172,9 @@ impl<P> HostIo<'_, P> {
         self.net.ring_put(self.host)
     }
 
-    /// Requests [`Host::on_ring`] for the moment when the ring has written this many bytes
-    /// ([`RingState::written_bytes`]), which must have entered it; replaces an earlier request, and
-    /// `None` cancels it. The moment is adjusted when the ring's rate changes.
+    /// Requests a call of [`Host::on_ring`] at the time when the ring has written this many bytes
+    /// ([`RingState::written_bytes`]), which must have entered it. Replaces an earlier request;
+    /// `None` cancels it. The time is adjusted when the ring's rate changes.
     pub fn rx_ring_call(&mut self, written_bytes: Option<u64>) {
         self.net.ring_call_set(self.host, written_bytes);
     }
@@ -185,7 +186,7 @@ impl<P> HostIo<'_, P> {
         self.net.timer_set(self.host, at);
     }
 
-    /// Sets the timer if that makes it earlier.
+    /// Sets the timer if the new time is earlier.
     #[inline]
     pub fn timer_set_earlier(&mut self, at: Ps) {
         if at < self.net.timer(self.host) {

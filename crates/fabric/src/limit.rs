@@ -1,11 +1,11 @@
-//! Limit of each flow at its sender's card, as clouds have one: a token bucket per addresses and
-//! ports.
+//! A rate limit per flow at its sender's card, as clouds have one: one token bucket for each pair
+//! of addresses and ports.
 //!
-//! A host hands packets to its card at the rate of its link at most, those that the card drops
-//! included. A packet leaves for the card's queue when the bucket of its flow holds its bytes;
-//! until then it waits behind the earlier packets of its flow, and nobody else does. A bucket is
-//! one number, the time at which it will be full again, so a packet's departure is known when it
-//! arrives.
+//! A host hands packets to its card at most at the rate of its link, packets that the card drops
+//! included. A packet leaves for the card's queue when the bucket of its flow holds enough bytes.
+//! Until then it waits behind the earlier packets of its flow, without delaying other flows. A
+//! bucket is stored as one number, the time at which it will be full again, so a packet's departure
+//! is known on arrival.
 
 use crate::event::{Event, SHAPED};
 use crate::host::Outbound;
@@ -16,23 +16,23 @@ use crate::topo::{HostId, Port, Ps};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Flows of a host whose buckets its card can keep at the same time.
+/// Most flows of a host whose buckets its card keeps at the same time.
 pub const LIMITED_FLOWS_MAX: usize = 16_384;
 
-/// Limit of each flow at its sender's card.
+/// The rate limit of each flow at its sender's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimit {
     /// Rate at which a bucket fills, in bits on the wire per second.
     pub bits_per_s: u64,
-    /// Bytes that a full bucket holds: what a flow may send at once. A larger packet needs a full
+    /// Size of a bucket in bytes: what a flow may send at once. A larger packet needs a full
     /// bucket.
     pub burst_bytes: u64,
-    /// Bytes of a flow that may wait: a packet that would wait longer than these take at the
-    /// limit's rate is dropped as [`DropReason::BufferFull`] of the host's link.
+    /// Limit of a flow's waiting bytes: a packet that would wait longer than this many bytes take
+    /// at `bits_per_s` is dropped as [`DropReason::BufferFull`] of the host's link.
     pub queue_bytes: u64,
 }
 
-/// A limit that is not possible.
+/// Why a limit was refused. The text says what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowLimitError(String);
 
@@ -47,23 +47,24 @@ impl std::error::Error for FlowLimitError {}
 /// Counters of a card that limits its flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowLimitStats {
-    /// Flows that the card has seen. One whose full bucket made room for another counts again.
+    /// Flows that the card has seen. A flow whose full bucket was discarded to make room counts
+    /// again.
     pub flows: u64,
     /// Packets that waited for their bucket.
     pub waited: u64,
     /// Packets dropped because too many bytes of their flow waited, or because too many other flows
     /// had buckets that were not full.
     pub dropped: u64,
-    /// Longest wait of a packet.
+    /// Longest wait of a packet, ps.
     pub wait_ps_max: Ps,
 }
 
 /// The buckets of one card.
 #[derive(Clone, Debug, Default)]
 struct Card {
-    /// Time at which the bucket of a flow will be full.
+    /// For each flow, the time at which its bucket will be full.
     full_at: BTreeMap<u64, Ps>,
-    /// When the host will have handed over all its packets.
+    /// When the host will have handed over all packets that it has sent so far.
     taken_at: Ps,
     stats: FlowLimitStats,
 }
@@ -88,8 +89,8 @@ impl FlowLimits {
         }
     }
 
-    /// Takes the tokens of a packet that the host hands over within `line_ps`; returns when it may
-    /// leave, or `None` if there is no room.
+    /// Takes the tokens of a packet that the host needs `line_ps` to hand over. Returns when the
+    /// packet may leave, or `None` if it must be dropped.
     fn take(&mut self, host: u32, flow: u64, bytes: u32, now: Ps, line_ps: Ps) -> Option<Ps> {
         let card = &mut self.cards[host as usize];
         let now = now.max(card.taken_at);
@@ -99,7 +100,7 @@ impl FlowLimits {
             Some(full_at) => full_at,
             None => {
                 if card.full_at.len() >= LIMITED_FLOWS_MAX {
-                    // A full bucket is that of a flow that was never seen.
+                    // A full bucket is the same as that of a new flow, so it can be discarded.
                     card.full_at.retain(|_, full_at| *full_at > now);
                 }
                 if card.full_at.len() >= LIMITED_FLOWS_MAX {
@@ -110,7 +111,8 @@ impl FlowLimits {
                 card.full_at.entry(flow).or_insert(now)
             }
         };
-        // The bucket holds the packet once it will be full within the rest of the burst.
+        // Tokens suffice once the time until the bucket is full is at most that of the rest of the
+        // burst.
         let rest = self.burst_ps.saturating_sub(own);
         let leaves = now.max(full_at.saturating_sub(rest));
         let wait = leaves - now;
@@ -171,12 +173,13 @@ impl<P> Net<P> {
         }
     }
 
-    /// When a card with limits will have taken all packets of its host; 0 without limits.
+    /// When a card with limits will have taken all packets that its host has sent; 0 without
+    /// limits.
     pub fn limit_taken_at(&self, host: HostId) -> Ps {
         self.limits.as_ref().map_or(0, |l| l.cards[host.0 as usize].taken_at)
     }
 
-    /// The bucket of a waiting packet's flow holds its bytes.
+    /// Queues a packet that has waited: the bucket of its flow now holds enough bytes.
     pub fn limit_due(&mut self, event: Event) {
         self.enqueue(event.id(), event);
     }

@@ -10,36 +10,36 @@ use crate::topo::{Port, Ps};
 /// packet.
 const FRACTION: u32 = 20;
 
-/// Down by a fault of the link.
+/// Flag of a link: a fault took the link down.
 pub(crate) const DOWN: u32 = 1;
-/// The switch at its start is down.
+/// Flag of a link: the switch at its start is down.
 pub(crate) const FROM_DEAD: u32 = 2;
-/// The switch at its end is down.
+/// Flag of a link: the switch at its end is down.
 pub(crate) const TO_DEAD: u32 = 4;
-/// Black hole: loses all packets silently.
+/// Flag of a link: it is a black hole, which loses all packets silently.
 pub(crate) const HOLE: u32 = 8;
-/// The switch at its end is a black hole.
+/// Flag of a link: the switch at its end is a black hole.
 pub(crate) const TO_HOLE: u32 = 16;
-/// Has an [`Impair`].
+/// Flag of a link: it has an [`Impair`].
 pub(crate) const IMPAIRED: u32 = 32;
-/// Recorded over time.
+/// Flag of a link: it is recorded over time.
 pub(crate) const MONITORED: u32 = 64;
-/// Temporary mark while faults are applied.
+/// Flag of a link: temporary mark while faults are applied.
 pub(crate) const CHOSEN: u32 = 128;
-/// Its queue is part of a shared buffer.
+/// Flag of a link: its queue is part of a shared buffer.
 pub(crate) const SHARED: u32 = 256;
-/// Part of a network with credits.
+/// Flag of a link: it is part of a network with credits.
 pub(crate) const CREDITED: u32 = 512;
 
-/// No carrier.
+/// Flags of a link without carrier.
 pub(crate) const DEAD: u32 = DOWN | FROM_DEAD | TO_DEAD;
-/// Special processing before a packet is queued.
+/// Flags that require special processing before a packet is queued.
 pub(crate) const SLOW_ADMIT: u32 = DEAD | SHARED;
-/// Special processing when a packet is queued.
+/// Flags that require special processing when a packet is queued.
 pub(crate) const SLOW_QUEUE: u32 = DEAD | MONITORED;
-/// Special processing when a packet arrives at the far end.
+/// Flags that require special processing when a packet arrives at the far end.
 pub(crate) const SLOW_ARRIVE: u32 = HOLE | TO_HOLE | IMPAIRED;
-/// Avoided by routing after convergence.
+/// Flags of a link that routing avoids after convergence.
 pub(crate) const UNUSABLE: u32 = DEAD | HOLE | TO_HOLE;
 
 /// The part of a link that queueing accesses: one cache line.

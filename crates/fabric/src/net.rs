@@ -23,7 +23,7 @@ use crate::topo::{HostId, LinkId, Node, Port, Ps, Topology, TopologyError};
 use crate::wheel::Wheel;
 use crate::{fault::Fault, world::WorldConfig};
 
-/// Windows longer than 1 us would not make visits of hosts rarer, but enlarge the working set.
+/// Windows longer than 1 us would not visit hosts less often, but would enlarge the working set.
 const WINDOW_SHIFT_MAX: u32 = 20;
 /// Timer events of a host that are remembered.
 pub(crate) const TIMERS_QUEUED: usize = 3;
@@ -517,7 +517,7 @@ impl<P: Clone> Net<P> {
         self.forward(event)
     }
 
-    /// A delayed packet or copy is there at last.
+    /// A packet or copy that a faulty link delayed arrives.
     pub fn arrive_late(&mut self, event: Event) -> Option<u32> {
         self.forward(event)
     }

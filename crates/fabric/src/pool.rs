@@ -44,7 +44,7 @@ impl Pools {
         self.of_link.get(link as usize).is_some_and(|pool| *pool != u32::MAX)
     }
 
-    /// Whether the shared buffer of link `at`, which must have one, has room for `bytes` more of
+    /// Whether the shared buffer of link `at`, which must have one, has room for `bytes` more on
     /// that link.
     ///
     /// The threshold is dynamic (Choudhury and Hahne, "Dynamic queue length thresholds for

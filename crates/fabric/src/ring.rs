@@ -1,12 +1,12 @@
 //! The receive path of a host: a ring between its card and its memory that drains at its own rate.
 //!
-//! A ring is a FIFO in virtual time, like a link's queue: its state is the number of bytes written
-//! to memory at some moment, and since then bytes are written at one rate while any wait. Room
-//! becomes free byte by byte; a packet that does not fit on arrival is dropped
-//! ([`DropReason::HostFull`]). With [`Placement::Card`] the host's program is the transport on the
-//! card: it sees packets on arrival and puts some of them into the ring ([`HostIo::rx_ring_put`]).
-//! With [`Placement::Host`] the program is behind the ring: all packets take the ring, and the
-//! program sees them when they are in memory.
+//! A ring is a FIFO in virtual time, like a link's queue. Its state is the number of bytes written
+//! to memory at some time; since then, bytes are written at one rate while any wait. Room becomes
+//! free byte by byte; a packet that does not fit on arrival is dropped ([`DropReason::HostFull`]).
+//! With [`Placement::Card`] the host's program is the transport on the card: it sees packets on
+//! arrival and puts some of them into the ring ([`HostIo::rx_ring_put`]). With [`Placement::Host`]
+//! the program is behind the ring: all packets pass through the ring, and the program sees them
+//! when they are in memory.
 //!
 //! [`HostIo::rx_ring_put`]: crate::HostIo::rx_ring_put
 
@@ -38,7 +38,7 @@ pub struct RingConfig {
     pub limit_bytes: u64,
     /// Rate at which waiting bytes are written to memory; `None`: without delay.
     pub bits_per_s: Option<u64>,
-    /// Delay from the moment a packet has left the ring until it is in memory.
+    /// Delay from the time a packet has left the ring until it is in memory, ps.
     pub dma_delay_ps: Ps,
     /// Position of the transport.
     pub placement: Placement,
@@ -55,7 +55,7 @@ impl fmt::Display for RingError {
 }
 impl std::error::Error for RingError {}
 
-/// State of a host's ring at one moment, as its card sees it.
+/// State of a host's ring at one time, as its card sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingState {
     /// Bytes that wait.
@@ -77,7 +77,7 @@ pub struct RingPut {
     pub end_bytes: u64,
     /// Bytes that wait now, the packet included.
     pub backlog_bytes: u64,
-    /// When the packet is in memory, if the rate does not change.
+    /// Time at which the packet will be in memory, if the rate does not change.
     pub written_at: Ps,
 }
 
@@ -92,7 +92,7 @@ pub struct RingStats {
     pub arrived_bytes: u64,
     /// Bytes written to memory.
     pub written_bytes: u64,
-    /// Bytes that wait.
+    /// Bytes that wait in the ring.
     pub waiting_bytes: u64,
     /// Bytes of packets that did not fit.
     pub dropped_bytes: u64,
@@ -130,15 +130,15 @@ struct Ring {
     percent: u32,
     /// Time per byte in units of `2^-FRACTION` ps; 0: no delay.
     ps_per_byte: u64,
-    /// The moment at which `base_bytes` had been written; the rate is constant since then.
+    /// Time at which `base_bytes` had been written; the rate is constant since then.
     base_at: Ps,
     base_bytes: u64,
     /// Bytes that have entered the ring.
     put_bytes: u64,
     /// Waiting packets, with the position of their last byte (`Placement::Host`).
     queue: VecDeque<(u64, u32)>,
-    /// Arrivals of the packets that are in the ring or on their way from it to memory, in order
-    /// (`Placement::Host`).
+    /// Arrival times of the packets that are in the ring or on their way from it to memory, in
+    /// order (`Placement::Host`).
     arrivals: VecDeque<Ps>,
     /// Number of written bytes at which the card wants to be called.
     call_at_bytes: Option<u64>,
@@ -148,7 +148,7 @@ struct Ring {
     first_at: Option<Ps>,
     /// Start of the present empty phase; valid only while the ring is empty.
     empty_since: Ps,
-    /// Unused capacity of the present pause at earlier rates.
+    /// Bytes that could have been written in the present pause at earlier rates of the ring.
     pause_bytes: u64,
     pause_ps: Ps,
     stats: RingStats,
@@ -226,7 +226,7 @@ impl Ring {
         self.base_bytes.saturating_add(since).min(self.put_bytes)
     }
 
-    /// When `bytes`, which have entered the ring, will have been written.
+    /// Time at which `bytes`, which have entered the ring, will have been written.
     fn at(&self, bytes: u64) -> Ps {
         let more = u128::from(bytes.saturating_sub(self.base_bytes));
         let ps = (more * u128::from(self.ps_per_byte)).div_ceil(1 << FRACTION);
@@ -304,7 +304,7 @@ impl Ring {
     fn stats(&self, now: Ps) -> RingStats {
         let written_bytes = self.written(now);
         let end = if written_bytes == self.put_bytes { self.empty_since.min(now) } else { now };
-        // A pause that is not over lies after the end of the span.
+        // The present pause, which is not over, lies after the end of the span.
         let end = end.saturating_sub(self.pause_ps);
         let packets: u64 = self.depths.iter().sum();
         let mut seen = 0;
@@ -433,12 +433,12 @@ impl<P> Net<P> {
         (ring.config.placement == Placement::Card).then(|| ring.state(self.now))
     }
 
-    /// The same, wherever the transport is.
+    /// Like `ring_state`, wherever the transport is.
     pub fn ring_waiting(&self, host: HostId) -> Option<RingState> {
         Some(self.rings.as_ref()?.get(host.0)?.state(self.now))
     }
 
-    /// How long the packet took that comes out of the ring now.
+    /// How long the packet that now comes out of the ring was in it, ps.
     pub fn ring_waited(&mut self, host: u32) -> Ps {
         let now = self.now;
         let ring = self.rings.as_mut().and_then(|r| r.get_mut(host));

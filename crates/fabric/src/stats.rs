@@ -237,7 +237,7 @@ pub struct TapEvent {
     pub dport: u16,
     /// Bytes on the wire.
     pub bytes: u32,
-    /// When the packet was sent.
+    /// When the packet was handed to the sender's card, ps.
     pub sent_ps: Ps,
     /// Index of the packet in memory. Unique among packets in flight, reused later.
     pub packet: u32,

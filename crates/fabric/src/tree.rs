@@ -46,10 +46,10 @@
 
 use crate::topo::{CableId, HostId, LinkId, Node, Port, SwitchId, Topology, TopologyError};
 
-/// Most hosts; up to this number every product of numbers here fits 32 bits.
+/// Most hosts; up to this number every product computed in this module fits 32 bits.
 pub const TREE_HOSTS_MAX: u32 = 65_536;
-/// Most parallel cables between neighbours of a ring, which exceeds the port count of any tree that
-/// would be compared.
+/// Most parallel cables between neighbours of a ring, more than the port count of any tree worth
+/// comparing.
 pub const TREE_HORIZONTAL_MAX: u32 = 64;
 /// Most levels: a binary tree of [`TREE_HOSTS_MAX`] hosts.
 const LEVELS_MAX: usize = 16;

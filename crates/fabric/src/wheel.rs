@@ -205,7 +205,7 @@ impl<E: Copy + Default> Wheel<E> {
         Some(entry)
     }
 
-    /// The same if entries were pushed late.
+    /// Like [`Wheel::pop_until`], when entries were pushed late.
     #[inline(never)]
     fn pop_with_late(&mut self, end: u64) -> Option<Entry<E>> {
         let late = self.late.peek()?.0.0;

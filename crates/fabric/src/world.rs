@@ -113,7 +113,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         act(&mut self.hosts[host.0 as usize], &mut io)
     }
 
-    /// Schedules a call of [`Host::on_call`] of `host` with `token` at a time (now, if that is
+    /// Schedules a call of [`Host::on_call`] of `host` with `token` at a time (now, if that time is
     /// past).
     ///
     /// # Panics
@@ -123,7 +123,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.call_schedule(at, host, token);
     }
 
-    /// Schedules a fault at a time (now, if that is past).
+    /// Schedules a fault at a time (now, if that time is past).
     ///
     /// # Errors
     /// If the fault is not possible in this network; see [`Fault::check`].
@@ -394,9 +394,9 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         }
     }
 
-    /// Calls `see` with the state of every link at `at`, a moment at or after [`World::now`] before
-    /// which no event is left. Begins new intervals for [`LinkSample::queue_bytes_max`]. Affects
-    /// nothing that a run depends on, and costs nothing per packet.
+    /// Calls `see` with the state of every link at the time `at`, which must be at or after
+    /// [`World::now`] and not after the next event. Begins new intervals for
+    /// [`LinkSample::queue_bytes_max`]. Does not influence the run, and costs nothing per packet.
     pub fn links_sample(&mut self, at: Ps, mut see: impl FnMut(LinkId, LinkSample)) {
         for (i, hot) in self.net.links.iter_mut().enumerate() {
             let profile = &self.net.profiles[hot.profile as usize];
@@ -439,12 +439,12 @@ impl<P: Clone, H: Host<P>> World<P, H> {
         self.net.rings_sample(at, see);
     }
 
-    /// Limits every flow (addresses and ports) at its sender's card; replaces an earlier limit. To
-    /// be called before packets are sent.
+    /// Limits the rate of every flow (addresses and ports) at its sender's card; replaces an
+    /// earlier limit. To be called before packets are sent.
     ///
     /// # Errors
-    /// If the rate is 0 or above a host's link, if there is no burst, or if the network loses no
-    /// packets.
+    /// If the rate is 0 or above that of a host's link, if the burst is 0, or if the network is
+    /// lossless.
     pub fn flow_limit_set(&mut self, limit: FlowLimit) -> Result<(), FlowLimitError> {
         self.net.flow_limit_set(limit)
     }
@@ -497,7 +497,7 @@ impl<P: Clone, H: Host<P>> World<P, H> {
     }
 
     /// Hash of every delivery so far, in each host's order: time, sender, receiver, content. Equal
-    /// runs have equal hashes, independently of the machine and the number of threads.
+    /// runs have equal hashes, whatever the machine and the number of threads.
     pub fn run_hash(&self) -> u64 {
         let fold = |hash: u64, word: u64| fold(hash, [word, 0, 0, 0]);
         self.net.hosts.iter().fold(self.net.seed, |hash, host| fold(hash, host.hash))

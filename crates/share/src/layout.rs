@@ -1,22 +1,24 @@
-//! Where in the table what is. A segment of another layout is not used.
+//! Layout of the table: which word holds what. A segment with another layout is not used.
 
-/// Engines of a host: as many as an address has ports for.
+/// Most engines of a host: as many as an address has ports for.
 pub(crate) const MEMBERS: usize = 256;
-/// Remote addresses with something to send at once; what goes to more is each engine's own affair.
+/// Most remote addresses that are sent to at once; beyond that, engines share nothing about an
+/// address.
 pub(crate) const ADDRESSES: usize = 128;
 
-/// What the file begins with: "SRDSHARE", with the version in place of the last letter.
+/// First word of the file: "SRDSHARE", with the version in place of the last letter.
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"SRDSHAR\x01");
-/// The sizes, which a table of the same version could be built with differently.
+/// Sizes of the table, since another build of the same version could use others.
 pub(crate) const SIZES: u64 = (MEMBERS as u64) << 32 | ADDRESSES as u64;
 
 /// Words of the head of the table.
 const HEAD: usize = 16;
-/// In it: [`MAGIC`].
+/// Word of the head that holds [`MAGIC`].
 pub(crate) const AT_MAGIC: usize = 0;
-/// In it: [`SIZES`].
+/// Word of the head that holds [`SIZES`].
 pub(crate) const AT_SIZES: usize = 1;
-/// In it: members beyond this number were never in use.
+/// Word of the head that holds the number of member slots ever used: slots from this number on were
+/// never taken.
 pub(crate) const AT_TOP: usize = 2;
 
 /// Words of a member: a cache line.
@@ -50,56 +52,58 @@ pub(crate) const fn seat_at(entry: usize, member: usize, word: SeatWord) -> usiz
 /// Words of a member.
 #[derive(Clone, Copy)]
 pub(crate) enum MemberWord {
-    /// Process and its start ([`crate::Owner`]); 0 = free.
+    /// Process number and start time of the owner ([`crate::Owner`]); 0 = the slot is free.
     Owner = 0,
-    /// When it last said anything, ns of the host's clock.
+    /// When the member last wrote that it is alive, ns of the host's clock.
     Heard,
-    /// Up to when it hands out grants, ns.
+    /// Until when the member counts as an engine that hands out grants, ns of the host's clock.
     GrantsUntil,
-    /// Hash of its local address, whose link it hands out.
+    /// Hash of the member's local address; grants are shared among members with the same one.
     Local,
 }
 
 /// Words of the head of an entry.
 #[derive(Clone, Copy)]
 pub(crate) enum EntryWord {
-    /// Hash of local and remote address; 0 = free.
+    /// Hash of local and remote address; 0 = the entry is free.
     Key = 0,
     /// The remote address, as IPv6, in two words.
     Remote,
     RemoteLow,
-    /// The local one.
+    /// The local address, as IPv6, in two words.
     Local,
     LocalLow,
-    /// When the sum was made, ns.
+    /// When the sum was calculated, ns of the host's clock.
     SumAt = 8,
-    /// Senders (16 bits), those of them that would send more (16), least round trip in ns (32).
+    /// Number of senders (16 bits), number of backlogged ones (16), minimum RTT in ns (32).
     SumCounts,
-    /// Mean of what senders think that the host may send.
+    /// Mean of the senders' estimates of the rate that the host may send at, bytes per second.
     SumRate,
-    /// What senders with little to send take.
+    /// Delivery rate of the senders without a backlog together, bytes per second.
     SumLimited,
-    /// As [`SeatWord::Delivered`], of all senders.
+    /// Like [`SeatWord::Delivered`], for all senders together.
     SumDelivered,
 }
 
 /// Words of a seat.
 #[derive(Clone, Copy)]
 pub(crate) enum SeatWord {
-    /// The entry's key when this was written: what was written of another address does not count.
+    /// The entry's key when the seat was written: a seat written for another address does not
+    /// count.
     Key = 0,
-    /// Up to when it counts, ns; the lowest bit says that there is more to send.
+    /// Until when the seat counts, ns of the host's clock, shifted left by one; the lowest bit says
+    /// that the member has a backlog.
     Until,
-    /// What the host may send, as this member sees it; 0 = not known.
+    /// Rate that the host may send at, as this member estimates it, bytes per second; 0 = unknown.
     RateHost,
-    /// What the member paces.
+    /// Pacing rate of the member, bytes per second.
     RateOwn,
-    /// Bytes per second that arrived in the last round trip (48 bits), and how many of a thousand
-    /// bytes were lost (16).
+    /// Delivery rate in the last round trip, bytes per second (48 bits), and the lost bytes per
+    /// thousand of lost and delivered bytes (16 bits).
     Delivered,
-    /// Bytes in flight and their cap, 32 bits each.
+    /// Bytes in flight and the congestion window in bytes, 32 bits each.
     Inflight,
-    /// Least and smoothed round trip in ns, 32 bits each.
+    /// Minimum and smoothed RTT in ns, 32 bits each.
     Rtt,
     /// Packets sent and lost, 32 bits each.
     Packets,

@@ -1,14 +1,14 @@
-//! One host, one sender: a table of what the processes of a user on one host know together.
+//! Makes the processes of a user on one host send as one sender: a table of their congestion state.
 //!
-//! Each engine is a *member* with a slot. Per remote address there is an *entry* with a *seat* for
-//! each member: what that member says of the address ([`srd_core::HostNote`]). Nobody writes
-//! another's seat. The sum of the seats ([`srd_core::HostView`]) is kept in the entry, made anew by
-//! whoever finds it old.
+//! Each engine is a *member* with a slot. Each remote address has an *entry*, and in it each member
+//! has a *seat*: what that member knows about the address ([`srd_core::HostNote`]). A member writes
+//! only its own seats. The entry also holds the sum of its seats ([`srd_core::HostView`]);
+//! whichever member finds the sum outdated recalculates it.
 //!
-//! The table is words of 64 bits that are read and written atomically, in memory of the process
-//! (the simulator, tests) or in a file of `/dev/shm` ([`Segment`]). There are no locks: a process
-//! that is killed at any instruction leaves words that others ignore soon after. Nothing read is
-//! believed: every word may be anything, at any time.
+//! The table consists of 64-bit words that are read and written atomically. It lies in memory of
+//! the process (simulator, tests) or in a file of `/dev/shm` ([`Segment`]). There are no locks: the
+//! words of a process that is killed, at whatever instruction, expire soon after. No word is
+//! trusted: any word may have any value at any time.
 
 mod layout;
 mod map;

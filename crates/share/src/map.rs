@@ -1,4 +1,4 @@
-//! A file mapped as words: the only `unsafe` of this crate.
+//! A file mapped as 64-bit words: the only `unsafe` code of this crate.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// Words of a mapped file.
+/// The words of a mapped file.
 #[derive(Debug)]
 pub(crate) struct Map {
     at: NonNull<AtomicU64>,
@@ -23,7 +23,7 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps the first `words` words of a file, which must have that many: the caller has looked.
+    /// Maps the first `words` words of a file. The caller has checked that the file has that many.
     pub(crate) fn new(file: &File, words: usize) -> io::Result<Self> {
         let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
@@ -53,8 +53,8 @@ impl Drop for Map {
     }
 }
 
-/// Reserves `bytes` bytes of memory for a file: without, a full `/dev/shm` would end the process at
-/// some later write.
+/// Reserves `bytes` bytes of memory for a file. Without that, a full `/dev/shm` would kill the
+/// process with a signal at some later write.
 pub(crate) fn file_reserve(file: &File, bytes: usize) -> io::Result<()> {
     // SAFETY: the call takes numbers only.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
@@ -63,7 +63,7 @@ pub(crate) fn file_reserve(file: &File, bytes: usize) -> io::Result<()> {
     }
 }
 
-/// Gives a file without a name (`O_TMPFILE`) the name `path`, if there is none such.
+/// Gives a file without a name (`O_TMPFILE`) the name `path`, unless a file of that name exists.
 pub(crate) fn file_link(file: &File, path: &Path) -> io::Result<()> {
     let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let to = CString::new(path.as_os_str().as_bytes())?;
@@ -75,7 +75,7 @@ pub(crate) fn file_link(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The user whose rights this process has.
+/// Effective user ID of this process.
 pub(crate) fn user() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() }

@@ -1,12 +1,13 @@
-//! Which process owns a slot, and whether it still lives.
+//! Identifies the process that owns a slot, and tells whether it is alive.
 
 use std::fs;
 
-/// Bits of the start time in an owner's word; the rest is the process, which Linux numbers in 22.
+/// Bits of the start time in an owner's word; the other 22 bits hold the process number, which
+/// Linux keeps below 2^22.
 const START_BITS: u32 = 42;
 
-/// A process: its number and its start, in one word, so that a number that was given to another
-/// process is not mistaken for its owner.
+/// A process: its number and start time in one word, so that another process that later gets the
+/// same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(u64);
 
@@ -17,12 +18,12 @@ impl Owner {
         Self::of(pid, start_of(pid).unwrap_or(0))
     }
 
-    /// A process with that start, in ticks since the machine's.
+    /// The process `pid` that started at `start`, in clock ticks since boot.
     pub const fn of(pid: u32, start: u64) -> Self {
         Self((pid as u64) << START_BITS | start & ((1 << START_BITS) - 1))
     }
 
-    /// From a word of the table; `None` = nobody.
+    /// The owner in a word of the table; `None` = the slot is free.
     pub(crate) fn from_word(word: u64) -> Option<Self> {
         (word != 0).then_some(Self(word))
     }
@@ -31,22 +32,22 @@ impl Owner {
         self.0
     }
 
-    /// The process.
+    /// The process number.
     pub const fn pid(self) -> u32 {
         (self.0 >> START_BITS) as u32
     }
 
-    /// Whether the process still runs.
+    /// Whether the process is still alive.
     pub fn is_alive(self) -> bool {
         start_of(self.pid()).is_some_and(|start| Self::of(self.pid(), start) == self)
     }
 }
 
-/// When a process started, in ticks since the machine's start; `None`: there is none, or it has
-/// ended and only waits for its parent.
+/// When a process started, in clock ticks since boot. `None`: there is no such process, or it has
+/// ended and its parent has not yet waited for it.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may contain anything.
+    // The name, in parentheses, may contain any character, so fields are counted from its end.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
     let start = fields.nth(18)?.parse().ok()?;
@@ -69,7 +70,7 @@ mod tests {
         let other = Owner::of(child.id(), start_of(child.id()).expect("it runs") + 1);
         assert!(!other.is_alive(), "the same number, another process");
         child.kill().expect("it can be killed");
-        // Not waited for yet: it is dead all the same.
+        // Ended but not waited for (a zombie): it counts as dead.
         while owner.is_alive() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! The table as a file of `/dev/shm`: one per user, network namespace and process namespace.
+//! The table as a file of `/dev/shm`: one per user, network namespace and PID namespace.
 
 use crate::layout::{MEMBERS, MemberWord, WORDS, member_at};
 use crate::map::{Map, file_link, file_reserve, user};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Where the files are.
+/// Folder of the files.
 const FOLDER: &str = "/dev/shm";
-/// Version of the layout, in the name: processes of another version have another file.
+/// Version of the layout, part of the name: processes of another version use another file.
 const VERSION: u32 = 1;
-/// Attempts to open or make the file while others make and remove it.
+/// Attempts to open or create the file while other processes create and remove it.
 const TRIES: u32 = 16;
 
-/// Why there is no table to share; the text says what to do.
+/// Why no table can be shared; the text says what to do.
 #[derive(Debug)]
 pub struct OpenError {
     path: PathBuf,
@@ -28,7 +28,7 @@ pub struct OpenError {
 #[derive(Debug)]
 enum Why {
     Io(&'static str, io::Error),
-    /// It belongs to another user, or others may write to it, or it is no file.
+    /// The file belongs to another user, other users may open it, or it is no regular file.
     Foreign(String),
     Full,
     Busy,
@@ -64,8 +64,9 @@ pub struct Segment {
     path: PathBuf,
 }
 
-/// The file of this process: its name has the user, the network namespace (other namespaces are
-/// other hosts) and the namespace of process numbers (others cannot be told dead from alive).
+/// Path of the file that this process uses. The name contains the user, the network namespace (each
+/// one is a host of its own) and the PID namespace (whether a process of another one is alive
+/// cannot be determined).
 pub fn segment_path() -> PathBuf {
     let inode = |kind| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino());
     let (net, pid) = (inode("net"), inode("pid"));
@@ -73,17 +74,17 @@ pub fn segment_path() -> PathBuf {
 }
 
 impl Segment {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// There is no `/dev/shm`, or the file there is not this user's.
+    /// There is no `/dev/shm`, or the file there does not belong to this user.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let fail = |why| OpenError { path: path.to_owned(), why };
         for _ in 0..TRIES {
             match Self::open_existing(path) {
                 Ok(Some(segment)) => return Ok(segment),
                 Ok(None) => {
-                    // Of another layout, or damaged: nobody can use it.
+                    // The file has another layout, or is damaged: no process can use it.
                     let _ = fs::remove_file(path);
                 }
                 Err(Why::Io(_, e)) if e.kind() == io::ErrorKind::NotFound => {}
@@ -99,7 +100,8 @@ impl Segment {
         Err(fail(Why::Busy))
     }
 
-    /// The same, but never makes the file: `None` where there is none. For tools that only look.
+    /// Like [`Segment::open`], but never creates the file: `None` if there is none. For tools that
+    /// only read.
     ///
     /// # Errors
     /// As [`Segment::open`].
@@ -111,7 +113,8 @@ impl Segment {
         }
     }
 
-    /// `None`: it is this user's, but no table of this layout.
+    /// Opens the file if it exists. `None`: the file is this user's, but holds no table of this
+    /// layout.
     fn open_existing(path: &Path) -> Result<Option<Self>, Why> {
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
@@ -141,7 +144,7 @@ impl Segment {
     /// Takes a slot in the file's table for an engine of this process at `local`.
     ///
     /// # Errors
-    /// As [`Segment::open`], or all slots are taken.
+    /// Like [`Segment::open`]; also when all slots are taken.
     pub fn join(path: &Path, local: IpAddr) -> Result<(Self, Member), OpenError> {
         let fail = |why| OpenError { path: path.to_owned(), why };
         let me = Owner::current();
@@ -152,7 +155,7 @@ impl Segment {
             let segment = Self::open(path)?;
             let member = segment.table.join(me, local, Owner::is_alive);
             let member = member.ok_or_else(|| fail(Why::Full))?;
-            // Whoever was the last may have removed it meanwhile.
+            // The last process that used the file may have removed it after this one opened it.
             if segment.file.metadata().is_ok_and(|m| m.nlink() > 0) {
                 return Ok((segment, member));
             }
@@ -160,19 +163,20 @@ impl Segment {
         Err(fail(Why::Busy))
     }
 
-    /// Removes the file if nobody uses it. Call it after the own slot was given back.
+    /// Removes the file if no process uses it. Call it after this process has given back its slot.
     pub fn leave(self) {
         if is_used(&self.table) || !self.is_the_one() {
             return;
         }
         let _ = fs::remove_file(&self.path);
         if is_used(&self.table) {
-            // Somebody joined at the same moment, and has not looked yet or will not look again.
+            // A process joined between the check and the removal. It may have checked the link
+            // count before the removal and would not notice it, so the file gets its name back.
             let _ = file_link(&self.file, &self.path);
         }
     }
 
-    /// Whether the name still leads to this file.
+    /// Whether the path still names this file.
     fn is_the_one(&self) -> bool {
         let named = fs::symlink_metadata(&self.path).map(|m| (m.dev(), m.ino()));
         let held = self.file.metadata().map(|m| (m.dev(), m.ino()));
@@ -180,7 +184,7 @@ impl Segment {
     }
 }
 
-/// Whether a process that lives has a slot.
+/// Whether a process that is alive has a slot.
 fn is_used(table: &Table) -> bool {
     (0..table.top()).any(|m| {
         let owner = table.load(member_at(m, MemberWord::Owner));
@@ -188,7 +192,7 @@ fn is_used(table: &Table) -> bool {
     })
 }
 
-/// Whose it is, and who may write to it.
+/// Checks the owner of the file and who may open it.
 fn check(meta: &Metadata) -> Result<(), Why> {
     let foreign = |what: &str| Err(Why::Foreign(what.into()));
     if !meta.is_file() {
@@ -203,8 +207,8 @@ fn check(meta: &Metadata) -> Result<(), Why> {
     Ok(())
 }
 
-/// Makes a whole table without a name, then names it: nobody ever sees half of one, and a process
-/// that is killed meanwhile leaves nothing.
+/// Fills a complete table into a file without a name, then names the file: no process ever sees an
+/// incomplete table, and a process that is killed meanwhile leaves no file.
 fn make(path: &Path) -> Result<(), Why> {
     let folder = path.parent().unwrap_or(Path::new(FOLDER));
     let file = OpenOptions::new()
@@ -220,8 +224,8 @@ fn make(path: &Path) -> Result<(), Why> {
     file_link(&file, path).map_err(|e| Why::Io("named", e))
 }
 
-/// Removes files of this user that nobody uses any more: those of network namespaces that are gone,
-/// whose last process was killed. Only those whose processes can be seen from here.
+/// Removes files of this user that no process uses any more: those of former network namespaces
+/// whose last process was killed. Considers only files of this PID namespace.
 fn sweep(path: &Path) {
     let Some((folder, name)) = path.parent().zip(path.file_name().and_then(|n| n.to_str())) else {
         return;

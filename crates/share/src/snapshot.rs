@@ -1,11 +1,11 @@
-//! The table as a tool shows it.
+//! A copy of the table's content, for tools that display it.
 
 use crate::layout::{ADDRESSES, EntryWord, MemberWord, SeatWord, entry_at, member_at, seat_at};
 use crate::process::Owner;
 use crate::table::{Table, delivered_of};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What was said until so long ago is shown, unless its process has said that it is over, ns.
+/// A seat that expired up to this long ago is still shown, unless its member cleared it, ns.
 const SHOWN_NS: u64 = 300_000_000;
 
 /// An engine that has a slot.
@@ -13,53 +13,54 @@ const SHOWN_NS: u64 = 300_000_000;
 pub struct MemberRow {
     /// Number of the slot.
     pub member: usize,
-    /// Its process.
+    /// Number of the process that the engine belongs to.
     pub pid: u32,
-    /// Age of what it said last, ns; `None`: nothing yet.
+    /// Time since the member last wrote that it is alive, ns; `None`: it has not written yet.
     pub quiet_ns: Option<u64>,
 }
 
-/// What one engine says of one remote address.
+/// State of one engine about one remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeatRow {
     /// Number of the engine's slot.
     pub member: usize,
-    /// Its process.
+    /// Number of the process that the engine belongs to.
     pub pid: u32,
     /// Address of this host.
     pub local: IpAddr,
     /// The remote address.
     pub remote: IpAddr,
-    /// It would send more if it might.
+    /// Whether the engine has a backlog: it would send more if it might.
     pub backlogged: bool,
-    /// Engines that send there.
+    /// Number of engines that send to the remote address.
     pub senders: u32,
-    /// Bytes per second that it paces.
+    /// Pacing rate of the engine, bytes per second.
     pub rate_own: u64,
-    /// Bytes per second that the host may send there, as this engine sees it; 0 = not known.
+    /// Rate at which the host may send there, as this engine estimates it, bytes per second; 0 =
+    /// unknown.
     pub rate_host: u64,
-    /// Bytes per second that lately arrived.
+    /// Delivery rate of the engine in the last round trip, bytes per second.
     pub delivered: u64,
-    /// Bytes in flight, and their cap; `u32::MAX` = that or more.
+    /// Bytes in flight; `u32::MAX` = that many or more.
     pub inflight: u32,
-    /// See `inflight`.
+    /// Congestion window in bytes; `u32::MAX` = that many or more.
     pub inflight_max: u32,
-    /// Least round trip in ns; 0 = none measured.
+    /// Minimum RTT in ns; 0 = none measured.
     pub rtt_ns_min: u32,
-    /// Smoothed round trip in ns; 0 = none measured.
+    /// Smoothed RTT in ns; 0 = none measured.
     pub rtt_ns_smoothed: u32,
-    /// Packets sent to the address (wraps).
+    /// Packets sent to the address (wraps around).
     pub packets_sent: u32,
-    /// Of these, packets declared lost (wraps).
+    /// Packets declared lost of those sent (wraps around).
     pub packets_lost: u32,
 }
 
-/// See the module.
+/// The content of the table at one time; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Engines of processes that live.
+    /// Engines of processes that are alive.
     pub members: Vec<MemberRow>,
-    /// What they say of the addresses that they send to now.
+    /// Their state about the remote addresses that they send to, or recently sent to.
     pub seats: Vec<SeatRow>,
 }
 
@@ -68,7 +69,8 @@ fn high(word: u64) -> u32 {
 }
 
 impl Table {
-    /// What is in the table at `now_ns` of the host's clock.
+    /// The content of the table at `now_ns` of the host's clock. `alive` says whether a process is
+    /// alive.
     pub fn snapshot(&self, now_ns: u64, alive: impl Fn(Owner) -> bool) -> Snapshot {
         let mut shot = Snapshot::default();
         for member in 0..self.top() {
@@ -86,7 +88,8 @@ impl Table {
             }
             let first = shot.seats.len();
             for m in &shot.members {
-                // Who has not run for a moment sends nothing now, but is worth a line.
+                // A member that has not run for a moment does not count as a sender now, but is
+                // still shown.
                 let lately = now_ns.saturating_sub(SHOWN_NS);
                 let shown = [now_ns, lately, lately + SHOWN_NS / 2];
                 let until = shown.iter().find_map(|&t| self.seat_until(entry, m.member, key, t));

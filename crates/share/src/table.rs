@@ -1,4 +1,4 @@
-//! The table: members, and per remote address what each of them says and what it amounts to.
+//! The table: members, and for each remote address the state of each member and the sum of all.
 
 use crate::layout::{
     ADDRESSES, AT_MAGIC, AT_SIZES, AT_TOP, EntryWord, MAGIC, MEMBERS, MemberWord, SIZES, SeatWord,
@@ -12,18 +12,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A sum older than this is made anew by whoever reads it: half of the distance of two notes.
+/// Age from which a sum is recalculated by whichever member reads it, ns.
 const SUM_NS: u64 = 10_000;
-/// No word says anything about a time later than this from now.
+/// Words with a time further than this in the future are ignored, ns.
 const AHEAD_NS_MAX: u64 = 200_000_000;
-/// A member says that it lives at most this often.
+/// Shortest interval at which a member writes that it is alive, ns.
 const HEARD_NS: u64 = 1_000_000;
-/// Engines that hand out grants hear of each other this often, ns.
+/// Interval at which engines that hand out grants count each other, ns.
 const GRANTS_NS: u64 = 20_000;
-/// Who does not say so again for this long does not run, ns.
+/// An engine that hands out grants and does not repeat it for this long no longer counts, ns.
 const GRANTS_STALE_NS: u64 = 1_000_000;
-/// An entry that was found is looked for again after this: two processes that began at the same
-/// moment may have made one each.
+/// Time after which a member looks up an entry again, ns: two processes that started at the same
+/// moment may have created one entry each for the same address.
 const FIND_NS: u64 = 1_000_000_000;
 
 /// The words of a table.
@@ -35,7 +35,8 @@ enum Words {
     Mapped(Map),
 }
 
-/// See the module. Shared by all engines of a process, or of a simulated host.
+/// A table of shared congestion state; see the module. Shared by all engines of a process, or of a
+/// simulated host.
 #[derive(Debug)]
 pub struct Table {
     words: Words,
@@ -56,18 +57,19 @@ impl Table {
         table
     }
 
-    /// The table in a mapped file, which has room for it.
+    /// The table in a mapped file, which must have [`WORDS`] words.
     pub(crate) fn mapped(map: Map) -> Self {
         Self { words: Words::Mapped(map) }
     }
 
-    /// Writes what tells that this is a table. The magic number comes last.
+    /// Writes the words that identify a table. The magic number comes last.
     pub(crate) fn label(&self) {
         self.word(AT_SIZES).store(SIZES, Ordering::Relaxed);
         self.word(AT_MAGIC).store(MAGIC, Ordering::Release);
     }
 
-    /// Whether it is a table of this layout, nothing yet (`None`), or something else.
+    /// Whether it is a table of this layout (`true`), something else (`false`), or still empty
+    /// (`None`).
     pub(crate) fn is_labelled(&self) -> Option<bool> {
         match self.word(AT_MAGIC).load(Ordering::Acquire) {
             0 => None,
@@ -90,13 +92,13 @@ impl Table {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Members beyond this number were never in use.
+    /// Number of slots to look at: no slot from this number on was ever taken.
     pub(crate) fn top(&self) -> usize {
         (self.load(AT_TOP) as usize).min(MEMBERS)
     }
 
-    /// Takes a slot for an engine of process `owner` at `local`. `alive` says whether the owner of
-    /// a slot still lives. `None`: all slots belong to processes that live.
+    /// Takes a slot for an engine of process `owner` at the address `local`. `alive` says whether
+    /// the owner of a slot is alive. `None`: all slots belong to processes that are alive.
     pub fn join(
         self: &Arc<Self>,
         owner: Owner,
@@ -132,7 +134,8 @@ impl Table {
         None
     }
 
-    /// Whether a seat counts now: it was written of this key, and lately.
+    /// The seat's word [`SeatWord::Until`] if the seat counts at `now`: it was written for this key
+    /// and has not expired.
     pub(crate) fn seat_until(
         &self,
         entry: usize,
@@ -147,7 +150,7 @@ impl Table {
         counts.then_some(until)
     }
 
-    /// The entry of `key`, made if there is room.
+    /// The entry of `key`, which is created if there is room.
     fn entry_find(&self, key: u64, remote: IpAddr, local: IpAddr, now: u64) -> Option<usize> {
         let start = (key >> 32) as usize % ADDRESSES;
         let order = || (start..ADDRESSES).chain(0..start);
@@ -179,7 +182,8 @@ impl Table {
         None
     }
 
-    /// Makes the sum of an entry anew, unless another has just begun to. `must`: even then.
+    /// Recalculates the sum of an entry if it is outdated and no other member has just begun to.
+    /// With `must` it does so in any case.
     fn sum(&self, entry: usize, key: u64, now: u64, must: bool) {
         let at = self.word(entry_at(entry, EntryWord::SumAt));
         let made = at.load(Ordering::Acquire);
@@ -187,7 +191,8 @@ impl Table {
         if fresh && !must {
             return;
         }
-        // One of those who find it old is enough; if it dies now, the next one finds it old again.
+        // One of the members that find it outdated is enough. If that one dies now, the sum becomes
+        // outdated again.
         let taken = at.compare_exchange(made, now, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !taken && !must {
             return;
@@ -240,12 +245,12 @@ impl Table {
     }
 }
 
-/// A rate and a share in thousandths in one word.
+/// A rate and a fraction in thousandths, packed into one word.
 fn delivered_word(bytes_per_sec: u64, permille: u64) -> u64 {
     bytes_per_sec.min((1 << 48) - 1) << 16 | permille.min(1000)
 }
 
-/// The two of them.
+/// Unpacks the rate (bytes per second) and the fraction (0 to 1000).
 pub(crate) fn delivered_of(word: u64) -> (u64, u32) {
     (word >> 16, (word as u32 & 0xFFFF).min(1000))
 }
@@ -277,13 +282,13 @@ fn key_of(local: IpAddr, remote: IpAddr) -> u64 {
 struct Found {
     key: u64,
     entry: Option<usize>,
-    /// When it was looked for.
+    /// When the member looked it up, ns of the host's clock.
     at: u64,
-    /// The newest note said that there is something to send.
+    /// Whether the newest note said that there is something to send.
     sends: bool,
 }
 
-/// An engine's slot in a table. Given back when it is dropped.
+/// An engine's slot in a table. It is given back when this value is dropped.
 #[derive(Debug)]
 pub struct Member {
     table: Arc<Table>,
@@ -291,9 +296,10 @@ pub struct Member {
     owner: Owner,
     local: IpAddr,
     found: FxHashMap<IpAddr, Found>,
-    /// When it last told that it lives.
+    /// When the member last wrote that it is alive, ns of the host's clock.
     heard: u64,
-    /// When it last told whether it hands out grants, and what.
+    /// When the member last wrote whether it hands out grants (ns of the host's clock), and what it
+    /// wrote.
     grants: (u64, bool),
 }
 
@@ -308,8 +314,9 @@ impl Member {
         &self.table
     }
 
-    /// Tells the others what this engine knows of one address, and returns what all of them know.
-    /// `now_ns`: the clock that all processes of the host share; `now`: the engine's.
+    /// Writes what this engine knows about one address, and returns what all engines know about it.
+    /// `now_ns` is the time of the clock that all processes of the host share, `now` that of the
+    /// engine's clock.
     pub fn exchange(&mut self, now_ns: u64, now: Time, note: &HostNote) -> HostView {
         self.heard(now_ns);
         let Some((found, entry, began)) = self.entry_of(now_ns, now, note) else {
@@ -329,15 +336,16 @@ impl Member {
         let until = if found.sends { until << 1 | u64::from(note.backlogged) } else { 0 };
         t.word(seat_at(entry, self.index, SeatWord::Until)).store(until, Ordering::Release);
         if !found.sends {
-            // Others hear of it with the next sum.
+            // Other members see this with the next sum.
             return HostView::ALONE;
         }
         t.sum(entry, found.key, now_ns, began);
         t.view(entry)
     }
 
-    /// Tells the others whether this engine hands out grants, and returns how many do for the same
-    /// local address, this one among them; `None`: that is not due yet, or nobody wants any.
+    /// Writes whether this engine hands out grants (`wanted`), and returns how many engines do for
+    /// the same local address, this one included. `None`: an update is not due yet, or this engine
+    /// hands out none and the table already says so.
     #[inline]
     pub fn granters(&mut self, now_ns: u64, wanted: bool) -> Option<u32> {
         let (at, told) = self.grants;
@@ -367,7 +375,8 @@ impl Member {
         }
     }
 
-    /// The entry of a note's address, and whether this member begins to send there with the note.
+    /// The entry of a note's address, and whether this note is the first with which the member
+    /// sends there.
     fn entry_of(
         &mut self,
         now_ns: u64,
@@ -377,7 +386,7 @@ impl Member {
         let sends = note.until > now;
         let (local, remote) = (self.local, note.ip);
         if self.found.len() > 2 * ADDRESSES {
-            // Rarely: so many addresses at once cannot all have an entry.
+            // This is rare: not all of so many addresses can have an entry.
             self.found.clear();
         }
         let known = self.found.get(&remote).copied();
@@ -401,7 +410,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // A child of `fork` has a copy: the slot is its parent's.
+        // A child of `fork` holds a copy, but the slot belongs to its parent.
         if self.owner.pid() != std::process::id() && self.owner.pid() != 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! The table in memory: sums, slots of the dead, other addresses, lies.
+//! Tests of the table in memory: sums, slots of dead processes, address changes, arbitrary words.
 
 use crate::layout::{ADDRESSES, MEMBERS, WORDS};
 use crate::{Member, Owner, Table};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-/// The host's clock is ahead of the engines' by this.
+/// How far the host's clock is ahead of the engines' clocks, ns.
 const ORIGIN: u64 = 5_000_000_000;
 const LINE: u64 = 12_500_000_000;
 
@@ -38,7 +38,7 @@ fn tell(member: &mut Member, now: Time, note: &HostNote) -> HostView {
     member.exchange(ORIGIN + now.0, now, note)
 }
 
-/// Members of processes that live for ever.
+/// Members of processes that never end.
 fn members(table: &Arc<Table>, n: usize) -> Vec<Member> {
     let join = |k| table.join(Owner::of(0, k as u64 + 1), LOCAL, |_| true);
     (0..n).map(|k| join(k).expect("there is room")).collect()
@@ -74,14 +74,15 @@ fn the_sum_is_of_all_who_send_to_the_address_and_of_nobody_else() {
         rtt_ns_min: 20_000,
     };
     assert_eq!(view, expect);
-    // Whoever has nothing to send is gone with the next sum, whoever says nothing after a while.
+    // A member without anything to send leaves with the next sum; a silent one leaves when its seat
+    // expires.
     let now = now + Span::from_us(50);
     let idle = tell(&mut all[7], now, &HostNote { until: Time(0), ..note(remote(1), now) });
     assert_eq!(idle, HostView::ALONE);
     assert_eq!(tell(&mut all[8], now, &note(remote(1), now)).senders, 47);
     let later = now + Span::from_ms(2);
     assert_eq!(tell(&mut all[9], later, &note(remote(1), later)).senders, 1);
-    // A tool shows who has not run for a moment, and not for long.
+    // A tool shows a member that has not run for a moment, but not for long.
     let shown = |ms| table.snapshot(ORIGIN + (later + Span::from_ms(ms)).0, |_| true).seats.len();
     assert_eq!((shown(0), shown(100), shown(1_000)), (48, 48, 0), "47 there, and one elsewhere");
 }
@@ -94,7 +95,7 @@ fn slots_of_the_dead_are_taken_and_those_of_the_living_are_not() {
     let dead = Owner::of(0, 8);
     let taken = table.join(Owner::of(0, 999), LOCAL, |o| o != dead).expect("one is dead");
     assert_eq!(taken.index(), 7);
-    // Its former owner comes back from somewhere: the slot stays with who has it.
+    // The former owner drops its handle: the slot stays with the new owner.
     drop(all.remove(7));
     assert!(table.join(Owner::of(0, 1_000), LOCAL, |_| true).is_none());
     drop(taken);
@@ -107,7 +108,7 @@ fn a_child_of_fork_leaves_its_parents_slot_alone() {
     let parent = Owner::of(std::process::id() + 1, 3);
     let member = table.join(parent, LOCAL, |_| true).expect("there is room");
     let index = member.index();
-    // What runs in a child when the copy of its parent's device is dropped.
+    // This is what happens in a child of `fork` that drops its copy of the parent's device.
     drop(member);
     let other = table.join(Owner::of(0, 4), LOCAL, |_| true).expect("there is room");
     assert_ne!(other.index(), index);
@@ -125,11 +126,11 @@ fn addresses_beyond_the_table_are_alone_until_others_rest() {
     let beyond = remote(ADDRESSES as u32);
     tell(&mut all[0], now, &note(beyond, now));
     assert_eq!(tell(&mut all[1], now, &note(beyond, now)), HostView::ALONE);
-    // Two seconds later nobody sends to the first ones any more.
+    // Two seconds later no member sends to the first addresses any more.
     let now = now + Span::from_secs(2);
     tell(&mut all[0], now, &note(beyond, now));
     assert_eq!(tell(&mut all[1], now, &note(beyond, now)).senders, 2);
-    // A member that still believes in its entry of before finds that it is another's.
+    // A member that still holds its former entry finds that another address has it now.
     for i in 0..ADDRESSES as u32 - 1 {
         tell(&mut all[0], now, &note(remote(i), now));
         let view = tell(&mut all[1], now, &note(remote(i), now));
@@ -156,7 +157,7 @@ fn engines_that_grant_count_each_other_for_as_long_as_they_say_so() {
     assert_eq!(other.granters(now + 3_000_000, true), Some(1), "another address");
 }
 
-/// A neighbour writes whatever it likes, at any time: nothing panics, and what comes out is within
+/// Another process writes arbitrary words at any time: nothing panics, and the views stay within
 /// the bounds that the engine relies on.
 #[test]
 fn random_words_are_ignored_or_bounded() {
@@ -187,7 +188,7 @@ fn random_words_are_ignored_or_bounded() {
             let _ = table.join(Owner::of(0, 77), LOCAL, |_| rng_free(step));
             now += Span::from_us(15);
         }
-        // When it stops, they find each other again.
+        // When it stops, the members find each other again.
         now += Span::from_secs(3);
         for entry in 0..WORDS {
             table.word(entry).store(0, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 /// A remote host that requests can be sent to. Cheap to clone.
 ///
 /// When the last handle is dropped, outstanding requests through it end with status 4
-/// ([`Status::LocalInvalidAh`](crate::Status::LocalInvalidAh)): keep it until they have completed.
+/// ([`Status::LocalInvalidAh`](crate::Status::LocalInvalidAh)): keep one until they have completed.
 #[derive(Clone, Debug)]
 pub struct AddressHandle(Arc<Inner>);
 
@@ -50,7 +50,7 @@ impl AddressHandle {
         Ok(Self(Arc::new(Inner { pd: pd.clone(), id, ip })))
     }
 
-    /// Its number, as completions name senders.
+    /// Its number; completions of receives name the sender by it.
     pub fn id(&self) -> AhId {
         self.0.id
     }

@@ -6,8 +6,8 @@
 
 use super::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots of a send or receive queue. Posts take them under the queue's lock, the engine's turn
-/// returns them under its own.
+/// Slots of a send or receive queue. Posts take slots under the queue's lock; the engine's turn
+/// returns them under the engine's lock.
 #[derive(Debug)]
 pub(crate) struct QueueSlots {
     taken: AtomicU32,

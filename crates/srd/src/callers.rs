@@ -16,7 +16,7 @@ use std::{sync::OnceLock, time::Duration};
 pub(crate) struct Callers {
     /// A caller has polled an empty queue since the thread last drove.
     active: AtomicBool,
-    /// When the last turn of such a poll began, in ns.
+    /// When the last turn of a caller that polled an empty queue began, in ns.
     polled_at: AtomicU64,
     /// The thread rests because callers drive.
     resting: AtomicBool,
@@ -60,7 +60,8 @@ impl Callers {
         self.polled_at.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Whether callers drive now or did less than `idle` ago. If not, clears their mark.
+    /// Whether callers drive now, or a turn of theirs began less than `idle` ago. If neither,
+    /// clears their mark.
     pub(crate) fn stay(&self, now_ns: u64, idle: Duration) -> bool {
         let polled = Duration::from_nanos(self.polled_at.load(Ordering::Relaxed));
         let stay = self.drive() && Duration::from_nanos(now_ns) < polled + idle;
@@ -80,7 +81,7 @@ impl Callers {
         }
     }
 
-    /// Lets the thread rest for `idle`, or until no caller drives.
+    /// Lets the thread rest for `idle`, or until callers stop driving.
     pub(crate) fn thread_rest(&self, idle: Duration) {
         self.resting.store(true, Ordering::SeqCst);
         if self.drive() {

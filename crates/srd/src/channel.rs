@@ -32,8 +32,8 @@ impl ChannelCore {
         Ok(Self { fd: EventFd::new()?, waiting: Mutex::new(VecDeque::new()) })
     }
 
-    /// Pending events. A queue is armed once per event, so their number is bounded by the times
-    /// that users armed queues without reading the channel.
+    /// Adds a pending event. An armed queue causes one event, so the number of events is bounded by
+    /// how often users arm queues without reading the channel.
     pub(crate) fn push(&self, cq: CqId, context: u64) {
         let mut waiting = lock(&self.waiting);
         waiting.push_back(CqEvent { cq, context });

@@ -15,7 +15,8 @@ pub enum CompletionOp {
     Read,
     /// A message received.
     Recv,
-    /// A peer's write with immediate; the posted receive was consumed, its buffers are untouched.
+    /// A peer's write with immediate consumed a posted receive; the receive's buffers are
+    /// untouched.
     RecvRdmaImm,
     /// A peer's write with immediate that consumed no receive; `wr_id` is 0.
     RecvUnsolicited,
@@ -39,7 +40,7 @@ pub struct WorkCompletion {
     pub op: CompletionOp,
     /// Local queue pair.
     pub qpn: Qpn,
-    /// Bytes received, sent, read or written. A UD receive counts its 40-byte GRH area.
+    /// Bytes received, sent, read or written. For a UD receive this includes the 40-byte GRH area.
     pub byte_len: u32,
     /// Immediate data, if the message carried some.
     pub imm: Option<u32>,
@@ -49,7 +50,7 @@ pub struct WorkCompletion {
     pub src_ah: AhId,
     /// Receive: the sender's address.
     pub src_ip: Option<IpAddr>,
-    /// Receive: the first 40 bytes are a header with the addresses (UD).
+    /// Receive: the first 40 bytes of the buffer are a header with the addresses (UD).
     pub grh: bool,
 }
 

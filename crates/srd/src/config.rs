@@ -11,7 +11,8 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-/// Environment variable that keeps processes from sharing what they know, with the value 0.
+/// Environment variable that, with the value 0, keeps this process out of the table in which
+/// processes share congestion state.
 const SHARE_VARIABLE: &str = "SRD_SHARE";
 
 /// Which local address a device uses.
@@ -23,28 +24,29 @@ pub enum Bind {
     Interface(String),
 }
 
-/// Who drives the protocol.
+/// Which thread drives the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
-    /// The caller: [`Device::progress`](crate::Device::progress), polls of completion queues and
-    /// waits. This has the lowest latency and needs no thread, but unless the caller calls, nothing
-    /// is received, acknowledged or retransmitted, RDMA from peers included. A program that stops
-    /// calling right after its last message arrived leaves the sender without an acknowledgment:
-    /// continue for a millisecond, or close the device, which sends what is due.
+    /// The caller drives it, by [`Device::progress`](crate::Device::progress), polls of completion
+    /// queues and waits. This has the lowest latency and needs no thread, but unless the caller
+    /// calls, nothing is received, acknowledged or retransmitted, and RDMA requests of peers are
+    /// not served. A program that stops calling right after its last message arrived leaves the
+    /// sender without an acknowledgment: it should continue for a millisecond, or close the device,
+    /// which sends pending acknowledgments.
     Caller,
-    /// A thread of the device. It sleeps when there is nothing to do.
+    /// A thread of the device drives it, and sleeps when there is nothing to do.
     Thread {
         /// How long it polls before it sleeps. Zero saves CPU time; tens of microseconds save the
         /// wake-up (5 to 50 µs) in request-response traffic.
         spin: Duration,
     },
     /// Both: polls of completion queues drive the engine and posts leave at once, as with
-    /// [`Progress::Caller`]; after a period without polls, a thread drives, and sleeps when there
-    /// is nothing to do. For programs that poll in a loop, compute, then poll again.
+    /// [`Progress::Caller`]; after a period without polls, a thread of the device drives, and
+    /// sleeps when there is nothing to do. For programs that poll in a loop, compute, then poll
+    /// again.
     Shared {
-        /// Period without polls after which the thread takes over. It checks at ticks of the
-        /// kernel's clock (every 1 to 4 ms), so it may be that much later.
+        /// Period without polls after which the thread takes over. The thread checks at ticks of
+        /// the kernel's clock (every 1 to 4 ms), so it may take over up to one tick later.
         idle: Duration,
     },
 }
@@ -58,7 +60,7 @@ impl Default for Progress {
 /// Wraps a datapath in another one, for fault injection or captures.
 pub type DatapathWrap = Box<dyn FnOnce(Box<dyn Datapath>) -> Box<dyn Datapath> + Send>;
 
-/// Changes any field of the sockets' configuration before they are opened.
+/// Changes any field of the sockets' configuration before the sockets are opened.
 pub type UdpTune = Box<dyn FnOnce(&mut UdpConfig) + Send>;
 
 /// Changes any field of the engine's configuration before it is checked.
@@ -83,16 +85,16 @@ pub type EventWatch = Box<dyn Fn(&crate::AsyncEvent) + Send + Sync>;
 pub struct DeviceConfig {
     /// Local address. Not used with `datapath`, which has its own.
     pub bind: Bind,
-    /// Engine slot: the UDP port is `port_base` + slot; `None` = the first free slot. Peers learn
-    /// the slot from the QPN.
+    /// Engine slot, which selects the UDP port: `port_base` + slot. `None` = the first free slot.
+    /// Peers learn the slot from the QPN.
     pub slot: Option<u8>,
     /// Index of the first queue pair, the low byte of its QPN; later queue pairs follow. `None` =
     /// random, so that requests to a former process in the same slot rarely find a queue pair. For
     /// servers whose clients must know the QPN.
     pub qpn_start: Option<u8>,
-    /// First of the 256 UDP ports of engines; the same on all hosts that talk to each other.
+    /// First of the 256 UDP ports of engines; it must be the same on all hosts that communicate.
     pub port_base: u16,
-    /// Largest message in bytes; `None` = as the link permits. The link must carry
+    /// Largest message in bytes; `None` = as large as the link permits. The link must carry
     /// [`srd_wire::OVERHEAD_BYTES`] more.
     pub mtu: Option<u16>,
     /// Upper limit of the MTU when `mtu` is `None` and the link decides.
@@ -103,11 +105,11 @@ pub struct DeviceConfig {
     pub path_policy: PathPolicy,
     /// Rate control policy.
     pub rate_policy: RatePolicy,
-    /// Whether data carries a checksum (CRC-32C) to peers that enable it, too; packets that begin
-    /// and end a context always do. On by default. Off saves CPU time, and leaves damage to be
-    /// detected by UDP's 16-bit checksum, which virtual links do not even calculate.
+    /// Whether data carries a checksum (CRC-32C) to peers that also enable it; packets that begin
+    /// or end a context always carry one. On by default. Without it, CPU time is saved, and only
+    /// UDP's 16-bit checksum detects damage, which virtual links do not even calculate.
     pub integrity: bool,
-    /// Who drives the protocol.
+    /// Which thread drives the protocol.
     pub progress: Progress,
     /// A datapath to use instead of UDP sockets. Its port must be `port_base` + slot.
     pub datapath: Option<Box<dyn Datapath>>,
@@ -115,10 +117,10 @@ pub struct DeviceConfig {
     pub wrap: Option<DatapathWrap>,
     /// Changes to the UDP sockets: buffers, segmentation, busy polling.
     pub tune_udp: Option<UdpTune>,
-    /// Whether all processes of this user on this host share what they know of remote addresses, so
-    /// that together they send as one would (through a file in `/dev/shm`). On unless the
-    /// environment variable `SRD_SHARE` is 0; without effect with a datapath of your own, with
-    /// `wrap`, or with a fixed rate.
+    /// Whether this process shares its congestion state per remote address with all other processes
+    /// of this user on this host, so that together they send as one sender would (through a file in
+    /// `/dev/shm`). On unless the environment variable `SRD_SHARE` is 0; without effect with a
+    /// caller's own `datapath`, with `wrap`, or with a fixed rate.
     pub share: bool,
     /// Changes to the engine's configuration.
     pub tune: Option<EngineTune>,
@@ -196,9 +198,9 @@ impl fmt::Debug for DeviceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceAttr {
-    /// Deepest send queue.
+    /// Largest depth of a send queue, in requests.
     pub max_sq_wr: u32,
-    /// Deepest receive queue.
+    /// Largest depth of a receive queue, in requests.
     pub max_rq_wr: u32,
     /// Scatter/gather entries of a send request.
     pub max_sq_sge: u32,
@@ -214,31 +216,32 @@ pub struct DeviceAttr {
     pub max_rdma_size: u32,
     /// Capabilities: bits of [`caps`].
     pub device_caps: u32,
-    /// Queue pairs.
+    /// Most queue pairs of the device.
     pub max_qp: u32,
-    /// Completion queues.
+    /// Most completion queues of the device.
     pub max_cq: u32,
     /// Slots of one completion queue.
     pub max_cqe: u32,
     /// Bytes of the largest memory region.
     pub max_mr_size: u64,
-    /// Send requests outstanding on the whole device.
+    /// Most send requests outstanding on the whole device.
     pub max_wr: u32,
 }
 
 /// Bits of [`DeviceAttr::device_caps`]; numbers as in `efadv`.
 pub mod caps {
-    /// Serves and issues RDMA reads.
+    /// The device serves and issues RDMA reads.
     pub const RDMA_READ: u32 = 1 << 0;
     /// `rnr_retry` can be set.
     pub const RNR_RETRY: u32 = 1 << 1;
     /// Completion queues can send events to a channel.
     pub const CQ_NOTIFICATIONS: u32 = 1 << 2;
-    /// Completions contain the sender's address if no address handle exists for it.
+    /// Completions contain the sender's address if no address handle for the sender exists.
     pub const CQ_WITH_SGID: u32 = 1 << 3;
-    /// Written memory may be polled: aligned blocks of 128 bytes arrive once and in order.
+    /// A program may poll memory that a peer writes: each aligned block of 128 bytes arrives whole
+    /// and once. The order of different blocks is not defined.
     pub const DATA_POLLING_128: u32 = 1 << 4;
-    /// Serves and issues RDMA writes.
+    /// The device serves and issues RDMA writes.
     pub const RDMA_WRITE: u32 = 1 << 5;
     /// A write with immediate can complete without a posted receive.
     pub const UNSOLICITED_WRITE_RECV: u32 = 1 << 6;
@@ -250,11 +253,11 @@ pub mod caps {
 pub struct PortAttr {
     /// Largest message in bytes: the device MTU.
     pub max_msg_sz: u32,
-    /// Largest `ibv_mtu` that is not above it, in bytes (256 to 4096).
+    /// Largest `ibv_mtu` value that does not exceed `max_msg_sz`, in bytes (256 to 4096).
     pub active_mtu: u32,
     /// UDP port that the device receives on.
     pub udp_port: u16,
-    /// Address peers use.
+    /// Address of the device, which peers use.
     pub ip: IpAddr,
     /// The address as a GID.
     pub gid: [u8; 16],
@@ -266,7 +269,7 @@ pub struct PortAttr {
     pub pkey_tbl_len: u16,
 }
 
-/// An address as a GID: IPv6 as it is, IPv4 mapped (`::ffff:a.b.c.d`).
+/// An address as a GID: an IPv6 address unchanged, an IPv4 address mapped (`::ffff:a.b.c.d`).
 pub fn gid_from_ip(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

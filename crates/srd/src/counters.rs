@@ -19,19 +19,20 @@ pub const PARSE_ERROR_KINDS: [ParseError; crate::nic::PARSE_ERRORS] = [
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct DeviceCounters {
-    /// The protocol: EFA's port statistics and our own.
+    /// The protocol: EFA's port statistics and counters of this implementation.
     pub engine: srd_core::counters::Counters,
-    /// The datapath: system calls, segmentation, refusals by kind.
+    /// The datapath: system calls, segmentation, refused datagrams by kind.
     pub datapath: srd_datapath::Counters,
     /// Malformed packets by kind: see [`PARSE_ERROR_KINDS`].
     pub parse_errors: [u64; crate::nic::PARSE_ERRORS],
     /// Packets that the datapath refused; they count as lost.
     pub tx_refused: u64,
-    /// Payloads whose memory was deregistered between verdict and copy.
+    /// Payloads that were not placed because their memory was deregistered after the engine
+    /// accepted the packet.
     pub rx_unplaced: u64,
     /// Asynchronous events dropped because nobody read them.
     pub events_dropped: u64,
-    /// Turns of the engine.
+    /// Turns that the engine took.
     pub turns: u64,
     /// Paths on which packets were sent, to any peer.
     pub paths_used: u32,

@@ -24,7 +24,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// Configuration of a completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct CqInit<'a> {
-    /// Slots: a post takes one, a polled completion returns it.
+    /// Number of slots: a post takes one, a polled completion returns it.
     pub depth: u32,
     /// Channel to which [`CompletionQueue::req_notify`] sends events.
     pub channel: Option<&'a CompletionChannel>,
@@ -48,7 +48,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Ok(mut nic) = self.device.shared().nic_to_destroy() {
-            // Queue pairs hold their queues, so none uses this one any more.
+            // Queue pairs hold their completion queues, so no queue pair uses this one any more.
             let _ = nic.engine.cq_destroy(self.core.id);
             if let Some(side) = nic.tables.cqs.get_mut(usize::from(self.core.id.0)) {
                 *side = None;
@@ -128,8 +128,9 @@ impl CompletionQueue {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Takes completions into `out`, as many as there are or fit; returns how many. With
-    /// [`Progress::Caller`](crate::Progress::Caller) an empty queue makes the engine take a turn.
+    /// Moves completions to `out`, as many as are ready and fit; returns how many. With
+    /// [`Progress::Caller`](crate::Progress::Caller) a poll of an empty queue makes the engine take
+    /// a turn.
     ///
     /// # Errors
     /// In a child of `fork`; when the device is shut down and no completion is left.
@@ -232,8 +233,8 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Removes the queue's events from its channel and causes no more until it is armed again. For
-    /// callers that count events and destroy the queue next.
+    /// Removes the queue's events from its channel; no more follow until the queue is armed again.
+    /// For callers that count events and are about to destroy the queue.
     pub fn events_forget(&self) {
         let core = &self.0.core;
         core.armed.store(false, Ordering::SeqCst);

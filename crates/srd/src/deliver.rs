@@ -17,8 +17,8 @@ use srd_core::{
 use std::sync::atomic::{Ordering, fence};
 
 impl Nic {
-    /// Moves completions to the rings and events to their queue, and wakes waiting threads.
-    /// Returns how many completions.
+    /// Moves completions to the rings and events to their queue, and wakes waiting threads. Returns
+    /// the number of completions.
     pub(crate) fn deliver(&mut self, shared: &Shared) -> usize {
         // Events first: the next post may reuse the handle of a withdrawn request.
         while let Some(event) = self.engine.poll_event() {
@@ -93,7 +93,8 @@ impl CqSide {
 }
 
 impl Tables {
-    /// Releases what a completion ends, and returns the completion in the user's view.
+    /// Releases the slots and handles of a completed request, and returns its completion in the
+    /// user's view.
     fn finish(&mut self, c: &Completion) -> WorkCompletion {
         let mut wc = WorkCompletion {
             wr_id: c.wr_id,

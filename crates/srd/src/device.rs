@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     nic: Mutex<Nic>,
     /// Threads that wait for the lock while its holder may sleep in the datapath.
     pub control_waiting: AtomicU32,
-    /// Its holder sleeps in the datapath and must be woken for new work.
+    /// Whether the driver sleeps in the datapath and must be woken for new work.
     pub rest: Rest,
     pub waker: Waker,
     /// Queue pairs with new posts.
@@ -52,11 +52,11 @@ pub(crate) struct Shared {
     pub regions: RegionViews,
     /// The queue pairs whose posts wait for freed slots.
     queues: Mutex<Vec<Arc<QpCore>>>,
-    /// Together the send queues are deeper than the engine's table of requests.
+    /// Whether the send queues together are deeper than the engine's table of requests.
     sends_limited: AtomicBool,
     pub events: EventQueue,
     pub stop: AtomicBool,
-    /// The engine panicked; see [`Nic::fail`].
+    /// Whether the engine has panicked; see [`Nic::fail`].
     pub failed: AtomicBool,
     pub driving: Driving,
 }
@@ -180,9 +180,9 @@ impl Shared {
         self.sends_limited.store(sends > u64::from(self.attr.max_wr), Ordering::Release);
     }
 
-    /// Whether the engine's table has room for another send request. Counted only if the send
-    /// queues could exceed the table. Threads that post concurrently may both find the last place:
-    /// the request that does not get it waits in its ring.
+    /// Whether the engine's table has room for another send request. Requests are counted only if
+    /// the send queues together could exceed the table. Two threads that post concurrently may both
+    /// find the last free entry: the request that does not get it waits in its ring.
     #[inline]
     pub(crate) fn sends_have_room(&self) -> bool {
         !self.sends_limited.load(Ordering::Acquire) || self.sends_used() < self.attr.max_wr
@@ -312,10 +312,10 @@ impl Device {
         Ok(Self(Arc::new(Owner { shared, thread, closed, warnings: parts.warnings })))
     }
 
-    /// Closes the device while objects of it may still exist: refuses new requests, transmits what
-    /// was posted, lets peers learn the result of their requests, and sends Close. That takes as
-    /// long as a peer needs, a second at most. For process exit; a device whose last handle is
-    /// dropped closes by itself. In a child of `fork` it does nothing.
+    /// Closes the device while objects of it may still exist, for process exit: refuses new
+    /// requests, transmits what was posted, lets peers learn the result of their requests, and
+    /// sends Close. That takes as long as a peer needs, at most one second. A device whose last
+    /// handle is dropped closes by itself. In a child of `fork` this call does nothing.
     pub fn close(&self) {
         if !self.shared().process.is_left() {
             self.0.close();
@@ -347,8 +347,8 @@ impl Device {
         self.shared().failed.load(Ordering::Relaxed)
     }
 
-    /// Whether this process is a child of `fork` of the one that opened the device: then it is not
-    /// usable here.
+    /// Whether this process is a child of `fork` of the process that opened the device. A child
+    /// cannot use the device.
     pub fn is_left(&self) -> bool {
         self.shared().process.is_left()
     }
@@ -372,7 +372,7 @@ impl Device {
         &self.0.warnings
     }
 
-    /// Limits and capabilities.
+    /// Limits and capabilities of the device.
     pub fn attr(&self) -> &DeviceAttr {
         &self.shared().attr
     }
@@ -382,7 +382,7 @@ impl Device {
         &self.shared().port
     }
 
-    /// Address that peers name in [`ProtectionDomain::ah_create`].
+    /// Address of this device, which peers pass to [`ProtectionDomain::ah_create`].
     pub fn ip(&self) -> IpAddr {
         self.shared().port.ip
     }
@@ -392,7 +392,7 @@ impl Device {
         self.shared().port.gid
     }
 
-    /// Largest message in bytes.
+    /// Largest message in bytes: the device MTU.
     pub fn mtu(&self) -> usize {
         self.shared().port.max_msg_sz as usize
     }
@@ -435,10 +435,10 @@ impl Device {
         CompletionChannel::new(self.clone())
     }
 
-    /// One turn of the engine: takes posts, receives, sends, delivers completions. Returns whether
-    /// anything was done. Does nothing while another thread drives.
+    /// Takes one turn of the engine: takes posts, receives, sends, delivers completions. Returns
+    /// whether anything was done. Does nothing while another thread drives the engine.
     ///
-    /// Needed with [`Progress::Caller`]; allowed with a thread.
+    /// Needed with [`Progress::Caller`]; allowed if a thread of the device drives the engine.
     ///
     /// # Errors
     /// In a child of `fork`, or when the device is shut down.
@@ -478,7 +478,7 @@ impl Device {
         self.shared().events.fd()
     }
 
-    /// All counters: engine, datapath, device.
+    /// Counters of the engine, the datapath and the device since it was opened.
     ///
     /// # Errors
     /// As [`Device::progress`].
@@ -488,7 +488,8 @@ impl Device {
         Ok(DeviceCounters::collect(&nic, shared.events.dropped()))
     }
 
-    /// The paths to an address, one entry per path; empty if nothing was ever sent there.
+    /// The paths to an address, one entry per path; empty if no packet was ever sent to the
+    /// address.
     ///
     /// # Errors
     /// As [`Device::progress`].

@@ -27,8 +27,8 @@ impl Driving {
 }
 
 impl Shared {
-    /// Makes progress for a poll that found its queue empty; returns whether anything was done.
-    /// `stays`: the caller will poll again soon, so that a driving thread rests.
+    /// Drives the engine for a poll that found its queue empty; returns whether anything was done.
+    /// `stays`: the caller will poll again soon, so the device's thread need not drive.
     #[inline]
     pub(crate) fn drive_from_poll(&self, stays: bool) -> bool {
         let stays = match self.driving.progress {

@@ -18,7 +18,7 @@ pub enum DeviceError {
     },
     /// The sockets could not be opened; the source says why and what to do.
     Datapath(OpenError),
-    /// The requested MTU does not fit the link, or the link's is too small.
+    /// The requested MTU does not fit the link, or the link's MTU is too small.
     Mtu {
         /// Requested payload in bytes (0 = from the link).
         asked: u16,
@@ -29,9 +29,9 @@ pub enum DeviceError {
     Config(&'static str),
     /// A system call failed.
     Os {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Its error.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -142,7 +142,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Why a work request was refused. Nothing was posted: no slot, no memory, no completion.
+/// Why a work request was refused. Nothing was posted: no slot was taken and no completion follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PostError {

@@ -15,8 +15,9 @@ use std::{
 
 /// Most events kept for the user; later ones are dropped and counted.
 pub(crate) const EVENTS_MAX: usize = 4096;
-/// What peers and networks cause, as often as they like, has no more room than this: who never
-/// reads of paths that come and go must still be told of his queue pairs and of his device.
+/// Most events of kinds that peers and networks can cause as often as they like. The rest of the
+/// queue stays free for events of queue pairs and the device, which a program must not miss even if
+/// it never reads events about paths.
 const EVENTS_CAUSED_MAX: usize = EVENTS_MAX - EVENTS_MAX / 4;
 
 /// An asynchronous event.
@@ -51,7 +52,7 @@ pub enum AsyncEvent {
         /// Largest payload of a packet, bytes.
         payload_max: u16,
     },
-    /// The queue pair entered the error state by itself.
+    /// The queue pair entered the error state without a request of the user.
     QpFatal(Qpn),
     /// All requests of a queue pair in SQD have ended.
     SqDrained(Qpn),
@@ -146,8 +147,9 @@ mod tests {
         assert_eq!(q.pop(), Some(AsyncEvent::SqDrained(Qpn(0))));
     }
 
-    /// A peer that makes paths come and go for long enough kept a program that reads events now
-    /// and then from learning that its queue pair is drained, or that its device has failed.
+    /// Without room reserved for them, a peer that makes paths fail and recover often enough keeps
+    /// a program that rarely reads events from learning that its queue pair is drained, or that its
+    /// device has failed.
     #[test]
     fn what_peers_cause_leaves_room_for_the_rest() {
         let q = EventQueue::new(None).unwrap();

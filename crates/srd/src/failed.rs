@@ -23,7 +23,8 @@ const STATUS: Status = Status::LocalQpInternalError;
 pub(crate) struct NicGuard<'a> {
     nic: MutexGuard<'a, Nic>,
     shared: &'a Shared,
-    /// The thread was already unwinding when it took the lock: that panic is not the device's.
+    /// Whether the thread was already unwinding when it took the lock: that panic is not the
+    /// device's.
     unwinding: bool,
 }
 
@@ -59,7 +60,7 @@ impl Drop for NicGuard<'_> {
 }
 
 impl Nic {
-    /// Ends everything without the engine. A second call has no effect.
+    /// Ends all requests without the engine and closes the device. A second call has no effect.
     #[cold]
     pub(crate) fn fail(&mut self, shared: &Shared) {
         if shared.failed.load(Ordering::Relaxed) {

@@ -29,7 +29,7 @@ impl Process {
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether this code runs in a child forked since.
+    /// Whether this code runs in a child that was forked from that process.
     #[inline]
     pub(crate) fn is_left(self) -> bool {
         self.0 != GENERATION.load(Ordering::Relaxed)

@@ -22,9 +22,9 @@ pub struct InterfaceAddress {
     pub name: String,
     /// The address.
     pub ip: IpAddr,
-    /// The interface is up.
+    /// Whether the interface is up.
     pub up: bool,
-    /// It is the loopback interface.
+    /// Whether it is the loopback interface.
     pub loopback: bool,
 }
 

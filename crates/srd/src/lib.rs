@@ -48,10 +48,11 @@
 //!
 //! # How it runs
 //!
-//! An engine without I/O ([`srd_core`]) and a datapath ([`srd_datapath`]) meet in one function,
-//! the *turn*: posts in from the rings, packets in, timers, packets out, completions out to the
-//! rings. A thread of the device takes turns, or the caller does ([`Progress`]). Posting threads
-//! and the turn share only bounded single-producer rings and counted slots.
+//! The *turn* is the one function in which an engine without I/O ([`srd_core`]) and a datapath
+//! ([`srd_datapath`]) meet: it takes posted requests from the rings, receives packets, runs timers,
+//! sends packets and puts completions into the rings. A thread of the device takes turns, or the
+//! caller does ([`Progress`]). Posting threads and the turn share only bounded single-producer
+//! rings and counted slots.
 
 mod ah;
 mod arrivals;

@@ -10,13 +10,13 @@ use crate::{
 use srd_core::{Access, MrKey, Status, WrHandle};
 use std::sync::Arc;
 
-/// A piece of registered memory in a work request, by the region's own addresses.
+/// A piece of registered memory in a work request, addressed as its region is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sge {
     /// Address of the first byte.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
     /// Key of the region.
     pub lkey: u32,
@@ -99,7 +99,7 @@ impl MemoryRegion {
         self.memory.addr()
     }
 
-    /// Bytes.
+    /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
     pub fn len(&self) -> usize {
         self.memory.len()
@@ -121,8 +121,8 @@ impl MemoryRegion {
         self.memory.base()
     }
 
-    /// The piece of `len` bytes from `offset` on, for a work request. Bounds are checked when it
-    /// is posted.
+    /// The piece of `len` bytes from `offset` on, for a work request. Its bounds are checked when
+    /// the request is posted.
     pub fn sge(&self, offset: usize, len: u32) -> Sge {
         Sge { addr: self.addr().wrapping_add(offset as u64), len, lkey: self.lkey() }
     }
@@ -130,7 +130,7 @@ impl MemoryRegion {
     /// Copies `bytes` into the region at `offset`.
     ///
     /// # Errors
-    /// They do not fit; nothing was copied.
+    /// The bytes do not fit; nothing was copied.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         if self.memory.write(offset, bytes) { Ok(()) } else { Err(OUTSIDE) }
     }
@@ -138,7 +138,7 @@ impl MemoryRegion {
     /// Copies bytes from `offset` on into `out`.
     ///
     /// # Errors
-    /// The region is shorter; nothing was copied.
+    /// The region ends before that; nothing was copied.
     pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         if self.memory.read(offset, out) { Ok(()) } else { Err(OUTSIDE) }
     }
@@ -146,7 +146,7 @@ impl MemoryRegion {
     /// A copy of `len` bytes from `offset` on.
     ///
     /// # Errors
-    /// The region is shorter.
+    /// The region ends before that.
     pub fn to_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>, Error> {
         if offset > self.len() || len > self.len() - offset {
             return Err(OUTSIDE);
@@ -156,9 +156,9 @@ impl MemoryRegion {
         Ok(out)
     }
 
-    /// Deregisters it. When this returns, the device no longer accesses it: outstanding requests
-    /// that use it end with status 5 ([`Status::LocalInvalidLkey`]), a receive when it would have
-    /// been filled, and peers' requests end with status 7.
+    /// Deregisters the region. When this returns, the device no longer accesses its memory:
+    /// outstanding requests that use it end with status 5 ([`Status::LocalInvalidLkey`]), a receive
+    /// when a message would have filled it, and requests of peers end with status 7.
     pub fn deregister(self) {}
 }
 
@@ -185,7 +185,7 @@ impl Drop for MemoryRegion {
         let shared = device.shared();
         let Ok(mut nic) = shared.nic_to_destroy() else { return };
         shared.regions.remove(self.key.0);
-        // Posts in progress get the same status as later ones.
+        // Posts in progress end with the same status as posts after the deregistration.
         let now = Nic::now();
         nic.take_posts(shared, now);
         let _ = nic.engine.mr_deregister(self.key);

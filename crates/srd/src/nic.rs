@@ -55,7 +55,7 @@ pub(crate) struct RecvSlot {
     pub wr_id: u64,
     pub pieces: ArrayVec<Piece, { crate::queue::RECV_SGES_MAX }>,
     pub live: bool,
-    /// One of its regions was deregistered: nothing is placed, and it ends with status 5.
+    /// One of its regions was deregistered: nothing is placed, and the receive ends with status 5.
     pub lost_memory: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct QpSide {
     pub sends: Consumer<SendEntry>,
     pub recvs: Consumer<RecvEntry>,
     pub recv_slots: Vec<RecvSlot>,
-    /// The engine had no room: the oldest entry of a ring waits for the next turn.
+    /// The engine had no room: the oldest request of a ring waits for the next turn.
     pub held: bool,
 }
 
@@ -162,10 +162,10 @@ pub(crate) struct NicCounters {
     pub parse_errors: [u64; PARSE_ERRORS],
     /// Packets not passed to the datapath: it refused them, or their payload memory was gone.
     pub tx_refused: u64,
-    /// Placements that found no memory (receive or region gone between verdict and copy).
+    /// Placements that found no memory: the receive or region was gone when the payload was copied.
     pub rx_unplaced: u64,
     pub turns: u64,
-    /// Bit per path that a packet was sent on.
+    /// One bit per path; set if a packet was sent on the path.
     pub paths_used: [u64; 4],
 }
 
@@ -183,13 +183,13 @@ pub(crate) struct Nic {
     pub turned_at: Time,
     /// State of packets that may wait in the socket.
     pub arrivals: Arrivals,
-    /// What it shares with other processes of the host, if it does.
+    /// The device's slot in the table shared with other processes of the host, if it has one.
     pub share: Option<Share>,
-    /// Something was left in the socket when that was asked last.
+    /// Whether datagrams were left in the socket when the engine was last told of the backlog.
     pub behind: bool,
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// Work requests taken, packets received and sent, completions delivered.
@@ -199,17 +199,18 @@ pub(crate) struct Turn {
 }
 
 impl Nic {
-    /// The one clock.
+    /// The clock of the engine and the datapath.
     #[inline]
     pub(crate) fn now() -> Time {
         Time(clock::now_ns())
     }
 
-    /// Time until the next timer; `None` = nothing happens until something arrives.
+    /// Time until the next timer, at most `limit`; `None` = nothing is due until a packet or a post
+    /// arrives.
     pub(crate) fn idle_time(&self, limit: Option<Duration>) -> Option<Duration> {
         if !self.net.tx_ready() {
-            // Due packets cannot leave while there is a backlog: the datapath wakes when the
-            // backlog can. Timers are late by at most this much.
+            // Due packets cannot leave while there is a backlog: the datapath wakes up when the
+            // kernel accepts packets again. Timers are late by at most this much.
             return Some(limit.map_or(BACKLOG_SLEEP_MAX, |l| l.min(BACKLOG_SLEEP_MAX)));
         }
         let next = self.engine.next_timeout();

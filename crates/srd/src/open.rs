@@ -35,7 +35,7 @@ pub(crate) struct Opened {
     pub warnings: Vec<String>,
 }
 
-/// Warnings about the host that opening the datapath found.
+/// The datapath, and warnings about the host that opening it found.
 struct Net {
     datapath: Box<dyn Datapath>,
     warnings: Vec<String>,
@@ -48,7 +48,8 @@ pub(crate) fn open(mut config: DeviceConfig) -> Result<Opened, DeviceError> {
     if config.port_base == 0 || config.port_base > u16::MAX - 255 {
         return Err(DeviceError::Config("port_base must be from 1 to 65280: 256 ports follow it"));
     }
-    // A network of its own, or one with faults made on purpose, says nothing about the host's.
+    // A datapath of the caller's, or one with injected faults, says nothing about the host's
+    // network.
     let own_net = config.datapath.is_some() || config.wrap.is_some();
     let mut net = match config.datapath.take() {
         Some(datapath) => {
@@ -130,7 +131,7 @@ fn udp_open(config: &mut DeviceConfig) -> Result<Net, DeviceError> {
         tune(&mut udp);
     }
     let datapath = UdpDatapath::open(udp).map_err(DeviceError::Datapath)?;
-    // The kernel counts its own overhead per packet: about half of the buffer holds data.
+    // The kernel also charges its overhead per packet: about half of the buffer holds data.
     let rx_budget = u32::try_from(datapath.rcvbuf_bytes() / 2).unwrap_or(u32::MAX);
     Ok(Net {
         warnings: datapath.rcvbuf_warning().into_iter().collect(),

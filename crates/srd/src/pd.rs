@@ -4,8 +4,8 @@ use crate::{AddressHandle, Device, Error, MemoryRegion, QpInit, QueuePair};
 use srd_core::{Access, PdId};
 use std::{net::IpAddr, sync::Arc};
 
-/// A protection domain: memory regions, address handles and queue pairs created from one may be
-/// used together. Cheap to clone; destroyed with its last handle.
+/// A protection domain. Memory regions, address handles and queue pairs can be used together if
+/// they were created from the same one. Cheap to clone; destroyed with its last handle.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain(Arc<Inner>);
 
@@ -51,7 +51,7 @@ impl ProtectionDomain {
     /// Allocates and registers `len` zeroed bytes. `access` is a sum of bits of [`Access`].
     ///
     /// # Errors
-    /// A length of 0, memory that cannot be had, a full table, or a device that is not usable.
+    /// A length of 0, not enough memory, a full table, or a device that is not usable.
     pub fn mr_allocate(&self, len: usize, access: u8) -> Result<MemoryRegion, Error> {
         MemoryRegion::allocate(self, len, Access(access))
     }
@@ -62,8 +62,8 @@ impl ProtectionDomain {
     /// As [`ProtectionDomain::mr_allocate`].
     ///
     /// # Safety
-    /// From now until [`MemoryRegion::deregister`] has returned (or the region was dropped), the
-    /// `len` bytes at `base` must stay valid: readable, and writable if `access` has
+    /// From this call until [`MemoryRegion::deregister`] has returned (or the region was dropped),
+    /// the `len` bytes at `base` must stay valid: readable, and writable if `access` has
     /// [`Access::LOCAL_WRITE`] or [`Access::REMOTE_WRITE`]. Rust references to the range must not
     /// be used while the device may write to it.
     pub unsafe fn mr_register(
@@ -99,7 +99,8 @@ impl ProtectionDomain {
     /// selects the engine on that host.
     ///
     /// # Errors
-    /// A full table, an address of the other family, or a device that is not usable.
+    /// A full table, an address of another family than the device's, or a device that is not
+    /// usable.
     pub fn ah_create(&self, ip: IpAddr) -> Result<AddressHandle, Error> {
         AddressHandle::create(self, ip)
     }

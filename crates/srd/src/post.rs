@@ -12,7 +12,7 @@ use srd_core::{
     limits::{GRH_BYTES, RDMA_BYTES_MAX},
 };
 
-/// When a post with a wrong lkey or length fails.
+/// When a post with an invalid lkey or length fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
     /// At once: nothing is posted.
@@ -85,7 +85,7 @@ impl<'a> SendWr<'a> {
         Self { wr_id, op, ah, dst_qpn, qkey, data, rkey: 0, raddr: 0, imm: 0 }
     }
 
-    /// A message of at most one MTU; empty until data is given.
+    /// A message of at most one MTU; it has no data until data is given.
     pub fn send(wr_id: u64, ah: &'a AddressHandle, dst_qpn: Qpn, qkey: u32) -> Self {
         Self::new(Opcode::Send, wr_id, ah, dst_qpn, qkey)
     }
@@ -100,7 +100,7 @@ impl<'a> SendWr<'a> {
         Self::new(Opcode::Read, wr_id, ah, dst_qpn, qkey)
     }
 
-    /// Where to write to or read from: address and rkey of the peer's region.
+    /// Sets where to write to or read from: address and rkey of the peer's region.
     pub fn remote(mut self, raddr: u64, rkey: u32) -> Self {
         (self.raddr, self.rkey) = (raddr, rkey);
         self
@@ -141,7 +141,7 @@ pub struct RecvWr<'a> {
 
 impl QueuePair {
     /// Posts a send request. Exactly one completion follows, unless the queue pair is destroyed or
-    /// reset before.
+    /// reset first.
     ///
     /// # Errors
     /// See [`PostError`]; nothing was posted.
@@ -165,11 +165,11 @@ impl QueuePair {
         self.device().shared().note_recvs(usize::from(self.core.qpn.index()));
     }
 
-    /// As [`QueuePair::post_send`] for one of several requests: the device need not start before
-    /// [`QueuePair::doorbell`].
+    /// Like [`QueuePair::post_send`] for one of several requests: the device need not start on it
+    /// before [`QueuePair::doorbell`] is called.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was taken in.
+    /// See [`PostError`]; nothing was enqueued.
     pub fn enqueue_send(&self, wr: &SendWr<'_>, faults: Faults) -> Result<(), PostError> {
         let shared = self.device().shared();
         self.check_send(wr)?;
@@ -192,10 +192,10 @@ impl QueuePair {
         Ok(())
     }
 
-    /// As [`QueuePair::enqueue_send`] for several requests: either all or none are enqueued.
+    /// Like [`QueuePair::enqueue_send`] for several requests: either all or none are enqueued.
     ///
     /// # Errors
-    /// See [`PostError`]: that of the first invalid request. Nothing was posted.
+    /// See [`PostError`]: the error of the first invalid request. Nothing was enqueued.
     pub fn enqueue_sends<'a>(
         &self,
         wrs: impl Iterator<Item = SendWr<'a>>,
@@ -272,21 +272,21 @@ impl QueuePair {
     }
 
     /// Posts a receive request. Exactly one completion follows, unless the queue pair is destroyed
-    /// or reset before.
+    /// or reset first.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was taken in.
+    /// See [`PostError`]; nothing was posted.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         self.enqueue_recv(wr, Faults::AtPost)?;
         self.doorbell();
         Ok(())
     }
 
-    /// As [`QueuePair::post_recv`] for one of several requests: the device need not read it before
-    /// [`QueuePair::doorbell`], or before a message arrives.
+    /// Like [`QueuePair::post_recv`] for one of several requests: the device need not read it
+    /// before [`QueuePair::doorbell`] is called or a message arrives.
     ///
     /// # Errors
-    /// See [`PostError`]; nothing was taken in.
+    /// See [`PostError`]; nothing was enqueued.
     pub fn enqueue_recv(&self, wr: &RecvWr<'_>, faults: Faults) -> Result<(), PostError> {
         let shared = self.device().shared();
         check_alive(shared)?;

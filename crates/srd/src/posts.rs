@@ -17,9 +17,9 @@ use std::{
 enum Refusal {
     /// No room at the moment: it stays the oldest in its ring.
     Held,
-    /// It ends at once, without the engine.
+    /// The request ends at once, without the engine.
     Ended(Status),
-    /// Its queue pair is gone: nobody waits for it.
+    /// The queue pair is gone: no completion is owed.
     Dropped,
 }
 
@@ -98,7 +98,7 @@ impl Nic {
     }
 
     /// Takes every posted request of one queue pair; receives first, so that answers to the sends
-    /// find them.
+    /// find a posted receive.
     pub(crate) fn take_posts_of(&mut self, shared: &Shared, now: Time, index: usize) -> usize {
         let Some(mut qp) = self.tables.qps[index].take() else { return 0 };
         qp.held = false;

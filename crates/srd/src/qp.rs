@@ -20,11 +20,11 @@ pub struct QpInit<'a> {
     pub kind: QpType,
     /// Completions of sends, writes and reads go here.
     pub send_cq: &'a CompletionQueue,
-    /// Completions of receives go here; may be the same.
+    /// Completions of receives go here; may be the same queue as `send_cq`.
     pub recv_cq: &'a CompletionQueue,
-    /// Most outstanding send requests.
+    /// Depth of the send queue: most outstanding send requests.
     pub sq_depth: u32,
-    /// Most posted receives.
+    /// Depth of the receive queue: most posted receives.
     pub rq_depth: u32,
     /// Scatter/gather entries per send request, 1 to 2.
     pub send_sges_max: u32,
@@ -37,7 +37,7 @@ pub struct QpInit<'a> {
 }
 
 impl<'a> QpInit<'a> {
-    /// An SRD queue pair with 256 sends and 256 receives.
+    /// An SRD queue pair with room for 256 sends and 256 receives.
     pub fn srd(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self {
             kind: QpType::Srd,
@@ -52,7 +52,7 @@ impl<'a> QpInit<'a> {
         }
     }
 
-    /// A UD queue pair with 256 sends and 256 receives.
+    /// A UD queue pair with room for 256 sends and 256 receives.
     pub fn ud(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self { kind: QpType::Ud, ..Self::srd(send_cq, recv_cq) }
     }
@@ -145,7 +145,7 @@ impl QueuePair {
         })
     }
 
-    /// Its number, as peers name it.
+    /// Its queue pair number, by which peers name it.
     pub fn qpn(&self) -> Qpn {
         self.core.qpn
     }
@@ -175,7 +175,7 @@ impl QueuePair {
         &self.recv_cq
     }
 
-    /// Its state, without a lock.
+    /// Its state, read without a lock.
     pub fn state(&self) -> QpState {
         self.core.state()
     }
@@ -197,13 +197,13 @@ impl QueuePair {
     /// [`RNR_RETRY_LONG`]: crate::RNR_RETRY_LONG
     ///
     /// # Errors
-    /// It is not in RESET, or the device is not usable.
+    /// The queue pair is not in RESET, or the device is not usable.
     pub fn activate(&self, qkey: u32) -> Result<(), Error> {
         self.activate_with(qkey, limits::RNR_RETRY_LONG)
     }
 
-    /// As [`QueuePair::activate`] with a limit of RNR retries, 0 to 7 (7 = for ever), or 8 for a
-    /// minute of them. Ignored by UD queue pairs, which retry nothing.
+    /// Like [`QueuePair::activate`], with a limit of RNR retries: 0 to 6, 7 = for ever, 8 = for
+    /// about a minute. UD queue pairs never retry and ignore the limit.
     ///
     /// # Errors
     /// As [`QueuePair::activate`]; also when `rnr_retry` is above 8.
@@ -215,12 +215,12 @@ impl QueuePair {
         self.modify(QpModify { rnr_retry, ..to(QpState::Rts) })
     }
 
-    /// Changes state, Q_Key or RNR retries, as EFA's table of state changes permits. To ERR:
-    /// outstanding requests end with status 1 (flushed). To RESET: they are withdrawn, and
-    /// completions not yet polled are removed.
+    /// Changes state, Q_Key or RNR retries, as EFA's table of state changes permits. On a change to
+    /// ERR, outstanding requests end with status 1 (flushed). On a change to RESET, outstanding
+    /// requests are withdrawn, and completions not yet polled are removed.
     ///
     /// # Errors
-    /// The move or a value is not allowed, or the device is not usable.
+    /// The change of state or a value is not allowed, or the device is not usable.
     pub fn modify(&self, change: QpModify) -> Result<(), Error> {
         let shared = self.device().shared();
         let mut nic = shared.nic()?;
@@ -244,7 +244,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// State, Q_Key and how it was created.
+    /// Its state, its Q_Key and the attributes that it was created with.
     ///
     /// # Errors
     /// The device is not usable.

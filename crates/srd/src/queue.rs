@@ -1,5 +1,5 @@
-//! The rings between user threads and the engine's turn, two per queue pair and one per completion
-//! queue, with the counted slots that make a full queue an error of the post.
+//! The rings between user threads and the engine's turn: two per queue pair and one per completion
+//! queue. Counted slots make a post to a full queue fail.
 
 use crate::{
     budget::{CqSlots, QueueSlots},
@@ -22,23 +22,23 @@ use std::{
 pub const SEND_SGES_MAX: usize = 2;
 /// Scatter/gather entries of a receive request.
 pub const RECV_SGES_MAX: usize = 4;
-/// Inline bytes of a queue pair unless more is asked for (EFA: requests of 64 bytes).
+/// Inline bytes per request of a queue pair unless more are requested (EFA: 64-byte requests).
 pub const INLINE_BYTES_DEFAULT: u32 = 32;
-/// Most inline bytes (EFA: requests of 128 bytes).
+/// Most inline bytes per request (EFA: 128-byte requests).
 pub const INLINE_BYTES_MAX: usize = 80;
-/// Deepest send or receive queue.
+/// Largest depth of a send or receive queue, in requests.
 pub const QUEUE_DEPTH_MAX: u32 = 16_384;
 /// Slots of the largest completion queue.
 pub const CQ_DEPTH_MAX: u32 = 1 << 20;
 /// Completion queues of one device.
 pub const CQS_MAX: usize = 1024;
 
-/// One checked piece of a scatter/gather list, within a region when it was posted.
+/// One piece of a scatter/gather list; it was checked against its region when it was posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub region: RegionId,
     pub len: u32,
-    /// From the region's first byte.
+    /// Offset from the region's first byte, in bytes.
     pub offset: u64,
 }
 
@@ -63,7 +63,7 @@ impl WrData {
 pub(crate) struct SendEntry {
     pub wr: SendRequest,
     pub data: WrData,
-    /// It ends with this status and has no other effect.
+    /// If set, the request ends with this status and has no other effect.
     pub fault: Option<Status>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct SendEntry {
 pub(crate) struct RecvEntry {
     pub wr: RecvRequest,
     pub pieces: ArrayVec<Piece, RECV_SGES_MAX>,
-    /// Its memory is invalid: it ends with status 5 when it would be filled.
+    /// The memory is invalid: the request ends with status 5 when a message would fill it.
     pub faulty: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RecvEntry {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CqEntry {
     pub wc: WorkCompletion,
-    /// The engine reserved a slot for it, too, and must be told when it is free.
+    /// Whether the engine reserved a slot for it, too, and must be told when the slot is free.
     pub engine_slot: bool,
 }
 
@@ -88,7 +88,8 @@ pub(crate) struct CqEntry {
 #[derive(Debug)]
 pub(crate) struct CqReader {
     pub ring: Consumer<CqEntry>,
-    /// Taken out of the ring when a queue pair was destroyed; older than the ring's content.
+    /// Completions taken out of the ring when a queue pair was destroyed; older than the ring's
+    /// content.
     pub stash: VecDeque<CqEntry>,
 }
 
@@ -102,8 +103,8 @@ impl CqReader {
         self.ring.pop().ok()
     }
 
-    /// Removes the completions of one queue pair; returns how many the engine counts, and how many
-    /// there were in all.
+    /// Removes the completions of one queue pair. Returns how many of them have a slot reserved in
+    /// the engine, and how many there were in all.
     pub(crate) fn purge(&mut self, qpn: Qpn) -> (u32, u32) {
         let mut kept = std::mem::take(&mut self.stash);
         kept.extend(std::iter::from_fn(|| self.ring.pop().ok()));
@@ -140,13 +141,13 @@ pub(crate) struct CqCore {
     pub reader: Mutex<CqReader>,
     /// Slots reserved for posts and for the engine.
     pub slots: CqSlots,
-    /// Polled completions with a slot reserved in the engine, since creation; wraps around. Written
-    /// under the reader's lock.
+    /// Count of polled completions with a slot reserved in the engine, since creation; wraps
+    /// around. Written under the reader's lock.
     pub released: AtomicU32,
     /// Whether the next completion sends an event to `channel`.
     pub armed: AtomicBool,
     pub channel: Option<Arc<ChannelCore>>,
-    /// The user's number, given back in events.
+    /// The user's number, returned in events.
     pub context: u64,
     /// Threads asleep until a completion arrives.
     pub sleepers: AtomicU32,

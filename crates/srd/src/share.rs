@@ -1,4 +1,5 @@
-//! The device's part in what the processes of a user on this host share.
+//! The device's part in the table of congestion state that the processes of a user on this host
+//! share ([`srd_share`]).
 
 use crate::nic::Nic;
 use srd_core::Time;
@@ -10,13 +11,13 @@ use std::{fmt, net::IpAddr};
 pub(crate) struct Share {
     member: Option<Member>,
     segment: Option<Segment>,
-    /// The host's clock when the engine's shows 0.
+    /// What the host's monotonic clock shows when the engine's clock shows 0, ns.
     origin_ns: u64,
 }
 
 impl Share {
-    /// Takes a slot for a device at `local`. The error is a warning: without, the device does not
-    /// know of other processes.
+    /// Takes a slot for a device at `local`. The caller reports an error as a warning: without a
+    /// slot, the device sends as if it were the only process on the host.
     pub(crate) fn join(local: IpAddr) -> Result<Self, String> {
         let (segment, member) = Segment::join(&segment_path(), local).map_err(|e| {
             format!(
@@ -45,8 +46,8 @@ impl fmt::Debug for Share {
 }
 
 impl Nic {
-    /// Tells the other processes what they should know now, and hears of them. Nearly always there
-    /// is nothing.
+    /// Writes this engine's state to the shared table where that is due, and passes what the table
+    /// says to the engine. In nearly every turn nothing is due.
     #[inline]
     pub(crate) fn share_turn(&mut self, now: Time) {
         let Self { engine, share, .. } = self;

@@ -17,19 +17,19 @@ pub(crate) const HANDOVER: Duration = Duration::from_millis(1);
 /// How late timers of the thread may fire, in nanoseconds.
 const TIMER_SLACK_NS: u32 = 1_000;
 
-/// How late the thread may notice that callers stopped: longer than the kernel's tick, so that its
-/// check coincides with an interrupt that occurs anyway. Before the next tick, a timer costs 12 µs
-/// to set in a virtual machine and as much when it fires, which was the 99th percentile of a
-/// ping-pong.
+/// How late the thread may notice that callers stopped polling. Longer than the kernel's tick, so
+/// that the check coincides with an interrupt that occurs anyway: a timer before the next tick
+/// costs 12 µs to set in a virtual machine and as much when it fires, which was the 99th percentile
+/// of a ping-pong's round trip.
 const REST_SLACK_NS: u32 = 4_500_000;
 
-/// Factor by which the thread extends its wait for callers that keep polling.
+/// Largest factor by which the thread extends its rest while callers keep polling.
 const RESTS_LONGER_MAX: u32 = 7;
 
-/// When the thread drives.
+/// When the thread drives the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// Always; it polls for this long before it sleeps.
+    /// Always. The thread polls for this long before it sleeps.
     Always { spin: Duration },
     /// After this long without a poll by a caller.
     WhenIdle { idle: Duration },
@@ -52,7 +52,7 @@ pub(crate) fn start(shared: Arc<Shared>, manner: Manner) -> Result<JoinHandle<()
         .map_err(|source| DeviceError::Os { what: "starting the engine's thread", source })
 }
 
-/// Marks the device closed however the thread ends, so that nobody waits for it.
+/// Marks the device closed however the thread ends, so that no other thread waits for it.
 struct CloseOnExit<'a>(&'a Shared);
 
 impl Drop for CloseOnExit<'_> {
@@ -61,12 +61,12 @@ impl Drop for CloseOnExit<'_> {
     }
 }
 
-/// Drives until the device stops.
+/// Drives the engine until the device stops.
 fn run(shared: &Shared, spin: Duration) {
     let mut busy_until = Instant::now() + spin;
     while !shared.stop.load(Ordering::SeqCst) {
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
-            // The lock is not fair: let commands take it.
+            // The lock is not fair: yield, so that waiting commands can take it.
             thread::yield_now();
             continue;
         }
@@ -86,7 +86,7 @@ fn run(shared: &Shared, spin: Duration) {
     }
 }
 
-/// Drives while callers do not, until the device stops.
+/// Drives the engine while callers do not, until the device stops.
 fn run_when_idle(shared: &Shared, idle: Duration) {
     let mut rests = 0;
     while !shared.stop.load(Ordering::SeqCst) {
@@ -112,7 +112,7 @@ fn run_when_idle(shared: &Shared, idle: Duration) {
         }
         drop(nic);
         if shared.control_waiting.load(Ordering::SeqCst) > 0 {
-            // The lock is not fair: let commands take it.
+            // The lock is not fair: yield, so that waiting commands can take it.
             thread::yield_now();
         }
     }

@@ -1,4 +1,4 @@
-//! The engine's turn: the one function that moves requests, packets and completions, in fixed
+//! The engine's turn: the one function that moves requests, packets and completions, in a fixed
 //! order.
 
 use crate::{
@@ -13,19 +13,19 @@ use srd_datapath::{RxBacklog, RxDatagram, RxReport, TooLong};
 use srd_wire::{IPV4_BYTES, IPV6_BYTES, OVERHEAD_BYTES, payload_bytes_max};
 use std::{io, time::Duration};
 
-/// Most batches received in one turn: bounds how long packets to send wait.
+/// Most batches received in one turn: bounds how long packets to be sent wait.
 const RX_BATCHES: usize = 8;
-/// How long a closing device waits for its peers.
+/// Longest time that a closing device waits for its peers.
 const PEACE_MAX: Span = Span::from_secs(1);
-/// Interval at which it checks whether they are done.
+/// Interval at which a closing device checks whether its peers are done.
 const PEACE_LOOK: Duration = Duration::from_millis(1);
-/// How long its last packets may take to leave.
+/// Longest time for a closing device's last packets to leave.
 const GOODBYE_MAX: Span = Span::from_ms(20);
 
 impl Nic {
-    /// One turn. Commands on objects (create, modify, destroy, deregister) run between turns, under
-    /// the same lock. Posted requests are sent before the socket is polled: an empty poll would be
-    /// a system call before every answer.
+    /// Takes one turn. Commands on objects (create, modify, destroy, deregister) run between turns,
+    /// under the same lock. Posted requests are sent before the socket is polled: polling first
+    /// would put a system call, often an empty one, before every answer.
     pub(crate) fn turn(&mut self, shared: &Shared) -> Turn {
         self.counters.turns += 1;
         let now = Self::now();
@@ -54,7 +54,7 @@ impl Nic {
         Turn { done, more: look.more || tx_more }
     }
 
-    /// The part of a turn that a post does not wait for.
+    /// The part of a turn that transmits posted requests at once, without receiving.
     pub(crate) fn send_posts(&mut self, shared: &Shared) {
         let now = Self::now();
         if self.take_posts(shared, now) > 0 {
@@ -64,8 +64,8 @@ impl Nic {
         }
     }
 
-    /// Receives batch after batch while there are more, within bounds. A single packet is answered
-    /// before the next poll, which might find nothing.
+    /// Receives batch after batch while there are more, up to [`RX_BATCHES`]. After a single packet
+    /// it stops, so that the packet is answered before the next poll, which might find nothing.
     fn receive_all(&mut self, shared: &Shared) -> Look {
         let mut all = Look::default();
         for batch in 0..RX_BATCHES {
@@ -78,8 +78,8 @@ impl Nic {
             if !look.more || look.received <= 1 {
                 return all;
             }
-            // The senders must get acknowledgments of this batch before the next one is read, or
-            // they take a long queue for silence.
+            // Peers must get the acknowledgments of this batch before the next one is read;
+            // otherwise a long receive queue looks to them like a silent host.
             self.transmit(shared, all.taken_at.unwrap_or_else(Self::now));
         }
         all
@@ -128,11 +128,12 @@ impl Nic {
         Look { received: report.datagrams, more: report.more, taken_at, waited }
     }
 
-    /// Tells the engine what is left after the first batch of a turn: a system call where it was
-    /// full. It holds until the next turn: a program that reads all there is and then does other
-    /// things has no less of a backlog than one that reads a little at a time.
+    /// Tells the engine how much the socket still holds after the first batch of a turn; this takes
+    /// a system call only if the batch was full. The value holds until the next turn: a program
+    /// that reads everything and then does other things has no less of a backlog than one that
+    /// reads a little at a time.
     fn backlog_tell(&mut self, now: Time, report: &RxReport) {
-        // The first of a new burst says nothing: what comes behind it is asked for next.
+        // The first datagram of a new burst tells nothing: the next read shows what follows it.
         if report.more && report.datagrams <= 1 {
             return;
         }
@@ -199,14 +200,14 @@ impl Nic {
     }
 
     /// Work of a closing device: posted requests are transmitted, peers get acknowledgments of
-    /// theirs (an acknowledgment lost now would never be repeated, and they would take accepted
-    /// messages for lost), then Close is sent. Takes as long as a peer needs it, [`PEACE_MAX`] at
-    /// most; no time if nothing is outstanding.
+    /// their requests (an acknowledgment lost now would never be repeated, and peers would report
+    /// accepted messages as failed), then Close is sent. Takes as long as a peer needs, at most
+    /// [`PEACE_MAX`]; no time if nothing is outstanding.
     pub(crate) fn say_goodbye(&mut self, shared: &Shared) {
         let deadline = Self::now() + PEACE_MAX;
         let acks_due = Self::now() + self.engine.config().ack.delay_max;
         self.turns_until(shared, deadline, |nic, now| now >= acks_due && !nic.engine.has_work());
-        // Packets that arrive from now on are not read.
+        // The program reads no message that arrives from now on.
         for side in self.tables.qps.iter().flatten() {
             let end = QpModify { state: Some(QpState::Err), ..QpModify::default() };
             // Every state permits this change.
@@ -224,7 +225,7 @@ impl Nic {
         }
     }
 
-    /// Takes turns and sleeps between them until it is done or the time is up.
+    /// Takes turns and sleeps between them until `done` holds or the time is up.
     fn turns_until(
         &mut self,
         shared: &Shared,

@@ -101,8 +101,8 @@ impl Fabric {
         self.nodes.iter().map(|(node, ns)| (*node, ns))
     }
 
-    /// Changes the seed of the ECMP hashes, so that other ports take other spines. Kernels before
-    /// 6.11 cannot set the seed: there, each run's random source ports take its place.
+    /// Changes the seed of the ECMP hashes, so that ports take other spines. Kernels before 6.11
+    /// cannot set the seed: there, the random source ports of each run serve the same purpose.
     ///
     /// # Errors
     /// The kernel refuses the seed.

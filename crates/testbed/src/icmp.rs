@@ -1,16 +1,16 @@
-//! Forged ICMP and ICMPv6 errors: what routers and hosts say of a datagram that they did not
-//! deliver. Such an error quotes the head of the datagram, which a forger need not have seen: it
-//! takes the addresses and the ports.
+//! Forged ICMP and ICMPv6 errors, as routers and hosts send them about a datagram that they did not
+//! deliver. Such an error quotes the head of the datagram. A forger need not have seen the
+//! datagram: the addresses and ports suffice.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// Length of the datagram that is quoted: a full packet on a link with an MTU of 9000.
 const QUOTED_LEN: u16 = 8980;
-/// MTU that a forged "too big" names: less than any link of ours has.
+/// MTU in a forged "too big" message: less than that of any link of the fabric.
 const MTU_V4: u16 = 600;
 const MTU_V6: u32 = 1280;
 
-/// An ICMP error by its numbers, which mean something else in each family.
+/// Type and code of an ICMP error; the numbers have different meanings in IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Type.
@@ -32,8 +32,8 @@ pub fn claims(v6: bool, codes: u8) -> impl Iterator<Item = Claim> {
     kinds.into_iter().flat_map(move |kind| (0..codes).map(move |code| Claim { kind, code }))
 }
 
-/// The error that claims this of a datagram `from` one socket `to` another, as ICMP without its IP
-/// header.
+/// The error `claim` about a datagram `from` one socket `to` another: the ICMP message without its
+/// IP header.
 ///
 /// # Panics
 /// If the addresses are of different families.
@@ -45,7 +45,7 @@ pub fn error(claim: Claim, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
             let mtu = if (claim.kind, claim.code) == (3, 4) { MTU_V4 } else { 0 };
             bytes.extend([0, 0]);
             bytes.extend(mtu.to_be_bytes());
-            // The IPv4 header of what was not delivered.
+            // The IPv4 header of the datagram that was not delivered.
             bytes.extend([0x45, 0]);
             bytes.extend(QUOTED_LEN.to_be_bytes());
             bytes.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
@@ -63,11 +63,11 @@ pub fn error(claim: Claim, from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         }
         _ => panic!("addresses of two families: {from} and {to}"),
     }
-    // The UDP header.
+    // The UDP header of that datagram.
     bytes.extend([from, to].iter().flat_map(|a| a.port().to_be_bytes()));
     bytes.extend((QUOTED_LEN - 40).to_be_bytes());
     bytes.extend([0, 0]);
-    // The checksum of ICMPv6 is the kernel's work.
+    // The kernel fills in the checksum of ICMPv6.
     if from.is_ipv4() {
         let words = bytes.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
         let sum = words.sum::<u32>();

@@ -1,9 +1,9 @@
 //! The check `narrow`: paths whose MTU decreases under traffic, and forged messages about the MTU.
 //!
-//! Two devices of this process, in the namespaces of two hosts, write to and read from each other
-//! while the cable behind the last router gets a smaller MTU, with and without the router's ICMP
-//! messages; while somebody forges such messages and others; and while the sender's own interface
-//! shrinks.
+//! Two devices of this process, in the namespaces of two hosts, write to and read from each other.
+//! Meanwhile the cable behind the last router gets a smaller MTU, with and without the router's
+//! ICMP messages; or such messages and others are forged; or the sender's own interface gets a
+//! smaller MTU.
 
 use crate::{
     error::{NetError, Result},
@@ -31,7 +31,8 @@ const LEN: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Paths of each device, as by default.
 const PATHS: u16 = 64;
-/// So few that each sends often enough to one peer for its socket to be connected.
+/// Number of paths so small that each path sends to one peer often enough for its socket to be
+/// connected.
 const PATHS_CONNECTED: u16 = 8;
 const HOSTS: [Node; 2] = [Node::Host(0, 0), Node::Host(1, 0)];
 
@@ -43,7 +44,7 @@ struct End {
     there: MemoryRegion,
     cq: CompletionQueue,
     device: Device,
-    /// Payload sizes that the device reported as passing, in bytes.
+    /// Payload sizes that the device reported in events, in bytes.
     told: Vec<u16>,
 }
 
@@ -182,8 +183,8 @@ fn icmp_block(fabric: &Fabric) -> Result {
 }
 
 /// The link behind the last router gets the MTU `mtu`, which may lie between the sizes that the
-/// device probes; `size` is the payload that passes. Towards the host, the router sends ICMP
-/// messages if they are not blocked; in the other direction there are none.
+/// device probes; `size` is the largest payload that passes. Towards the host, the router sends
+/// ICMP messages unless `icmp` is false; in the other direction there are none.
 fn router(mtu: u16, size: u16, v6: bool, icmp: bool) -> Result<String> {
     let fabric = fabric()?;
     if !icmp {
@@ -207,9 +208,8 @@ fn local() -> Result<String> {
     Ok(format!("own interface of 1500: reported at both ends after {seconds:.1} s"))
 }
 
-/// Somebody forges what routers and hosts say of packets that were not delivered, for every socket
-/// of the sender, again and again: each error that a connected socket would report, in turn, and
-/// "too big" as often as all others together.
+/// Forges ICMP errors of routers and hosts for every socket of the sender, repeatedly: each error
+/// that a connected socket would report, in turn, and "too big" as often as all others together.
 fn forged(v6: bool) -> Result<String> {
     let fabric = fabric()?;
     let (mut ends, ips) = Ends::open(&fabric, v6, PATHS_CONNECTED)?;
@@ -250,7 +250,7 @@ fn forged(v6: bool) -> Result<String> {
     ))
 }
 
-/// Errors that Linux reports to the next sender on a connected socket, one of each errno at least.
+/// Errors that Linux reports to the next sender on a connected socket, at least one for each errno.
 fn reported(v6: bool) -> &'static [Claim] {
     const fn claim(kind: u8, code: u8) -> Claim {
         Claim { kind, code }
@@ -287,7 +287,7 @@ fn forge(fabric: &Fabric, [from, to]: [IpAddr; 2], volley: usize) -> Result<u32>
         0 => too_big,
         _ => reported(v6)[volley / 2 % reported(v6).len()],
     };
-    // The router next to the host says it, as any other could.
+    // Sent by the router next to the host; any other router could send it.
     fabric.ns(Node::Leaf(0))?.inside(|| {
         let (family, proto) = match from {
             IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),

@@ -4,7 +4,7 @@
 //!
 //! Nothing leaves this host. On the loopback interface a send call also does the kernel's receive
 //! work, so `send_ns` and `stamp_ns` are upper bounds. Calls are timed by the CPU time of their
-//! thread: time that other threads take is only in `stolen_ns`.
+//! thread; time that other threads take appears only in `stolen_ns`.
 
 use crate::{
     error::{NetError, Result},
@@ -313,7 +313,7 @@ fn sends(sender: &mut UdpDatapath, time: Duration) -> Result<String> {
     Ok(text)
 }
 
-/// Interruptions of a thread that always wants to run.
+/// Measures interruptions of a thread that always wants to run.
 fn stolen(time: Duration) -> Result<String> {
     let (mut gaps, mut lengths) = (Samples::default(), Samples::default());
     let begin = clock::now_ns();
@@ -329,7 +329,7 @@ fn stolen(time: Duration) -> Result<String> {
         last = now;
     }
     if gaps.0.is_empty() {
-        // If there was no interruption in all this time.
+        // There was no interruption in all this time.
         gaps.push(last - begin);
         lengths.push(0);
     }

@@ -341,8 +341,8 @@ pub struct TcpSetting {
     pub without: &'static str,
 }
 
-/// Settings of TCP at each host, to be set before it has interfaces. A namespace begins with those
-/// of the machine, which depend on its memory and its administrator; these make a run repeatable.
+/// Settings of TCP at each host, to be set before it has interfaces. A new namespace inherits
+/// settings that depend on the machine's memory and its administrator; these make a run repeatable.
 pub const TCP_SETTINGS: [TcpSetting; 3] = [
     // The kernel caches round-trip time, window and reordering of each address for the next
     // connection: a run's result would depend on the contenders before it.

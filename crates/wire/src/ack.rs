@@ -1,4 +1,4 @@
-//! The acknowledgment block, which any packet with room carries, or a packet of its own.
+//! The acknowledgment block. It rides on any packet with room, or forms a packet of its own.
 
 use crate::bytes::{put, u8_at, u16_at, u32_at};
 use crate::{ParseError, Verdict};
@@ -36,13 +36,13 @@ const _: () = assert!(ACK_WORDS_MAX < 16 && ACK_VERDICTS_MAX < 32 && ACK_ECHOES_
 /// State of the receiver: 28 fixed bytes and three short lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AckBlock {
-    /// Cumulative acknowledgment: every PSN before this one was received. Its verdict is listed in
-    /// `verdicts` or OK, unless the block is `partial`.
+    /// Cumulative acknowledgment: every PSN before this one was received. Its verdict is OK unless
+    /// `verdicts` lists another one; if the block is `partial`, it may also be unknown.
     pub cum: u32,
     /// PSN of bit 0 of `words[0]`.
     pub base: u32,
-    /// Receiver's cumulative credit grant in units of 64 bytes (wraps). Valid only if the feature
-    /// `CREDITS` is in force.
+    /// Receiver's cumulative credit grant in units of 64 bytes (wraps around). Valid only if the
+    /// feature `CREDITS` is in force.
     pub credit: u32,
     /// Bytes that this sender may have in flight, as the receiver's buffers allow; `u32::MAX` = no
     /// limit.
@@ -53,8 +53,8 @@ pub struct AckBlock {
     pub ce_count: u32,
     /// Packets waiting in the receiver when the block was written (saturating).
     pub rxq_depth: u16,
-    /// What waits in the receiver is above its threshold: it takes less than it is sent. Only if
-    /// the feature `HOST_SIGNAL` is in force, else false.
+    /// The receiver's backlog is above its threshold: the host drains it more slowly than the peers
+    /// send. False unless the feature `HOST_SIGNAL` is in force.
     pub above: bool,
     /// Selective bits from `base` on, the lowest bit of each word first: 1 = received.
     pub words: ArrayVec<u64, ACK_WORDS_MAX>,
@@ -107,9 +107,9 @@ pub struct Echo {
 impl AckBlock {
     /// Bit of `partial` in the lengths of the lists.
     const PARTIAL: usize = 0b100;
-    /// Bit of `above` there.
+    /// Bit of `above` in the lengths of the lists.
     const ABOVE: usize = 0b010;
-    /// The bit that is reserved there.
+    /// Reserved bit in the lengths of the lists.
     const RESERVED: usize = 0b001;
 
     /// The verdict on `psn`, which must be received according to the block; `None` if the block is

@@ -12,8 +12,9 @@ pub enum Verdict {
     /// Receiver not ready: no receive was posted, or no completion slot was free. The requester
     /// tries again later with a new PSN.
     Rnr = 1,
-    /// The responder's table is full. A read is tried again without counting as a retry; a write
-    /// with immediate, whose sender has exceeded the negotiated number, completes with status 12.
+    /// The responder's table is full. A refused read is retried, and this does not count as a
+    /// retry; a write with immediate, whose sender has exceeded the negotiated number, completes
+    /// with status 12.
     Busy = 2,
     /// The queue pair does not exist or is not ready to receive.
     BadQpn = 3,
@@ -106,8 +107,8 @@ impl Features {
     pub const ECN: u32 = 1 << 3;
     /// Requires sealed (encrypted) packets; reserved for a later version.
     pub const SEALED: u32 = 1 << 4;
-    /// Tells in acknowledgments that more waits in the receiver than its threshold, and understands
-    /// that.
+    /// Sets the bit of [`AckBlock::above`](crate::AckBlock::above) while the receiver's backlog is
+    /// above its threshold, and understands the bit from the peer.
     pub const HOST_SIGNAL: u32 = 1 << 5;
     /// Every packet of the context carries a checksum.
     pub const INTEGRITY: u32 = 1 << 6;
@@ -197,7 +198,7 @@ pub enum Body {
     Send(Message),
     SendImm(Message, u32),
     Write(Message, Rdma),
-    /// Every segment carries the length of the whole message and the immediate.
+    /// Each segment carries the length of the whole message and the immediate data.
     WriteImm {
         msg: Message,
         rdma: Rdma,

@@ -72,7 +72,7 @@ pub fn verify(datagram: &[u8]) -> Result<(), ParseError> {
 /// [`verify`], then [`parse`]: reads a packet from a network.
 ///
 /// # Errors
-/// Those of [`verify`] and [`parse`].
+/// Errors of [`verify`] and [`parse`].
 ///
 /// ```
 /// use srd_wire::{

@@ -37,7 +37,7 @@ pub const CHECKSUM_BYTES: usize = 4;
 pub const BODY_BYTES_MAX: usize = 32;
 /// Bytes reserved at the end of every packet for the AEAD tag of a sealed context.
 pub const AEAD_TAG_BYTES: usize = 16;
-/// Overhead of one packet: device MTU = UDP payload of the link - this.
+/// Overhead of one packet in bytes: the device MTU is the link's UDP payload minus this.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + BODY_BYTES_MAX + AEAD_TAG_BYTES;
 /// Buffer size that holds the headers of any packet (everything but payload and padding).
 pub const HEADERS_BYTES_MAX: usize = 512;

@@ -32,8 +32,8 @@ pub enum ParseError {
     ListTooLong,
     /// A field (verdict, status, code, reserved bits) has an undefined value.
     Value,
-    /// The packet is sealed and the context has no key, or must be sealed and is not. This version
-    /// has no keys, so every sealed packet is refused.
+    /// The packet is sealed although the context has no key, or is not sealed although it must be.
+    /// This version has no keys, so every sealed packet is refused.
     Sealed,
     /// Bytes after the headers of a type that has no payload.
     TrailingBytes,

@@ -17,7 +17,7 @@ fn pair(seed: u64, tx: Rates, rx: Rates) -> (Fault<MemDatapath>, MemDatapath) {
     (Fault::new(a, seed, tx, rx), net.endpoint(addr("10.0.0.2:1")).unwrap())
 }
 
-/// Sends numbered packets in batches of 10 over 4 paths, then lets go of what is held.
+/// Sends numbered packets in batches of 10 over 4 paths, then releases the held ones.
 fn send(d: &mut dyn Datapath, dst: &str, count: usize) {
     for start in (0..count).step_by(10) {
         send_batch(d, |tx| {
@@ -48,14 +48,14 @@ fn receive(d: &mut dyn Datapath) -> Vec<(u32, Vec<u8>, bool)> {
     all
 }
 
-/// What arrives when the sender has the faults.
+/// Packets that arrive, in order, when the sender has the faults.
 fn through_tx(seed: u64, rates: Rates) -> (Vec<u32>, Done) {
     let (mut a, mut b) = pair(seed, rates, Rates::default());
     send(&mut a, "10.0.0.2:1", COUNT);
     (receive(&mut b).into_iter().map(|r| r.0).collect(), a.handle().tx_done())
 }
 
-/// What arrives when the receiver has the faults.
+/// Packets that arrive, in order, when the receiver has the faults.
 fn through_rx(seed: u64, rates: Rates) -> (Vec<u32>, Done) {
     let (mut a, mut b) = pair(seed, Rates::default(), rates);
     send(&mut b, "10.0.0.1:1", COUNT);

@@ -19,9 +19,9 @@ struct Waiting {
     bytes: Vec<u8>,
     /// Bytes sent so far.
     sent: usize,
-    /// Send its datagrams one by one.
+    /// Whether to send its datagrams one by one.
     split: bool,
-    /// It was split because of an error that may mean that segmentation is not supported.
+    /// Whether it was split because of an error that may mean that segmentation is not supported.
     suspect: bool,
 }
 
@@ -36,16 +36,16 @@ pub struct Backlog {
     waiting: VecDeque<Waiting>,
     pool: Vec<Vec<u8>>,
     ring: SendRing,
-    /// Segmentation is permitted, and no device has refused it.
+    /// Whether segmentation is permitted and no device has refused it.
     segments: bool,
     /// Paths whose socket was full at the last attempt.
     full: [u64; 4],
-    /// The kernel lacked memory at the last attempt; no descriptor reports when that ends.
+    /// Whether the kernel lacked memory at the last attempt; no descriptor reports when that ends.
     nobufs: bool,
 }
 
 impl Backlog {
-    /// An empty one.
+    /// An empty backlog.
     pub fn new(segments: bool) -> Self {
         let ring = SendRing::with_capacity(1);
         let (waiting, pool) = (VecDeque::new(), Vec::new());
@@ -186,8 +186,9 @@ impl Backlog {
 }
 
 impl Waiting {
-    /// Segmentation was refused. EIO is final: the device does not support it. After other errors,
-    /// which a small MTU may cause, it is given up only if single datagrams are accepted.
+    /// Handles a refused segmentation. EIO is final: the device does not support it. After other
+    /// errors, which a small MTU may cause, segmentation is given up only if single datagrams are
+    /// accepted.
     fn refused(&mut self, errno: i32, segments: &mut bool, counters: &mut Counters) {
         counters.tx_gso_refused += 1;
         self.split = true;

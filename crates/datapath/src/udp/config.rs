@@ -24,7 +24,8 @@ pub struct UdpConfig {
     pub slot: Option<u8>,
     /// Source ports, 1 to [`PATHS_MAX`].
     pub paths: usize,
-    /// MTU to use in bytes, IP header included; `None` = the interface's. Larger ones are refused.
+    /// MTU to use in bytes, IP header included; `None` = the interface's. A larger one than the
+    /// interface's is refused.
     pub link_mtu: Option<u32>,
     /// Send buffer of each path's socket in bytes (the kernel doubles it). Small, so that a slow
     /// link causes backpressure instead of a long queue in this host.

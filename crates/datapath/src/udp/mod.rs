@@ -1,8 +1,8 @@
 //! UDP sockets: one to receive, one per path to send.
 //!
-//! The receive socket is bound at a known port (port base + slot). Each path has a socket at a port
-//! that the kernel chose, shared by all peers; those are never read, because peers send everything
-//! to the receive port.
+//! The receive socket is bound to a known port (port base + slot). Each path has a socket at a port
+//! that the kernel chose, shared by all peers. The path sockets are never read, because peers send
+//! everything to the receive port.
 
 mod addr;
 mod backlog;
@@ -36,7 +36,7 @@ use std::{
 };
 use tx::{TxLimits, TxQueue};
 
-/// Longest sleep while the kernel lacks memory: no event reports when that ends.
+/// Longest sleep while the kernel lacks memory: no event reports when it has memory again.
 const NOBUFS_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// A [`Datapath`] over UDP sockets.
@@ -56,7 +56,7 @@ pub struct UdpDatapath {
 
 impl UdpDatapath {
     /// Opens the sockets.
-    /// See [`OpenError`]; each error says what to change.
+    ///
     /// # Errors
     /// See [`OpenError`]; each says what to change.
     pub fn open(config: UdpConfig) -> Result<Self, OpenError> {

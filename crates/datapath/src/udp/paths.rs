@@ -18,8 +18,9 @@ use std::{net::UdpSocket, os::fd::AsFd};
 /// as long as ten such calls save.
 const STREAK_MIN: u32 = 32;
 
-/// Calls to send one message over a connected socket: each of the first seven must meet a forged
-/// message of its own, which arrived in the microsecond or so since the call before.
+/// Calls to send one message over a connected socket. To block the message, an attacker must make
+/// each of the first seven calls meet a new forged ICMP message, which arrived in the microsecond
+/// or so since the call before.
 const SENDS_MAX: usize = 8;
 
 struct PathSocket {
@@ -82,9 +83,9 @@ impl PathSocket {
     }
 }
 
-/// Calls `send` until its error cannot be forged. A connected socket reports an ICMP error about an
-/// earlier packet, which anybody can forge, once, and sends nothing in that call. What the local
-/// system refuses, it refuses each time.
+/// Calls `send` until its error cannot have been forged. A connected socket reports an ICMP error
+/// about an earlier packet once, and sends nothing in that call; anybody can forge such an error.
+/// An error of the local system repeats in each call.
 ///
 /// Errors that Linux 6.18 reports for ICMP (`tests/namespace.rs` forges every code): type 3 code 2
 /// ENOPROTOOPT, 3 ECONNREFUSED, 4 EMSGSIZE, 6 and 9 ENETUNREACH, 7 EHOSTDOWN, 8 ENONET, 10 and 13
@@ -122,8 +123,8 @@ impl Kernel for PathSockets {
 mod tests {
     use super::*;
 
-    /// Forged messages, one after the other, dropped what was to be sent, or passed for the word of
-    /// the local link.
+    /// Without the repeated calls, consecutive forged messages made the socket drop the message, or
+    /// were taken for an error of the local link.
     #[test]
     fn seven_forged_messages_in_a_row_lose_nothing() {
         let forgeable = [
@@ -155,7 +156,8 @@ mod tests {
         }
     }
 
-    /// The kernel keeps the former peer then, and goes on reporting errors about it.
+    /// When connecting fails, the kernel keeps the former peer and goes on reporting errors about
+    /// it.
     #[test]
     fn a_socket_that_cannot_be_connected_keeps_its_peer() {
         let config = UdpConfig::new("127.0.0.1".parse().unwrap());

@@ -28,7 +28,7 @@ const _: () = {
 pub struct SendRing {
     parts: Vec<Part>,
     messages: Vec<Message>,
-    /// The last part belongs to an arena and to the last message.
+    /// Whether the last part belongs to an arena and to the last message.
     arena_tail: bool,
 }
 
@@ -132,8 +132,8 @@ impl SendRing {
         if self.messages.len() - from == 1 {
             let header = self.header(from, connected);
             if let ([part], true) = (self.parts_of(from), header.msg_control.is_null()) {
-                // A single short datagram: without a header and a list of parts the call takes some
-                // 50 ns less.
+                // A single short datagram: without a message header and a list of parts, the call
+                // is about 50 ns faster.
                 let (at, len) = (part.as_ptr(), part.len());
                 // SAFETY: as below; the part's `len` bytes are readable by the contract of
                 // `Part::new`, and the address is null or `self`'s, of the given length.

@@ -4,12 +4,12 @@ use super::{control::Received, ring::RecvRing};
 use crate::{Counters, RxDatagram, RxReport, sys};
 use std::{io, os::fd::BorrowedFd};
 
-/// Target size of a batch in datagrams and bytes: enough to amortize the system call, few enough to
-/// be acknowledged in time and to be still in the cache when they are copied.
+/// Target size of a batch in datagrams and bytes: enough to amortize the system call, few enough
+/// that they are acknowledged in time and are still in the cache when they are copied.
 const BATCH_DATAGRAMS: usize = 64;
 const BATCH_BYTES: usize = 256 << 10;
 
-/// A longer waiting time means that the clock was set.
+/// A longer waiting time means that the clock was set between arrival and read.
 const WAIT_NS_MAX: u64 = 10_000_000_000;
 
 /// Messages to request after a batch of `count` messages with this many datagrams and bytes.
@@ -23,8 +23,8 @@ fn want_next(count: usize, datagrams: usize, bytes: usize) -> usize {
 pub struct RxQueue {
     ring: RecvRing,
     told: Vec<Received>,
-    /// Messages to request next. Grows while batches come back full, up to the target size: a
-    /// single packet then costs no second poll of the socket.
+    /// Messages to request next. Grows up to the target size while batches come back full, and is
+    /// small otherwise, so that a single packet costs no second poll of the socket.
     want: usize,
     drops: u32,
 }

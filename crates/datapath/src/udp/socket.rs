@@ -61,7 +61,7 @@ fn receive_setup(socket: UdpSocket, config: &UdpConfig) -> Result<UdpSocket, Ope
     Ok(socket)
 }
 
-/// Above the system's limit if permitted, else up to it.
+/// Sets the receive buffer, above the system's limit if permitted, else up to the limit.
 fn rcvbuf_set(socket: &UdpSocket, bytes: usize) -> Result<(), OpenError> {
     // The kernel doubles the number and keeps it in an int.
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Part;
 
-/// Ports of its own for each test and each process; see `tests/loopback.rs`.
+/// Opens a datapath at a port of its own for each test and process; see `tests/loopback.rs`.
 fn open(ip: &str, at: u16) -> UdpDatapath {
     let mut config = UdpConfig::new(ip.parse().unwrap());
     config.port_base = 20_000 + (std::process::id() % 60) as u16 * 200 + at;
@@ -46,7 +46,8 @@ fn packets_of_many_parts_are_segmented_at_their_ends() {
     let dst = (b.local_ip(), b.port()).into();
     let body: Vec<Vec<u8>> = (0..8u8).map(|i| vec![i; 500]).collect();
     for (i, bytes) in body.iter().enumerate() {
-        // Cut differently each time; the sum is 500 + 4 + 6 of padding.
+        // The payload is split at a different place each time; the length is 500 + 4 + 6 of
+        // padding.
         let (x, y) = bytes.split_at(i * 60);
         let payload = &[Part::of_batch(x), Part::of_batch(y)];
         let headers = &[0xee; 4][..];
@@ -156,7 +157,7 @@ fn a_connected_peer_that_restarts_misses_nothing_after() {
         b.slot()
     };
     let gone: SocketAddr = (a.local_ip(), a.port() - u16::from(a.slot()) + u16::from(slot)).into();
-    // Each of these makes the host answer "port unreachable", which the next send hears of.
+    // Each of these makes the host answer "port unreachable", an error that the next send reports.
     for _ in 0..5 {
         let packet = TxPacket {
             dst: gone,

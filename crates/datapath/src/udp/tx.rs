@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 /// Most bytes of one segmented message: less than the 64 KiB of an IP datagram with its headers.
 const MESSAGE_BYTES_MAX: usize = 65_000;
-/// Longest datagram: source of padding.
+/// Longest datagram: the size of the block of zeros that padding comes from.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
 static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
 /// Datagrams up to this length are copied when pushed. Measured on Linux 6.18: each part of a
@@ -32,11 +32,11 @@ pub trait Kernel {
 /// Reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No error of the message: call again.
+    /// The error is not about this message: call again.
     Retry,
-    /// No room now: keep it in the backlog.
+    /// The kernel has no room now: keep the message in the backlog.
     Later,
-    /// Longer than the link allows.
+    /// The message is longer than the link allows.
     TooLong,
     /// Drop it: the error is permanent.
     Drop,
@@ -90,7 +90,7 @@ pub struct TxLimits {
     pub segments_max: usize,
     /// Bytes in one datagram.
     pub payload_max: usize,
-    /// Destinations are IPv4.
+    /// Whether destinations are IPv4.
     pub v4: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct TxQueue {
     limits: TxLimits,
     queue: Vec<Queued>,
     parts: Vec<Part>,
-    /// Headers, and whole datagrams that are short or must be finished.
+    /// Headers, and whole datagrams that are short or need a finisher.
     arena: Vec<u8>,
     lists: Vec<PathList>,
     /// Paths with packets, in the order of their first packet.
@@ -123,7 +123,7 @@ impl TxQueue {
         }
     }
 
-    /// Packets that may be pushed.
+    /// How many packets may be pushed now.
     pub fn room(&self) -> usize {
         if self.backlog.is_empty() { self.limits.batch_max - self.queue.len() } else { 0 }
     }
@@ -294,8 +294,8 @@ pub fn copies(len: usize) -> bool {
     len <= COPY_BYTES_MAX
 }
 
-/// Errors of a segmented send that single datagrams may avoid: EIO = the device has no checksum
-/// offload; EINVAL, EMSGSIZE = a segment exceeds the MTU, or the kernel has smaller limits.
+/// Errors of a segmented send that single datagrams may avoid. EIO: the device has no checksum
+/// offload. EINVAL, EMSGSIZE: a segment exceeds the MTU, or the kernel has smaller limits.
 pub fn segmentation_refused(errno: i32) -> bool {
     matches!(errno, libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
 }

@@ -4,15 +4,16 @@ use super::pfc::standing;
 use super::{Cell, Lossless, Place};
 use crate::topo::{LinkId, Ps, Topology};
 
-/// Period of the deadlock search, in drain times of an input buffer, while a packet is blocked in a
-/// network whose buffers form no cycle as built. The search is exact, so the period only determines
-/// how soon a deadlock ends the run; a search costs about as much as a hundred hops.
+/// Period of the deadlock search, in drain times of an input buffer. It applies while a packet is
+/// blocked in a network whose buffers form no cycle as built. The search is exact, so the period
+/// only determines how soon a deadlock ends the run; a search costs about as much as a hundred
+/// hops.
 pub(super) const WATCH_DRAINS: u64 = 16;
 
 /// A cycle of full buffers that can never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// When it was found.
+    /// When it was found, ps.
     pub at_ps: Ps,
     /// The cycle as links and lanes: each buffer waits for the next, the last for the first.
     pub cycle: Vec<(LinkId, u8)>,
@@ -23,7 +24,7 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
-    /// What happened and what to do, with the names of the links.
+    /// A text that says what happened and what to do, with the names of the links.
     pub fn describe(&self, topo: &Topology) -> String {
         let name = |(link, lane): &(LinkId, u8)| format!("{} lane {lane}", topo.link_name(*link));
         let names: Vec<String> = self.cycle.iter().map(name).collect();
@@ -61,7 +62,7 @@ impl Lossless {
         let mut live: Vec<bool> =
             self.buffers.iter().map(|b| b.wire > 0 || b.returning > 0).collect();
         let own = |c: &Cell| self.buffer(c.link, c.lane);
-        // Packets held for a stalled host leave when the host continues.
+        // Packets held for a stalled host will leave when the host continues.
         for cell in self.cells.iter().filter(|c| c.place == Place::Held) {
             live[own(cell)] = true;
         }

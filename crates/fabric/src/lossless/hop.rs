@@ -88,8 +88,8 @@ impl<P> Net<P> {
         ll.queue(packet);
         let Cell { out, out_lane, bytes: own, .. } = ll.cells[packet as usize];
         let bytes = ll.waiting_bytes(out);
-        // With credits only the root of congestion marks, as InfiniBand's switches do: an output
-        // without credits is a victim of another one.
+        // With credits, only the root of congestion marks, as InfiniBand switches do: an output
+        // without credits is a victim of congestion farther along.
         let root = ll.pfc.is_some() || ll.room(out, out_lane, own);
         let link = &mut self.links[out as usize];
         let waits = self.profiles[link.profile as usize].bytes_to_ps(bytes);
@@ -300,7 +300,7 @@ impl<P> Net<P> {
             return self.credited_discard(Some(link), packet, DropReason::NoRoute);
         };
         let lanes = self.lossless().config.lanes;
-        // Borrowed by field, since the tree is read while the cell is written.
+        // Borrowed field by field, since the tree is read while the cell is written.
         let tree = self.topo.tree();
         let circuits = self.router.circuits();
         let strayed = circuits.is_some_and(|c| cell.flow != NONE && !c.on_circuit);
@@ -421,8 +421,9 @@ impl<P> Net<P> {
         true
     }
 
-    /// Handles an output of which nothing can leave. The last event before a deadlock ends here:
-    /// the packet that closes the cycle finds no room ahead, or a returning credit is too small.
+    /// Handles an output on which nothing can leave. If this is the last event before a deadlock,
+    /// either the packet that closes the cycle found no room ahead, or a returning credit was too
+    /// small.
     fn blocked(&mut self, out: u32) {
         let ll = self.lossless();
         if ll.circles && ll.deadlock.is_none() && ll.still(out) && self.deadlock_look() {

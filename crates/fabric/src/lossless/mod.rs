@@ -136,9 +136,9 @@ pub(crate) struct Cell {
     pub last: bool,
     /// Whether it carries a register operation: see `Lossless::tags`.
     pub register: bool,
-    /// It took the default route because its circuit was torn down.
+    /// Whether it took the default route because its circuit was torn down.
     pub strayed: bool,
-    /// The next register already includes the packet's change.
+    /// Whether the next register already includes the packet's change.
     pub counted: bool,
     /// Position in the order of arrivals.
     pub arrived: u64,
@@ -151,7 +151,7 @@ pub(crate) struct Output {
     pub bytes: u64,
     /// Time of the queued wake-up event; [`Ps::MAX`] = none.
     pub wake_at: Ps,
-    /// The host waits for room in this card.
+    /// Whether the host waits for room in this card.
     pub room_wanted: bool,
 }
 
@@ -168,10 +168,10 @@ pub(crate) struct Lossless {
     /// Input buffers, by link and lane.
     buffers: Vec<Credits>,
     arrivals: u64,
-    /// Buffers can wait for each other in a cycle: each event that may close one is followed by a
-    /// deadlock search.
+    /// Whether buffers can wait for each other in a cycle. If so, each event that may close a cycle
+    /// is followed by a deadlock search.
     circles: bool,
-    /// A deadlock search is queued.
+    /// Whether a deadlock search is queued.
     watching: bool,
     watch_ps: Ps,
     /// State of priority flow control, which replaces credits.

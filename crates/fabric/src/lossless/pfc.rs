@@ -1,12 +1,12 @@
-//! Priority flow control: a switch that holds too much of an input pauses the sender of that link.
+//! Priority flow control: a switch that holds too many bytes from a link pauses the link's sender.
 //!
-//! Each link's receiver counts the bytes that it holds of that link. From `xoff_bytes` on it sends
-//! a PAUSE frame back over the same cable, and a RESUME frame (a PAUSE of no duration) when the
-//! count has fallen to `xon_bytes`. The frames take [`FRAME_BYTES`] of the wire, before all packets
-//! that wait, but behind one that has begun to leave. The *headroom* above `xoff_bytes` holds what
-//! arrives until the pause takes effect. IEEE 802.1Qbb limits a pause to 65,535 quanta and lets
-//! receivers repeat it; here a pause stands until the RESUME frame, and the repetitions (one frame
-//! in 335 us at 100 Gb/s) are left out. Like credits, these frames are never lost.
+//! Each link's receiver counts the bytes from that link that it holds. From `xoff_bytes` on it
+//! sends a PAUSE frame back over the same cable, and a RESUME frame (a PAUSE of no duration) when
+//! the count has fallen to `xon_bytes`. The frames take [`FRAME_BYTES`] of the wire, before all
+//! packets that wait, but behind one that has begun to leave. The *headroom* above `xoff_bytes`
+//! holds what arrives until the pause takes effect. IEEE 802.1Qbb limits a pause to 65,535 quanta
+//! and lets receivers repeat it; here a pause lasts until the RESUME frame, and the repetitions
+//! (one frame in 335 us at 100 Gb/s) are left out. Like credits, these frames are never lost.
 
 use super::{CreditConfig, Lossless, Service};
 use crate::event::{Event, PAUSE};
@@ -17,17 +17,18 @@ use crate::topo::{LinkId, Port, Ps, Topology, TopologyError};
 
 /// Bytes on the wire of a PAUSE frame: the least Ethernet frame (64), preamble and gap.
 pub const FRAME_BYTES: u32 = 84;
-/// Room of an input buffer where the sender keeps no account of it.
+/// Size of an input buffer whose sender keeps no account of its room.
 const UNLIMITED: u64 = 1 << 40;
 
 /// Settings of priority flow control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PfcConfig {
-    /// Bytes of an input held from which its sender is paused.
+    /// Number of bytes held from a link from which its sender is paused.
     pub xoff_bytes: u64,
-    /// Bytes of an input held at which its sender may continue; less than `xoff_bytes`.
+    /// Number of bytes held from a link at which its sender may continue; less than `xoff_bytes`.
     pub xon_bytes: u64,
-    /// Room of each input above `xoff_bytes`; `None`: what [`PfcConfig::headroom_bytes`] computes.
+    /// Room of each input buffer above `xoff_bytes`, in bytes; `None`: what
+    /// [`PfcConfig::headroom_bytes`] computes.
     pub headroom_bytes: Option<u64>,
     /// Largest packet on the wire in bytes.
     pub packet_bytes: u32,
@@ -36,10 +37,11 @@ pub struct PfcConfig {
 }
 
 impl PfcConfig {
-    /// The headroom that `link` needs so that nothing is ever lost, in bytes: the packet that
-    /// crosses `xoff_bytes` is counted when its last bit arrives, so most of it lies above; then
-    /// the PAUSE frame waits for a packet on the wire and an earlier RESUME frame, and both
-    /// directions of the cable delay; then the sender finishes the packet that it has begun.
+    /// The headroom in bytes that `link` needs so that nothing is ever lost. The packet that
+    /// crosses `xoff_bytes` is counted when its last bit arrives, so most of it lies above the
+    /// threshold. Then the PAUSE frame waits for a packet on the wire and an earlier RESUME frame,
+    /// and both directions of the cable add delay. Then the sender finishes the packet that it has
+    /// begun.
     ///
     /// ```
     /// use srd_fabric::{LinkId, PfcConfig, Port, Service, US, back_to_back};
@@ -67,7 +69,7 @@ impl PfcConfig {
         bytes.saturating_add(2 * packet)
     }
 
-    /// The same settings as those of credits without an end.
+    /// The equivalent credit settings, with unlimited credits.
     pub(super) const fn credits(&self) -> CreditConfig {
         CreditConfig { input_bytes: UNLIMITED, lanes: 1, service: self.service }
     }
@@ -128,9 +130,9 @@ pub struct Pauses {
 /// State of one link.
 #[derive(Clone, Copy, Debug)]
 struct Pausing {
-    /// The receiver wants a pause: its last frame was a PAUSE.
+    /// Whether the receiver wants a pause: its last frame was a PAUSE.
     asked: bool,
-    /// The sender is paused since this time; [`Ps::MAX`]: it is not.
+    /// Time since which the sender is paused; [`Ps::MAX`]: it is not paused.
     since: Ps,
     /// Number of frames on the wire.
     frames_under_way: u32,
@@ -166,7 +168,7 @@ impl Pfc {
         self.links[link as usize].since != Ps::MAX
     }
 
-    /// Whether a link stays paused unless its buffer empties: no frame is under way.
+    /// Whether a link stays paused until its buffer empties: no frame is on its way.
     pub fn stands(&self, link: u32) -> bool {
         let l = &self.links[link as usize];
         l.asked && l.since != Ps::MAX && l.frames_under_way == 0
@@ -256,8 +258,8 @@ impl<P> Net<P> {
         self.output_serve(link);
     }
 
-    /// Gives the inputs at both ends of these links, whose rates have changed, the headroom that
-    /// they now need, as a switch does when a port comes up at another speed. None becomes smaller.
+    /// Recomputes the headroom at both ends of these links after a change of their rates, as a
+    /// switch does when a port comes up at another speed. No headroom becomes smaller.
     pub fn headroom_renew(&mut self, links: &[LinkId]) {
         let Some(pfc) = self.lossless.as_deref_mut().and_then(|ll| ll.pfc.as_mut()) else { return };
         for link in links.iter().flat_map(|l| [*l, l.reverse()]) {
@@ -268,7 +270,7 @@ impl<P> Net<P> {
         }
     }
 
-    /// Marks a packet that joins a switch's queue if the queue's marking rule demands it.
+    /// Marks a packet that joins a switch's queue, if the queue's marking rule says so.
     pub(super) fn queue_mark(&mut self, out: u32, packet: u32, backlog_ps: Ps) {
         let link = &self.links[out as usize];
         let profile = &self.profiles[link.profile as usize];
@@ -290,15 +292,15 @@ impl<P> Net<P> {
     }
 }
 
-/// Buffers at the ends of paused links that cannot fall to `xon_bytes` any more.
+/// Finds the buffers at the ends of paused links that can never fall to `xon_bytes` again.
 ///
-/// A paused link goes on when its buffer falls to xon. What leaves the buffer for an output that
-/// is not paused, or whose own buffer will empty, counts as gone. What is left of the buffer stands
-/// as long as the buffers ahead stand.
+/// A paused link continues when its buffer falls to `xon_bytes`. Bytes in the buffer that wait for
+/// an output that is not paused, or whose next buffer will empty, count as gone. The other bytes
+/// stay as long as the buffers ahead stay full.
 pub(super) fn standing(ll: &Lossless, pfc: &Pfc, dead: impl Fn(u32) -> bool) -> Vec<bool> {
     let n = ll.buffers.len() as u32;
     let mut stuck: Vec<bool> = (0..n).map(|l| pfc.stands(l)).collect();
-    // Waiting bytes of each buffer, by the link ahead.
+    // Waiting bytes of each buffer, by the output link that they wait for.
     let mut ahead: Vec<Vec<(u32, u64)>> = vec![Vec::new(); n as usize];
     for cell in ll.cells.iter().filter(|c| c.waits()) {
         if !dead(cell.out) {

@@ -23,8 +23,8 @@ pub enum Adaptation {
     /// By the number of flows on each output.
     #[default]
     LeastFlows,
-    /// By the bytes queued in the switch for each output. Without packets all queues are empty, and
-    /// every flow takes its default.
+    /// By the bytes queued in the switch for each output. When flows are placed without packets,
+    /// all queues are empty, and every flow takes its default.
     LeastQueue,
     /// Upwards a random port, independent of the load; downwards the default.
     Random,
@@ -48,10 +48,10 @@ impl Adaptation {
 }
 
 /// Choice among equally good outputs upwards. (Downwards the default wins, because a detour along a
-/// ring without a gain costs capacity.)
+/// ring that gains nothing costs capacity.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ties {
-    /// Draws among all of them. This gives the published congestion.
+    /// Draws among all of them. This reproduces the published congestion.
     #[default]
     Drawn,
     /// Takes the default if it is among them, otherwise draws. Oblivious paths down carry one

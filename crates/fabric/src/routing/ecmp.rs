@@ -26,9 +26,9 @@ struct HostRoute {
 #[derive(Clone, Copy, Debug)]
 struct SwitchRoute {
     hash_seed: u64,
-    /// Index of its first group.
+    /// Index of the switch's first group.
     groups: u32,
-    /// Its own index among the leaves.
+    /// The switch's own index among the leaves.
     leaf: u32,
 }
 

@@ -76,11 +76,11 @@ pub(crate) struct Passing {
     pub hash: u32,
     /// Links of the current ring that the packet has passed.
     pub ring_hops: u32,
-    /// Its flow; for packets without a circuit a number that no flow has.
+    /// The packet's flow; for packets without a circuit a number that no flow has.
     pub flow: u32,
     /// Whether it is the last packet of its flow.
     pub last: bool,
-    /// Its change of the registers of links; `None` without a register operation.
+    /// Change that the packet makes to the registers of links; `None` without a register operation.
     pub adds: Option<i64>,
 }
 
@@ -89,12 +89,12 @@ pub(crate) trait Routing {
     /// The link that a packet takes; `None` if there is no route to its destination. `queue_bytes`:
     /// bytes that wait in the switch for an output.
     fn next(&mut self, packet: &Passing, queue_bytes: &dyn Fn(LinkId) -> u64) -> Option<LinkId>;
-    /// Converges after links failed or came back: `usable` holds for those that may be used from
-    /// now on.
+    /// Recomputes routes after links failed or came back: from now on, only links for which
+    /// `usable` holds may be used.
     fn converge(&mut self, usable: &dyn Fn(u32) -> bool);
 }
 
-/// The routing of a network other than ECMP, which every network has.
+/// The routing of a network, unless it is ECMP, whose tables every network has.
 #[derive(Clone, Debug)]
 pub(crate) enum Router {
     /// Routing by [`ecmp::Routes`].

@@ -1,5 +1,5 @@
-//! The conditions of a measurement, printed with its tables: what moves results between machines,
-//! and between two states of one machine.
+//! The conditions of a measurement, printed with its tables: whatever makes results differ between
+//! machines, and between two states of one machine.
 
 use super::other_work::OtherWork;
 use crate::{fabric::Fabric, spec::Node, units::rate_text};
@@ -105,7 +105,7 @@ fn load() -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
-    /// Taken by the hypervisor for other machines.
+    /// Time that the hypervisor gave to other machines.
     stolen: u64,
     all: u64,
 }
@@ -170,7 +170,8 @@ impl Busy {
         )
     }
 
-    /// What other work took since the start; its processes began after it.
+    /// Processor time that other work took since the start. The processes of `other` must have
+    /// started after this measurement began.
     pub fn other_text(&self, other: &OtherWork) -> String {
         let t = Ticks::now().since(self.began);
         format!(

@@ -23,7 +23,7 @@ use std::{
 /// Time between the order to begin a run and its start.
 const AHEAD_NS: u64 = 60_000_000;
 
-/// The names of what becomes of the word that a host falls behind.
+/// The names of the policies for a receiving host that is slower than its link.
 const HOST_POLICIES: [(&str, HostPolicy); 3] =
     [("off", HostPolicy::Off), ("stop-go", HostPolicy::StopGo), ("budget", HostPolicy::Budget)];
 
@@ -36,7 +36,7 @@ pub fn host_policy(name: &str) -> std::result::Result<HostPolicy, String> {
     found.map(|(_, p)| *p).ok_or_else(|| format!("`{name}` is none of off, stop-go, budget"))
 }
 
-/// Its name.
+/// Name of a host policy.
 pub fn host_policy_name(policy: HostPolicy) -> &'static str {
     HOST_POLICIES.iter().find(|(_, p)| *p == policy).map_or("", |(n, _)| n)
 }
@@ -44,13 +44,14 @@ pub fn host_policy_name(policy: HostPolicy) -> &'static str {
 /// A receiving host that is slower than its link.
 #[derive(Clone, Copy, Debug)]
 pub struct SlowHost {
-    /// What it takes in bits per second.
+    /// Rate at which the host takes data, in bits per second.
     pub bits_per_sec: u64,
-    /// From a host that sends nothing else, to the slow one: 8 bytes there and back.
+    /// Flow of round-trip messages of 8 bytes to the slow host, from a host that sends nothing
+    /// else.
     pub ping: FlowSpec,
 }
 
-/// Blocks in flight of a sender to a slow host: as much as a socket holds.
+/// Most blocks in flight from one sender to a slow host: as many as a socket holds.
 const SLOW_BLOCKS: u32 = 1000;
 
 /// SRD, or a variant of TCP.
@@ -172,10 +173,10 @@ impl Contender {
         Ok(())
     }
 
-    /// This contender below MPI.
+    /// Its transport below MPI.
     ///
     /// # Errors
-    /// MPI cannot be run over it; the text names those over which it can.
+    /// MPI cannot run over it; the text names the contenders over which it can.
     pub fn mpi(&self) -> Result<Over> {
         match &self.what {
             What::Srd(s)
@@ -215,7 +216,7 @@ impl Contender {
         }
     }
 
-    /// As [`Self::start`], to a receiver that is slower than its link.
+    /// Like [`Self::start`], to a receiver that is slower than its link.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -274,12 +275,12 @@ impl TcpSystem {
         for host in fabric.spec().host_nodes() {
             let Node::Host(l, h) = host else { continue };
             let ns = fabric.ns(host)?;
-            // By the route, because the sysctl of a namespace takes only what the machine's
-            // administrator allows to all users.
+            // Set on the route, because a namespace's sysctl accepts only a congestion control that
+            // the machine's administrator allows to all users.
             let route = crate::plan::default_route(fabric.spec(), l, h);
             let line = format!("route replace {route} congctl {}\n", self.congestion);
             ns.run("ip", &["-batch", "-"], &line)?;
-            // Kernels before 6.11 have 200 ms; others were excluded before.
+            // Kernels before 6.11 lack this sysctl and use 200 ms; `probe` refuses other values.
             ns.sysctl_set("ipv4/tcp_rto_min_us", &rto_us)?;
         }
         Ok(())
@@ -360,7 +361,8 @@ impl Side {
         }
     }
 
-    /// Counts times at a slow host anew: those known from one time until before another.
+    /// Starts counting waiting and round-trip times at a slow host again, for times measured within
+    /// `[from_ns, until_ns)` of the monotonic clock.
     ///
     /// # Errors
     /// A process has ended.
@@ -374,7 +376,7 @@ impl Side {
         }
     }
 
-    /// Those times.
+    /// The times counted since the last [`Self::watch`].
     ///
     /// # Errors
     /// A process does not answer.

@@ -1,4 +1,4 @@
-//! What the kernels of the hosts count during a measurement: TCP's retransmissions, and what
+//! Kernel counters of the hosts during a measurement: TCP's retransmissions, and packets that
 //! sockets drop.
 
 use super::FlowSpec;
@@ -16,7 +16,7 @@ pub struct KernelCounts {
     pub tcp_segments: u64,
     /// TCP segments that they retransmitted.
     pub tcp_retransmitted: u64,
-    /// TCP retransmission timeouts at them.
+    /// TCP retransmission timeouts at the sending hosts.
     pub tcp_timeouts: u64,
     /// Packets that TCP's sockets of all hosts dropped.
     pub tcp_socket_drops: u64,
@@ -74,7 +74,7 @@ impl KernelCounts {
         }
     }
 
-    /// Share of TCP's segments that were sent again, in percent of all that were sent.
+    /// Share of TCP's segments that were retransmissions, in percent of all segments sent.
     pub fn tcp_again_percent(&self) -> f64 {
         let all = self.tcp_segments + self.tcp_retransmitted;
         self.tcp_retransmitted as f64 * 100.0 / all.max(1) as f64
@@ -128,7 +128,7 @@ mod tests {
         );
         assert_eq!((sender.tcp_socket_drops, sender.udp_socket_drops), (3, 7));
         assert!((sender.tcp_again_percent() - 10.0).abs() < 1e-9);
-        // What a receiver sends is acknowledgments.
+        // A receiver sends only acknowledgments.
         let receiver = KernelCounts::parse(&texts, false);
         assert_eq!((receiver.tcp_segments, receiver.tcp_timeouts), (0, 0));
         assert_eq!(receiver.udp_socket_drops, 7);

@@ -153,7 +153,7 @@ pub fn shares(args: &BenchArgs) -> Result {
             uplinks(fabric, 0)?.iter().zip(before).map(|(a, b)| (a - b) as f64).collect();
         record.add(0, goodput(&out, &load));
         record.add(1, table::max(&sent) / table::mean(&sent).max(1.0));
-        // Less than a hundredth of an even share is only acknowledgments and chance.
+        // A share below a hundredth of the mean is only acknowledgments and chance.
         let used = sent.iter().filter(|b| **b > table::mean(&sent) / 100.0).count();
         record.add(2, used as f64);
         record.count(&out);

@@ -92,7 +92,7 @@ impl Outcome {
         bytes as f64 * 8.0 / ((to_ms - from_ms) as f64 / 1000.0)
     }
 
-    /// Whether a block was lost, duplicated or damaged, or failed.
+    /// Whether a block was lost, duplicated or damaged, or a send failed.
     pub fn is_wrong(&self) -> bool {
         self.lost + self.duplicated + self.damaged + self.failed > 0
     }
@@ -140,11 +140,11 @@ pub struct BenchArgs {
     /// Runs per draw [default: 5; quick: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Contenders: srd, srd-processes (12 per host), srd-one-path, each also with -credits for
-    /// receiver credits, and before that with -off, -stop-go or -budget for what becomes of the
-    /// word that a host falls behind; cubic, bbr, reno, also with -cached for connections that
-    /// begin with what earlier ones measured; mptcp, cubic-v6; all of TCP also with -50ms for a
-    /// minimum retransmission timeout of 50 ms instead of 200
+    /// Contenders: srd, srd-processes (12 per host), srd-one-path; each may be followed by -off,
+    /// -stop-go or -budget, the reaction to a receiving host that is slower than its link, and then
+    /// by -credits for receiver credits. cubic, bbr, reno, also with -cached for connections that
+    /// begin with what earlier ones measured; mptcp, cubic-v6; each TCP contender also with -50ms
+    /// for a minimum retransmission timeout of 50 ms instead of 200
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub with: Vec<String>,
     /// Seed of the first draw

@@ -1,21 +1,21 @@
-//! Small messages to a host and back, one at a time, beside the flows of a measurement.
+//! Small round-trip messages to a host, one at a time, beside the flows of a measurement.
 
 use super::{protocol::Run, times::Timed};
 
-/// Bytes of such a message, which no block is as short as: the time at which it left.
+/// Bytes of a small message, which holds its sending time; every block is longer.
 pub const PING_BYTES: usize = 8;
-/// Least time from one to the next.
+/// Shortest interval between two messages, in ns.
 const EVERY_NS: u64 = 5_000_000;
-/// An answer that has not come by then is waited for no more (it counts if it comes).
+/// Longest wait for an answer before the next message is sent, in ns. A later answer still counts.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// When to send the next one, and how long they took.
+/// Schedule of the small messages, and their round-trip times.
 #[derive(Debug, Default)]
 pub struct Pings {
     next_ns: u64,
     asked_ns: u64,
     waits: bool,
-    /// Times from a message to its answer.
+    /// Round-trip times.
     pub times: Timed,
 }
 
@@ -27,13 +27,13 @@ impl Pings {
         (at < run.stop_ns).then_some(at)
     }
 
-    /// The message to send now.
+    /// Returns the message to send now, and schedules the next one.
     pub fn ask(&mut self, now_ns: u64) -> [u8; PING_BYTES] {
         (self.next_ns, self.asked_ns, self.waits) = (now_ns + EVERY_NS, now_ns, true);
         now_ns.to_le_bytes()
     }
 
-    /// An answer has come.
+    /// Records the round trip of an answer that has arrived.
     pub fn answered(&mut self, now_ns: u64, message: [u8; PING_BYTES]) {
         let asked_ns = u64::from_le_bytes(message);
         self.waits &= asked_ns != self.asked_ns;

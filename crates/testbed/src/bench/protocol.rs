@@ -20,14 +20,14 @@ pub enum Order {
     Collect,
     /// Requests the device's counters.
     Counters,
-    /// Counts times anew: those known from one time until before another, in ns.
+    /// Starts counting times again, for times measured from `from_ns` until before `until_ns`.
     Watch {
         /// Start.
         from_ns: u64,
         /// End.
         until_ns: u64,
     },
-    /// Requests the times.
+    /// Requests the times counted since [`Order::Watch`].
     Times,
     /// Requests a text on standard error about what the worker waits for.
     Explain,
@@ -113,17 +113,17 @@ pub enum Report {
     Failed(String),
 }
 
-/// Times of a part of a run.
+/// Waiting and round-trip times of a part of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Watched {
-    /// How long packets waited in the socket of the slow receiver.
+    /// Times that packets waited in the socket of the slow receiver.
     pub waits: Times,
-    /// Round trips of 8 bytes.
+    /// Round-trip times of the messages of 8 bytes.
     pub round_trips: Times,
 }
 
 impl Watched {
-    /// Adds those of another process or run.
+    /// Adds the times of another process or run.
     pub fn add(&mut self, other: &Self) {
         self.waits.add_all(&other.waits);
         self.round_trips.add_all(&other.round_trips);
@@ -139,7 +139,7 @@ pub struct Counted {
     pub retransmitted: u64,
     /// Retransmitted packets that were not lost after all.
     pub spurious: u64,
-    /// Packets that only ask: whether a path works again, which sizes pass.
+    /// Probe packets: sent to test whether a path works again, or which packet sizes pass.
     pub probes: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,

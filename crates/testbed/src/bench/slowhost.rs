@@ -1,5 +1,5 @@
-//! A receiver that is slower than its port: what its socket drops, how long packets wait there, and
-//! what a third host feels of it.
+//! A receiver that is slower than its port: packets that its socket drops, times that packets wait
+//! there, and round-trip times of a third host.
 
 use super::{
     BenchArgs, FlowSpec, Outcome,
@@ -22,25 +22,26 @@ use std::time::Duration;
 
 /// Default contenders.
 const CONTENDERS: [&str; 5] = ["srd", "srd-off", "srd-stop-go", "srd-budget", "cubic"];
-/// Time at the start of a run that is not counted in rates and times, but in drops.
+/// Time at the start of a run that does not count for rates and times; drops in it do count.
 const WARM: Duration = Duration::from_millis(500);
-/// Rate of the ports.
+/// Default rate of the ports in bits per second.
 const RATE: u64 = 1_000_000_000;
-/// Slower hosts would take minutes to read what their sockets hold.
+/// Least rate of the receiver in bits per second: a slower one would take minutes to empty its
+/// sockets.
 const DRAIN_LEAST: u64 = 10_000_000;
-/// What the sockets of both ends may hold together at the end of a run, in bits.
+/// Most bits that the sockets of both ends may hold together at the end of a run.
 const HELD_BITS: u64 = 12 * 8 * 10_000_000;
 
-/// Rate of the ports, and what the receiver takes.
+/// Rate of the ports, and rate at which the receiver takes data, in bits per second.
 fn rates(args: &BenchArgs) -> (u64, u64) {
     let rate = args.rate.unwrap_or(RATE);
     (rate, args.drain.unwrap_or(rate / 5))
 }
 
-/// Refuses a receiver that is not slower than its port, or would not end.
+/// Refuses a receiver that is not slower than its port, or so slow that a run would not end.
 ///
 /// # Errors
-/// It is one of them; the text says what to write.
+/// The rate of the receiver is out of range; the text says what to write.
 pub fn drain_check(args: &BenchArgs) -> Result {
     let (rate, drain) = rates(args);
     if (DRAIN_LEAST..=rate).contains(&drain) {
@@ -78,7 +79,7 @@ impl Record {
     }
 }
 
-/// Sending hosts, each with one flow, to a host that takes less than its port carries.
+/// Runs the measurement: sending hosts with one flow each, to a host that is slower than its port.
 pub fn slowhost(args: &BenchArgs) -> Result {
     let (rate, drain) = rates(args);
     let counts: &[u8] = match (args.senders.is_empty(), args.quick) {

@@ -46,11 +46,11 @@ pub struct SrdSetup {
     pub rcvbuf: Option<usize>,
     /// Folder for the traces of the processes.
     pub trace: Option<PathBuf>,
-    /// What becomes of the word that a host falls behind; `None`: the default.
+    /// Reaction to a receiving host that is slower than its link; `None`: the default.
     pub host_policy: Option<HostPolicy>,
     /// Blocks in flight that are sufficient for all flows of a worker.
     pub blocks: u32,
-    /// A host whose worker receives slowly, and what is measured there.
+    /// The receiving host that is slower than its link, if any, and the round trips measured there.
     pub slow: Option<SlowHost>,
 }
 
@@ -232,7 +232,7 @@ impl SrdSide {
         for (number, (flow, (from, to))) in flows.iter().zip(&self.flows).enumerate() {
             let flow_number = number as u32;
             let ip = fabric.spec().ip(flow.to.0, flow.to.1);
-            // The flow after all others, where there is a slow host.
+            // With a slow host, the last flow consists of small round-trip messages.
             let ping = self.setup.slow.is_some() && number + 1 == self.flows.len();
             let send = SendFlow { flow: flow_number, ip, qpn: self.workers[*to].qpn, ping };
             orders[*from].0.push(send);
@@ -275,7 +275,7 @@ impl SrdSide {
                     return Err(NetError::new("all SRD processes have ended"));
                 }
             };
-            // Reports of killed workers are ignored.
+            // Reports of killed and of replaced workers are ignored.
             let from = self.workers.iter().position(|w| w.id == id);
             if let Some(index) = from.filter(|i| Some(*i) != self.dead) {
                 return Ok((index, report));
@@ -461,7 +461,7 @@ impl SrdSide {
         Ok(sum)
     }
 
-    /// Counts times anew: those known from one time until before another.
+    /// Starts counting times again, for times measured from `from_ns` until before `until_ns`.
     ///
     /// # Errors
     /// A worker has ended.
@@ -469,7 +469,7 @@ impl SrdSide {
         (0..self.workers.len()).try_for_each(|i| self.order(i, &Order::Watch { from_ns, until_ns }))
     }
 
-    /// Times of all workers.
+    /// The times counted by all workers.
     ///
     /// # Errors
     /// A worker does not answer.
@@ -485,7 +485,8 @@ impl SrdSide {
         Ok(sum)
     }
 
-    /// Sends an order to all workers, and hands the answers to `take`, which gives others back.
+    /// Sends an order to all workers and passes each report to `take`, which returns reports that
+    /// are not answers to the order.
     fn ask_all(&mut self, order: &Order, mut take: impl FnMut(Report) -> Option<Report>) -> Result {
         for index in 0..self.workers.len() {
             self.order(index, order)?;
@@ -496,7 +497,7 @@ impl SrdSide {
             let (index, report) = self.next(deadline)?;
             match take(report) {
                 None => left -= 1,
-                // A worker without flows to send reports that at once.
+                // A worker without flows to send reports `Sent` at once.
                 Some(Report::Sent { .. }) => {}
                 Some(other) => return Err(self.unexpected(index, &other)),
             }

@@ -39,9 +39,9 @@ pub struct TcpKind {
     pub multipath: bool,
     /// Minimum retransmission timeout in ms (the kernel's default is 200).
     pub rto_ms: u32,
-    /// Whether connections begin with what earlier ones of such contenders measured, as the
-    /// kernel's cache has it by default; else with nothing. IPv4 only, and hosts have an
-    /// additional address for it.
+    /// Whether connections begin with metrics of earlier connections, from the kernel's cache, as
+    /// by default; otherwise they begin without any. IPv4 only; the hosts have an additional
+    /// address for it.
     pub cached: bool,
 }
 
@@ -279,7 +279,7 @@ impl TcpSide {
 
 /// Marks events of sending sockets.
 const SENDER: u64 = 1 << 32;
-/// Marks events that only end the wait: a slow reader looks by itself.
+/// Marks events that only end the wait: a slow reader checks its sockets itself.
 pub(super) const SLOW: u64 = u64::MAX;
 
 /// Opens a connection; returns the sender's and the receiver's socket.
@@ -292,8 +292,9 @@ pub(super) fn connection(
     let spec = fabric.spec();
     let ip = |(l, h): (u8, u8)| match kind {
         TcpKind { v6: true, .. } => spec.ip6(l, h),
-        // Connections read the cache even where they do not write it, and only the machine's
-        // administrator may empty it; but it is kept by address.
+        // All connections read the kernel's cache, even those that do not write it, and only the
+        // machine's administrator may empty it. It is kept per address, so cached connections use
+        // another address.
         TcpKind { cached: true, .. } => extra_ip(0, l, h),
         _ => spec.ip(l, h),
     };

@@ -1,5 +1,5 @@
-//! A receiver of TCP that reads only as fast as a slow host takes bytes, how long they wait in its
-//! sockets, and small messages beside them.
+//! A TCP receiver that reads only as fast as a slow host takes data; it also measures how long
+//! bytes wait in its sockets, and exchanges small messages beside them.
 
 use super::{
     block::now_ns,
@@ -22,20 +22,20 @@ use rustix::{
 };
 use std::collections::VecDeque;
 
-/// How often it is looked what has arrived: waiting times are known to that.
+/// Interval at which the number of waiting bytes is read, in ns: the resolution of waiting times.
 const LOOK_NS: u64 = 1_000_000;
 
-/// What arrived at a connection when.
+/// Times at which bytes arrived at a connection.
 #[derive(Debug, Default)]
 struct Arrivals {
     /// Bytes read so far.
     read: u64,
-    /// Times, each with the bytes that had arrived by then, of what has not been read.
+    /// For bytes not yet read: time in ns, and total number of bytes that had arrived by then.
     log: VecDeque<(u64, u64)>,
 }
 
 impl Arrivals {
-    /// So many bytes wait now.
+    /// Records that `waiting` bytes wait now.
     fn look(&mut self, now_ns: u64, waiting: u64) {
         let arrived = self.read + waiting;
         if waiting > 0 && self.log.back().is_none_or(|(_, before)| arrived > *before) {
@@ -43,7 +43,7 @@ impl Arrivals {
         }
     }
 
-    /// So many bytes were read; returns how long the last of them had waited.
+    /// Records that `bytes` were read; returns how long the last of them had waited, in ns.
     fn read(&mut self, now_ns: u64, bytes: usize) -> u64 {
         self.read += bytes as u64;
         while self.log.front().is_some_and(|(_, arrived)| *arrived < self.read) {
@@ -53,7 +53,7 @@ impl Arrivals {
     }
 }
 
-/// One end of the connection of the small messages.
+/// One end of the connection for small messages.
 struct End {
     fd: OwnedFd,
     message: [u8; PING_BYTES],
@@ -65,7 +65,8 @@ impl End {
         Self { fd, message: [0; PING_BYTES], filled: 0 }
     }
 
-    /// Reads what there is of a message. Returns the bytes, and the message if it is whole.
+    /// Reads the available part of a message. Returns the number of bytes, and the message if
+    /// complete.
     fn read(&mut self) -> Result<(usize, Option<[u8; PING_BYTES]>)> {
         match recv(&self.fd, &mut self.message[self.filled..], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Err(NetError::new("a TCP connection was closed")),
@@ -78,7 +79,7 @@ impl End {
         }
     }
 
-    /// Sends a message; one at a time is under way, so that there is room.
+    /// Sends a message. Only one is in flight at a time, so the socket always has room.
     fn write(&self, message: &[u8]) -> Result {
         match send(&self.fd, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(n) if n == message.len() => Ok(()),
@@ -88,14 +89,14 @@ impl End {
     }
 }
 
-/// See the module.
+/// State of the slow receiver; see the module.
 pub(super) struct SlowReader {
     drain: Drain,
-    /// The receiving sockets: readable when one of them is.
+    /// An epoll descriptor of the receiving sockets: readable while one of them is.
     readable: OwnedFd,
-    /// Whether the wait ends when something can be read.
+    /// Whether the side's wait ends when `readable` is.
     armed: bool,
-    /// The connection to be read next; the last is that of the small messages.
+    /// Index of the connection to read next; the last one carries the small messages.
     next: usize,
     arrivals: Vec<Arrivals>,
     look_ns: u64,
@@ -106,10 +107,10 @@ pub(super) struct SlowReader {
 }
 
 impl TcpSide {
-    /// Makes the receivers one slow host.
+    /// Makes the receivers read as one slow host.
     ///
     /// # Errors
-    /// The connection of the small messages cannot be opened.
+    /// The connection for small messages cannot be opened.
     pub(super) fn slow_down(&mut self, fabric: &Fabric, kind: TcpKind, slow: SlowHost) -> Result {
         let flows = self.receiving.len();
         let (asks, answers) = connection(fabric, kind, &slow.ping, flows)?;
@@ -136,7 +137,7 @@ impl TcpSide {
         Ok(())
     }
 
-    /// Counts times anew.
+    /// Starts counting times again, for times measured from `from_ns` until before `until_ns`.
     pub(super) fn watch(&mut self, from_ns: u64, until_ns: u64) {
         if let Some(slow) = &mut self.slow {
             slow.waits.begin(from_ns, until_ns);
@@ -144,7 +145,7 @@ impl TcpSide {
         }
     }
 
-    /// Those times.
+    /// The times counted since the last [`Self::watch`].
     pub(super) fn times(&self) -> Watched {
         self.slow.as_ref().map_or_else(Watched::default, |s| Watched {
             waits: s.waits.times.clone(),
@@ -152,8 +153,8 @@ impl TcpSide {
         })
     }
 
-    /// Reads as much as the slow host takes now, a block of each connection in turn. Returns when
-    /// it wants to be called again.
+    /// Reads as much as the slow host may take now, one block of each connection in turn. Returns
+    /// the time at which it must be called again, in ns.
     pub(super) fn read_slowly(&mut self, run: &Run) -> Result<u64> {
         let Some(mut slow) = self.slow.take() else { return Ok(u64::MAX) };
         let next = self.read_turn(&mut slow, run);
@@ -200,7 +201,8 @@ impl TcpSide {
 }
 
 impl SlowReader {
-    /// Sends the small message that is due, and takes an answer. Returns when the next is due.
+    /// Sends the small message if it is due, and handles an answer. Returns when the next one is
+    /// due, in ns.
     fn ping(&mut self, run: &Run) -> Result<u64> {
         if let (_, Some(message)) = self.asks.read()? {
             self.pings.answered(now_ns(), message);
@@ -213,7 +215,7 @@ impl SlowReader {
         Ok(self.pings.due_ns(run).unwrap_or(u64::MAX))
     }
 
-    /// Sends a small message back. Returns the bytes read.
+    /// Returns a small message to its sender. Returns the number of bytes read.
     fn answer(&mut self) -> Result<usize> {
         let (bytes, message) = self.answers.read()?;
         if let Some(message) = message {

@@ -1,12 +1,12 @@
-//! Times of a measurement: how long packets waited, how long round trips took.
+//! Histograms of times: how long packets waited, how long round trips took.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Classes per doubling: a time is known to 3 %.
+/// Classes per doubling of the time: a time is known to 3 %.
 const CLASSES: u32 = 32;
 
-/// Counts times by classes that grow with them.
+/// A histogram with classes whose width grows with the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     classes: BTreeMap<u32, u64>,
@@ -43,8 +43,8 @@ impl Times {
         self.classes.values().sum()
     }
 
-    /// The time in ms that at least a share of `share` of them do not exceed; `None` if there are
-    /// none.
+    /// The time in ms that at least a fraction `share` of the times do not exceed; `None` if there
+    /// are none.
     pub fn percentile_ms(&self, share: f64) -> Option<f64> {
         let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
         let mut counted = 0;
@@ -57,22 +57,22 @@ impl Times {
     }
 }
 
-/// Times within a part of a run.
+/// A histogram of times that were measured within a part of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timed {
     from_ns: u64,
     until_ns: u64,
-    /// What was counted.
+    /// The times counted so far.
     pub times: Times,
 }
 
 impl Timed {
-    /// Counts anew, from one time until before another, in ns of the monotonic clock.
+    /// Starts counting again, from `from_ns` until before `until_ns` of the monotonic clock.
     pub fn begin(&mut self, from_ns: u64, until_ns: u64) {
         *self = Self { from_ns, until_ns, times: Times::default() };
     }
 
-    /// Counts a time that is known at `now_ns`.
+    /// Counts the time `ns`, if its measurement ended (at `now_ns`) within the part of the run.
     pub fn note(&mut self, now_ns: u64, ns: u64) {
         if (self.from_ns..self.until_ns).contains(&now_ns) {
             self.times.add(ns);

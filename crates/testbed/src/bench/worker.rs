@@ -73,7 +73,7 @@ pub struct WorkerArgs {
     /// Write the state of the contexts to this file every 10 ms
     #[arg(long)]
     pub trace: Option<PathBuf>,
-    /// What becomes of the word that a host falls behind: off, stop-go, budget
+    /// Reaction to a receiving host that is slower than its link: off, stop-go, budget
     #[arg(long, value_parser = super::contender::host_policy)]
     pub host_policy: Option<HostPolicy>,
     /// Blocks in flight that are sufficient for all flows of this worker
@@ -84,7 +84,7 @@ pub struct WorkerArgs {
     pub drain: Option<u64>,
 }
 
-/// Number of sends of small messages among the completions.
+/// The `wr_id` of sends of small messages.
 const PING_ID: u64 = u64::MAX;
 
 /// A flow that this worker sends.
@@ -130,11 +130,11 @@ struct Worker {
     buffer: Vec<u8>,
     turn_from: usize,
     trace: Option<Trace>,
-    /// How fast the device is driven; `None`: as fast as possible.
+    /// How fast the device is driven, to simulate a slow host; `None`: as fast as possible.
     drain: Option<Drain>,
-    /// How long packets waited in the socket.
+    /// Times that packets waited in the socket.
     waits: Arc<Mutex<Timed>>,
-    /// Small messages, and where they are sent to.
+    /// Small round-trip messages, and the host and queue pair that they are sent to.
     pings: Pings,
     ping_to: Option<(IpAddr, Qpn)>,
 }
@@ -264,7 +264,7 @@ impl Worker {
             let now = now_ns();
             let free_at = self.drain.map_or(0, |d| d.free_at_ns());
             if free_at > now {
-                // A host that is slower than its link: nobody drives the device meanwhile.
+                // A host that is slower than its link: the device is not driven meanwhile.
                 thread::sleep(Duration::from_nanos(free_at.min(look_ns).saturating_sub(now)));
             } else {
                 self.device.wait(Some(Duration::from_nanos(until.saturating_sub(now))))?;
@@ -344,7 +344,7 @@ impl Worker {
     fn completions(&mut self) -> Result {
         let mut wcs = [WorkCompletion::default(); 64];
         loop {
-            // A slow host's device is driven in one place only, when it is free.
+            // The device of a slow host is driven in one place only, when its rate allows.
             let slow = self.drain.is_some();
             let n = if slow { self.cq.poll_waiting(&mut wcs)? } else { self.cq.poll(&mut wcs)? };
             for wc in &wcs[..n] {
@@ -387,7 +387,7 @@ impl Worker {
         }
     }
 
-    /// A small message: an answer to one of this worker, or one to be sent back.
+    /// Handles a small message: an answer to one of this worker's, or one to be returned.
     fn ping_received(
         &mut self,
         wc: &WorkCompletion,
@@ -409,13 +409,13 @@ impl Worker {
         let peer = self.peers.get(&ip).ok_or_else(|| NetError::new("no address handle"))?;
         match self.qp.post_send(&SendWr::send(PING_ID, peer, qpn, QKEY).inline(&message)) {
             Ok(()) => Ok(()),
-            // Whoever asked asks again.
+            // Dropped: the sender of the message sends another one.
             Err(e) if e.is_full() => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Sends the small message that is due. Returns when the next one is.
+    /// Sends the small message if it is due. Returns when the next one is due, in ns.
     fn ping(&mut self, run: &Run, now: u64) -> Result<Option<u64>> {
         let Some((ip, qpn)) = self.ping_to else { return Ok(None) };
         if self.pings.due_ns(run).is_some_and(|at| at <= now) {

@@ -1,6 +1,6 @@
-//! Junk by the million beside a transfer: the transfer keeps its share of its rate, and the
-//! device's timers go on. The flood must be one: beside the transfer it keeps its share of the rate
-//! at which this machine can send junk to a device that does nothing else.
+//! Floods a device with junk packets beside a transfer: the transfer must keep a share of its rate,
+//! and the device's timers must keep firing. The flood must be a real one: beside the transfer it
+//! must keep a share of the rate at which this machine can send junk to an idle device.
 
 use super::party::{self, Party};
 use crate::{
@@ -20,16 +20,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the flood is measured alone.
+/// Duration of the measurement of the flood without a transfer.
 const ALONE: Duration = Duration::from_secs(1);
-/// How long each of the two transfers lasts.
+/// Duration of each of the two transfers.
 const TIME: Duration = Duration::from_secs(3);
 /// A request to an address without a device must fail within this time: the device's limit is 5 s,
 /// and a machine busy with a flood may be late.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Bytes of a junk packet: the shortest whose tag the receiver reads.
 const JUNK_BYTES: usize = 24;
-/// Junk packets between two flushes; the kernel cuts 64 of them from one segmented send.
+/// Junk packets between two flushes; the kernel splits one segmented send into 64 of them.
 const JUNK_PIECES: u64 = 256;
 /// Source ports of the flood, so that it is spread over several flows.
 const PORTS: usize = 8;
@@ -84,7 +84,7 @@ pub fn check(kept: f64, junk: f64) -> Result<String> {
     let (waited, pieces) = silence.unwrap_or_default();
     let share = loud.per_sec() / quiet.per_sec();
     let rate = pieces as f64 / waited.as_secs_f64();
-    // Every other piece has a wrong version.
+    // Every other packet has a wrong version, so twice their number were read.
     let read = seen.map_or(0, |c| {
         2 * (c.parse_errors_of(ParseError::Version) - before.parse_errors_of(ParseError::Version))
     });
@@ -110,7 +110,7 @@ pub fn check(kept: f64, junk: f64) -> Result<String> {
     if share < kept { Err(NetError::new(text)) } else { Ok(text) }
 }
 
-/// Pieces of junk per second that reach a device that does nothing else.
+/// Junk packets per second that are sent to an idle device.
 fn alone_per_sec(guns: &mut UdpDatapath, to: SocketAddr) -> f64 {
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();
@@ -122,8 +122,8 @@ fn alone_per_sec(guns: &mut UdpDatapath, to: SocketAddr) -> f64 {
     sent.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Sends junk until told to stop: every other piece is of no version of the protocol, the others
-/// are acknowledgments with a tag that nobody has given out.
+/// Sends junk until `over` is set: every other packet has an invalid version, the others are
+/// acknowledgments with a tag that no device has assigned.
 fn flood(guns: &mut UdpDatapath, to: SocketAddr, over: &AtomicBool, sent: &AtomicU64) {
     let mut n = 0u32;
     while !over.load(Ordering::Relaxed) {
@@ -136,7 +136,7 @@ fn flood(guns: &mut UdpDatapath, to: SocketAddr, over: &AtomicBool, sent: &Atomi
                     junk[0] = srd_wire::VERSION << 5 | PacketType::Ack as u8;
                     junk[4..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9).to_be_bytes());
                 }
-                // The queue is full: it is sent first.
+                // The batch is full: it is sent first.
                 if batch.push(to, path, &junk, &[]).is_err() {
                     return;
                 }

@@ -84,7 +84,7 @@ pub struct Heard {
     pub tx_num: u32,
     /// The victim's newest PSN plus one.
     pub peer_psn: u32,
-    /// PSNs of the liar that the victim has acknowledged cumulatively.
+    /// The liar's PSN up to which the victim has acknowledged everything cumulatively.
     pub told: u32,
     /// Recent packets of the victim.
     pub seen: VecDeque<Seen>,

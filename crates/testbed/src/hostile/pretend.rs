@@ -48,7 +48,8 @@ impl Act {
             10 => plain(Body::Probe, Some(self.block(dice, heard)), heard),
             11 => self.untimely_echo(dice, heard),
             12 if dice.once_in(20) => {
-                // Distances at which a receiver may mistake the number for the newest for good.
+                // Distances at which a receiver could wrongly take the number for the newest one,
+                // permanently.
                 let far = dice.pick(&[8_191, 8_193, 70_000, 1 << 20, 0x7FFF_0000, 0x8000_0001]);
                 heard.tx_num = heard.tx_num.wrapping_add(far);
                 self.truth(dice, heard)

@@ -80,7 +80,7 @@ impl Rail {
 ///
 /// # Errors
 /// A block was misdelivered, duplicated or damaged; a request of the cut rail did not end, or an
-/// end was not told; the other rail was affected; the repaired rail carries nothing.
+/// end got no event about it; the other rail was affected; the repaired rail carries nothing.
 pub fn check() -> Result<String> {
     let spec = FabricSpec { hosts: 1, rails: 2, ..FabricSpec::default() };
     let (fabric, _) = Fabric::build(&spec)?;

@@ -1,5 +1,5 @@
-//! Processes read from one, on so many hosts that they hold all its places for reads, and are
-//! killed in the middle: the next job finds no place until those are free again.
+//! Processes on so many hosts read from one device that they hold all its places for reads; then
+//! they are killed. A new job finds no place until the places of the dead processes are free again.
 
 use crate::{
     bench::srd_side::worker_command,
@@ -23,27 +23,27 @@ use std::{
 };
 
 const QKEY: u32 = 0x7264_7273;
-/// Processes of the job that dies, by host. An address gets a place as long as it holds fewer than
-/// are left, so that it takes thirteen to fill all [`PLACES`], each with half of what the one
-/// before has left.
+/// Processes of the first job, by host. An address gets a place only while it holds fewer places
+/// than are left, so a host gets half of what the hosts before it have left, and it takes thirteen
+/// hosts to fill all [`PLACES`].
 const DYING: [usize; 13] = [32, 16, 8, 4, 2, 1, 1, 1, 1, 1, 1, 1, 1];
-/// Reads that a device serves at once.
+/// Most reads that a device serves at once.
 const PLACES: u32 = 4096;
-/// Most reads that a process has under way: as many as a device serves one peer.
+/// Most reads in flight of one process: as many as a device serves one peer.
 const READS_MAX: u32 = 64;
-/// Processes of the job after it, on a host of its own.
+/// Processes of the second job, on a host of its own.
 const NEXT: usize = 8;
-/// Bytes of a read of the job that dies: so long that none ends before the job is killed.
+/// Bytes of a read of the first job: so long that none ends before the job is killed.
 const DYING_BYTES: u32 = 64 << 20;
-/// Bytes of a read of the next job.
+/// Bytes of a read of the second job.
 const NEXT_BYTES: u32 = 64 << 10;
 /// Bytes of the readable memory region.
 const REGION_BYTES: usize = DYING_BYTES as usize;
-/// Time limit of the reads of the next job, seconds. The job that dies has none: it is killed as
+/// Time limit for the reads of the second job, in seconds. The first job has none: it is killed as
 /// soon as it holds all places, however long a busy machine takes to start its processes.
 const NEXT_LIMIT_S: u64 = 40;
-/// How long the number of reads that are served may stay as it is while places fill, or are freed
-/// of the dead.
+/// Longest time without a change in the number of reads served, while places are taken or become
+/// free.
 const PLACES_LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a reader.
@@ -76,7 +76,7 @@ pub struct ReaderArgs {
     pub limit_s: Option<u64>,
 }
 
-/// A process that reads: prints "reading" once its reads are being served, and "done" when all have
+/// A reading process. Prints "reading" once its reads are being served, and "done" when all have
 /// succeeded.
 ///
 /// # Errors
@@ -128,7 +128,7 @@ struct Server {
     device: Device,
     qp: QueuePair,
     region: MemoryRegion,
-    /// RDMA is served only to hosts for which the server has a handle.
+    /// Address handles of the readers' hosts: RDMA is served only to hosts that have one.
     _readers: Vec<AddressHandle>,
 }
 
@@ -148,13 +148,13 @@ impl Server {
         Ok(Self { device, qp, region, _readers: readers })
     }
 
-    /// Reads that are served now to all hosts but the one with this address.
+    /// Number of reads being served to all hosts except `but`.
     fn served(&self, but: IpAddr) -> Result<u32> {
         let contexts = self.device.context_stats()?;
         Ok(contexts.iter().filter(|c| c.peer.ip != but).map(|c| c.reads_served).sum())
     }
 
-    /// Waits until so many are.
+    /// Waits until `reads` reads are being served to all hosts except `but`.
     fn served_await(&self, reads: u32, but: IpAddr) -> Result {
         let (mut before, mut changed) = (None, Instant::now());
         loop {
@@ -174,9 +174,9 @@ impl Server {
         }
     }
 
-    /// Starts readers on a host of the other leaf. What they hold here is theirs: a new process
-    /// at an address of a dead one would be known as its successor, which frees what the dead one
-    /// held, so that the next job runs on another host.
+    /// Starts readers on a host of the other leaf. The second job must not run on a host of the
+    /// first one: a new process at the address of a dead one counts as its successor, which frees
+    /// the places of the dead one.
     fn job(
         &self,
         fabric: &Fabric,
@@ -238,12 +238,12 @@ impl Drop for Reader {
 /// Kills a job during its reads, then runs another.
 ///
 /// # Errors
-/// The first job does not get all places, they do not come back, or the next job's reads fail or do
-/// not end.
+/// The first job does not get all places, the places do not become free, or the reads of the second
+/// job fail or do not end.
 pub fn check() -> Result<String> {
     let spec = FabricSpec {
         hosts: DYING.len() as u8 + 1,
-        // Slow, so that no read of the job that dies ends too soon.
+        // Slow, so that no read of the first job ends too soon.
         host_bits_per_sec: 200_000_000,
         uplink_bits_per_sec: 1_000_000_000,
         ..FabricSpec::default()
@@ -259,7 +259,7 @@ pub fn check() -> Result<String> {
         let reads: Vec<u32> = (0..count).map(of).collect();
         dying.extend(server.job(&fabric, host as u8, &reads, DYING_BYTES, None)?);
         held += share;
-        // The next one gets what this one leaves.
+        // The next host gets half of the places that are left.
         server.served_await(held, next_ip)?;
     }
     for r in &mut dying {

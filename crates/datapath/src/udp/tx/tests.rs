@@ -1,8 +1,8 @@
 use super::*;
 use std::collections::VecDeque;
 
-/// A kernel that does what a script says: each call takes one line of it; with no line left, it
-/// takes everything.
+/// A kernel that follows a script: each call consumes one line; with no line left, it accepts
+/// everything.
 #[derive(Default)]
 struct Script {
     lines: VecDeque<Line>,
@@ -185,7 +185,7 @@ fn a_device_that_cannot_segment_is_remembered() {
 
 #[test]
 fn an_invalid_segmented_send_is_judged_by_its_single_datagrams() {
-    // They get through: segmentation itself was refused.
+    // Single datagrams get through: segmentation itself was refused.
     let mut b = Bench::new([]);
     b.kernel.segments_errno = Some(libc::EINVAL);
     b.push(0..8);
@@ -194,7 +194,7 @@ fn an_invalid_segmented_send_is_judged_by_its_single_datagrams() {
     b.flush();
     assert_eq!(b.numbers().len(), 16);
     assert!(b.counters.tx_gso_refused <= 2);
-    // They are too long: segmentation is not to blame.
+    // Single datagrams are too long as well: segmentation is not the cause.
     let mut b = Bench::new([]);
     (b.kernel.segments_errno, b.kernel.payload_max) = (Some(libc::EINVAL), Some(99));
     b.push(0..4);

@@ -1,4 +1,4 @@
-//! Open MPI on a fabric: which programs it needs, how its ranks are started on the hosts.
+//! Open MPI on a fabric: the programs that it needs, and how its ranks are started on the hosts.
 
 use crate::{
     bench::{FlowSpec, contender::TcpSystem},
@@ -30,7 +30,7 @@ const RECEIVER: (u8, u8) = (1, 0);
 const SENDER_LEAF: u8 = 0;
 /// The measuring program.
 const SOURCE: &str = include_str!("incast.c");
-/// What to install for `mpicc` and `mpirun`.
+/// Package that contains `mpicc` and `mpirun`.
 const PACKAGES: &str = "install Open MPI: `apt-get install openmpi-bin libopenmpi-dev` (Debian, \
                         Ubuntu) or `dnf install openmpi openmpi-devel` (Fedora)";
 
@@ -49,29 +49,29 @@ const PROGRAMS: [(&str, &str); 6] = [
 pub enum Over {
     /// SRD, through the drop-in libraries and libfabric's `efa` provider.
     Srd,
-    /// Open MPI's own TCP, with settings of the kernel's.
+    /// Open MPI's own TCP transport, with these settings of the kernel's TCP.
     Tcp(TcpSystem),
 }
 
-/// The ranks of a job.
+/// Numbers of hosts and ranks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranks {
     /// Hosts with senders.
     pub hosts: u32,
-    /// Senders on all of them.
+    /// Senders on all hosts together.
     pub senders: u32,
     /// Receivers, which are the first ranks.
     pub receivers: u32,
 }
 
 impl Ranks {
-    /// The flows of these ranks, for their hosts.
+    /// The flows between the hosts of these ranks.
     pub fn flows(self) -> Vec<FlowSpec> {
         let host = |h: u32| FlowSpec { from: (SENDER_LEAF, h as u8), to: RECEIVER };
         (0..self.hosts).map(host).collect()
     }
 
-    /// Hosts with their ranks, for `mpirun --host`: the receivers' first.
+    /// Hosts with their number of ranks, for `mpirun --host`: the receivers' host first.
     fn hosts_text(self, ip: impl Fn(u8, u8) -> String) -> String {
         let mut all = vec![format!("{}:{}", ip(RECEIVER.0, RECEIVER.1), self.receivers)];
         for h in 0..self.hosts {
@@ -82,22 +82,22 @@ impl Ranks {
     }
 }
 
-/// What a job printed.
+/// Output of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     /// Standard output.
     pub out: String,
     /// Standard error.
     pub err: String,
-    /// Why it failed, if it did.
+    /// Why the job failed, if it did.
     pub failed: Option<String>,
 }
 
 impl Said {
-    /// The output of a program that succeeded.
+    /// The output, if the program succeeded.
     ///
     /// # Errors
-    /// It failed.
+    /// The program failed.
     fn complete(self) -> Result<Self> {
         self.failed.clone().map_or(Ok(self), |why| Err(NetError::new(why)))
     }
@@ -145,11 +145,11 @@ impl Launcher {
         self.folder.join("mpi_incast")
     }
 
-    /// Runs the program once, and returns what it printed; it has failed if it took longer than
-    /// `limit`.
+    /// Runs the program once, and returns its output. A run that takes longer than `limit` counts
+    /// as failed.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub fn run(
         &self,
         fabric: &Fabric,
@@ -176,7 +176,7 @@ impl Launcher {
         for name in ["PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"] {
             c.env(name, "1");
         }
-        // Open MPI's files, and those that failing programs leave, end with the folder.
+        // Files of Open MPI and of failing programs are removed together with the folder.
         c.current_dir(&self.folder).env("TMPDIR", &self.folder);
         output(&mut c, "the MPI program")
     }
@@ -232,7 +232,7 @@ impl Drop for Launcher {
 /// Checks that `srd run` finds the drop-in libraries.
 ///
 /// # Errors
-/// It does not; the text says how to build them.
+/// It finds no libraries; the text says how to build them.
 pub fn libraries_find() -> Result {
     let mut c = Command::new(env::current_exe()?);
     output(c.arg("env"), "srd env")
@@ -241,17 +241,17 @@ pub fn libraries_find() -> Result {
         .map_err(|e| NetError::new(format!("MPI over SRD needs the drop-in libraries: {e}")))
 }
 
-/// Words before a command that end it, and what it started, when the process that started it dies
-/// (`timeout` hands the signal on), and after `limit` at the latest. The hosts' daemons need both:
-/// a connection to a launcher in a namespace that has ended never breaks.
+/// Words to put before a command so that it and its child processes end when the parent process
+/// dies (`timeout` passes the signal on), and after `limit` at the latest. The daemons on the hosts
+/// need both: a connection to a launcher whose namespace no longer exists never breaks.
 fn bounded(limit: Duration) -> Vec<String> {
     let seconds = limit.as_secs().max(1).to_string();
     let words = ["setpriv", "--pdeathsig", "TERM", "timeout", "-k", "5", &seconds];
     words.map(str::to_owned).to_vec()
 }
 
-/// A command that begins in the namespace of a host, with the host's name: libfabric and Open MPI
-/// would take ranks with one name for neighbours.
+/// A command that starts in the namespace of a host and with that host's name: libfabric and Open
+/// MPI would take ranks with the same host name for ranks on one host.
 fn inside(ns: &NetNs, host: (u8, u8)) -> Command {
     let mut c = command("nsenter");
     c.arg(format!("--net={}", ns.path())).args(["unshare", "-u", "sh", "-c"]);
@@ -287,11 +287,10 @@ fn version(text: &str) -> Option<u32> {
     word.split('.').next()?.parse().ok()
 }
 
-/// Runs a command, and returns what it printed, and why it failed, with the end of its error
-/// output.
+/// Runs a command. Returns its output and, if it failed, why, with the end of its error output.
 ///
 /// # Errors
-/// It cannot be started.
+/// The command cannot be started.
 fn output(c: &mut Command, name: &str) -> Result<Said> {
     c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = c.spawn().map_err(|e| NetError::system(&format!("cannot run {name}"), e))?;
@@ -305,7 +304,7 @@ fn output(c: &mut Command, name: &str) -> Result<Said> {
     let mut out = Vec::new();
     let read = child.stdout.take().map(|mut o| o.read_to_end(&mut out)).transpose();
     let status = child.wait();
-    // Ranks whose launcher has failed would go on; fails if all have ended.
+    // Kills the ranks of a failed launcher, which would continue; fails if all have ended.
     let _ = kill_process_group(group, Signal::KILL);
     let (err, read_err) = reader.join().map_err(|_| NetError::new("a thread ended early"))?;
     read.and(read_err)?;
@@ -372,7 +371,7 @@ mod tests {
             output(command("sh").args(["-c", "echo a; echo why >&2; exit 3"]), "sh").unwrap();
         let why = said.failed.clone().unwrap();
         assert!(why.contains("exit status: 3") && why.contains("why"), "{why}");
-        // What was printed before is not lost.
+        // Output printed before the failure is kept.
         assert_eq!(said.out, "a\n");
         assert!(said.complete().is_err());
         let late = output(command("timeout").args(["0.1", "sleep", "60"]), "it").unwrap();

@@ -32,9 +32,10 @@ const SIZES: [u64; 5] = [8 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20];
 const SIZE_MAX: u64 = 1 << 30;
 /// Jobs of each contender, and rounds of each size in a job, unless given.
 const JOBS: (u32, u32) = (3, 5);
-/// Memory of a rank beside its messages, in bytes: 140 MB with SRD and libfabric's buffers.
+/// Memory of a rank without its messages, in bytes: 140 MB with SRD and libfabric's buffers.
 const RANK_BYTES: u64 = 150_000_000;
-/// Time limit of a job: to start, for each round, and times the ideal.
+/// Time limits of a job: a constant for its start and for each round, and a factor of the ideal
+/// time.
 const START_LIMIT: Duration = Duration::from_secs(60);
 const ROUND_LIMIT: Duration = Duration::from_secs(3);
 const IDEALS_LIMIT: f64 = 10.0;
@@ -133,7 +134,7 @@ pub fn incast(args: &BenchArgs) -> Result {
         spines: 4,
         leaves: 2,
         hosts: HOSTS as u8,
-        // Open MPI would expect a rank's connections from any one of a host's addresses.
+        // Open MPI would accept a rank's connections from any of a host's addresses.
         extra: 0,
         host_bits_per_sec: plan.bits_per_sec,
         uplink_bits_per_sec: plan.bits_per_sec,

@@ -19,7 +19,7 @@ pub struct Series {
     pub name: String,
     /// Message size in bytes, and time in ms; both above 0.
     pub points: Vec<(u64, f64)>,
-    /// Index of the colour; none: black.
+    /// Index of the colour; `None`: black.
     pub color: Option<usize>,
     /// Whether it is drawn with dashes.
     pub dashed: bool,

@@ -1,4 +1,4 @@
-//! What the measuring program prints, and what follows from it.
+//! The output of the measuring program, and the results derived from it.
 
 use crate::{
     bench::{fct::ideal_ms, kernel::KernelCounts, table},
@@ -17,7 +17,7 @@ pub struct FlowTime {
     pub sender: u32,
     /// When the sender called `MPI_Send`, in ns of the monotonic clock.
     pub start_ns: u64,
-    /// When the receiver had the whole message.
+    /// When the receiver had the whole message, in ns of the monotonic clock.
     pub end_ns: u64,
 }
 
@@ -72,7 +72,7 @@ pub fn parse(text: &str, sizes: &[u64], rounds: u32, senders: u32) -> Result<Vec
     Ok(flows)
 }
 
-/// Packets, and packets sent again, from the summary that `srd run` prints.
+/// Packets and retransmitted packets, from the summary that `srd run` prints.
 pub fn srd_packets(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find(|l| l.starts_with("srd: ") && l.ends_with(" sent again"))?;
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -112,11 +112,11 @@ impl Round {
 pub struct Record {
     /// Messages of each job, with the job's number.
     pub flows: Vec<(u32, FlowTime)>,
-    /// What the kernels counted.
+    /// Counters of the kernels.
     pub kernel: KernelCounts,
-    /// Packets, and packets sent again, of SRD.
+    /// Packets and retransmitted packets of SRD.
     pub packets: (u64, u64),
-    /// Why jobs failed.
+    /// Why jobs failed, one text per failed job.
     pub gave_up: Vec<String>,
 }
 
@@ -139,8 +139,8 @@ impl Record {
         self.flows.iter().filter(move |(_, f)| f.bytes == bytes && f.round > 0)
     }
 
-    /// Share of packets that were sent again, in percent, over whole jobs; `None` if SRD's
-    /// processes did not tell, because no job ended.
+    /// Share of retransmitted packets in percent, over whole jobs. `None` if SRD's processes
+    /// printed no summary, because no job ended.
     pub fn again_percent(&self, is_srd: bool) -> Option<f64> {
         match self.packets {
             _ if !is_srd => Some(self.kernel.tcp_again_percent()),
@@ -242,7 +242,7 @@ mod tests {
         bad(&[&flows[..], &["flow 8 1 1 5 6", "damaged 3"]].concat(), "3 messages");
         bad(&[&flows[..], &["flow 8 1 1 5 6"]].concat(), "last line");
         bad(&[&flows[..], &["damaged 0"]].concat(), "of 3 messages, not of 4");
-        // A time that no rank filled in.
+        // A time of 0 means that no rank reported it.
         bad(&[&flows[..], &["flow 8 1 1 0 6", "damaged 0"]].concat(), "of 3 messages");
         bad(&[&flows[..], &["flow 8 1 1 7 0", "damaged 0"]].concat(), "of 3 messages");
     }
