@@ -19,7 +19,7 @@ use siphasher::sip::SipHasher13;
 const ROUNDS: u16 = 10;
 
 /// The counter advances by a random step of at most this much, so that keys do not reveal how many
-/// regions were registered.
+/// regions were registered. The last 2^28 keys are all different.
 const STEP_MAX: u32 = 16;
 
 /// Makes keys, and recognizes the keys that it has made.
