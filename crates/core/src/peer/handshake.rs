@@ -9,7 +9,7 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Answer {
     waits: bool,
-    /// Bytes that it is padded to; 0: no more than it must have.
+    /// Length in bytes to which it is padded; 0: no padding.
     padded_len: u16,
     /// 0 in an answer to an Open; else the number of the Challenge that it answers.
     cookie: u64,
@@ -22,7 +22,7 @@ pub(crate) struct AnswerOut {
     pub echo_tag: PeerTag,
     /// See [`Handshake::answer`].
     pub cookie: u64,
-    /// Bytes that it is padded to; 0: no more than it must have.
+    /// Length in bytes to which it is padded; 0: no padding.
     pub padded_len: u16,
 }
 
@@ -42,10 +42,10 @@ pub(crate) enum Challenged {
 struct Underway {
     /// Cookie of the last Challenge, for our next Open.
     cookie: u64,
-    /// When the present wish to close began.
+    /// When the present close began.
     close_began: Time,
     answer: Answer,
-    /// What it has shown about sizes.
+    /// What the handshake has shown about packet sizes.
     narrow: Narrow,
 }
 
@@ -116,7 +116,7 @@ impl Handshake {
         );
         result
     }
-    /// What it has shown about sizes.
+    /// What the handshake has shown about packet sizes.
     pub fn narrow(&self) -> Narrow {
         self.underway().narrow
     }
@@ -302,7 +302,7 @@ impl Handshake {
         self.at = now + retry.scale(1 << self.round.min(16), 1);
         self.round += 1;
     }
-    /// When the present wish to close began.
+    /// When the present close began.
     pub fn close_began(&self) -> Time {
         self.underway().close_began
     }
