@@ -220,7 +220,8 @@ mod tests {
         Endpoint { ip: Ipv4Addr::from(0x0A00_0000 + i / 4).into(), port: (i % 4) as u16 }
     }
 
-    /// Contexts come, get other tags and go: tag, endpoint and number always lead to the same one.
+    /// Contexts are added, get new tags and are removed: tag, endpoint and number always find the
+    /// same context.
     #[test]
     fn tag_endpoint_and_number_lead_to_the_same_context() {
         let mut rng = Rng::from_seed(3);

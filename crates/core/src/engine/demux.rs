@@ -126,8 +126,8 @@ impl<O: Observer> Engine<O> {
         result
     }
 
-    /// Whether a packet lacks a checksum. For packet kinds that must have one whatever was
-    /// negotiated, because the flag that announces it may itself have been damaged.
+    /// Whether a packet lacks a checksum. Called for the packet kinds that must have one whatever
+    /// was negotiated, because the flag that announces it may itself have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
         self.shared.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)

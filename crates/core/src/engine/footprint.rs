@@ -1,7 +1,7 @@
 //! Memory that an engine holds for one peer, and its maximum.
 //!
-//! Memory for the own program's work (requests, queue pairs, regions, completion queues) is the
-//! program's choice and is not counted, except for the lists that refer to it by peer.
+//! Memory for the work of the local program (requests, queue pairs, regions, completion queues) is
+//! that program's choice and is not counted, except for the lists that refer to it by peer.
 
 use crate::config::EngineConfig;
 use crate::engine::Engine;

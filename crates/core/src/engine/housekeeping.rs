@@ -217,7 +217,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    // ---- going away ----------------------------------------------------------------------------
+    // ---- shutdown ------------------------------------------------------------------------------
 
     /// Whether any request of this engine is outstanding.
     pub fn has_work(&self) -> bool {

@@ -134,7 +134,7 @@ impl<O: Observer> Engine<O> {
         self.lane_find(now, ci).expect("window state is leased before traffic")
     }
 
-    // ---- work in -------------------------------------------------------------------------------
+    // ---- posting work --------------------------------------------------------------------------
 
     /// Posts a send request. The request ends with exactly one completion, or with
     /// [`AsyncEvent::WrReleased`] if its queue pair is destroyed first.
@@ -152,7 +152,7 @@ impl<O: Observer> Engine<O> {
         self.recv_post(qp, wr)
     }
 
-    // ---- packets in ----------------------------------------------------------------------------
+    // ---- received packets ----------------------------------------------------------------------
 
     /// Handles one packet. If the answer is [`Rx::Place`], the caller copies the payload before any
     /// other call. A packet from a network comes from [`crate::wire::parse_checked`], which has
@@ -185,7 +185,7 @@ impl<O: Observer> Engine<O> {
         self.grants_poll(now);
     }
 
-    // ---- packets out ---------------------------------------------------------------------------
+    // ---- outgoing packets ----------------------------------------------------------------------
 
     /// Puts up to `max` packets into `sink` and returns their number. The order of one call:
     /// handshakes, acknowledgments, path probes, closes, then data, and last the answers to senders
@@ -288,7 +288,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    // ---- completions and events out ------------------------------------------------------------
+    // ---- completions and events ----------------------------------------------------------------
 
     /// Takes the next completion of `cq`. Its slot stays reserved until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
@@ -315,7 +315,7 @@ impl<O: Observer> Engine<O> {
         Some(e)
     }
 
-    // ---- looking in ----------------------------------------------------------------------------
+    // ---- state for tools -----------------------------------------------------------------------
 
     /// The configuration of the engine.
     pub fn config(&self) -> &EngineConfig {
@@ -378,7 +378,7 @@ impl<O: Observer> Engine<O> {
 pub struct ContextStats {
     /// Number of the context in this engine.
     pub ctx: Ctx,
-    /// The remote engine.
+    /// Address and port of the remote engine.
     pub peer: Endpoint,
     /// "Opening", "HalfOpen", "Open" or "Closing".
     pub state: &'static str,
@@ -386,13 +386,13 @@ pub struct ContextStats {
     pub outstanding: u32,
     /// PSNs sent and not resolved: from the oldest unresolved one to the next to be used.
     pub psns_unresolved: u32,
-    /// Transmissions in flight.
+    /// Packets in flight: sent, and neither acknowledged nor declared lost.
     pub packets_in_flight: u32,
     /// No path to the peer answers.
     pub stalled: bool,
     /// Window state is leased: the context has traffic.
     pub is_active: bool,
-    /// Bytes in flight to the address.
+    /// Bytes in flight to the peer's address.
     pub inflight_bytes: u64,
     /// Limit of `inflight_bytes`: the congestion window.
     pub inflight_bytes_max: u64,

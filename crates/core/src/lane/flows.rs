@@ -34,9 +34,9 @@ struct Address {
 /// The shares of all contexts.
 #[derive(Debug)]
 pub(crate) struct Flows {
-    /// By context.
+    /// Share of each context, by context number.
     flows: Vec<Flow>,
-    /// By address.
+    /// Counts of each address, by the number of its path table entry.
     addresses: Vec<Address>,
     /// By network: the number of its addresses that have a share.
     networks: Vec<u32>,
@@ -227,21 +227,21 @@ mod tests {
         let mut f = new();
         sends(&mut f, 1, 0, 0, 0);
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), BUDGET);
-        // Sixteen contexts at one other address of the same network.
+        // Sixteen contexts of another address in the same network.
         (1..17).for_each(|ci| sends(&mut f, 1, ci, 1, 0));
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), BUDGET / 2);
         assert_eq!(f.share(Time(2), Ctx(3), BUDGET), BUDGET / 32);
-        // Sixty-four addresses of another network: four count.
+        // Sixty-four addresses of another network, of which four count.
         (20..84).for_each(|ci| sends(&mut f, 1, ci, ci, 1));
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), (BUDGET / 6 * 2).div_ceil(2));
         assert_eq!(f.share(Time(2), Ctx(30), BUDGET), BUDGET * 2 / 3 / 64);
-        // Of all, no more than there is.
+        // The shares add up to no more than the budget.
         let all: u64 = (0..84)
             .filter(|ci| !(17..20).contains(ci))
             .map(|ci| u64::from(f.share(Time(2), Ctx(ci), BUDGET)))
             .sum();
         assert!(all <= u64::from(BUDGET) && all > u64::from(BUDGET) * 99 / 100, "{all}");
-        // One that does not send is told what it had if it did.
+        // A context that does not send is told the share that it would have.
         f.note(Time(2), Ctx(0), false, FULL);
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), (BUDGET / 6 * 2).div_ceil(2));
         f.audit();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(f.share(Time(5), Ctx(0), BUDGET), BUDGET, "nobody has paid");
         (1..8).for_each(|ci| f.note(Time(5), Ctx(ci), true, 100));
         assert_eq!(f.share(Time(5), Ctx(0), BUDGET), BUDGET / 8);
-        // 100 bytes pay for 100 ns, and nobody for more than 2 us in advance.
+        // 100 bytes pay for 100 ns, and at most 2 us are paid in advance.
         (0..9).for_each(|_| f.note(Time(2_500), Ctx(0), true, FULL));
         let later = |f: &mut Flows, at| {
             (0..4).for_each(|_| _ = f.share(Time(at), Ctx(39), BUDGET));
@@ -276,7 +276,7 @@ mod tests {
         f.context_end(Time(2), Ctx(0));
         f.context_end(Time(2), Ctx(0));
         assert_eq!(f.share(Time(2), Ctx(1), BUDGET), BUDGET);
-        // Context and address are another one's now.
+        // Context and address numbers are reused, in another network.
         sends(&mut f, 3, 0, 0, 1);
         assert_eq!(f.share(Time(3), Ctx(1), BUDGET), BUDGET / 2);
         f.audit();

@@ -91,10 +91,9 @@ impl HostQueue {
         }
     }
 
-    /// Raises the drain rate after nothing has waited for a while: the host is faster than
-    /// measured, by an unknown factor. The rate doubles each time, and ends to be a limit once two
-    /// round trips drain as much as may wait. The whole room at once would let the senders flood
-    /// the host.
+    /// Doubles the drain rate after nothing has waited for a while, because the host is faster than
+    /// measured, by an unknown factor. Once two round trips drain half of the room, the rate is no
+    /// limit any more. Dropping the limit at once would let the senders flood the host.
     fn rise(&mut self, now: Time) {
         (self.drain, self.busy_at, self.guessed) = (self.drain.saturating_mul(2), now, true);
         let drained = self.in_rtts(self.rtt.scale(HOST_THRESHOLD_RTTS, 1));

@@ -18,8 +18,8 @@ pub(crate) const fn status_of(verdict: Verdict) -> Status {
     match verdict {
         Verdict::Ok => Status::Ok,
         Verdict::Rnr => Status::RemoteRnr,
-        // EFA has no status for a Q_Key mismatch; like an unknown queue pair, the message has no
-        // taker.
+        // EFA has no status for a Q_Key mismatch; as with an unknown queue pair, nobody accepts the
+        // message.
         Verdict::BadQpn | Verdict::BadQkey => Status::RemoteBadDestQpn,
         Verdict::BadLength => Status::RemoteBadLength,
         Verdict::BadRkey => Status::RemoteBadAddress,
@@ -251,7 +251,8 @@ impl<O: Observer> Lane<'_, O> {
             match op {
                 Opcode::Read if planted!(ReadCreditLost) => {}
                 Opcode::Read => self.win.outstanding.read_end(),
-                // The peer still tracks a message that failed: its credit returns with the Cancel.
+                // The peer still tracks a message that failed: the credit is returned with the
+                // Cancel.
                 _ if failed => self.win.queues.cancel_push(msg_id),
                 _ => self.win.outstanding.imm_end(),
             }

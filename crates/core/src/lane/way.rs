@@ -149,7 +149,7 @@ impl<O: Observer> Shared<O> {
         mtu.step_begin(now, &step, path_any, |path, size| {
             self.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });
-        // Sets the timer.
+        // This also sets the timer.
         self.path_changes(now, way);
     }
 

@@ -46,7 +46,7 @@ impl KeyMaker {
             self.counter = self.counter.wrapping_add(step);
             self.gone = self.gone.saturating_add(step);
             let key = self.permuted(self.counter);
-            // Programs take 0 for "no key".
+            // Programs use 0 for "no key".
             if key != 0 && free(key) {
                 debug_assert!(self.has_made(key), "what is given out is known");
                 return key;
@@ -185,8 +185,8 @@ mod tests {
             assert!(made.insert(keys.next(&mut rng, |_| true)), "a key came back");
         }
         assert!(made.iter().take(10_000).all(|&k| keys.has_made(k)));
-        // Of the others, those are taken for old ones that the counter stepped over: it went 8.5
-        // steps for each key, 2^23.1 of 2^32.
+        // Of the other keys, those that the counter stepped over are taken for old ones: it
+        // advanced 8.5 steps for each key, 2^23.1 of 2^32.
         let others = (0..100_000).map(|_| rng.next_u32()).filter(|k| !made.contains(k));
         let mistaken = others.filter(|&k| keys.has_made(k)).count();
         assert!(mistaken < 400, "{mistaken} of 100000, 185 expected");

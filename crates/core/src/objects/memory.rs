@@ -240,8 +240,8 @@ mod tests {
     use crate::rng::Rng;
     use core::net::Ipv4Addr;
 
-    /// Handles for a few addresses come and go: whatever is found for an address is a live handle
-    /// for it, and one is found as long as there is one.
+    /// Handles for a few addresses are created and destroyed: a lookup always returns a live handle
+    /// for its address, and returns one as long as there is one.
     #[test]
     fn an_address_is_found_while_it_has_a_handle() {
         let ip = |i: u32| IpAddr::V4(Ipv4Addr::from(0x0A00_0000 + i));

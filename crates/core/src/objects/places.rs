@@ -133,13 +133,13 @@ impl Places {
         self.get_mut(place).bytes += u64::from(bytes);
     }
 
-    /// A read of region `key`, if there is any.
+    /// A read of region `key` that is being served, if there is one.
     pub fn of_region(&self, key: MrKey) -> Option<Served> {
         let first = self.get(*self.of_region.get(&key.0)?);
         debug_assert_eq!(first.key, key, "a list for each region");
         Some(first.served)
     }
-    /// A read that came through `qp`, if there is any.
+    /// A read through queue pair `qp` that is being served, if there is one.
     pub fn of_qp(&self, qp: Qpn) -> Option<Served> {
         let first = self.get(*self.of_qp.get(&qp.0)?);
         debug_assert_eq!(first.qp, qp, "a list for each queue pair");
@@ -193,7 +193,7 @@ mod tests {
         Served { ctx: Ctx(n % 5), job: JobId(n) }
     }
 
-    /// Reads that come and go in any order, against a plain list.
+    /// Reads that begin and end in any order, against a plain list.
     #[test]
     fn reads_are_found_by_region_and_queue_pair() {
         let (mut p, mut rng) = (Places::default(), Rng::from_seed(1));
@@ -207,7 +207,7 @@ mod tests {
             }
             assert_eq!(p.taken() as usize, known.len());
         }
-        // Each list has all that belong to it, once.
+        // Each list has all reads that belong to it, once.
         for key in 0..7 {
             let mut left: Vec<_> = known.iter().filter(|k| k.2 == key).copied().collect();
             while let Some(found) = p.of_region(MrKey(key)) {

@@ -8,9 +8,9 @@ use crate::time::Time;
 state_machine! {
     /// State of a queue pair, with the names of verbs and the transitions of EFA's table for SRD.
     pub enum QpState {
-        /// Just created: takes no work.
+        /// Just created: no work may be posted.
         Reset,
-        /// Has a Q_Key; takes receives.
+        /// The Q_Key is set: receives may be posted.
         Init,
         /// Ready to receive.
         Rtr,
@@ -27,7 +27,7 @@ state_machine! {
     to_init: Reset => Init;
     /// Init to ready-to-receive.
     to_rtr: Init => Rtr;
-    /// Ready to send, or back to it.
+    /// To ready-to-send, for the first time or again.
     to_rts: Rtr | Rts | Sqd | Sqe => Rts;
     /// Drain the send queue.
     to_sqd: Rts => Sqd;
@@ -55,7 +55,7 @@ impl QpState {
 /// Attributes with which a queue pair is created.
 #[derive(Clone, Copy, Debug)]
 pub struct QpInit {
-    /// SRD or UD.
+    /// Transport type: SRD or UD.
     pub kind: QpType,
     /// Protection domain whose regions and address handles the queue pair may use.
     pub pd: PdId,

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(times(PRIME - 1, PRIME - 1), 1);
     }
 
-    /// Cuts of a range in any order, and the same with one piece changed, against a plain count
+    /// Pieces of a range in any order, and the same with one piece changed, against a plain count
     /// per byte.
     #[test]
     fn agrees_with_a_count_per_byte() {

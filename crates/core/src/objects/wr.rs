@@ -31,9 +31,9 @@ pub(crate) struct Wqe {
     pub cut: u32,
     /// Number of its PSNs that are not resolved.
     pub open: u32,
-    /// Read: bytes still to arrive.
+    /// For a read: bytes of the response that are still to arrive.
     pub awaited: u32,
-    /// Read: which bytes have arrived.
+    /// For a read: which bytes of the response have arrived.
     pub arrived: Tiling,
     /// The first error; the request ends with it once all of its PSNs are resolved.
     pub failed: Option<Status>,
@@ -130,7 +130,7 @@ impl WrTable {
         Self { slots: Vec::new(), generation: Vec::new(), free: Vec::new(), max }
     }
 
-    /// Whether `alloc` would find a slot.
+    /// Whether [`Self::post`] would find a free slot.
     pub fn has_room(&self) -> bool {
         debug_assert!(self.slots.len() as u32 <= self.max, "a bounded table");
         !self.free.is_empty() || (self.slots.len() as u32) < self.max

@@ -69,7 +69,7 @@ impl AckState {
         );
         self.due == Time::NEVER
     }
-    /// When the next acknowledgment must leave.
+    /// When the next acknowledgment must be sent (`Time::NEVER`: none is needed).
     pub fn due(&self) -> Time {
         self.due
     }

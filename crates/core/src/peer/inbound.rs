@@ -55,7 +55,7 @@ fn least(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Clocks that are half a circle apart, and wrap.
+    /// Clocks that differ by any amount, up to half of the timestamp's range, and wrap.
     #[test]
     fn excess_is_over_the_quickest_of_two_seconds() {
         for offset in [0, 0x7FFF_FFF0, 0x8000_0000, u32::MAX - 2] {

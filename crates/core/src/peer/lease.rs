@@ -84,7 +84,7 @@ impl Window {
         self.imms.clear();
     }
 
-    /// Forgets everything, ready for another context.
+    /// Clears the state, which is then ready for another context.
     pub fn clear(&mut self) {
         self.sent_log.clear();
         self.loss = LossState::default();
@@ -125,14 +125,14 @@ impl Window {
             || !self.imms.is_empty()
     }
 
-    /// Whether anything waits for a PSN or to be sent again.
+    /// Whether anything waits for a PSN or for retransmission.
     #[inline]
     pub fn has_to_send(&self) -> bool {
         debug_assert!(self.board.lost_len() <= self.board.span(), "some of the unresolved");
         self.board.lost_len() > 0 || !self.queues.is_empty() || self.jobs.has_to_send()
     }
 
-    // ---- its timers ----------------------------------------------------------------------------
+    // ---- timers --------------------------------------------------------------------------------
 
     /// Sets the time at which the context may send although the peer's credits are used up
     /// (`Time::NEVER`: not needed).
@@ -166,7 +166,7 @@ impl Window {
         self.idle_at = at;
     }
 
-    // ---- what waits ----------------------------------------------------------------------------
+    // ---- backlog -------------------------------------------------------------------------------
 
     /// Bytes posted by the user, or requested by the peer's reads, that have no PSN yet.
     #[inline(always)]

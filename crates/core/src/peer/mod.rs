@@ -52,7 +52,7 @@ state_machine! {
         HalfOpen,
         /// Both sides hold the other's tag: data flows.
         Open,
-        /// We asked for a mutual close; nothing of ours is outstanding.
+        /// We asked for a mutual close; none of our requests is outstanding.
         Closing,
         /// The context has ended; its slot is free.
         Closed,
@@ -70,7 +70,7 @@ state_machine! {
     close_begun: Open => Closing;
     /// The peer still has traffic, or new work was posted.
     close_withdrawn: Closing => Open;
-    /// Dropped for good.
+    /// The context is dropped.
     ended: Opening | HalfOpen | Open | Closing => Closed;
 }
 
@@ -238,7 +238,7 @@ impl Peer {
         self.inbound
     }
 
-    // ---- hearing it ----------------------------------------------------------------------------
+    // ---- receiving -----------------------------------------------------------------------------
 
     /// When the last packet of the peer arrived.
     pub fn last_heard(&self) -> Time {
@@ -298,7 +298,7 @@ impl Peer {
         self.key_guessed
     }
 
-    // ---- sending to it -------------------------------------------------------------------------
+    // ---- sending -------------------------------------------------------------------------------
 
     /// Whether both ends use credits.
     #[inline]

@@ -51,10 +51,11 @@ impl Replay {
     }
 
     /// Corrects the window by the peer's proven answer: `newest` was the newest number that it had
-    /// used, at some time since ours was `asked`. The window moves if our newest number lies a
-    /// window or more from the answer: either ahead, where the peer cannot have used it and is
-    /// locked out, or so old that the peer would stay behind. Numbers a little beyond the answer
-    /// may have overtaken it and must not be accepted twice.
+    /// used, at some time since our newest one was `asked`. The window moves in two cases. Either
+    /// the answer lies a window or more ahead of our newest number, so that the peer's packets
+    /// would be refused. Or `asked` lies a window or more ahead of the answer: the peer cannot have
+    /// used that number, and it locks the peer out. Numbers a little beyond the answer may have
+    /// overtaken it and must not be accepted twice.
     pub fn correct(&mut self, newest: TxNum, asked: TxNum) {
         let far = |from: TxNum, to: TxNum| to.diff(from) >= REPLAY_WINDOW as i64;
         if far(self.newest, newest) || far(newest, asked) {
@@ -181,7 +182,7 @@ mod tests {
         assert!(!r.takes(newest - 1));
     }
 
-    /// Leaps of any length against a plain set, over the wrap of the numbers.
+    /// Steps of any length against a plain set, across the wrap of the numbers.
     #[test]
     fn agrees_with_a_set() {
         let mut rng = crate::rng::Rng::from_seed(2);

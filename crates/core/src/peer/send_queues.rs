@@ -24,7 +24,7 @@ pub(crate) struct SendQueues {
     flows: Vec<Flow>,
     /// Index of the flow whose turn it is, modulo the number of flows.
     cursor: usize,
-    /// Packets cut from the flow whose turn it is.
+    /// Packets sent so far in the present turn of a flow.
     turn: u16,
     /// Unreliable datagrams.
     datagrams: WrQueue,
@@ -71,7 +71,7 @@ impl SendQueues {
         self.cancels.clear();
     }
 
-    /// Whether nothing waits, not even a range to be cut anew.
+    /// Whether no work waits, not even a range to be cut again.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
@@ -201,7 +201,7 @@ impl SendQueues {
         self.datagrams.front()
     }
 
-    // ---- messages to forget --------------------------------------------------------------------
+    // ---- messages that the peer is to forget ---------------------------------------------------
 
     /// Queues a message that the peer must be told to forget.
     pub fn cancel_push(&mut self, msg_id: u32) {
@@ -219,7 +219,7 @@ impl SendQueues {
         self.cancels.len()
     }
 
-    // ---- ranges to be cut anew -----------------------------------------------------------------
+    // ---- ranges to be cut again ----------------------------------------------------------------
 
     /// Number of ranges to be cut again.
     #[inline(always)]

@@ -149,11 +149,11 @@ mod tests {
         Echo { tx_num, timestamp: 0, delay: 0, path, ce: false }
     }
 
-    /// Apart enough that the ring is not made for more than the board has.
+    /// Distance of transmissions at which the ring grows only with the scoreboard.
     const APART: u64 = SENT_LOG_SPAN.0 / 50;
 
-    /// The ring grows as the board does, over the wrap of the numbers on the wire, and still knows
-    /// what it has room for.
+    /// The ring grows with the scoreboard, across the wrap of the numbers on the wire, and keeps
+    /// the newest transmissions.
     #[test]
     fn knows_the_newest_transmissions_each_once() {
         let mut log = SentLog::default();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(known, 256);
     }
 
-    /// Many copies leave within a round trip: the ring comes to hold them all.
+    /// Many retransmissions are sent within a round trip: the ring grows to hold them all.
     #[test]
     fn echoes_of_what_is_no_longer_known_make_room() {
         let mut log = SentLog::default();
@@ -195,9 +195,9 @@ mod tests {
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
 
-    /// A path with a long queue: its packets were given up and their copies acknowledged while many
-    /// others left and acknowledgments took numbers. Their echoes were refused when the ring was
-    /// twice as large as the board and no larger.
+    /// A path with a long queue: its packets were given up and their retransmissions acknowledged
+    /// while many others were sent and acknowledgments used numbers. Their echoes were refused when
+    /// the ring was no larger than twice the scoreboard.
     #[test]
     fn what_left_lately_is_known_whatever_left_since() {
         let mut log = SentLog::default();
@@ -210,7 +210,7 @@ mod tests {
         for n in first..first + n {
             assert_eq!(log.takes(at(n), &echo(n as u32, 7), first + 2_000), leaves(n), "{n}");
         }
-        // Most have been echoed: there is room. But not without end.
+        // Most transmissions were echoed, so there is room; but the ring is bounded.
         assert_eq!(log.ring.len(), 2048);
         for n in first + n..first + 100_000 {
             log.notes(at(n), n, 7, 16);
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
 
-    /// Acknowledgments take numbers and are not echoed: they overwrite nothing.
+    /// Acknowledgments use numbers and are not echoed, so they overwrite nothing.
     #[test]
     fn what_is_not_noted_overwrites_nothing() {
         let mut log = SentLog::default();

@@ -16,7 +16,7 @@ pub(crate) struct Verdicts {
     refused: Vec<u64>,
     /// Which refused PSNs have the same verdict as the PSN before.
     alike: Vec<u64>,
-    /// No PSN before `first` is refused, and none from `end` on.
+    /// All refused PSNs are in `first` up to but not including `end`.
     first: Psn,
     end: Psn,
     len: u32,
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!(list(&v).0[0].psns().count(), 2996);
     }
 
-    /// Random refusals in random order against a plain map: the list says exactly those that it
-    /// reaches, with their verdicts, and tells whether it reaches all.
+    /// Random refusals in random order against a plain map: the list has exactly the refusals that
+    /// fit into it, with their verdicts, and says whether it has all.
     #[test]
     fn agrees_with_a_map() {
         for seed in 0..300 {

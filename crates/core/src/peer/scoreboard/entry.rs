@@ -72,13 +72,13 @@ fn size_shown(wire_bytes: u32) -> u16 {
 /// What a PSN carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Send or send with immediate.
+    /// A send, with or without immediate.
     Send,
     /// One segment of a write (plain or with immediate).
     Write,
     /// Only the immediate, sent again after RNR.
     ImmRetry,
-    /// Read request.
+    /// A read request.
     ReadReq,
     /// One segment of the response to a read.
     ReadResp,
