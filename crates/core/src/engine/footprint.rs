@@ -20,8 +20,8 @@ use crate::peer::write_imm::ImmTable;
 use crate::peer::{Context, Window};
 use crate::psn::Psn;
 
-/// Bytes of one peer's entries in shared tables: context, tag, address and timer; the share of the
-/// receive budget, the network. Counted twice, because tables grow by doubling.
+/// Bytes of one peer's entries in shared tables: context, tag, address, timer, share of the receive
+/// budget, network. Counted twice, because tables grow by doubling.
 const TABLES_BYTES: usize = 2 * (6 * size_of::<u64>() + 9 * size_of::<u64>());
 
 impl Window {

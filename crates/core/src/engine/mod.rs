@@ -384,7 +384,7 @@ pub struct ContextStats {
     pub state: &'static str,
     /// Send requests posted and not completed.
     pub outstanding: u32,
-    /// PSNs sent and not resolved: from the oldest unresolved one to the next to be used.
+    /// PSNs from the oldest unresolved one up to the next one to be used.
     pub psns_unresolved: u32,
     /// Packets in flight: sent, and neither acknowledged nor declared lost.
     pub packets_in_flight: u32,

@@ -156,7 +156,7 @@ pub(crate) struct FirstNumbers {
 pub(crate) struct Negotiated {
     /// Largest payload of one packet in either direction.
     pub mtu: u16,
-    /// Size of the peer's receive window, in PSNs.
+    /// Send window in PSNs: the smaller of the windows that the two sides announce.
     pub window: u16,
     /// Reads that the peer serves for us at the same time.
     pub reads_max: u16,
