@@ -1,5 +1,5 @@
-//! What must hold between tables, looked at now and then where assertions are on: each sum is
-//! compared with what it is the sum of, and each mark with the queue that it stands for.
+//! Invariants between tables, checked from time to time where debug assertions are on: each sum is
+//! compared with its terms, and each flag with the queue that it stands for.
 
 use crate::api::{Opcode, WrHandle};
 use crate::engine::Engine;
@@ -11,12 +11,13 @@ use crate::peer::scoreboard::{Entry, Kind, SentState};
 use crate::peer::{Context, Window};
 use crate::time::Time;
 
-/// Packets, in and out, from one look to the next.
+/// Packets, received and sent, between two checks.
 const EVERY: u64 = 64;
-/// Peers that are looked at: a world with more of them would do nothing else.
+/// Maximum number of peers with which the engine is checked; with more, the checks would take too
+/// long.
 const PEERS_MAX: u32 = 64;
 
-/// What all contexts of one address, or of the engine, add up to.
+/// Sums over all contexts of one address, or of the engine.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sums {
     contexts: u32,
@@ -37,7 +38,7 @@ impl Sums {
 }
 
 impl<O: Observer> Engine<O> {
-    /// Looks at everything, if it is time.
+    /// Checks all invariants, if a check is due.
     pub(crate) fn audit(&self) {
         let n = &self.shared.counters;
         let due = (n.rx_pkts + n.tx_pkts).is_multiple_of(EVERY);
@@ -88,7 +89,7 @@ impl<O: Observer> Engine<O> {
             jobs: way.jobs,
             inflight_bytes: way.paths.inflight(),
         };
-        // What a planted bug leaks is for other eyes.
+        // Leaks of planted bugs are left for the checker's oracles to find.
         let told = if cfg!(planted_bugs) {
             Sums { inflight_bytes: sums.inflight_bytes, ..told }
         } else {
@@ -113,7 +114,7 @@ fn live<'a>(win: &'a Window, wrs: &'a WrTable) -> impl Iterator<Item = (WrHandle
     win.live.iter(wrs)
 }
 
-/// Requests outstanding, credits held and bytes unsent are those of the live requests and jobs.
+/// Checks outstanding requests, used credits and unsent bytes against the live requests.
 fn audit_work(ci: Ctx, win: &Window, wrs: &WrTable) {
     let mut n = 0;
     let (mut reads, mut imms, mut unsent) = (0, 0, 0);
@@ -137,7 +138,7 @@ fn audit_work(ci: Ctx, win: &Window, wrs: &WrTable) {
     }
 }
 
-/// Unresolved PSNs are those of live requests and of reads being served.
+/// Checks unresolved PSNs against the live requests and the reads being served.
 fn audit_open(win: &Window, wrs: &WrTable) {
     let of_requests: u32 = live(win, wrs).map(|(_, w)| w.open).sum();
     let of_jobs = win.jobs.audit();
@@ -150,7 +151,7 @@ fn audit_open(win: &Window, wrs: &WrTable) {
     }
 }
 
-/// What is not resolved.
+/// The scoreboard entries that are not acknowledged.
 fn entries(win: &Window) -> impl Iterator<Item = &Entry> {
     win.board.psns().map(|p| win.board.get(p)).filter(|e| e.state != SentState::Acked)
 }

@@ -1,4 +1,5 @@
-//! Work given up that may be of several peers: of a queue pair, an address handle, a region.
+//! Cancellation of work that may concern several peers: that of a queue pair, an address handle or
+//! a region.
 
 use crate::api::{AhId, Completion, CompletionKind, MrKey, Qpn, RecvHandle, Status, WrHandle};
 use crate::engine::Engine;
@@ -9,9 +10,9 @@ use crate::objects::places::Served;
 use crate::time::Time;
 
 impl<O: Observer> Engine<O> {
-    /// Ends the requests `list` now, whatever is in flight of them.
+    /// Ends the requests in `list` now, even if packets of them are in flight.
     pub(crate) fn wrs_cancel(&mut self, now: Time, list: &[WrHandle], ending: Ending) {
-        // Out of queues first, and out of each scoreboard in one pass.
+        // First remove the requests from the queues, then from each scoreboard in one pass.
         let mut open = Vec::new();
         for &wi in list {
             let Some(ci) = self.context_of(wi) else { continue };
@@ -33,19 +34,19 @@ impl<O: Observer> Engine<O> {
         debug_assert!(list.iter().all(|&wi| self.context_of(wi).is_none()), "they have ended");
     }
 
-    /// The context of a request, if that is live.
+    /// The context of request `wi`, if the request is live.
     fn context_of(&self, wi: WrHandle) -> Option<Ctx> {
         self.objects.wrs.find(wi).map(|w| w.ctx)
     }
 
-    /// Flushes a queue pair: sends and receives end with `status`.
+    /// Flushes a queue pair: its sends and receives end with `status`.
     pub(crate) fn qp_flush(&mut self, now: Time, qpn: Qpn, status: Status) {
         let list = self.objects.wrs.select(|w| w.qp == qpn);
         self.wrs_cancel(now, &list, Ending::Complete(status));
         self.recvs_flush(qpn, status);
     }
 
-    /// Every posted receive ends with `status`.
+    /// Ends every posted receive of a queue pair with `status`.
     fn recvs_flush(&mut self, qpn: Qpn, status: Status) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let recv_cq = qp.init.recv_cq;
@@ -67,7 +68,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The region `key` goes away: each read of it ends with an error at its requester.
+    /// Fails every read of region `key`, which was deregistered; each requester gets an error.
     pub(crate) fn jobs_region_gone(&mut self, key: MrKey) {
         while let Some(served) = self.objects.places.of_region(key) {
             self.read_end(served);
@@ -75,18 +76,18 @@ impl<O: Observer> Engine<O> {
         debug_assert!(self.objects.mrs.get(key).is_none(), "no read of it can begin any more");
     }
 
-    /// The queue pair `qpn` takes no requests any more: so do the reads that came through it.
+    /// Fails every read that came through queue pair `qpn`, which accepts no requests any more.
     pub(crate) fn jobs_qp_gone(&mut self, qpn: Qpn) {
         while let Some(served) = self.objects.places.of_qp(qpn) {
             self.read_end(served);
         }
     }
 
-    /// Reads that made too little progress while others found no place.
+    /// Fails the reads that made too little progress while other reads found no place.
     #[inline]
     pub(crate) fn slow_reads_end(&mut self) {
         while let Some(served) = self.objects.places.slow_take() {
-            // It may have ended since.
+            // The read may have ended since it was noted.
             let context = self.contexts.find(served.ctx).and_then(|c| c.win());
             let job = context.and_then(|win| win.jobs.find(served.job));
             if job.is_some_and(|j| j.place().is_some()) {
@@ -96,7 +97,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// A read that is served leaves its place, and its requester is told that it has failed.
+    /// Fails a read that is being served: frees its place and tells its requester.
     fn read_end(&mut self, Served { ctx, job }: Served) {
         self.shared.counters.read_steps += 1;
         let c = self.contexts.get_mut(ctx);

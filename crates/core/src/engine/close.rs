@@ -1,5 +1,5 @@
-//! How contexts go: mutual close, reset, silence; and what becomes of the work that was
-//! outstanding.
+//! How contexts end: by mutual close, by Reset, or because the peer is silent; and how their
+//! outstanding work ends.
 
 use crate::api::{AsyncEvent, Rx, Status};
 use crate::counters::DropReason;
@@ -16,14 +16,15 @@ use crate::timer::TimerOf;
 use core::net::IpAddr;
 use srd_wire::Body;
 
-/// Closes sent without an agreement before the context stays open, or, with no sign of life, goes.
+/// Closes sent without an agreement before the context stays open, or ends if the peer is silent.
 const CLOSE_ROUNDS: u8 = 5;
-/// Contexts looked at for eviction whenever one is made.
+/// Contexts examined for eviction whenever a context is created.
 const EVICT_SCAN: u32 = 8;
 
 impl<O: Observer> Engine<O> {
-    /// Beyond three quarters of the table, or of what the network of `ip` may hold of it, idle
-    /// contexts (of that network) are asked to close, a few at a time.
+    /// Asks idle contexts to close, a few at a time, once three quarters of the table are in use,
+    /// or three quarters of the contexts that the network of `ip` may have (then only contexts of
+    /// that network).
     pub(crate) fn contexts_evict(&mut self, now: Time, ip: IpAddr) {
         let crowded = self.contexts.is_nearly_full();
         if !crowded && !self.contexts.origins.is_nearly_full(ip, &self.shared.cfg) {
@@ -41,7 +42,7 @@ impl<O: Observer> Engine<O> {
             }
             match c.win() {
                 None => self.close_begin(now, ci),
-                // A silent peer answers no Close. If it ever returns, a reset ends its work.
+                // A silent peer does not answer a Close. If it returns, a Reset ends its work.
                 Some(a) if a.loss.is_stalled() => self.context_end(now, ci),
                 Some(_) => {}
             }
@@ -57,13 +58,14 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Sends a Close (again), or gives up wanting to.
+    /// Sends a Close (again), or gives up after too many.
     pub(crate) fn close_retry(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.state(), ContextState::Closing, "who closes says so");
         if c.handshake.round() >= CLOSE_ROUNDS {
-            // Heard since the first Close: it has work for us. Silent: it is gone, or will be told.
+            // A peer heard since the first Close has work for us. A silent one is gone, or a Reset
+            // will tell it.
             if c.last_heard() > c.handshake.close_began() {
                 let has_window = c.is_active();
                 return self.shared.close_withdraw(now, ci, c, has_window);
@@ -88,7 +90,7 @@ impl<O: Observer> Engine<O> {
             self.control_push(peer, tag, Body::CloseAck);
             self.context_end(now, ci);
         } else {
-            // Not done yet: any packet says so.
+            // We have work left; any packet of ours says so, and an acknowledgment is due at once.
             self.context_activate(ci);
             self.contexts.get_mut(ci).act().ack.hasten(now, Span::ZERO);
         }
@@ -103,7 +105,7 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// Both sides have dropped it. Work posted meanwhile opens a new context.
+    /// Ends a context that both sides have dropped. If work was posted meanwhile, it opens anew.
     pub(crate) fn closed(&mut self, now: Time, ci: Ctx) {
         if self.contexts.get(ci).outstanding() == 0 {
             return self.context_end(now, ci);
@@ -121,7 +123,7 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    /// The peer has lost the context: outstanding work ends with status 8, the context goes.
+    /// Ends the context, which the peer has lost: outstanding work ends with status 8.
     pub(crate) fn context_abort(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint();
         let lost = if planted!(AbortSucceeds) { Status::Ok } else { Status::RemoteAbort };
@@ -130,7 +132,7 @@ impl<O: Observer> Engine<O> {
         self.context_end(now, ci);
     }
 
-    /// The peer never answered.
+    /// Ends the context of a peer that has never answered, with its work.
     pub(crate) fn peer_unreachable(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint();
         self.work_end(now, ci, Status::LocalUnreachRemote);
@@ -139,12 +141,12 @@ impl<O: Observer> Engine<O> {
         self.context_end(now, ci);
     }
 
-    /// The peer answered once and is silent. Its work ends; the context, and with it the memory of
-    /// what was delivered, stays.
+    /// Ends the work for a peer that has answered once and is silent. The context stays, and with
+    /// it the record of what was delivered.
     pub(crate) fn peer_unresponsive(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let peer = c.endpoint();
-        // What is still kept for it goes after as long a silence again.
+        // The state still kept for the peer is dropped after as long a silence again.
         debug_assert!(c.is_active(), "who has work has window state");
         c.act().loss.watch(now);
         self.work_end(now, ci, Status::LocalUnrespRemote);
@@ -153,8 +155,9 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    /// The peer speaks, but takes nothing from us, however short and however often: neither
-    /// requests nor the word that they are over. The context goes, and the peer is told so.
+    /// Ends the context of a peer that sends, but accepts no packet of ours, however short and
+    /// however often sent: neither requests nor the message that they are cancelled. A Reset tells
+    /// the peer when it uses the context again.
     pub(crate) fn peer_deaf(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint();
         self.work_end(now, ci, Status::LocalUnrespRemote);
@@ -163,9 +166,9 @@ impl<O: Observer> Engine<O> {
         self.context_end(now, ci);
     }
 
-    /// The peer is silent and nothing of ours is outstanding: the context goes with all that was
-    /// kept for it (reads being served, writes begun, packets that came out of order, tombstones).
-    /// A peer that returns after all learns by a reset that it has to begin anew.
+    /// Ends the context of a silent peer for which we have no outstanding work, with all state kept
+    /// for it (reads being served, writes begun, packets received out of order, tombstones). If the
+    /// peer returns, a Reset tells it to start over.
     pub(crate) fn peer_forget(&mut self, now: Time, ci: Ctx) {
         let peer = self.contexts.get(ci).endpoint();
         self.shared.counters.contexts_forgotten += 1;
@@ -182,7 +185,7 @@ impl<O: Observer> Engine<O> {
         debug_assert_eq!(self.contexts.get(ci).outstanding(), 0, "all of it has ended");
     }
 
-    /// The context ceases to exist. It has no work outstanding.
+    /// Removes the context, which must have no outstanding work.
     pub(crate) fn context_end(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         debug_assert_eq!(c.outstanding(), 0, "its work ends before it");

@@ -1,4 +1,5 @@
-//! Objects: protection domains, completion queues, regions, address handles, queue pairs.
+//! Calls that create, change and destroy objects: protection domains, completion queues, memory
+//! regions, address handles, queue pairs.
 
 use crate::api::{Access, AhId, AsyncEvent, CqId, MrKey, PdId, Qpn, Status, WrHandle};
 use crate::engine::Engine;
@@ -10,11 +11,11 @@ use crate::objects::qp::{QpAttr, QpInit, QpModify, QpState};
 use crate::time::Time;
 use core::net::IpAddr;
 
-/// Most protection domains (their numbers have 16 bits).
+/// Maximum number of protection domains (their numbers have 16 bits).
 const PDS_MAX: usize = 65_535;
-/// Deepest receive or send queue.
+/// Maximum depth of a send or receive queue.
 const QUEUE_DEPTH_MAX: u32 = 1 << 16;
-/// Deepest completion queue.
+/// Maximum depth of a completion queue.
 const CQ_DEPTH_MAX: u32 = 1 << 22;
 
 /// Why an object call was refused.
@@ -23,16 +24,16 @@ const CQ_DEPTH_MAX: u32 = 1 << 22;
 pub enum ObjectError {
     /// The table is full (ENOMEM).
     NoRoom,
-    /// No such object (EINVAL).
+    /// The object does not exist (EINVAL).
     Unknown,
-    /// Something still uses it (EBUSY).
+    /// The object is still in use (EBUSY).
     Busy,
-    /// The value or the move is not allowed (EINVAL).
+    /// The value or the state transition is not allowed (EINVAL).
     Invalid,
 }
 
 impl<O: Observer> Engine<O> {
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     pub fn pd_create(&mut self) -> Result<PdId, ObjectError> {
         if let Some(i) = self.objects.pds.iter().position(|used| !used) {
             self.objects.pds[i] = true;
@@ -51,7 +52,7 @@ impl<O: Observer> Engine<O> {
         live.then_some(()).ok_or(ObjectError::Unknown)
     }
 
-    /// Frees a protection domain that nothing uses.
+    /// Destroys a protection domain, which no object may use.
     pub fn pd_destroy(&mut self, pd: PdId) -> Result<(), ObjectError> {
         self.pd_check(pd)?;
         let used = self.objects.qps.iter().any(|q| q.init.pd == pd)
@@ -65,7 +66,7 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Makes a completion queue of `depth` slots, 1 to 4,194,304.
+    /// Creates a completion queue of `depth` slots, 1 to 4,194,304.
     pub fn cq_create(&mut self, depth: u32) -> Result<CqId, ObjectError> {
         if depth == 0 || depth > CQ_DEPTH_MAX {
             return Err(ObjectError::Invalid);
@@ -73,7 +74,7 @@ impl<O: Observer> Engine<O> {
         self.objects.cqs.create(depth).ok_or(ObjectError::NoRoom)
     }
 
-    /// Frees a completion queue that no queue pair uses.
+    /// Destroys a completion queue, which no queue pair may use.
     pub fn cq_destroy(&mut self, cq: CqId) -> Result<(), ObjectError> {
         self.objects.cqs.get(cq).ok_or(ObjectError::Unknown)?;
         if self.objects.qps.iter().any(|q| q.init.send_cq == cq || q.init.recv_cq == cq) {
@@ -83,13 +84,15 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Slots of a completion queue that are promised or filled.
+    /// Number of slots of a completion queue that are reserved or filled; `None` if it does not
+    /// exist.
     pub fn cq_reserved(&self, cq: CqId) -> Option<u32> {
         self.objects.cqs.get(cq).map(crate::objects::cq::Cq::reserved)
     }
 
-    /// Makes an address handle. Packets to it need no further set-up; a peer that uses RDMA on us
-    /// needs one of ours for its address ([`crate::EngineConfig::rdma_needs_ah`]).
+    /// Creates an address handle for `ip`. Sending to it needs no further set-up. A peer that uses
+    /// RDMA on us needs a handle of ours for its address, if [`crate::EngineConfig::rdma_needs_ah`]
+    /// is set.
     pub fn ah_create(&mut self, now: Time, pd: PdId, ip: IpAddr) -> Result<AhId, ObjectError> {
         self.pd_check(pd)?;
         if ip.is_unspecified() || ip.is_multicast() {
@@ -98,7 +101,8 @@ impl<O: Observer> Engine<O> {
         self.objects.ahs.create(now, Ah::new(pd, ip)).ok_or(ObjectError::NoRoom)
     }
 
-    /// Frees an address handle; outstanding sends through it end with status 4.
+    /// Destroys an address handle; outstanding sends through it end with status 4
+    /// ([`Status::LocalInvalidAh`]).
     pub fn ah_destroy(&mut self, now: Time, ah: AhId) -> Result<(), ObjectError> {
         self.objects.ahs.get(ah).ok_or(ObjectError::Unknown)?;
         if self.objects.wrs.uses_ah(ah) {
@@ -110,7 +114,8 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Registers `len` bytes at `addr`, the address space that peers use in `raddr`.
+    /// Registers a memory region of `len` bytes that peers address from `addr` on in `raddr`.
+    /// Returns its key.
     pub fn mr_register(
         &mut self,
         pd: PdId,
@@ -129,8 +134,8 @@ impl<O: Observer> Engine<O> {
             .ok_or(ObjectError::NoRoom)
     }
 
-    /// Ends a registration: from now on nothing is read from or placed into the region. Reads of it
-    /// that are being served fail at their requester.
+    /// Deregisters a region: from now on no packet reads from it or writes to it. Reads of it that
+    /// are being served fail at their requesters.
     pub fn mr_deregister(&mut self, key: MrKey) -> Result<(), ObjectError> {
         if !self.objects.mrs.deregister(key) {
             return Err(ObjectError::Unknown);
@@ -145,8 +150,8 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Makes a queue pair in state Reset. Depths from 1 to 65,536 (a send-only or receive-only
-    /// queue pair still has one slot).
+    /// Creates a queue pair in state Reset. Both queue depths are 1 to 65,536; a queue pair that
+    /// only sends or only receives still has one slot in the other queue.
     pub fn qp_create(&mut self, now: Time, init: QpInit) -> Result<Qpn, ObjectError> {
         self.pd_check(init.pd)?;
         self.objects.cqs.get(init.send_cq).ok_or(ObjectError::Unknown)?;
@@ -158,10 +163,10 @@ impl<O: Observer> Engine<O> {
         self.objects.qps.create(now, init).ok_or(ObjectError::NoRoom)
     }
 
-    /// Changes state or attributes by EFA's rules: Reset to Init needs a Q_Key, `rnr_retry` (0 to
-    /// 8) belongs to Rtr to Rts. To Err: everything outstanding ends with status 1. To Reset: it is
-    /// withdrawn without completion. Either way, reads that are being served through it fail at
-    /// their requester.
+    /// Changes state and attributes of a queue pair by EFA's rules: Reset to Init needs a Q_Key,
+    /// and `rnr_retry` (0 to 8) may only be set from Rtr to Rts. In Err, all outstanding work ends
+    /// with status 1; in Reset, it is withdrawn without completions. In both cases reads that are
+    /// being served through the queue pair fail at their requesters.
     pub fn qp_modify(&mut self, now: Time, qpn: Qpn, m: QpModify) -> Result<(), ObjectError> {
         let qp = self.objects.qps.get_mut(qpn).ok_or(ObjectError::Unknown)?;
         let mut state = qp.state;
@@ -215,7 +220,7 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Requests held back while the queue pair drained may start.
+    /// Lets the requests start that were held back while the queue pair drained.
     fn qp_wake(&mut self, qpn: Qpn) {
         for wi in self.objects.wrs.select(|w| w.qp == qpn) {
             let ci = self.objects.wrs.get(wi).ctx;
@@ -225,15 +230,15 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// What a queue pair is now.
+    /// The present attributes of a queue pair.
     pub fn qp_query(&self, qpn: Qpn) -> Result<QpAttr, ObjectError> {
         let qp = self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         Ok(QpAttr { state: qp.state, qkey: qp.qkey, rnr_retry: qp.rnr_retry, init: qp.init })
     }
 
-    /// Destroys a queue pair: outstanding sends are withdrawn (one [`AsyncEvent::WrReleased`]
-    /// each), receives dropped, completions not yet polled removed; reads being served through it
-    /// fail at their requester. Other queue pairs notice nothing.
+    /// Destroys a queue pair: outstanding sends are withdrawn (with one [`AsyncEvent::WrReleased`]
+    /// each), receives are dropped, and completions not yet polled are removed. Reads that are
+    /// being served through it fail at their requesters. Other queue pairs are not affected.
     pub fn qp_destroy(&mut self, now: Time, qpn: Qpn) -> Result<(), ObjectError> {
         self.objects.qps.get(qpn).ok_or(ObjectError::Unknown)?;
         self.jobs_qp_gone(qpn);
@@ -243,7 +248,7 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Takes all work of a queue pair back without completions.
+    /// Withdraws all work of a queue pair without completions.
     fn qp_withdraw(&mut self, now: Time, qpn: Qpn) {
         let list = self.objects.wrs.select(|w| w.qp == qpn);
         self.wrs_cancel(now, &list, Ending::Release);
@@ -269,7 +274,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Ends a send request early with `status` (its local memory went away).
+    /// Ends a send request early with `status`, for example because its local memory was released.
     pub fn wr_abort(&mut self, now: Time, wr: WrHandle, status: Status) {
         if self.objects.wrs.find(wr).is_some() {
             self.wrs_cancel(now, &[wr], Ending::Complete(status));

@@ -1,4 +1,5 @@
-//! The table of contexts: found by tag (packets), by endpoint (posts, Opens), by number.
+//! The table of contexts, with lookup by tag (for packets), by endpoint (for posts and Opens) and
+//! by number.
 
 use super::origins::Origins;
 use crate::api::Endpoint;
@@ -10,28 +11,28 @@ use core::hash::BuildHasher;
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-/// The context that was found last by its tag. The tag of none: not known.
+/// The context that was last found by its tag; `OwnTag::NONE` if there is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     tag: OwnTag,
     ci: Ctx,
 }
 
-/// See the module.
+/// The table of contexts.
 #[derive(Debug)]
 pub(crate) struct ContextTable {
     slots: Vec<Option<Context>>,
     free: Vec<Ctx>,
-    /// Numbers only: the tag is in the context. Tags are random numbers of ours: no keyed hash
-    /// needed.
+    /// Context numbers by tag; the tag itself is in the context. We draw tags at random, so no
+    /// keyed hash is needed.
     by_tag: HashTable<Ctx>,
-    /// Packets of a peer come in runs.
+    /// Cache of the last lookup, because packets of a peer come in runs.
     recent: Recent,
-    /// Numbers only: the endpoint is in the context.
+    /// Context numbers by endpoint; the endpoint itself is in the context.
     by_endpoint: HashTable<Ctx>,
     keyed: Keyed,
     max: u32,
-    /// Contexts by network of the peer.
+    /// Counts of contexts by network of the peer.
     pub origins: Origins,
 }
 
@@ -54,7 +55,7 @@ impl ContextTable {
         debug_assert!(self.free.len() <= self.slots.len(), "a number is free once");
         (self.slots.len() - self.free.len()) as u32
     }
-    /// Beyond three quarters, strangers must prove their address first.
+    /// Whether three quarters of the table are in use, so that strangers must prove their address.
     pub fn is_nearly_full(&self) -> bool {
         self.len() >= self.max - self.max / 4
     }
@@ -62,7 +63,7 @@ impl ContextTable {
         self.len() >= self.max
     }
 
-    /// A tag that no context has.
+    /// Draws a tag that no context has.
     pub fn tag_draw(&self, rng: &mut impl Random) -> OwnTag {
         if planted!(TagCounted) {
             let free = |&t: &OwnTag| self.by_tag(t).is_none();
@@ -76,7 +77,8 @@ impl ContextTable {
         }
     }
 
-    /// Takes a context in; the caller has made sure that there is room and no other for its peer.
+    /// Adds a context; the caller has checked that there is room, and no other context for its
+    /// peer.
     pub fn insert(&mut self, c: Context) -> Ctx {
         let i = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -114,7 +116,7 @@ impl ContextTable {
         c
     }
 
-    /// Gives a context another tag: packets with the old one are strangers' from now on.
+    /// Gives a context another tag: packets with the old one no longer belong to it.
     pub fn retag(&mut self, i: Ctx, tag: OwnTag) {
         let old = self.get_mut(i).handshake.retag(tag);
         debug_assert!(old != tag, "a tag is drawn for one");
@@ -123,13 +125,13 @@ impl ContextTable {
         self.list_tag(tag, i);
     }
 
-    /// Context `i` is found by `tag` from now on, which it has.
+    /// Adds context `i` to the index under `tag`, which it has.
     fn list_tag(&mut self, tag: OwnTag, i: Ctx) {
         debug_assert!(tag != OwnTag::NONE && self.by_tag(tag).is_none(), "a tag is drawn for one");
         let slots = &self.slots;
         self.by_tag.insert_unique(hash_of(tag), i, |&k| hash_of(tag_of(slots, k)));
     }
-    /// Context `i`, which had `tag`, is not found by it any more.
+    /// Removes context `i` from the index, where it was under `tag`.
     fn unlist_tag(&mut self, tag: OwnTag, i: Ctx) {
         let listed = self.by_tag.find_entry(hash_of(tag), |&k| k == i);
         debug_assert!(listed.is_ok(), "found by its tag while it has it");
@@ -143,7 +145,7 @@ impl ContextTable {
         debug_assert!(found.is_none() || tag != OwnTag::NONE, "each has a tag");
         found
     }
-    /// The same for a packet that came.
+    /// Like [`Self::by_tag`], for a received packet: with the cache.
     #[inline]
     pub fn by_tag_noted(&mut self, tag: OwnTag) -> Option<Ctx> {
         if tag == self.recent.tag && tag != OwnTag::NONE {
@@ -177,11 +179,11 @@ impl ContextTable {
     pub fn find_mut(&mut self, i: Ctx) -> Option<&mut Context> {
         self.slots.get_mut(i.index())?.as_mut()
     }
-    /// Slots in use or free: numbers run below this.
+    /// Number of slots, used or free; all context numbers are below.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
-    /// Numbers of all slots.
+    /// The numbers of all slots, used or free.
     pub fn numbers(&self) -> impl Iterator<Item = Ctx> + use<> {
         (0..self.slots()).map(Ctx)
     }
@@ -218,7 +220,8 @@ mod tests {
         Endpoint { ip: Ipv4Addr::from(0x0A00_0000 + i / 4).into(), port: (i % 4) as u16 }
     }
 
-    /// Contexts come, get other tags and go: tag, endpoint and number always lead to the same one.
+    /// Contexts are added, get new tags and are removed: tag, endpoint and number always find the
+    /// same context.
     #[test]
     fn tag_endpoint_and_number_lead_to_the_same_context() {
         let mut rng = Rng::from_seed(3);

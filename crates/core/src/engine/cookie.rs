@@ -1,4 +1,4 @@
-//! Cookies: a challenge that costs no memory. Only who receives at an address can echo it.
+//! Cookies: proof that the sender of an Open receives at its address, without state per Open.
 
 use crate::api::Endpoint;
 use crate::ids::PeerTag;
@@ -8,22 +8,22 @@ use crate::time::Time;
 use core::hash::{Hash, Hasher};
 use siphasher::sip::SipHasher24;
 
-/// What an Open claims.
+/// What an Open claims, which its cookie covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
-    /// From where.
+    /// Address and port from which it was sent.
     pub who: Endpoint,
-    /// The tag of its context.
+    /// The sender's tag of the context.
     pub tag: PeerTag,
-    /// The life of its engine.
+    /// Incarnation of the sender's engine.
     pub incarnation: u64,
     /// Both tags of the context that it would replace, as far as they are known; 0 if there is
-    /// none. A late copy of an Open that was proven once says nothing about a context made since,
-    /// nor about a peer whose tag became known since.
+    /// none. So a late copy of a proven Open is not valid against a context made since, nor against
+    /// a peer whose tag became known since.
     pub against: u64,
 }
 
-/// Makes and checks cookies with a key of its own.
+/// Makes and checks cookies with a secret key.
 #[derive(Debug)]
 pub(crate) struct CookieJar {
     key: HashKey,

@@ -1,4 +1,5 @@
-//! From packet to context: tag, source, replay; then on to whoever the packet is for.
+//! Demultiplexing: finds the context of a packet by its tag, checks source and transmission number,
+//! and passes the packet on.
 
 use crate::api::{Endpoint, Rx, RxMeta};
 use crate::config::Integrity;
@@ -66,7 +67,8 @@ impl<O: Observer> Engine<O> {
             Body::Challenge { echo_tag, cookie } => {
                 return self.challenged(now, ci, OwnTag(echo_tag), cookie);
             }
-            // Its sender has no context any more, hence no transmission numbers.
+            // The sender of a CloseAck has no context any more, so the packet has no transmission
+            // number.
             Body::CloseAck => return self.close_acked(now, ci),
             _ => {}
         }
@@ -83,7 +85,7 @@ impl<O: Observer> Engine<O> {
         self.of_context(now, ci, meta, packet)
     }
 
-    /// A packet within context `ci`, which is open and has window state, from its peer.
+    /// Handles a packet of context `ci`, which is open and has window state, from its peer.
     #[inline]
     fn of_context(
         &mut self,
@@ -98,8 +100,8 @@ impl<O: Observer> Engine<O> {
         let tx_num = match lane.tx_num_take_in(h) {
             Ok(n) => n,
             Err(reason) => {
-                // If many were refused in a row, or two because they are far ahead, one side has
-                // the numbers wrong: the peer is asked for its own.
+                // If many numbers were refused in a row, or two because they are too far ahead, one
+                // side has a wrong count: the peer is asked for its own number.
                 let replay = &lane.win.replay;
                 let wrong = replay.is_behind() || replay.refused().is_multiple_of(REPLAYS_MAX);
                 if reason == DropReason::Replay && wrong {
@@ -124,15 +126,16 @@ impl<O: Observer> Engine<O> {
         result
     }
 
-    /// Whether the packet, of a kind that is checked whatever was agreed on, is not: the flag
-    /// itself may have been damaged.
+    /// Whether a packet lacks a checksum. Called for the packet kinds that must have one whatever
+    /// was negotiated, because the flag that announces it may itself have been damaged.
     fn lacks_checksum(&self, h: &Header) -> bool {
         self.shared.cfg.integrity != Integrity::Off
             && !h.flags.has(Flags::CHECKED)
             && !planted!(UncheckedTaken)
     }
 
-    /// A packet that carries our tag proves that its sender took part in the handshake.
+    /// Confirms a context, because a packet with our tag proves that its sender took part in the
+    /// handshake.
     #[cold]
     fn context_proven(&mut self, now: Time, ci: Ctx) -> Result<(), DropReason> {
         let c = self.contexts.get(ci);

@@ -1,10 +1,10 @@
-//! Whether a peer still has its end of an open context: asked of the peer itself.
+//! The question whether a peer still has its end of an open context.
 //!
-//! A Reset only says that somebody knows a tag, and many refused transmission numbers in a row only
-//! that one side has them wrong, so neither changes anything by itself. Each is a reason to doubt,
-//! and a doubt is a Challenge with a fresh secret number, sent within the context until it is
-//! answered. Who has the context answers with an Open-Ack, who has not with a Reset; either is
-//! believed only with that number.
+//! A Reset only shows that its sender knows a tag, and many refused transmission numbers in a row
+//! only that one side has a wrong count, so neither changes any state by itself. Each is a reason
+//! to doubt that the peer has the context, and the peer is asked: a Challenge with a new secret
+//! number is sent in the context until it is answered. A peer that has the context answers with an
+//! Open-Ack, one that does not with a Reset; either is believed only with that number.
 
 use crate::api::{Endpoint, Rx};
 use crate::counters::DropReason;
@@ -31,10 +31,12 @@ impl<O: Observer> Engine<O> {
     ) -> Result<Rx, DropReason> {
         let Some(ci) = self.contexts.by_endpoint(&from) else { return Err(DropReason::UnknownTag) };
         let c = self.contexts.get(ci);
-        // An answer to our Open knows our tag only; every other reset must show the peer's.
+        // A Reset that answers our Open knows only our tag; every other Reset must carry the peer's
+        // tag.
         let refusal = matches!(code, CloseCode::NoRoom | CloseCode::BadParams);
         if refusal && c.state() == ContextState::Opening && !c.handshake.knows_peer() {
-            // Not believed at once: anybody could say it. The Open goes on until its time is over.
+            // A refusal is not believed, because anybody could send it. The Open is repeated until
+            // its time is over.
             return Ok(Rx::Done);
         }
         if planted!(ResetUnproven) {
@@ -47,13 +49,13 @@ impl<O: Observer> Engine<O> {
         self.shared.counters.resets_received += 1;
         match c.state() {
             ContextState::Opening => {
-                // The peer has forgotten its part. Nothing of ours has left yet: the Open goes on.
+                // The peer has forgotten its part. No data was sent yet, so the Open is repeated.
                 self.contexts.get_mut(ci).disown();
                 self.context_retag(ci);
             }
-            // Nothing of either side rests on it, and it goes by itself. Until then each other Open
-            // of that address is asked for a proof against it: were it to go now, the next forged
-            // Open could take its place before the peer's own has brought its proof.
+            // A half-open context has no work and ends by itself. Until then any other Open of that
+            // address must be proven against it. If it ended now, the next forged Open could take
+            // its place before the peer has proven its own.
             ContextState::HalfOpen => {}
             _ if self.doubt_nonce(ci) == Some(nonce) => self.peer_lost(now, ci),
             _ => {
@@ -65,13 +67,13 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// The number that only the peer of `ci` can know, while it is doubted.
+    /// The secret number of the open question to the peer of `ci`, if there is one.
     fn doubt_nonce(&self, ci: Ctx) -> Option<u64> {
         self.contexts.get(ci).win()?.doubt().map(Doubt::nonce)
     }
 
-    /// Asks the peer whether it still has the context, if it was not asked a moment ago. A peer
-    /// that has taken leave is given less time to contradict.
+    /// Asks the peer whether it still has the context, unless it was asked recently. A peer that
+    /// has announced its shutdown (`goodbye`) has less time to contradict.
     pub(crate) fn doubt_begin(
         &mut self,
         now: Time,
@@ -103,7 +105,7 @@ impl<O: Observer> Engine<O> {
         Ok(())
     }
 
-    /// Sends a Challenge (again).
+    /// Sends the Challenge of the open question (again).
     fn doubt_ask(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let most = self.shared.cfg.loss.rto_max.max(retry);
@@ -117,7 +119,7 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    /// The timer of the doubt fired.
+    /// Handles the timer of the open question.
     pub(crate) fn doubt_fire(&mut self, now: Time, ci: Ctx) {
         let seen = self.shared.seen(now);
         let unresponsive_after = self.shared.cfg.loss.unresponsive_after;
@@ -129,7 +131,7 @@ impl<O: Observer> Engine<O> {
             Outcome::AskAgain => self.doubt_ask(now, ci),
             Outcome::Left => self.peer_lost(now, ci),
             Outcome::Silent if !works => self.peer_forget(now, ci),
-            // The silence ends the work by itself.
+            // The timeout for a silent peer ends its work.
             Outcome::Alive | Outcome::Silent => self.doubt_end(now, ci),
         }
     }
@@ -139,7 +141,8 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    /// An answer to a Challenge within a context: the peer has it. What it counts is right.
+    /// Handles an Open-Ack that answers our Challenge in a context: the peer has the context, and
+    /// its transmission number is taken as the correct one.
     pub(crate) fn doubt_refuted(
         &mut self,
         now: Time,
@@ -160,7 +163,7 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// A Challenge within a context: its sender doubts that we have it.
+    /// Answers a Challenge in a context, whose sender asks whether we still have the context.
     pub(crate) fn doubted(
         &mut self,
         ci: Ctx,
@@ -175,7 +178,7 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// The peer has lost the context, and has proved it.
+    /// Ends a context that the peer has provably lost.
     fn peer_lost(&mut self, now: Time, ci: Ctx) {
         if self.contexts.get(ci).state() == ContextState::Closing {
             self.closed(now, ci);

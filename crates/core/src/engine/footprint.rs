@@ -1,7 +1,7 @@
-//! Bytes of memory that one peer makes an engine hold, and the most that it can.
+//! Memory that an engine holds for one peer, and its maximum.
 //!
-//! What an engine holds for its own program's work (requests, queue pairs, regions, completion
-//! queues) is the program's choice and not counted, but for the lists that refer to it by peer.
+//! Memory for the work of the local program (requests, queue pairs, regions, completion queues) is
+//! that program's choice and is not counted, except for the lists that refer to it by peer.
 
 use crate::config::EngineConfig;
 use crate::engine::Engine;
@@ -20,12 +20,12 @@ use crate::peer::write_imm::ImmTable;
 use crate::peer::{Context, Window};
 use crate::psn::Psn;
 
-/// Entries of tables that are larger than what they hold, each at most twice, as the tables grow by
-/// doubling: context, tag, address and timer; the share in the receive budget, the network.
+/// Bytes of one peer's entries in shared tables: context, tag, address, timer, share of the receive
+/// budget, network. Counted twice, because tables grow by doubling.
 const TABLES_BYTES: usize = 2 * (6 * size_of::<u64>() + 9 * size_of::<u64>());
 
 impl Window {
-    /// Bytes that it holds, itself included.
+    /// Memory held by the window state, itself included, in bytes.
     fn held_bytes(&self) -> usize {
         size_of::<Self>()
             + self.board.held_bytes()
@@ -56,8 +56,8 @@ impl Window {
 }
 
 impl EngineConfig {
-    /// Bytes of memory that one peer makes an engine hold at most, whatever it sends, its address
-    /// included. An idle one takes a few hundred.
+    /// Maximum number of bytes of memory that an engine holds for one peer and its address,
+    /// whatever the peer sends. An idle peer takes a few hundred.
     pub fn peer_bytes_max(&self) -> usize {
         size_of::<Context>()
             + TABLES_BYTES
@@ -70,7 +70,7 @@ impl EngineConfig {
 }
 
 impl<O: Observer> Engine<O> {
-    /// Bytes held for the peer of `c`, its address included.
+    /// Bytes of memory held for the peer of `c`, its address included.
     pub(crate) fn held_bytes(&self, c: &Context) -> usize {
         let entry = self.paths.get(c.way());
         size_of::<Context>()

@@ -1,8 +1,8 @@
-//! How contexts come to be: Open, Open-Ack, Challenge.
+//! How contexts are opened: Open, Open-Ack, Challenge.
 //!
-//! No data leaves before the peer has shown that it holds our tag. Restart and overload are
-//! answered by the same stateless challenge: who wants in must echo a cookie from the address it
-//! claims.
+//! No data is sent before the peer has shown that it holds our tag. Both a restart of the peer and
+//! overload are handled by a stateless Challenge: the opener must echo a cookie from the address
+//! that it claims.
 
 use crate::api::{Endpoint, Rx};
 use crate::config::{HostPolicy, Integrity};
@@ -21,7 +21,8 @@ use crate::time::{Span, Time};
 use srd_wire::{Body, CloseCode, Features, Header, OpenParams};
 
 impl<O: Observer> Engine<O> {
-    /// The context for `peer`, made and opening if there is none. `None`: the table is full.
+    /// The context for `peer`, which is created and opened if there is none; `None` if the table is
+    /// full.
     pub(crate) fn context_for(&mut self, now: Time, peer: Endpoint) -> Option<Ctx> {
         if let Some(ci) = self.contexts.by_endpoint(&peer) {
             self.context_activate(ci);
@@ -65,7 +66,7 @@ impl<O: Observer> Engine<O> {
         Some(ci)
     }
 
-    /// Leases window state.
+    /// Leases window state to context `ci`, if it has none.
     pub(crate) fn context_activate(&mut self, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if c.is_active() {
@@ -77,7 +78,7 @@ impl<O: Observer> Engine<O> {
         let way = self.paths.get_mut(c.way());
         way.active += 1;
         debug_assert!(way.active <= way.contexts || cfg!(planted_bugs), "active ones are some");
-        // Whatever it was leased for may come to nothing: then it is given back after a while.
+        // The timer returns the window state after a while if it is not used.
         self.shared.out.rearm_push(ci);
     }
 
@@ -107,7 +108,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Sends an Open and arms its retry.
+    /// Sends an Open and arms its retry timer.
     pub(crate) fn open_send(&mut self, now: Time, ci: Ctx) {
         let params = self.open_params(ci);
         let retry = self.shared.cfg.loss.open_retry;
@@ -125,7 +126,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// A context that the peer opened gets work of ours before it is confirmed: open it ourselves.
+    /// Opens a context from our side too: the peer opened it and has not confirmed it when work is
+    /// posted.
     pub(crate) fn context_open_too(&mut self, now: Time, ci: Ctx) {
         if let Some(from) = self.contexts.get_mut(ci).handshake.open_too() {
             self.context_event(now, ci, from);
@@ -133,10 +135,10 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Work is posted to a peer that accepted our Open and never used the context since. If our
-    /// confirmation was lost, it has dropped the context after a while, and work that was sent into
-    /// it would end as if the peer had restarted. So it is opened again: a peer that still has it
-    /// says so.
+    /// Opens a context again when work is posted to a peer that accepted our Open and has not used
+    /// the context since. If our confirmation was lost, the peer has dropped the context after a
+    /// while, and work sent in it would end as if the peer had restarted. A peer that still has the
+    /// context answers the new Open with it.
     pub(crate) fn context_reopen(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let unused = c.outstanding() == 1 && c.win().is_some_and(|a| a.board.is_empty());
@@ -179,7 +181,7 @@ impl<O: Observer> Engine<O> {
         self.open_accept(now, from, p, size)
     }
 
-    /// An Open from a peer with whom a context exists.
+    /// Handles an Open from a peer with which a context exists.
     fn open_again(
         &mut self,
         now: Time,
@@ -195,8 +197,9 @@ impl<O: Observer> Engine<O> {
             self.open_answer(ci, size);
             return Ok(Rx::Done);
         }
-        // Both sides opened at once, and this is the first we hear of the peer. That it is the peer
-        // is believed once: else whoever forges Opens could make us begin anew for ever.
+        // Both sides opened at the same time, and this is the first Open of the peer. It is
+        // believed without proof only once: otherwise forged Opens could make us start over without
+        // end.
         let first = c.handshake.takes_first_open();
         if same || first {
             if !same {
@@ -211,16 +214,17 @@ impl<O: Observer> Engine<O> {
             self.challenge(now, &claim);
             return Ok(Rx::Done);
         }
-        // Proven: the peer has lost what it knew of the old context, or closed it as we asked.
+        // Proven: the peer has lost the old context, or has closed it as we asked.
         let c = self.contexts.get(ci);
         match c.state() {
             ContextState::Closing => self.closed(now, ci),
-            // Nobody was ever given the present tag in an answer. To draw another one would cross
-            // the peer's answer to our own Open: two that open at once could do so for ever.
+            // No answer has told anybody the present tag. A new tag would invalidate the peer's
+            // answer to our own Open, and two peers that open at the same time could do so without
+            // end.
             ContextState::Opening if !c.handshake.knows_peer() => {}
-            // Packets of its former life may be under way under the tag that it was given.
+            // Packets that the peer sent before its restart, with the old tag, may be in flight.
             ContextState::Opening => self.context_retag(ci),
-            // Nothing was ever said in it: the peer has not lost anything.
+            // The context was never used, so no work is lost with it.
             ContextState::HalfOpen => self.context_end(now, ci),
             _ => self.context_abort(now, ci),
         }
@@ -229,7 +233,7 @@ impl<O: Observer> Engine<O> {
             "the same context, or none"
         );
         match self.contexts.by_endpoint(&from) {
-            // Work of which nothing has left: the new context takes it.
+            // Work of which nothing was sent is sent in the new context.
             Some(ci) => {
                 self.peer_params_set(ci, p);
                 self.open_answer(ci, size);
@@ -263,7 +267,7 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// A context that is never confirmed goes after a while.
+    /// Arms the timer that ends a context which is never confirmed.
     fn half_open_arm(&mut self, now: Time, ci: Ctx) {
         debug_assert!(self.contexts.get(ci).handshake.knows_peer(), "its answer can leave");
         let at = now + self.shared.cfg.loss.unreachable_after;
@@ -275,7 +279,8 @@ impl<O: Observer> Engine<O> {
         self.stranger_refuse(now, to, tag, Body::Reset { echo_tag: 0, code, nonce: 0 });
     }
 
-    /// Answers an Open that proves `size`, or all: with as many bytes where it was not a full one.
+    /// Answers an Open. `size`: the packet size that the Open proves if it was not a full one; the
+    /// answer is then as long as the Open.
     fn open_answer(&mut self, ci: Ctx, size: Option<u16>) {
         self.narrow_heard(ci, size);
         let len = size.map_or(0, |s| s.saturating_add(srd_wire::OVERHEAD_BYTES as u16));
@@ -288,7 +293,7 @@ impl<O: Observer> Engine<O> {
         let c = self.contexts.get_mut(ci);
         let limits = Negotiated {
             mtu: own_mtu.min(p.mtu),
-            // What is kept of packets under way is bounded by our window, not by the peer's word.
+            // Our own window, and not the peer's claim, bounds the memory for packets in flight.
             window: if planted!(PeerWindowTaken) { p.window } else { p.window.min(own_window) },
             reads_max: p.reads_max,
             imms_max: p.write_imms_max,
@@ -328,7 +333,7 @@ impl<O: Observer> Engine<O> {
                 }
                 self.handshake_rtt(now, ci);
                 self.context_confirm(now, ci);
-                // The peer holds back until it sees our tag used.
+                // The peer sends no data until it has received a packet with its tag.
                 self.context_activate(ci);
                 let mut lane = self.lane(now, ci);
                 lane.win.ack.hasten(now, Span::ZERO);
@@ -340,7 +345,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// An Open answered at the first try gives the first RTT: base and first window rest on it.
+    /// Takes the first RTT sample from an Open that was answered at the first try; the base RTT and
+    /// the first congestion window follow from it.
     fn handshake_rtt(&mut self, now: Time, ci: Ctx) {
         let retry = self.shared.cfg.loss.open_retry;
         let c = self.contexts.get(ci);
@@ -349,7 +355,7 @@ impl<O: Observer> Engine<O> {
         let way = c.way();
         let pc = &mut self.paths.get_mut(way).paths;
         pc.awake(now).on_echo(0, now.since(opened_at), false);
-        // It may have been the answer that a retired path waited for.
+        // The answer may have returned a retired path to use.
         self.shared.path_changes(now, self.paths.get_mut(way));
     }
 
@@ -367,7 +373,7 @@ impl<O: Observer> Engine<O> {
         if echo_tag != c.handshake.local_tag() {
             return Err(DropReason::BadHandshake);
         }
-        // Soon, but with one Open for all that a peer asks until then.
+        // One Open answers all Challenges that arrive until it is sent.
         match c.handshake.challenge(cookie, now + self.shared.cfg.loss.open_retry) {
             Challenged::Known => return Ok(Rx::Done),
             Challenged::Now => self.open_send(now, ci),
@@ -377,7 +383,7 @@ impl<O: Observer> Engine<O> {
         Ok(Rx::Done)
     }
 
-    /// The peer holds our tag: data may flow.
+    /// Opens the context for data, because the peer holds our tag.
     pub(crate) fn context_confirm(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let Some(from) = c.handshake.confirm() else { return };
@@ -390,7 +396,7 @@ impl<O: Observer> Engine<O> {
         self.shared.out.rearm_push(ci);
     }
 
-    /// The handshake timer fired.
+    /// Handles the handshake timer.
     pub(crate) fn handshake_fire(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get(ci);
         if c.handshake.at() > now {
@@ -417,8 +423,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The work that an opening context was for was withdrawn. A peer that has our answer counts it
-    /// as open: then it goes only if the peer does not use it.
+    /// Handles an opening context whose work was withdrawn. A peer that has our answer to its Open
+    /// considers the context open, so it is dropped only if the peer does not use it.
     fn context_unwanted(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         if !c.handshake.knows_peer() {
@@ -430,14 +436,14 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// A new tag: what comes under the old one is a stranger's.
+    /// Gives the context a new tag: packets with the old one no longer belong to it.
     pub(crate) fn context_retag(&mut self, ci: Ctx) {
         let tag = self.contexts.tag_draw(&mut self.secrets.or(&mut self.shared.rng));
         self.contexts.retag(ci, tag);
         debug_assert_eq!(self.contexts.by_tag(tag), Some(ci), "found by its tag");
     }
 
-    /// Tells the observer of a move, and counts contexts that are half open.
+    /// Reports a state transition to the observer, and counts half-open contexts.
     pub(crate) fn context_event(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get(ci);
         let (peer, to) = (c.endpoint(), c.state().name());
@@ -450,7 +456,7 @@ impl<O: Observer> Engine<O> {
     }
 }
 
-/// Whether what the peer says of itself can be worked with.
+/// Whether the parameters of the peer are in the supported range.
 fn can_serve(p: &OpenParams) -> bool {
     (WINDOW_MIN..=WINDOW_MAX).contains(&p.window) && p.mtu >= MTU_MIN
 }

@@ -1,4 +1,4 @@
-//! Handshake packets on their way out.
+//! Queues outgoing handshake packets.
 
 use crate::api::Endpoint;
 use crate::engine::Engine;
@@ -12,7 +12,8 @@ impl<O: Observer> Engine<O> {
         self.shared.control_push(Control::of_none(dst, dst_tag, body));
     }
 
-    /// A handshake packet of context `ci`: it takes a transmission number like any other.
+    /// Queues a handshake packet of context `ci`, with a transmission number like any other packet
+    /// of it.
     pub(crate) fn control_push_of(&mut self, ci: Ctx, body: Body, padded_len: u16) {
         let control = self.control_of(ci, body, padded_len);
         self.shared.control_push(control);
@@ -26,8 +27,8 @@ impl<O: Observer> Engine<O> {
         Control { dst, dst_tag, body, padded_len, tx_num, psn }
     }
 
-    /// Answers an Open, or the Challenge whose number is `cookie`. However often a peer asks before
-    /// the answer can leave, it is one.
+    /// Queues an Open-Ack that answers an Open, or the Challenge whose number is `cookie`. However
+    /// often a peer asks before the answer is sent, it gets one.
     pub(crate) fn open_ack_send(&mut self, ci: Ctx, cookie: u64, padded_len: u16) {
         let full = self.shared.out.answers_are_full();
         let handshake = &mut self.contexts.get_mut(ci).handshake;

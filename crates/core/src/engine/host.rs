@@ -1,4 +1,4 @@
-//! What waits in the receive path of this host, and who is told.
+//! Reports of the receive queue of this host, and the signal to senders that the host falls behind.
 
 use crate::api::RxWaiting;
 use crate::engine::Engine;
@@ -7,24 +7,25 @@ use crate::ids::Ctx;
 use crate::time::{Span, Time};
 
 impl<O: Observer> Engine<O> {
-    /// Tells what waits between the network and the memory of this host: after packets have
-    /// arrived, and when something has drained. It holds until told anew; an engine that is never
-    /// told has a host that takes any rate. Where more waits than a threshold, those who send are
-    /// told at once, and again when it has drained.
+    /// Reports what waits between the network and the memory of this host. To be called after
+    /// packets have arrived and after the queue has drained. A report holds until the next one;
+    /// without any report the host is taken to keep up with any rate. When the queue crosses a
+    /// threshold, in either direction, the senders are told at once.
     pub fn rx_waiting(&mut self, now: Time, waiting: &RxWaiting) {
         self.shared.rx.host.tell(now, waiting);
         let rate = self.shared.rx.host.grant_rate();
         self.shared.rx.granter.drain_set(rate);
     }
 
-    /// Bytes that wait at which senders are told that the host has caught up; `None` while it is
-    /// not behind. Whoever can tell when no more than these wait calls [`Self::rx_waiting`] then.
+    /// Queue length in bytes at which senders are told that the host has caught up; `None` while it
+    /// is not behind. A driver that can observe when the queue has drained to this length calls
+    /// [`Self::rx_waiting`] then.
     pub fn rx_waiting_below(&self) -> Option<u64> {
         self.shared.rx.host.catches_up_at()
     }
 
-    /// After a crossing of the threshold, either way: an acknowledgment to everybody who sends is
-    /// due at once. A bounded number of contexts per call.
+    /// Makes acknowledgments to all current senders due at once after the queue has crossed the
+    /// threshold, for a bounded number of contexts per call.
     /// Rule CC-29.
     pub(crate) fn host_crossing_tell(&mut self, now: Time) {
         let contexts = self.shared.rx.flows.contexts();

@@ -1,4 +1,4 @@
-//! Timers of contexts and paths, leases of window state, credits to grant, going away.
+//! Timers of contexts and paths, return of window state, grants of credit, shutdown.
 
 use crate::engine::Engine;
 use crate::events::Observer;
@@ -13,21 +13,21 @@ use crate::tx::Silence;
 use core::net::IpAddr;
 use srd_wire::{Body, CloseCode};
 
-/// Window states kept for the next peer that becomes active; more are freed.
+/// Unused window states kept in the pool for peers that become active; more are freed.
 const POOL_MAX: usize = 32;
-/// Probes that an idle peer leaves unanswered before its silence counts.
+/// Unanswered probes in a row after which the silence of an idle peer counts.
 const IDLE_PROBES_MIN: u8 = 3;
 
 impl<O: Observer> Engine<O> {
-    /// The next thing context `ci` has to do by itself.
+    /// Earliest deadline of context `ci`.
     fn context_deadline(&mut self, now: Time, ci: Ctx) -> Time {
         let c = self.contexts.get(ci);
         let at = c.deadline();
         self.lane_find(now, ci).map_or(at, |lane| at.min(lane.deadline()))
     }
 
-    /// Sets the timers of the contexts that changed. Those beyond the bound wait for the next call,
-    /// for which [`Self::next_timeout`] asks.
+    /// Sets the timers of contexts that changed, a bounded number per call; for the rest
+    /// [`Self::next_timeout`] asks for another call.
     pub(crate) fn rearm_some(&mut self, now: Time) {
         for _ in 0..REARMS_MAX {
             let Some(ci) = self.shared.out.rearm_pop() else { return };
@@ -62,7 +62,7 @@ impl<O: Observer> Engine<O> {
                 Silence::PeerGone => self.peer_forget(now, ci),
             }
         }
-        // A peer that is silent for too long is forgotten.
+        // The context may have ended above, because its peer was silent for too long.
         let Some(c) = self.contexts.find_mut(ci) else { return };
         let (opened, idle) =
             c.win_mut().map_or((false, false), |a| (a.credit_end(now), a.idle_at() <= now));
@@ -86,15 +86,17 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Idle for long enough. Verdicts that the peer may not have read keep the window state: a
-    /// probe asks for its lower edge, ever more rarely, but so often that a peer that dies is
-    /// forgotten soon after the silence of the dead. If no answer comes, it is forgotten.
+    /// Handles a context that was idle for long enough: its window state is returned, unless the
+    /// peer may not have read all verdicts. In that case a probe asks for the peer's lower edge, at
+    /// growing distances, but often enough that a dead peer is forgotten soon after its silence has
+    /// lasted for `unresponsive_after`.
     fn idle_fire(&mut self, now: Time, ci: Ctx) {
         let idle_after = self.shared.cfg.idle_after;
         let silence = self.shared.cfg.loss.unresponsive_after;
         let rarest = silence.scale(1, 1 + u64::from(IDLE_PROBES_MIN)).max(idle_after);
         let mut lane = self.lane(now, ci);
-        // It may have work again whose timer waits to be set: one call sets so many at most.
+        // The context may have new work whose timer is not set yet, because one call sets a bounded
+        // number of timers.
         if !lane.win.is_idle() {
             return lane.win.idle_set(Time::NEVER);
         }
@@ -110,7 +112,7 @@ impl<O: Observer> Engine<O> {
         lane.probe_push();
     }
 
-    /// Gives the window state of an idle context back; its numbers stay.
+    /// Returns the window state of an idle context to the pool; its sequence numbers are kept.
     fn context_rest(&mut self, now: Time, ci: Ctx) {
         let c = self.contexts.get_mut(ci);
         let Some(mut a) = c.lease_end() else { return };
@@ -200,7 +202,7 @@ impl<O: Observer> Engine<O> {
 
     // ---- credits -------------------------------------------------------------------------------
 
-    /// Credits that are due go out with the next acknowledgments.
+    /// Grants the credits that are due; they are sent with acknowledgments that are due at once.
     pub(crate) fn grants_poll(&mut self, now: Time) {
         if !self.shared.cfg.rate.credits {
             return;
@@ -215,20 +217,20 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    // ---- going away ----------------------------------------------------------------------------
+    // ---- shutdown ------------------------------------------------------------------------------
 
-    /// Whether requests of this engine are under way to anybody.
+    /// Whether any request of this engine is outstanding.
     pub fn has_work(&self) -> bool {
         self.contexts
             .numbers()
             .any(|ci| self.contexts.find(ci).is_some_and(|c| c.outstanding() > 0))
     }
 
-    /// For an engine that is about to go away in peace: asks every peer with which something was
-    /// exchanged lately to agree that nothing is open, and returns how many have not agreed yet.
-    /// A peer agrees when it has read the fate of all it has sent, which an acknowledgment that
-    /// was lost would have kept from it. Call it between turns until it returns 0; who does not
-    /// answer five times is told to forget, and counts no more.
+    /// Prepares an orderly shutdown: asks every peer with recent traffic to agree that nothing is
+    /// outstanding, and returns the number of peers that have not agreed yet. A peer agrees once it
+    /// knows the verdict on everything that it has sent; without this, a lost acknowledgment would
+    /// leave it without the verdict. To be called between turns until it returns 0. A peer that
+    /// does not answer five times is told to forget the context, and is no longer counted.
     pub fn peace_make(&mut self, now: Time) -> u32 {
         self.leaving = true;
         let mut open = 0;
@@ -248,9 +250,9 @@ impl<O: Observer> Engine<O> {
         open
     }
 
-    /// Tells every peer that this engine goes away; the packets come out of
-    /// [`Self::poll_transmit`]. Peers ask once more whether that is true; without an answer they
-    /// end their outstanding requests soon, instead of after the silence of a peer that is gone.
+    /// Tells every peer that this engine shuts down, with packets that [`Self::poll_transmit`]
+    /// returns. Each peer asks once more whether that is true; without an answer it ends its
+    /// outstanding requests soon, and not only after the time for an unresponsive peer.
     pub fn shutdown(&mut self) {
         self.gone = true;
         for ci in self.contexts.numbers() {
@@ -260,7 +262,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Tells the peer of a context that this engine goes away.
+    /// Tells the peer of a context that this engine shuts down.
     pub(crate) fn leave_tell(&mut self, ci: Ctx) {
         let c = self.contexts.get(ci);
         if c.handshake.knows_peer() {

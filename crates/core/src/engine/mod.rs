@@ -1,6 +1,7 @@
-//! The engine: one object, five calls, and the order in which things happen.
+//! The engine: its state, its five calls (post, handle, transmit, timeout, poll) and the order of
+//! work within each call.
 //!
-//! Work of each stage is in the file named after it; this one holds the state and the order.
+//! The work of each stage is in the file named after that stage.
 
 #[cfg(debug_assertions)]
 mod audit;
@@ -54,16 +55,16 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use strangers::Strangers;
 
-/// One engine: the protocol state of one device, or of one simulated host.
+/// The protocol state of one device, or of one simulated host.
 pub struct Engine<O: Observer = ()> {
     pub(crate) shared: Shared<O>,
     pub(crate) objects: Objects,
     pub(crate) contexts: ContextTable,
     pub(crate) paths: PathTable,
     path_params: Arc<Params>,
-    /// Measures the host.
+    /// Measures how late the host is with timers and packets.
     noise: Meter,
-    /// For all that peers see or must not know.
+    /// Source of the numbers that peers see or must not guess.
     secrets: Secrets,
     incarnation: u64,
     cookies: CookieJar,
@@ -71,16 +72,16 @@ pub struct Engine<O: Observer = ()> {
     pool: Vec<Box<Window>>,
     evict_hand: u32,
     strangers: Strangers,
-    /// It is about to go away.
+    /// The engine is shutting down.
     leaving: bool,
-    /// It has told everybody that it goes away.
+    /// Every peer has been told that the engine shuts down.
     pub(crate) gone: bool,
 }
 
 impl<O: Observer> Engine<O> {
-    /// An engine without objects. `random` must come from the operating system's entropy where
-    /// peers are not trusted, and from an [`Rng`](crate::Rng) where the run is to be replayed.
-    /// Errors name the configuration field at fault.
+    /// Makes an engine without objects. `random` must come from the operating system's entropy
+    /// where peers are not trusted, and from an [`Rng`](crate::Rng) where the run is to be
+    /// replayed. An error names the configuration field at fault.
     pub fn new(
         cfg: EngineConfig,
         random: impl Into<Randomness>,
@@ -116,7 +117,7 @@ impl<O: Observer> Engine<O> {
         })
     }
 
-    /// The lane of context `ci`, if there is such a context and its window state is leased.
+    /// The lane of context `ci`, if the context exists and its window state is leased.
     #[inline]
     pub(crate) fn lane_find(&mut self, now: Time, ci: Ctx) -> Option<Lane<'_, O>> {
         let (peer, win) = self.contexts.find_mut(ci)?.split()?;
@@ -127,15 +128,15 @@ impl<O: Observer> Engine<O> {
         Some(Lane { now, ci, peer, win, way, objects, shared })
     }
 
-    /// The same where the window state is known to be leased.
+    /// Like [`Self::lane_find`], where the window state is known to be leased.
     #[inline]
     pub(crate) fn lane(&mut self, now: Time, ci: Ctx) -> Lane<'_, O> {
         self.lane_find(now, ci).expect("window state is leased before traffic")
     }
 
-    // ---- work in -------------------------------------------------------------------------------
+    // ---- posting work --------------------------------------------------------------------------
 
-    /// Takes a send request in. It ends with exactly one completion, or with
+    /// Posts a send request. The request ends with exactly one completion, or with
     /// [`AsyncEvent::WrReleased`] if its queue pair is destroyed first.
     pub fn post_send(
         &mut self,
@@ -146,16 +147,16 @@ impl<O: Observer> Engine<O> {
         self.send_post(now, qp, wr)
     }
 
-    /// Takes a receive in.
+    /// Posts a receive.
     pub fn post_recv(&mut self, qp: Qpn, wr: &RecvRequest) -> Result<RecvHandle, PostRefusal> {
         self.recv_post(qp, wr)
     }
 
-    // ---- packets in ----------------------------------------------------------------------------
+    // ---- received packets ----------------------------------------------------------------------
 
-    /// Handles one packet. If the answer is a placement, copy the payload before any other call. A
-    /// packet from a network comes from [`crate::wire::parse_checked`]: whether a checksum must be
-    /// there is judged here, whether it is right has been judged.
+    /// Handles one packet. If the answer is [`Rx::Place`], the caller copies the payload before any
+    /// other call. A packet from a network comes from [`crate::wire::parse_checked`], which has
+    /// verified the checksum if there is one; here it is judged whether the packet needs one.
     pub fn handle(&mut self, now: Time, meta: &RxMeta, packet: &Packet<'_>) -> Rx {
         self.shared.counters.rx_pkts += 1;
         let bytes = packet.headers_len() + usize::from(packet.payload_len);
@@ -176,7 +177,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The datapath has handed over all it had.
+    /// The datapath has handed over every packet that it had received.
     pub fn rx_burst_end(&mut self, now: Time) {
         if planted!(DepthCleared) {
             self.shared.rx.host.tell(now, &RxWaiting::default());
@@ -184,16 +185,16 @@ impl<O: Observer> Engine<O> {
         self.grants_poll(now);
     }
 
-    // ---- packets out ---------------------------------------------------------------------------
+    // ---- outgoing packets ----------------------------------------------------------------------
 
-    /// Puts up to `max` packets into `sink` and returns how many. This is the order of a turn:
-    /// who wants in or out, what the peers must know, what paths must be asked, then the work, and
-    /// last the answers to strangers.
+    /// Puts up to `max` packets into `sink` and returns their number. The order of one call:
+    /// handshakes, acknowledgments, path probes, closes, then data, and last the answers to senders
+    /// without a context.
     pub fn poll_transmit(&mut self, now: Time, max: usize, sink: &mut impl TxSink) -> usize {
         self.slow_reads_end();
         self.host_crossing_tell(now);
         let mut out = Out { sink, left: max, sent: 0 };
-        // Peers decide how many of these there are: they leave half of the room to the others.
+        // Peers decide how many handshake packets there are, so these take half of `max` at most.
         self.emit_control(now, max.div_ceil(2), &mut out);
         self.emit_acks(now, &mut out);
         self.emit_probes(now, &mut out);
@@ -211,7 +212,7 @@ impl<O: Observer> Engine<O> {
 
     // ---- time ----------------------------------------------------------------------------------
 
-    /// When [`Self::handle_timeout`] next has something to do (`Time::NEVER`: not before input).
+    /// When [`Self::handle_timeout`] must be called next (`Time::NEVER`: not before new input).
     /// `Time(0)` while [`Self::poll_transmit`] has something to do now.
     pub fn next_timeout(&self) -> Time {
         let telling = self.shared.rx.host.is_telling();
@@ -222,16 +223,18 @@ impl<O: Observer> Engine<O> {
         self.shared.timers.next().min(self.shared.rx.granter.next())
     }
 
-    /// Lets deadlines up to `now` fire, the earliest first. All that has arrived must have been
-    /// handled. After [`crate::limits::TIMER_STEPS_MAX`] steps of work the rest waits for the next
-    /// call; [`Self::next_timeout`] says that it is due.
+    /// Fires the timers with deadlines up to `now`, the earliest first. Every packet that has
+    /// arrived must have been handled before. After [`crate::limits::TIMER_STEPS_MAX`] steps of
+    /// work the remaining timers wait for the next call; [`Self::next_timeout`] then says that they
+    /// are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.handle_timeout_unread(now, now);
     }
 
-    /// Lets every deadline up to `now` fire, while packets that arrived after `read_until` may wait
-    /// to be handled. A timer that takes silence for a loss sees only the time up to there: what it
-    /// waits for may be among them. All others see `now`.
+    /// Fires the timers with deadlines up to `now`, while packets that arrived after `read_until`
+    /// may not have been handled yet. A timer that takes silence for a loss sees the time
+    /// `read_until` only, because the packet that it waits for may be among these. All other timers
+    /// see `now`.
     pub fn handle_timeout_unread(&mut self, now: Time, read_until: Time) {
         self.shared.rx.unread = now.since(read_until);
         if self.noise.samples() {
@@ -260,8 +263,9 @@ impl<O: Observer> Engine<O> {
         self.grants_poll(now);
     }
 
-    /// Packets that left [`Self::poll_transmit`] were with the card that long after the time that
-    /// was given to it. The engine tolerates what the host adds to times by itself.
+    /// Notes that packets from [`Self::poll_transmit`] reached the network card `took` after the
+    /// time that was given to that call. The engine adds the measured delay to what its timing
+    /// rules tolerate.
     pub fn handover_note(&mut self, took: Span) {
         if self.noise.samples() {
             self.noise.handover(took);
@@ -269,12 +273,12 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The noise of the host, as measured: what a tool shows.
+    /// The measured timing noise of the host, for tools.
     pub fn noise(&self) -> Span {
         Span(u64::from(self.path_params.floors.noise_ns()))
     }
 
-    /// How late the first timer that is due fires.
+    /// Measures how late the earliest due timer fires.
     #[cold]
     fn lateness_note(&mut self, now: Time) {
         let due = self.shared.timers.next();
@@ -284,9 +288,9 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    // ---- completions and events out ------------------------------------------------------------
+    // ---- completions and events ----------------------------------------------------------------
 
-    /// Takes the next completion. Its slot stays promised until [`Self::cq_release`].
+    /// Takes the next completion of `cq`. Its slot stays reserved until [`Self::cq_release`].
     pub fn cq_poll(&mut self, cq: CqId) -> Option<Completion> {
         let c = self.objects.cqs.get_mut(cq)?.pop();
         if let Some(Completion { kind: CompletionKind::Send(h, _), .. }) = c {
@@ -295,7 +299,7 @@ impl<O: Observer> Engine<O> {
         c
     }
 
-    /// Gives `n` slots of polled completions back: room for new posts.
+    /// Releases the slots of `n` polled completions, which makes room for new posts.
     pub fn cq_release(&mut self, cq: CqId, n: u32) {
         if let Some(cq) = self.objects.cqs.get_mut(cq) {
             cq.release(n);
@@ -311,26 +315,26 @@ impl<O: Observer> Engine<O> {
         Some(e)
     }
 
-    // ---- looking in ----------------------------------------------------------------------------
+    // ---- state for tools -----------------------------------------------------------------------
 
-    /// Its configuration.
+    /// The configuration of the engine.
     pub fn config(&self) -> &EngineConfig {
         &self.shared.cfg
     }
-    /// Its observer.
+    /// The observer of the engine's events.
     pub fn observer(&mut self) -> &mut O {
         &mut self.shared.observer
     }
-    /// Its counters.
+    /// The counters of the engine, since its start.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
-    /// Random number of this run; peers tell a restart by it.
+    /// Random number of this run, by which peers recognize a restart.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// State of each path to `ip`, for tools. Empty if there is no context to it.
+    /// State of each path to `ip`, for tools; empty if no context has that address.
     pub fn path_stats(&self, ip: IpAddr) -> Vec<PathStats> {
         let mut v = Vec::new();
         if let Some(i) = self.paths.by_ip(&ip) {
@@ -339,7 +343,7 @@ impl<O: Observer> Engine<O> {
         v
     }
 
-    /// What is known of each peer, for tools and oracles.
+    /// The state of each context, for tools and test oracles.
     pub fn context_stats(&self) -> Vec<ContextStats> {
         let stats = |(i, c): (Ctx, &crate::peer::Context)| {
             let pc = &self.paths.get(c.way()).paths;
@@ -368,44 +372,44 @@ impl<O: Observer> Engine<O> {
     }
 }
 
-/// What a tool shows of one peer. Rate and inflight are those of the peer's address.
+/// State of one context, for tools. Rate, RTT and bytes in flight are those of the peer's address,
+/// which contexts may share.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextStats {
     /// Number of the context in this engine.
     pub ctx: Ctx,
-    /// The remote engine.
+    /// Address and port of the remote engine.
     pub peer: Endpoint,
     /// "Opening", "HalfOpen", "Open" or "Closing".
     pub state: &'static str,
-    /// Send requests not ended.
+    /// Send requests posted and not completed.
     pub outstanding: u32,
-    /// PSNs between the edges.
+    /// PSNs from the oldest unresolved one up to the next one to be used.
     pub psns_unresolved: u32,
-    /// Transmissions in flight.
+    /// Packets in flight: sent, and neither acknowledged nor declared lost.
     pub packets_in_flight: u32,
-    /// The peer is silent on all paths.
+    /// No path to the peer answers.
     pub stalled: bool,
-    /// Window state is leased.
+    /// Window state is leased: the context has traffic.
     pub is_active: bool,
-    /// Bytes in flight to the address.
+    /// Bytes in flight to the peer's address.
     pub inflight_bytes: u64,
-    /// Cap of the former.
+    /// Limit of `inflight_bytes`: the congestion window.
     pub inflight_bytes_max: u64,
-    /// Paced rate.
+    /// Paced rate, in bytes per second.
     pub rate_bytes_per_sec: u64,
-    /// Smoothed RTT.
+    /// Smoothed RTT, in nanoseconds.
     pub srtt_ns: u64,
-    /// Base RTT.
+    /// Base RTT (the recent minimum), in nanoseconds.
     pub rtt_ns_min: u64,
-    /// Bytes of memory for the peer and its address; never more than
-    /// [`EngineConfig::peer_bytes_max`].
+    /// Bytes of memory held for the peer and its address; at most [`EngineConfig::peer_bytes_max`].
     pub held_bytes: usize,
-    /// PSNs from the peer's lower edge, as it tells it, to the newest that has arrived.
+    /// PSNs from the lower edge that the peer announces to the newest PSN received.
     pub psns_ahead: u32,
     /// Reads of the peer that are being served.
     pub reads_served: u32,
-    /// Each packet of the context must carry its checksum.
+    /// Each packet of the context must carry a checksum.
     pub checked: bool,
-    /// Bytes that the peer lets us have in flight (`u32::MAX`: no limit).
+    /// Receive budget: bytes that the peer allows in flight (`u32::MAX`: no limit).
     pub rx_budget: u32,
 }

@@ -1,12 +1,13 @@
-//! Opens on a way that does not carry full packets.
+//! Opening of contexts over paths that do not carry full packets.
 //!
-//! An Open is as large as the largest packet, so that a context opens where those pass. Where a few
-//! of them stay without answer, smaller ones leave beside them, of other sizes each time, and the
-//! peer answers one with an OpenAck of the same length, never a longer one: so that size passes
-//! both ways. It does not follow that the larger one does not: the peer may just have come up, or
-//! the network may be overloaded. So the context opens only when in some rounds in a row the
-//! smaller Open was answered and the full one beside it was not. From then on packets to the
-//! address are no larger, and whether larger ones pass is asked now and then as ever.
+//! An Open is as large as the largest packet, so that a context opens only where full packets pass.
+//! If a few full Opens stay without answer, smaller ones are sent beside them, of a different size
+//! each time. The peer answers a smaller Open with an OpenAck of the same length, never a longer
+//! one, so its answer shows that this size passes in both directions. It does not show that a
+//! larger size fails: the peer may just have started, or the network may be overloaded. So the
+//! context opens with the smaller size only when, in several rounds in a row, the smaller Open was
+//! answered and the full one beside it was not. From then on packets to the address are no larger,
+//! and the usual search tests from time to time whether larger ones pass.
 
 use crate::engine::Engine;
 use crate::events::Observer;
@@ -17,10 +18,10 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use srd_wire::{OVERHEAD_BYTES, Packet};
 
-/// Opens of full size without answer before smaller ones leave beside them.
+/// Unanswered Opens of full size after which smaller ones are sent beside them.
 const FULL_TRIES: u8 = 4;
-/// Rounds in a row in which only the smaller Open was answered, before the context opens with it:
-/// as many as for any other size (see `path/mtu.rs`).
+/// Rounds in a row in which only the smaller Open must be answered before the context opens with
+/// it: the same number as in any other test of a size (see `path/mtu.rs`).
 const ROUNDS: u8 = 10;
 
 fn rounds() -> u8 {
@@ -28,13 +29,13 @@ fn rounds() -> u8 {
 }
 
 impl<O: Observer> Engine<O> {
-    /// The size in use for the address of a context, before the peer's is known.
+    /// The packet size in use for the address of a context, before the peer's limit is known.
     fn open_size(&self, ci: Ctx) -> u16 {
         let c = self.contexts.get(ci);
         self.shared.cfg.mtu.min(self.paths.get(c.way()).mtu.size())
     }
 
-    /// The lengths of the Opens that leave now.
+    /// The lengths in bytes of the Opens that are sent now.
     pub(crate) fn open_lens(&mut self, ci: Ctx) -> ArrayVec<u16, 2> {
         let full = self.shared.cfg.open_padded_len;
         let mut lens = ArrayVec::from_iter([full]);
@@ -60,8 +61,8 @@ impl<O: Observer> Engine<O> {
         lens
     }
 
-    /// The size that a handshake packet proves, where that is less than what its sender takes.
-    /// A packet that is not padded at all proves nothing.
+    /// The packet size that a handshake packet proves, if that is less than `mtu`, what its sender
+    /// accepts. A packet without padding proves nothing.
     pub(crate) fn narrow_of(packet: &Packet<'_>, mtu: u16) -> Option<u16> {
         let padding = packet.payload_len;
         let bytes = packet.headers_len() + usize::from(padding);
@@ -69,13 +70,14 @@ impl<O: Observer> Engine<O> {
         ((padding > 0 || planted!(BareOpenProves)) && size < mtu).then_some(size)
     }
 
-    /// The peer's Open proves that size, or all.
+    /// Notes the packet size that the peer's Open proves; `None`: the full size.
     pub(crate) fn narrow_heard(&mut self, ci: Ctx, size: Option<u16>) {
         let c = self.contexts.get_mut(ci);
         c.handshake.narrow_change(|n| n.heard(size.unwrap_or(u16::MAX)));
     }
 
-    /// Our Open of that size was answered; `None`: the full one. Whether the context opens.
+    /// Notes the answer to our Open of size `size`; `None`: the full one. Returns whether the
+    /// context opens.
     pub(crate) fn narrow_answered(&mut self, now: Time, ci: Ctx, size: Option<u16>) -> bool {
         let known = self.open_size(ci);
         let c = self.contexts.get_mut(ci);
@@ -84,7 +86,7 @@ impl<O: Observer> Engine<O> {
             return true;
         };
         if c.handshake.narrow().answered().is_none() {
-            // The peer may have come up just now: full ones again, soon.
+            // The peer may just have started, so a full Open is sent again at once.
             c.handshake.narrow_begin(size);
             self.open_send(now, ci);
             self.shared.out.rearm_push(ci);
@@ -94,7 +96,7 @@ impl<O: Observer> Engine<O> {
         c.handshake.narrow_change(|n| n.round_answered(round, size)) >= rounds()
     }
 
-    /// A handshake is over: packets to the peer are no larger than what it has shown to pass.
+    /// Limits packets to the peer's address to the size that the completed handshake has proven.
     pub(crate) fn narrow_take(&mut self, now: Time, ci: Ctx, from: ContextState) {
         let c = self.contexts.get_mut(ci);
         let n = c.handshake.narrow_change(core::mem::take);
@@ -103,7 +105,7 @@ impl<O: Observer> Engine<O> {
         if size == 0 || size >= self.shared.cfg.mtu || !self.shared.cfg.mtu_search {
             return;
         }
-        // No way carries less than the least of the table, whatever the peer proves.
+        // Every path carries the smallest size of the table, whatever the peer proves.
         let size = size
             .max(below(ip, 0, self.shared.cfg.mtu_aligned(), 0).unwrap_or(size))
             .min(self.shared.cfg.mtu);

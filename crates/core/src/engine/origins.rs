@@ -1,5 +1,5 @@
-//! Where contexts that others opened come from: whoever can receive at many addresses of one
-//! network must not have the whole table.
+//! Counts of contexts that peers opened, by network of the peer, so that a peer which can receive
+//! at many addresses of one network cannot fill the whole table.
 
 use crate::config::EngineConfig;
 use crate::hash::Keyed;
@@ -25,30 +25,30 @@ impl Origins {
         Self { counts: HashMap::with_hasher(keyed), half_open: 0 }
     }
 
-    /// Whether who opens a context from `ip` must prove that it receives there: many contexts wait
-    /// for their openers to confirm them, in all or from the same network.
+    /// Whether a peer that opens a context from `ip` must prove that it receives there, because too
+    /// many contexts are half open, in total or from the same network.
     pub fn asks_proof(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
         let of_network = (cfg.half_opens_max / 4).min(cfg.inbound_per_prefix_max / 2).max(1);
         self.half_open >= cfg.half_opens_max || self.count(ip).half_open >= of_network
     }
 
-    /// Whether the network of `ip` holds as many contexts as it may.
+    /// Whether the network of `ip` has reached its maximum number of contexts.
     pub fn is_full(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
         self.count(ip).inbound >= cfg.inbound_per_prefix_max
     }
 
-    /// Whether it holds three quarters of them.
+    /// Whether the network of `ip` has three quarters of its maximum number of contexts.
     pub fn is_nearly_full(&self, ip: IpAddr, cfg: &EngineConfig) -> bool {
         let most = cfg.inbound_per_prefix_max;
         self.count(ip).inbound >= most - most / 4
     }
 
-    /// A context that a peer at `ip` opened begins or ends.
+    /// Counts a context that a peer at `ip` opened, when it begins or ends.
     pub fn inbound(&mut self, ip: IpAddr, begins: bool) {
         self.change(ip, |n| step(&mut n.inbound, begins));
     }
 
-    /// A context with `ip` becomes half open, or is no longer.
+    /// Counts a context with `ip` that becomes half open, or is no longer.
     pub fn half_open(&mut self, ip: IpAddr, begins: bool) {
         step(&mut self.half_open, begins);
         self.change(ip, |n| step(&mut n.half_open, begins));

@@ -1,4 +1,5 @@
-//! Posting: check, promise a completion slot, find the context, join its queue.
+//! Posting of work: checks the request, reserves a completion slot, finds the context and joins its
+//! queue.
 
 use crate::api::{
     AhId, CqId, Endpoint, Opcode, PostRefusal, QpType, Qpn, RecvHandle, RecvRequest, SendRequest,
@@ -13,12 +14,12 @@ use crate::objects::memory::{Ah, LastUsed};
 use crate::peer::{Context, ContextState};
 use crate::time::Time;
 
-/// What a queue pair says of a request that it takes.
+/// Attributes that a request takes from its queue pair.
 struct Sender {
     send_cq: CqId,
-    /// How often the request is sent again for lack of a receive.
+    /// RNR retries of the request.
     rnr_retry: u8,
-    /// It leaves as an unreliable datagram.
+    /// The request is sent as an unreliable datagram.
     datagram: bool,
 }
 
@@ -39,7 +40,7 @@ impl<O: Observer> Engine<O> {
         if !self.objects.wrs.has_room() {
             return Err(PostRefusal::NoRoom);
         }
-        // Most often the context used last through the handle.
+        // The usual case: the context that was last used through the handle.
         let last =
             ah.last.filter(|&last| self.context_last(last, port).is_some_and(|c| c.is_active()));
         let ci = match last {
@@ -75,7 +76,7 @@ impl<O: Observer> Engine<O> {
         Ok(i)
     }
 
-    /// The context to `port` at the handle's address, with window state.
+    /// The context to `port` at the handle's address, created if needed, with window state leased.
     #[cold]
     fn context_through(&mut self, now: Time, id: AhId, ah: Ah, port: u16) -> Option<Ctx> {
         if let Some(last) = ah.last
@@ -91,14 +92,14 @@ impl<O: Observer> Engine<O> {
         Some(ci)
     }
 
-    /// The context that was used last through a handle, if it is still there and goes to `port`.
+    /// The context last used through a handle, if it still exists and goes to `port`.
     #[inline(always)]
     fn context_last(&self, last: LastUsed, port: u16) -> Option<&Context> {
         let c = self.contexts.find(last.ci)?;
         (c.handshake.local_tag() == last.tag && c.endpoint().port == port).then_some(c)
     }
 
-    /// Whether the queue pair takes the request, and how it is sent then.
+    /// Checks whether the queue pair accepts the request. Returns the attributes for it.
     #[inline]
     fn send_check(&self, qpn: Qpn, wr: &SendRequest) -> Result<Sender, PostRefusal> {
         let qp = self.objects.qps.get(qpn).ok_or(PostRefusal::BadQp)?;

@@ -1,4 +1,4 @@
-//! What the engines of one host tell each other, taken out and put in by the driver.
+//! State that the engines of one host share through their driver.
 
 use crate::engine::Engine;
 use crate::events::Observer;
@@ -7,10 +7,10 @@ use crate::time::Time;
 use core::net::IpAddr;
 
 impl<O: Observer> Engine<O> {
-    /// What the other engines of this host should know now, of one address at a time; `None`
-    /// nearly always. For each note the driver answers with [`Self::share_view`]. To be asked
-    /// before [`Self::poll_transmit`]. Notes come only with
-    /// [`EngineConfig::host_shared`](crate::EngineConfig::host_shared), of each address at most
+    /// Takes the next note for the other engines of this host, about one address; usually `None`.
+    /// The driver answers each note with [`Self::share_view`]. To be called before
+    /// [`Self::poll_transmit`]. There are notes only with
+    /// [`EngineConfig::host_shared`](crate::EngineConfig::host_shared), at most one per address
     /// every 20 us.
     #[inline]
     pub fn share_next(&mut self, now: Time) -> Option<HostNote> {
@@ -22,20 +22,20 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Whether this engine hands out grants now: the other engines of the host should know.
+    /// Whether this engine grants credit now, which the other engines of the host should know.
     #[inline]
     pub fn grants_wanted(&self) -> bool {
         self.shared.cfg.rate.credits && self.shared.rx.granter.is_wanted()
     }
 
-    /// So many engines of this host hand out grants now, this one among them: each hands out an
-    /// equal part of the link. At most [`HOST_SENDERS_MAX`] count.
+    /// Sets the number of engines of this host that grant credit now, this one included: each
+    /// grants an equal share of the link rate. At most [`HOST_SENDERS_MAX`] count.
     pub fn granters_set(&mut self, engines: u32) {
         self.shared.rx.granter.engines_set(engines.min(HOST_SENDERS_MAX));
     }
 
-    /// What all engines of this host together know of `ip`, this one among them: from now on it
-    /// takes its part of what the host sends there.
+    /// Takes the combined state of all engines of this host, this one included, for address `ip`:
+    /// from now on this engine uses its share of what the host sends there.
     pub fn share_view(&mut self, ip: IpAddr, view: &HostView) {
         let Some(way) = self.paths.by_ip(&ip) else { return };
         let entry = self.paths.get_mut(way);

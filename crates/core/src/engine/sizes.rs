@@ -1,5 +1,5 @@
-//! The size of packets that the way to an address carries, as the engine's user and its timers see
-//! it.
+//! The packet size that the paths to an address carry: calls of the engine's user, and the timers
+//! of the search for it.
 
 use crate::engine::Engine;
 use crate::events::Observer;
@@ -11,15 +11,14 @@ use crate::time::Time;
 use core::net::IpAddr;
 
 impl<O: Observer> Engine<O> {
-    /// Payload of a packet to `ip` at most, as far as is known; `None` if nothing is known to be
-    /// too large.
+    /// Largest payload of a packet to `ip` in bytes; `None` if no size is known to be too large.
     pub fn path_mtu(&self, ip: IpAddr) -> Option<u16> {
         let size = self.paths.get(self.paths.by_ip(&ip)?).mtu.size();
         (size < u16::MAX).then_some(size)
     }
 
-    /// A packet with `payload_len` bytes of payload to `ip` could not leave this host because it is
-    /// too large; `payload_max` is what can, if that is known.
+    /// Reports that this host could not send a packet with `payload_len` bytes of payload to `ip`
+    /// because it is too large. `payload_max`: the largest payload that can be sent, if known.
     pub fn path_too_long(
         &mut self,
         now: Time,
@@ -28,7 +27,7 @@ impl<O: Observer> Engine<O> {
         payload_max: Option<u16>,
     ) {
         let Some(pi) = self.paths.by_ip(&ip) else { return };
-        // A packet with no more payload than the least size cannot get any smaller.
+        // Packets are never made smaller than the smallest size of the table.
         if payload_len <= next_below(ip, 0, false) {
             return;
         }
@@ -40,7 +39,7 @@ impl<O: Observer> Engine<O> {
         self.size_limit(now, pi, size);
     }
 
-    /// Packets to the address are no larger than `size` from now on.
+    /// Limits packets to the address to `size` from now on.
     pub(crate) fn size_limit(&mut self, now: Time, pi: Way, size: u16) {
         let way = self.paths.get_mut(pi);
         debug_assert!(size >= MTU_MIN, "no way carries less");
@@ -51,7 +50,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// The timer of the paths to an address has fired.
+    /// Continues the search for the packet size, when the timer of an address fires.
     pub(crate) fn mtu_fire(&mut self, now: Time, pi: Way) {
         self.mtu_look(now, pi);
         self.shared.sizes.recount(self.paths.get_mut(pi));
@@ -60,7 +59,7 @@ impl<O: Observer> Engine<O> {
     fn mtu_look(&mut self, now: Time, pi: Way) {
         let (seen, rxq_drops) = (self.shared.seen(now), self.shared.rx.rxq_drops);
         let way = self.paths.get_mut(pi);
-        // The answers may wait in our socket.
+        // The answers may still wait in our socket.
         if way.mtu.next() > seen {
             return;
         }

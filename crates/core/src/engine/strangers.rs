@@ -1,4 +1,5 @@
-//! Answers to strangers: they wait behind everything that is ours, and are few.
+//! Answers to strangers, the senders of packets that belong to no context. They are sent after all
+//! other packets, and their number is limited.
 
 use crate::api::Endpoint;
 use crate::bucket::Bucket;
@@ -12,7 +13,7 @@ use crate::time::Time;
 use srd_wire::{Body, CloseCode, Header, PacketType};
 use std::collections::VecDeque;
 
-/// What waits to be told to strangers.
+/// Answers to strangers that wait to be sent.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     pub queue: VecDeque<Control>,
@@ -25,15 +26,15 @@ impl Strangers {
         Self { queue: VecDeque::new(), resets }
     }
 
-    /// Whether nothing waits.
+    /// Whether no answer waits.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
 
 impl<O: Observer> Engine<O> {
-    /// A packet for a context that is not here, or no more: its sender talks to an engine that is
-    /// gone. Tell it, unless it is itself the end of something.
+    /// Answers a packet for an unknown context with a Reset, because its sender talks to an engine
+    /// that has lost the context. A packet that itself ends a context is not answered.
     pub(crate) fn stranger(&mut self, now: Time, from: Endpoint, h: &Header, body: &Body) {
         if h.kind == PacketType::CloseAck || h.dst_tag == 0 {
             return;
@@ -43,13 +44,14 @@ impl<O: Observer> Engine<O> {
             "who is known is no stranger"
         );
         let code = if self.gone { CloseCode::GoingAway } else { CloseCode::UnknownTag };
-        // Who asks is told that it was heard. Nobody else can prove that.
+        // The Reset to a Challenge repeats its number, which only the receiver of the Challenge
+        // knows.
         let nonce = if let Body::Challenge { cookie, .. } = *body { cookie } else { 0 };
         let reset = Body::Reset { echo_tag: h.dst_tag, code, nonce };
         self.stranger_refuse(now, from, PeerTag::NONE, reset);
     }
 
-    /// A Reset to a stranger, if there were not too many.
+    /// Sends a Reset to a stranger, unless the rate limit of Resets is reached.
     pub(crate) fn stranger_refuse(
         &mut self,
         now: Time,
@@ -68,7 +70,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Asks a stranger to prove that it receives at the address that it opens from.
+    /// Sends a Challenge to a stranger: it must prove that it receives at the address from which it
+    /// opens.
     pub(crate) fn challenge(&mut self, now: Time, claim: &Claim) {
         let cookie = self.cookies.make(now, claim);
         let body = Body::Challenge { echo_tag: claim.tag.0, cookie };

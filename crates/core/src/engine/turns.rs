@@ -1,4 +1,5 @@
-//! Who gets a turn to send: handshakes, acknowledgments, probes, goodbyes, then peers in turn.
+//! The turns to send: handshakes, acknowledgments, probes and Closes first, then data of the peers
+//! in turn.
 
 use crate::api::{Transmit, TxSink};
 use crate::config::Integrity;
@@ -14,8 +15,8 @@ use crate::tx::Out;
 use srd_wire::{Backlog, Body, Flags, Header, OpenParams, Packet, PacketType};
 
 impl<O: Observer> Engine<O> {
-    /// Up to `most` handshake packets: those that we begin, then answers. Each takes a path at
-    /// random, so that a dead path costs one try.
+    /// Sends up to `most` handshake packets: our own first, then answers. Each takes a random path,
+    /// so that a dead path costs one try.
     pub(crate) fn emit_control(&mut self, now: Time, most: usize, out: &mut Out<'_, impl TxSink>) {
         let enough = out.left.saturating_sub(most);
         while out.left > enough {
@@ -33,7 +34,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Acknowledgments that are due, each as a packet of its own.
+    /// Sends the acknowledgments that are due, each as a packet of its own.
     pub(crate) fn emit_acks(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(ci) = self.shared.out.ack_pop() else { return };
@@ -43,7 +44,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Probes: of retired paths, and of peers that have fallen silent.
+    /// Sends probes of retired paths and of silent peers.
     pub(crate) fn emit_probes(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(probe) = self.shared.out.probe_pop() else { return };
@@ -64,8 +65,8 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Reliable packets of contexts in turn, each at most one burst, until all rest or `out` is
-    /// full.
+    /// Sends reliable packets of the ready contexts in turn, at most one burst each, until none is
+    /// ready or `out` is full.
     pub(crate) fn emit_ready(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(ci) = self.shared.out.ready_pop() else { return };
@@ -76,7 +77,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// Answers to strangers, as far as there is room behind all that is ours.
+    /// Sends answers to strangers, as far as `out` has room after all other packets.
     pub(crate) fn emit_strangers(&mut self, now: Time, out: &mut Out<'_, impl TxSink>) {
         while out.left > 0 {
             let Some(c) = self.strangers.queue.pop_front() else { return };
@@ -85,7 +86,7 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    /// One handshake packet, or answer to a stranger.
+    /// Sends one handshake packet or answer to a stranger.
     fn emit_one(&mut self, now: Time, c: &Control, out: &mut Out<'_, impl TxSink>) {
         let path = self.shared.rng.below(u32::from(self.shared.cfg.path.paths)) as u8;
         let checked = self.shared.cfg.integrity != Integrity::Off;
@@ -111,7 +112,7 @@ impl<O: Observer> Engine<O> {
         out.push(&Transmit { dst: c.dst, path, packet, payload: None, padded_len });
     }
 
-    /// A Close leaves: the context may be idle.
+    /// Sends a Close. The context may have no window state.
     fn emit_close(&mut self, now: Time, ci: Ctx, out: &mut Out<'_, impl TxSink>) {
         let c = self.contexts.get_mut(ci);
         let way = &mut self.paths.get_mut(c.way()).paths;

@@ -1,16 +1,16 @@
-//! Fills an acknowledgment block from the context's state.
+//! Builds acknowledgment blocks from the state of a context.
 
 use crate::events::Observer;
 use crate::lane::Lane;
 use crate::psn::{PsnRange, TxNum};
 use srd_wire::ACK_WORDS_MAX;
 
-/// PSNs that one block's bitmap can speak of.
+/// PSNs that the bitmap of one block covers.
 const BITMAP_PSNS: u32 = 64 * ACK_WORDS_MAX as u32;
 
 impl<O: Observer> Lane<'_, O> {
-    /// Writes the block for the peer into the scratch block. Returns the PSNs it could not
-    /// speak of, for [`crate::peer::ack::AckState::sent`].
+    /// Writes the block for the peer into the scratch block. Returns the changed PSNs that it could
+    /// not cover, for [`crate::peer::ack::AckState::sent`].
     pub(crate) fn ack_build(&mut self) -> Option<PsnRange> {
         let rx_budget = self.rx_budget_share();
         let above = self.signalling() && self.shared.rx.host.is_above();
@@ -32,7 +32,8 @@ impl<O: Observer> Lane<'_, O> {
         let cum = if planted!(AckJumpsGap) { top } else { self.win.rx_window.cum() };
         let (mut base, mut rest) = (cum, None);
         if top.since(cum) > BITMAP_PSNS {
-            // More than fits: speak of what changed, and come back for what lies beyond.
+            // The window is longer than the bitmap: cover what has changed, and send the rest in
+            // another block.
             let whole = PsnRange { first: cum, end: top };
             let changed = self.win.ack.changed().unwrap_or(whole);
             debug_assert!(!top.is_before(changed.end) || cfg!(planted_bugs), "what has arrived");
@@ -51,14 +52,15 @@ impl<O: Observer> Lane<'_, O> {
         rest
     }
 
-    /// What one sender may have in flight: the receive buffers, or less where the host takes less
-    /// than it is sent, shared among those who send now.
+    /// Bytes that the peer may have in flight: its share of the receive buffers, or less where the
+    /// host drains less than arrives. Shared among the peers that send now.
     fn rx_budget_share(&mut self) -> u32 {
         let buffers = match self.shared.cfg.rx_budget_bytes {
             u32::MAX => u32::MAX,
             bytes => self.budget_share(bytes).max(2 * u32::from(self.shared.cfg.mtu)),
         };
-        // Less than a packet is told, too: whoever is told so sends one in more than a round trip.
+        // The share may be less than a packet: the peer then sends a packet in more than a round
+        // trip.
         match self.shared.rx.host.budget(self.way.paths.rtt_min()) {
             Some(bytes) => buffers.min(self.budget_share(bytes)),
             None => buffers,
@@ -71,14 +73,14 @@ impl<O: Observer> Lane<'_, O> {
         share
     }
 
-    /// Puts the context into the queue of those with an acknowledgment due, or arms its timer.
+    /// Queues the context for an acknowledgment if one is due now; otherwise its timer sees to it.
     pub(crate) fn ack_schedule(&mut self) {
         if self.win.ack.due() <= self.now {
             self.shared.out.ack_push(self.ci);
         }
     }
 
-    /// An acknowledgment block has left on `path`.
+    /// Notes that an acknowledgment block was sent on `path`.
     pub(crate) fn ack_left(&mut self, path: u8, tx_num: TxNum, rest: Option<PsnRange>) {
         debug_assert!(!self.win.ack.is_quiet(), "there was something to say");
         self.win.ack.sent(self.now, rest);

@@ -1,4 +1,4 @@
-//! Work given up: its PSNs become tombstones, so that the window never stalls on them.
+//! Cancelled work: its PSNs become tombstones, so that the window never stalls on them.
 
 use crate::api::{AsyncEvent, Status, WrHandle};
 use crate::events::Observer;
@@ -11,12 +11,13 @@ use crate::peer::scoreboard::SentState;
 pub(crate) enum Ending {
     /// With a completion.
     Complete(Status),
-    /// Silently: the queue pair is gone, the memory is released.
+    /// Without a completion, because the queue pair is gone; the user is told that the memory is
+    /// released.
     Release,
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// Ends request `wi` with `status` now, whatever is in flight of it.
+    /// Ends request `wi` with `status` now, even if packets of it are in flight.
     pub(crate) fn wr_cancel(&mut self, wi: WrHandle, status: Status) {
         let psns = self.wr_withdraw(wi);
         if psns > 0 {
@@ -25,7 +26,7 @@ impl<O: Observer> Lane<'_, O> {
         self.wr_cancelled(wi, Ending::Complete(status));
     }
 
-    /// Takes everything of request `wi` out of queues. Returns how many of its PSNs are open, for
+    /// Removes request `wi` from all queues. Returns the number of its unresolved PSNs, for
     /// [`Self::board_withdraw`].
     pub(crate) fn wr_withdraw(&mut self, wi: WrHandle) -> u32 {
         self.wr_uncut(wi);
@@ -39,12 +40,13 @@ impl<O: Observer> Lane<'_, O> {
         w.open = 0;
         w.awaited = 0;
         w.state = WrState::Sent;
-        // A message that the peer tracks must be forgotten there, whatever the completion says.
+        // The failure makes the peer forget a message that it tracks, whatever status the
+        // completion has.
         w.failed = w.failed.or(Some(Status::Flushed));
         psns
     }
 
-    /// So many PSNs of withdrawn requests become tombstones.
+    /// Turns the `psns` unresolved PSNs of withdrawn requests into tombstones.
     pub(crate) fn board_withdraw(&mut self, mut psns: u32) {
         for p in self.win.board.psns() {
             let e = self.win.board.get(p);
@@ -62,7 +64,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// The withdrawn request `wi` ends.
+    /// Ends the withdrawn request `wi`.
     pub(crate) fn wr_cancelled(&mut self, wi: WrHandle, ending: Ending) {
         match ending {
             Ending::Complete(status) => self.wr_end(wi, status),
@@ -98,8 +100,8 @@ impl<O: Observer> Lane<'_, O> {
         debug_assert_eq!(self.win.queues.unsent_bytes(), 0, "no request waits to leave");
     }
 
-    /// What is under way to the peer, what it has asked for and what it had to be told is void: it
-    /// says that it has nothing open. Work that waits to leave stays.
+    /// Drops what is in flight to the peer, the reads that it has asked for and what it had to be
+    /// told, because it has said that it has nothing open. Work that was not sent yet stays.
     pub(crate) fn window_forget(&mut self) {
         let flying = self.win.board.drain();
         self.way.paths.on_forgotten(flying);

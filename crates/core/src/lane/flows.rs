@@ -1,24 +1,25 @@
-//! Who shares the receive budget: senders with more to come.
+//! Shares of the receive budget, for the senders that have more to send.
 //!
-//! Saying so is not enough: a sender shares while payload of it arrives that is wanted, and each
-//! byte pays for a little time ([`CLAIM_PKTS`]). The budget is shared among networks, by how many
-//! of their addresses share, up to [`CLAIM_ADDRESSES_MAX`]; the part of a network among those
-//! addresses, and the part of an address among its contexts. So whoever opens many contexts, from
-//! one address or from a network full of them, has no more than a few hosts.
+//! A sender's claim to have more to send is not enough: it has a share only while useful payload of
+//! it arrives, and each byte pays for a little time ([`CLAIM_PKTS`]). The budget is divided among
+//! networks, in proportion to their addresses with a share, up to [`CLAIM_ADDRESSES_MAX`] each; the
+//! part of a network among its addresses, and the part of an address among its contexts. So a peer
+//! that opens many contexts, from one address or from a network full of them, gets no more than a
+//! few hosts do.
 
 use crate::config::EngineConfig;
 use crate::ids::{Ctx, Network, Way};
 use crate::limits::{CLAIM_ADDRESSES_MAX, CLAIM_PKTS};
 use crate::time::{Span, Time};
 
-/// Contexts looked at with one acknowledgment for those whose share is over.
+/// Contexts examined for expired shares with each acknowledgment.
 const SCAN: usize = 32;
-/// No share.
+/// Expiry time of a context without a share.
 const NONE: Time = Time(0);
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
-    /// Up to when its share is paid for, or [`NONE`].
+    /// Time up to which the share is paid for, or [`NONE`].
     until: Time,
     way: Way,
 }
@@ -26,28 +27,28 @@ struct Flow {
 #[derive(Clone, Copy, Debug, Default)]
 struct Address {
     network: Network,
-    /// Contexts with it that share.
+    /// Contexts of the address that have a share.
     flows: u32,
 }
 
-/// See the module.
+/// The shares of all contexts.
 #[derive(Debug)]
 pub(crate) struct Flows {
-    /// By context.
+    /// Share of each context, by context number.
     flows: Vec<Flow>,
-    /// By address.
+    /// Counts of each address, by the number of its path table entry.
     addresses: Vec<Address>,
-    /// By network: addresses that share.
+    /// By network: the number of its addresses that have a share.
     networks: Vec<u32>,
-    /// Parts that the budget has.
+    /// Parts into which the budget is divided.
     parts: u32,
-    /// The longest time that can be paid for in advance.
+    /// The longest time for which a share can be paid in advance.
     longest: Span,
-    /// What a byte of payload pays for.
+    /// Time in nanoseconds for which a byte of payload pays.
     byte_ns: u64,
-    /// When those whose time is over were last struck off.
+    /// When the last search for expired shares was complete.
     struck_at: Time,
-    /// Where the search for them goes on.
+    /// Where the search for expired shares continues.
     hand: usize,
 }
 
@@ -66,7 +67,7 @@ impl Flows {
         }
     }
 
-    /// Context `ci` with address `way` of `network` begins.
+    /// Registers context `ci`, of address `way` in `network`.
     pub fn context_begin(&mut self, ci: Ctx, way: Way, network: Network) {
         let new = Flow { until: NONE, way };
         entry(&mut self.flows, ci.index(), new).way = way;
@@ -76,7 +77,7 @@ impl Flows {
         entry(&mut self.networks, network.index(), 0);
     }
 
-    /// It has ended.
+    /// Ends the share of context `ci`, which has ended.
     pub fn context_end(&mut self, now: Time, ci: Ctx) {
         if planted!(FlowingLeaks) {
             self.flows[ci.index()].until = NONE;
@@ -84,7 +85,8 @@ impl Flows {
         self.note(now, ci, false, 0);
     }
 
-    /// A packet with so many bytes of wanted payload came; the sender has more to come, or not.
+    /// Notes a packet with `paid` bytes of useful payload, whose sender has more to send or not
+    /// (`more`).
     #[inline]
     pub fn note(&mut self, now: Time, ci: Ctx, more: bool, paid: u16) {
         let flow = &mut self.flows[ci.index()];
@@ -104,7 +106,7 @@ impl Flows {
         }
     }
 
-    /// One more context with the address shares, or one less.
+    /// Counts one more context of the address with a share, or one less.
     fn count(&mut self, way: Way, begins: bool) {
         let address = &mut self.addresses[way.index()];
         let was = address.flows;
@@ -122,7 +124,7 @@ impl Flows {
         }
     }
 
-    /// What context `ci` may have in flight of `budget` bytes, while it sends.
+    /// The part of `budget` bytes that context `ci` may have in flight while it sends.
     pub fn share(&mut self, now: Time, ci: Ctx, budget: u32) -> u32 {
         if now.since(self.struck_at) > self.longest {
             self.strike(now);
@@ -133,7 +135,7 @@ impl Flows {
         let flow = self.flows[ci.index()];
         let address = self.addresses[flow.way.index()];
         let of_network = self.networks[address.network.index()];
-        // As if it shared, if it does not yet.
+        // A context without a share yet is counted as if it had one.
         let flows = address.flows + u32::from(flow.until == NONE);
         let addresses = of_network + u32::from(address.flows == 0);
         let all = self.parts - parts(of_network) + parts(addresses);
@@ -142,17 +144,17 @@ impl Flows {
         (of_budget / u64::from(addresses) / u64::from(flows)) as u32
     }
 
-    /// Contexts that there may be.
+    /// Upper bound of the context numbers.
     pub fn contexts(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether context `ci` sends, and has more to come.
+    /// Whether context `ci` has a share: it sends, and has more to send.
     pub fn is_sharing(&self, ci: Ctx) -> bool {
         self.flows.get(ci.index()).is_some_and(|f| f.until != NONE)
     }
 
-    /// Whose time is over gives its share back: a few are looked at each time, until all have been.
+    /// Ends expired shares: a few contexts are examined with each call, until all have been.
     fn strike(&mut self, now: Time) {
         debug_assert!(self.hand <= self.flows.len(), "the hand is in the table, or at its end");
         for _ in 0..SCAN {
@@ -169,7 +171,7 @@ impl Flows {
         }
     }
 
-    /// Whether as many share as have time that is paid for.
+    /// Checks the counts against the contexts that have a share.
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         let sharing = self.flows.iter().filter(|f| f.until != NONE).count();
@@ -183,12 +185,12 @@ impl Flows {
     }
 }
 
-/// Parts of the budget for a network of which so many addresses share.
+/// Parts of the budget for a network of which `addresses` have a share.
 fn parts(addresses: u32) -> u32 {
     addresses.min(CLAIM_ADDRESSES_MAX)
 }
 
-/// Entry `i` of a table that grows.
+/// Entry `i` of a table, which is extended with `new` if it is too short.
 fn entry<T: Copy>(table: &mut Vec<T>, i: usize, new: T) -> &mut T {
     if table.len() <= i {
         table.resize(i + 1, new);
@@ -225,21 +227,21 @@ mod tests {
         let mut f = new();
         sends(&mut f, 1, 0, 0, 0);
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), BUDGET);
-        // Sixteen contexts at one other address of the same network.
+        // Sixteen contexts of another address in the same network.
         (1..17).for_each(|ci| sends(&mut f, 1, ci, 1, 0));
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), BUDGET / 2);
         assert_eq!(f.share(Time(2), Ctx(3), BUDGET), BUDGET / 32);
-        // Sixty-four addresses of another network: four count.
+        // Sixty-four addresses of another network, of which four count.
         (20..84).for_each(|ci| sends(&mut f, 1, ci, ci, 1));
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), (BUDGET / 6 * 2).div_ceil(2));
         assert_eq!(f.share(Time(2), Ctx(30), BUDGET), BUDGET * 2 / 3 / 64);
-        // Of all, no more than there is.
+        // The shares add up to no more than the budget.
         let all: u64 = (0..84)
             .filter(|ci| !(17..20).contains(ci))
             .map(|ci| u64::from(f.share(Time(2), Ctx(ci), BUDGET)))
             .sum();
         assert!(all <= u64::from(BUDGET) && all > u64::from(BUDGET) * 99 / 100, "{all}");
-        // One that does not send is told what it had if it did.
+        // A context that does not send is told the share that it would have.
         f.note(Time(2), Ctx(0), false, FULL);
         assert_eq!(f.share(Time(2), Ctx(0), BUDGET), (BUDGET / 6 * 2).div_ceil(2));
         f.audit();
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(f.share(Time(5), Ctx(0), BUDGET), BUDGET, "nobody has paid");
         (1..8).for_each(|ci| f.note(Time(5), Ctx(ci), true, 100));
         assert_eq!(f.share(Time(5), Ctx(0), BUDGET), BUDGET / 8);
-        // 100 bytes pay for 100 ns, and nobody for more than 2 us in advance.
+        // 100 bytes pay for 100 ns, and at most 2 us are paid in advance.
         (0..9).for_each(|_| f.note(Time(2_500), Ctx(0), true, FULL));
         let later = |f: &mut Flows, at| {
             (0..4).for_each(|_| _ = f.share(Time(at), Ctx(39), BUDGET));
@@ -274,7 +276,7 @@ mod tests {
         f.context_end(Time(2), Ctx(0));
         f.context_end(Time(2), Ctx(0));
         assert_eq!(f.share(Time(2), Ctx(1), BUDGET), BUDGET);
-        // Context and address are another one's now.
+        // Context and address numbers are reused, in another network.
         sends(&mut f, 3, 0, 0, 1);
         assert_eq!(f.share(Time(3), Ctx(1), BUDGET), BUDGET / 2);
         f.audit();

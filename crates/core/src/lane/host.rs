@@ -1,8 +1,9 @@
-//! What waits between the network and this host's memory, and how fast the host takes it.
+//! The queue between the network and this host's memory, and the rate at which the host drains it.
 //!
-//! The datapath tells what waits ([`RxWaiting`]); it counts until told anew. While something waits,
-//! the bytes that are taken per time are the rate at which the host drains. Above a threshold the
-//! senders are told that the host falls behind, and each is told its part of what may be under way.
+//! The datapath reports what waits ([`RxWaiting`]); a report holds until the next one. While
+//! something waits, the bytes taken per time are the rate at which the host drains the queue. Above
+//! a threshold the senders are told that the host falls behind, and each is told its share of what
+//! may be in flight.
 
 use crate::api::RxWaiting;
 use crate::config::HostPolicy;
@@ -13,30 +14,30 @@ use crate::tuning::{
     HOST_THRESHOLD_RTTS,
 };
 
-/// Contexts looked at in one go when a crossing is told.
+/// Contexts examined in one call after the queue has crossed the threshold.
 pub(crate) const TELL_SCAN: usize = 1024;
 
-/// See the module.
+/// State of the host's receive queue.
 #[derive(Debug)]
 pub(crate) struct HostQueue {
     policy: HostPolicy,
     mtu: u64,
-    /// Round trip that is assumed.
+    /// The configured initial RTT, which stands for the RTT of all senders.
     rtt: Span,
     told: RxWaiting,
     above: bool,
     /// Bytes taken from the network since `since`.
     taken: u64,
-    /// When the present measurement of the drain began, and what waited then.
+    /// When the present measurement of the drain rate began, and the bytes that waited then.
     since: Time,
     waited: u64,
-    /// When something waited last.
+    /// When something last waited.
     busy_at: Time,
-    /// Bytes per second at which the host drains; 0 = not known.
+    /// Measured drain rate of the host, in bytes per second; 0: not known.
     drain: u64,
-    /// It was measured longer ago, and has risen since.
+    /// `drain` was raised since it was last measured.
     guessed: bool,
-    /// Contexts from this one on have not been told of the last crossing.
+    /// The first context that was not yet told of the last crossing of the threshold.
     tell_from: Option<usize>,
 }
 
@@ -58,9 +59,9 @@ impl HostQueue {
         }
     }
 
-    /// So many bytes of a packet that is wanted have come, after it waited that long. A host that
-    /// reads all there is and then does other things is told to be empty at each turn, and is not:
-    /// the time that packets wait for it says so.
+    /// Notes an accepted packet of `bytes` bytes that waited for `waited`. A host that reads all
+    /// there is and then does other things reports an empty queue at each turn, although it falls
+    /// behind: the time for which packets have waited shows that.
     #[inline(always)]
     pub fn take(&mut self, now: Time, bytes: usize, waited: Span) {
         self.taken += bytes as u64;
@@ -69,12 +70,12 @@ impl HostQueue {
         }
     }
 
-    /// The datapath tells what waits.
+    /// Takes a report of the datapath of what waits.
     /// Rule CC-29.
     pub fn tell(&mut self, now: Time, w: &RxWaiting) {
         let before = core::mem::replace(&mut self.told, *w);
         if w.limit_bytes == 0 {
-            // Nobody asks for the room of what is empty.
+            // A report of an empty queue need not state the limit: the last known one stays.
             self.told.limit_bytes = before.limit_bytes;
         }
         if w.bytes > 0 {
@@ -90,10 +91,9 @@ impl HostQueue {
         }
     }
 
-    /// Nothing has waited for a while: the host is faster than was measured, nobody knows by how
-    /// much. It is taken to be twice as fast each time, and no limit any more when what it drains
-    /// in two round trips is all that may wait: what waits was the senders' part, and all of the
-    /// room at once would come as a flood.
+    /// Doubles the drain rate after nothing has waited for a while, because the host is faster than
+    /// measured, by an unknown factor. Once two round trips drain half of the room, the rate is no
+    /// limit any more. Dropping the limit at once would let the senders flood the host.
     fn rise(&mut self, now: Time) {
         (self.drain, self.busy_at, self.guessed) = (self.drain.saturating_mul(2), now, true);
         let drained = self.in_rtts(self.rtt.scale(HOST_THRESHOLD_RTTS, 1));
@@ -102,11 +102,12 @@ impl HostQueue {
         }
     }
 
-    /// What was taken while something waited all the time, per time.
+    /// Measures the drain rate: the bytes taken per time while something waited without break.
     fn drain_measure(&mut self, now: Time, waiting: bool) {
         let span = now.since(self.since);
         if waiting {
-            // A card has taken what waits already: only what has left its ring was drained.
+            // With a network card, what waits counts as taken already; only what has left its ring
+            // was drained.
             let left = if self.told.handled { self.told.bytes } else { 0 };
             let then = if self.told.handled { self.waited } else { 0 };
             let drained = (self.taken + then).saturating_sub(left);
@@ -127,7 +128,7 @@ impl HostQueue {
     }
 
     /// Bytes that may wait before senders are told: half of the room, but no more than the host
-    /// drains in two round trips, or 16 packets: what waits longer serves nobody.
+    /// drains in two round trips (or 16 packets), because longer waiting only adds delay.
     fn threshold(&self) -> u64 {
         let half = HOST_THRESHOLD.of(self.told.limit_bytes);
         if self.drain == 0 {
@@ -137,12 +138,13 @@ impl HostQueue {
         half.min(drained.max(HOST_THRESHOLD_PKTS * self.mtu))
     }
 
-    /// Bytes that the host drains in that time.
+    /// Bytes that the host drains in the time `span`.
     fn in_rtts(&self, span: Span) -> u64 {
         (u128::from(self.drain) * u128::from(span.0) / 1_000_000_000) as u64
     }
 
-    /// What may wait at most for the host to be behind no more; `None` while it is not.
+    /// Queue length in bytes at which the host counts as caught up again; `None` while it is not
+    /// behind.
     pub fn catches_up_at(&self) -> Option<u64> {
         let threshold = self.threshold();
         let slack = HOST_SLACK_SHARE.of(threshold).min(HOST_SLACK_PKTS * self.mtu);
@@ -154,19 +156,19 @@ impl HostQueue {
         self.above
     }
 
-    /// Full packets that wait.
+    /// Length of the queue in full packets, rounded up.
     pub fn depth_packets(&self) -> u16 {
         u16::try_from(self.told.bytes.div_ceil(self.mtu.max(1))).unwrap_or(u16::MAX)
     }
 
-    /// Bytes that all senders together may have under way, with a round trip of `rtt`; `None`: the
-    /// host is no limit.
+    /// Bytes that all senders together may have in flight at a round trip time of `rtt`; `None`:
+    /// the host is no limit.
     /// Rule CC-30.
     pub fn budget(&self, rtt: Span) -> Option<u32> {
         if self.policy != HostPolicy::Budget || self.drain == 0 {
             return None;
         }
-        // What waits in a card was acknowledged: it counts as under way no more.
+        // What waits in a network card was acknowledged, so senders do not count it as in flight.
         let acknowledged = if self.told.handled { self.told.bytes } else { 0 };
         let drained = self.in_rtts(rtt);
         let bytes = (drained + self.threshold()).saturating_sub(acknowledged);
@@ -174,7 +176,7 @@ impl HostQueue {
         Some(u32::try_from(bytes).unwrap_or(u32::MAX - 1))
     }
 
-    /// Rate of credits in bytes per second that keeps half of the threshold waiting; `None`: the
+    /// Credit rate in bytes per second that keeps the queue at half of the threshold; `None`: the
     /// host is no limit.
     /// Rule CC-31.
     pub fn grant_rate(&self) -> Option<u64> {
@@ -183,7 +185,7 @@ impl HostQueue {
         }
         let threshold = u128::from(self.threshold().max(1));
         let rate = u128::from(self.drain);
-        // The drain's rate times 5/4 where nothing waits, 1 at half of the threshold.
+        // 5/4 of the drain rate with an empty queue, 1 at half of the threshold.
         let more = rate / 4;
         let less = rate * u128::from(self.told.bytes) / (2 * threshold);
         let least = HOST_GRANT_MIN.of(self.drain);
@@ -191,8 +193,8 @@ impl HostQueue {
         Some(wanted.clamp(least, HOST_GRANT_MAX.of(self.drain)).max(1))
     }
 
-    /// Contexts whose senders are to be told now: from this one on, at most [`TELL_SCAN`] of
-    /// `contexts`.
+    /// Takes the next range of contexts whose senders are to be told of a crossing: at most
+    /// [`TELL_SCAN`] of `contexts`.
     pub fn tell_take(&mut self, contexts: usize) -> Option<core::ops::Range<usize>> {
         let from = self.tell_from?;
         let to = contexts.min(from + TELL_SCAN);
@@ -200,7 +202,7 @@ impl HostQueue {
         Some(from..to)
     }
 
-    /// Whether senders have not been told yet.
+    /// Whether some senders are still to be told of a crossing.
     pub fn is_telling(&self) -> bool {
         self.tell_from.is_some()
     }

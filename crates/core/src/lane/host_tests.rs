@@ -1,4 +1,4 @@
-//! A fluid host: what it is sent waits, and drains at its own rate.
+//! Tests with a fluid model of a host: bytes sent to it wait, and drain at its own rate.
 
 use super::*;
 
@@ -6,7 +6,8 @@ const MTU: u16 = 1_000;
 const RTT: Span = Span(10_000);
 const LIMIT: u64 = 200_000;
 
-/// A host that drains `drain` bytes per us, sent `sent` bytes per us for `us`, told once per us.
+/// A host that drains `drain` bytes per us and is sent `sent` bytes per us, for `us` microseconds;
+/// the queue is reported once per us.
 struct Fluid {
     host: HostQueue,
     waiting: u64,
@@ -23,7 +24,8 @@ impl Fluid {
         for _ in 0..us {
             self.now += 1_000;
             let drained = drain.min(self.waiting + sent);
-            // A card takes what arrives, a socket what is read.
+            // With a network card, bytes count as taken when they arrive; with a socket, when they
+            // are read.
             let taken = if self.handled { sent } else { drained } as usize;
             self.host.take(Time(self.now), taken, Span::ZERO);
             self.waiting = self.waiting + sent - drained;
@@ -49,7 +51,7 @@ fn the_drain_is_measured_while_something_waits_and_forgotten_when_nothing_does()
     }
 }
 
-/// A program that reads a batch, is told what is left of it, reads that too, and sleeps.
+/// A program that reads a batch, reports what is left, reads that too, and sleeps.
 #[test]
 fn a_host_that_pauses_is_a_limit_as_long_as_packets_wait_for_it() {
     let mut host = HostQueue::new(Time(0), HostPolicy::Budget, MTU, RTT);
@@ -64,10 +66,11 @@ fn a_host_that_pauses_is_a_limit_as_long_as_packets_wait_for_it() {
     let drain = (0..8).map(|_| turn(&mut host, pause, pause, 10_000)).last().unwrap();
     assert!((49_000_000..51_000_000).contains(&drain), "{drain}: 25 packets in 50 round trips");
     for n in 0..20 {
-        // Every other look finds nothing behind the first batch.
+        // Every other report finds nothing behind the first batch.
         assert!(turn(&mut host, pause, pause, (n % 2) * 10_000) > 0, "forgotten after {n} turns");
     }
-    // It reads as they come now: the budget grows, and ends when it would be all of the room.
+    // Now it reads packets as they arrive: the budget grows, and is dropped when it would be the
+    // whole room.
     let short = RTT.scale(HOST_EMPTY_RTTS + 1, 1);
     let mut before = turn(&mut host, short, Span::ZERO, 0);
     let mut looks = 1;
@@ -92,7 +95,7 @@ fn what_is_empty_has_as_much_room_as_before() {
 fn the_threshold_is_crossed_once_each_way_and_told_to_all() {
     let mut f = Fluid::new(HostPolicy::StopGo, true);
     f.run(10, 900, 500);
-    // Not known how fast it drains, or two round trips of it but 16 packets.
+    // The drain rate is not known, or two round trips of it are less than 16 packets.
     assert!(!f.host.is_above() && f.host.tell_take(3_000).is_none());
     f.run(31, 1_000, 500);
     assert!(f.host.is_above(), "{}", f.waiting);

@@ -11,7 +11,8 @@ use crate::path::table::PathEntry;
 use crate::peer::read_job::ReadJob;
 use srd_wire::{Message, ReadReq, Verdict};
 
-/// A read leaves its place: it is over, or goes on without one until its packets are resolved.
+/// Frees the place of a read that has ended, or that has failed and waits without a place until its
+/// packets are resolved.
 pub(crate) fn place_leave(
     places: &mut Places,
     networks: &mut Networks,
@@ -25,7 +26,7 @@ pub(crate) fn place_leave(
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// A read of the peer begins.
+    /// Begins to serve the read `req` of the peer.
     pub(crate) fn job_begin(&mut self, msg: &Message, req: &ReadReq) {
         let (ctx, job) = (self.ci, self.objects.job_id_take());
         let (qp, key) = (Qpn(msg.dst_qpn), MrKey(req.rkey));
@@ -37,9 +38,9 @@ impl<O: Observer> Lane<'_, O> {
         self.ready_push();
     }
 
-    /// Whether the peer's address, or its network where addresses are free, may have another place:
-    /// none has more than are left, so that whoever takes all it can get leaves some for the next
-    /// (dynamic thresholds; Choudhury and Hahne 1998).
+    /// Whether the peer's address (for IPv6 its network, because addresses there cost nothing) may
+    /// have another place: nobody gets more places than are still free, so that whoever takes all
+    /// it can get leaves some for the next (dynamic thresholds; Choudhury and Hahne 1998).
     pub(crate) fn place_is_free(&self) -> bool {
         let left = self.shared.cfg.reads_max.saturating_sub(self.objects.places.taken());
         let here = match Prefix::of(self.way.ip) {
@@ -49,7 +50,8 @@ impl<O: Observer> Lane<'_, O> {
         left > 0 && (here < left || planted!(ReadsUnshared))
     }
 
-    /// A place is wanted: reads that make too little progress lose theirs.
+    /// Called when a place is wanted: looks for reads that make too little progress, which lose
+    /// their places.
     pub(crate) fn slow_reads_look(&mut self) {
         let cfg = &self.shared.cfg;
         let equal = cfg.rate.line_bytes_per_sec / u64::from(cfg.reads_max.max(1));
@@ -57,7 +59,8 @@ impl<O: Observer> Lane<'_, O> {
         self.objects.places.slow_look(self.now, least);
     }
 
-    /// A response segment is resolved: by `verdict`, or given up (`None`).
+    /// Notes that a response segment of read `id` is resolved, by `verdict` or because it was given
+    /// up (`None`).
     #[inline]
     pub(crate) fn job_segment_done(&mut self, id: JobId, verdict: Option<Verdict>) {
         let good = verdict == Some(Verdict::Ok);
@@ -74,13 +77,14 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Segment and job cannot be sent: the requester is told that the read has failed.
+    /// Fails read `id`, one segment of which cannot be sent: the requester is told that the read
+    /// has failed.
     pub(crate) fn job_fail(&mut self, id: JobId) {
         self.win.jobs.fail(id);
         self.job_segment_done(id, None);
     }
 
-    /// All reads are void.
+    /// Drops all reads that are being served to the peer.
     pub(crate) fn jobs_forget(&mut self) {
         for place in self.win.jobs.drain() {
             place_leave(&mut self.objects.places, &mut self.shared.networks, self.way, place);

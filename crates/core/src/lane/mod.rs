@@ -1,10 +1,10 @@
-//! One peer, borrowed once.
+//! A lane: the mutable borrow of everything that concerns one peer.
 //!
-//! For a packet in, or for the turn of a peer that sends, the engine borrows the peer, its window
-//! state and the paths to its address, and what all peers share. That is a [`Lane`]. Whatever is
-//! done about this one peer is a method of it: in `tx/` what sends, in `rx/` what receives, and
-//! here what both need. A method of a lane cannot reach another peer; what concerns several is in
-//! `engine/`.
+//! To handle a packet of a peer, or to let a peer send, the engine borrows the peer, its window
+//! state, the paths to its address, and the state that all peers share. That borrow is a [`Lane`],
+//! and all work for the one peer is a method of it: sending in `tx/`, receiving in `rx/`, and what
+//! both need here. A method of a lane cannot reach another peer; work that concerns several peers
+//! is in `engine/`.
 
 mod ack;
 mod cancel;
@@ -29,39 +29,41 @@ use crate::psn::TxNum;
 use crate::time::{Span, Time};
 use srd_wire::Features;
 
-/// How a packet came.
+/// How a packet arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// How long it waited in our socket.
+    /// Time for which the packet waited in our socket.
     pub waited: Span,
-    /// How much longer than the quickest of the last seconds it was on its way.
+    /// One-way delay of the packet above the minimum of the last seconds
+    /// ([`Inbound`](crate::peer::inbound::Inbound)).
     pub back: Span,
-    /// Its transmission number.
+    /// Transmission number of the packet.
     pub tx_num: TxNum,
 }
 
-/// See the module.
+/// One peer with all state that its packets and its turns to send need.
 pub(crate) struct Lane<'a, O: Observer> {
     pub now: Time,
     /// Number of the context.
     pub ci: Ctx,
     pub peer: &'a mut Peer,
-    /// Its window state.
+    /// Window state of the context.
     pub win: &'a mut Window,
-    /// The paths to its address, which it may share with other contexts.
+    /// The paths to the peer's address, which other contexts may share.
     pub way: &'a mut PathEntry,
     pub objects: &'a mut Objects,
     pub shared: &'a mut Shared<O>,
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// It has something to send: it gets a turn.
+    /// Queues the context for a turn to send.
     #[inline]
     pub fn ready_push(&mut self) {
         self.shared.out.ready_push(self.ci);
     }
 
-    /// Its timer is set anew before anybody asks for it.
+    /// Queues the context for an update of its timer, which happens before the next look at the
+    /// timers.
     #[inline]
     pub fn rearm_push(&mut self) {
         self.shared.out.rearm_push(self.ci);
@@ -72,13 +74,13 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.seen(self.now)
     }
 
-    /// Whether both ends tell and understand that a host falls behind.
+    /// Whether both ends use the signal that a host falls behind.
     pub fn signalling(&self) -> bool {
         self.shared.cfg.rate.host_policy != HostPolicy::Off
             && self.peer.limits().features.has(Features::HOST_SIGNAL)
     }
 
-    /// Whether both ends grant and obey credits.
+    /// Whether both ends use credits.
     pub fn granting(&self) -> bool {
         self.peer.grants(&self.shared.cfg)
     }

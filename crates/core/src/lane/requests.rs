@@ -1,4 +1,4 @@
-//! The end of a work request: every PSN resolved, the verdict turned into a status, once.
+//! How a work request ends: once, when every PSN is resolved, with a status from the verdicts.
 
 use crate::api::{
     AhId, AsyncEvent, Completion, CompletionKind, CqId, Endpoint, Opcode, Qpn, SendRequest, Status,
@@ -13,13 +13,13 @@ use crate::time::Span;
 use crate::timer::TimerOf;
 use srd_wire::Verdict;
 
-/// EFA's status for a verdict that ends a request.
+/// The EFA status of a request that ends with `verdict`.
 pub(crate) const fn status_of(verdict: Verdict) -> Status {
     match verdict {
         Verdict::Ok => Status::Ok,
         Verdict::Rnr => Status::RemoteRnr,
-        // EFA has no status for a Q_Key mismatch; like an unknown queue pair, the message has no
-        // taker.
+        // EFA has no status for a Q_Key mismatch; as with an unknown queue pair, nobody accepts the
+        // message.
         Verdict::BadQpn | Verdict::BadQkey => Status::RemoteBadDestQpn,
         Verdict::BadLength => Status::RemoteBadLength,
         Verdict::BadRkey => Status::RemoteBadAddress,
@@ -29,38 +29,39 @@ pub(crate) const fn status_of(verdict: Verdict) -> Status {
     }
 }
 
-/// Whether the refusal of a packet of `w`, which is not open any more, is one after which an honest
-/// responder expects the request again. Any other "try again later" ends the request: to believe it
-/// would put the request into two queues at once.
+/// Whether an honest responder that refuses a (now resolved) packet of `w` with `verdict` expects
+/// the request again. Any other "try again later" ends the request, because to obey it would put
+/// the request into two queues at once.
 fn may_come_again(w: &Wqe, kind: Kind, verdict: Verdict) -> bool {
     if w.failed.is_some() || w.state != WrState::Sent {
         return false;
     }
     match (w.wr.op, verdict) {
         (Opcode::Send | Opcode::SendImm, Verdict::Rnr) => w.open == 0,
-        // The packet that completes the message finds no receive; others may still be judged.
+        // The packet that completed the message found no receive; verdicts on others may be
+        // outstanding.
         (Opcode::WriteImm, Verdict::Rnr) => {
             (kind == Kind::ImmRetry) == w.imm_only && (w.open == 0 || w.credited)
         }
-        // A read that has brought bytes was accepted.
+        // A read of which bytes have arrived was accepted.
         (Opcode::Read, Verdict::Busy) => w.open == 0 && w.awaited == w.wr.len,
         _ => false,
     }
 }
 
-/// What the completion of a request says that is over.
+/// What the completion of an ended request says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retired {
     pub wr_id: u64,
     pub op: Opcode,
     pub len: u32,
     pub qp: Qpn,
-    /// Where it goes, unless the queue pair is gone.
+    /// Its completion queue; `None` if the queue pair is gone.
     pub cq: Option<CqId>,
 }
 
 impl<O: Observer> Lane<'_, O> {
-    /// One PSN of request `wi` was judged.
+    /// Notes that one PSN of request `wi` is resolved with `verdict`.
     #[inline(always)]
     pub(crate) fn wr_segment_done(&mut self, wi: WrHandle, kind: Kind, verdict: Verdict) {
         let w = self.objects.wrs.get_mut(wi);
@@ -70,7 +71,7 @@ impl<O: Observer> Lane<'_, O> {
         if verdict != Verdict::Ok {
             return self.wr_segment_refused(wi, kind, verdict);
         }
-        // Nearly always it is whole.
+        // The usual case: the whole request has succeeded.
         if over && plain && w.state == WrState::Sent && w.awaited == 0 {
             return self.wr_complete(wi, Status::Ok);
         }
@@ -94,13 +95,13 @@ impl<O: Observer> Lane<'_, O> {
                 self.wr_back_off(wi, kind);
             }
             Verdict::Busy if again && self.busy_bear(wi) => self.wr_back_off(wi, kind),
-            // For longer than is borne: the peer has no resources for it, either.
+            // Busy for too long counts as a lack of resources, like RNR.
             Verdict::Busy if again => self.wr_fail(wi, Status::RemoteRnr),
             refused => self.wr_fail(wi, status_of(refused)),
         }
     }
 
-    /// Ends the request if nothing of it is open.
+    /// Ends the request if all of its PSNs are resolved and nothing more is to be sent or awaited.
     pub(crate) fn wr_check_done(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get(wi);
         if w.open > 0 && !planted!(FirstSegmentCompletes) {
@@ -114,7 +115,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// Whether read `wi`, refused as busy, is tried again: not counted, but for a bounded time.
+    /// Whether read `wi`, refused as busy, is tried again: any number of times, but for a bounded
+    /// time.
     fn busy_bear(&mut self, wi: WrHandle) -> bool {
         let w = self.objects.wrs.get_mut(wi);
         w.busy_since = w.busy_since.min(self.now);
@@ -122,13 +124,13 @@ impl<O: Observer> Lane<'_, O> {
         self.now.since(w.busy_since) < self.shared.cfg.loss.busy_after
     }
 
-    /// Parks a refused request; it comes back with a new PSN and the same message id.
+    /// Parks a refused request, which is sent again later with a new PSN and the same message id.
     fn wr_back_off(&mut self, wi: WrHandle, kind: Kind) {
         let cfg = self.shared.cfg.rnr;
         let w = self.objects.wrs.get_mut(wi);
         debug_assert!(w.failed.is_none(), "what has failed does not come again");
         let full = cfg.delay_first.scale(1 << w.rnr_round.min(20), 1).0.min(cfg.delay_max.0);
-        // Half fixed, half random: peers that collided do not collide again.
+        // Half fixed, half random, so that peers that collided do not collide again.
         let random = (u64::from(self.shared.rng.next_u32()) * (full / 2)) >> 32;
         let at = self.now + Span(full / 2 + random);
         w.rnr_round = w.rnr_round.saturating_add(1);
@@ -140,7 +142,7 @@ impl<O: Observer> Lane<'_, O> {
         }
         let single = !w.imm_only;
         if single {
-            // The whole packet goes again.
+            // The whole request is sent again.
             let again = if w.wr.op == Opcode::Read { w.wr.len } else { w.cut };
             self.win.queues.unsent_add(again);
             w.cut = 0;
@@ -155,7 +157,7 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.timers.arm(TimerOf::Backoff(wi).number(), at);
     }
 
-    /// The back-off of request `wi` is over: it joins its flow again, in front.
+    /// Ends the back-off of request `wi`: it is queued again at the front of its flow.
     pub(crate) fn backoff_end(&mut self, wi: WrHandle) {
         let w = self.objects.wrs.get_mut(wi);
         debug_assert_eq!(w.state, WrState::Backoff, "its timer was armed for that");
@@ -171,8 +173,8 @@ impl<O: Observer> Lane<'_, O> {
         self.ready_push();
     }
 
-    /// The request will end with `status` (the first one given) once none of its PSNs is open;
-    /// what is not cut yet never will be.
+    /// Fails the request: it ends with `status` (the first one given) once its PSNs are resolved,
+    /// and no more of it is sent.
     pub(crate) fn wr_fail(&mut self, wi: WrHandle, status: Status) {
         debug_assert!(status != Status::Ok, "a failure says why");
         self.wr_uncut(wi);
@@ -185,7 +187,7 @@ impl<O: Observer> Lane<'_, O> {
         self.wr_check_done(wi);
     }
 
-    /// Takes what is not cut out of the queues.
+    /// Removes the part of the request that has no PSN yet from the queues.
     pub(crate) fn wr_uncut(&mut self, wi: WrHandle) {
         let w = *self.objects.wrs.get(wi);
         debug_assert_eq!(w.ctx, self.ci, "in the lane of its context");
@@ -199,7 +201,7 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// The request ends now: its slot is freed and its completion delivered.
+    /// Ends the request now: retires its slot and delivers its completion.
     pub(crate) fn wr_end(&mut self, wi: WrHandle, status: Status) {
         self.wr_complete(wi, status);
     }
@@ -223,7 +225,7 @@ impl<O: Observer> Lane<'_, O> {
         });
     }
 
-    /// Frees the slot and every account that the request stood in. No PSN refers to it.
+    /// Retires the request's slot and updates every count that included it. No PSN may refer to it.
     #[inline(always)]
     pub(crate) fn wr_retire(&mut self, wi: WrHandle) -> Retired {
         let w = self.objects.wrs.get(wi);
@@ -249,7 +251,8 @@ impl<O: Observer> Lane<'_, O> {
             match op {
                 Opcode::Read if planted!(ReadCreditLost) => {}
                 Opcode::Read => self.win.outstanding.read_end(),
-                // The peer still tracks a message that failed: its credit returns with the Cancel.
+                // The peer still tracks a message that failed: the credit is returned with the
+                // Cancel.
                 _ if failed => self.win.queues.cancel_push(msg_id),
                 _ => self.win.outstanding.imm_end(),
             }
@@ -281,8 +284,8 @@ impl<O: Observer> Lane<'_, O> {
         }
     }
 
-    /// A request was refused. If the engine has refused it itself, its user may have meant another
-    /// process, and is told once.
+    /// Tells the user, once, if this engine has refused a request of its own: the user may have
+    /// meant another process.
     pub(crate) fn refusal_note(&mut self) {
         let own = Endpoint {
             ip: self.shared.cfg.ip,

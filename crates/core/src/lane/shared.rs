@@ -1,5 +1,5 @@
-//! What all peers of an engine share, objects apart: its configuration, what waits to leave,
-//! timers, counters, and what is said of its own receive side.
+//! The state that all peers of an engine share, other than its objects: configuration, outgoing
+//! queues, timers, counters, and the receive side.
 
 use crate::api::AsyncEvent;
 use crate::config::EngineConfig;
@@ -20,17 +20,17 @@ use crate::time::{Span, Time};
 use crate::timer::Timers;
 use srd_wire::AckBlock;
 
-/// See the module.
+/// State that all peers of an engine share.
 #[derive(Debug)]
 pub(crate) struct Shared<O> {
     pub cfg: EngineConfig,
     pub counters: Counters,
     pub observer: O,
-    /// For choices that nobody need be kept from guessing.
+    /// Random numbers for choices that peers may guess.
     pub rng: Rng,
     pub out: Outbox,
     pub timers: Timers,
-    /// Addresses to which packets are not as they usually are.
+    /// Counts of addresses whose packet size is limited or under test.
     pub sizes: MtuCounts,
     pub networks: Networks,
     pub rx: Receiving,
@@ -68,7 +68,8 @@ impl<O: Observer> Shared<O> {
         }
     }
 
-    /// The peer is not done with us: the context stays open, and its turn comes.
+    /// Withdraws a close, because the peer still uses the context: it stays open and gets a turn to
+    /// send.
     pub fn close_withdraw(&mut self, now: Time, ci: Ctx, peer: &mut Peer, has_window: bool) {
         if let Some(from) = peer.handshake.close_withdraw() {
             debug_assert_eq!(peer.state(), ContextState::Open, "it stays open");
@@ -81,14 +82,14 @@ impl<O: Observer> Shared<O> {
         }
     }
 
-    /// Tells the user, unless too much waits to be read already.
+    /// Queues an event for the user; it is dropped and counted if the queue is full.
     pub fn event_push(&mut self, e: AsyncEvent) {
         if !self.out.event_push(e) {
             self.counters.events_dropped += 1;
         }
     }
 
-    /// Sends a handshake packet soon, unless too many wait already.
+    /// Queues a handshake packet; it is dropped and counted if the queue is full.
     pub fn control_push(&mut self, control: Control) {
         if !self.out.control_push(control) {
             self.counters.control_dropped += 1;
@@ -101,18 +102,19 @@ impl<O: Observer> Shared<O> {
     }
 }
 
-/// The receive side, as far as it concerns all peers.
+/// The part of the receive side that all peers share.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub granter: Granter,
-    /// Acknowledgments are built here.
+    /// The block in which acknowledgments are built.
     pub scratch: AckBlock,
-    /// Who shares the receive budget.
+    /// Shares of the receive budget.
     pub flows: Flows,
     /// Datagrams that the receive socket has dropped so far.
     pub rxq_drops: u32,
-    /// What waits between the network and the host's memory.
+    /// The queue between the network and the host's memory.
     pub host: HostQueue,
-    /// How far the packets that were handled lie behind the time: younger ones may wait unread.
+    /// Packets that arrived within this time before now may still wait to be read; all earlier ones
+    /// were handled.
     pub unread: Span,
 }

@@ -1,4 +1,4 @@
-//! The way to an address: changes of its paths, and the size of packets that it carries.
+//! The paths to one address: changes of their state, turns to send, and the size of packets.
 
 use crate::api::AsyncEvent;
 use crate::events::{Event, Observer};
@@ -13,8 +13,8 @@ use crate::timer::TimerOf;
 use srd_wire::OVERHEAD_BYTES;
 
 impl<O: Observer> Lane<'_, O> {
-    /// Other engines of the host should hear that this one sends to the address, if it is time to
-    /// say so; or that it has nothing more to send there.
+    /// Queues a note for the other engines of the host, if one is due: that this engine sends to
+    /// the address, or (`idle`) that it has nothing more to send there.
     #[inline(always)]
     pub(crate) fn share_touch(&mut self, idle: bool) {
         if self.shared.cfg.host_shared
@@ -30,13 +30,13 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.path_changes(self.now, self.way);
     }
 
-    /// What is in flight to the peer is in flight to its address: all of it where no other engine
-    /// at the address has anything under way.
+    /// Checks that the bytes in flight to the peer are among those in flight to its address, and
+    /// equal to them where no other context of the address is active.
     #[inline(always)]
     pub(crate) fn inflight_check(&self) {
         let (here, there) = (self.win.board.in_flight_bytes(), self.way.paths.inflight());
         let fits = if self.way.active == 1 { here == there } else { here <= there };
-        // What a planted bug leaks is for other eyes.
+        // Leaks of planted bugs are left for the checker's oracles to find.
         debug_assert!(fits || cfg!(planted_bugs), "in flight to the peer {here}, there {there}");
         debug_assert!(self.way.active > 0, "who sends is active");
     }
@@ -46,14 +46,14 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.inflight_freed(self.way);
     }
 
-    /// Payload of a packet at most, now: what both sides take, and what the way carries.
+    /// Largest payload of a packet now, in bytes: what both sides accept and the paths carry.
     #[inline(always)]
     pub(crate) fn mtu_of(&self) -> u16 {
         self.way.payload_max(&self.shared.sizes, self.peer.limits().mtu)
     }
 
-    /// Payload at most of a message, which is one packet and has a type header of `body_bytes`.
-    /// Where the way carries less than full packets, that is a few bytes more than
+    /// Largest payload in bytes of a single-packet message with a type header of `body_bytes`.
+    /// Where the paths carry less than full packets, that is a few bytes more than
     /// [`Self::mtu_of`], which leaves room for the longest headers.
     #[inline(always)]
     pub(crate) fn message_max(&self, body_bytes: usize) -> u16 {
@@ -63,8 +63,8 @@ impl<O: Observer> Lane<'_, O> {
         self.way.message_max(&self.shared.sizes, limits.mtu, spare as u16)
     }
 
-    /// A packet was echoed, or, with the size that its length shows, is known to have arrived,
-    /// while that matters for some address.
+    /// Tells the search for the packet size that transmission `echoed` was echoed, or that a packet
+    /// of size `arrived` has arrived. Only called while some address has such a search.
     #[cold]
     pub(crate) fn mtu_passed(&mut self, echoed: Option<u32>, arrived: Option<u16>) {
         let mtu = &mut self.way.mtu;
@@ -77,8 +77,8 @@ impl<O: Observer> Lane<'_, O> {
         self.shared.sizes.recount(self.way);
     }
 
-    /// Whether it is being asked if packets of that size can arrive at all: for the few rounds that
-    /// takes, they are sent on.
+    /// Whether the search for the packet size is testing if packets of `len` bytes can arrive at
+    /// all. For the few rounds of the test such packets are still sent.
     pub(crate) fn mtu_doubted(&self, len: u16) -> bool {
         if self.shared.sizes.awake == 0 {
             return false;
@@ -88,7 +88,7 @@ impl<O: Observer> Lane<'_, O> {
 }
 
 impl<O: Observer> Shared<O> {
-    /// Tells of paths that were retired or returned, and sets the timer of the address.
+    /// Reports paths that were retired or returned to use, and sets the timer of the address.
     pub fn path_changes(&mut self, now: Time, way: &mut PathEntry) {
         let ip = way.ip;
         while let Some(change) = way.paths.change_take() {
@@ -104,8 +104,9 @@ impl<O: Observer> Shared<O> {
         self.timers.arm(TimerOf::Path(way.number).number(), way.deadline());
     }
 
-    /// Inflight towards an address went down: its parked contexts may try again, in the order in
-    /// which they were parked. Room for one packet would else go to the same one each time.
+    /// Lets the parked contexts of an address try again, because bytes in flight went down: all of
+    /// them, in the order in which they were parked, because room for one packet would otherwise go
+    /// to the same context each time.
     pub fn inflight_freed(&mut self, way: &mut PathEntry) {
         for ci in way.waits.parked_take() {
             if self.out.unpark(ci) {
@@ -117,15 +118,16 @@ impl<O: Observer> Shared<O> {
         }
     }
 
-    /// Calls the context whose turn it is by the pacer of the address, if it is time.
+    /// Gives the context that is first at the pacer of the address its turn, if the pacer allows it
+    /// now.
     pub fn pace_call(&mut self, now: Time, way: &mut PathEntry) {
         if let Some(ci) = way.waits.pace_call(now) {
             self.out.ready_push(ci);
         }
     }
 
-    /// Context `ci` waits for the pacer no longer. Who is the first then has its turn, and is told
-    /// there when the pacer lets it send.
+    /// Removes context `ci` from the wait for the pacer. If another context is then the first, it
+    /// gets a turn, and learns in it when the pacer lets it send.
     pub fn pace_leave(&mut self, way: &mut PathEntry, ci: Ctx) {
         if self.out.pace_end(ci)
             && let Some(next) = way.waits.pace_leave(ci)
@@ -134,8 +136,8 @@ impl<O: Observer> Shared<O> {
         }
     }
 
-    /// Sends the probes of half a round of the search for the size that passes. `full`: what the
-    /// context that carries them may send at most; `None` if it can carry none.
+    /// Sends the probes of half a round of the search for the packet size. `full`: largest payload
+    /// that the context that carries the probes may send; `None` if no context can carry them.
     pub fn mtu_round(&mut self, now: Time, way: &mut PathEntry, full: Option<u16>) {
         let Some(ci) = way.mtu.carrier() else { return };
         let Some(full) = full else { return way.mtu.search_end(now) };
@@ -147,11 +149,11 @@ impl<O: Observer> Shared<O> {
         mtu.step_begin(now, &step, path_any, |path, size| {
             self.out.probe_push(ProbeOut { ci, path, size, asks: true });
         });
-        // Sets the timer.
+        // This also sets the timer.
         self.path_changes(now, way);
     }
 
-    /// Packets to the address have another size from now on.
+    /// Reports that the size of packets to the address has changed.
     pub fn mtu_changed(&mut self, now: Time, way: &mut PathEntry) {
         let size = way.mtu.size().min(self.cfg.mtu);
         self.counters.mtu_changes += 1;

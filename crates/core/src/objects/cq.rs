@@ -1,23 +1,23 @@
-//! Completion queues. A slot is promised when work is posted, so a completion always finds room.
+//! Completion queues. A slot is reserved when work is posted, so a completion always finds room.
 
 use crate::api::{Completion, CompletionKind, CqId, Qpn, WrHandle};
 use crate::ring::Ring;
 
-/// Completions for which a queue has room from its first one on; it grows with use. Thousands of
-/// engines in one process would not fit its memory with all that was asked for.
+/// Completions for which a queue allocates room at its first completion; the room grows with use.
+/// Allocating the full depth would exceed the memory of a process with thousands of engines.
 const READY_FIRST: usize = 64;
 
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct Cq {
     depth: u32,
-    /// Slots promised to posted work, or holding a completion that the user has not given back.
+    /// Slots reserved for posted work, or holding a completion that the user has not released.
     reserved: u32,
     ready: Ring<Completion>,
 }
 
 impl Cq {
-    /// Promises one slot.
+    /// Reserves one slot; false if the queue has none left.
     #[must_use]
     pub fn reserve(&mut self) -> bool {
         if self.reserved == self.depth {
@@ -27,17 +27,18 @@ impl Cq {
         debug_assert!(self.ready.len() as u32 <= self.reserved, "each has its slot");
         true
     }
-    /// Whether a slot could be promised.
+    /// Whether a slot could be reserved.
     pub fn has_room(&self) -> bool {
         debug_assert!(self.reserved <= self.depth, "no more is promised than there is");
         self.reserved < self.depth
     }
-    /// Takes promises back: work that ends without completion, or completions the user has polled.
+    /// Releases `n` reserved slots: of work that ends without completion, or of completions that
+    /// the user has polled.
     pub fn release(&mut self, n: u32) {
         debug_assert!(n <= self.reserved, "released more than was reserved");
         self.reserved = self.reserved.saturating_sub(n);
     }
-    /// Fills a promised slot.
+    /// Adds a completion, for which a slot was reserved.
     #[inline(always)]
     pub fn push(&mut self, c: Completion) {
         debug_assert!((self.ready.len() as u32) < self.reserved, "completion without reservation");
@@ -52,8 +53,8 @@ impl Cq {
         );
         polled
     }
-    /// Removes what a destroyed queue pair left, and the promises with it. Returns the send
-    /// requests whose completions these were.
+    /// Removes the completions of a destroyed queue pair and releases their slots. Returns the send
+    /// requests that these completed.
     pub fn purge(&mut self, qpn: Qpn) -> Vec<WrHandle> {
         let before = self.ready.len();
         let mut sends = Vec::new();
@@ -69,7 +70,7 @@ impl Cq {
         debug_assert!(self.ready.len() as u32 <= self.reserved, "each has its slot");
         sends
     }
-    /// Slots promised or filled.
+    /// Number of slots reserved or filled.
     pub fn reserved(&self) -> u32 {
         self.reserved
     }

@@ -1,8 +1,8 @@
-//! Keys of regions: numbers that peers cannot guess, and that do not come back.
+//! Keys of memory regions: numbers that peers cannot guess, and that are not reused.
 //!
 //! A key is a counter under a secret permutation of 32 bits. So no key is given out twice before
-//! the counter has gone round, and a key that was given out once can be told from one that never
-//! was: the first is a stale key of an honest peer, the second a guess.
+//! the counter wraps, and a key that was given out once can be distinguished from one that never
+//! was: the former is a stale key of an honest peer, the latter a guess.
 
 use crate::hash::Keyed;
 use crate::limits::{GUESSERS_KEPT, GUESSERS_MAX, WRONG_KEYS_MAX};
@@ -18,16 +18,17 @@ use siphasher::sip::SipHasher13;
 /// (SP 800-38G).
 const ROUNDS: u16 = 10;
 
-/// The counter goes on by at most this much, at random, so that keys tell nobody how many regions
-/// were registered. The last 2^28 keys never match.
+/// The counter advances by a random step of at most this much, so that keys do not reveal how many
+/// regions were registered. The last 2^28 keys are all different.
 const STEP_MAX: u32 = 16;
 
-/// Makes keys, and knows those that it has made.
+/// Makes keys, and recognizes the keys that it has made.
 #[derive(Debug)]
 pub(crate) struct KeyMaker {
     secret: HashKey,
     counter: u32,
-    /// How far the counter has gone: numbers this far behind it were given out (or stepped over).
+    /// How far the counter has advanced in all (saturating): numbers up to this far behind it were
+    /// given out or stepped over.
     gone: u32,
 }
 
@@ -36,7 +37,8 @@ impl KeyMaker {
         Self { secret, counter: 0, gone: 0 }
     }
 
-    /// The next key. `free` says whether no region has it now; few have, so it is soon found.
+    /// Makes the next key. `free` says whether no live region has a key; few keys are in use, so
+    /// the search is short.
     pub fn next(&mut self, random: &mut impl Random, free: impl Fn(u32) -> bool) -> u32 {
         let mut step = 1 + random.next_u32() % STEP_MAX;
         loop {
@@ -44,7 +46,7 @@ impl KeyMaker {
             self.counter = self.counter.wrapping_add(step);
             self.gone = self.gone.saturating_add(step);
             let key = self.permuted(self.counter);
-            // Programs take 0 for "no key".
+            // Programs use 0 for "no key".
             if key != 0 && free(key) {
                 debug_assert!(self.has_made(key), "what is given out is known");
                 return key;
@@ -53,12 +55,13 @@ impl KeyMaker {
         }
     }
 
-    /// Whether the key was given out once, to the best of our knowledge.
+    /// Whether the key was given out at some time; also true for the numbers that were stepped
+    /// over.
     pub fn has_made(&self, key: u32) -> bool {
         self.counter.wrapping_sub(self.number_of(key)) < self.gone
     }
 
-    /// Changes with each key that is made.
+    /// A number that changes with each key that is made.
     pub fn stand(&self) -> u32 {
         self.counter
     }
@@ -88,17 +91,19 @@ impl KeyMaker {
     }
 }
 
-/// Keys that one peer was refused lately. Who names one of them again, as each packet of a long
-/// write with a wrong key does, has the same answer and guesses nothing.
+/// Wrong keys that one peer used recently. A peer that repeats one of them, as each packet of a
+/// long write with a wrong key does, learns nothing new, so the repetition does not count as a
+/// guess.
 #[derive(Debug, Default)]
 pub(crate) struct WrongKeys {
     known: ArrayVec<u32, WRONG_KEYS_MAX>,
-    /// What [`KeyMaker::stand`] was: a key that is made later may be one of them.
+    /// [`KeyMaker::stand`] when the list was begun. The list is void when it changes, because a new
+    /// key may be one of those listed.
     stand: u32,
 }
 
 impl WrongKeys {
-    /// Notes a key that no region has. Whether that is news to the peer.
+    /// Notes a key that no region has. Returns false if the peer was already told so.
     pub fn note(&mut self, key: u32, stand: u32) -> bool {
         if self.stand != stand {
             self.known.clear();
@@ -120,12 +125,12 @@ impl WrongKeys {
     }
 }
 
-/// Addresses that guessed a key lately: contexts with them that begin after that have no guess for
-/// nothing.
+/// Networks from which a key was guessed recently. A context with such an address starts as one
+/// that has guessed already, so its first guess is not free.
 #[derive(Debug)]
 pub(crate) struct Guessers {
     seen: HashSet<IpAddr, Keyed>,
-    /// Since when they are noted.
+    /// When the present set was begun.
     since: Time,
 }
 
@@ -134,7 +139,8 @@ impl Guessers {
         Self { seen: HashSet::with_hasher(keyed), since: now }
     }
 
-    /// A key was guessed from `ip`. Who has an address in an IPv6 /64 has them all.
+    /// Notes that a key was guessed from `ip`. An IPv6 address counts as its /64, because one host
+    /// has all addresses of it.
     pub fn note(&mut self, ip: IpAddr) {
         if self.seen.len() < GUESSERS_MAX {
             self.seen.insert(network(ip));
@@ -142,8 +148,8 @@ impl Guessers {
         debug_assert!(self.seen.len() <= GUESSERS_MAX, "a bounded table");
     }
 
-    /// Whether a context that begins with `ip` has guessed already. So have all when those who
-    /// guess are too many to be told apart.
+    /// Whether a new context with address `ip` counts as one that has guessed. When the table is
+    /// full, every new context does.
     pub fn suspects(&mut self, now: Time, ip: IpAddr) -> bool {
         if now.since(self.since) >= GUESSERS_KEPT {
             self.seen.clear();
@@ -179,8 +185,8 @@ mod tests {
             assert!(made.insert(keys.next(&mut rng, |_| true)), "a key came back");
         }
         assert!(made.iter().take(10_000).all(|&k| keys.has_made(k)));
-        // Of the others, those are taken for old ones that the counter stepped over: it went 8.5
-        // steps for each key, 2^23.1 of 2^32.
+        // Of the other keys, those that the counter stepped over are taken for old ones: it
+        // advanced 8.5 steps for each key, 2^23.1 of 2^32.
         let others = (0..100_000).map(|_| rng.next_u32()).filter(|k| !made.contains(k));
         let mistaken = others.filter(|&k| keys.has_made(k)).count();
         assert!(mistaken < 400, "{mistaken} of 100000, 185 expected");

@@ -1,4 +1,4 @@
-//! Protection domains, memory regions and address handles: numbers and rights, no pointers.
+//! Memory regions and address handles: numbers and access rights, no pointers.
 
 use crate::api::{Access, AhId, MrKey, PdId};
 use crate::ids::{Ctx, OwnTag};
@@ -22,7 +22,7 @@ pub(crate) struct Mr {
 }
 
 impl Mr {
-    /// Whether `len` bytes at `addr` lie inside.
+    /// Whether `len` bytes at `addr` lie inside the region.
     pub fn covers(&self, addr: u64, len: u64) -> bool {
         debug_assert!(self.addr.checked_add(self.len).is_some(), "registered as it is: {self:?}");
         addr >= self.addr
@@ -32,16 +32,16 @@ impl Mr {
     }
 }
 
-/// The table of regions, by key (see [`KeyMaker`]).
+/// The table of memory regions, by key (see [`KeyMaker`]).
 #[derive(Debug)]
 pub(crate) struct MrTable {
-    /// Keys are our own and scattered: no keyed hash needed.
+    /// We make the keys, and they are spread at random, so no keyed hash is needed.
     by_key: FxHashMap<u32, Mr>,
     keys: KeyMaker,
 }
 
 impl MrTable {
-    /// `secret` decides what the keys will be.
+    /// An empty table. `secret` is the key of the permutation that makes region keys.
     pub fn new(secret: HashKey) -> Self {
         Self { by_key: FxHashMap::default(), keys: KeyMaker::new(secret) }
     }
@@ -60,11 +60,11 @@ impl MrTable {
     pub fn get(&self, key: MrKey) -> Option<&Mr> {
         self.by_key.get(&key.0)
     }
-    /// Whether a region had this key once.
+    /// Whether the key was given out at some time.
     pub fn has_had(&self, key: MrKey) -> bool {
         self.keys.has_made(key.0)
     }
-    /// Changes with each region that is registered.
+    /// A number that changes whenever a region is registered.
     pub fn stand(&self) -> u32 {
         self.keys.stand()
     }
@@ -81,11 +81,11 @@ impl MrTable {
     }
 }
 
-/// The context that was used last through an address handle.
+/// The context that was last used through an address handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastUsed {
     pub ci: Ctx,
-    /// Our tag of it, which proves that the number still means the same context.
+    /// Our tag of the context, which shows whether `ci` is still the same context.
     pub tag: OwnTag,
 }
 
@@ -95,12 +95,12 @@ pub(crate) struct Ah {
     pub pd: PdId,
     pub ip: IpAddr,
     pub last: Option<LastUsed>,
-    /// Other handles for the address, where it is the first of them.
+    /// Number of other handles for the same address; kept in the first handle only.
     others: u16,
 }
 
 impl Ah {
-    /// A handle for `ip`.
+    /// A handle for the address `ip`, not used yet.
     pub fn new(pd: PdId, ip: IpAddr) -> Self {
         Self { pd, ip, last: None, others: 0 }
     }
@@ -112,16 +112,17 @@ enum AhSlot {
     Used(Ah),
 }
 
-/// The table of address handles, with the way back from address to handle.
+/// The table of address handles, with an index from address to handle.
 #[derive(Debug, Default)]
 pub(crate) struct AhTable {
     slots: Vec<AhSlot>,
-    /// Freed numbers and when they may be used again, oldest first.
+    /// Freed handle numbers with the time from which each may be used again, oldest first.
     free: VecDeque<(Time, u16)>,
-    /// The first handle for each address, which is in the slot. Local calls alone add to it: no
-    /// keyed hash needed.
+    /// The first handle for each address; the address itself is in the handle's slot. Only local
+    /// calls add to the index, so no keyed hash is needed.
     by_ip: HashTable<AhId>,
-    /// Changes whenever a handle comes or goes: what contexts remember of `find` is then stale.
+    /// Changes whenever a handle is created or destroyed; contexts that cached the result of `find`
+    /// must then look again.
     generation: u32,
 }
 
@@ -156,7 +157,7 @@ impl AhTable {
             AhSlot::Free => None,
         }
     }
-    /// Remembers the context used last through `id`.
+    /// Notes the context that was last used through `id`.
     pub fn note_context(&mut self, id: AhId, last: LastUsed) {
         if let Some(AhSlot::Used(a)) = self.slots.get_mut(usize::from(id.0)) {
             debug_assert!(last.tag != OwnTag::NONE, "a context has a tag");
@@ -172,7 +173,7 @@ impl AhTable {
         self.generation = self.generation.wrapping_add(1);
         true
     }
-    /// Number of the present set of handles.
+    /// A number that changes whenever a handle is created or destroyed.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -189,7 +190,8 @@ impl AhTable {
             AhSlot::Free => unreachable!("only live handles are listed"),
         }
     }
-    /// Handle `id` for `ip` is about to go: another one is the first from now on, if there is any.
+    /// Handle `id` for `ip` is about to be destroyed: another handle for the address, if there is
+    /// one, becomes the first.
     fn first_leaves(&mut self, id: AhId, ip: &IpAddr) {
         let listed = self.by_ip.find_entry(hash_of(ip), |&k| ip_of(&self.slots, k) == *ip);
         debug_assert!(listed.is_ok(), "found by its address until it goes");
@@ -238,8 +240,8 @@ mod tests {
     use crate::rng::Rng;
     use core::net::Ipv4Addr;
 
-    /// Handles for a few addresses come and go: whatever is found for an address is a live handle
-    /// for it, and one is found as long as there is one.
+    /// Handles for a few addresses are created and destroyed: a lookup always returns a live handle
+    /// for its address, and returns one as long as there is one.
     #[test]
     fn an_address_is_found_while_it_has_a_handle() {
         let ip = |i: u32| IpAddr::V4(Ipv4Addr::from(0x0A00_0000 + i));

@@ -1,4 +1,5 @@
-//! What the user makes: queue pairs, completion queues, regions, address handles, requests.
+//! Objects that the user creates: queue pairs, completion queues, memory regions, address handles
+//! and work requests.
 
 pub(crate) mod cq;
 pub(crate) mod keys;
@@ -23,16 +24,16 @@ use qp::QpTable;
 use tiling::TilingKey;
 use wr::WrTable;
 
-/// What the objects of an engine are made with: numbers that peers must not guess.
+/// Secrets with which an engine's objects are made, so that peers cannot guess their numbers.
 pub(crate) struct ObjectSecrets {
     pub region_keys: HashKey,
-    /// The first queue pair gets this index.
+    /// Index of the first queue pair.
     pub qpn_first: u8,
     pub tilings: u64,
     pub guessers: Keyed,
 }
 
-/// The tables of objects.
+/// The tables of the engine's objects.
 #[derive(Debug)]
 pub(crate) struct Objects {
     /// Protection domains in use.
@@ -40,14 +41,14 @@ pub(crate) struct Objects {
     pub cqs: CqTable,
     pub qps: QpTable,
     pub mrs: MrTable,
-    /// Guesses of region keys that are judged yet: of the whole engine, because contexts are cheap
-    /// to make.
+    /// Budget of wrong region keys that are still answered. It is one for the whole engine, because
+    /// contexts are cheap to make.
     pub guesses: Bucket,
     pub guessers: Guessers,
     pub ahs: AhTable,
     pub wrs: WrTable,
     pub tilings: TilingKey,
-    /// Reads that are being served.
+    /// Reads of peers that are being served.
     pub places: Places,
     job_id_last: JobId,
 }
@@ -69,7 +70,7 @@ impl Objects {
         }
     }
 
-    /// A number for the next read that is served.
+    /// Takes the number of the next read to be served.
     pub fn job_id_take(&mut self) -> JobId {
         self.job_id_last = self.job_id_last.next();
         self.job_id_last

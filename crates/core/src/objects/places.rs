@@ -1,5 +1,5 @@
-//! Places of the reads that are served, of all peers: found by region and by queue pair, and by the
-//! progress that each makes.
+//! Places: one for each read that is being served, of all peers. Reads are found by region, by
+//! queue pair, and by the progress that each makes.
 
 use crate::api::{MrKey, Qpn};
 use crate::ids::{Ctx, JobId, Place};
@@ -8,17 +8,18 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
-/// Which read of which peer.
+/// A read that is being served: its context and its job number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
     pub ctx: Ctx,
     pub job: JobId,
 }
 
-/// Of the two lists that a read is in, the one of its region; the other is that of its queue pair.
+/// Index of the list of a region's reads in [`Entry::links`]; index 1 is the list of a queue pair's
+/// reads.
 const REGION: usize = 0;
 
-/// Neighbours in a list.
+/// Neighbours of a read in one list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
     before: Option<Place>,
@@ -30,38 +31,38 @@ struct Entry {
     served: Served,
     key: MrKey,
     qp: Qpn,
-    /// When its progress was looked at last, or it began.
+    /// When the read's progress was last reset, or the read began.
     since: Time,
-    /// Bytes that have arrived since.
+    /// Bytes of the read that have arrived at the requester since then.
     bytes: u64,
     links: [Links; 2],
 }
 
-/// Bytes of memory for one place.
+/// Size of one place in memory, in bytes.
 pub(crate) const PLACE_BYTES: usize = size_of::<Option<Entry>>();
 
-/// See the module.
+/// The table of places.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     slots: Vec<Option<Entry>>,
     free: Vec<Place>,
     taken: u32,
-    /// First read of each region (their keys are our own: no keyed hash needed), of each queue
-    /// pair.
+    /// First read in the list of each region, by key, and of each queue pair. We make both numbers,
+    /// so no keyed hash is needed.
     of_region: FxHashMap<u32, Place>,
     of_qp: FxHashMap<u16, Place>,
-    /// Where the search for slow reads goes on, and those it has found.
+    /// Where the search for slow reads continues, and the slow reads found so far.
     hand: usize,
     slow: ArrayVec<Served, READS_SLOW_MAX>,
 }
 
 impl Places {
-    /// Places that are taken.
+    /// Number of places taken.
     pub fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// A read of region `key` through `qp` begins.
+    /// Takes a place for a read of region `key` through `qp`, which begins now.
     pub fn begin(&mut self, now: Time, served: Served, key: MrKey, qp: Qpn) -> Place {
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -83,7 +84,7 @@ impl Places {
         place
     }
 
-    /// It is over, or has lost its place.
+    /// Frees the place of a read that has ended or has lost its place.
     pub fn end(&mut self, place: Place) {
         let gone = self.slots[place.index()].take().expect("a read leaves its place once");
         for (list, Links { before, after }) in gone.links.into_iter().enumerate() {
@@ -117,7 +118,7 @@ impl Places {
         self.taken_check();
     }
 
-    /// What is counted as taken is what is not free.
+    /// Checks that every place is either counted as taken or free.
     #[inline(always)]
     fn taken_check(&self) {
         debug_assert!(
@@ -126,27 +127,28 @@ impl Places {
         );
     }
 
-    /// So many bytes of it have arrived.
+    /// Notes that `bytes` more of the read have arrived at the requester.
     #[inline]
     pub fn progress(&mut self, place: Place, bytes: u16) {
         self.get_mut(place).bytes += u64::from(bytes);
     }
 
-    /// A read of region `key`, if there is any.
+    /// A read of region `key` that is being served, if there is one.
     pub fn of_region(&self, key: MrKey) -> Option<Served> {
         let first = self.get(*self.of_region.get(&key.0)?);
         debug_assert_eq!(first.key, key, "a list for each region");
         Some(first.served)
     }
-    /// A read that came through `qp`, if there is any.
+    /// A read through queue pair `qp` that is being served, if there is one.
     pub fn of_qp(&self, qp: Qpn) -> Option<Served> {
         let first = self.get(*self.of_qp.get(&qp.0)?);
         debug_assert_eq!(first.qp, qp, "a list for each queue pair");
         Some(first.served)
     }
 
-    /// A place is wanted, and there is none: looks at some of the reads for one that got less than
-    /// `bytes_per_sec` since it was looked at last. [`Self::slow_take`] has it.
+    /// Called when a place is wanted and none is free: examines some of the reads, and notes each
+    /// that has made less progress than `bytes_per_sec` since its last examination, for
+    /// [`Self::slow_take`].
     pub fn slow_look(&mut self, now: Time, bytes_per_sec: u64) {
         for _ in 0..READS_LOOKED_MAX.min(self.slots.len()) {
             self.hand = (self.hand + 1) % self.slots.len();
@@ -167,7 +169,7 @@ impl Places {
         }
     }
 
-    /// A read that was found to be slow.
+    /// Takes one of the reads that [`Self::slow_look`] found to be slow.
     #[inline]
     pub fn slow_take(&mut self) -> Option<Served> {
         self.slow.pop()
@@ -191,7 +193,7 @@ mod tests {
         Served { ctx: Ctx(n % 5), job: JobId(n) }
     }
 
-    /// Reads that come and go in any order, against a plain list.
+    /// Reads that begin and end in any order, against a plain list.
     #[test]
     fn reads_are_found_by_region_and_queue_pair() {
         let (mut p, mut rng) = (Places::default(), Rng::from_seed(1));
@@ -205,7 +207,7 @@ mod tests {
             }
             assert_eq!(p.taken() as usize, known.len());
         }
-        // Each list has all that belong to it, once.
+        // Each list has all reads that belong to it, once.
         for key in 0..7 {
             let mut left: Vec<_> = known.iter().filter(|k| k.2 == key).copied().collect();
             while let Some(found) = p.of_region(MrKey(key)) {

@@ -6,39 +6,39 @@ use crate::state::state_machine;
 use crate::time::Time;
 
 state_machine! {
-    /// State of a queue pair (verbs names; moves as EFA's table for SRD allows them).
+    /// State of a queue pair, with the names of verbs and the transitions of EFA's table for SRD.
     pub enum QpState {
-        /// Just created: takes no work.
+        /// Just created: no work may be posted.
         Reset,
-        /// Has a Q_Key; takes receives.
+        /// The Q_Key is set: receives may be posted.
         Init,
         /// Ready to receive.
         Rtr,
         /// Ready to send.
         Rts,
-        /// Draining: started sends end, no new ones start.
+        /// Draining: sends that have started are completed, no others start.
         Sqd,
         /// A send failed locally (kept for verbs; SRD never enters it by itself).
         Sqe,
-        /// Everything outstanding is flushed.
+        /// Error: all outstanding work is flushed.
         Err,
     }
     /// Reset to Init.
     to_init: Reset => Init;
     /// Init to ready-to-receive.
     to_rtr: Init => Rtr;
-    /// Ready to send, or back to it.
+    /// To ready-to-send, for the first time or again.
     to_rts: Rtr | Rts | Sqd | Sqe => Rts;
     /// Drain the send queue.
     to_sqd: Rts => Sqd;
-    /// Give up everything.
+    /// Flush all outstanding work.
     to_err: Reset | Init | Rtr | Rts | Sqd | Sqe | Err => Err;
-    /// Start over.
+    /// Return to the initial state.
     to_reset: Reset | Init | Rtr | Rts | Sqd | Sqe | Err => Reset;
 }
 
 impl QpState {
-    /// Whether messages from the network are taken.
+    /// Whether messages from the network are accepted.
     pub const fn receives(self) -> bool {
         matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
     }
@@ -52,51 +52,53 @@ impl QpState {
     }
 }
 
-/// How to create a queue pair.
+/// Attributes with which a queue pair is created.
 #[derive(Clone, Copy, Debug)]
 pub struct QpInit {
-    /// SRD or UD.
+    /// Transport type: SRD or UD.
     pub kind: QpType,
-    /// Protection domain.
+    /// Protection domain whose regions and address handles the queue pair may use.
     pub pd: PdId,
-    /// Completions of sends go here.
+    /// Completion queue of sends.
     pub send_cq: CqId,
-    /// Completions of receives go here.
+    /// Completion queue of receives.
     pub recv_cq: CqId,
-    /// Send requests outstanding at most.
+    /// Maximum number of outstanding send requests, at least 1.
     pub sq_depth: u32,
-    /// Receives posted at most.
+    /// Maximum number of posted receives, at least 1.
     pub rq_depth: u32,
-    /// A write with immediate consumes no receive (EFA: unsolicited write receive).
+    /// Whether a write with immediate consumes no receive (EFA: unsolicited write receive).
     pub unsolicited_write_recv: bool,
 }
 
-/// What to change. `None` = leave.
+/// Attributes to change; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpModify {
-    /// Move to this state; refused when the table has no such move.
+    /// The new state; refused if the state machine has no such transition.
     pub state: Option<QpState>,
-    /// Q_Key (needed from Reset to Init).
+    /// Q_Key; required for the transition from Reset to Init.
     pub qkey: Option<u32>,
-    /// 0 to 7, 7 = for ever.
+    /// RNR retries, 0 to 8: 7 stands for no limit (verbs), 8 for about a minute of retries. Changes
+    /// only together with the transition from Rtr to Rts.
     pub rnr_retry: Option<u8>,
 }
 
-/// What a queue pair is.
+/// Attributes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QpAttr {
-    /// Its state.
+    /// Present state.
     pub state: QpState,
-    /// Its Q_Key.
+    /// Q_Key that a message must carry to be accepted.
     pub qkey: u32,
-    /// Its RNR retry count.
+    /// RNR retries, 0 to 8: 7 stands for no limit (verbs), 8 for about a minute of retries. Changes
+    /// only together with the transition from Rtr to Rts.
     pub rnr_retry: u8,
-    /// How it was created.
+    /// Attributes with which the queue pair was created.
     pub init: QpInit,
 }
 
-/// Posted receives: a ring of `rq_depth` slots with a free list, because a receive is consumed in
-/// order but its slot number is what the device keeps the buffers under.
+/// Posted receives: a ring of `rq_depth` slots. Receives are consumed in order; the device keeps
+/// the buffers of each under its slot number.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
     slots: Vec<RecvRequest>,
@@ -108,7 +110,7 @@ impl RecvQueue {
     fn new(depth: u32) -> Self {
         Self { slots: vec![RecvRequest { wr_id: 0, len: 0 }; depth as usize], head: 0, len: 0 }
     }
-    /// Takes a receive in; its slot, or `None` when full.
+    /// Adds a receive and returns its slot, or `None` if the queue is full.
     #[inline(always)]
     pub fn push(&mut self, wr: RecvRequest) -> Option<u32> {
         let depth = self.slots.len() as u32;
@@ -121,13 +123,13 @@ impl RecvQueue {
         self.len += 1;
         Some(slot)
     }
-    /// The receive that the next message gets.
+    /// The receive that the next message consumes, with its slot.
     #[inline(always)]
     pub fn front(&self) -> Option<(u32, RecvRequest)> {
         debug_assert!(self.len as usize <= self.slots.len(), "no more than its depth");
         (self.len > 0).then(|| (self.head, self.slots[self.head as usize]))
     }
-    /// Consumes it.
+    /// Consumes the receive that [`Self::front`] returns.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(u32, RecvRequest)> {
         let front = self.front()?;
@@ -136,7 +138,7 @@ impl RecvQueue {
         debug_assert!((self.head as usize) < self.slots.len(), "a place of the ring");
         Some(front)
     }
-    /// Receives posted and not consumed.
+    /// Number of receives posted and not consumed.
     pub fn len(&self) -> u32 {
         self.len
     }
@@ -150,18 +152,19 @@ pub(crate) struct Qp {
     pub qkey: u32,
     pub rnr_retry: u8,
     pub rq: RecvQueue,
-    /// Send requests posted and not ended.
+    /// Send requests posted and not completed.
     pub sq_used: u32,
-    /// Of these, those of which something has left.
+    /// Send requests among `sq_used` of which at least one packet was sent.
     pub sq_started: u32,
-    /// `AsyncEvent::SqDrained` is owed when `sq_started` reaches zero.
+    /// `AsyncEvent::SqDrained` must be reported when `sq_started` reaches zero.
     pub drain_event: bool,
 }
 
-/// The table of queue pairs: 256 slots, each refused for a while after its queue pair is gone.
+/// The table of queue pairs: 256 slots, each unusable for a while after its queue pair was
+/// destroyed.
 #[derive(Debug)]
 pub(crate) struct QpTable {
-    /// One for each index that a number has room for.
+    /// One slot for each of the 256 indices of a queue pair number.
     slots: Box<[QpSlot; limits::QPS_MAX]>,
     engine_slot: u8,
     cursor: u8,
@@ -174,13 +177,14 @@ enum QpSlot {
 }
 
 impl QpTable {
-    /// The first queue pair gets the index `first`.
+    /// An empty table whose first queue pair gets the index `first`.
     pub fn new(engine_slot: u8, first: u8) -> Self {
         let slots = Box::new([const { QpSlot::Free(Time(0)) }; limits::QPS_MAX]);
         Self { slots, engine_slot, cursor: first }
     }
 
-    /// The next free number, or `None` when all are used or too freshly freed.
+    /// Creates a queue pair under the next free number; `None` if every number is used or was freed
+    /// too recently.
     pub fn create(&mut self, now: Time, init: QpInit) -> Option<Qpn> {
         debug_assert!(init.sq_depth > 0 && init.rq_depth > 0, "depths were checked");
         for step in 0..limits::QPS_MAX {

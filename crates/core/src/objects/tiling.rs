@@ -1,50 +1,49 @@
-//! Whether the pieces of a read's answer cover each of its bytes exactly once: 24 bytes of state.
+//! Checks in 24 bytes of state that the pieces of a read's response cover each byte exactly once.
 //!
-//! Pieces may have any size and come in any order: responders cut what fits into a packet now.
-//! Each piece has a start and an end. They cover `0..len` exactly once if and only if the ends,
-//! with 0, are the same numbers as the starts, with `len`, each as often: wherever coverage changes
-//! from one count to another, one of the two sides has a number that the other lacks. Two
-//! collections of numbers `x` are the same if and only if the polynomials `product of (k + x)` are
-//! (the check of memories by multisets; Blum et al. 1991), and that is looked at for one secret
-//! `k`: different polynomials of degree `n` agree for at most `n` of its 2^60 values. A peer that
-//! does not know `k` gets a read of a gigabyte in a million wrong pieces past this with a chance of
-//! at most 2^-40.
+//! Pieces may have any size and come in any order, because a responder cuts them to the packet size
+//! of the moment. Each piece has a start and an end. The pieces cover `0..len` exactly once if and
+//! only if the ends together with 0 are the same multiset as the starts together with `len`: where
+//! the coverage count changes, one multiset has a number that the other lacks. Two multisets of
+//! numbers `x` are equal if and only if the polynomials `product of (k + x)` are equal (multiset
+//! check of memories; Blum et al. 1991). The polynomials are compared at one secret `k`: different
+//! polynomials of degree `n` agree for at most `n` of its 2^60 values. A peer that does not know
+//! `k` passes a read of a gigabyte in a million wrong pieces with a probability of at most 2^-40.
 
-/// The Mersenne prime below which numbers are counted.
+/// The Mersenne prime that is the modulus of the arithmetic.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// The secret of an engine's tilings.
+/// The secret `k` of an engine, at which its polynomials are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TilingKey(u64);
 
 impl TilingKey {
-    /// From 64 random bits. With an offset added it stays below [`PRIME`].
+    /// The key from 64 random bits. It stays below [`PRIME`] with an offset added.
     pub fn new(random: u64) -> Self {
         Self(random >> 4)
     }
 }
 
-/// Bytes from `start` on, up to but not including `end`.
+/// The bytes from `start` up to but not including `end`.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: u32,
     end: u32,
 }
 
-/// Pieces of one range so far.
+/// The pieces of one range that have come so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tiling {
     starts: u64,
     ends: u64,
-    /// The newest pieces, each of which continued the one before: they count as one.
+    /// The newest pieces that follow each other without a gap, merged into one.
     run: Run,
 }
 
 impl Tiling {
-    /// No piece.
+    /// The state before the first piece.
     pub const EMPTY: Self = Self { starts: 1, ends: 1, run: Run { start: 0, end: 0 } };
 
-    /// A piece of `len` bytes, not 0, came at `offset`.
+    /// Adds a piece of `len` bytes (not 0) at `offset`.
     #[inline]
     pub fn add(&mut self, key: TilingKey, offset: u32, len: u32) {
         debug_assert!(len > 0, "a piece of nothing");
@@ -92,7 +91,7 @@ mod tests {
         assert_eq!(times(PRIME - 1, PRIME - 1), 1);
     }
 
-    /// Cuts of a range in any order, and the same with one piece changed, against a plain count
+    /// Pieces of a range in any order, and the same with one piece changed, against a plain count
     /// per byte.
     #[test]
     fn agrees_with_a_count_per_byte() {

@@ -7,14 +7,14 @@ use crate::objects::qp::QpTable;
 use crate::objects::tiling::Tiling;
 use crate::time::Time;
 
-/// Where a request is in its life.
+/// State of a send work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrState {
-    /// In its flow's queue; some bytes may already have PSNs.
+    /// In the queue of its flow; some of its bytes may already have PSNs.
     Queued,
-    /// Every byte has a PSN, or (read) the response is awaited.
+    /// Every byte has a PSN; a read waits for its response.
     Sent,
-    /// Refused with RNR or busy; comes back when the engine's timer of back-offs says so.
+    /// The peer refused it with RNR or busy; it is sent again when its back-off timer fires.
     Backoff,
 }
 
@@ -23,47 +23,48 @@ pub(crate) enum WrState {
 pub(crate) struct Wqe {
     pub wr: SendRequest,
     pub qp: Qpn,
-    /// Reliability context it goes through.
+    /// Reliability context through which it is sent.
     pub ctx: Ctx,
     pub msg_id: u32,
     pub state: WrState,
     /// Bytes that have PSNs.
     pub cut: u32,
-    /// PSNs unresolved.
+    /// Number of its PSNs that are not resolved.
     pub open: u32,
-    /// Read: bytes still to arrive.
+    /// For a read: bytes of the response that are still to arrive.
     pub awaited: u32,
-    /// Read: which bytes have arrived.
+    /// For a read: which bytes of the response have arrived.
     pub arrived: Tiling,
-    /// First error; the request ends with it once no PSN is open.
+    /// The first error; the request ends with it once all of its PSNs are resolved.
     pub failed: Option<Status>,
     pub rnr_left: u8,
     pub rnr_round: u16,
-    /// Since when the peer has answered a read with "busy" (`NEVER`: it has not).
+    /// When the peer first answered the read with "busy" (`NEVER`: it did not).
     pub busy_since: Time,
-    /// Something of it has left: a draining queue pair waits for it.
+    /// At least one of its packets was sent: a draining queue pair waits for its end.
     pub started: bool,
-    /// The immediate alone has to go again.
+    /// Only the immediate has to be sent again.
     pub imm_only: bool,
     /// Holds one of the peer's read or write-with-immediate credits.
     pub credited: bool,
-    /// It is cancelled: what is in flight of it becomes tombstones.
+    /// The request is cancelled: its unresolved PSNs become tombstones.
     pub withdrawn: bool,
-    /// It is in a queue ([`WrQueue`]): that of its flow, or that of its context's datagrams.
+    /// The request is in a queue ([`WrQueue`]), that of its flow or that of its context's
+    /// datagrams.
     queued: bool,
-    /// The request before it there. Of the first, what it was before that one left: the queue's
-    /// `head` says which is the first.
+    /// The previous request in that queue. Stale in the first request of the queue; the queue's
+    /// `head` says which request that is.
     prev: Link,
-    /// The request after it there; none: it is the last.
+    /// The next request in that queue; none in the last.
     next: Link,
-    /// Neighbours in the list of its context ([`WrList`]).
+    /// Neighbours in the list of its context's live requests ([`WrList`]).
     older: Link,
     newer: Link,
 }
 
 impl Wqe {
-    /// Something of it leaves for the first time: from now on its queue pair is not drained before
-    /// it ends.
+    /// Marks the request as started when its first packet is sent: from now on its queue pair is
+    /// drained only when the request has ended.
     #[inline]
     pub fn start(&mut self, qps: &mut QpTable) {
         debug_assert!(!self.started, "a request starts once");
@@ -74,7 +75,7 @@ impl Wqe {
         self.started = true;
     }
 
-    /// Whether a refusal for lack of a receive is followed by another try.
+    /// Whether the request is retried after a refusal for lack of a receive (RNR).
     pub fn rnr_retries(&self) -> bool {
         debug_assert!(self.rnr_left <= RNR_RETRY_LONG, "a count that verbs know: {self:?}");
         match self.rnr_left {
@@ -84,15 +85,15 @@ impl Wqe {
     }
 }
 
-/// Another request of the table, or none. It takes half the room of an `Option`.
+/// Handle of another request of the table, or none; half the size of an `Option`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link(WrHandle);
 
 impl Link {
-    /// To no request.
+    /// The link to no request.
     const NIL: Self = Self(WrHandle(u32::MAX));
 
-    /// To request `h`.
+    /// The link to request `h`.
     #[inline(always)]
     const fn to(h: WrHandle) -> Self {
         Self(h)
@@ -102,18 +103,19 @@ impl Link {
     fn get(self) -> Option<WrHandle> {
         (self != Self::NIL).then_some(self.0)
     }
-    /// Whether it is to request `h`.
+    /// Whether this is the link to request `h`.
     fn is(self, h: WrHandle) -> bool {
         self.0 == h
     }
-    /// Whether there is none.
+    /// Whether this is the link to no request.
     #[inline(always)]
     fn is_nil(self) -> bool {
         self == Self::NIL
     }
 }
 
-/// Slots with a 16-bit generation, which makes message ids unlike for a long time.
+/// The table of requests. Each slot has a 16-bit generation, so that a message id is not reused for
+/// a long time.
 #[derive(Debug)]
 pub(crate) struct WrTable {
     slots: Vec<Option<Wqe>>,
@@ -128,14 +130,14 @@ impl WrTable {
         Self { slots: Vec::new(), generation: Vec::new(), free: Vec::new(), max }
     }
 
-    /// Whether `alloc` would find a slot.
+    /// Whether [`Self::post`] would find a free slot.
     pub fn has_room(&self) -> bool {
         debug_assert!(self.slots.len() as u32 <= self.max, "a bounded table");
         !self.free.is_empty() || (self.slots.len() as u32) < self.max
     }
 
-    /// Takes a slot for a request, which joins `queue` at its end, and `live`, the list of its
-    /// context. The caller has made sure that there is one.
+    /// Takes a slot for a request and appends the request to `queue` and to `live`, the list of its
+    /// context. The caller has checked that there is a free slot.
     #[inline(always)]
     pub fn post(
         &mut self,
@@ -153,7 +155,7 @@ impl WrTable {
         });
         debug_assert!(self.slots[i as usize].is_none() || cfg!(planted_bugs), "a slot of nobody");
         let g = &mut self.generation[i as usize];
-        // No request has a message id below 2^16: 0 stands for none.
+        // No request has a message id below 2^16; the message id 0 stands for no request.
         *g = g.wrapping_add(1).max(1);
         self.slots[i as usize] = Some(Wqe {
             wr,
@@ -196,8 +198,8 @@ impl WrTable {
         h
     }
 
-    /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is on its
-    /// way out.
+    /// Ends a request. Its slot stays taken until [`Self::give_back`], because its handle is still
+    /// to be reported to the user.
     #[inline(always)]
     pub fn retire(&mut self, h: WrHandle) {
         if planted!(HandleEarly) {
@@ -208,7 +210,8 @@ impl WrTable {
         *slot = None;
     }
 
-    /// The completion or release of a retired request has come out: its handle may be used again.
+    /// Frees the slot of a retired request, after its completion or release was reported to the
+    /// user.
     pub fn give_back(&mut self, h: WrHandle) {
         if !planted!(HandleEarly) {
             debug_assert!(self.slots[h.0 as usize].is_none(), "a live request has its handle");
@@ -227,7 +230,7 @@ impl WrTable {
         self.slots[h.0 as usize].as_mut().expect("only live requests are referred to")
     }
 
-    /// The request behind a handle from outside.
+    /// The live request with handle `h`, which may come from outside.
     pub fn find(&self, h: WrHandle) -> Option<&Wqe> {
         self.slots.get(h.0 as usize)?.as_ref()
     }
@@ -240,7 +243,7 @@ impl WrTable {
         (w.msg_id == msg_id && w.ctx == ctx || planted!(ReadLateTaken)).then_some(WrHandle(i))
     }
 
-    /// Live requests that `pick` picks.
+    /// The live requests for which `pick` is true.
     pub fn select(&self, pick: impl Fn(&Wqe) -> bool) -> Vec<WrHandle> {
         let live = self.slots.iter().enumerate();
         live.filter_map(|(i, s)| s.as_ref().is_some_and(&pick).then_some(WrHandle(i as u32)))
@@ -253,8 +256,8 @@ impl WrTable {
     }
 }
 
-/// All live requests of a context, linked both ways through the table: a silent peer's work ends
-/// without a look at anybody else's.
+/// The doubly linked list of a context's live requests. With it, the work of a silent peer is ended
+/// without a search through the requests of all peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrList {
     newest: Link,
@@ -267,11 +270,11 @@ impl Default for WrList {
 }
 
 impl WrList {
-    /// One of them.
+    /// The newest request of the list.
     pub fn front(&self) -> Option<WrHandle> {
         self.newest.get()
     }
-    /// All of them, the newest first.
+    /// All requests of the list, the newest first.
     #[cfg(debug_assertions)]
     pub fn iter<'a>(&self, t: &'a WrTable) -> impl Iterator<Item = (WrHandle, &'a Wqe)> + use<'a> {
         let mut next = self.front();
@@ -282,7 +285,7 @@ impl WrList {
             Some((h, w))
         })
     }
-    /// Takes request `h` out, before it leaves the table.
+    /// Unlinks request `h`, before it is removed from the table.
     #[inline(always)]
     pub fn unlink(&mut self, t: &mut WrTable, h: WrHandle) {
         let Wqe { older, newer, .. } = *t.get(h);
@@ -305,7 +308,7 @@ impl WrList {
     }
 }
 
-/// A queue of requests, linked both ways through the table.
+/// A queue of requests: a doubly linked list through the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrQueue {
     head: Link,
@@ -338,7 +341,7 @@ impl WrQueue {
         Some(h)
     }
 
-    /// The same where the first request is at hand.
+    /// Like [`Self::pop_front`], where the caller holds the first request.
     #[inline(always)]
     pub fn pop_known(&mut self, w: &mut Wqe) {
         debug_assert!(w.queued && self.head.is(WrHandle(w.msg_id & 0xFFFF)), "it is the first");
@@ -350,13 +353,13 @@ impl WrQueue {
         debug_assert_eq!(self.head.is_nil(), self.tail.is_nil(), "a queue has both ends or none");
     }
 
-    /// Takes request `h` out, if it is in a queue, which must be this one. Returns whether it was.
+    /// Removes request `h` if it is in a queue, which must be this one. Returns whether it was.
     pub fn remove(&mut self, t: &mut WrTable, h: WrHandle) -> bool {
         let w = t.get_mut(h);
         if !core::mem::take(&mut w.queued) {
             return false;
         }
-        // The first one's may be one that has left.
+        // `prev` of the first request is stale: it may be a request that was popped.
         let prev = if self.head.is(h) { Link::NIL } else { w.prev };
         let next = w.next;
         let linked =
@@ -375,7 +378,7 @@ impl WrQueue {
         true
     }
 
-    /// Puts request `h`, which is in no queue, between two neighbours.
+    /// Inserts request `h`, which is in no queue, between two neighbours.
     fn put(&mut self, t: &mut WrTable, h: WrHandle, prev: Link, next: Link) {
         let w = t.get_mut(h);
         debug_assert!(!w.queued, "in one queue at a time");

@@ -1,4 +1,4 @@
-//! When to acknowledge, and what has to go into the next acknowledgment.
+//! When the next acknowledgment is due, and what it must contain.
 
 use crate::config::AckConfig;
 use crate::psn::{Psn, PsnRange};
@@ -6,10 +6,10 @@ use crate::time::{Span, Time};
 use arrayvec::ArrayVec;
 use srd_wire::{ACK_ECHOES_MAX, Echo, Header};
 
-/// Packets that make no burst yet.
+/// Largest number of packets that does not count as a burst.
 const ALONE_MAX: u16 = 2;
 
-/// A received packet whose timing will be echoed.
+/// A received packet whose timing the next acknowledgment echoes.
 #[derive(Clone, Copy, Debug)]
 struct PendingEcho {
     tx_num: u32,
@@ -19,30 +19,31 @@ struct PendingEcho {
     ce: bool,
 }
 
-/// Whether an acknowledgment is to be sent once more.
+/// Whether an acknowledgment is to be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
     No,
-    /// After the next one.
+    /// The next acknowledgment is to be followed by a repetition.
     Wanted,
-    /// The next one is the repetition.
+    /// The next acknowledgment is the repetition.
     Due,
 }
 
 /// Acknowledgment state of one context.
 #[derive(Debug)]
 pub(crate) struct AckState {
-    /// Reliable packets taken since the last acknowledgment.
+    /// Reliable packets received since the last acknowledgment.
     unacked: u16,
-    /// When the next one is due (`Time::NEVER`: nothing to say).
+    /// When the next acknowledgment is due (`Time::NEVER`: none is needed).
     due: Time,
     echoes: ArrayVec<PendingEcho, ACK_ECHOES_MAX>,
-    /// PSNs that changed since the last acknowledgment.
+    /// Range of PSNs whose state has changed since the last acknowledgment.
     changed: Option<PsnRange>,
-    /// One past the PSN with which the sender came to rest: it waits for all before it.
+    /// One past the last PSN of a burst, after which the sender had nothing to send: it waits for
+    /// the acknowledgment of all PSNs before.
     end: Option<Psn>,
-    /// The sender seems to have missed an acknowledgment: the next one is repeated on a path that
-    /// is not one of the usual.
+    /// Whether the sender seems to have missed an acknowledgment: the next one is then repeated on
+    /// another path than the usual ones.
     repeat: Repeat,
 }
 
@@ -60,7 +61,7 @@ impl Default for AckState {
 }
 
 impl AckState {
-    /// Nothing waits to be acknowledged.
+    /// Whether no acknowledgment is due.
     pub fn is_quiet(&self) -> bool {
         debug_assert!(
             self.due != Time::NEVER || self.unacked == 0 && self.changed.is_none(),
@@ -68,24 +69,24 @@ impl AckState {
         );
         self.due == Time::NEVER
     }
-    /// When the next acknowledgment must leave.
+    /// When the next acknowledgment must be sent (`Time::NEVER`: none is needed).
     pub fn due(&self) -> Time {
         self.due
     }
-    /// Whether it speaks of next to nothing, and not of a burst.
+    /// Whether the next acknowledgment covers only one or two packets, and not a burst.
     pub fn is_alone(&self) -> bool {
         self.unacked <= ALONE_MAX
     }
-    /// What changed since the last one.
+    /// Range of PSNs whose state has changed since the last acknowledgment.
     pub fn changed(&self) -> Option<PsnRange> {
         debug_assert!(self.changed.is_none_or(|c| c.first != c.end), "a range holds a PSN");
         self.changed
     }
 
-    /// A packet of this context arrived whose timing should be echoed.
+    /// Notes a packet whose timing is to be echoed.
     pub fn note_echo(&mut self, now: Time, h: &Header, ce: bool) {
         let e = PendingEcho { tx_num: h.tx_num, timestamp: h.timestamp, at: now, path: h.path, ce };
-        // One echo speaks for a burst on one path: the newest, with any mark.
+        // One echo stands for a burst on one path with the same CE mark: that of the newest packet.
         if let Some(last) = self.echoes.last_mut()
             && last.path == e.path
             && last.ce == e.ce
@@ -99,7 +100,7 @@ impl AckState {
         self.echoes.push(e);
     }
 
-    /// A reliable packet was taken (or seen again).
+    /// Notes that reliable packet `p` was received, perhaps not for the first time.
     #[inline]
     pub fn note_psn(&mut self, now: Time, p: Psn, cfg: &AckConfig) {
         self.unacked = self.unacked.saturating_add(1);
@@ -115,17 +116,17 @@ impl AckState {
         self.due = self.due.min(now + delay);
     }
 
-    /// The sender (or the state of things) wants to hear soon.
+    /// Makes the next acknowledgment due after `delay` at the latest.
     pub fn hasten(&mut self, now: Time, delay: Span) {
         self.due = self.due.min(now + delay);
     }
 
-    /// The sender has nothing to send after `p`.
+    /// Notes that the sender has nothing to send after `p`.
     pub fn note_end(&mut self, p: Psn) {
         self.end = Some(p.next());
     }
 
-    /// Whether all before `cum` being here is all that the sender had. True once.
+    /// Whether the sender's burst is complete, with all PSNs before `cum` received; true only once.
     pub fn end_reached(&mut self, cum: Psn) -> bool {
         let reached = self.end.is_some_and(|end| !cum.is_before(end));
         if reached {
@@ -134,7 +135,7 @@ impl AckState {
         reached
     }
 
-    /// The echoes as they leave now.
+    /// The echoes of an acknowledgment that is sent now.
     pub fn echoes(&self, now: Time) -> ArrayVec<Echo, ACK_ECHOES_MAX> {
         let echo = |e: &PendingEcho| {
             debug_assert!(e.at <= now, "what is echoed has arrived");
@@ -149,7 +150,8 @@ impl AckState {
         self.echoes.iter().map(echo).collect()
     }
 
-    /// An acknowledgment left. `rest`: PSNs it could not speak of; another one is due at once.
+    /// Notes that an acknowledgment was sent. `rest`: PSNs that it could not cover; for them
+    /// another one is due at once.
     pub fn sent(&mut self, now: Time, rest: Option<PsnRange>) {
         debug_assert!(rest.is_none_or(|r| r.first.is_before(r.end)), "a range holds a PSN");
         self.unacked = 0;
@@ -161,13 +163,13 @@ impl AckState {
         debug_assert!(self.changed.is_none() || self.due == now, "what is left out is said next");
     }
 
-    /// A packet came again, or the sender asks whether anybody is there: acknowledgments may have
-    /// been lost with their paths.
+    /// Notes that a packet arrived again, or that the sender probes: earlier acknowledgments may
+    /// have been lost with their paths.
     pub fn note_missed(&mut self) {
         self.repeat = Repeat::Wanted;
     }
 
-    /// Whether the acknowledgment that leaves now is such a repetition.
+    /// Whether the acknowledgment that is sent now is a repetition.
     pub fn is_repeat(&self) -> bool {
         self.repeat == Repeat::Due
     }

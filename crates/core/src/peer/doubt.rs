@@ -1,4 +1,4 @@
-//! A question whether the peer still has its end of the context (see `engine/doubt.rs`).
+//! State of the question whether the peer still has its end of the context (see `engine/doubt.rs`).
 
 use crate::limits::DOUBT_EVERY;
 use crate::peer::Window;
@@ -10,36 +10,36 @@ use crate::time::{Span, Time};
 pub(crate) struct Doubt {
     nonce: u64,
     began: Time,
-    /// The next Challenge.
+    /// When the next Challenge is sent.
     at: Time,
     round: u8,
-    /// When silence is an answer.
+    /// When silence counts as an answer.
     ends: Time,
-    /// The peer has said, with both tags, that it goes away.
+    /// The peer has announced, with both tags, that it shuts down.
     goodbye: bool,
-    /// The peer's newest transmission number when it began.
+    /// The peer's newest transmission number when the question began.
     newest: TxNum,
 }
 
-/// What a question has come to.
+/// State of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The peer may answer yet.
+    /// The peer may still answer.
     Open,
-    /// It is asked again now.
+    /// The peer is to be asked again now.
     AskAgain,
-    /// It was heard since: it has the context.
+    /// The peer was heard since, so it has the context.
     Alive,
-    /// It has not been silent for long enough; the question ends later now.
+    /// The peer has not been silent for long enough; the question now ends later.
     TooEarly,
-    /// It has taken leave, and has not contradicted.
+    /// The peer has announced that it shuts down, and has not contradicted.
     Left,
-    /// It is silent.
+    /// The peer is silent.
     Silent,
 }
 
 impl Doubt {
-    /// The number that only the peer can know.
+    /// The secret number of the question, which only the peer can know.
     pub fn nonce(&self) -> u64 {
         self.nonce
     }
@@ -48,7 +48,8 @@ impl Doubt {
         self.newest
     }
 
-    /// The peer has taken leave: it has until `last_word` to contradict. Whether that is news.
+    /// Notes the peer's announcement that it shuts down: it has until `last_word` to contradict.
+    /// Returns whether it is the first announcement.
     pub fn hear_goodbye(&mut self, last_word: Time) -> bool {
         debug_assert!(self.began <= self.ends, "{self:?}");
         let news = !self.goodbye;
@@ -58,8 +59,8 @@ impl Doubt {
         news
     }
 
-    /// A Challenge leaves now, the next after `retry`, doubled with each and at most `most`.
-    /// Returns the number that it carries.
+    /// Notes that a Challenge is sent now; the next is due after `retry`, doubled with each and at
+    /// most `most`. Returns the number that it carries.
     pub fn ask(&mut self, now: Time, retry: Span, most: Span) -> u64 {
         debug_assert!(self.at <= now && self.nonce != 0, "asked when it is due: {self:?}");
         self.at = now + retry.scale(1 << self.round.min(16), 1).min(most);
@@ -67,8 +68,8 @@ impl Doubt {
         self.nonce
     }
 
-    /// What it has come to at `now`, where all that arrived up to `seen` was handled and the peer
-    /// was last `heard`; `unresponsive_after`: how long a peer may be silent.
+    /// The state of the question at `now`, where all packets that arrived up to `seen` were handled
+    /// and the peer was last heard at `heard`. `unresponsive_after`: how long a peer may be silent.
     pub fn judge(
         &mut self,
         now: Time,
@@ -80,14 +81,15 @@ impl Doubt {
         if self.ends > seen {
             return if self.at <= now { Outcome::AskAgain } else { Outcome::Open };
         }
-        // What arrived in the first half may have been under way when the peer went.
+        // Packets that arrived in the first half may have been in flight when the peer lost the
+        // context.
         let half = Span(self.ends.since(self.began).0 / 2);
         if heard > self.began + half {
             return Outcome::Alive;
         }
         let silent_at = heard + unresponsive_after;
         if !self.goodbye && silent_at > seen {
-            // It was heard in the first half: its silence is not that long yet.
+            // The peer was heard in the first half, so its silence is not long enough yet.
             self.ends = silent_at;
             return Outcome::TooEarly;
         }
@@ -96,11 +98,11 @@ impl Doubt {
 }
 
 impl Window {
-    /// The question, while there is one.
+    /// The open question, if there is one.
     pub fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
     }
-    /// The question, while there is one.
+    /// The open question, if there is one.
     pub fn doubt_mut(&mut self) -> Option<&mut Doubt> {
         self.doubt.as_mut()
     }
@@ -109,7 +111,7 @@ impl Window {
         debug_assert!(self.doubt.is_none(), "one question at a time");
         now >= self.doubt_next
     }
-    /// The peer is asked from now on, with this number; its silence is an answer at `ends`.
+    /// Opens a question with the secret `nonce`; silence counts as an answer at `ends`.
     pub fn doubt_begin(&mut self, now: Time, nonce: u64, ends: Time, goodbye: bool) {
         debug_assert!(self.doubt.is_none() && self.may_doubt(now), "one question at a time");
         debug_assert!(nonce != 0 && now <= ends, "a number that only the peer can know");
@@ -117,18 +119,18 @@ impl Window {
         self.doubt = Some(Doubt { nonce, began: now, at: now, round: 0, ends, goodbye, newest });
         self.doubt_next = now + DOUBT_EVERY;
     }
-    /// It is answered.
+    /// Closes the question, which is answered.
     pub fn doubt_end(&mut self, now: Time) {
         debug_assert!(self.doubt.is_some(), "there was a question");
         self.doubt = None;
         self.doubt_next = now + DOUBT_EVERY;
     }
-    /// It is forgotten: the context starts anew.
+    /// Drops the question, because the context starts over.
     pub fn doubt_forget(&mut self) {
         self.doubt = None;
     }
 
-    /// When the doubt about the peer needs something done.
+    /// When the question next needs a Challenge or a decision.
     pub fn doubt_at(&self) -> Time {
         self.doubt.as_ref().map_or(Time::NEVER, |d| d.at.min(d.ends))
     }

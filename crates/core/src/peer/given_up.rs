@@ -1,4 +1,5 @@
-//! What was given up of what one peer was sent, and how often it was probed and asked since.
+//! Loss state of one context: transmissions given up, tail probes, probes of a silent peer, and
+//! questions for verdicts.
 
 use crate::peer::scoreboard::Entry;
 use crate::psn::{Psn, TxLow};
@@ -6,10 +7,10 @@ use crate::time::Time;
 use crate::tuning::{HEDGE_COST, HEDGE_CREDIT_MAX};
 use std::collections::VecDeque;
 
-/// Transmissions given up that may yet turn out to have arrived.
+/// Remembered transmissions that were given up and may still turn out to have arrived.
 const RECENT_MAX: usize = 64;
 
-/// A transmission that was given up.
+/// A transmission that was declared lost or repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp {
     psn: Psn,
@@ -21,16 +22,16 @@ pub(crate) struct GivenUp {
 /// What was concluded about the path of a transmission that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// It lost the packet.
+    /// The path lost the packet.
     Path,
-    /// The packet counts as lost, but the peer had been silent as well.
+    /// The packet counts as lost, but the peer was silent on all paths as well.
     Unsure,
-    /// Nothing: a tail-loss probe repeated it, or all paths fell silent.
+    /// Nothing: a tail-loss probe repeated the packet, or all paths fell silent.
     None,
 }
 
 impl GivenUp {
-    /// The transmission of `psn` that `e` tells of, whose path is to blame or perhaps not.
+    /// The transmission of `psn` that entry `e` records, with a conclusion about its path.
     pub fn new(psn: Psn, e: &Entry, blame: Blame) -> Self {
         Self { psn, tx_num: e.tx_num.low(), path: e.path, blame }
     }
@@ -51,32 +52,32 @@ impl GivenUp {
 /// Loss state of one context.
 #[derive(Debug)]
 pub(crate) struct LossState {
-    /// All paths are silent: the peer has stalled. Nothing but probes leaves.
+    /// The peer has stalled: all paths are silent, and only probes are sent.
     stalled: bool,
-    /// The peer is alive and does not take packets that have no content any more.
+    /// The peer is alive but does not accept even packets without content.
     deaf: bool,
     last_sent: Time,
-    /// Tail probes since something was acknowledged.
+    /// Tail-loss probes since the last PSN was acknowledged.
     tail_probes: u8,
-    /// What quick tail probes may still cost.
+    /// Credit left for early tail-loss probes.
     hedge_credit: u8,
-    /// Timeouts count from here at the earliest.
+    /// Earliest start of a timeout: when the peer was last heard again after a stall.
     resumed_at: Time,
-    /// When something of ours was last said to have arrived, whatever it was.
+    /// When the peer last reported the arrival of any packet of ours.
     echoed_at: Time,
     probe_at: Time,
     probe_round: u8,
-    /// Probes of an idle peer in a row.
+    /// Probes of an idle peer in a row, at most 7; sets their distance.
     idle_round: u8,
     idle_probed_at: Time,
     idle_unanswered: u8,
-    /// Silence counts from here at the earliest: when the last work began or was given up.
+    /// Earliest start of the peer's silence: when the last work began or was given up.
     watched_from: Time,
-    /// When the peer is asked (again) for verdicts that it has not told.
+    /// When the peer is asked (again) for verdicts that it has not reported.
     ask_at: Time,
-    /// How often it was asked since it last told any.
+    /// How often the peer was asked since it last reported a verdict.
     ask_round: u8,
-    /// When it was last asked.
+    /// When the peer was last asked for verdicts.
     asked_at: Time,
     recent: VecDeque<GivenUp>,
 }
@@ -106,28 +107,29 @@ impl Default for LossState {
 }
 
 impl LossState {
-    /// Bytes that it holds: no more than it begins with.
+    /// Memory held, in bytes; it does not grow.
     pub fn held_bytes(&self) -> usize {
         self.recent.capacity() * size_of::<GivenUp>()
     }
 
-    /// A reliable packet left.
+    /// Notes that a reliable packet was sent.
     pub fn sent(&mut self, now: Time) {
         self.last_sent = now;
         self.idle_round = 0;
     }
-    /// The peer told of the arrival of something sent.
+    /// Notes that the peer reported the arrival of a packet.
     pub fn echoed(&mut self, now: Time) {
         self.echoed_at = now;
     }
-    /// Probes in a row that an idle peer, last heard at `heard`, has not answered.
+    /// Number of probes in a row that an idle peer, last heard at `heard`, has not answered.
     pub fn idle_unanswered(&mut self, heard: Time) -> u8 {
         if heard > self.idle_probed_at {
             self.idle_unanswered = 0;
         }
         self.idle_unanswered
     }
-    /// How often an idle peer was asked for its lower edge (at most 7), and counts one more.
+    /// Counts one more probe that asks an idle peer for its lower edge. Returns the number of
+    /// probes before it, at most 7.
     pub fn idle_round_take(&mut self, now: Time) -> u8 {
         let round = self.idle_round;
         self.idle_probed_at = now;
@@ -136,50 +138,51 @@ impl LossState {
         round
     }
 
-    /// Whether all paths are silent: nothing but probes leaves.
+    /// Whether all paths are silent, so that only probes are sent.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
-    /// Whether the peer is alive and takes nothing from us, however short and however often.
+    /// Whether the peer is alive but accepts no packet of ours, however short and however often
+    /// sent.
     #[inline]
     pub fn is_deaf(&self) -> bool {
         self.deaf
     }
-    /// The peer has not taken a packet without content, however often it was sent.
+    /// Notes that the peer has not accepted a packet without content after all retransmissions.
     pub fn deafen(&mut self) {
         self.deaf = true;
     }
-    /// When the tail of what was sent was last touched: by a packet, a probe or an acknowledgment.
+    /// When a packet or probe was last sent, or an acknowledgment last moved the tail.
     pub fn last_sent(&self) -> Time {
         self.last_sent
     }
-    /// Since when a transmission that left at `sent` has been waited for.
+    /// Start of the timeout of a transmission that was sent at `sent`.
     pub fn waits_since(&self, sent: Time) -> Time {
         sent.max(self.resumed_at)
     }
-    /// When something of ours was last said to have arrived.
+    /// When the peer last reported the arrival of any packet of ours.
     pub fn echoed_at(&self) -> Time {
         self.echoed_at
     }
-    /// Since when a peer that was last heard at `heard` is silent.
+    /// Start of the silence of a peer that was last heard at `heard`.
     pub fn silent_since(&self, heard: Time) -> Time {
         heard.max(self.watched_from)
     }
-    /// An idle peer is asked whether it is there.
+    /// Notes that an idle peer is probed.
     pub fn probed(&mut self, now: Time) {
         self.last_sent = now;
     }
 
-    /// Tail probes since something was acknowledged.
+    /// Tail-loss probes since the last PSN was acknowledged.
     pub fn tail_probes(&self) -> u8 {
         self.tail_probes
     }
-    /// Whether a quick tail probe may be paid for.
+    /// Whether there is credit for an early tail-loss probe.
     pub fn can_hedge(&self) -> bool {
         self.hedge_credit >= HEDGE_COST
     }
-    /// The tail is probed now; `quick`: early, which costs.
+    /// Notes a tail-loss probe; an early one (`quick`) costs credit.
     pub fn tail_probed(&mut self, now: Time, quick: bool) {
         self.tail_probes = self.tail_probes.saturating_add(1);
         debug_assert!(!quick || self.can_hedge(), "what is paid for is there");
@@ -189,7 +192,7 @@ impl LossState {
         self.last_sent = now;
     }
 
-    /// All paths have fallen silent.
+    /// Marks the peer as stalled, because all paths are silent.
     pub fn stall(&mut self, now: Time) {
         debug_assert!(!self.stalled, "a peer stalls once until it is heard");
         (self.stalled, self.probe_at, self.probe_round) = (true, now, 0);
@@ -202,13 +205,14 @@ impl LossState {
     pub fn probe_round(&self) -> u8 {
         self.probe_round
     }
-    /// It is probed now, and again at `next`.
+    /// Notes that the stalled peer is probed now, and is to be probed again at `next`.
     pub fn stall_probed(&mut self, next: Time) {
         debug_assert!(self.stalled, "who is heard is not probed like this");
         self.probe_round = self.probe_round.saturating_add(1);
         self.probe_at = next;
     }
-    /// It is probed at `soon` at the latest, as if it had not been probed more than `rounds` times.
+    /// Makes the next probe due at `soon` at the latest, and continues as if no more than `rounds`
+    /// probes had been sent.
     pub fn stall_probe_hasten(&mut self, soon: Time, rounds: u8) {
         self.probe_round = self.probe_round.min(rounds);
         self.probe_at = self.probe_at.min(soon);
@@ -218,37 +222,37 @@ impl LossState {
     pub fn ask_at(&self) -> Time {
         self.ask_at
     }
-    /// When it was last asked, or when there was first a reason to.
+    /// When the peer was last asked for verdicts, or when the first reason to ask arose.
     pub fn asked_at(&self) -> Time {
         self.asked_at
     }
-    /// How often it was asked since it last told any.
+    /// How often the peer was asked since it last reported a verdict.
     pub fn ask_round(&self) -> u8 {
         self.ask_round
     }
-    /// Verdicts are awaited (again); `first`: none were before.
+    /// Notes that verdicts are awaited; `first`: none were awaited before.
     pub fn asks_begin(&mut self, now: Time, first: bool) {
         self.ask_round = 0;
         if first {
             self.asked_at = now;
         }
     }
-    /// It is asked at `at`.
+    /// Sets the time of the next question.
     pub fn ask_set(&mut self, at: Time) {
         self.ask_at = at;
     }
-    /// It is asked now, and again at `next`.
+    /// Notes that the peer is asked now, and is to be asked again at `next`.
     pub fn asked(&mut self, now: Time, next: Time) {
         debug_assert!(next >= now, "it is asked again later");
         self.ask_round = self.ask_round.saturating_add(1);
         (self.asked_at, self.ask_at) = (now, next);
     }
 
-    /// From `at` on the peer's silence counts.
+    /// Counts the peer's silence from `at` on, not earlier.
     pub fn watch(&mut self, at: Time) {
         self.watched_from = self.watched_from.max(at);
     }
-    /// PSNs were acknowledged: the tail moved.
+    /// Notes that `psns` PSNs were acknowledged, which moves the tail.
     pub fn progress(&mut self, now: Time, psns: u32) {
         self.tail_probes = 0;
         let credit = u32::from(self.hedge_credit).saturating_add(psns);
@@ -256,7 +260,7 @@ impl LossState {
         debug_assert!(!self.stalled, "what arrives is heard, and who is heard has not stalled");
         self.last_sent = self.last_sent.max(now);
     }
-    /// The peer is heard again.
+    /// Ends a stall, because the peer was heard again.
     pub fn resume(&mut self, now: Time) {
         debug_assert!(self.stalled, "a peer resumes after it stalled");
         debug_assert!(now >= self.resumed_at, "time goes on");
@@ -267,7 +271,7 @@ impl LossState {
         self.probe_at = Time::NEVER;
         self.probe_round = 0;
     }
-    /// Keeps a transmission in mind that was given up.
+    /// Remembers a transmission that was given up; the oldest is dropped if there are too many.
     pub fn remember(&mut self, g: GivenUp) {
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
@@ -275,12 +279,13 @@ impl LossState {
         self.recent.push_back(g);
         debug_assert!(self.recent.len() <= RECENT_MAX, "a bounded list");
     }
-    /// The transmission given up that arrived after all.
+    /// Removes and returns the remembered transmission `tx_num`, which has arrived after all.
     pub fn recall(&mut self, tx_num: TxLow) -> Option<GivenUp> {
         let at = self.recent.iter().position(|g| g.tx_num == tx_num)?;
         self.recent.remove(at)
     }
-    /// An earlier transmission of `psn` that was never heard of and whose path is not blamed yet.
+    /// Removes and returns an earlier transmission of `psn` that was not reported as arrived and
+    /// whose path is not blamed yet.
     pub fn unjudged(&mut self, psn: Psn) -> Option<GivenUp> {
         let at = self.recent.iter().position(|g| g.psn == psn && g.blame != Blame::Path)?;
         self.recent.remove(at)

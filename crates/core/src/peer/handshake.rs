@@ -1,76 +1,77 @@
-//! Life of a context: its state, both tags, and what a handshake or a close has come to.
+//! Handshake state of a context: its state, both tags, and the progress of an open or a close.
 
 use super::ContextState;
 use super::narrow::Narrow;
 use crate::ids::{OwnTag, PeerTag};
 use crate::time::{Span, Time};
 
-/// An Open-Ack that waits to leave.
+/// An Open-Ack that waits to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Answer {
     waits: bool,
-    /// Bytes that it is padded to; 0: no more than it must have.
+    /// Length in bytes to which it is padded; 0: no padding.
     padded_len: u16,
-    /// 0 to an Open, else to the Challenge with this number.
+    /// 0 in an answer to an Open; else the number of the Challenge that it answers.
     cookie: u64,
 }
 
-/// What an Open-Ack that leaves carries.
+/// What an outgoing Open-Ack carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerOut {
     /// The peer's tag.
     pub echo_tag: PeerTag,
     /// See [`Handshake::answer`].
     pub cookie: u64,
-    /// Bytes that it is padded to; 0: no more than it must have.
+    /// Length in bytes to which it is padded; 0: no padding.
     pub padded_len: u16,
 }
 
-/// What a Challenge to an Open asks for.
+/// Reaction to a Challenge that answers our Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Challenged {
-    /// The Open is sent again at once, with the cookie.
+    /// Send the Open again at once, with the cookie.
     Now,
-    /// It is sent again soon: the peer has asked before.
+    /// Send the Open again soon, because the peer has challenged it before.
     Soon,
-    /// Nothing: the same was asked before.
+    /// Do nothing: the same Challenge came before.
     Known,
 }
 
-/// What matters only while a context opens or closes.
+/// State that is needed only while a context opens or closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Underway {
-    /// Cookie of the last challenge, for our next Open.
+    /// Cookie of the last Challenge, for our next Open.
     cookie: u64,
-    /// When the present wish to close began.
+    /// When the present close began.
     close_began: Time,
     answer: Answer,
-    /// What it has shown about sizes.
+    /// What the handshake has shown about packet sizes.
     narrow: Narrow,
 }
 
-/// See the module.
+/// Handshake state of one context.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     state: ContextState,
-    /// Next handshake packets of this kind: since so many were sent (saturating).
+    /// Handshake packets of the present kind that were sent (saturating).
     round: u8,
-    /// Nobody could know its tag before its first Open left.
+    /// No answer had told anybody our tag before the last Open was sent.
     tag_fresh: bool,
-    /// While opening: an Open that claimed to be the peer's was not. The next must prove it.
+    /// While opening: an Open that claimed to be the peer's turned out not to be. The next one must
+    /// be proven.
     disowned: bool,
     local_tag: OwnTag,
-    /// None until the peer's parameters are known.
+    /// `PeerTag::NONE` until the peer's parameters are known.
     peer_tag: PeerTag,
     peer_incarnation: u64,
-    /// Next handshake packet of ours.
+    /// When the handshake timer fires.
     at: Time,
-    /// `None`: as in one that begins.
+    /// `None` stands for the default values.
     underway: Option<Box<Underway>>,
 }
 
 impl Handshake {
-    /// Of a context that begins in `state`, under our `tag`.
+    /// Handshake of a new context in `state`, with our `tag`.
     pub fn new(state: ContextState, tag: OwnTag) -> Self {
         debug_assert!(matches!(state, ContextState::Opening | ContextState::HalfOpen), "{state:?}");
         debug_assert!(tag != OwnTag::NONE, "a context has a tag");
@@ -87,11 +88,11 @@ impl Handshake {
         }
     }
 
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.underway.as_ref().map_or(0, |_| Self::held_bytes_max())
     }
-    /// The most that it may hold.
+    /// Largest value of [`Self::held_bytes`].
     pub fn held_bytes_max() -> usize {
         size_of::<Underway>()
     }
@@ -99,7 +100,8 @@ impl Handshake {
     fn underway(&self) -> Underway {
         self.underway.as_deref().copied().unwrap_or_default()
     }
-    /// Changes what is under way; nothing is kept of what is as in one that begins.
+    /// Changes the state that is needed only while opening or closing; its memory is freed when all
+    /// values are the defaults.
     fn underway_change<R>(&mut self, change: impl FnOnce(&mut Underway) -> R) -> R {
         let mut underway = self.underway();
         let result = change(&mut underway);
@@ -114,11 +116,11 @@ impl Handshake {
         );
         result
     }
-    /// What it has shown about sizes.
+    /// What the handshake has shown about packet sizes.
     pub fn narrow(&self) -> Narrow {
         self.underway().narrow
     }
-    /// It shows more about sizes, or what it has shown is taken.
+    /// Changes what the handshake has shown about packet sizes.
     pub fn narrow_change<R>(&mut self, change: impl FnOnce(&mut Narrow) -> R) -> R {
         self.underway_change(|u| change(&mut u.narrow))
     }
@@ -127,7 +129,7 @@ impl Handshake {
     pub fn state(&self) -> ContextState {
         self.state
     }
-    /// When its timer fires next.
+    /// When the handshake timer fires next.
     pub fn at(&self) -> Time {
         self.at
     }
@@ -135,7 +137,7 @@ impl Handshake {
     pub fn round(&self) -> u8 {
         self.round
     }
-    /// Our tag: the peer's packets carry it.
+    /// Our tag, which the peer's packets carry.
     #[inline(always)]
     pub fn local_tag(&self) -> OwnTag {
         self.local_tag
@@ -152,31 +154,31 @@ impl Handshake {
         debug_assert!(known || self.peer_incarnation == 0, "both are known, or none");
         known
     }
-    /// Both tags in one number: a proof against one context says nothing of another.
+    /// Both tags in one number, so that a proof made for one context is not valid for another.
     pub fn tags_both(&self) -> u64 {
         u64::from(self.local_tag.0) << 32 | u64::from(self.peer_tag.0)
     }
-    /// Another tag of ours takes the place of the old one, which is returned.
+    /// Replaces our tag. Returns the old one.
     pub fn retag(&mut self, tag: OwnTag) -> OwnTag {
         debug_assert!(tag != OwnTag::NONE, "a context has a tag");
         core::mem::replace(&mut self.local_tag, tag)
     }
 
-    /// Whether the peer is the engine that says so of itself.
+    /// Whether the peer is known by this tag and incarnation.
     pub fn is_with(&self, tag: PeerTag, incarnation: u64) -> bool {
         (self.peer_tag, self.peer_incarnation) == (tag, incarnation)
     }
-    /// The peer has this tag, in this life of its engine.
+    /// Stores the tag and incarnation of the peer.
     pub fn peer_is(&mut self, tag: PeerTag, incarnation: u64) {
         debug_assert!(tag != PeerTag::NONE, "who is known has a tag");
         (self.peer_tag, self.peer_incarnation) = (tag, incarnation);
     }
-    /// Whether an Open of the peer's address is believed without a proof: both open at once, and it
-    /// is the first that is heard of the peer.
+    /// Whether an Open from the peer's address is believed without a proof: both sides open at the
+    /// same time, and it is the first Open of the peer.
     pub fn takes_first_open(&self) -> bool {
         self.state == ContextState::Opening && !self.knows_peer() && !self.disowned
     }
-    /// The peer has never sent what was taken for its Open.
+    /// Forgets the peer, whose supposed Open it has not sent.
     pub fn disown(&mut self) {
         debug_assert_eq!(self.state, ContextState::Opening, "only then it is not proven");
         self.peer_is_unknown();
@@ -188,7 +190,8 @@ impl Handshake {
 
     // ---- opening -------------------------------------------------------------------------------
 
-    /// An Open leaves now; the next after `retry`, doubled with each and at most `most`.
+    /// Notes that an Open is sent now; the next is due after `retry`, doubled with each and at most
+    /// `most`.
     pub fn open_sent(&mut self, now: Time, retry: Span, most: Span) {
         debug_assert_eq!(self.state, ContextState::Opening, "who opens says so");
         let wait = retry.scale(1 << self.round.min(16), 1).min(most);
@@ -196,20 +199,20 @@ impl Handshake {
         self.round = self.round.saturating_add(1);
         self.at = now + wait;
     }
-    /// When the Open left that an answer now must be the answer to, whose retry is after `retry`;
-    /// `None`: it may be to another, or was sent before we asked.
+    /// Send time of the only Open that an answer can belong to, with a retry time of `retry`;
+    /// `None` if the answer may belong to another Open, or may have been sent before ours arrived.
     pub fn opened_at(&self, retry: Span) -> Option<Time> {
-        // Who was told our tag before our Open left can answer before it gets the Open.
+        // A peer that knew our tag before can send an answer before our Open arrives.
         let Underway { cookie, narrow, .. } = self.underway();
         let doubtful = cookie != 0 || narrow.answered().is_some() || !self.tag_fresh;
         (self.round == 1 && !doubtful).then(|| Time(self.at.0.saturating_sub(retry.0)))
     }
-    /// The cookie that our Open carries; 0: none was asked for.
+    /// The cookie that our Open carries; 0: the peer has not challenged it.
     pub fn cookie(&self) -> u64 {
         self.underway().cookie
     }
-    /// A Challenge with this cookie answered our Open. `soon`: when the next one leaves at the
-    /// latest, whoever asks.
+    /// Notes that a Challenge with `cookie` answered our Open. `soon`: the latest time for the next
+    /// Open, which answers all Challenges until then.
     pub fn challenge(&mut self, cookie: u64, soon: Time) -> Challenged {
         debug_assert_eq!(self.state, ContextState::Opening, "nobody else is asked for a proof");
         let before = self.underway_change(|u| core::mem::replace(&mut u.cookie, cookie));
@@ -222,27 +225,28 @@ impl Handshake {
         self.at = self.at.min(soon);
         Challenged::Soon
     }
-    /// An Open of less than full size was answered, the first that was: rounds count from here.
+    /// Notes the first answer to an Open of less than full size; rounds count from here.
     pub fn narrow_begin(&mut self, size: u16) {
         debug_assert_eq!(self.state, ContextState::Opening, "our Opens are answered then");
         self.narrow_change(|n| n.answered_set(size));
         self.round = 1;
     }
 
-    /// A request is posted to a peer that has not confirmed yet. The state left behind, if it is
-    /// such a one.
+    /// Starts to open from our side, for a request to a peer that has not confirmed yet. Returns
+    /// the previous state, `None` if it does not apply.
     pub fn open_too(&mut self) -> Option<ContextState> {
         self.state.open_wanted().ok()
     }
-    /// The first request to a peer that never used the context. The state left behind, if it was
-    /// open.
+    /// Starts to open again, for the first request to a peer that never used the context. Returns
+    /// the previous state, `None` if it was not open.
     pub fn reopen(&mut self) -> Option<ContextState> {
         let from = self.state.reopened().ok()?;
         debug_assert!(self.knows_peer(), "who was open knows its peer");
         self.open_anew();
         Some(from)
     }
-    /// The peer holds our tag. The state left behind, unless that was known.
+    /// Opens the context, because the peer holds our tag. Returns the previous state, `None` if the
+    /// context was open already.
     pub fn confirm(&mut self) -> Option<ContextState> {
         let from = self.state.confirmed().ok()?;
         debug_assert!(self.knows_peer(), "who confirms has been heard");
@@ -251,24 +255,24 @@ impl Handshake {
         self.disowned = false;
         Some(from)
     }
-    /// The requests that it was opened for were withdrawn. The state left behind, if it was
-    /// opening.
+    /// Stops opening, because the requests for it were withdrawn. Returns the previous state,
+    /// `None` if it was not opening.
     pub fn unwant(&mut self) -> Option<ContextState> {
         self.state.unwanted().ok()
     }
-    /// It begins anew, for requests that are still to leave. The state left behind.
+    /// Starts over and opens, for requests of which nothing was sent. Returns the previous state.
     pub fn begin_again(&mut self) -> ContextState {
         debug_assert!(self.state != ContextState::Closed, "what is over stays over");
         self.peer_is_unknown();
         self.open_anew();
         core::mem::replace(&mut self.state, ContextState::Opening)
     }
-    /// Its timer fires at `at`, and no packet leaves before.
+    /// Sets the handshake timer to `at`.
     pub fn wait_until(&mut self, at: Time) {
         debug_assert_eq!(self.state, ContextState::HalfOpen, "it waits to be confirmed");
         self.at = at;
     }
-    /// No handshake packet is to leave.
+    /// Stops the handshake timer.
     pub fn timer_off(&mut self) {
         self.at = Time::NEVER;
     }
@@ -284,7 +288,7 @@ impl Handshake {
 
     // ---- closing -------------------------------------------------------------------------------
 
-    /// It is to close. The state left behind, if it was open.
+    /// Starts to close. Returns the previous state, `None` if it was not open.
     pub fn close_begin(&mut self, now: Time) -> Option<ContextState> {
         let from = self.state.close_begun().ok()?;
         debug_assert!(self.knows_peer(), "who was open knows its peer");
@@ -292,17 +296,18 @@ impl Handshake {
         self.underway_change(|u| u.close_began = now);
         Some(from)
     }
-    /// A Close leaves now; the next after `retry`, doubled with each.
+    /// Notes that a Close is sent now; the next is due after `retry`, doubled with each.
     pub fn close_sent(&mut self, now: Time, retry: Span) {
         debug_assert_eq!(self.state, ContextState::Closing, "who closes says so");
         self.at = now + retry.scale(1 << self.round.min(16), 1);
         self.round += 1;
     }
-    /// When the present wish to close began.
+    /// When the present close began.
     pub fn close_began(&self) -> Time {
         self.underway().close_began
     }
-    /// It stays open. The state left behind, if it was closing.
+    /// Withdraws the close: the context stays open. Returns the previous state, `None` if it was
+    /// not closing.
     pub fn close_withdraw(&mut self) -> Option<ContextState> {
         let from = self.state.close_withdrawn().ok()?;
         debug_assert!(self.knows_peer(), "who was open knows its peer");
@@ -310,29 +315,30 @@ impl Handshake {
         self.underway_change(|u| u.close_began = Time(0));
         Some(from)
     }
-    /// It is over. The state left behind, unless that was so.
+    /// Ends the context. Returns the previous state, `None` if it had ended already.
     pub fn end(&mut self) -> Option<ContextState> {
         self.state.ended().ok()
     }
 
     // ---- answers -------------------------------------------------------------------------------
 
-    /// Whether an Open-Ack waits to leave.
+    /// Whether an Open-Ack waits to be sent.
     pub fn answer_waits(&self) -> bool {
         self.underway().answer.waits
     }
-    /// An Open is to be answered with an Open-Ack of `padded_len` bytes (0: no padding), or the
-    /// Challenge whose number is `cookie`. However often a peer asks before the answer can leave,
-    /// it is one.
+    /// Queues an Open-Ack of `padded_len` bytes (0: no padding) that answers an Open, or the
+    /// Challenge whose number is `cookie`. However often a peer asks before the answer is sent, it
+    /// gets one.
     pub fn answer(&mut self, cookie: u64, padded_len: u16) {
         debug_assert!(self.knows_peer(), "an answer has somebody to go to");
         let before = self.underway().answer;
-        // Of a full Open and a smaller one beside it, the full one is answered: without padding.
+        // Of a full Open and a smaller one sent beside it, the full one is answered, without
+        // padding.
         let full = before.waits && padded_len.min(before.padded_len) == 0;
         let padded_len = if full { 0 } else { padded_len.max(before.padded_len) };
         self.underway_change(|u| u.answer = Answer { waits: true, padded_len, cookie });
     }
-    /// The answer leaves now; `None`: none waits, or the peer is not known any more.
+    /// Takes the Open-Ack that waits; `None` if none waits, or if the peer is no longer known.
     pub fn answer_take(&mut self) -> Option<AnswerOut> {
         let Answer { waits, padded_len, cookie } =
             self.underway_change(|u| core::mem::take(&mut u.answer));

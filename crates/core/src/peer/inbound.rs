@@ -1,30 +1,31 @@
-//! How much longer than the quickest of late a packet was on its way to us.
+//! One-way delay of received packets above the recent minimum.
 //!
-//! The clocks of two hosts differ by an unknown constant, so a way's time cannot be told, but what
-//! it takes more than another can. A round trip is the way there and the way of the
-//! acknowledgment; only by this can the first be blamed for what is its own.
+//! The clocks of two hosts differ by an unknown constant, so a one-way delay cannot be measured,
+//! but its excess over another one can. A round trip consists of the delay of the packet and that
+//! of its acknowledgment. With the excess of the acknowledgment known, the forward path is blamed
+//! for its own delay only.
 
 use crate::time::{Span, Time};
 use crate::tuning::INBOUND_WINDOW_HALF;
 
-/// The quickest way of late.
+/// The recent minimum of the one-way delay.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
-    /// Arrival here minus departure there in units of 16 ns, on the circle of the clock in packets:
-    /// the least since `began`, and of the half window before.
+    /// Arrival here minus departure there, in units of 16 ns, modulo the 32 bits of the timestamp
+    /// in packets: the minimum since `began`, and that of the half window before.
     least_now: u32,
     least_before: u32,
     began: Option<Time>,
 }
 
 impl Inbound {
-    /// What is known says nothing any more: a clock was set, or stood still.
+    /// Forgets the minimum, because a clock was set or stood still.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// A packet arrived that left at `sent` by its sender's clock. Returns by how much it was
-    /// slower than the quickest.
+    /// Notes a packet that was sent at `sent` by its sender's clock. Returns its one-way delay
+    /// above the recent minimum.
     pub fn on_packet(&mut self, arrived: Time, sent: u32) -> Span {
         let way = arrived.to_wire().wrapping_sub(sent);
         match self.began.map(|began| arrived.since(began)) {
@@ -45,7 +46,7 @@ impl Inbound {
     }
 }
 
-/// The earlier of two on the circle.
+/// The smaller of two delays, modulo 2^32.
 fn least(a: u32, b: u32) -> u32 {
     if (b.wrapping_sub(a) as i32) < 0 { b } else { a }
 }
@@ -54,7 +55,7 @@ fn least(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Clocks that are half a circle apart, and wrap.
+    /// Clocks that differ by any amount, up to half of the timestamp's range, and wrap.
     #[test]
     fn excess_is_over_the_quickest_of_two_seconds() {
         for offset in [0, 0x7FFF_FFF0, 0x8000_0000, u32::MAX - 2] {

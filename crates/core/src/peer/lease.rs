@@ -1,5 +1,6 @@
-//! Window state: what is kept of a peer while there is traffic, or something to remember beyond the
-//! edges. It is leased from a pool, and given back when nothing has been going on for a while.
+//! Window state: the part of a context that is needed only while there is traffic, or something to
+//! remember besides the window edges. It is leased from a pool, and returned after a while without
+//! activity.
 
 use crate::config::EngineConfig;
 use crate::objects::keys::WrongKeys;
@@ -20,18 +21,18 @@ use crate::peer::write_imm::ImmTable;
 use crate::psn::{Psn, TxNum};
 use crate::time::{Span, Time};
 
-/// Window state, leased while there is traffic.
+/// Window state of one active context.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub board: Scoreboard,
     pub sent_log: SentLog,
     pub loss: LossState,
-    /// What waits for a PSN, reads that are served apart.
+    /// Work that waits for a PSN, except responses to reads.
     pub queues: SendQueues,
     pub outstanding: Outstanding,
     /// Reads that are being served to the peer.
     pub jobs: ReadJobs,
-    /// Every live request through this context.
+    /// All live requests of this context.
     pub live: WrList,
     pub rx_window: RxWindow,
     pub replay: Replay,
@@ -39,13 +40,13 @@ pub(crate) struct Window {
     pub imms: ImmTable,
     pub ack: AckState,
     pub inbound: Inbound,
-    /// When it may send although the peer's credits are used up.
+    /// When the context may send although the peer's credits are used up.
     pub(super) credit_at: Time,
-    /// When the window state may be given back.
+    /// When the window state may be returned to the pool.
     pub(super) idle_at: Time,
-    /// The peer is asked whether it still has the context.
+    /// The question whether the peer still has the context, while it is open.
     pub(super) doubt: Option<Doubt>,
-    /// When it may be asked again at the earliest.
+    /// The earliest time for the next such question.
     pub(super) doubt_next: Time,
     pub wrong_keys: WrongKeys,
 }
@@ -74,7 +75,7 @@ impl Window {
         }
     }
 
-    /// Takes the idle context's numbers up.
+    /// Starts with the sequence numbers of the idle context.
     pub(super) fn start(&mut self, psn: Psn, rx_cum: Psn, rx_tx_num: TxNum) {
         debug_assert!(self.live.front().is_none(), "no request of another context");
         self.board.reset(psn);
@@ -83,7 +84,7 @@ impl Window {
         self.imms.clear();
     }
 
-    /// Forgets everything, ready for another context.
+    /// Clears the state, which is then ready for another context.
     pub fn clear(&mut self) {
         self.sent_log.clear();
         self.loss = LossState::default();
@@ -101,7 +102,8 @@ impl Window {
         self.wrong_keys.clear();
     }
 
-    /// Whether nothing is going on: only numbers need to be remembered, and perhaps verdicts.
+    /// Whether the context is idle: only sequence numbers need to be remembered, and perhaps
+    /// verdicts.
     pub fn is_idle(&self) -> bool {
         self.outstanding.is_empty()
             && self.board.is_empty()
@@ -113,8 +115,8 @@ impl Window {
             && self.doubt.is_none()
     }
 
-    /// Whether something is kept that only the peer's word can free: what it must be told, what it
-    /// has asked for, what it has begun.
+    /// Whether state is kept that only packets of the peer can free: unresolved PSNs, cancelled
+    /// messages, reads being served, gaps in the receive window, messages being written.
     pub fn keeps(&self) -> bool {
         !self.board.is_empty()
             || self.queues.cancels_len() > 0
@@ -123,21 +125,22 @@ impl Window {
             || !self.imms.is_empty()
     }
 
-    /// Whether anything waits for a PSN or to be sent again.
+    /// Whether anything waits for a PSN or for retransmission.
     #[inline]
     pub fn has_to_send(&self) -> bool {
         debug_assert!(self.board.lost_len() <= self.board.span(), "some of the unresolved");
         self.board.lost_len() > 0 || !self.queues.is_empty() || self.jobs.has_to_send()
     }
 
-    // ---- its timers ----------------------------------------------------------------------------
+    // ---- timers --------------------------------------------------------------------------------
 
-    /// It may send at `at` although the peer's credits are used up (`Time::NEVER`: it need not).
+    /// Sets the time at which the context may send although the peer's credits are used up
+    /// (`Time::NEVER`: not needed).
     #[inline(always)]
     pub fn credit_set(&mut self, at: Time) {
         self.credit_at = at;
     }
-    /// Whether that time has come. True once.
+    /// Whether that time has come; true only once.
     pub fn credit_end(&mut self, now: Time) -> bool {
         let opened = self.credit_at <= now;
         if opened {
@@ -145,7 +148,8 @@ impl Window {
         }
         opened
     }
-    /// Something has changed: the window state is given back when nothing was going on for `after`.
+    /// Updates the idle deadline after a change: the window state is returned once the context has
+    /// been idle for `after`.
     pub fn idle_note(&mut self, now: Time, after: Span) {
         if !self.is_idle() {
             self.idle_at = Time::NEVER;
@@ -153,24 +157,24 @@ impl Window {
             self.idle_at = now + after;
         }
     }
-    /// When the window state may be given back.
+    /// When the window state may be returned to the pool.
     pub fn idle_at(&self) -> Time {
         self.idle_at
     }
-    /// It may be given back at `at`.
+    /// Sets the time at which the window state may be returned to the pool.
     pub fn idle_set(&mut self, at: Time) {
         self.idle_at = at;
     }
 
-    // ---- what waits ----------------------------------------------------------------------------
+    // ---- backlog -------------------------------------------------------------------------------
 
-    /// Bytes posted, or asked for by the peer, that have no PSN yet.
+    /// Bytes posted by the user, or requested by the peer's reads, that have no PSN yet.
     #[inline(always)]
     pub(super) fn unsent_bytes(&self) -> u64 {
         self.queues.unsent_bytes() + self.jobs.unsent_bytes()
     }
 
-    /// Packets of `mtu` bytes that wait to leave.
+    /// Backlog: packets of `mtu` bytes that wait to be sent.
     pub fn backlog_packets(&self, mtu: u16) -> u64 {
         self.unsent_bytes().div_ceil(u64::from(mtu.max(1))) + u64::from(self.board.lost_len())
     }

@@ -1,10 +1,12 @@
-//! Reliability context: everything between this engine and one remote engine.
+//! Reliability context: the protocol state between this engine and one remote engine.
 //!
 //! An idle context is a [`Context`] of a few hundred bytes. Window state ([`Window`]) is leased
-//! from a pool while there is something to send, to receive or to remember beyond the edges.
+//! from a pool while there is something to send, to receive, or to remember besides the two window
+//! edges.
 //!
-//! State is private to its room: what others may do with it are methods of the room. The fields of
-//! [`Peer`] and [`Window`] that are public are rooms, so that two of them can be held at once.
+//! Each part of the state is private to its module, and others use it through its methods. The
+//! public fields of [`Peer`] and [`Window`] are such parts, so that two of them can be borrowed at
+//! once.
 
 pub(crate) mod ack;
 pub(crate) mod doubt;
@@ -44,71 +46,72 @@ use srd_wire::{
 state_machine! {
     /// Life of a reliability context.
     pub enum ContextState {
-        /// Our Open is on its way; the peer may or may not have opened by itself.
+        /// Our Open is in flight; the peer may have sent an Open of its own.
         Opening,
-        /// We answered an Open; nothing with our tag has come back yet, so no data leaves.
+        /// We answered the peer's Open; no packet with our tag has arrived yet, so no data is sent.
         HalfOpen,
         /// Both sides hold the other's tag: data flows.
         Open,
-        /// We asked for a mutual close; nothing of ours is outstanding.
+        /// We asked for a mutual close; none of our requests is outstanding.
         Closing,
-        /// Gone; the slot is free.
+        /// The context has ended; its slot is free.
         Closed,
     }
-    /// The peer accepted our Open, or used our tag: it holds it.
+    /// The peer accepted our Open or used our tag, so it holds the tag.
     confirmed: Opening | HalfOpen => Open;
     /// Work was posted before the peer confirmed: we open from our side, too.
     open_wanted: HalfOpen => Opening;
-    /// The first work for a peer that accepted our Open and never used the context: it may have
-    /// dropped it since.
+    /// New work for a peer that accepted our Open and never used the context: it may have dropped
+    /// the context since.
     reopened: Open => Opening;
-    /// The work that wanted it was withdrawn; the peer may use it all the same.
+    /// The work that needed the Open was withdrawn; the peer may still use the context.
     unwanted: Opening => HalfOpen;
-    /// Idle and wanted gone.
+    /// The context is idle and is to be closed.
     close_begun: Open => Closing;
-    /// The peer still had something to say, or new work came.
+    /// The peer still has traffic, or new work was posted.
     close_withdrawn: Closing => Open;
-    /// Dropped for good.
+    /// The context is dropped.
     ended: Opening | HalfOpen | Open | Closing => Closed;
 }
 
-/// Our address handle for a peer, as of a generation of the table of handles.
+/// Our address handle for a peer, valid for one generation of the handle table.
 #[derive(Clone, Copy, Debug)]
 struct KnownAh {
     generation: u32,
     ah: AhId,
 }
 
-/// What is kept of every peer, idle or not.
+/// State kept for every peer, idle or not.
 #[derive(Debug)]
 pub(crate) struct Peer {
     endpoint: Endpoint,
-    /// Path-and-rate context of the peer's address.
+    /// Index of the paths and rate state of the peer's address.
     way: Way,
     limits: Negotiated,
-    /// Lower edges and newest number taken while no window state is leased.
+    /// Next PSN to send, receive edge and newest transmission number received, kept here while no
+    /// window state is leased.
     psn_idle: Psn,
     rx_cum_idle: Psn,
     rx_tx_num_idle: TxNum,
     tx_num_next: TxNum,
-    /// The peer's lower edge.
+    /// The lower edge of the peer's send window, as the peer announces it.
     rx_una: Psn,
     last_heard: Time,
     known_ah: KnownAh,
-    /// The peer opened it.
+    /// The peer opened the context.
     inbound: bool,
-    /// Something that the peer sent within it has arrived: the peer uses it.
+    /// A packet of this context has arrived, so the peer uses the context.
     proven: bool,
-    /// The peer is this engine, and has refused a request of its own.
+    /// The peer is this engine itself and has refused a request of its own; the user was told.
     own_told: bool,
-    /// It, or another context of its address lately, has sent a region key that was never given
-    /// out.
+    /// The peer, or recently another context of its network, has sent a region key that was never
+    /// given out.
     key_guessed: bool,
     pub handshake: Handshake,
     pub reports: Reports,
 }
 
-/// One remote engine: what is always kept of it, and its window state while that is leased.
+/// The context of one remote engine: the state always kept, and the window state while leased.
 #[derive(Debug)]
 pub(crate) struct Context {
     peer: Peer,
@@ -128,60 +131,61 @@ impl DerefMut for Context {
     }
 }
 
-/// The numbers of one packet that leaves.
+/// The header numbers of one outgoing packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
     pub path: u8,
     pub tx_num: TxNum,
-    /// Its PSN, or the next one to be used.
+    /// PSN of the packet; for a packet without one, the next PSN to be used.
     pub psn: Psn,
-    /// Lower edge of what we send.
+    /// Lower edge of our send window: every PSN below is resolved.
     pub una: Psn,
-    /// Packets that wait to leave after it.
+    /// Packets that wait to be sent after this one.
     pub backlog: u64,
 }
 
-/// The numbers of our first packet to a peer.
+/// The first PSN and transmission number that we use towards a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstNumbers {
     pub psn: Psn,
     pub tx_num: TxNum,
 }
 
-/// What both sides agreed on.
+/// Parameters that both sides agreed on in the handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Negotiated {
     /// Largest payload of one packet in either direction.
     pub mtu: u16,
-    /// PSNs the peer's window holds.
+    /// Send window in PSNs: the smaller of the windows that the two sides announce.
     pub window: u16,
-    /// Reads the peer serves at once for us.
+    /// Reads that the peer serves for us at the same time.
     pub reads_max: u16,
-    /// Multi-segment writes with immediate it tracks at once for us.
+    /// Multi-segment writes with immediate that the peer tracks for us at the same time.
     pub imms_max: u16,
-    /// What it can do.
+    /// Features that the peer offered, without `RDMA_READ` if it serves no reads.
     pub features: Features,
     /// Every packet of the context carries a checksum.
     pub checked: bool,
 }
 
 impl Negotiated {
-    /// Flag of every packet of the context.
+    /// Header flag that says whether packets of the context carry a checksum.
     pub fn check_flag(&self) -> u8 {
         if self.checked { Flags::CHECKED } else { 0 }
     }
-    /// Bytes of every packet before the acknowledgment block.
+    /// Length in bytes of the common header with its checksum, before any acknowledgment block.
     pub fn head_bytes(&self) -> usize {
         HEADER_BYTES + self.check_bytes()
     }
-    /// Bytes of its checksum.
+    /// Length in bytes of the checksum field; 0 without one.
     pub fn check_bytes(&self) -> usize {
         if self.checked { CHECKSUM_BYTES } else { 0 }
     }
 }
 
 impl Peer {
-    /// A peer of which nothing is known but where it is; we send from these numbers on.
+    /// A peer of which only the endpoint is known. Our PSNs and transmission numbers start at
+    /// `numbers`.
     pub fn new(
         endpoint: Endpoint,
         way: Way,
@@ -215,7 +219,7 @@ impl Peer {
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
-    /// Path-and-rate context of the peer's address.
+    /// Index of the paths and rate state of the peer's address.
     #[inline(always)]
     pub fn way(&self) -> Way {
         self.way
@@ -224,43 +228,43 @@ impl Peer {
     pub fn state(&self) -> ContextState {
         self.handshake.state()
     }
-    /// What both sides agreed on; all zero until the peer's parameters are known.
+    /// The negotiated parameters; all zero until the peer's parameters are known.
     #[inline(always)]
     pub fn limits(&self) -> &Negotiated {
         &self.limits
     }
-    /// Whether the peer opened it.
+    /// Whether the peer opened the context.
     pub fn is_inbound(&self) -> bool {
         self.inbound
     }
 
-    // ---- hearing it ----------------------------------------------------------------------------
+    // ---- receiving -----------------------------------------------------------------------------
 
-    /// When the peer was last heard.
+    /// When the last packet of the peer arrived.
     pub fn last_heard(&self) -> Time {
         self.last_heard
     }
-    /// The peer has said something.
+    /// Notes that a packet of the peer has arrived.
     #[inline(always)]
     pub fn heard(&mut self, now: Time) {
         self.last_heard = now;
     }
-    /// Something that the peer sent within the context has arrived: the peer uses it.
+    /// Notes that a packet of this context has arrived, so the peer uses the context.
     #[inline(always)]
     pub fn heard_within(&mut self, now: Time) {
         self.heard(now);
         self.proven = true;
     }
-    /// Whether something that the peer sent within the context has arrived.
+    /// Whether a packet of this context has arrived from the peer.
     pub fn is_proven(&self) -> bool {
         self.proven
     }
-    /// The peer's lower edge.
+    /// The lower edge of the peer's send window, as the peer announces it.
     #[inline(always)]
     pub fn rx_una(&self) -> Psn {
         self.rx_una
     }
-    /// The peer tells its lower edge. Whether that is news.
+    /// Takes the lower edge that the peer announces. Returns whether it has advanced.
     #[inline(always)]
     pub fn rx_una_advance(&mut self, una: Psn) -> bool {
         let news = self.rx_una.is_before(una);
@@ -278,24 +282,25 @@ impl Peer {
         }
         self.known_ah.ah
     }
-    /// The peer, which is this engine, has refused a request of its own. Whether that is news.
+    /// Notes that the peer, which is this engine, has refused a request of its own. Returns whether
+    /// it is the first time.
     pub fn own_tell(&mut self) -> bool {
         !core::mem::replace(&mut self.own_told, true)
     }
-    /// The peer, or its address lately, has sent a region key that was never given out. Whether it
-    /// had before.
+    /// Notes that the peer has sent a region key that was never given out. Returns whether it, or
+    /// recently its network, had done so before.
     pub fn key_guess_note(&mut self) -> bool {
         core::mem::replace(&mut self.key_guessed, true)
     }
-    /// Whether it has sent such a key.
+    /// Whether such a key was noted.
     #[inline(always)]
     pub fn has_guessed(&self) -> bool {
         self.key_guessed
     }
 
-    // ---- sending to it -------------------------------------------------------------------------
+    // ---- sending -------------------------------------------------------------------------------
 
-    /// Whether both ends grant and obey credits.
+    /// Whether both ends use credits.
     #[inline]
     pub fn grants(&self, cfg: &EngineConfig) -> bool {
         cfg.rate.credits && self.limits.features.has(Features::CREDITS)
@@ -341,18 +346,18 @@ impl Context {
         Self { peer, window: None }
     }
 
-    /// The window state. Only called where the context is known to be active.
+    /// The window state. The context must be known to be active.
     pub fn act(&mut self) -> &mut Window {
         self.window.as_mut().expect("window state is leased before traffic")
     }
 
-    /// Its window state, if that is leased.
+    /// The window state, if it is leased.
     #[inline]
     pub fn win(&self) -> Option<&Window> {
         self.window.as_deref()
     }
 
-    /// See [`Self::win`].
+    /// Like [`Self::win`], mutable.
     #[inline]
     pub fn win_mut(&mut self) -> Option<&mut Window> {
         self.window.as_deref_mut()
@@ -363,27 +368,28 @@ impl Context {
         self.window.is_some()
     }
 
-    /// Both parts, if window state is leased.
+    /// Peer and window state as separate borrows, if window state is leased.
     #[inline]
     pub fn split(&mut self) -> Option<(&mut Peer, &mut Window)> {
         Some((&mut self.peer, self.window.as_deref_mut()?))
     }
 
-    /// Live requests of ours.
+    /// Number of our outstanding requests.
     pub fn outstanding(&self) -> u32 {
         self.win().map_or(0, |win| win.outstanding.requests())
     }
-    /// Since when there is one without break (`Time::NEVER`: there is none).
+    /// Start of the present period with at least one outstanding request (`Time::NEVER`: no request
+    /// is outstanding).
     pub fn outstanding_since(&self) -> Time {
         self.win().map_or(Time::NEVER, |win| win.outstanding.since())
     }
-    /// When handshake, credits or idleness have something to do.
+    /// Earliest deadline of the handshake, of the wait for credits and of idle window state.
     pub fn deadline(&self) -> Time {
         let at = self.peer.handshake.at();
         self.win().map_or(at, |win| at.min(win.credit_at).min(win.idle_at))
     }
 
-    /// Gives it window state, which takes its numbers up.
+    /// Attaches leased window state and starts it with the numbers kept while the context was idle.
     pub fn lease(&mut self, mut window: Box<Window>) {
         debug_assert!(self.window.is_none(), "leased once");
         let Peer { psn_idle, rx_cum_idle, rx_tx_num_idle, .. } = self.peer;
@@ -392,7 +398,7 @@ impl Context {
         self.window = Some(window);
     }
 
-    /// Takes its window state away; its numbers stay.
+    /// Detaches the window state for the pool; its sequence numbers are kept here.
     pub fn lease_end(&mut self) -> Option<Box<Window>> {
         let window = self.window.take()?;
         debug_assert!(window.outstanding.is_empty(), "work keeps the window state");
@@ -408,8 +414,8 @@ impl Context {
         Some(window)
     }
 
-    /// The peer's parameters are known: its end of the context begins. `limits`: what both sides
-    /// agree on.
+    /// Stores the peer's parameters `p`, with which the peer's end of the context starts, and the
+    /// negotiated `limits`.
     pub fn params_set(&mut self, p: &OpenParams, limits: Negotiated) {
         debug_assert!(limits.mtu > 0 && limits.window > 0, "{limits:?}");
         let peer = &mut self.peer;
@@ -427,8 +433,8 @@ impl Context {
         }
     }
 
-    /// The peer has forgotten its part: it is not known any more, and nobody is left to be asked
-    /// whether it is.
+    /// Drops the peer's parameters, because the peer has forgotten the context; a pending question
+    /// whether it still has the context ends.
     pub fn disown(&mut self) {
         self.peer.handshake.disown();
         if let Some(win) = self.win_mut() {
@@ -436,7 +442,8 @@ impl Context {
         }
     }
 
-    /// It begins anew, with `psn`, for requests that are still to leave. The state left behind.
+    /// Starts the context over at PSN `psn`, for requests of which nothing was sent. Returns the
+    /// previous state.
     pub fn begin_again(&mut self, psn: Psn) -> ContextState {
         self.peer.psn_idle = psn;
         if let Some(win) = self.win_mut() {
@@ -449,12 +456,12 @@ impl Context {
         self.peer.handshake.begin_again()
     }
 
-    /// Lower edge of what we send.
+    /// Lower edge of our send window: every PSN below is resolved.
     pub fn una(&self) -> Psn {
         self.window.as_ref().map_or(self.psn_idle, |a| a.board.una())
     }
 
-    /// Next PSN we use.
+    /// The next PSN that we use.
     pub fn psn_next(&self) -> Psn {
         self.window.as_ref().map_or(self.psn_idle, |a| a.board.next())
     }

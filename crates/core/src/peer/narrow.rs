@@ -1,39 +1,40 @@
-//! What a handshake has shown about the size of packets (see `engine/narrow.rs`).
+//! What a handshake has shown about the packet sizes that the paths carry (see `engine/narrow.rs`).
 
-/// What the handshake of a context has shown about sizes.
+/// What the handshake of one context has shown about packet sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Narrow {
-    /// Payload of packets as large as the Open of ours that was answered; 0: none was.
+    /// Size (payload of a packet of that length) of the reduced Open of ours that was answered
+    /// first; 0: none was.
     answered: u16,
-    /// Rounds in a row in which it was, and the last of them.
+    /// Rounds in a row in which an Open of that size was answered, and the last of these rounds.
     rounds: u8,
     round: u8,
-    /// Payload of packets as large as the largest Open of the peer; 0: none came, `u16::MAX`: a
-    /// full one.
+    /// Size of the largest Open of the peer; 0: none came, `u16::MAX`: a full one.
     heard: u16,
-    /// Opens of the peer since it began to send them.
+    /// Opens received from the peer in this handshake (saturating).
     heard_opens: u8,
 }
 
 impl Narrow {
-    /// Payload of packets as large as the Open of ours that was answered, if one was.
+    /// Size of the reduced Open of ours that was answered, if one was.
     pub fn answered(&self) -> Option<u16> {
         (self.answered > 0).then_some(self.answered)
     }
-    /// Our Open of that size is answered, the first that is.
+    /// Notes the first answer to a reduced Open of ours.
     pub fn answered_set(&mut self, size: u16) {
         debug_assert!(self.answered == 0 && size > 0, "{self:?}");
         self.answered = size;
     }
-    /// A round of Opens begins: unless an Open was answered in the last one, `round`, those before
-    /// it count no more.
+    /// Begins a round of Opens. If no Open was answered in `round`, the last one, the count of
+    /// rounds in a row starts over.
     pub fn round_begin(&mut self, round: u8) {
         debug_assert!(self.answered > 0, "an Open was answered before: {self:?}");
         if self.round != round {
             self.rounds = 0;
         }
     }
-    /// In round `round` the Open of that size was answered. In how many in a row it now was.
+    /// Notes that the Open of size `size` was answered in `round`. Returns in how many rounds in a
+    /// row it now was.
     pub fn round_answered(&mut self, round: u8, size: u16) -> u8 {
         debug_assert!(self.answered > 0, "an Open was answered before: {self:?}");
         if self.round != round && size == self.answered {
@@ -41,19 +42,20 @@ impl Narrow {
         }
         self.rounds
     }
-    /// An Open of the peer came, as large as packets with that payload (`u16::MAX`: a full one).
+    /// Notes an Open of the peer of size `size` (`u16::MAX`: a full one).
     pub fn heard(&mut self, size: u16) {
         self.heard = self.heard.max(size);
         self.heard_opens = self.heard_opens.saturating_add(1);
     }
-    /// What the peer's Opens have shown says nothing any more.
+    /// Forgets what the peer's Opens have shown.
     pub fn heard_forget(&mut self) {
         (self.heard, self.heard_opens) = (0, 0);
     }
-    /// The size that is proved: the one of ours that was answered in `rounds` rounds, where we
-    /// asked (`own`), else the largest of the peer's, if as many of them came: so many smaller
-    /// ones are answered before a peer opens a context with them. One that opens it for another
-    /// reason, because we answered its Challenge, has shown nothing. 0: none.
+    /// The proven size; 0: none. Where we opened (`own`), the size of our Open that was answered in
+    /// `rounds` rounds in a row. Else the size of the peer's largest Open, if at least `rounds`
+    /// Opens came, because a peer sees so many reduced ones answered before it opens a context with
+    /// them. A peer that opens for another reason, because we answered its Challenge, has shown
+    /// nothing.
     pub fn proved(&self, own: bool, rounds: u8) -> u16 {
         debug_assert!(self.rounds == 0 || self.answered > 0, "{self:?}");
         debug_assert!(self.heard == 0 || self.heard_opens > 0, "{self:?}");

@@ -1,17 +1,19 @@
-//! Requests of ours that a peer has to answer, and the places for them that it has given us.
+//! Counts of our outstanding requests to a peer, and of the read and write-with-immediate credits
+//! in use.
 
 use super::Negotiated;
 use crate::time::Time;
 
-/// See the module.
+/// Counts of outstanding requests and used credits.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
-    /// Since when there is a request without break (`Time::NEVER`: there is none).
+    /// Start of the present period with at least one outstanding request (`Time::NEVER`: no request
+    /// is outstanding).
     since: Time,
     requests: u32,
-    /// Reads that the peer serves, or is asked to.
+    /// Reads that the peer serves or was asked to serve.
     reads: u16,
-    /// Messages with immediate of several packets that the peer tracks, or is asked to.
+    /// Multi-packet writes with immediate that the peer tracks or was asked to track.
     imms: u16,
 }
 
@@ -22,7 +24,7 @@ impl Default for Outstanding {
 }
 
 impl Outstanding {
-    /// Live requests.
+    /// Number of outstanding requests.
     #[inline(always)]
     pub fn requests(&self) -> u32 {
         self.requests
@@ -32,7 +34,8 @@ impl Outstanding {
         debug_assert!(self.requests > 0 || self.since == Time::NEVER, "{self:?}");
         self.requests == 0
     }
-    /// Since when there is one without break (`Time::NEVER`: there is none).
+    /// Start of the present period with at least one outstanding request (`Time::NEVER`: no request
+    /// is outstanding).
     pub fn since(&self) -> Time {
         debug_assert!(
             (self.since == Time::NEVER) == (self.requests == 0) || cfg!(planted_bugs),
@@ -40,7 +43,7 @@ impl Outstanding {
         );
         self.since
     }
-    /// A request is posted.
+    /// Notes that a request is posted.
     #[inline(always)]
     pub fn begin(&mut self, now: Time) {
         self.requests += 1;
@@ -49,7 +52,7 @@ impl Outstanding {
         }
         debug_assert!(self.since <= now, "it began at some time before: {self:?}");
     }
-    /// A request has ended.
+    /// Notes that a request has ended.
     #[inline(always)]
     pub fn end(&mut self) {
         debug_assert!(self.requests > 0, "a request ends once");
@@ -59,12 +62,12 @@ impl Outstanding {
         }
     }
 
-    /// Reads that the peer serves, or is asked to.
+    /// Reads that the peer serves or was asked to serve.
     #[cfg(debug_assertions)]
     pub fn reads(&self) -> u16 {
         self.reads
     }
-    /// Whether the peer takes another read.
+    /// Whether a read credit is free.
     #[inline(always)]
     pub fn may_read(&self, limits: &Negotiated) -> bool {
         debug_assert!(
@@ -73,7 +76,7 @@ impl Outstanding {
         );
         self.reads < limits.reads_max
     }
-    /// A read leaves.
+    /// Takes a read credit, when a read is sent.
     pub fn read_begin(&mut self) {
         self.reads += 1;
         debug_assert!(
@@ -81,17 +84,17 @@ impl Outstanding {
             "each is a live request: {self:?}"
         );
     }
-    /// A read is over, or was refused.
+    /// Returns a read credit, when a read has ended or was refused.
     pub fn read_end(&mut self) {
         debug_assert!(self.reads > 0, "a read is over once");
         self.reads -= 1;
     }
 
-    /// Messages with immediate of several packets that the peer tracks, or is asked to.
+    /// Multi-packet writes with immediate that the peer tracks or was asked to track.
     pub fn imms(&self) -> u16 {
         self.imms
     }
-    /// Whether the peer tracks another one.
+    /// Whether the peer tracks another multi-packet write with immediate.
     #[inline(always)]
     pub fn may_imm(&self, limits: &Negotiated) -> bool {
         debug_assert!(
@@ -100,16 +103,16 @@ impl Outstanding {
         );
         self.imms < limits.imms_max
     }
-    /// The first packet of one leaves.
+    /// Notes that the first packet of such a message is sent.
     pub fn imm_begin(&mut self) {
         self.imms += 1;
     }
-    /// The peer tracks one less.
+    /// Notes that the peer tracks one message less.
     pub fn imm_end(&mut self) {
         debug_assert!(self.imms > 0, "a message is forgotten once");
         self.imms -= 1;
     }
-    /// The peer tracks none any more.
+    /// Notes that the peer tracks no message any more.
     pub fn imms_forget(&mut self) {
         self.imms = 0;
     }

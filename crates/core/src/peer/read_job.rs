@@ -1,45 +1,46 @@
-//! Reads that are being served to one peer.
+//! The reads that are being served to one peer.
 
 use crate::api::MrKey;
 use crate::ids::{JobId, Place};
 use crate::objects::places::PLACE_BYTES;
 use crate::peer::scoreboard::{Entry, Kind, Work};
 
-/// One region being sent to a requester.
+/// One read being served: a range of a region that is sent to its requester.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadJob {
     id: JobId,
-    /// Its place among the reads of all peers. One that has failed has none, whenever the requester
-    /// resolves what was sent of it.
+    /// Place of the read in the table of all peers' reads
+    /// ([`Places`](crate::objects::places::Places)); `None` once the read has failed, even while
+    /// packets of it are unresolved.
     place: Option<Place>,
-    /// The requester's message.
+    /// Message id of the requester.
     msg_id: u32,
     key: MrKey,
     addr: u64,
     len: u32,
     /// Bytes that have PSNs.
     cut: u32,
-    /// PSNs unresolved.
+    /// Unresolved PSNs.
     open: u32,
-    /// The region went away: an error response is owed (`false`: it has a PSN).
+    /// The read has failed and its error response has no PSN yet.
     error_owed: bool,
-    /// Nothing more to cut: aborted by either side.
+    /// No more of the read is sent: either side has aborted it.
     dead: bool,
 }
 
 impl ReadJob {
-    /// A read of `len` bytes at `addr` of region `key`, which message `msg_id` asked for.
+    /// A read of `len` bytes at `addr` of region `key`, requested by message `msg_id`.
     pub fn new(id: JobId, place: Place, msg_id: u32, key: MrKey, addr: u64, len: u32) -> Self {
         debug_assert!(len > 0, "a read of nothing is over at once");
         let (place, error_owed, dead) = (Some(place), false, false);
         Self { id, place, msg_id, key, addr, len, cut: 0, open: 0, error_owed, dead }
     }
 
-    /// Its place among the reads of all peers.
+    /// Place of the read in the table of all peers' reads, until it fails.
     pub fn place(&self) -> Option<Place> {
         self.place
     }
-    /// The requester's message.
+    /// Message id of the requester.
     pub fn msg_id(&self) -> u32 {
         self.msg_id
     }
@@ -47,48 +48,49 @@ impl ReadJob {
     pub fn key(&self) -> MrKey {
         self.key
     }
-    /// Where in the region the byte `off` of the read is.
+    /// Address of byte `off` of the read, in the region's address space.
     pub fn addr_of(&self, off: u32) -> u64 {
         debug_assert!(off < self.len, "a byte of the read: {off}, {self:?}");
         self.addr + u64::from(off)
     }
 
-    /// Bytes that have no PSN.
+    /// Bytes that have no PSN yet.
     fn unsent(&self) -> u64 {
         debug_assert!(self.cut <= self.len, "{self:?}");
         u64::from(self.len - self.cut)
     }
-    /// Whether a packet of it can leave.
+    /// Whether a packet of the read waits to be sent.
     fn has_to_send(&self) -> bool {
         debug_assert!(!self.dead || self.cut == self.len, "nothing more to cut: {self:?}");
         self.error_owed || (!self.dead && self.cut < self.len)
     }
-    /// Whether it can be forgotten.
+    /// Whether the read is over and can be removed.
     fn is_done(&self) -> bool {
         self.open == 0 && !self.has_to_send()
     }
 }
 
-/// See the module.
+/// The reads that are being served to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct ReadJobs {
     jobs: Vec<ReadJob>,
-    /// Which of them has its turn, modulo their number.
+    /// Index of the read whose turn it is, modulo their number.
     cursor: usize,
-    /// The requests of our own side have their turn before the next of them.
+    /// Our own requests have their turn before the next read.
     requests_first: bool,
-    /// Bytes of them that have no PSN yet.
+    /// Bytes of all reads that have no PSN yet.
     unsent_bytes: u64,
 }
 
 impl ReadJobs {
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.jobs.capacity() * size_of::<ReadJob>() + 2 * self.jobs.len() * PLACE_BYTES
     }
-    /// The most that it may hold, where `promised` at once were promised to the peer.
+    /// Largest value of [`Self::held_bytes`], where the handshake promised the peer `promised`
+    /// reads at the same time.
     pub fn held_bytes_max(promised: usize) -> usize {
-        // Twice as many are served, and lists grow by doubling.
+        // Twice as many reads as promised are served, and lists grow by doubling.
         2 * promised.max(4).next_power_of_two() * (size_of::<ReadJob>() + 2 * PLACE_BYTES)
     }
 
@@ -99,25 +101,25 @@ impl ReadJobs {
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
-    /// Whether a packet of any can leave.
+    /// Whether a packet of any read waits to be sent.
     #[inline(always)]
     pub fn has_to_send(&self) -> bool {
         debug_assert!(self.unsent_bytes == 0 || !self.jobs.is_empty(), "bytes of nothing");
         self.jobs.iter().any(ReadJob::has_to_send)
     }
-    /// Bytes of them that have no PSN yet.
+    /// Bytes of all reads that have no PSN yet.
     #[inline(always)]
     pub fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes
     }
-    /// The read with that number.
+    /// The read with the number `id`.
     pub fn find(&self, id: JobId) -> Option<&ReadJob> {
         self.jobs.iter().find(|j| j.id == id)
     }
     fn find_mut(&mut self, id: JobId) -> Option<&mut ReadJob> {
         self.jobs.iter_mut().find(|j| j.id == id)
     }
-    /// Whether the read goes on.
+    /// Whether read `id` exists and is not aborted.
     pub fn lives(&self, id: JobId) -> bool {
         let job = self.find(id);
         debug_assert!(
@@ -127,45 +129,45 @@ impl ReadJobs {
         job.is_some_and(|j| !j.dead)
     }
 
-    /// A read was asked for.
+    /// Adds a read.
     pub fn begin(&mut self, job: ReadJob) {
         debug_assert!(self.find(job.id).is_none(), "a number of its own");
         debug_assert!(job.place.is_some() && job.unsent() == u64::from(job.len), "{job:?}");
         self.unsent_bytes += job.unsent();
         self.jobs.push(job);
     }
-    /// Forgets all. Whose turn it is stays as it is.
+    /// Removes all reads. The turn among reads stays.
     pub fn clear(&mut self) {
         self.drain().for_each(drop);
     }
-    /// The same, with the places that they had.
+    /// Removes all reads and returns their places.
     pub fn drain(&mut self) -> impl Iterator<Item = Place> {
         self.unsent_bytes = 0;
         self.jobs.drain(..).filter_map(|j| j.place)
     }
-    /// Takes its place from a read.
+    /// Takes the place of an aborted read.
     pub fn place_take(&mut self, id: JobId) -> Option<Place> {
         let job = self.find_mut(id)?;
         debug_assert!(job.dead, "what goes on keeps its place: {job:?}");
         job.place.take()
     }
-    /// Those that have a place.
+    /// Number of reads that have a place.
     #[cfg(debug_assertions)]
     pub fn placed(&self) -> u32 {
         self.jobs.iter().filter(|j| j.place.is_some()).count() as u32
     }
 
-    /// Whether requests of our own side have their turn before the next of these.
+    /// Whether our own requests have their turn before the next read.
     #[inline(always)]
     pub fn requests_first(&self) -> bool {
         self.requests_first
     }
-    /// Requests of our own side have had their turn.
+    /// Notes that our own requests have had their turn.
     #[inline(always)]
     pub fn requests_turned(&mut self) {
         self.requests_first = false;
     }
-    /// The next segment of at most `mtu` bytes, in turn; `None`: none has any.
+    /// The next segment of at most `mtu` bytes, of the reads in turn; `None`: nothing waits.
     pub fn cut(&mut self, mtu: u16) -> Option<Entry> {
         let n = self.jobs.len();
         let turns = (0..n).map(|k| (self.cursor + k) % n);
@@ -185,15 +187,15 @@ impl ReadJobs {
         self.unsent_bytes -= u64::from(len);
         Some(entry)
     }
-    /// A segment is cut into two: one more of the read is open.
+    /// Counts one more unresolved segment of the read, one of which was cut into two.
     pub fn segment_more(&mut self, id: JobId) {
         if let Some(job) = self.find_mut(id) {
             debug_assert!(job.open > 0, "a segment of it is open: {job:?}");
             job.open += 1;
         }
     }
-    /// A segment is resolved; unless it has arrived as it should (`good`), no more are cut. The
-    /// read, if it is over.
+    /// Notes that a segment is resolved; unless it was accepted (`good`), the read is aborted.
+    /// Returns the read if it is over.
     #[must_use]
     pub fn segment_done(&mut self, id: JobId, good: bool) -> Option<ReadJob> {
         let at = self.jobs.iter().position(|j| j.id == id)?;
@@ -205,13 +207,13 @@ impl ReadJobs {
         }
         self.jobs[at].is_done().then(|| self.jobs.remove(at))
     }
-    /// The read fails: unless it had before, its requester is told.
+    /// Fails the read: the requester is told, unless the read was aborted before.
     pub fn fail(&mut self, id: JobId) {
         let Some(job) = self.jobs.iter_mut().find(|j| j.id == id) else { return };
         job.error_owed |= !job.dead;
         abort(job, &mut self.unsent_bytes);
     }
-    /// Whether the sum says what the reads do; segments that are open, of all of them.
+    /// Checks the sum against the reads. Returns the unresolved segments of all reads.
     #[cfg(debug_assertions)]
     pub fn audit(&self) -> u32 {
         let unsent: u64 = self.jobs.iter().map(ReadJob::unsent).sum();
@@ -221,7 +223,7 @@ impl ReadJobs {
     }
 }
 
-/// Nothing more of the region is cut into packets.
+/// Aborts a read: no more of it is cut into packets.
 fn abort(job: &mut ReadJob, unsent_bytes: &mut u64) {
     if !job.dead {
         debug_assert!(*unsent_bytes >= job.unsent(), "some of all: {job:?}");

@@ -1,10 +1,10 @@
-//! What was taken back of what was sent.
+//! Ranges whose packets were recalled because they had become too large for the paths.
 
 use crate::api::WrHandle;
 use crate::ids::JobId;
 use crate::peer::scoreboard::{Entry, Kind, Work};
 
-/// A range of a request or of a read that is served, to be cut anew.
+/// A range of a write or of a read being served that is to be cut into packets again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recut {
     /// `Write` or `ReadResp`.
@@ -15,7 +15,7 @@ pub(crate) struct Recut {
 }
 
 impl Recut {
-    /// What `e` carried, or was to take back.
+    /// The range that entry `e` carried or recalls.
     pub fn of(e: &Entry) -> Self {
         let kind = e.kind.recalled().unwrap_or(e.kind);
         debug_assert!(matches!(kind, Kind::Write | Kind::ReadResp), "{kind:?} is of one packet");
@@ -23,24 +23,24 @@ impl Recut {
         Self { kind, work: e.work(), off: e.off, len: u32::from(e.len) }
     }
 
-    /// Whether it is of a write, and not of a read that is served.
+    /// Whether the range belongs to a write, and not to a read being served.
     pub fn is_write(&self) -> bool {
         self.kind == Kind::Write
     }
-    /// Whether it is of this request.
+    /// Whether the range belongs to request `wi`.
     pub fn is_of(&self, wi: WrHandle) -> bool {
         self.is_write() && self.request() == wi
     }
-    /// The work request that it is of, if it is of a write.
+    /// The work request of the range, which must belong to a write.
     pub fn request(&self) -> WrHandle {
         self.work.request(self.kind)
     }
-    /// The read that it is of, if it is not of a write.
+    /// The read of the range, which must not belong to a write.
     pub fn job(&self) -> JobId {
         self.work.job(self.kind)
     }
 
-    /// The first packet of it, of at most `mtu` bytes, and the range that remains.
+    /// The first packet of the range, of at most `mtu` bytes, and the rest of the range.
     pub fn cut(self, mtu: u16) -> (Entry, Option<Self>) {
         let len = self.len.min(u32::from(mtu));
         let rest = Self { off: self.off + len, len: self.len - len, ..self };

@@ -1,32 +1,34 @@
-//! Transmission numbers already seen: each packet is taken at most once, whatever the network does.
+//! Replay window: the transmission numbers already received, so that each packet is accepted at
+//! most once whatever the network does.
 //!
-//! A number far beyond the newest would leave all that are under way behind the window. After a
-//! long outage it is right, and from a forger it is meant to lock the peer out, or to spare him the
-//! guess of a number; so it is never taken. When two come with none between that is taken, the peer
-//! is asked for its own number (`engine/doubt.rs`), and what it proves puts the window right.
+//! A number far beyond the newest is never accepted, because it would leave all numbers in flight
+//! behind the window. After a long outage such a number is genuine; from a forger it is meant to
+//! lock the peer out, or to save him from having to guess a number. When two come without an
+//! accepted one in between, the peer is asked for its own number (`engine/doubt.rs`), and its
+//! proven answer corrects the window.
 //!
-//! What an acknowledgment says of the peer itself holds until one that was sent later says
-//! otherwise. Which one is the newest is known here only ([`Replay::ack_take`]).
+//! What an acknowledgment says of the peer itself holds until a newer one says otherwise. Only this
+//! module knows which acknowledgment is the newest ([`Replay::ack_take`]).
 
 use crate::limits::REPLAY_WINDOW;
 use crate::psn::TxNum;
 
 const WORDS: usize = (REPLAY_WINDOW / 64) as usize;
 
-/// Numbers far ahead in a row for which the peer is asked for its own.
+/// Numbers too far ahead in a row after which the peer is asked for its own number.
 const FAR_MAX: u8 = 2;
 
 /// A sliding window of bits below the newest transmission number.
 #[derive(Debug)]
 pub(crate) struct Replay {
     newest: TxNum,
-    /// Number of the newest packet of which the acknowledgment was taken, or one that is older than
-    /// all that can still be taken.
+    /// Number of the newest packet whose acknowledgment was accepted, or a number older than every
+    /// one that can still be accepted.
     ack_newest: TxNum,
     bits: Box<[u64; WORDS]>,
-    /// Numbers refused because they were far ahead, since one was taken.
+    /// Numbers refused because they were too far ahead, since the last accepted one.
     far: u8,
-    /// Refused in a row.
+    /// Numbers refused for any reason, since the last accepted one.
     refused: u32,
 }
 
@@ -36,22 +38,24 @@ impl Replay {
         Self { newest: TxNum(0), ack_newest: TxNum(0), bits, far: 0, refused: 0 }
     }
 
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         size_of_val(&*self.bits)
     }
 
-    /// Nothing at or below `newest` is taken any more.
+    /// Starts over: no number at or below `newest` is accepted any more.
     pub fn reset(&mut self, newest: TxNum) {
         (self.newest, self.ack_newest) = (newest, newest);
         self.bits.fill(u64::MAX);
         (self.far, self.refused) = (0, 0);
     }
 
-    /// The peer has proved that `newest` was the newest number that it had used, at some time since
-    /// ours was `asked`. Where ours was one that it cannot have used, and keeps it out, or is so
-    /// old that the peer would stay behind, it is put right. What is a little further may
-    /// have overtaken the proof, and must not be taken twice.
+    /// Corrects the window by the peer's proven answer: `newest` was the newest number that it had
+    /// used, at some time since our newest one was `asked`. The window moves in two cases. Either
+    /// the answer lies a window or more ahead of our newest number, so that the peer's packets
+    /// would be refused. Or `asked` lies a window or more ahead of the answer: the peer cannot have
+    /// used that number, and it locks the peer out. Numbers a little beyond the answer may have
+    /// overtaken it and must not be accepted twice.
     pub fn correct(&mut self, newest: TxNum, asked: TxNum) {
         let far = |from: TxNum, to: TxNum| to.diff(from) >= REPLAY_WINDOW as i64;
         if far(self.newest, newest) || far(newest, asked) {
@@ -61,18 +65,18 @@ impl Replay {
         (self.far, self.refused) = (0, 0);
     }
 
-    /// Numbers refused since one was taken.
+    /// Numbers refused since the last accepted one.
     pub fn refused(&self) -> u32 {
         self.refused
     }
 
-    /// The newest number taken.
+    /// The newest number accepted.
     pub fn newest(&self) -> TxNum {
         self.newest
     }
 
-    /// The acknowledgment in packet `n`, which was taken, is valid. Whether it is the newest: none
-    /// that the peer sent later has come before it.
+    /// Notes the valid acknowledgment in the accepted packet `n`. Returns whether it is the newest,
+    /// with none received yet that the peer sent later.
     #[inline(always)]
     #[must_use]
     pub fn ack_take(&mut self, n: TxNum) -> bool {
@@ -84,13 +88,13 @@ impl Replay {
         newest
     }
 
-    /// Whether the peer seems to be far ahead: what it sends is refused for that.
+    /// Whether the peer seems to be far ahead of the window, so that its packets are refused.
     pub fn is_behind(&self) -> bool {
         self.far >= FAR_MAX
     }
 
-    /// Takes `n`; false if it was taken before, is too old to tell, or too far ahead to be
-    /// believed.
+    /// Accepts `n`; false if it was accepted before, is older than the window, or too far ahead to
+    /// be believed.
     #[must_use]
     pub fn take(&mut self, n: TxNum) -> bool {
         if self.is_new(n) {
@@ -105,7 +109,7 @@ impl Replay {
     fn is_new(&mut self, n: TxNum) -> bool {
         let ahead = n.diff(self.newest);
         if ahead == 1 {
-            // Nearly always: the next one.
+            // The usual case: the next number.
             let (w, b) = Self::place(n);
             self.bits[w] |= 1 << b;
             self.newest = n;
@@ -133,8 +137,8 @@ impl Replay {
         ((i / 64) as usize, (i % 64) as u32)
     }
 
-    /// Clears `count` bits from `n` on, up to the end of a word at a time: whoever sends one packet
-    /// chooses how many they are.
+    /// Clears `count` bits from `n` on, a word at a time, because the sender of a packet chooses
+    /// how many there are.
     fn clear(&mut self, mut n: TxNum, mut count: u64) {
         debug_assert!(count < REPLAY_WINDOW, "no more than there are");
         while count > 0 {
@@ -178,7 +182,7 @@ mod tests {
         assert!(!r.takes(newest - 1));
     }
 
-    /// Leaps of any length against a plain set, over the wrap of the numbers.
+    /// Steps of any length against a plain set, across the wrap of the numbers.
     #[test]
     fn agrees_with_a_set() {
         let mut rng = crate::rng::Rng::from_seed(2);

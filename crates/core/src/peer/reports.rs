@@ -1,46 +1,45 @@
-//! Counters that the two ends of a context tell each other in acknowledgments, and what is news in
-//! them.
+//! Counters that the two ends of a context report to each other in acknowledgments, and their
+//! growth.
 
 use srd_wire::{AckBlock, CREDIT_UNIT_BYTES};
 
-/// See the module.
+/// The counters of one context.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    /// Marked packets of the peer that have arrived (wraps).
+    /// CE-marked packets of the peer that have arrived (wraps).
     ce_count: u32,
-    /// Cumulative credit granted to the peer, units of 64 bytes (wraps).
+    /// Cumulative credit granted to the peer, in units of 64 bytes (wraps).
     credit_granted: u32,
-    /// The peer's counter of what it granted us, as last seen.
+    /// Cumulative credit that the peer granted us, as last reported.
     credit_seen: u32,
-    /// Bytes the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
+    /// Bytes that the peer's receive buffers allow us to have in flight (`u32::MAX`: no limit).
     rx_budget: u32,
-    /// Socket drops of the peer as last told; only their growth is news.
+    /// Socket drops of the peer as last reported; only the growth matters.
     rxq_drops: u32,
-    /// Whether it has told any.
+    /// Whether the peer has reported a drop count yet.
     rxq_drops_told: bool,
-    /// Transmission number of the last packet with an acknowledgment that has arrived, which the
-    /// next packet echoes.
+    /// Low bits of the transmission number of the last received packet with an acknowledgment,
+    /// which the next packet echoes.
     ack_echo: u16,
 }
 
-/// What is new in an acknowledgment.
+/// Growth of the peer's counters since the acknowledgment before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct News {
-    /// Packets that the peer's receive queue has dropped since.
+    /// Packets that the peer's receive socket has dropped.
     pub drops: u32,
-    /// Credit units that it has granted us since.
+    /// Credit that the peer has granted us, in units of 64 bytes.
     pub credit_units: u32,
 }
 
-/// Growth of a counter that wraps; a step backwards is none.
+/// Growth of a counter that wraps; 0 if it went backwards.
 fn growth(now: u32, before: u32) -> u32 {
     let more = now.wrapping_sub(before);
     if more < 1 << 31 { more } else { 0 }
 }
 
 impl Reports {
-    /// Of a context that begins: all counters stand at zero. `rx_budget`: what the peer says that
-    /// we may have in flight.
+    /// Counters of a new context, all zero. `rx_budget`: bytes that the peer allows in flight.
     pub fn new(rx_budget: u32) -> Self {
         Self {
             ce_count: 0,
@@ -52,16 +51,16 @@ impl Reports {
             ack_echo: 0,
         }
     }
-    /// The peer's end of the context begins: its counters start at zero.
+    /// Starts over when the peer's end of the context starts, with its counters at zero.
     pub fn begin(&mut self, rx_budget: u32) {
         *self = Self { ack_echo: self.ack_echo, ..Self::new(rx_budget) };
     }
 
-    /// A marked packet has arrived.
+    /// Notes a received packet with a CE mark.
     pub fn ce_note(&mut self) {
         self.ce_count = self.ce_count.wrapping_add(1);
     }
-    /// The peer may send so many bytes more.
+    /// Grants the peer credit for `bytes` more, rounded up to units.
     pub fn grant(&mut self, bytes: u32) {
         let units = bytes.div_ceil(CREDIT_UNIT_BYTES);
         debug_assert!(
@@ -70,14 +69,13 @@ impl Reports {
         );
         self.credit_granted = self.credit_granted.wrapping_add(units);
     }
-    /// Writes what the peer is told into an acknowledgment.
+    /// Writes our counters into an acknowledgment.
     #[inline(always)]
     pub fn tell(&self, ack: &mut AckBlock) {
         (ack.credit, ack.ce_count) = (self.credit_granted, self.ce_count);
     }
 
-    /// Reads what the peer tells in the newest acknowledgment. `credits`: both ends grant and obey
-    /// them.
+    /// Takes the peer's counters from the newest acknowledgment. `credits`: both ends use credits.
     #[inline(always)]
     pub fn read(&mut self, ack: &AckBlock, credits: bool) -> News {
         let drops = if self.rxq_drops_told { growth(ack.rxq_drops, self.rxq_drops) } else { 0 };
@@ -95,12 +93,13 @@ impl Reports {
         self.rx_budget
     }
 
-    /// An acknowledgment came with the packet of which this is the lower part of its number.
+    /// Notes that an acknowledgment arrived in the packet with these low bits of the transmission
+    /// number.
     #[inline(always)]
     pub fn ack_heard(&mut self, tx_num_low: u16) {
         self.ack_echo = tx_num_low;
     }
-    /// What the next packet echoes of it.
+    /// Low bits of the transmission number that the next packet echoes.
     #[inline(always)]
     pub fn ack_echo(&self) -> u16 {
         self.ack_echo

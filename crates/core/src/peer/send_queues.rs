@@ -1,5 +1,5 @@
-//! What waits for a PSN on its way to one peer, reads that are served apart: requests by queue
-//! pair, datagrams, messages to forget, ranges to be cut anew.
+//! Work for one peer that waits for a PSN, except responses to reads: requests by queue pair,
+//! datagrams, messages that the peer is to forget, and ranges to be cut into smaller packets.
 
 use crate::api::{Opcode, Qpn, WrHandle};
 use crate::limits::{QPS_MAX, WINDOW_MAX};
@@ -7,70 +7,71 @@ use crate::objects::wr::{Wqe, WrQueue, WrTable};
 use crate::peer::recut::Recut;
 use std::collections::VecDeque;
 
-/// Requests of one queue pair to one peer. It has one at least.
+/// The requests of one queue pair to one peer, at least one.
 #[derive(Debug)]
 struct Flow {
     qp: Qpn,
     queue: WrQueue,
 }
 
-/// Place of a flow among those of a peer, good until one of them ends.
+/// Index of a flow among those of a peer, valid until one of them ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowAt(usize);
 
-/// See the module.
+/// The send queues of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueues {
     flows: Vec<Flow>,
-    /// Whose turn it is, modulo their number.
+    /// Index of the flow whose turn it is, modulo the number of flows.
     cursor: usize,
-    /// Packets cut from the flow whose turn it is.
+    /// Packets sent so far in the present turn of a flow.
     turn: u16,
     /// Unreliable datagrams.
     datagrams: WrQueue,
-    /// Messages the peer must be told to forget.
+    /// Ids of messages that the peer must be told to forget.
     cancels: VecDeque<u32>,
-    /// Ranges that were taken back because their packets had become too large. Each is one of the
-    /// open packets of its request or read.
+    /// Ranges that were recalled because their packets had become too large for the paths. Each
+    /// counts as one unresolved packet of its request or read.
     recuts: VecDeque<Recut>,
-    /// Bytes of requests that have no PSN yet. A read counts all that it asks for.
+    /// Bytes of requests that have no PSN yet. A read counts with its full length.
     unsent_bytes: u64,
 }
 
 impl SendQueues {
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.flows.capacity() * size_of::<Flow>()
             + self.cancels.capacity() * size_of::<u32>()
             + self.recuts.capacity() * size_of::<Recut>()
     }
-    /// The most that it may hold, of so many queue pairs, requests and open PSNs.
+    /// Largest value of [`Self::held_bytes`] with `qps` queue pairs, `requests` requests and
+    /// `window` unresolved PSNs.
     pub fn held_bytes_max(qps: usize, requests: usize, window: usize) -> usize {
         // Lists grow by doubling.
         2 * (qps * size_of::<Flow>() + requests * size_of::<u32>() + window * size_of::<Recut>())
     }
 
-    /// Forgets all. Whose turn it is stays as it is.
+    /// Drops all work. The turn among flows stays.
     pub fn clear(&mut self) {
         self.requests_clear();
         self.cancels.clear();
         self.recuts.clear();
     }
-    /// All requests have ended: their queues, and what was taken back of them.
+    /// Drops the requests, which have all ended, and the recalled ranges of writes.
     pub fn requests_clear(&mut self) {
         self.flows.clear();
         self.datagrams = WrQueue::default();
         self.unsent_bytes = 0;
         self.recuts.retain(|r| !r.is_write());
     }
-    /// The peer has forgotten all that it was sent: nothing of that is taken back, or need be
-    /// forgotten.
+    /// Drops recalled ranges and messages to forget, because the peer has forgotten all that it was
+    /// sent.
     pub fn sent_forget(&mut self) {
         self.recuts.clear();
         self.cancels.clear();
     }
 
-    /// Whether nothing waits, not even a range to be cut anew.
+    /// Whether no work waits, not even a range to be cut again.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
@@ -83,12 +84,12 @@ impl SendQueues {
     pub fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes
     }
-    /// Bytes of a request, which joins or has joined a queue, have no PSN.
+    /// Counts `bytes` of a queued request that have no PSN.
     #[inline(always)]
     pub fn unsent_add(&mut self, bytes: u32) {
         self.unsent_bytes += u64::from(bytes);
     }
-    /// They have one now, or are given up.
+    /// Stops counting `bytes` that now have a PSN or were given up.
     #[inline(always)]
     pub fn unsent_take(&mut self, bytes: u32) {
         debug_assert!(self.unsent_bytes >= u64::from(bytes), "bytes are sent once");
@@ -97,7 +98,7 @@ impl SendQueues {
 
     // ---- flows ---------------------------------------------------------------------------------
 
-    /// The queue that requests of `qp` wait in, made if there is none. The caller puts one there.
+    /// The queue of the requests of `qp`, made if there is none. The caller adds a request to it.
     #[inline(always)]
     pub fn flow(&mut self, qp: Qpn) -> &mut WrQueue {
         let at = self.flows.iter().position(|f| f.qp == qp).unwrap_or_else(|| {
@@ -107,12 +108,12 @@ impl SendQueues {
         debug_assert!(self.flows.len() <= QPS_MAX, "one for each queue pair");
         &mut self.flows[at].queue
     }
-    /// Flows.
+    /// Number of flows.
     #[inline(always)]
     pub fn flows_len(&self) -> usize {
         self.flows.len()
     }
-    /// The flow whose turn it is, and its first request. There is one at least.
+    /// The flow whose turn it is, and its first request. There must be at least one flow.
     #[inline(always)]
     pub fn flow_next(&self) -> (FlowAt, WrHandle) {
         debug_assert!(!self.flows.is_empty(), "somebody has a turn");
@@ -120,25 +121,28 @@ impl SendQueues {
         let first = self.flows[at].queue.front();
         (FlowAt(at), first.expect("an empty flow is removed at once"))
     }
-    /// The flow after it has its turn.
+    /// Gives the turn to the flow after `at`.
     pub fn flow_pass(&mut self, at: FlowAt) {
         debug_assert!(at.0 < self.flows.len(), "a flow of this peer");
         self.cursor = at.0 + 1;
     }
-    /// A packet was cut from the flow whose turn it is; after `burst` of them it is the next one's.
+    /// Counts a packet of the flow whose turn it is; after `burst` packets the next flow has its
+    /// turn.
     #[inline(always)]
     pub fn flow_advance(&mut self, burst: u16) {
         debug_assert!(burst > 0, "a turn is a packet at least");
         debug_assert!(self.turn < burst, "a turn ends in time");
         self.turn += 1;
-        // A burst of one path stays with one flow where it can: equal sizes make one GSO send.
+        // A burst on one path stays with one flow where possible: packets of equal size make one
+        // GSO send.
         if self.turn >= burst {
             self.turn = 0;
             self.cursor = self.cursor.wrapping_add(1);
         }
     }
-    /// Puts the first request of a flow, a write with immediate that was refused before, behind the
-    /// others of it, unless all have had their turn. `turned`: the first that was put there.
+    /// Moves the first request of a flow to its end, if it is a write with immediate that was sent
+    /// before and not all of these had their turn. `turned`: the first request that was moved.
+    /// Returns whether the request was moved.
     pub fn flow_turn(
         &mut self,
         at: FlowAt,
@@ -154,26 +158,26 @@ impl SendQueues {
         queue.push_back(wrs, wi);
         true
     }
-    /// Takes the first request out of a flow; an empty flow goes.
+    /// Removes the first request of a flow; an empty flow is removed.
     #[inline]
     pub fn flow_pop(&mut self, at: FlowAt, wrs: &mut WrTable) {
         self.flows[at.0].queue.pop_front(wrs);
         self.flow_end(at);
     }
-    /// The same where the first request is at hand.
+    /// Like [`Self::flow_pop`], where the caller holds the first request.
     #[inline(always)]
     pub fn flow_pop_known(&mut self, at: FlowAt, w: &mut Wqe) {
         self.flows[at.0].queue.pop_known(w);
         self.flow_end(at);
     }
-    /// The flow goes if it is empty.
+    /// Removes the flow if it is empty.
     #[inline(always)]
     fn flow_end(&mut self, at: FlowAt) {
         if self.flows[at.0].queue.is_empty() {
             self.flows.swap_remove(if planted!(FlowForgotten) { 0 } else { at.0 });
         }
     }
-    /// Takes request `wi` of `qp` out of its queue.
+    /// Removes request `wi` of `qp` from its queue.
     pub fn remove(&mut self, qp: Qpn, wi: WrHandle, wrs: &mut WrTable) {
         let Some(at) = self.flows.iter().position(|f| f.qp == qp) else {
             self.datagrams.remove(wrs, wi);
@@ -191,56 +195,56 @@ impl SendQueues {
     pub fn datagrams(&mut self) -> &mut WrQueue {
         &mut self.datagrams
     }
-    /// The datagram that would leave next.
+    /// The datagram that is to be sent next.
     #[inline(always)]
     pub fn datagram_next(&self) -> Option<WrHandle> {
         self.datagrams.front()
     }
 
-    // ---- messages to forget --------------------------------------------------------------------
+    // ---- messages that the peer is to forget ---------------------------------------------------
 
-    /// The peer must be told to forget a message.
+    /// Queues a message that the peer must be told to forget.
     pub fn cancel_push(&mut self, msg_id: u32) {
         debug_assert!(self.cancels.len() < usize::from(u16::MAX), "each holds a credit");
         debug_assert!(!self.cancels.contains(&msg_id), "the peer is told once");
         self.cancels.push_back(msg_id);
     }
-    /// The next message of which it is told.
+    /// Takes the next message that the peer is told to forget.
     #[inline(always)]
     pub fn cancel_pop(&mut self) -> Option<u32> {
         self.cancels.pop_front()
     }
-    /// Messages that it must be told to forget.
+    /// Number of messages that the peer must be told to forget.
     pub fn cancels_len(&self) -> usize {
         self.cancels.len()
     }
 
-    // ---- ranges to be cut anew -----------------------------------------------------------------
+    // ---- ranges to be cut again ----------------------------------------------------------------
 
-    /// Ranges to be cut anew.
+    /// Number of ranges to be cut again.
     #[inline(always)]
     pub fn recuts_len(&self) -> usize {
         self.recuts.len()
     }
-    /// A range was taken back.
+    /// Queues a range that was recalled.
     pub fn recut_push(&mut self, r: Recut) {
         debug_assert!(self.recuts.len() < usize::from(WINDOW_MAX), "each is of an open PSN");
         self.recuts.push_back(r);
     }
-    /// What remains of a range is cut next.
+    /// Queues the rest of a range in front, to be cut next.
     pub fn recut_push_front(&mut self, r: Recut) {
         debug_assert!(self.recuts.len() < usize::from(WINDOW_MAX), "each is of an open PSN");
         self.recuts.push_front(r);
     }
-    /// The next range.
+    /// Takes the next range.
     pub fn recut_pop(&mut self) -> Option<Recut> {
         self.recuts.pop_front()
     }
-    /// Request `wi` has ended: its ranges are no more.
+    /// Drops the ranges of request `wi`, which has ended.
     pub fn recuts_drop(&mut self, wi: WrHandle) {
         self.recuts.retain(|r| !r.is_of(wi));
     }
-    /// Ranges of writes, and of reads that are served.
+    /// Number of ranges of writes (`write`), or of reads being served.
     #[cfg(debug_assertions)]
     pub fn recuts_count(&self, write: bool) -> usize {
         self.recuts.iter().filter(|r| r.is_write() == write).count()

@@ -1,52 +1,54 @@
-//! What left lately, by transmission number: an echo is believed only if it names a transmission.
+//! Log of recent transmissions by transmission number: an echo is believed only if it names one of
+//! them.
 //!
-//! A ring with one word for each transmission of a context that is echoed (reliable packets and
-//! probes): when it left, on which path, and enough of its number to tell it from those a turn of
-//! the ring ago. It grows, up to [`SENT_LOG_MAX`], so that nothing is overwritten that an honest
-//! peer may yet echo: what has left within [`SENT_LOG_SPAN`], whatever became of it and however
-//! many copies and pure acknowledgments took numbers since, and twice as many as the scoreboard
-//! has. An echo of what is older says nothing, but doubles the ring: where round trips are far
-//! longer than that, many copies of little leave within one, and without an echo that would never
-//! end.
+//! The log is a ring with one word for each transmission that the peer echoes (reliable packets and
+//! probes): send time, path, and enough of the number to distinguish it from the transmission one
+//! turn of the ring earlier. The ring grows, up to [`SENT_LOG_MAX`], so that nothing is overwritten
+//! that an honest peer may still echo: everything sent within [`SENT_LOG_SPAN`], however many
+//! retransmissions and pure acknowledgments have used numbers since, and at least twice as many
+//! transmissions as the scoreboard has entries. An echo of an older transmission is not believed,
+//! but doubles the ring: where round trips are far longer than that span, many retransmissions of
+//! few packets are sent within one, and their echoes would otherwise never be found.
 
 use crate::limits::{SENT_LOG_MAX, SENT_LOG_SPAN};
 use crate::psn::{TxLow, TxNum};
 use crate::time::Time;
 use srd_wire::Echo;
 
-/// Entries of the smallest ring, 2^6: lower bits of a number are its place.
+/// Entries of the smallest ring, 2^6: the lower bits of a transmission number are its index.
 const LEN_MIN: usize = 64;
 const PLACE_BITS: u32 = LEN_MIN.trailing_zeros();
 
-/// Numbers that a word tells apart. Nothing of the ring is older, whatever its length: numbers of
-/// which nothing is noted overwrite nothing.
+/// Largest distance of numbers that a word distinguishes. Entries may stay for longer than a turn
+/// of the ring, because numbers that are not noted overwrite nothing; older echoes are refused.
 const AGO_MAX: u32 = (1 << (16 + PLACE_BITS)) - 1;
-/// [`SENT_LOG_SPAN`] as a distance of words.
+/// [`SENT_LOG_SPAN`] as a difference of words.
 const SPAN: u64 = SENT_LOG_SPAN.0 >> 4 << 24;
 
-/// Transmissions of one context.
+/// The recent transmissions of one context.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {
-    /// A power of two of words, or none; 0 is no transmission.
+    /// One word for each transmission; 0 stands for none. Empty, or a power of two long.
     ring: Vec<u64>,
 }
 
 impl SentLog {
-    /// Bytes that it holds.
+    /// Memory held by the ring, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.ring.capacity() * size_of::<u64>()
     }
-    /// The most that it may hold, beside a scoreboard of `board_len` PSNs.
+    /// Largest value of [`Self::held_bytes`] with a scoreboard of `board_len` PSNs.
     pub fn held_bytes_max(board_len: usize) -> usize {
         (2 * board_len).max(SENT_LOG_MAX) * size_of::<u64>()
     }
 
-    /// Forgets all; the room stays.
+    /// Removes all entries; the memory is kept.
     pub fn clear(&mut self) {
         self.ring.clear();
     }
 
-    /// Number `tx_num` leaves now on `path`. `board_len`: entries of the context's scoreboard.
+    /// Notes that transmission `tx_num` is sent now on `path`. `board_len`: entries of the
+    /// context's scoreboard.
     #[inline]
     pub fn note(&mut self, now: Time, tx_num: TxNum, path: u8, board_len: usize) {
         let new = word(now, path, tx_num.low());
@@ -64,7 +66,8 @@ impl SentLog {
         }
     }
 
-    /// Notes what would overwrite a transmission that may be echoed yet.
+    /// Notes the transmission `new`, whose index is taken by one that may still be echoed, after
+    /// the ring has grown.
     #[cold]
     fn make_room(&mut self, new: u64, tx_num: TxNum, board_len: usize) {
         let recent = |w: u64| w != 0 && new.wrapping_sub(w) < SPAN;
@@ -81,8 +84,9 @@ impl SentLog {
         }
     }
 
-    /// Whether `echo`, of something sent at `sent`, names a transmission that was not echoed yet.
-    /// From now on it was. `next`: the number of the next transmission.
+    /// Whether `echo`, with the send time `sent`, names a transmission in the log that was not
+    /// echoed before. If so, the transmission counts as echoed from now on. `next`: the next
+    /// transmission number.
     pub fn take(&mut self, sent: Time, echo: &Echo, next: TxNum) -> bool {
         let ago = next.low().0.wrapping_sub(echo.tx_num);
         if ago == 0 || ago > AGO_MAX {
@@ -121,8 +125,9 @@ impl SentLog {
     }
 }
 
-/// 40 bits of the time in units of the clock in packets, which turns 256 times before the same
-/// value returns (4.9 hours); 8 bits of the path; 16 of the number, above those that are its place.
+/// A word of the ring: 40 bits of the send time in units of the packet timestamp, which wraps 256
+/// times before a value repeats (4.9 hours); 8 bits of the path; 16 bits of the number, above those
+/// that are its index.
 fn word(sent: Time, path: u8, tx_num: TxLow) -> u64 {
     (sent.0 >> 4) << 24 | u64::from(path) << 16 | u64::from((tx_num.0 >> PLACE_BITS) as u16)
 }
@@ -144,11 +149,11 @@ mod tests {
         Echo { tx_num, timestamp: 0, delay: 0, path, ce: false }
     }
 
-    /// Apart enough that the ring is not made for more than the board has.
+    /// Distance of transmissions at which the ring grows only with the scoreboard.
     const APART: u64 = SENT_LOG_SPAN.0 / 50;
 
-    /// The ring grows as the board does, over the wrap of the numbers on the wire, and still knows
-    /// what it has room for.
+    /// The ring grows with the scoreboard, across the wrap of the numbers on the wire, and keeps
+    /// the newest transmissions.
     #[test]
     fn knows_the_newest_transmissions_each_once() {
         let mut log = SentLog::default();
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!(known, 256);
     }
 
-    /// Many copies leave within a round trip: the ring comes to hold them all.
+    /// Many retransmissions are sent within a round trip: the ring grows to hold them all.
     #[test]
     fn echoes_of_what_is_no_longer_known_make_room() {
         let mut log = SentLog::default();
@@ -190,9 +195,9 @@ mod tests {
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
 
-    /// A path with a long queue: its packets were given up and their copies acknowledged while many
-    /// others left and acknowledgments took numbers. Their echoes were refused when the ring was
-    /// twice as large as the board and no larger.
+    /// A path with a long queue: its packets were given up and their retransmissions acknowledged
+    /// while many others were sent and acknowledgments used numbers. Their echoes were refused when
+    /// the ring was no larger than twice the scoreboard.
     #[test]
     fn what_left_lately_is_known_whatever_left_since() {
         let mut log = SentLog::default();
@@ -205,7 +210,7 @@ mod tests {
         for n in first..first + n {
             assert_eq!(log.takes(at(n), &echo(n as u32, 7), first + 2_000), leaves(n), "{n}");
         }
-        // Most have been echoed: there is room. But not without end.
+        // Most transmissions were echoed, so there is room; but the ring is bounded.
         assert_eq!(log.ring.len(), 2048);
         for n in first + n..first + 100_000 {
             log.notes(at(n), n, 7, 16);
@@ -213,7 +218,7 @@ mod tests {
         assert_eq!(log.ring.len(), SENT_LOG_MAX);
     }
 
-    /// Acknowledgments take numbers and are not echoed: they overwrite nothing.
+    /// Acknowledgments use numbers and are not echoed, so they overwrite nothing.
     #[test]
     fn what_is_not_noted_overwrites_nothing() {
         let mut log = SentLog::default();

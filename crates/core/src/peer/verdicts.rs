@@ -1,41 +1,41 @@
-//! Verdicts other than OK, kept until the sender's lower edge has passed them.
+//! Verdicts other than OK, kept until the sender's lower edge has passed their PSNs.
 
 use crate::psn::Psn;
 use arrayvec::ArrayVec;
 use srd_wire::{ACK_MASK_BITS, ACK_VERDICTS_MAX, Others, Verdict, VerdictEntry};
 
-/// A ring indexed by PSN, as large as the window: what a sender that keeps to its window can have
-/// refused finds room. It is made for the first refusal and kept while the context is in use: one
+/// A ring indexed by PSN, as large as the window, so that every PSN of a sender that respects its
+/// window has room. It is allocated at the first refusal and kept while the context is in use: one
 /// byte and two bits for each PSN of the window.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     size: u32,
-    /// The verdict on each PSN that is refused.
+    /// The verdict on each refused PSN.
     codes: Vec<Verdict>,
     /// Which PSNs are refused.
     refused: Vec<u64>,
-    /// Which of them were refused as the PSN before was.
+    /// Which refused PSNs have the same verdict as the PSN before.
     alike: Vec<u64>,
-    /// No PSN before `first` is refused, and none from `end` on.
+    /// All refused PSNs are in `first` up to but not including `end`.
     first: Psn,
     end: Psn,
     len: u32,
 }
 
 impl Verdicts {
-    /// Nothing refused yet, in a window of so many PSNs.
+    /// No refusals yet, in a window of `window` PSNs.
     pub fn new(window: u16) -> Self {
         let size = u32::from(window).next_power_of_two().max(64);
         let (codes, refused, alike) = (Vec::new(), Vec::new(), Vec::new());
         Self { size, codes, refused, alike, first: Psn(0), end: Psn(0), len: 0 }
     }
 
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         size_of_val(&*self.codes) + size_of_val(&*self.refused) + size_of_val(&*self.alike)
     }
 
-    /// The most that it may hold.
+    /// Largest value of [`Self::held_bytes`].
     pub fn held_bytes_max(&self) -> usize {
         let size = self.size as usize;
         size * size_of::<Verdict>() + 2 * size.div_ceil(64) * size_of::<u64>()
@@ -46,8 +46,8 @@ impl Verdicts {
         self.len == 0
     }
 
-    /// PSN `p` is refused. It lies less than a window beyond the sender's lower edge, and so do all
-    /// others; nothing is kept for a sender that has skipped its own edge.
+    /// Notes that PSN `p` is refused. All refused PSNs lie within a window above the sender's lower
+    /// edge; for a sender that violates that, nothing is kept.
     pub fn insert(&mut self, p: Psn, verdict: Verdict) {
         debug_assert!(verdict != Verdict::Ok, "only refusals are kept");
         if self.codes.is_empty() {
@@ -84,7 +84,7 @@ impl Verdicts {
         }
     }
 
-    /// The sender has resolved everything below `una`.
+    /// Drops the verdicts below `una`, the sender's lower edge.
     pub fn retire(&mut self, una: Psn) {
         let una = if planted!(VerdictRetiredEarly) { self.end } else { una };
         if self.len == 0 || !self.first.is_before(una) {
@@ -92,7 +92,7 @@ impl Verdicts {
         }
         let to = if una.is_before(self.end) { una } else { self.end };
         while self.first != to {
-            // Up to the end of a word at a time.
+            // One word at a time.
             let room = 64 - self.first.0 % 64;
             let n = room.min(to.since(self.first));
             let bits = (u64::MAX >> (64 - n)) << (self.first.0 % 64);
@@ -104,8 +104,8 @@ impl Verdicts {
         debug_assert!(self.len <= self.end.since(self.first), "those that are left");
     }
 
-    /// Lists them in the order of PSNs, each in the form that reaches further. Returns whether some
-    /// found no room, and how many words of the ring it read.
+    /// Lists the refusals in the order of PSNs, each entry in the form that covers more PSNs.
+    /// Returns whether some found no room, and how many words of the ring were read.
     pub fn list(&self, list: &mut ArrayVec<VerdictEntry, ACK_VERDICTS_MAX>) -> (bool, u64) {
         let mut at = self.first;
         while let Some(p) = self.next_from(at) {
@@ -128,13 +128,13 @@ impl Verdicts {
         self.refused.fill(0);
     }
 
-    /// The longest entry that begins with `p`, which is refused.
+    /// The longest entry that begins with the refused PSN `p`.
     fn entry(&self, p: Psn) -> VerdictEntry {
         debug_assert!(self.is_refused(p), "{p:?} begins an entry");
         let run = self.run(p);
         let verdict = self.codes[self.code_at(p)];
         let mut mask = self.bits(&self.refused, p.next()) & ((1 << ACK_MASK_BITS) - 1);
-        // An entry has one verdict: the mask ends before the first PSN that has another.
+        // An entry has one verdict, so the mask ends before the first PSN with another one.
         let mut bits = mask;
         while bits != 0 {
             let k = bits.trailing_zeros();
@@ -152,7 +152,7 @@ impl Verdicts {
         VerdictEntry { psn: p.0, verdict, others }
     }
 
-    /// How many PSNs from `p` on are refused as `p` is.
+    /// Number of consecutive PSNs from `p` on with the same verdict.
     fn run(&self, p: Psn) -> u32 {
         debug_assert!(self.is_refused(p), "{p:?} begins a run");
         let mut n = 1;
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!(list(&v).0[0].psns().count(), 2996);
     }
 
-    /// Random refusals in random order against a plain map: the list says exactly those that it
-    /// reaches, with their verdicts, and tells whether it reaches all.
+    /// Random refusals in random order against a plain map: the list has exactly the refusals that
+    /// fit into it, with their verdicts, and says whether it has all.
     #[test]
     fn agrees_with_a_map() {
         for seed in 0..300 {

@@ -1,19 +1,20 @@
-//! Which PSNs have arrived: the dedup state that makes delivery at most once.
+//! The receive window: which PSNs have arrived, so that each is delivered at most once.
 
 use crate::psn::Psn;
 
-/// What a PSN is to the window.
+/// Result of looking up a PSN in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Not seen before: judge it.
+    /// It has not arrived before.
     New,
-    /// Seen before.
+    /// It has arrived before.
     Duplicate,
-    /// Beyond the window: the sender does not keep to it.
+    /// It lies beyond the window, so the sender does not respect the window.
     TooFar,
 }
 
-/// Receive window: everything below `cum`, and a ring of bits from there.
+/// Receive window: all PSNs below `cum` have arrived; a ring of bits says which of those from `cum`
+/// on have.
 #[derive(Debug)]
 pub(crate) struct RxWindow {
     cum: Psn,
@@ -34,7 +35,7 @@ impl RxWindow {
         (self.cum, self.top) = (cum, cum);
         self.bits.fill(0);
     }
-    /// Bytes that it holds.
+    /// Memory held by the ring, in bytes.
     pub fn held_bytes(&self) -> usize {
         size_of_val(&*self.bits)
     }
@@ -49,7 +50,7 @@ impl RxWindow {
     pub fn top(&self) -> Psn {
         self.top
     }
-    /// Whether PSNs below `top` are missing.
+    /// Whether some PSN below `top` is missing.
     pub fn has_gap(&self) -> bool {
         debug_assert!(!self.top.is_before(self.cum) || cfg!(planted_bugs), "edges in order");
         debug_assert!(!self.bit(self.cum) || cfg!(planted_bugs), "what is at the edge is missing");
@@ -68,7 +69,7 @@ impl RxWindow {
         self.bits[word] >> bit & 1 == 1
     }
 
-    /// What `p` is; nothing changes.
+    /// Looks `p` up, without a change of state.
     pub fn check(&self, p: Psn) -> Seen {
         let d = p.diff(self.cum);
         if d < 0 && planted!(DedupForgetsOld) {
@@ -84,7 +85,7 @@ impl RxWindow {
         }
     }
 
-    /// `p`, which must be new, has arrived.
+    /// Notes the arrival of `p`, which must be new.
     pub fn insert(&mut self, p: Psn) {
         debug_assert_eq!(self.check(p), Seen::New);
         if !p.is_before(self.top) {

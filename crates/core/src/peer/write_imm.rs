@@ -1,30 +1,30 @@
-//! Writes with immediate that need several packets: how much of each is still to come.
+//! Multi-packet writes with immediate that a peer sends: how much of each is still to come.
 
 use crate::limits::CANCELLED_MAX;
 use crate::psn::Psn;
 
-/// One message being written.
+/// One message being received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImmMessage {
     pub msg_id: u32,
-    /// Its length, which every segment repeats: what the completion will say.
+    /// Length of the message in bytes, which every segment repeats and the completion reports.
     pub len: u32,
     pub remaining: u32,
-    /// Where its segments lie so far. A completion that says so many bytes must not say more than
-    /// the region has.
+    /// Region and address range of its segments so far. The range must have the length of the
+    /// message in the end, so that the completion does not report more bytes than were written.
     key: u32,
     range: Reach,
 }
 
-/// A message that the peer has given up.
+/// A message that the peer has cancelled.
 #[derive(Clone, Copy, Debug)]
 struct Cancelled {
     msg_id: u32,
-    /// With which it said so.
+    /// PSN of the Cancel.
     psn: Psn,
 }
 
-/// Addresses from `first` on, up to but not including `end`.
+/// Addresses from `first` up to but not including `end`.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
     first: u64,
@@ -32,7 +32,7 @@ struct Reach {
 }
 
 impl Reach {
-    /// The least that holds both.
+    /// The smallest range that contains both.
     fn hull(self, other: Self) -> Self {
         debug_assert!(self.first <= self.end && other.first <= other.end, "edges in order");
         Self { first: self.first.min(other.first), end: self.end.max(other.end) }
@@ -43,20 +43,20 @@ impl Reach {
     }
 }
 
-/// At most as many messages as the handshake allowed the peer.
+/// The messages being received, at most as many as the handshake allowed the peer.
 #[derive(Debug, Default)]
 pub(crate) struct ImmTable {
     messages: Vec<ImmMessage>,
-    /// Messages given up: segments with lower PSNs than that which said so may still arrive, and
-    /// must not start the message again. At most [`CANCELLED_MAX`].
+    /// Cancelled messages, at most [`CANCELLED_MAX`]: segments with PSNs below that of the Cancel
+    /// may still arrive, and must not start the message again.
     cancelled: Vec<Cancelled>,
 }
 
-/// A segment, whose bytes were found to lie within their region.
+/// A segment whose bytes lie within their region, as was checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub msg_id: u32,
-    /// Of the message.
+    /// Length of the message in bytes.
     pub msg_len: u32,
     pub key: u32,
     pub addr: u64,
@@ -69,10 +69,10 @@ impl Piece {
     }
 }
 
-/// What a segment does to its message.
+/// Effect of a segment on its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImmStep {
-    /// More to come.
+    /// More segments are to come.
     More,
     /// All bytes are here: deliver the immediate.
     Complete,
@@ -80,18 +80,18 @@ pub(crate) enum ImmStep {
     Full,
     /// The lengths contradict each other.
     Contradiction,
-    /// The message was given up.
+    /// The message was cancelled.
     Cancelled,
 }
 
 impl ImmTable {
-    /// Bytes that it holds.
+    /// Memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.messages.capacity() * size_of::<ImmMessage>()
             + self.cancelled.capacity() * size_of::<Cancelled>()
     }
 
-    /// The most that it may hold, of `messages` at once.
+    /// Largest value of [`Self::held_bytes`] with `messages` messages at the same time.
     pub fn held_bytes_max(messages: usize) -> usize {
         // Lists grow by doubling.
         2 * (messages.max(4) * size_of::<ImmMessage>() + CANCELLED_MAX * size_of::<Cancelled>())
@@ -101,7 +101,7 @@ impl ImmTable {
         self.messages.is_empty()
     }
 
-    /// What would this segment do? Nothing changes.
+    /// The effect that the segment would have, without a change of state.
     pub fn peek(&self, p: &Piece, max: u16) -> ImmStep {
         if self.cancelled.iter().any(|c| c.msg_id == p.msg_id) {
             return ImmStep::Cancelled;
@@ -123,8 +123,8 @@ impl ImmTable {
         }
     }
 
-    /// Takes a segment into account. The entry stays, with 0 remaining, until [`Self::remove`]: the
-    /// immediate may have to be tried again.
+    /// Counts a segment. A complete message stays, with 0 bytes remaining, until [`Self::remove`],
+    /// because its immediate may have to be tried again.
     pub fn add(&mut self, p: &Piece) {
         debug_assert!(p.len <= p.msg_len, "as was peeked at: {p:?}");
         match self.messages.iter_mut().find(|m| m.msg_id == p.msg_id) {
@@ -143,7 +143,8 @@ impl ImmTable {
         }
     }
 
-    /// If all bytes of `msg_id` have come and only its immediate is due: its length.
+    /// Length of message `msg_id`, if all of its bytes have arrived and only its immediate is
+    /// missing.
     pub fn awaits_imm(&self, msg_id: u32) -> Option<u32> {
         self.messages.iter().find(|m| m.msg_id == msg_id && m.remaining == 0).map(|m| m.len)
     }
@@ -152,8 +153,8 @@ impl ImmTable {
         self.messages.retain(|m| m.msg_id != msg_id);
     }
 
-    /// Whether a Cancel with PSN `p` has to come again later: too many are kept in mind, because
-    /// something that was sent before them is missing.
+    /// Whether a Cancel with PSN `p` must be sent again later, because too many cancelled messages
+    /// are remembered while an earlier PSN is missing.
     pub fn is_full_for(&mut self, p: Psn, cum: Psn) -> bool {
         if self.cancelled.len() < CANCELLED_MAX || p == cum {
             return false;
@@ -163,7 +164,7 @@ impl ImmTable {
         self.cancelled.len() >= CANCELLED_MAX
     }
 
-    /// The peer has given `msg_id` up with PSN `p`; everything below `cum` has arrived.
+    /// Cancels message `msg_id` by the Cancel with PSN `p`; everything below `cum` has arrived.
     pub fn cancel(&mut self, msg_id: u32, p: Psn, cum: Psn) {
         self.remove(msg_id);
         self.cancelled.retain(|c| !c.psn.is_before(cum));

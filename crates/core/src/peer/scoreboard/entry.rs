@@ -1,4 +1,5 @@
-//! One PSN on the scoreboard: what it carries, where it is in its life, and what it is of.
+//! One PSN on the scoreboard: what it carries, its state, and the request or read that it belongs
+//! to.
 
 use super::lists::NIL;
 use crate::api::WrHandle;
@@ -7,12 +8,13 @@ use crate::psn::TxNum;
 use crate::time::Time;
 use srd_wire::OVERHEAD_BYTES;
 
-/// Which request of ours, or which read that is served, a PSN belongs to: its kind says which.
+/// The request of ours, or the read being served, that a PSN belongs to; its kind says which of the
+/// two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work(u32);
 
 impl Work {
-    /// Neither: it carries nothing of either.
+    /// Neither a request nor a read.
     pub const NONE: Self = Self(0);
 
     pub const fn of_request(h: WrHandle) -> Self {
@@ -21,13 +23,13 @@ impl Work {
     pub const fn of_job(id: JobId) -> Self {
         Self(id.0)
     }
-    /// The request, where `kind` is of one.
+    /// The request, where `kind` belongs to one.
     #[inline(always)]
     pub fn request(self, kind: Kind) -> WrHandle {
         debug_assert!(kind.is_own(), "{kind:?} is of no request");
         WrHandle(self.0)
     }
-    /// The read, where `kind` is of one.
+    /// The read, where `kind` belongs to one.
     #[inline(always)]
     pub fn job(self, kind: Kind) -> JobId {
         debug_assert!(kind.is_served(), "{kind:?} is of no read that is served");
@@ -35,7 +37,7 @@ impl Work {
     }
 }
 
-/// What a PSN was before it was settled: the entry itself has its new state.
+/// The state of a PSN before it was settled; its entry has the new state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
     pub kind: Kind,
@@ -70,33 +72,33 @@ fn size_shown(wire_bytes: u32) -> u16 {
 /// What a PSN carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Send or send with immediate.
+    /// A send, with or without immediate.
     Send,
     /// One segment of a write (plain or with immediate).
     Write,
-    /// The immediate alone, again after RNR.
+    /// Only the immediate, sent again after RNR.
     ImmRetry,
-    /// Read request.
+    /// A read request.
     ReadReq,
-    /// One segment of a region that is served.
+    /// One segment of the response to a read.
     ReadResp,
-    /// The error that ends a read that is served.
+    /// The error response that ends a read.
     ReadError,
-    /// Nothing: its data was given up.
+    /// Nothing: the work that it carried was given up.
     Tombstone,
-    /// Frees the message named in `off` at the peer.
+    /// Makes the peer forget the message whose id is in `off`.
     Cancel,
-    /// Takes back a `Send`, `Write` or `ReadResp` that has become too large for the way: the peer
-    /// tells whether it had arrived.
+    /// Takes back a `Send` that has become too large for the paths: the peer reports whether it had
+    /// arrived.
     RecallSend,
-    /// See `RecallSend`.
+    /// Takes back a `Write` or `ReadResp` in the same way.
     RecallWrite,
-    /// See `RecallSend`.
+    /// Takes back a `Write` or `ReadResp` in the same way.
     RecallResp,
 }
 
 impl Kind {
-    /// Whether a work request of this side stands behind it.
+    /// Whether it belongs to a work request of this side.
     pub fn is_own(self) -> bool {
         matches!(
             self,
@@ -108,11 +110,12 @@ impl Kind {
                 | Self::RecallWrite
         )
     }
-    /// Whether a read that is served stands behind it.
+    /// Whether it belongs to a read being served.
     pub fn is_served(self) -> bool {
         matches!(self, Self::ReadResp | Self::ReadError | Self::RecallResp)
     }
-    /// What takes its place when it is too large.
+    /// The kind that replaces it when its packet is too large; itself if it cannot become too
+    /// large.
     pub fn recall(self) -> Self {
         let recall = match self {
             Self::Send => Self::RecallSend,
@@ -124,7 +127,7 @@ impl Kind {
         debug_assert_eq!(recall.is_own(), self.is_own(), "the same work stands behind both");
         recall
     }
-    /// What was to be sent, if it takes something back.
+    /// The kind that a recall takes back; `None` for other kinds.
     pub fn recalled(self) -> Option<Self> {
         match self {
             Self::RecallSend => Some(Self::Send),
@@ -135,32 +138,32 @@ impl Kind {
     }
 }
 
-/// Where a PSN is in its life.
+/// State of a PSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentState {
-    /// On its way; in the order list.
+    /// In flight; in the order list.
     InFlight,
     /// Declared lost; in the lost list.
     Lost,
-    /// The peer has it, but has not said yet how it was judged: it is asked, and nothing is sent
-    /// again. In no list.
+    /// The peer has received it and not reported its verdict yet: the peer is asked, and nothing is
+    /// retransmitted. In no list.
     Arrived,
-    /// Acknowledged above `una`.
+    /// Acknowledged, with a known verdict.
     Acked,
 }
 
-/// One PSN.
+/// The scoreboard entry of one PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub kind: Kind,
     pub state: SentState,
     /// Path of the last transmission.
     pub path: u8,
-    /// Transmissions after the first (saturating).
+    /// Number of retransmissions (saturating).
     pub again: u8,
     /// Payload bytes.
     pub len: u16,
-    /// What it is of.
+    /// The request or read that it belongs to.
     pub(super) work: Work,
     /// Offset of the segment (message id for `Cancel`).
     pub off: u32,
@@ -168,33 +171,33 @@ pub(crate) struct Entry {
     pub wire_bytes: u32,
     /// Transmission number of the last transmission.
     pub tx_num: TxNum,
-    /// When it left.
+    /// Send time of the last transmission.
     pub sent: Time,
-    /// Its neighbours in the order list or the lost list.
+    /// Ring indices of its neighbours in the order list or the lost list.
     pub(super) prev: u16,
     pub(super) next: u16,
 }
 
 impl Entry {
-    /// The size of packets ([`PathMtu`](crate::path::mtu::PathMtu)) that its transmission was as
-    /// long as: what a packet with the longest headers has for payload at that length.
+    /// The packet size ([`PathMtu`](crate::path::mtu::PathMtu)) that its last transmission shows:
+    /// the payload of a packet of that length with the longest headers.
     pub fn size_shown(&self) -> u16 {
         size_shown(self.wire_bytes)
     }
 
-    /// The work request that it is of; only of an own one ([`Kind::is_own`]).
+    /// The work request that it belongs to; only for kinds with [`Kind::is_own`].
     pub fn request(&self) -> WrHandle {
         self.work.request(self.kind)
     }
-    /// The read that it is of; only of one that is served ([`Kind::is_served`]).
+    /// The read that it belongs to; only for kinds with [`Kind::is_served`].
     pub fn job(&self) -> JobId {
         self.work.job(self.kind)
     }
-    /// What it is of, whatever that is.
+    /// The request or read that it belongs to.
     pub fn work(&self) -> Work {
         self.work
     }
-    /// An entry of these bytes of `work`; `off` is the message id of a `Cancel`.
+    /// An entry for `len` bytes at offset `off` of `work`; `off` is the message id of a `Cancel`.
     pub fn new(kind: Kind, work: Work, off: u32, len: u16) -> Self {
         debug_assert!(
             len == 0 || matches!(kind, Kind::Send | Kind::Write | Kind::ReadResp),

@@ -1,21 +1,21 @@
-//! The intrusive lists of the scoreboard: pairs of neighbours inside the entries of its ring.
+//! The intrusive lists of the scoreboard: doubly linked through the entries of its ring.
 
 use super::entry::Entry;
 
-/// No entry.
+/// Ring index that stands for no entry.
 pub(super) const NIL: u16 = u16::MAX;
 
-/// The ends of a list, as places in the ring.
+/// The ends of a list, as ring indices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     pub head: u16,
     pub tail: u16,
 }
 
-/// The list of nothing.
+/// The empty list.
 pub(super) const EMPTY: List = List { head: NIL, tail: NIL };
 
-/// Entry `i` joins a list of the order, or of the lost, at its end.
+/// Appends entry `i` to the order list or the lost list.
 #[inline]
 pub(super) fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
     debug_assert!(l.tail == NIL || ring[usize::from(l.tail)].next == NIL, "the last is the last");
@@ -27,7 +27,7 @@ pub(super) fn order_push(ring: &mut [Entry], l: &mut List, i: u16) {
     }
 }
 
-/// Entry `i` leaves such a list.
+/// Removes entry `i` from the list that it is in.
 #[inline]
 pub(super) fn order_remove(ring: &mut [Entry], l: &mut List, i: u16) {
     let Entry { prev, next, .. } = ring[usize::from(i)];

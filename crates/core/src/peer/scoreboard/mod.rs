@@ -1,8 +1,9 @@
-//! What is in flight to one peer: a ring indexed by PSN, threaded by two intrusive lists.
+//! The scoreboard: state of the unresolved PSNs of one peer, in a ring indexed by PSN with two
+//! intrusive lists.
 //!
-//! * the *order* list: every transmission in flight, oldest first (loss rule, timers),
-//! * the *lost* list: PSNs waiting to be sent again. A PSN is in this or in the order list, and
-//!   both use the same links.
+//! The *order* list has all transmissions in flight, oldest first, for loss detection and timers.
+//! The *lost* list has the PSNs that wait to be retransmitted. A PSN is in at most one of the two,
+//! so both use the same links.
 
 mod entry;
 mod lists;
@@ -12,7 +13,7 @@ use crate::time::Time;
 pub(crate) use entry::{Entry, Kind, SentState, Settled, Work};
 use lists::{EMPTY, List, NIL, order_push, order_remove};
 
-/// PSNs that an unused ring has room for.
+/// Size of an unused ring, in PSNs.
 const RING_MIN: usize = 32;
 
 /// The scoreboard of one context.
@@ -27,17 +28,17 @@ pub(crate) struct Scoreboard {
     newest_acked: Time,
     /// Transmissions in flight.
     in_flight: u32,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the transmissions in flight.
     in_flight_bytes: u64,
     lost_len: u32,
-    /// PSNs that have arrived and whose verdicts are not known.
+    /// PSNs that have arrived and whose verdicts are not known yet.
     arrived_len: u32,
-    /// While there are any: every PSN before this one has arrived.
+    /// While `arrived_len` is not 0: every PSN before this one has arrived.
     arrived_to: Psn,
 }
 
 impl Scoreboard {
-    /// A small empty board; the ring grows with use up to the window.
+    /// A small empty scoreboard; the ring grows with use up to the window.
     pub fn new(psn_start: Psn) -> Self {
         Self {
             ring: vec![Entry::new(Kind::Tombstone, Work::NONE, 0, 0); RING_MIN],
@@ -54,7 +55,7 @@ impl Scoreboard {
         }
     }
 
-    /// Starts over at `psn` (the board must be empty).
+    /// Starts over at `psn_start`; the scoreboard must be empty.
     pub fn reset(&mut self, psn_start: Psn) {
         debug_assert_eq!(self.una, self.next);
         debug_assert_eq!(
@@ -74,7 +75,7 @@ impl Scoreboard {
     pub fn next(&self) -> Psn {
         self.next
     }
-    /// PSNs between the edges.
+    /// Number of PSNs between the lower edge and the next PSN.
     pub fn span(&self) -> u32 {
         let span = self.next.since(self.una);
         debug_assert!(span as usize <= self.ring.len(), "each has its place in the ring");
@@ -84,15 +85,15 @@ impl Scoreboard {
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
-    /// Bytes in flight.
+    /// Bytes on the wire of the transmissions in flight.
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
-    /// PSNs waiting to be sent again.
+    /// PSNs that wait to be retransmitted.
     pub fn lost_len(&self) -> u32 {
         self.lost_len
     }
-    /// PSNs that have arrived and whose verdicts are not known.
+    /// PSNs that have arrived and whose verdicts are not known yet.
     pub fn arrived_len(&self) -> u32 {
         self.arrived_len
     }
@@ -103,7 +104,7 @@ impl Scoreboard {
         debug_assert!(!self.next.is_before(to) || cfg!(planted_bugs), "between the edges");
         to
     }
-    /// The peer has said that every PSN before `cum` has arrived.
+    /// Notes that the peer has received every PSN before `cum`.
     pub fn note_arrived_to(&mut self, cum: Psn) {
         debug_assert!(!self.next.is_before(cum), "what was never sent has not arrived");
         if self.arrived_to().is_before(cum) {
@@ -114,19 +115,19 @@ impl Scoreboard {
     pub fn is_acked(&self, p: Psn) -> bool {
         self.ring[usize::from(self.index(p))].state == SentState::Acked
     }
-    /// Whether nothing is unresolved.
+    /// Whether every PSN is resolved.
     pub fn is_empty(&self) -> bool {
         self.una == self.next
     }
-    /// Bytes that it holds.
+    /// Memory held by the ring, in bytes.
     pub fn held_bytes(&self) -> usize {
         size_of_val(&*self.ring)
     }
-    /// The most that it may hold, where at most `window` PSNs are open.
+    /// Largest value of [`Self::held_bytes`] with a window of `window` PSNs.
     pub fn held_bytes_max(window: usize) -> usize {
         window.next_power_of_two().max(RING_MIN) * size_of::<Entry>()
     }
-    /// PSNs that the ring has room for.
+    /// Size of the ring, in PSNs.
     pub fn ring_len(&self) -> usize {
         self.ring.len()
     }
@@ -153,27 +154,27 @@ impl Scoreboard {
         &mut self.ring[usize::from(i)]
     }
 
-    /// What `p` carried is given up: nothing stands behind it any more.
+    /// Turns `p` into a tombstone, because the work that it carried was given up.
     pub fn bury(&mut self, p: Psn) {
         let e = self.get_mut(p);
         debug_assert!(e.state != SentState::Acked, "what is judged stays as it was: {e:?}");
         (e.kind, e.len) = (Kind::Tombstone, 0);
     }
-    /// What `p` carried has become too large: it is taken back, by a small packet with as many
-    /// tries as any other.
+    /// Turns `p`, whose packet has become too large for the paths, into a recall of that packet: a
+    /// small packet, with as many tries as any other.
     pub fn recall(&mut self, p: Psn) {
         let e = self.get_mut(p);
         debug_assert!(e.kind.recall() != e.kind && e.state == SentState::Lost, "{e:?}");
         (e.kind, e.again) = (e.kind.recall(), 1);
     }
-    /// The newest transmission of `p` does not count as one.
+    /// Does not count the newest transmission of `p` as a try.
     pub fn try_excuse(&mut self, p: Psn) {
         let e = self.get_mut(p);
         debug_assert!(e.again > 0, "it was sent before");
         e.again -= 1;
     }
 
-    /// Takes the next PSN for `entry`, which is in no list until it is marked sent.
+    /// Takes the next PSN for `entry`, which joins a list only when it is marked as sent.
     #[inline(always)]
     pub fn append(&mut self, entry: Entry) -> Psn {
         if self.span() as usize == self.ring.len() {
@@ -181,7 +182,7 @@ impl Scoreboard {
         }
         let p = self.next;
         let i = self.index(p);
-        // The rest is written when it leaves, before anybody reads it.
+        // The other fields are written when the packet is sent, before they are read.
         let Entry { kind, state, path, again, len, work, off, .. } = entry;
         debug_assert!(state == SentState::Acked && again == 0, "it has not left: {entry:?}");
         let e = &mut self.ring[usize::from(i)];
@@ -191,7 +192,7 @@ impl Scoreboard {
         p
     }
 
-    /// `p` has left (again): it becomes the newest of the order list.
+    /// Notes that `p` was sent or retransmitted: it becomes the newest of the order list.
     #[inline(always)]
     pub fn mark_sent(&mut self, p: Psn, path: u8, tx_num: TxNum, now: Time, wire_bytes: u32) {
         let i = self.index(p);
@@ -208,7 +209,7 @@ impl Scoreboard {
         order_push(&mut self.ring, &mut self.order, i);
     }
 
-    /// Takes entry `i` out of flight without judging it.
+    /// Removes entry `i` from the order list and the counts in flight.
     #[inline(always)]
     fn unlink_in_flight(&mut self, i: u16) {
         let Entry { wire_bytes, .. } = self.ring[usize::from(i)];
@@ -221,7 +222,7 @@ impl Scoreboard {
         self.in_flight_bytes -= u64::from(wire_bytes);
     }
 
-    /// Whether the lists are empty where nothing is counted in them, and nothing is counted twice.
+    /// Checks that the lists are empty where their counts are 0, and that no PSN is counted twice.
     #[inline(always)]
     fn lists_check(&self) {
         debug_assert!(
@@ -233,7 +234,7 @@ impl Scoreboard {
         );
     }
 
-    /// `p`, in flight, is declared lost: it waits in the lost list.
+    /// Declares `p`, which is in flight, lost, and appends it to the lost list.
     pub fn mark_lost(&mut self, p: Psn) {
         let i = self.index(p);
         debug_assert_eq!(self.ring[usize::from(i)].state, SentState::InFlight, "{p:?}");
@@ -246,7 +247,7 @@ impl Scoreboard {
         self.lost_len += 1;
     }
 
-    /// The lost PSN that was declared lost first; it leaves the list and must be marked sent.
+    /// Removes and returns the PSN that was declared lost first; the caller must mark it as sent.
     pub fn lost_pop(&mut self) -> Option<Psn> {
         if self.lost.head == NIL {
             return None;
@@ -261,20 +262,21 @@ impl Scoreboard {
         Some(self.psn_of(i))
     }
 
-    /// The lost PSN that would be sent next.
+    /// The lost PSN that is to be retransmitted next.
     pub fn lost_front(&self) -> Option<Psn> {
         let head = self.head_of(&self.lost, SentState::Lost)?;
         Some(self.psn_of(head))
     }
 
-    /// `p` is acknowledged. Returns what it was, or `None` if it already was acknowledged.
+    /// Marks `p` as acknowledged. Returns its previous state, or `None` if it was acknowledged
+    /// already.
     #[inline(always)]
     pub fn mark_acked(&mut self, p: Psn) -> Option<Settled> {
         self.settle(p, SentState::Acked)
     }
 
-    /// `p` has arrived, its verdict is not known. Returns what it was, or `None` if that much was
-    /// known.
+    /// Marks `p` as arrived with a verdict that is not known yet. Returns its previous state, or
+    /// `None` if its arrival was known already.
     #[inline(never)]
     pub fn mark_arrived(&mut self, p: Psn) -> Option<Settled> {
         self.settle(p, SentState::Arrived)
@@ -295,7 +297,7 @@ impl Scoreboard {
             }
             SentState::InFlight => {
                 self.unlink_in_flight(i);
-                // Sent once, it arrived as sent; sent again, only its echo tells which one did.
+                // After a retransmission, only the echo tells which of the transmissions arrived.
                 if was.again == 0 {
                     self.note_arrival(was.sent);
                 }
@@ -315,8 +317,8 @@ impl Scoreboard {
         Some(was)
     }
 
-    /// Every PSN that has arrived and whose verdict is not known waits to be sent again: the peer
-    /// does not tell. How many they are.
+    /// Queues every arrived PSN without a known verdict for retransmission, because the peer does
+    /// not report its verdict. Returns their number.
     pub fn arrived_lose(&mut self) -> u32 {
         let lost_before = self.lost_len;
         for p in self.psns() {
@@ -332,12 +334,13 @@ impl Scoreboard {
         core::mem::take(&mut self.arrived_len)
     }
 
-    /// A transmission (perhaps a probe, perhaps one given up) arrived that was sent at `sent`.
+    /// Notes the arrival of a transmission that was sent at `sent`; it may be a probe, or one that
+    /// was given up.
     pub fn note_arrival(&mut self, sent: Time) {
         self.newest_acked = self.newest_acked.max(sent);
     }
 
-    /// Forgets every PSN; the bytes that were in flight.
+    /// Drops every PSN. Returns the bytes that were in flight.
     pub fn drain(&mut self) -> u32 {
         let bytes = self.iter_in_flight().map(|p| self.get(p).wire_bytes).sum();
         (self.order, self.lost) = (EMPTY, EMPTY);
@@ -348,7 +351,7 @@ impl Scoreboard {
         bytes
     }
 
-    /// Moves the lower edge over what is acknowledged.
+    /// Advances the lower edge over the acknowledged PSNs.
     pub fn advance(&mut self) {
         while self.una != self.next && self.get(self.una).state == SentState::Acked {
             self.una = self.una.next();
@@ -365,7 +368,7 @@ impl Scoreboard {
         let head = self.head_of(&self.order, SentState::InFlight)?;
         Some(self.psn_of(head))
     }
-    /// The first entry of a list, whose entries are in that state.
+    /// Ring index of the first entry of `list`, whose entries are all in `state`.
     #[inline(always)]
     fn head_of(&self, list: &List, state: SentState) -> Option<u16> {
         debug_assert_eq!(list.head == NIL, list.tail == NIL, "a list has both ends or none");
@@ -386,13 +389,13 @@ impl Scoreboard {
         })
     }
 
-    /// Every unresolved PSN.
+    /// Every PSN between the lower edge and the next PSN.
     pub fn psns(&self) -> impl Iterator<Item = Psn> + use<> {
         let (una, span) = (self.una, self.span());
         (0..span).map(move |k| una.plus(k))
     }
 
-    /// Whether sums and lists say what the entries do.
+    /// Checks the counts and lists against the entries.
     #[cfg(debug_assertions)]
     pub fn audit(&self) {
         let count = |state| self.psns().filter(|&p| self.get(p).state == state).count() as u32;

@@ -26,11 +26,12 @@ fn lists_follow_a_packet_through_its_life() {
     b.mark_acked(c);
     b.advance();
     assert!(b.is_empty());
-    // Sent twice, which one arrived is for its echo to say.
+    // It was sent twice, so only its echo tells which transmission arrived.
     assert_eq!(b.newest_acked(), Time(30));
 }
 
-/// Random life against a plain model: list orders and counts always agree, across growth and wrap.
+/// Random operations against a plain model: list orders and counts always agree, across growth and
+/// wrap.
 #[test]
 fn agrees_with_a_model() {
     for seed in 0..20 {
@@ -96,7 +97,8 @@ fn agrees_with_a_model() {
             assert_eq!(b.in_flight() as usize, flight.len());
             assert_eq!(b.lost_len() as usize, lost.len());
             assert_eq!(b.arrived_len() as usize, arrived.len());
-            // The whole window: every PSN is where the model has it, and the first is not resolved.
+            // Over the whole window every PSN has the state of the model, and the first is not
+            // resolved.
             let open = b.psns().filter(|&p| !b.is_acked(p)).count();
             assert_eq!(open, flight.len() + lost.len() + arrived.len(), "seed {seed}");
             assert!(b.is_empty() || !b.is_acked(b.una()));
@@ -106,8 +108,8 @@ fn agrees_with_a_model() {
     }
 }
 
-/// What is known to have arrived moves with what is told, and not beyond it when the peer is no
-/// longer believed.
+/// The edge of arrived PSNs follows the peer's reports, and falls back when the peer is no longer
+/// believed.
 #[test]
 fn what_has_arrived_is_passed_over_while_it_waits() {
     let mut b = Scoreboard::new(Psn(u32::MAX - 1));
