@@ -1,9 +1,9 @@
-//! Bugs on purpose, to measure how far the fault checker reaches. Only in builds with
+//! Deliberate bugs, to measure which ones the fault checker finds. They exist only in builds with
 //! `--cfg planted_bugs`, where one of them can be turned on at run time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Stands in every program that has the bugs, so that a test can look for it.
+/// A string in every program that contains the bugs, so that a test can search for it.
 pub const MARK: &str = "software-srd has planted bugs";
 
 static ON: AtomicU32 = AtomicU32::new(0);
