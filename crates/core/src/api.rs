@@ -74,7 +74,7 @@ pub enum QpType {
     Ud,
 }
 
-/// Operation of a send work request. Lengths are checked when it is posted.
+/// Operation of a send work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Opcode {
     /// Message of at most one MTU.
@@ -169,7 +169,7 @@ pub enum Status {
     RemoteFeatureMismatch = 18,
 }
 
-/// What a completion is for.
+/// What a completion reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionKind {
     /// A send work request ended; its memory is the caller's again.
@@ -187,9 +187,9 @@ pub enum CompletionKind {
 pub struct Completion {
     /// The work request's number (0 when unsolicited).
     pub wr_id: u64,
-    /// How it ended.
+    /// How the request ended.
     pub status: Status,
-    /// What it is for.
+    /// What the completion reports.
     pub kind: CompletionKind,
     /// Local queue pair.
     pub qpn: Qpn,
@@ -344,7 +344,7 @@ pub trait TxSink {
 pub struct Access(pub u8);
 
 impl Access {
-    /// The device may write into it (receives, reads).
+    /// The device may write into the region (receives, read responses).
     pub const LOCAL_WRITE: u8 = 1;
     /// Peers may write.
     pub const REMOTE_WRITE: u8 = 2;

@@ -2,7 +2,7 @@
 
 use crate::time::{Span, Time};
 
-/// See the module.
+/// A bucket of tokens; see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     left: u32,

@@ -18,7 +18,7 @@ macro_rules! guards {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// Its name in specifications and tables.
+            /// The guard's name in specifications and tables.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }

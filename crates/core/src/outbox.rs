@@ -57,7 +57,7 @@ const PARKED: u8 = 8;
 /// Mark: the context waits for the pacer of its address.
 const PACED: u8 = 16;
 
-/// See the module.
+/// The queues of an engine; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     control: VecDeque<Control>,
@@ -197,7 +197,7 @@ impl Outbox {
     pub fn park(&mut self, ci: Ctx) -> bool {
         self.mark(ci, PARKED)
     }
-    /// It waits no longer. Whether it did.
+    /// The context leaves that list. Returns whether it was in it.
     pub fn unpark(&mut self, ci: Ctx) -> bool {
         self.unmark(ci, PARKED)
     }
@@ -207,7 +207,7 @@ impl Outbox {
     pub fn pace_begin(&mut self, ci: Ctx) -> bool {
         self.mark(ci, PACED)
     }
-    /// It waits no longer. Whether it did.
+    /// The context leaves that list. Returns whether it was in it.
     pub fn pace_end(&mut self, ci: Ctx) -> bool {
         self.unmark(ci, PACED)
     }

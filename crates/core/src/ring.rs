@@ -3,7 +3,7 @@
 //! It works like a `VecDeque`, but writes a value directly to its place: completions are too large
 //! to be copied twice.
 
-/// See the module. The length of `slots` is 0 or a power of two.
+/// The queue; see the module. The length of `slots` is 0 or a power of two.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     slots: Vec<T>,

@@ -179,7 +179,7 @@ mod tests {
                 }
                 2 => {
                     let got = set.clean_next(now, AGE, avoid);
-                    // What grew old waits no longer.
+                    // Paths that are no longer fresh do not wait any more.
                     for m in &mut model {
                         m.2 &= fresh(m);
                     }

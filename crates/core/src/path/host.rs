@@ -9,7 +9,7 @@ use crate::config::HostPolicy;
 use crate::time::{Span, Time};
 use crate::tuning::{HOST_HALF_LIFE, HOST_OPEN_RTTS};
 
-/// See the module.
+/// Signals of the receiving host at one address, and the cap that follows.
 #[derive(Debug)]
 pub(crate) struct HostCap {
     /// The context, modulo [`NOBODY`], whose peer last signalled that its host is behind, and has
@@ -25,7 +25,7 @@ pub(crate) struct HostCap {
     swamped: bool,
 }
 
-/// No context.
+/// Value of [`HostCap::by`] for no context.
 const NOBODY: u16 = u16::MAX;
 
 impl Default for HostCap {

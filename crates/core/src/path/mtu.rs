@@ -119,7 +119,7 @@ struct Search {
     asked: ArrayVec<Asked, ASKED_MAX>,
 }
 
-/// See the module.
+/// State of path MTU discovery for one address.
 #[derive(Debug)]
 pub(crate) struct PathMtu {
     /// Largest payload of one packet; `u16::MAX` while no size is known to be too large.

@@ -51,7 +51,7 @@ pub struct HostNote {
     pub rtt_ns_min: u32,
     /// Smoothed RTT, ns; 0 = none.
     pub rtt_ns_smoothed: u32,
-    /// Packets sent to the address, and declared lost (both wrap).
+    /// Packets sent to the address (wraps).
     pub packets_sent: u32,
     /// Packets to the address that were declared lost (wraps).
     pub packets_lost: u32,

@@ -10,7 +10,7 @@ use core::hash::BuildHasher;
 use core::net::IpAddr;
 use hashbrown::HashTable;
 
-/// See the module.
+/// Entry of one remote address.
 #[derive(Debug)]
 pub(crate) struct PathEntry {
     /// Number of the entry in the table.
