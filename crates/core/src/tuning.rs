@@ -99,8 +99,8 @@ pub(crate) const HEDGED_MAX: u32 = 4;
 /// Most such copies in a row, each after twice the wait: on sockets the last leaves 0.8 ms after
 /// the first.
 pub(crate) const HEDGES_MAX: u8 = 3;
-/// Acknowledged packets that pay for one such copy: at most one packet in sixteen is sent twice, 6
-/// % more load from connections that send next to nothing.
+/// Acknowledged packets that pay for one such copy: at most one packet in sixteen is sent twice,
+/// which adds 6 % to the load of connections that send next to nothing.
 pub(crate) const HEDGE_COST: u8 = 16;
 /// Most acknowledged packets that can be saved up: eight copies, for a fault that affects several
 /// messages.
@@ -420,8 +420,8 @@ pub(crate) const GRANT_AHEAD: Span = Span::from_us(200);
 /// Lower bound of that on slow lines, in grants.
 pub(crate) const GRANT_AHEAD_MIN: u32 = 4;
 /// The only sender has the last hop to itself, so its grants need no pacing: it always holds grants
-/// for this many round trips, since a queue in the fabric delays both data and grants. They are no
-/// more than its window holds; a sender cannot keep more (with seven, the slowest flow of a
+/// for this many round trips, since a queue in the fabric delays both data and grants. They must
+/// not exceed what its window holds; grants beyond that are lost (with seven, the slowest flow of a
 /// permutation took 236 us instead of 201). Experiment permutation: 189.7/193.6/196.4 us paced and
 /// 184.2/188.0/190.3 not.
 pub(crate) const GRANT_LONE_RTTS: u64 = 2;
